@@ -1,0 +1,24 @@
+"""``python -m agrad``: the table of backends."""
+
+from __future__ import annotations
+
+import agrad
+
+
+def main() -> None:
+    """Print name, version, devices and availability of every backend."""
+    rows = [("backend", "version", "devices", "available")]
+    rows += [
+        (row.name, row.version or "-", ", ".join(row.devices) or "-", "yes" if row.available else f"no: {row.reason}")
+        for row in agrad.backends()
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    print(f"agrad {agrad.__version__}, version {agrad.CONTRACT} of the backend contract")
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, [*widths, 0], strict=True)).rstrip())
+    if len(rows) == 1:
+        print('No backend is installed. Install one, for instance NumPy\'s: pip install "agrad[numpy]"')
+
+
+if __name__ == "__main__":
+    main()

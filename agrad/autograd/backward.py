@@ -1,0 +1,210 @@
+"""backward and grad: the two ways into the reverse engine, with PyTorch's arguments and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agrad.autograd.graph import GradientEdge
+from agrad.core import engine, errors
+from agrad.core.node import Node, output_of
+from agrad.core.tensor import Tensor
+
+Tensors = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
+
+
+def backward(
+    tensors: Tensors,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    *,
+    inputs: Any = None,
+) -> None:
+    """Add the gradients of tensors to the `.grad` of the leaves they were computed from.
+
+    Parameters
+    ----------
+    tensors : Tensor or sequence of Tensor
+        What to differentiate; their gradients add up.
+    grad_tensors : Tensor, None or sequence of them, optional
+        A cotangent per tensor, of its shape; may be None for a single real element (then 1).
+    retain_graph : bool, optional
+        Keep what the graph saved, to run through it again. Default: `create_graph`.
+    create_graph : bool, optional
+        Record the pass itself, for higher derivatives.
+    inputs : Tensor or sequence of Tensor, optional
+        Accumulate into these only; one that is not a leaf gets a `.grad` too.
+
+    Raises
+    ------
+    RuntimeError
+        In PyTorch's words; every `.grad` is then as it was.
+    """
+    outputs = _as_sequence(tensors, "tensors")
+    roots = _roots(outputs, grad_tensors)
+    retain = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        engine.run(roots, retain_graph=retain, create_graph=create_graph)
+        return
+    wanted = _as_sequence(inputs, "inputs")
+    if not wanted:
+        message = "`inputs` argument to `backward()` cannot be empty."
+        raise RuntimeError(message)
+    nodes = [_node_of(t, i) for i, t in enumerate(wanted)]
+    captured = engine.run(roots, retain_graph=retain, create_graph=create_graph, targets=set(nodes))
+    for tensor, node in zip(wanted, nodes, strict=True):
+        if isinstance(tensor, Tensor) and not tensor.is_leaf and node in captured:
+            g = captured[node]
+            new = g if isinstance(g, Tensor) else engine.tensor_of(g)
+            old = tensor._retained.grad if tensor._retained else None
+            tensor.grad = new if old is None else old + new
+
+
+def grad(
+    outputs: Tensors,
+    inputs: Tensors,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    allow_unused: bool | None = None,
+    *,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """Give the gradients of outputs by inputs; no `.grad` changes.
+
+    Parameters
+    ----------
+    outputs : Tensor or sequence of Tensor
+        What to differentiate; their gradients add up.
+    inputs : Tensor or sequence of Tensor
+        By what.
+    grad_outputs : Tensor, None or sequence of them, optional
+        A cotangent per output.
+    retain_graph : bool, optional
+        Keep what the graph saved. Default: `create_graph`.
+    create_graph : bool, optional
+        Record the pass, so that the gradients can be differentiated.
+    allow_unused : bool, optional
+        Give None for an input the outputs do not depend on. Default: `materialize_grads`.
+    materialize_grads : bool, optional
+        Give zeros instead of that None.
+
+    Returns
+    -------
+    tuple
+        A Tensor (or None) per input.
+
+    Raises
+    ------
+    RuntimeError
+        In PyTorch's words.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor(3.0, requires_grad=True)
+    >>> (g,) = ag.autograd.grad(x**3, x, create_graph=True)
+    >>> ag.autograd.grad(g, x)
+    (tensor(18.),)
+    """
+    if materialize_grads and allow_unused is False:
+        message = (
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
+        raise ValueError(message)
+    unused_is_fine = materialize_grads if allow_unused is None else allow_unused
+    wanted = _as_sequence(inputs, "inputs")
+    if not wanted:
+        message = "`inputs` argument to `grad()` cannot be empty."
+        raise RuntimeError(message)
+    nodes = [_node_of(t, i) for i, t in enumerate(wanted)]
+    roots = _roots(_as_sequence(outputs, "outputs"), grad_outputs)
+    captured = engine.run(
+        roots,
+        retain_graph=create_graph if retain_graph is None else retain_graph,
+        create_graph=create_graph,
+        targets=set(nodes),
+        accumulate=False,
+    )
+    result: list[Tensor | None] = []
+    for i, (tensor, node) in enumerate(zip(wanted, nodes, strict=True)):
+        g = captured.get(node)
+        if g is None:
+            if not unused_is_fine:
+                raise errors.unused_input(i)
+            if materialize_grads and isinstance(tensor, Tensor):
+                zeros = tensor._spec.backend.functions.zeros_like(tensor.detach())
+                g = zeros.requires_grad_() if create_graph else zeros
+        result.append(g if g is None or isinstance(g, Tensor) else engine.tensor_of(g))
+    return tuple(result)
+
+
+def _as_sequence(tensors: Any, name: str) -> list[Any]:
+    if isinstance(tensors, Tensor | GradientEdge):
+        return [tensors]
+    if isinstance(tensors, list | tuple):
+        return list(tensors)
+    message = f"{name} must be a Tensor or a sequence of them, not {type(tensors).__name__}"
+    raise TypeError(message)
+
+
+def _node_of(tensor: Any, index: int) -> Node:
+    """Give the node where the gradient of an input arrives."""
+    if isinstance(tensor, GradientEdge):
+        return output_of(*tensor) if isinstance(tensor.node.spec, tuple) else tensor.node
+    if not isinstance(tensor, Tensor):
+        message = f"all inputs have to be Tensors or GradientEdges, but got {type(tensor).__name__}"
+        raise RuntimeError(message)  # noqa: TRY004 (PyTorch's type)
+    if tensor._node is None:
+        raise errors.input_without_grad(index)
+    return tensor._node
+
+
+def _roots(outputs: list[Any], grads: Any) -> list[tuple[Node, Tensor]]:
+    """Pair every output's node with its cotangent, checked."""
+    if grads is None:
+        cotangents: list[Any] = [None] * len(outputs)
+    elif isinstance(grads, Tensor):
+        cotangents = [grads]
+    elif isinstance(grads, list | tuple):
+        cotangents = list(grads)
+    else:
+        message = f"gradients can be either Tensors or None, but got {type(grads).__name__}"
+        raise TypeError(message)
+    if len(cotangents) != len(outputs):
+        message = f"got {len(outputs)} tensors and {len(cotangents)} gradients"
+        raise RuntimeError(message)
+    roots = []
+    for i, (output, g) in enumerate(zip(outputs, cotangents, strict=True)):
+        if not isinstance(output, Tensor | GradientEdge):
+            message = f"element {i} of tensors must be a Tensor or GradientEdge, not {type(output).__name__}"
+            raise TypeError(message)
+        if isinstance(output, Tensor) and output._node is None:
+            raise errors.no_grad_fn(i)
+        node = _node_of(output, i)
+        roots.append((node, _cotangent(i, node, g)))
+    return roots
+
+
+def _cotangent(index: int, node: Node, g: Any) -> Tensor:
+    """Give the cotangent to start from at a root: the user's, checked, or 1."""
+    spec = node.spec
+    xp = spec.backend.functions
+    if g is None:
+        if spec.size != 1:
+            raise errors.not_scalar(node, spec.shape)
+        if spec.is_complex:
+            raise errors.not_real(node, spec.dtype)
+        ones: Tensor = xp.ones(spec.shape, dtype=spec.dtype, device=spec.device)
+        return ones
+    if not isinstance(g, Tensor):
+        message = f"gradients can be either Tensors or None, but got {type(g).__name__}"
+        raise TypeError(message)
+    if g.shape != spec.shape:
+        raise errors.cotangent_shape(index, g.shape, spec.shape, node)
+    if g.is_complex() != spec.is_complex:
+        raise errors.cotangent_kind(index, g.dtype, spec.dtype, node)
+    if g._spec.backend is not spec.backend:
+        g = g.to_device(spec.device)
+    return g if g.dtype == spec.dtype else xp.astype(g, spec.dtype)

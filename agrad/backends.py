@@ -1,0 +1,32 @@
+"""Backends by name: ``from agrad.backends import numpy as xp``; called, ``agrad.backends()`` lists them."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from agrad.core.errors import BackendError
+from agrad.plugin.manager import BackendInfo
+from agrad.plugin.manager import backends as _rows
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from agrad.ops.namespace import namespace  # noqa: PLC0415 (asked for by name only)
+
+    try:
+        return namespace(name)
+    except BackendError as error:
+        raise AttributeError(str(error)) from error
+
+
+class _Backends(ModuleType):
+    """The module, callable: ``agrad.backends()`` gives a row per backend."""
+
+    def __call__(self) -> tuple[BackendInfo, ...]:
+        return _rows()
+
+
+sys.modules[__name__].__class__ = _Backends

@@ -1,0 +1,256 @@
+"""How an op is declared: a decorator that states its derivative, over a function that is its signature and docs.
+
+The body of the decorated function is never run. The kernel is the backend's function of the op's name, or `kernel`,
+written in the standard's functions, for an op the standard lacks.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from agrad.core import errors
+from agrad.core.op import OPS, Op
+from agrad.core.rule import Derivative, Rule
+
+F = TypeVar("F", bound=Callable[..., Any])
+Kernel = Callable[..., Any]
+
+
+def elementwise(
+    *, name: str | None = None, kernel: Kernel | None = None, source: str = "", **partials: Derivative
+) -> Callable[[F], F]:
+    """Declare an op that acts element by element, by its partial derivatives.
+
+    Parameters
+    ----------
+    name : str, optional
+        The op's full name, as ``"special.erf"``. Default: the function's own.
+    kernel : callable, optional
+        ``kernel(xp, *arguments)`` in the standard's functions, for backends that have none of their own.
+    source : str, optional
+        Where the formula comes from.
+    **partials : callable or number
+        Per operand, its partial derivative: a function whose parameter names are requests (``xp``, ``ans``, an
+        operand's name, a parameter's name), or a constant. For a complex operand the op must be holomorphic in it; the
+        machinery conjugates.
+
+    Returns
+    -------
+    callable
+        A decorator for the function that gives signature and documentation; its body is never run.
+
+    Raises
+    ------
+    RuleError
+        If a derivative asks for something unknown, or is given for no operand of the signature.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> @ag.elementwise(x=lambda xp, ans: 1 - ans * ans, kernel=lambda xp, x: xp.tanh(x))
+    ... def my_tanh(x, /):
+    ...     "Hyperbolic tangent."
+    >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
+    >>> my_tanh(x).sum().backward()
+    >>> x.grad
+    tensor([1.0000, 0.4200])
+    """
+    return lambda stub: _declare(stub, "elementwise", partials, name=name, kernel=kernel, source=source)
+
+
+def linear(
+    *,
+    name: str | None = None,
+    kernel: Kernel | None = None,
+    source: str = "",
+    sequence: str | None = None,
+    index: Sequence[str] = (),
+    keys: Sequence[str] = (),
+    outputs: int | None = None,
+    **adjoints: Derivative,
+) -> Callable[[F], F]:
+    """Declare an op that is linear in all its operands jointly, by its adjoint.
+
+    Parameters
+    ----------
+    name, kernel, source
+        As for `elementwise`.
+    sequence : str, optional
+        The operand that is a list of arrays; its adjoint gives a list of cotangents.
+    index : sequence of str, optional
+        Operands that are arrays without derivative (conditions, indices).
+    keys : sequence of str, optional
+        Those of `index` that are indexing keys: arrays may stand inside them.
+    outputs : int, optional
+        Number of results, if the op gives several; 0 if it varies.
+    **adjoints : callable
+        Per operand, its cotangent from ``g``, under the inner product Re<., .>: conjugates included.
+
+    Returns
+    -------
+    callable
+        A decorator, as for `elementwise`.
+    """
+    return lambda stub: _declare(
+        stub,
+        "linear",
+        adjoints,
+        name=name,
+        kernel=kernel,
+        source=source,
+        sequence=sequence,
+        index=index,
+        keys=keys,
+        outputs=outputs,
+    )
+
+
+def multilinear(
+    *, name: str | None = None, kernel: Kernel | None = None, source: str = "", **adjoints: Derivative
+) -> Callable[[F], F]:
+    """Declare an op that is linear in each operand, by its adjoints; forward mode sums one term per tangent.
+
+    Parameters
+    ----------
+    name, kernel, source, **adjoints
+        As for `linear`; an adjoint may ask for the values of the other operands.
+    """
+    return lambda stub: _declare(stub, "multilinear", adjoints, name=name, kernel=kernel, source=source)
+
+
+def custom(
+    *,
+    vjp: dict[str, Derivative],
+    jvp: Kernel | None,
+    name: str | None = None,
+    kernel: Kernel | None = None,
+    source: str = "",
+    sequence: str | None = None,
+    index: Sequence[str] = (),
+    keys: Sequence[str] = (),
+    outputs: int | None = None,
+) -> Callable[[F], F]:
+    """Declare an op by its vjp per operand and its jvp.
+
+    Parameters
+    ----------
+    vjp : dict
+        Per operand, its cotangent from ``g``. For several results ``g`` and ``ans`` are tuples, with None in ``g`` for
+        results that have no cotangent.
+    jvp : callable or None
+        The tangent of the result from ``t_<operand>``; an operand without one gets None. None if not implemented.
+    name, kernel, source, sequence, index, keys, outputs
+        As for `linear`.
+    """
+    return lambda stub: _declare(
+        stub,
+        "custom",
+        vjp,
+        name=name,
+        kernel=kernel,
+        source=source,
+        sequence=sequence,
+        index=index,
+        keys=keys,
+        outputs=outputs,
+        jvp=jvp,
+    )
+
+
+def fused(
+    *,
+    define: Kernel,
+    kernel: Kernel,
+    vjp: dict[str, Derivative],
+    residuals: Sequence[str] = (),
+    name: str | None = None,
+    index: Sequence[str] = (),
+    source: str = "",
+) -> Callable[[F], F]:
+    """Declare an op that stands for a composition but has a faster kernel and first-order vjp.
+
+    Parameters
+    ----------
+    define : callable
+        ``define(xp, *arguments)``: the composition. Serves higher orders and forward mode.
+    kernel : callable
+        ``kernel(xp, *arguments)`` gives the result and then the residuals.
+    vjp : dict
+        Per operand, its cotangent; may ask for residuals by name.
+    residuals : sequence of str, optional
+        Names of what the kernel gives beside its result.
+    name, index, source
+        As for `linear`.
+    """
+    return lambda stub: _declare(
+        stub,
+        "fused",
+        vjp,
+        name=name,
+        kernel=kernel,
+        source=source,
+        index=index,
+        define=define,
+        residuals=tuple(residuals),
+    )
+
+
+def nondifferentiable(
+    *operands: str, name: str | None = None, kernel: Kernel | None = None, outputs: int | None = None
+) -> Callable[[F], F]:
+    """Declare an op without derivative: its result is boolean, integer or a shape.
+
+    Parameters
+    ----------
+    *operands : str
+        The names of the signature that are arrays.
+    name, kernel, outputs
+        As for `linear`.
+    """
+    return lambda stub: _declare(stub, "none", {}, name=name, kernel=kernel, index=operands, outputs=outputs)
+
+
+def _declare(
+    stub: F,
+    kind: str,
+    vjp: dict[str, Derivative],
+    *,
+    name: str | None,
+    kernel: Kernel | None,
+    source: str = "",
+    sequence: str | None = None,
+    index: Sequence[str] = (),
+    keys: Sequence[str] = (),
+    outputs: int | None = None,
+    jvp: Kernel | None = None,
+    define: Kernel | None = None,
+    residuals: tuple[str, ...] = (),
+) -> F:
+    full = name or stub.__name__
+    if full in OPS:
+        message = f"{full}: an op of this name exists already; give yours a name of its own, as name='mine.{full}'"
+        raise errors.RuleError(message)
+    names = list(inspect.signature(stub).parameters)
+    for operand in (*vjp, *index, *((sequence,) if sequence else ())):
+        if operand not in names:
+            message = f"{full}: {operand!r} is no name of its signature ({', '.join(names)})"
+            raise errors.RuleError(message)
+    operands = tuple(n for n in names if n in vjp)
+    rule = Rule(
+        op=full,
+        kind=kind,
+        operands=operands,
+        sequence=sequence,
+        index=tuple(n for n in names if n in index or n in keys),
+        params=tuple(n for n in names if n not in vjp and n not in index and n not in keys),
+        vjp=dict(vjp),
+        jvp=jvp,
+        define=define,
+        residuals=residuals,
+        outputs=outputs,
+        source=source,
+    )
+    op = OPS[full] = Op(full, stub, rule, kernel=kernel, keys=keys)
+    return op.entry  # type: ignore[return-value]

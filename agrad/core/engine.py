@@ -1,0 +1,384 @@
+"""The reverse engine: runs the rules of a recorded graph, newest node first, and commits gradients at the end.
+
+Falling creation numbers are a topological order, so a heap of them is all the scheduling there is; while one node is
+pending not even that is touched. Nothing is recursive. Until every node has run no `.grad` changes, so a backward pass
+that fails leaves all of them as they were (a leaf with a post-accumulate hook is the exception: it is committed when
+its gradient is complete).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
+from heapq import heappop, heappush
+from typing import Any
+
+from agrad.core import errors, mode
+from agrad.core.hooks import Hooks, checked
+from agrad.core.node import AccumulateGrad, Node, Output, output_of
+from agrad.core.rule import ShapeMismatchError
+from agrad.core.spec import Spec, backend_of
+from agrad.core.tensor import Tensor, own, owned, wrap
+
+#: Accumulation into a leaf from several threads loses nothing.
+_ACCUMULATING = threading.Lock()
+
+
+def run(
+    roots: Sequence[tuple[Node, Any]],
+    *,
+    retain_graph: bool,
+    create_graph: bool,
+    targets: Collection[Node] | None = None,
+    accumulate: bool = True,
+) -> dict[Node, Any]:
+    """Send cotangents from the roots to the leaves.
+
+    Parameters
+    ----------
+    roots : sequence of (Node, Tensor)
+        Where to start, with the cotangent there.
+    retain_graph : bool
+        Keep saved values.
+    create_graph : bool
+        Record the pass: rules run on tensors.
+    targets : collection of Node, optional
+        Run only what leads to these.
+    accumulate : bool, optional
+        Add to `.grad`; otherwise the cotangents at the targets are returned.
+
+    Returns
+    -------
+    dict
+        Cotangent per target reached, raw or (where rules run on tensors) as Tensor.
+    """
+    if not roots:
+        return {}
+    now = mode.current()
+    as_tensors = create_graph or bool(now is not None and now.levels)
+    task = _Pass(retain_graph=retain_graph, create_graph=create_graph, as_tensors=as_tensors, targets=targets)
+    if targets is not None:
+        task.needed = leading_to([node for node, _ in roots], targets)
+    mode.push(grad=create_graph)
+    try:
+        with quiet(roots[0][0]):
+            task.loop([(node, g if as_tensors else g._data) for node, g in roots])
+            task.finish(accumulate=accumulate)
+    finally:
+        mode.pop()
+    return task.captured
+
+
+def quiet(node: Node) -> AbstractContextManager[Any]:
+    """Silence a backend's floating-point warnings: at a singular point the derivative is infinite, as in PyTorch."""
+    return node.out_specs[0].backend.quiet()
+
+
+def leading_to(roots: Iterable[Node], targets: Collection[Node]) -> set[Node]:
+    """Give the nodes that have a path to a target, the targets included."""
+    floor = min(node.seq for node in targets)
+    seen: set[Node] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node not in seen and node.seq >= floor:
+            seen.add(node)
+            stack.extend(node.inputs)
+    needed = set(targets)
+    for node in sorted(seen, key=lambda n: n.seq):  # rising: what a node leads to comes before it
+        if any(edge in needed for edge in node.inputs):
+            needed.add(node)
+    return needed
+
+
+class _Pass:
+    """One backward pass.
+
+    Attributes
+    ----------
+    leaves : dict
+        Complete or growing gradient per leaf.
+    retained : list
+        Gradients for results that asked to keep theirs.
+    captured : dict
+        Cotangents at the targets.
+    """
+
+    def __init__(
+        self, *, retain_graph: bool, create_graph: bool, as_tensors: bool, targets: Collection[Node] | None
+    ) -> None:
+        self.retain_graph = retain_graph
+        self.create_graph = create_graph
+        self.as_tensors = as_tensors
+        self.targets = targets
+        self.needed: set[Node] | None = None
+        self.leaves: dict[AccumulateGrad, Any] = {}
+        self.retained: list[tuple[Any, Any]] = []
+        self.captured: dict[Node, Any] = {}
+
+    def loop(self, roots: list[tuple[Node, Any]]) -> None:  # noqa: C901, PLR0912, PLR0915 (the hot loop, in one piece)
+        as_tensors, retain_graph, needed, targets = self.as_tensors, self.retain_graph, self.needed, self.targets
+        leaves = self.leaves
+        pending: dict[Node, Any] = {}  # cotangents of nodes on the heap
+        summed: set[Node] = set()  # those among them that a sum made here holds: they may be added to in place
+        heap: list[tuple[int, Node]] = []
+        following: Node | None = None  # the next node, when it need not pass through the heap
+        g: Any = None
+        edges: Any = tuple(node for node, _ in roots)
+        gs: Any = tuple(g for _, g in roots)
+        xp = self.xp_of(roots[0][0].out_specs[0])
+        while True:
+            # -- deliver the cotangents of the node that has just run
+            if type(edges) is not tuple:
+                edges, gs = (edges,), (gs,)
+            for edge, part in zip(edges, gs, strict=True):
+                if part is None or (needed is not None and edge not in needed):
+                    continue
+                if edge.vjp is None and type(edge) is AccumulateGrad and edge.hooks is None:
+                    if edge in leaves:
+                        if edge in summed:
+                            leaves[edge] = edge.spec.xp.add_into(leaves[edge], part)
+                        else:
+                            leaves[edge] = (xp if as_tensors else edge.spec.xp).add(leaves[edge], part)
+                            if not as_tensors:
+                                summed.add(edge)
+                    else:
+                        leaves[edge] = part
+                elif edge is following:
+                    g = (xp if as_tensors else edge.spec.xp).add(g, part)
+                elif edge in pending:
+                    if edge in summed:
+                        pending[edge] = edge.spec.xp.add_into(pending[edge], part)
+                    else:
+                        pending[edge] = (xp if as_tensors else edge.spec.xp).add(pending[edge], part)
+                        if not as_tensors:
+                            summed.add(edge)
+                elif following is None and (not heap or edge.seq > -heap[0][0]):
+                    following, g = edge, part
+                else:
+                    pending[edge] = part
+                    heappush(heap, (-edge.seq, edge))
+            # -- choose the newest node
+            if following is None:
+                if not heap:
+                    return
+                node = heappop(heap)[1]
+                g = pending.pop(node)
+            elif heap and -heap[0][0] > following.seq:
+                pending[following] = g
+                heappush(heap, (-following.seq, following))
+                node = heappop(heap)[1]
+                g = pending.pop(node)
+            else:
+                node = following
+            following = None
+            # -- run it
+            if node.hooks is not None or targets is not None:
+                if node.hooks is not None and not isinstance(g, list):
+                    g = self.run_tensor_hooks(node, node.hooks, g)
+                if targets is not None and node in targets:
+                    self.captured[node] = g
+                    if type(node) is AccumulateGrad:
+                        leaves[node] = g
+                    if needed is not None and not any(edge in needed for edge in node.inputs):
+                        edges = gs = ()
+                        continue
+                if node.hooks is not None and node.hooks.pre:
+                    g = self.run_pre_hooks(node, node.hooks, g)
+            vjp = node.vjp
+            if vjp is None:
+                edges, gs = (), ()
+                if type(node) is Output:
+                    base = node.base
+                    if base not in pending:
+                        pending[base] = [None] * len(base.spec)
+                        heappush(heap, (-base.seq, base))
+                    pending[base][node.number] = g
+                elif isinstance(node, AccumulateGrad):
+                    self.arrive(node, g)
+                continue
+            saved = node.saved
+            if saved is None:
+                raise errors.second_time(node)
+            spec = node.spec
+            if type(spec) is tuple:
+                spec = spec[0]
+                if type(g) is list:
+                    g = tuple(g)
+            if as_tensors:
+                xp = spec.backend.functions
+                saved = rebuilt(node, saved)
+            else:
+                xp = spec.xp
+            try:
+                gs = vjp(xp, g, saved, node)
+            except ShapeMismatchError as mismatch:
+                got, expected = mismatch.args
+                raise errors.wrong_shape(node, 0, got, expected) from None
+            if node.hooks is not None and node.hooks.post:
+                gs = self.run_post_hooks(node, node.hooks, gs, g)
+            if not retain_graph and saved:
+                node.saved = None
+            edges = node.edges
+
+    def xp_of(self, spec: Spec) -> Any:
+        return spec.backend.functions if self.as_tensors else spec.xp
+
+    def arrive(self, leaf: AccumulateGrad, g: Any) -> None:
+        """Take the complete gradient of a leaf with hooks."""
+        self.leaves[leaf] = g
+        if leaf.hooks is not None and leaf.hooks.accumulated and self.targets is None:
+            self.commit(leaf, self.leaves.pop(leaf))
+
+    def finish(self, *, accumulate: bool) -> None:
+        """Commit: nothing can fail from here on but the user's own hooks."""
+        if accumulate:
+            for leaf, g in self.leaves.items():
+                self.commit(leaf, g)
+        elif self.targets is not None:
+            for node in self.targets:
+                if isinstance(node, AccumulateGrad) and node in self.leaves:
+                    self.captured[node] = self.leaves[node]
+        for reference, g in self.retained:
+            tensor = reference()
+            if tensor is not None and tensor._retained is not None:
+                tensor._retained.grad = self.accumulated(tensor._retained.grad, g)
+
+    def commit(self, leaf: AccumulateGrad, g: Any) -> None:
+        """Add a complete gradient to a leaf."""
+        if not leaf.active:
+            return
+        with _ACCUMULATING:
+            leaf.grad = self.accumulated(leaf.grad, g)
+        if leaf.hooks is not None:
+            tensor = leaf.variable
+            if tensor is not None:
+                for hook in list(leaf.hooks.accumulated.values()):
+                    hook(tensor)
+            for hook in list(leaf.hooks.post.values()):
+                hook((), (self.as_tensor(g),))
+
+    def accumulated(self, old: Tensor | None, g: Any) -> Tensor:
+        """Give the sum of an accumulated gradient and a new one.
+
+        The first is kept as it is: values are immutable, so it may be shared. Later ones are added in place on the same
+        Tensor, out of place if the sum is to have a history.
+        """
+        new = self.as_tensor(g)
+        if old is None:
+            return new
+        if self.create_graph or new._node is not None or old._node is not None or new._tangents:
+            total: Tensor = new._spec.backend.functions.add(old, new)
+            return total
+        spec = old._spec
+        if new._spec.backend is not spec.backend:
+            new = new.to_device(spec.device)
+        buffer = owned(old)
+        own(old, spec.xp.add(old._data, new._data) if buffer is None else spec.xp.add_into(buffer, new._data))
+        return old
+
+    def as_tensor(self, g: Any) -> Tensor:
+        """Give a cotangent as a Tensor."""
+        return g if isinstance(g, Tensor) else tensor_of(g)
+
+    # -- hooks --------------------------------------------------------------------------------------------------------
+
+    def unwrap(self, g: Tensor | None) -> Any:
+        return g if self.as_tensors or g is None else g._data
+
+    def run_tensor_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
+        """Run the hooks on the gradient of a result, then keep it where `retain_grad` asked for that."""
+        if hooks.tensor:
+            g = self.unwrap(hooks.run_tensor(self.as_tensor(g), node))
+        self.retained.extend((reference, g) for reference in hooks.retained)
+        return g
+
+    def run_pre_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
+        several = isinstance(g, list)
+        now = tuple(None if part is None else self.as_tensor(part) for part in (g if several else (g,)))
+        for hook in list(hooks.pre.values()):
+            result = hook(now)
+            if result is not None:
+                now = _checked_all(result, now, node)
+        parts = [self.unwrap(part) for part in now]
+        return parts if several else parts[0]
+
+    def run_post_hooks(self, node: Node, hooks: Hooks, gs: Any, g: Any) -> Any:
+        """Run the hooks after a node, on one gradient per operand, None for those that need none."""
+        needs = [n is not None for n, _ in node.next_functions]
+        found = iter(gs if isinstance(node.edges, tuple) else (gs,))
+        now = tuple(self._tensor_or_none(next(found)) if need else None for need in needs)
+        outs = tuple(map(self._tensor_or_none, g if isinstance(g, tuple) else (g,)))
+        for hook in list(hooks.post.values()):
+            result = hook(now, outs)
+            if result is not None:
+                now = _checked_all(result, now, node)
+        kept = tuple(self.unwrap(part) for part, need in zip(now, needs, strict=True) if need)
+        return kept if isinstance(node.edges, tuple) else kept[0]
+
+    def _tensor_or_none(self, g: Any) -> Tensor | None:
+        return None if g is None else self.as_tensor(g)
+
+
+def tensor_of(raw: Any) -> Tensor:
+    """Give a raw cotangent (perhaps a library's scalar) as a Tensor."""
+    backend = backend_of(raw)
+    assert backend is not None, f"a rule gave {type(raw).__name__}, which is no array"
+    raw = backend.as_array(raw)
+    return wrap(raw, backend.spec(raw))
+
+
+def _checked_all(result: Any, now: tuple[Any, ...], node: Node) -> tuple[Any, ...]:
+    parts = (result,) if isinstance(result, Tensor) else tuple(result)
+    if len(parts) != len(now):
+        message = f"hook returned {len(parts)} values, expected {len(now)}{errors.at(node)}"
+        raise RuntimeError(message)
+    return tuple(
+        None if part is None else checked(part, before, node) for part, before in zip(parts, now, strict=True)
+    )
+
+
+def rebuilt(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Give what a node saved as tensors with their history, for rules that are themselves recorded.
+
+    An operand is made anew from its saved value and its edge, never the user's object, whose name may by now stand for
+    another value. Index operands stay raw.
+    """
+    plan = getattr(node.vjp, "plan", None)
+    if plan is None:  # a Function keeps its own record of what it saved
+        return saved
+    rule = plan.rule
+    edges = iter(node.inputs)
+    edge_of = dict(zip(plan.needed_names(), edges, strict=True))
+    result = []
+    for name, value in zip(plan.saves, saved, strict=True):
+        if name == rule.sequence:
+            members = [edge_of.get((name, i)) for i in range(len(value))]
+            result.append([restore(v, e) for v, e in zip(value, members, strict=True)])
+        elif name in rule.operands:
+            result.append(restore(value, edge_of.get(name)))
+        elif name == "ans":
+            result.append(
+                tuple(restore(v, output_of(node, i)) for i, v in enumerate(value))
+                if isinstance(value, tuple)
+                else restore(value, node)
+            )
+        elif name in rule.residuals:
+            result.append(restore(value, None))
+        else:
+            result.append(value)
+    return tuple(result)
+
+
+def restore(value: Any, node: Node | None) -> Any:
+    """Make a Tensor of a saved value; Python scalars and missing operands stay what they are."""
+    if value is None:
+        return None
+    if isinstance(value, Tensor):  # saved with its tangents
+        made = wrap(value._data, value._spec, node)
+        made._tangents = value._tangents
+        return made
+    tensor = tensor_of(value)
+    tensor._node = node
+    return tensor

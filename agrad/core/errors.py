@@ -1,0 +1,200 @@
+"""Every message agrad raises from the engine room, and the user's own source line of a recorded call.
+
+PyTorch's words stand first where it has them, so that a search for the message finds help; what PyTorch leaves out (the
+operation and the line of the forward call) follows.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import CodeType, FrameType
+from typing import Any
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+#: Files whose frames are ours: those of the package, and the generated entry points (added by ``core.op``).
+INTERNAL_FILES: set[str] = {
+    os.path.join(folder, name) for folder, _, names in os.walk(PACKAGE) for name in names if name.endswith(".py")
+}
+
+
+class UnsupportedOp(NotImplementedError):
+    """A backend cannot run an operation, and says why."""
+
+    def __init__(self, op: str, backend: str, reason: str) -> None:
+        super().__init__(f"{op} is not supported by the {backend} backend: {reason}")
+        self.op, self.backend, self.reason = op, backend, reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.op, self.backend, self.reason)
+
+
+class BackendError(RuntimeError):
+    """A backend is unknown, missing or unusable, or operands live on unrelated backends."""
+
+
+class RuleError(TypeError):
+    """A derivative is declared wrongly; raised when the declaration is made, never when it is used."""
+
+
+class LeavesGraphWarning(UserWarning):
+    """A tensor that requires a gradient became a Python number, so what follows is not differentiated."""
+
+
+# -- the user's own line ----------------------------------------------------------------------------------------------
+
+
+def user_frame(frame: FrameType) -> FrameType:
+    """Give the first frame outside agrad, counting outwards from `frame`; the outermost if all are ours."""
+    while frame.f_code.co_filename in INTERNAL_FILES and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
+
+
+def caller() -> tuple[CodeType, int]:
+    """Give the code object and instruction of the user's call (a frame would keep all the caller's locals alive)."""
+    frame = user_frame(sys._getframe(1))
+    return frame.f_code, frame.f_lasti
+
+
+def line_of(code: CodeType | None, lasti: int) -> str:
+    """Give ``file.py:12`` for an instruction of a code object."""
+    if code is None:
+        return "an unknown line"
+    line = code.co_firstlineno
+    for start, stop, number in code.co_lines():
+        if start <= lasti < stop and number is not None:
+            line = number
+    return f"{code.co_filename}:{line}"
+
+
+def at(node: Any) -> str:
+    """Give the sentence that names a node's operation and the user's line, to close a message with."""
+    return f"\n  The operation is {node.name()}, recorded at {line_of(node.code, node.lasti)}."
+
+
+# -- messages of backward() and grad() --------------------------------------------------------------------------------
+
+
+def no_grad_fn(index: int) -> RuntimeError:
+    return RuntimeError(
+        f"element {index} of tensors does not require grad and does not have a grad_fn"
+        "\n  Nothing was recorded for it: no operand had requires_grad=True, or it was made under no_grad or detached."
+    )
+
+
+def not_scalar(node: Any, shape: tuple[int, ...]) -> RuntimeError:
+    return RuntimeError(
+        f"grad can be implicitly created only for scalar outputs\n  The output has shape {shape}; pass a gradient of that"
+        f" shape, or reduce it first (for instance with .sum()).{at(node)}"
+    )
+
+
+def not_real(node: Any, dtype: Any) -> RuntimeError:
+    return RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {dtype}{at(node)}")
+
+
+def second_time(node: Any) -> RuntimeError:
+    return RuntimeError(
+        "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
+        "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
+        "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
+        f"saved tensors after calling backward.{at(node)}"
+    )
+
+
+def cotangent_shape(index: int, got: tuple[int, ...], expected: tuple[int, ...], node: Any) -> RuntimeError:
+    return RuntimeError(
+        f"Mismatch in shape: grad_output[{index}] has a shape of {got} and output[{index}] has a shape of {expected}."
+        f"{at(node)}"
+    )
+
+
+def cotangent_kind(index: int, got: Any, expected: Any, node: Any) -> RuntimeError:
+    return RuntimeError(
+        "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: "
+        f"grad_output[{index}] has a dtype of {got} and output[{index}] has a dtype of {expected}.{at(node)}"
+    )
+
+
+def unused_input(index: int) -> RuntimeError:
+    return RuntimeError(
+        f"The differentiated Tensor at index {index} appears to not have been used in the graph. "
+        "Set allow_unused=True if this is the desired behavior."
+    )
+
+
+def input_without_grad(index: int) -> RuntimeError:
+    return RuntimeError(f"One of the differentiated Tensors does not require grad\n  It is the input at index {index}.")
+
+
+def wrong_count(node: Any, expected: int, got: int) -> RuntimeError:
+    return RuntimeError(
+        f"function {node.name()} returned an incorrect number of gradients (expected {expected}, got {got}){at(node)}"
+    )
+
+
+def wrong_shape(node: Any, index: int, got: tuple[int, ...], expected: tuple[int, ...]) -> RuntimeError:
+    return RuntimeError(
+        f"Function {node.name()} returned an invalid gradient at index {index} - got {list(got)} but expected shape "
+        f"compatible with {list(expected)}{at(node)}"
+    )
+
+
+def not_a_variable(node: Any, position: int) -> RuntimeError:
+    return RuntimeError(
+        f"function {node.name()} returned a gradient different than None at position {position}, but the corresponding "
+        f"forward input was not a Variable{at(node)}"
+    )
+
+
+def not_a_gradient(node: Any, value: Any) -> RuntimeError:
+    return RuntimeError(f"expected Variable or None (got {type(value).__name__}){at(node)}")
+
+
+# -- messages of tensors ----------------------------------------------------------------------------------------------
+
+
+def inexact_only(dtype: Any) -> RuntimeError:
+    return RuntimeError(
+        f"only Tensors of floating point and complex dtype can require gradients\n  This one is {dtype}; convert it"
+        " first, for instance with ag.astype(x, ag.float64)."
+    )
+
+
+def leaf_in_place(what: str) -> RuntimeError:
+    return RuntimeError(
+        f"a leaf Variable that requires grad is being used in an in-place operation.\n  {what} would overwrite a value"
+        " that gradients are asked for. Use an out-of-place operation, or wrap an update of parameters in ag.no_grad()."
+        f"\n  Called at {line_of(*caller())}."
+    )
+
+
+def lost_assignment(how: str, instead: str) -> RuntimeError:
+    return RuntimeError(
+        f"this assignment would be lost: the target is the result of {how}, and results do not alias their operands in"
+        f" agrad.\n  Write {instead} instead.\n  Called at {line_of(*caller())}."
+    )
+
+
+def mixed_backends(op: str, names: list[str]) -> BackendError:
+    first, second = names[0], names[1]
+    return BackendError(
+        f"{op}: Expected all tensors to be on the same device, but found at least two backends, {first} and {second}!"
+        f'\n  Move one operand, for instance with x.to_device("{first}").\n  Called at {line_of(*caller())}.'
+    )
+
+
+def not_an_operand(op: str, name: str, value: Any) -> TypeError:
+    return TypeError(
+        f"{op}(): argument '{name}' must be Tensor, not {type(value).__name__}"
+        f"\n  Convert it with ag.asarray(...).\n  Called at {line_of(*caller())}."
+    )
+
+
+def leaves_graph(how: str) -> RuntimeError:
+    return RuntimeError(
+        f"Can't call {how} on Tensor that requires grad. Use tensor.detach().{how} instead."
+        f"\n  Called at {line_of(*caller())}."
+    )

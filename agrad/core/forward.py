@@ -1,0 +1,248 @@
+"""Forward mode: tangents pushed along with the values, level by level.
+
+A tensor may carry a tangent per level. An op runs the innermost level first stripped away: the primal result comes from
+the operands without that level, its tangent from the rule; both are ordinary tensor operations, so levels nest and
+reverse mode sees through them (forward over reverse, reverse over forward, to any depth).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from agrad.core import errors, mode
+from agrad.core import op as op_module
+from agrad.core.engine import restore
+from agrad.core.mode import Mode
+from agrad.core.node import Node
+from agrad.core.op import Op, general, tensors_in
+from agrad.core.rule import promote, requests_of
+from agrad.core.tensor import Tensor, wrap
+
+_next_level = itertools.count(1).__next__
+
+
+@contextmanager
+def level() -> Iterator[int]:
+    """Open a level of forward mode inside those that are open; tangents of it vanish at exit."""
+    now = mode.current()
+    number = _next_level()
+    mode.push(levels=(*(now.levels if now else ()), number))
+    try:
+        yield number
+    finally:
+        mode.pop()
+
+
+def with_tangent(primal: Tensor, tangent: Tensor | None, at: int) -> Tensor:
+    """Give `primal` with a tangent at a level: the same value and history."""
+    made = wrap(primal._data, primal._spec, primal._node)
+    tangents = dict(primal._tangents or {})
+    tangents.pop(at, None)
+    if tangent is not None:
+        tangents[at] = tangent
+    made._tangents = tangents or None
+    return made
+
+
+def tangent_of(tensor: Tensor, at: int) -> Tensor | None:
+    """Give the tangent of a tensor at a level, None if it has none."""
+    return (tensor._tangents or {}).get(at)
+
+
+def strip(value: Any, at: int) -> Any:
+    """Give an operand without its tangent at a level."""
+    if isinstance(value, Tensor) and value._tangents and at in value._tangents:
+        return with_tangent(value, None, at)
+    return value
+
+
+def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
+    """Call an op whose operands carry tangents of levels that are open."""
+    found = {at for t in tensors_in(op, values) for at in (t._tangents or ())} & set(now.levels)
+    if not found:
+        return general(op, tuple(_without_dead(v, now) for v in values))
+    at = max(found)
+    slots = dict(op.operand_slots)
+    primals = list(values)
+    tangents: dict[str, Any] = {}
+    for i, argument in slots.items():
+        value = values[i]
+        if argument.kind == "sequence":
+            primals[i] = [strip(v, at) for v in value]
+            tangents[argument.name] = [tangent_of(v, at) if isinstance(v, Tensor) else None for v in value]
+        else:
+            primals[i] = strip(value, at)
+            tangents[argument.name] = tangent_of(value, at) if isinstance(value, Tensor) else None
+    result = general(op, tuple(primals))
+    several = isinstance(result, tuple | list)
+    results = list(result) if several else [result]
+    pushed = jvp(op, primals, tangents, result)
+    parts = list(pushed) if several else [pushed]
+    made = [
+        with_tangent(r, t, at) if isinstance(r, Tensor) and r._spec.inexact and t is not None else r
+        for r, t in zip(results, parts, strict=True)
+    ]
+    for before, after in zip(results, made, strict=True):
+        if before._node is not None and after is not before:
+            _save_tangents(before._node, op, values)
+    if not several:
+        return made[0]
+    kind = type(result)
+    return kind(*made) if hasattr(kind, "_fields") else kind(made)
+
+
+def _without_dead(value: Any, now: Mode) -> Any:
+    """Drop tangents of levels that are closed."""
+    if isinstance(value, list | tuple):
+        return type(value)(_without_dead(v, now) for v in value) if not hasattr(value, "_fields") else value
+    if isinstance(value, Tensor) and value._tangents:
+        return wrap(value._data, value._spec, value._node)
+    return value
+
+
+def _save_tangents(node: Node, op: Op, values: tuple[Any, ...]) -> None:
+    """Keep the tangents of saved operands too, for a backward pass inside the level."""
+    base = node.address()[0]
+    plan = getattr(base.vjp, "plan", None)
+    if plan is None or not base.saved:
+        return
+    by_name = {a.name: values[i] for i, a in enumerate(op.arguments)}
+    saved = list(base.saved)
+    for i, name in enumerate(plan.saves):
+        value = by_name.get(name)
+        if name in op.rule.operands and isinstance(value, Tensor) and value._tangents:
+            kept = wrap(value._data, value._spec)
+            kept._tangents = value._tangents
+            saved[i] = kept
+    base.saved = tuple(saved)
+
+    def vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
+        if not isinstance(g, Tensor) and not isinstance(next((x for x in _flat(g) if x is not None), None), Tensor):
+            saved = tuple(s._data if isinstance(s, Tensor) else s for s in saved)  # the level is closed
+        return plan.vjp(xp, g, saved, node)
+
+    vjp.plan = plan  # type: ignore[attr-defined]
+    base.vjp = vjp
+
+
+def _flat(g: Any) -> tuple[Any, ...]:
+    return tuple(g) if isinstance(g, tuple | list) else (g,)
+
+
+# -- tangents by the kind of the rule ---------------------------------------------------------------------------------
+
+
+def jvp(op: Op, primals: list[Any], tangents: dict[str, Any], result: Any) -> Any:
+    """Give the tangent of a result.
+
+    Parameters
+    ----------
+    op : Op
+        What was called.
+    primals : list
+        The values of all arguments, without the tangents of this level.
+    tangents : dict
+        Per operand its tangent or None; for a list operand, a list of them.
+    result : Tensor or sequence of Tensor
+        What the call gave.
+    """
+    rule = op.rule
+    first = result[0] if isinstance(result, tuple | list) else result
+    if rule.kind == "none" or not first._spec.inexact:
+        return [None] * len(result) if isinstance(result, tuple | list) else None
+    xp = first._spec.backend.functions
+    known: dict[str, Any] = {a.name: primals[i] for i, a in enumerate(op.arguments)}
+    for name in rule.operands:
+        if name != rule.sequence and isinstance(known[name], Tensor):
+            known[name + "_spec"] = known[name]._spec
+        elif known[name] is not None and name != rule.sequence:
+            known[name] = _as_operand(known[name], first)
+    known |= {"xp": xp, "ans": result, "ans_spec": first._spec}
+    if rule.define is not None:
+        return _through_definition(op, primals, tangents)
+    if rule.kind == "elementwise":
+        return _sum_of_partials(op, known, tangents, first)
+    if rule.jvp is not None:
+        known |= {f"t_{name}": tangents[name] for name in rule.operands}
+        return rule.jvp(**{r: known[r] for r in requests_of(rule.jvp)})
+    if rule.kind == "linear":
+        return _along_all(op, xp, primals, tangents)
+    if rule.kind == "multilinear":
+        total = None
+        for i, argument in op.operand_slots:
+            if tangents[argument.name] is not None:
+                changed = list(primals)
+                changed[i] = tangents[argument.name]
+                term = general(op, tuple(changed))
+                total = term if total is None else xp.add(total, term)
+        return total
+    message = f"Trying to use forward AD with {op.name} that does not support it because it has not been implemented yet."
+    raise NotImplementedError(message + f"\n  Called at {errors.line_of(*errors.caller())}.")
+
+
+def _as_operand(value: Any, like: Tensor) -> Any:
+    """Give a Python scalar or raw array as the Tensor a rule expects."""
+    if isinstance(value, bool | int | float | complex):
+        raw = like._spec.backend.scalar(value, like._spec)
+        return wrap(raw, like._spec.backend.spec(raw))
+    return restore(value, None)
+
+
+def _sum_of_partials(op: Op, known: dict[str, Any], tangents: dict[str, Any], result: Tensor) -> Tensor | None:
+    xp = known["xp"]
+    total = None
+    for name in op.rule.operands:
+        tangent = tangents[name]
+        if tangent is None:
+            continue
+        derivative = op.rule.vjp[name]
+        partial = (
+            derivative
+            if isinstance(derivative, int | float)
+            else derivative(**{r: known[r] for r in requests_of(derivative)})
+        )
+        term = xp.multiply(*promote(xp, tangent, partial))
+        total = term if total is None else xp.add(*promote(xp, total, term))
+    if total is None:
+        return None
+    if total.dtype != result.dtype:
+        total = xp.astype(total, result.dtype)
+    return total if total.shape == result.shape else xp.broadcast_to(total, result.shape)
+
+
+def _along_all(op: Op, xp: Any, primals: list[Any], tangents: dict[str, Any]) -> Any:
+    """The op itself, applied to all tangents at once; an operand without one takes part as zero."""
+    changed = list(primals)
+    for i, argument in op.operand_slots:
+        value, tangent = primals[i], tangents[argument.name]
+        if argument.kind == "sequence":
+            changed[i] = [_zeros(xp, v) if t is None else t for v, t in zip(value, tangent, strict=True)]
+        elif value is not None:
+            changed[i] = _zeros(xp, value) if tangent is None else tangent
+    return general(op, tuple(changed))
+
+
+def _zeros(xp: Any, value: Any) -> Any:
+    return type(value)(0) if isinstance(value, bool | int | float | complex) else xp.zeros_like(value)
+
+
+def _through_definition(op: Op, primals: list[Any], tangents: dict[str, Any]) -> Any:
+    """Push through the composition a fused op stands for, at a level of its own."""
+    with level() as at:
+        duals = list(primals)
+        for i, argument in op.operand_slots:
+            tangent = tangents[argument.name]
+            if tangent is not None:
+                duals[i] = with_tangent(primals[i], tangent, at)
+        define = op.rule.define
+        assert define is not None
+        first = next(p for p in primals if isinstance(p, Tensor))
+        xp = first._spec.backend.functions
+        result = op.invoke(lambda *a, **k: define(xp, *a, **k), duals)
+        return tangent_of(result, at)
+
+
+op_module.push_forward = push

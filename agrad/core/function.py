@@ -1,0 +1,429 @@
+"""Function: a user's own operation, with a backward of its own. PyTorch's class and conventions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
+
+from agrad.core import errors, mode
+from agrad.core.node import Node, next_seq, output_of
+from agrad.core.rule import ShapeMismatchError, fit
+from agrad.core.tensor import Tensor, wrap
+
+_new = object.__new__
+
+
+class FunctionNode(Node):
+    """The node of one call of a `Function`; the ``ctx`` its methods get."""
+
+    __slots__ = ()
+    function: ClassVar[type[Function]]
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None:
+        """Keep tensors for backward: operands, results or None.
+
+        Raises
+        ------
+        TypeError
+            If one is neither a Tensor nor None.
+        """
+        for i, t in enumerate(tensors):
+            if t is not None and not isinstance(t, Tensor):
+                message = (
+                    f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}"
+                    "\n  Keep other values as attributes of ctx."
+                )
+                raise TypeError(message)
+        self.__dict__["_to_save"] = tensors
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        """Keep tensors for ``jvp``; they are `saved_tensors` there too."""
+        self.__dict__["_for_forward"] = tensors
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor | None, ...]:
+        """What `save_for_backward` kept: operands and results with their history.
+
+        Raises
+        ------
+        RuntimeError
+            After backward has freed them.
+        """
+        if "_for_forward" in self.__dict__ and "_to_save" not in self.__dict__:
+            return cast("tuple[Tensor | None, ...]", self.__dict__["_for_forward"])
+        if "_kept" not in self.__dict__:
+            return cast("tuple[Tensor | None, ...]", self.__dict__.get("_to_save", ()))
+        if self.saved is None:
+            raise errors.second_time(self)
+        return tuple(
+            None if value is None else self._revive(value, role)
+            for value, role in zip(self.saved, self.__dict__["_kept"], strict=True)
+        )
+
+    def _revive(self, value: Tensor, role: tuple[str, Any]) -> Tensor:
+        kind, where = role
+        node = {"operand": lambda: where, "result": lambda: self._result_node(where), "other": lambda: None}[kind]()
+        made = wrap(value._data, value._spec, node)
+        made._tangents = value._tangents
+        return made
+
+    def _result_node(self, number: int) -> Node:
+        return output_of(self, number) if isinstance(self.spec, tuple) else self
+
+    def mark_non_differentiable(self, *tensors: Tensor) -> None:
+        """Declare results that need no gradient; backward gets zeros for them."""
+        for t in tensors:
+            if not isinstance(t, Tensor):
+                message = f"mark_non_differentiable only accepts variable arguments, but got {type(t).__name__}"
+                raise RuntimeError(message)  # noqa: TRY004 (PyTorch's type)
+        self.__dict__["_non_differentiable"] = {id(t) for t in tensors}
+
+    def mark_dirty(self, *tensors: Tensor) -> None:
+        """Declare operands changed in place; each must be returned as a result too."""
+        for t in tensors:
+            if not isinstance(t, Tensor):
+                message = f"mark_dirty can only accept variables, but got {type(t).__name__}"
+                raise RuntimeError(message)  # noqa: TRY004 (PyTorch's type)
+        self.__dict__["_dirty"] = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Choose whether undefined gradients arrive as zeros (the default) or as None."""
+        self.__dict__["_materialize"] = value
+
+    def name(self) -> str:
+        return f"{self.function.__name__}Backward"
+
+
+class Function:
+    """A differentiable operation with a forward and a backward of the user's.
+
+    Subclass it with static methods ``forward(ctx, *args)`` and ``backward(ctx, *grad_outputs)``; or ``forward(*args)``,
+    ``setup_context(ctx, inputs, output)`` and ``backward``. ``vjp`` is another name of ``backward``; ``jvp(ctx,
+    *tangents)`` serves forward mode. Call it by `apply`.
+
+    Raises
+    ------
+    RuntimeError
+        In backward, if the number or shapes of the gradients are wrong; every `.grad` is then as it was.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> class Cube(ag.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x**3
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         (x,) = ctx.saved_tensors
+    ...         return 3 * x**2 * g
+    >>> x = ag.tensor(2.0, requires_grad=True)
+    >>> Cube.apply(x).backward()
+    >>> x.grad
+    tensor(12.)
+    """
+
+    _node_class: ClassVar[type[FunctionNode] | None] = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        message = (
+            f"{type(self).__name__} should not be instantiated. Methods on autograd functions are all static, so you"
+            f" should invoke them on the class itself: {type(self).__name__}.apply(...)"
+        )
+        raise TypeError(message)
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the result."""
+        message = "You must implement the forward function for custom autograd.Function."
+        raise NotImplementedError(message)
+
+    @staticmethod
+    def setup_context(ctx: FunctionNode, inputs: tuple[Any, ...], output: Any) -> None:
+        """Keep what backward needs, where ``forward`` takes no ctx."""
+        message = "setup_context is not implemented."
+        raise NotImplementedError(message)
+
+    @staticmethod
+    def backward(ctx: FunctionNode, *grad_outputs: Any) -> Any:
+        """Give a gradient, or None, per argument of forward."""
+        message = (
+            "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
+            "backward mode AD."
+        )
+        raise NotImplementedError(message)
+
+    vjp = backward
+
+    @staticmethod
+    def jvp(ctx: FunctionNode, *tangents: Any) -> Any:
+        """Give the tangent per result."""
+        message = "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        raise NotImplementedError(message)
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Call the operation, recorded.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Handed to ``forward``. Containers are not searched for tensors.
+
+        Returns
+        -------
+        Tensor or tuple
+            What ``forward`` returns.
+        """
+        node = _make_node(cls)
+        separate = cls.setup_context is not Function.setup_context
+        arguments = _bound(cls.forward, args, kwargs, separate=separate)
+        recording = mode.is_grad_enabled()
+        needs = tuple(isinstance(a, Tensor) and a._node is not None for a in arguments)
+        node.__dict__["needs_input_grad"] = needs
+        node.__dict__["_is_tensor"] = tuple(isinstance(a, Tensor) for a in arguments)
+        mode.push(grad=False)
+        try:
+            if separate:
+                output = cls.forward(*args, **kwargs)
+                cls.setup_context(node, arguments, output)
+            else:
+                output = cls.forward(node, *args, **kwargs)
+            tangents = _tangents(cls, node, arguments, output)
+        finally:
+            mode.pop()
+        return _record(node, arguments, output, tangents, record=recording and any(needs))
+
+
+def _bound(forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, separate: bool) -> tuple[Any, ...]:
+    """Give all arguments of forward in order, with its defaults where there is a ``setup_context``."""
+    if not separate:
+        return (*args, *kwargs.values())
+    bound = inspect.signature(forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return (*bound.args, *bound.kwargs.values())
+
+
+def _make_node(cls: type[Function]) -> FunctionNode:
+    kind = cls.__dict__.get("_node_class")
+    if kind is None:
+        title = f"{cls.__name__}Backward"
+        kind = type(title, (FunctionNode,), {"__slots__": (), "function": cls, "title": title})
+        cls._node_class = kind
+    node: FunctionNode = _new(kind)
+    node.seq = 0
+    node.edges = ()
+    node.saved = ()
+    node.vjp = _vjp
+    node.specs = None
+    node.params = ()
+    node.code, node.lasti = errors.caller()
+    node.hooks = None
+    return node
+
+
+def _record(
+    node: FunctionNode, arguments: tuple[Any, ...], output: Any, tangents: tuple[Any, ...] | None, *, record: bool
+) -> Any:
+    """Make the results of a call, attached to its node."""
+    several = isinstance(output, tuple)
+    outputs = output if several else (output,)
+    dirty = node.__dict__.pop("_dirty", ())
+    for target in dirty:
+        if not any(o is target for o in outputs):
+            message = (
+                "Some elements marked as dirty during the forward method were not returned as output. The inputs that"
+                f" are modified inplace must all be outputs of the Function.{errors.at(node)}"
+            )
+            raise RuntimeError(message)
+        if record and target.is_leaf and target.requires_grad:
+            message = f"a leaf Variable that requires grad has been used in an in-place operation.{errors.at(node)}"
+            raise RuntimeError(message)
+    inert = node.__dict__.pop("_non_differentiable", set())
+    to_save = node.__dict__.pop("_to_save", ())
+    specs = tuple(o._spec if isinstance(o, Tensor) else None for o in outputs)
+    node.spec = specs if several else specs[0]
+    places = {id(a): i for i, a in reversed(list(enumerate(arguments))) if isinstance(a, Tensor)}
+    if record:
+        node.seq = next_seq()
+        inputs = [a for a in arguments if isinstance(a, Tensor) and a._node is not None]
+        edges = tuple(a._node for a in inputs)
+        node.edges = cast("tuple[Node, ...]", edges)
+        node.specs = tuple(a._spec for a in inputs)
+        node.__dict__["_kept"] = [_role(t, arguments, places, outputs) for t in to_save]
+        node.saved = tuple(None if t is None else _bare(t) for t in to_save)
+    made: dict[int, Any] = {}
+    results = []
+    for i, o in enumerate(outputs):
+        if not isinstance(o, Tensor):
+            results.append(o)
+            continue
+        if id(o) not in made:
+            attach = record and o._spec.inexact and id(o) not in inert
+            origin = (output_of(node, i) if several else node) if attach else None
+            if any(o is target for target in dirty):
+                o._node = origin
+                made[id(o)] = o
+            else:
+                made[id(o)] = wrap(o._data, o._spec, origin)
+                made[id(o)]._tangents = o._tangents
+        if tangents is not None:
+            made[id(o)]._tangents = tangents[i]
+        results.append(made[id(o)])
+    return tuple(results) if several else results[0]
+
+
+def _bare(t: Tensor) -> Tensor:
+    bare = wrap(t._data, t._spec)
+    bare._tangents = t._tangents
+    return bare
+
+
+def _role(t: Tensor | None, arguments: tuple[Any, ...], places: dict[int, int], outputs: tuple[Any, ...]) -> tuple[str, Any]:
+    """Tell what a saved tensor is to the call: decides the history it comes back with."""
+    if t is None:
+        return "other", None
+    if id(t) in places:
+        return "operand", arguments[places[id(t)]]._node
+    for i, o in enumerate(outputs):
+        if o is t:
+            return "result", i
+    return "other", None
+
+
+def _vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: FunctionNode) -> Any:
+    """Run the user's backward: what the engine calls at the node."""
+    cls = node.function
+    own_backward = cls.backward is not Function.backward
+    if own_backward and cls.vjp is not Function.vjp:
+        message = (
+            "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one"
+            f" of them.{errors.at(node)}"
+        )
+        raise RuntimeError(message)
+    specs = node.out_specs
+    parts = list(g) if isinstance(node.spec, tuple) else [g]
+    raw = not any(isinstance(p, Tensor) for p in parts)
+    tensors = [None if p is None else _cotangent(p) for p in parts]
+    if node.__dict__.get("_materialize", True):
+        tensors = [
+            t if t is not None or s is None else s.backend.functions.zeros(s.shape, dtype=s.dtype, device=s.device)
+            for t, s in zip(tensors, specs, strict=True)
+        ]
+    gradients = (cls.backward if own_backward else cls.vjp)(node, *tensors)
+    return _checked(node, gradients, raw=raw)
+
+
+def _cotangent(part: Any) -> Tensor:
+    from agrad.core.engine import tensor_of  # noqa: PLC0415 (the engine imports nothing of this file, but ranks beside it)
+
+    return part if isinstance(part, Tensor) else tensor_of(part)
+
+
+def _checked(node: FunctionNode, gradients: Any, *, raw: bool) -> tuple[Any, ...]:
+    """Check what the user's backward returned, and bring each gradient to its operand's spec."""
+    returned = list(gradients) if isinstance(gradients, tuple | list) else [gradients]
+    needs = node.__dict__["needs_input_grad"]
+    is_tensor = node.__dict__["_is_tensor"]
+    count = len(is_tensor)
+    while len(returned) > count and returned[-1] is None:
+        returned.pop()
+    if len(returned) != count:
+        raise errors.wrong_count(node, count, len(returned))
+    kept = []
+    assert node.specs is not None
+    specs = iter(node.specs)
+    for i, (gradient, need) in enumerate(zip(returned, needs, strict=True)):
+        if gradient is not None and not isinstance(gradient, Tensor):
+            raise errors.not_a_gradient(node, gradient)
+        if gradient is not None and not is_tensor[i]:
+            raise errors.not_a_variable(node, i + 1)
+        if not need:
+            continue
+        spec = next(specs)
+        if gradient is not None:
+            try:
+                gradient = fit(spec.backend.functions, gradient, spec)  # noqa: PLW2901 (the same, brought to its spec)
+            except ShapeMismatchError:
+                raise errors.wrong_shape(node, i, gradient.shape, spec.shape) from None
+        kept.append(gradient._data if raw and gradient is not None else gradient)
+    return tuple(kept)
+
+
+def _tangents(cls: type[Function], node: FunctionNode, arguments: tuple[Any, ...], output: Any) -> tuple[Any, ...] | None:
+    """Push tangents through the user's jvp, where an argument carries some of a level that is open."""
+    now = mode.current()
+    levels = set(now.levels) if now else set()
+    found = {at for a in arguments if isinstance(a, Tensor) and a._tangents for at in a._tangents} & levels
+    if not found:
+        return None
+    outputs = output if isinstance(output, tuple) else (output,)
+    per_output: list[dict[int, Tensor]] = [{} for _ in outputs]
+    materialize = node.__dict__.get("_materialize", True)
+    mode.push(grad=True)
+    try:
+        for at in sorted(found):
+            tangents = []
+            for a in arguments:
+                t = (a._tangents or {}).get(at) if isinstance(a, Tensor) else None
+                if t is None and materialize and isinstance(a, Tensor) and a._spec.inexact:
+                    t = a._spec.backend.functions.zeros_like(a)
+                tangents.append(t)
+            pushed = cls.jvp(node, *tangents)
+            for i, t in enumerate(pushed if isinstance(pushed, tuple) else (pushed,)):
+                if t is not None:
+                    per_output[i][at] = t
+    finally:
+        mode.pop()
+    return tuple(t or None for t in per_output)
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare a backward that cannot itself be differentiated: doing so raises, rather than losing a term.
+
+    Parameters
+    ----------
+    backward : callable
+        The static method; it runs under `no_grad`.
+    """
+
+    @functools.wraps(backward)
+    def once(ctx: FunctionNode, *grads: Any) -> Any:
+        record = mode.is_grad_enabled()
+        mode.push(grad=False)
+        try:
+            gradients = backward(ctx, *grads)
+        finally:
+            mode.pop()
+        if not record or not any(isinstance(g, Tensor) and g.requires_grad for g in (*grads, *ctx_inputs(ctx))):
+            return gradients
+        returned = gradients if isinstance(gradients, tuple | list) else (gradients,)
+        blocked = tuple(
+            _Blocked.apply(g.detach().requires_grad_()) if isinstance(g, Tensor) and g._spec.inexact else g
+            for g in returned
+        )
+        return blocked if isinstance(gradients, tuple | list) else blocked[0]
+
+    return once
+
+
+def ctx_inputs(ctx: FunctionNode) -> tuple[Tensor | None, ...]:
+    """Give what a context saved, empty if nothing."""
+    return ctx.saved_tensors if ctx.saved else ()
+
+
+class _Blocked(Function):
+    """Stands at the end of a ``once_differentiable`` backward."""
+
+    @staticmethod
+    def forward(ctx: FunctionNode, x: Tensor) -> Tensor:  # type: ignore[override]
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx: FunctionNode, g: Any) -> Any:  # type: ignore[override]
+        message = f"trying to differentiate twice a function that was marked with @once_differentiable{errors.at(ctx)}"
+        raise RuntimeError(message)

@@ -1,0 +1,123 @@
+"""Hooks on tensors and nodes: functions of the user's that see a gradient, or change it.
+
+The order at one node: tensor hooks, then what `retain_grad` keeps, then node pre-hooks, the node, node post-hooks. At a
+leaf: tensor hooks, accumulator pre-hooks, accumulation, post-accumulate hooks, accumulator post-hooks. Within a kind,
+in order of registration.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from agrad.core import errors
+from agrad.core.node import Node
+
+if TYPE_CHECKING:
+    from agrad.core.tensor import Tensor
+
+_next_key = itertools.count().__next__
+
+KINDS = ("tensor", "pre", "post", "accumulated")
+
+
+class Handle:
+    """Takes a hook away again: `remove`, or leaving it as a context manager."""
+
+    def __init__(self, hooks: dict[int, Callable[..., Any]], key: int) -> None:
+        self._hooks = weakref.ref(hooks) if isinstance(hooks, _Table) else None
+        self._key = key
+
+    def remove(self) -> None:
+        """Take the hook away; doing so twice is no error."""
+        hooks = self._hooks() if self._hooks else None
+        if hooks is not None:
+            hooks.pop(self._key, None)
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+class _Table(dict[int, Callable[..., Any]]):
+    """Hooks of one kind by key, in order of registration; can be referred to weakly."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Hooks:
+    """The hooks of one node.
+
+    Attributes
+    ----------
+    tensor : dict
+        On the gradient of the node's result.
+    pre, post : dict
+        Around the node.
+    accumulated : dict
+        After a leaf's `.grad` was updated.
+    retained : list of weakref
+        Results whose `.grad` is kept.
+    """
+
+    __slots__ = ("accumulated", "post", "pre", "retained", "tensor")
+
+    def __init__(self) -> None:
+        self.tensor = _Table()
+        self.pre = _Table()
+        self.post = _Table()
+        self.accumulated = _Table()
+        self.retained: list[weakref.ref[Tensor]] = []
+
+    def add(self, kind: str, hook: Callable[..., Any]) -> Handle:
+        """Register a hook of a kind."""
+        if not callable(hook):
+            message = f"a hook must be callable, not {type(hook).__name__}"
+            raise TypeError(message)
+        key = _next_key()
+        table: _Table = getattr(self, kind)
+        table[key] = hook
+        return Handle(table, key)
+
+    def retain(self, tensor: Tensor) -> None:
+        """Keep the gradient of a result."""
+        self.retained.append(weakref.ref(tensor))
+
+    def unretain(self, tensor: Tensor) -> None:
+        """Stop keeping it: the tensor has become the result of another node."""
+        self.retained = [r for r in self.retained if r() is not tensor]
+
+    def run_tensor(self, g: Tensor, node: Node) -> Tensor:
+        """Run the tensor hooks on a gradient."""
+        for hook in list(self.tensor.values()):
+            result = hook(g)
+            if result is not None:
+                g = checked(result, g, node)
+        return g
+
+
+def hooks_of(node: Node) -> Hooks:
+    """Give the hooks of a node, made at the first registration."""
+    if node.hooks is None:
+        node.hooks = Hooks()
+    return node.hooks
+
+
+def checked(result: Any, g: Any, node: Node) -> Any:
+    """Check that what a hook returned can stand for the gradient it was given."""
+    if type(result).__name__ == "Tensor" or hasattr(result, "_spec"):
+        if g is not None and result.shape != g.shape:
+            message = (
+                f"hook has changed the size of value: got {result.shape}, expected {g.shape}{errors.at(node)}"
+            )
+            raise RuntimeError(message)
+        if g is not None and result.dtype != g.dtype:
+            message = f"hook has changed the type of value: got {result.dtype}, expected {g.dtype}{errors.at(node)}"
+            raise RuntimeError(message)
+        return result
+    message = f"hook must return a Tensor or None, not {type(result).__name__}{errors.at(node)}"
+    raise TypeError(message)

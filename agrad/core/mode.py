@@ -1,0 +1,262 @@
+"""Grad modes: what is recorded now. Context-local; every new thread starts with recording on.
+
+The hot path asks one question, ``get_mode() is None``: nothing unusual is on. Anything else is an immutable `Mode`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Generator
+from contextvars import ContextVar
+from threading import get_ident
+from typing import Any, TypeVar, overload
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Mode:
+    """What is on in the present context.
+
+    Attributes
+    ----------
+    grad : bool
+        Whether operations are recorded for reverse mode.
+    levels : tuple of int
+        Active levels of forward mode, outermost first.
+    thread : int
+        The thread the mode was entered in; in any other it does not count, also where threads inherit the context.
+    simple : bool
+        Nothing but `grad` departs from the usual, so an entry point needs to look no further.
+    previous : Mode or None
+        What to return to on leaving.
+    """
+
+    __slots__ = ("grad", "inference", "levels", "previous", "simple", "thread")
+
+    def __init__(self, grad: bool, levels: tuple[int, ...], inference: bool, previous: Mode | None) -> None:
+        self.grad = grad
+        self.levels = levels
+        self.inference = inference
+        self.previous = previous
+        self.thread = get_ident()
+        self.simple = not levels
+
+
+_MODE: ContextVar[Mode | None] = ContextVar("agrad_mode", default=None)
+get_mode = _MODE.get
+
+
+def current() -> Mode | None:
+    """Give the mode of this thread, None for the usual one."""
+    mode = get_mode()
+    return mode if mode is not None and mode.thread == get_ident() else None
+
+
+def push(*, grad: bool | None = None, levels: tuple[int, ...] | None = None, inference: bool | None = None) -> None:
+    """Enter a mode that differs from the present one in what is given."""
+    now = current()
+    _MODE.set(
+        Mode(
+            (now.grad if now else True) if grad is None else grad,
+            (now.levels if now else ()) if levels is None else levels,
+            (now.inference if now else False) if inference is None else inference,
+            now,
+        )
+    )
+
+
+def pop() -> None:
+    """Leave the innermost mode."""
+    now = current()
+    assert now is not None, "a mode is left that was not entered in this context"
+    _MODE.set(now.previous)
+
+
+def is_grad_enabled() -> bool:
+    """Tell whether operations are being recorded.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> with ag.no_grad():
+    ...     ag.is_grad_enabled()
+    False
+    """
+    now = current()
+    return now.grad if now else True
+
+
+def is_inference_mode_enabled() -> bool:
+    """Tell whether `inference_mode` is on."""
+    now = current()
+    return now.inference if now else False
+
+
+class GradMode:
+    """A grad mode, as context manager and as decorator of functions, generators and coroutines.
+
+    ``with no_grad():``, ``with no_grad:``, ``@no_grad`` and ``@no_grad()`` all work. The object has no state of its
+    own: the modes entered form a chain in the context, so one object may be entered again while it is active.
+    """
+
+    def __init__(self, name: str, *, grad: bool | None, inference: bool | None = None) -> None:
+        self._name = name
+        self._grad = grad
+        self._inference = inference
+
+    def __repr__(self) -> str:
+        return f"agrad.{self._name}"
+
+    @overload
+    def __call__(self, function: None = None) -> GradMode: ...
+    @overload
+    def __call__(self, function: F) -> F: ...
+    def __call__(self, function: Any = None) -> Any:
+        return self if function is None else decorate(self, function)
+
+    def __enter__(self) -> None:
+        push(grad=self._grad, inference=self._inference)
+
+    def __exit__(self, *exc: object) -> None:
+        pop()
+
+
+def decorate(mode: GradMode, function: F) -> F:
+    """Run a function under a mode; a generator or coroutine is under it while it runs, not while it waits."""
+    if inspect.isclass(function):
+        message = f"{mode!r} decorates functions, not classes; decorate the methods of {function.__name__} instead"
+        raise TypeError(message)
+    if inspect.isasyncgenfunction(function):
+
+        @functools.wraps(function)
+        async def asyncgen(*args: Any, **kwargs: Any) -> Any:
+            source = function(*args, **kwargs)
+            try:
+                while True:
+                    try:
+                        value = await _Steps(mode, source.__anext__())
+                    except StopAsyncIteration:
+                        return
+                    yield value
+            finally:
+                await _Steps(mode, source.aclose())
+
+        return asyncgen  # type: ignore[return-value]
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def coroutine(*args: Any, **kwargs: Any) -> Any:
+            return await _Steps(mode, function(*args, **kwargs))
+
+        return coroutine  # type: ignore[return-value]
+    if inspect.isgeneratorfunction(function):
+
+        @functools.wraps(function)
+        def generator(*args: Any, **kwargs: Any) -> Any:
+            return (yield from _steps(mode, function(*args, **kwargs)))
+
+        return generator  # type: ignore[return-value]
+
+    @functools.wraps(function)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        with mode:
+            return function(*args, **kwargs)
+
+    return plain  # type: ignore[return-value]
+
+
+def _steps(mode: GradMode, source: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Drive a generator so that the mode is on only while it runs."""
+    send: Callable[[Any], Any] = source.send
+    value: Any = None
+    while True:
+        try:
+            with mode:
+                produced = send(value)
+        except StopIteration as stop:
+            return stop.value
+        try:
+            value = yield produced
+            send = source.send
+        except GeneratorExit:
+            with mode:
+                source.close()
+            raise
+        except BaseException as error:
+            send, value = source.throw, error
+
+
+class _Steps:
+    """Await something so that the mode is on only while it runs."""
+
+    def __init__(self, mode: GradMode, awaitable: Any) -> None:
+        self._mode = mode
+        self._awaitable = awaitable
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return _steps(self._mode, self._awaitable.__await__())
+
+
+class set_grad_enabled(GradMode):  # noqa: N801 (PyTorch's name)
+    """Turn recording on or off: at once when called as a function, and as a context manager or decorator.
+
+    Parameters
+    ----------
+    mode : bool
+        True to record.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> with ag.set_grad_enabled(False):
+    ...     ag.is_grad_enabled()
+    False
+    >>> ag.is_grad_enabled()
+    True
+    """
+
+    def __init__(self, mode: bool) -> None:
+        if not isinstance(mode, bool):
+            message = f"set_grad_enabled() takes a bool, not {type(mode).__name__}"
+            raise TypeError(message)
+        super().__init__(f"set_grad_enabled({mode})", grad=mode)
+        self._before = now = current()
+        # replaces the present mode rather than stacking on it: called in a loop, it must not grow a chain
+        levels, inference, previous = (now.levels, now.inference, now.previous) if now else ((), False, None)
+        _MODE.set(Mode(mode, levels, inference, previous))
+
+    def __call__(self, function: Any = None) -> Any:
+        if function is None:
+            return self
+        _MODE.set(self._before)  # the immediate effect was meant for a block, not for a decorated function
+        return decorate(GradMode(self._name, grad=self._grad), function)
+
+    def __enter__(self) -> None:
+        """Keep what the call has set; leaving undoes it."""
+
+    def __exit__(self, *exc: object) -> None:
+        _MODE.set(self._before)
+
+
+no_grad = GradMode("no_grad", grad=False)
+enable_grad = GradMode("enable_grad", grad=True)
+_inference_on = GradMode("inference_mode", grad=False, inference=True)
+_inference_off = GradMode("inference_mode(False)", grad=None, inference=False)
+
+
+@overload
+def inference_mode(mode: bool = True) -> GradMode: ...
+@overload
+def inference_mode(mode: F) -> F: ...
+def inference_mode(mode: Any = True) -> Any:
+    """Record nothing, as `no_grad`; values never alias, so there is no bookkeeping left for it to save.
+
+    Parameters
+    ----------
+    mode : bool or callable, optional
+        False does nothing; a function is decorated.
+    """
+    if callable(mode):
+        return decorate(_inference_on, mode)
+    return _inference_on if mode else _inference_off

@@ -1,0 +1,191 @@
+"""Nodes of the recorded graph: one per recorded call, one per leaf, and one per further output of a call.
+
+A graph is data: a node holds its op, the nodes its cotangents go to, the saved values, specs and parameters. Nothing
+refers from a node to the tensor it made, so graphs hold no cycles and die by reference count alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from types import CodeType
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from agrad.core.hooks import Hooks
+    from agrad.core.spec import Spec
+    from agrad.core.tensor import Tensor
+
+#: Creation numbers. A node is made after the nodes it refers to, so falling numbers are a topological order.
+next_seq = itertools.count(1).__next__
+
+
+class Node:
+    """One recorded call. Made by the entry points of ``core.op``, which fill the slots without ``__init__``.
+
+    Attributes
+    ----------
+    seq : int
+        Creation number.
+    edges : Node or tuple of Node
+        Where the cotangents of the operands that need one go: the node itself where there is one such operand.
+    saved : tuple or None
+        The raw values the rule asks for; None once freed.
+    vjp : callable or None
+        ``vjp(xp, g, saved, node)`` gives the cotangents, one value for one edge, a tuple for several. None for the
+        two kinds of node that the engine handles itself.
+    spec : Spec or tuple of Spec
+        Of the result; a tuple where the op gives several.
+    specs : tuple of Spec or None
+        Of the operands; None where each equals `spec`.
+    params : tuple
+        The call's parameters, in the order of the op's signature.
+    code, lasti
+        The user's line of the forward call, as code object and instruction.
+    hooks : Hooks or None
+        Hooks on the result and on the node.
+    """
+
+    __slots__ = (
+        "__dict__",
+        "__weakref__",
+        "code",
+        "edges",
+        "hooks",
+        "lasti",
+        "params",
+        "saved",
+        "seq",
+        "spec",
+        "specs",
+        "vjp",
+    )
+    op: ClassVar[Any] = None
+    title: ClassVar[str] = "Node"
+
+    seq: int
+    edges: Node | tuple[Node, ...]
+    saved: tuple[Any, ...] | None
+    vjp: Callable[..., Any] | None
+    spec: Any
+    specs: tuple[Spec, ...] | None
+    params: tuple[Any, ...]
+    code: CodeType | None
+    lasti: int
+    hooks: Hooks | None
+
+    def name(self) -> str:
+        """Give the name of the node's class, as ``MultiplyBackward0``."""
+        return self.title
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The nodes cotangents go to, always as a tuple."""
+        return self.edges if isinstance(self.edges, tuple) else (self.edges,)
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """Pairs of node and output number, one per operand; ``(None, 0)`` for one that needs no gradient."""
+        edges = iter(self.inputs)
+        needs = self.vjp.plan.needs if hasattr(self.vjp, "plan") else (True,) * len(self.inputs)  # type: ignore[union-attr]
+        return tuple(next(edges).address() if need else (None, 0) for need in needs)
+
+    def address(self) -> tuple[Node, int]:
+        """Give the node and output number this stands for: itself and 0, but for an `Output`."""
+        return self, 0
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dictionary for the user's own notes on the node."""
+        notes: dict[str, Any] = self.__dict__.setdefault("_metadata", {})
+        return notes
+
+    @property
+    def out_specs(self) -> tuple[Spec, ...]:
+        """Specs of the results, always as a tuple."""
+        return self.spec if isinstance(self.spec, tuple) else (self.spec,)
+
+
+class Output(Node):
+    """One result of a call with several: hands its cotangent to the call's node, in its place.
+
+    Where a cotangent goes is thus always one node, and only calls with several results know of output numbers.
+    """
+
+    __slots__ = ("base", "number")
+    title = "Output"
+
+    base: Node
+    number: int
+
+    def __init__(self, base: Node, number: int) -> None:
+        self.seq = next_seq()
+        self.edges = base
+        self.saved = ()
+        self.vjp = None
+        self.spec = base.spec[number]
+        self.specs = None
+        self.params = ()
+        self.code, self.lasti = base.code, base.lasti
+        self.hooks = None
+        self.base = base
+        self.number = number
+
+    def name(self) -> str:
+        return self.base.name()
+
+    def address(self) -> tuple[Node, int]:
+        return self.base, self.number
+
+
+def output_of(base: Node, number: int) -> Output:
+    """Give the `Output` of a call, the same object while anything refers to it (hooks hang on it)."""
+    known: dict[int, weakref.ref[Output]] = base.__dict__.setdefault("_outputs", {})
+    reference = known.get(number)
+    output = reference() if reference else None
+    if output is None:
+        output = Output(base, number)
+        known[number] = weakref.ref(output)
+    return output
+
+
+class AccumulateGrad(Node):
+    """A leaf of the graph. Owns the leaf's mutable state, its gradient and hooks; knows the tensor only weakly.
+
+    Attributes
+    ----------
+    grad : Tensor or None
+        The accumulated gradient.
+    active : bool
+        False once the leaf has been frozen: graphs recorded before then skip it.
+    """
+
+    __slots__ = ("active", "grad", "owned", "tensor")
+    title = "AccumulateGrad"
+
+    grad: Tensor | None
+    active: bool
+    tensor: weakref.ref[Tensor]
+
+    def __init__(self, tensor: Tensor, spec: Spec) -> None:
+        self.seq = next_seq()
+        self.edges = ()
+        self.saved = ()
+        self.vjp = None
+        self.spec = spec
+        self.specs = None
+        self.params = ()
+        self.code, self.lasti = None, 0
+        self.hooks = None
+        self.grad = None
+        self.active = True
+        self.tensor = weakref.ref(tensor)
+
+    @property
+    def variable(self) -> Tensor | None:
+        """The leaf tensor, None once it is gone."""
+        return self.tensor()

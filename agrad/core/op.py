@@ -1,0 +1,587 @@
+"""Op: from a user's call to a kernel and a node. The only hot path.
+
+For every op an entry point is generated from its signature: readable source, compiled at the first call and visible to
+tracebacks. It handles what nearly every call is (tensors of one backend, Python scalars, the usual mode) and hands the
+rest to `general`, which handles everything.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import get_ident
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
+
+from agrad.core import errors
+from agrad.core.mode import Mode, current, get_mode
+from agrad.core.node import Node, next_seq, output_of
+from agrad.core.rule import Plan, Rule, compile_source
+from agrad.core.spec import Spec, backend_of
+from agrad.core.tensor import Tensor, wrap
+
+if TYPE_CHECKING:
+    from agrad.plugin.backend import Backend
+
+#: Every op by name.
+OPS: dict[str, Op] = {}
+
+#: Set by ``agrad.plugin.manager``: the backend of a call that has no array among its operands.
+default_backend: Callable[[], Backend]
+
+#: Set by ``agrad.core.forward``: pushes tangents through a call.
+push_forward: Callable[[Op, tuple[Any, ...], Mode], Any]
+
+_new = object.__new__
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One name of an op's signature."""
+
+    name: str
+    kind: str  # operand, sequence, index, key or param
+    by_keyword: bool
+
+
+class Op:
+    """One function of the namespace: its signature, rule and entry point.
+
+    Attributes
+    ----------
+    name : str
+        As ``"multiply"`` or ``"linalg.solve"``.
+    signature : inspect.Signature
+        What the user calls.
+    rule : Rule
+        Its derivative.
+    kernel : callable or None
+        ``kernel(xp, ...)`` in the standard's functions, for backends that have none of their own.
+    entry : callable
+        The public function.
+    """
+
+    def __init__(
+        self, name: str, stub: Callable[..., Any], rule: Rule, *, kernel: Callable[..., Any] | None, keys: Sequence[str]
+    ) -> None:
+        self.name = name
+        self.rule = rule
+        self.kernel = kernel
+        self.signature = inspect.signature(stub)
+        self.title = "".join(part[:1].upper() + part[1:] for part in name.replace(".", "_").split("_")) + "Backward0"
+        self.node_class: type[Node] = type(self.title, (Node,), {"__slots__": (), "op": self, "title": self.title})
+        arguments = []
+        for p in self.signature.parameters.values():
+            kind = "param"
+            if p.name == rule.sequence:
+                kind = "sequence"
+            elif p.name in rule.operands:
+                kind = "operand"
+            elif p.name in rule.index:
+                kind = "key" if p.name in keys else "index"
+            arguments.append(Argument(p.name, kind, p.kind is p.KEYWORD_ONLY))
+        self.arguments = tuple(arguments)
+        self.array_slots = tuple((i, a) for i, a in enumerate(arguments) if a.kind != "param")
+        self.operand_slots = tuple((i, a) for i, a in enumerate(arguments) if a.kind in ("operand", "sequence"))
+        self.param_slots = tuple(i for i, a in enumerate(arguments) if a.kind == "param")
+        self.dtype_slot = next((i for i, a in enumerate(arguments) if a.name == "dtype"), None)
+        self.kernel_of = operator.attrgetter(name)
+        self.plans: dict[tuple[tuple[bool, ...], bool], Plan] = {}
+        self._invoke: Callable[..., Any] | None = None
+        self.entry = make_entry(self, stub)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}{self.signature}>"
+
+    def plan(self, needs: tuple[bool, ...], *, plain: bool = False) -> Plan:
+        """Give the plan for a pattern of needs, made once."""
+        plan = self.plans.get((needs, plain))
+        if plan is None:
+            plan = self.plans[needs, plain] = Plan(self.rule, needs, plain=plain)
+        return plan
+
+    def invoke(self, kernel: Callable[..., Any], values: Sequence[Any]) -> Any:
+        """Call a kernel with the values of all arguments, by position or keyword as the signature has them."""
+        if self._invoke is None:
+            names = [a.name for a in self.arguments]
+            variadic = [p.name for p in self.signature.parameters.values() if p.kind is p.VAR_POSITIONAL]
+            call = ", ".join(
+                f"*{a.name}" if a.name in variadic else f"{a.name}={a.name}" if a.by_keyword else a.name
+                for a in self.arguments
+            )
+            source = f"def invoke(kernel, {', '.join(names)}):\n    return kernel({call})\n"
+            self._invoke = compile_source(source, f"<agrad call of {self.name}>", {})["invoke"]
+        return self._invoke(kernel, *values)
+
+
+# -- entry points -----------------------------------------------------------------------------------------------------
+
+
+def make_entry(op: Op, stub: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the public function of an op. Its source is written and compiled at the first call, not at import."""
+
+    def build() -> FunctionType:
+        return _compile_entry(op, _function_source(op), op.name.rpartition(".")[2], f"<agrad.{op.name}>")
+
+    entry = _lazy_function(build, op.name.rpartition(".")[2])
+    entry.__doc__ = stub.__doc__
+    entry.__module__ = stub.__module__
+    entry.__qualname__ = stub.__qualname__
+    entry.__annotations__ = stub.__annotations__
+    entry.__signature__ = op.signature  # type: ignore[attr-defined]
+    entry.op = op  # type: ignore[attr-defined]
+    return entry
+
+
+def make_operator(op: Op, name: str, *, reflected: bool = False) -> Callable[..., Any]:
+    """Make the method of `Tensor` for an operator, as ``__mul__`` or (reflected) ``__rmul__``."""
+
+    def build() -> FunctionType:
+        return _compile_entry(op, _operator_source(op, name, reflected=reflected), name, f"<agrad Tensor.{name}>")
+
+    method = _lazy_function(build, name)
+    method.__qualname__ = f"Tensor.{name}"
+    return method
+
+
+def _lazy_function(build: Callable[[], FunctionType], name: str) -> FunctionType:
+    """Make a function that becomes what `build` gives when it is first called."""
+    names: dict[str, Any] = {}
+    filename = f"<agrad first call of {name}>"
+    source = f"def {name}(*args, **kwargs):\n    become()\n    return function(*args, **kwargs)\n"
+    errors.INTERNAL_FILES.add(filename)
+    exec(compile(source, filename, "exec"), names)  # noqa: S102 (a constant text)
+    function: FunctionType = names[name]
+
+    def become() -> None:
+        built = build()
+        names.update(built.__globals__)
+        function.__defaults__, function.__kwdefaults__ = built.__defaults__, built.__kwdefaults__
+        function.__code__ = built.__code__
+
+    names["become"], names["function"] = become, function
+    return function
+
+
+def _compile_entry(op: Op, source: str, name: str, filename: str) -> FunctionType:
+    names: dict[str, Any] = {
+        "Node": op.node_class,
+        "Tensor": Tensor,
+        "general": general,
+        "get_ident": get_ident,
+        "get_mode": get_mode,
+        "getframe": sys._getframe,
+        "internal": errors.INTERNAL_FILES,
+        "new": _new,
+        "next_seq": next_seq,
+        "op": op,
+        "operate": operate,
+        "user_frame": errors.user_frame,
+    }
+    for i, p in enumerate(op.signature.parameters.values()):
+        if p.default is not p.empty:
+            names[f"default_{i}"] = p.default
+    for needs in ((True,), (True, False), (False, True), (True, True)):
+        if len(needs) == len(op.rule.operands) and not op.rule.sequence:
+            for plain in (False, True):
+                tag = "".join(str(int(need)) for need in needs) + ("p" if plain else "")
+                names[f"vjp_{tag}"] = op.plan(needs, plain=plain).vjp
+    function: FunctionType = compile_source(source, filename, names)[name]
+    return function
+
+
+def _signature_text(op: Op) -> str:
+    """Write the signature with defaults by name, as ``x, /, *, axis=default_1``."""
+    parts: list[str] = []
+    kinds = inspect.Parameter
+    previous: Any = None
+    for i, p in enumerate(op.signature.parameters.values()):
+        if previous is kinds.POSITIONAL_ONLY and p.kind is not kinds.POSITIONAL_ONLY:
+            parts.append("/")
+        if p.kind is kinds.KEYWORD_ONLY and previous not in (kinds.KEYWORD_ONLY, kinds.VAR_POSITIONAL):
+            parts.append("*")
+        star = "*" if p.kind is kinds.VAR_POSITIONAL else ""
+        parts.append(star + p.name + ("" if p.default is p.empty else f"=default_{i}"))
+        previous = p.kind
+    if previous is kinds.POSITIONAL_ONLY:
+        parts.append("/")
+    return ", ".join(parts)
+
+
+def _is_fast(op: Op) -> bool:
+    """Tell whether the generated code may handle an op itself: one result, one or two plain tensor operands."""
+    rule = op.rule
+    kinds = [a.kind for a in op.arguments if a.kind != "param"]
+    optional = any(
+        p.default is not p.empty for p in op.signature.parameters.values() if p.name in rule.operands
+    )
+    return (
+        rule.kind in ("elementwise", "linear", "multilinear", "custom", "none")
+        and rule.outputs is None
+        and not optional
+        and kinds in (["operand"], ["operand", "operand"], ["index"], ["index", "index"])
+    )
+
+
+def _all_arguments(op: Op) -> str:
+    return f"({''.join(a.name + ', ' for a in op.arguments)})"
+
+
+def _function_source(op: Op) -> str:
+    head = f"def {op.name.rpartition('.')[2]}({_signature_text(op)}):"
+    everything = f"general(op, {_all_arguments(op)})"
+    if not _is_fast(op):
+        return f"{head}\n    return {everything}\n"
+    names = [a.name for a in op.arguments if a.kind != "param"]
+    return _fast_source(op, head, names, names, everything, first_is_tensor=False)
+
+
+def _operator_source(op: Op, name: str, *, reflected: bool) -> str:
+    names = [a.name for a in op.arguments if a.kind != "param"]
+    head = f"def {name}({', '.join(reversed(names) if reflected else names)}):"
+    return _fast_source(op, head, names, list(reversed(names)) if reflected else names, "", first_is_tensor=True)
+
+
+def _fast_source(op: Op, head: str, names: list[str], order: list[str], everything: str, *, first_is_tensor: bool) -> str:
+    """Write an entry point.
+
+    Parameters
+    ----------
+    names : list of str
+        The one or two operands, in the order of the op.
+    order : list of str
+        The same in the order of the caller: for a reflected operator the Tensor is the second operand.
+    everything : str
+        The call that handles what this code does not; operators answer NotImplemented through `operate`.
+    first_is_tensor : bool
+        The caller's first operand is a Tensor for sure: this is a method.
+    """
+    rule = op.rule
+    preserving = rule.kind == "elementwise"
+    everything = everything or f"operate(op, ({''.join(n + ', ' for n in names)}))"
+    lines = [head]
+    add = lines.append
+    number = {name: i + 1 for i, name in enumerate(names)}
+    scalars = len(names) == 2 and not op.param_slots and op.name not in ("matmul", "vecdot")
+
+    def unpack(name: str, indent: str) -> None:
+        i = number[name]
+        add(f"{indent}s{i} = {name}._spec; d{i} = {name}._data; n{i} = {name}._node")
+
+    def scalar(name: str, like: str, indent: str) -> None:
+        i, j = number[name], number[like]
+        if not scalars:
+            add(f"{indent}return {everything}")
+            return
+        add(f"{indent}kept = s{j}.floats if type({name}) is float else s{j}.ints if type({name}) is int else None")
+        add(f"{indent}if kept is None or not s{j}.inexact:")
+        add(f"{indent}    return {everything}")
+        add(f"{indent}d{i} = kept.get({name})")
+        add(f"{indent}if d{i} is None:")
+        add(f"{indent}    d{i} = s{j}.scalar({name})")
+        add(f"{indent}s{i} = s{j}; n{i} = None")
+
+    first, second = order[0], order[1] if len(order) == 2 else None
+    if first_is_tensor:
+        unpack(first, "    ")
+        if second:
+            add(f"    if isinstance({second}, Tensor):")
+            unpack(second, "        ")
+            add("    else:")
+            scalar(second, first, "        ")
+    else:
+        add(f"    if isinstance({first}, Tensor):")
+        unpack(first, "        ")
+        if second:
+            add(f"        if isinstance({second}, Tensor):")
+            unpack(second, "            ")
+            add("        else:")
+            scalar(second, first, "            ")
+            if scalars:
+                add(f"    elif isinstance({second}, Tensor):")
+                unpack(second, "        ")
+                scalar(first, second, "        ")
+        add("    else:")
+        add(f"        return {everything}")
+    add("    mode = get_mode()")
+    add("    if mode is None:")
+    add("        recording = True")
+    add("    elif mode.simple and mode.thread == get_ident():")
+    add("        recording = mode.grad")
+    add("    else:")
+    add(f"        return {everything}")
+    add("    xp = s1.xp")
+    if second:
+        add("    if s2.xp is not xp:")
+        add(f"        return {everything}")
+    if op.dtype_slot is not None:
+        add("    if dtype is not None:")
+        add("        dtype = s1.backend.dtype(dtype)")
+    raw = {name: f"d{i}" for name, i in number.items()}
+    call = ", ".join(
+        f"{a.name}={a.name}" if a.by_keyword else raw.get(a.name, a.name) for a in op.arguments
+    )
+    add(f"    r = xp.{op.name}({call})")
+    tensor_side = number[first]
+    add(f"    if type(r) is not type(d{tensor_side}):")
+    add(f"        r = s{tensor_side}.backend.as_array(r)")
+    add("    t = new(Tensor)")
+    add("    t._data = r")
+    if preserving:
+        same = "s1 is s2 and s1.inexact" if second else "s1.inexact"
+        add(f"    if {same}:")
+        add("        t._spec = s = s1")
+        if rule.operands:
+            add("        plain = not s.is_complex")
+        add("    else:")
+        add("        t._spec = s = s1.backend.spec(r)")
+        if rule.operands:
+            add("        plain = False")
+    else:
+        add(f"    t._spec = s = s{tensor_side}.backend.spec(r)")
+    if not rule.operands:
+        add("    t._node = None")
+        add("    return t")
+        return "\n".join(lines) + "\n"
+    some = "(n1 is not None or n2 is not None)" if second else "n1 is not None"
+    add(f"    if recording and {some} and s.inexact:")
+    add("        t._node = node = new(Node)")
+    add("        node.seq = next_seq()")
+    if second:
+        for condition, tag, edges in (("n2 is None", "10", "n1"), ("n1 is None", "01", "n2"), ("", "11", "(n1, n2)")):
+            add(f"        {'el' if tag == '01' else ''}{'if ' + condition if condition else 'else'}:")
+            _record(add, op, tag, edges, names, raw, "            ", preserving=preserving)
+    else:
+        _record(add, op, "1", "n1", names, raw, "        ", preserving=preserving)
+    if preserving:
+        specs = "None if plain else " + ("(s1, s2)" if second else "(s1,)")
+    else:
+        specs = "(s1, s2)" if second else "(s1,)"
+    params = "".join(op.arguments[i].name + ", " for i in op.param_slots)
+    add("        node.spec = s")
+    add(f"        node.specs = {specs}")
+    add(f"        node.params = ({params})")
+    add("        frame = getframe(1)")
+    add("        if frame.f_code.co_filename in internal:")
+    add("            frame = user_frame(frame)")
+    add("        node.code = frame.f_code")
+    add("        node.lasti = frame.f_lasti")
+    add("        node.hooks = None")
+    add("    else:")
+    add("        t._node = None")
+    add("    return t")
+    return "\n".join(lines) + "\n"
+
+
+def _record(
+    add: Callable[[str], None],
+    op: Op,
+    tag: str,
+    edges: str,
+    names: list[str],
+    raw: dict[str, str],
+    indent: str,
+    *,
+    preserving: bool,
+) -> None:
+    """Write where cotangents go, what is kept and which vjp runs, for one pattern of needs."""
+    saves = op.plan(tuple(c == "1" for c in tag)).saves
+    saved = "".join((raw.get(name) or {"ans": "r"}.get(name, name)) + ", " for name in saves)
+    add(f"{indent}node.edges = {edges}")
+    add(f"{indent}node.saved = ({saved})")
+    add(f"{indent}node.vjp = vjp_{tag}p if plain else vjp_{tag}" if preserving else f"{indent}node.vjp = vjp_{tag}")
+
+
+# -- the general call -------------------------------------------------------------------------------------------------
+
+
+def operate(op: Op, values: tuple[Any, ...]) -> Any:
+    """Call the op of an operator, NotImplemented where an operand is no array."""
+    for value in values:
+        if not isinstance(value, Tensor | bool | int | float | complex) and backend_of(value) is None:
+            return NotImplemented
+    return general(op, values)
+
+
+def general(op: Op, values: tuple[Any, ...]) -> Any:
+    """Call an op, whatever its operands are: any mix of tensors, raw arrays, scalars, lists, backends and modes.
+
+    Parameters
+    ----------
+    op : Op
+        What to call.
+    values : tuple
+        A value per argument of the signature.
+
+    Raises
+    ------
+    BackendError
+        If operands live on unrelated backends.
+    TypeError
+        If an operand is no array.
+    """
+    mode = current()
+    if mode is not None and mode.levels and any(t._tangents for t in tensors_in(op, values)):
+        return push_forward(op, values, mode)
+    backend, spec = resolve_backend(op, values)
+    operands: list[Tensor | None] = []  # flat: what a gradient may go to
+    raw = list(values)
+    for i, argument in op.array_slots:
+        value = values[i]
+        if value is None:
+            if argument.kind == "operand":
+                operands.append(None)
+        elif argument.kind == "sequence":
+            members = [_operand(op, argument, v, backend, spec) for v in value]
+            operands.extend(members)
+            raw[i] = [m._data for m in members]
+        elif argument.kind == "operand":
+            member = _operand(op, argument, value, backend, spec)
+            operands.append(member)
+            raw[i] = member._data
+        elif argument.kind == "key":
+            raw[i] = _key(value, backend)
+        else:
+            raw[i] = _index(value, backend)
+    if op.dtype_slot is not None and raw[op.dtype_slot] is not None:
+        raw[op.dtype_slot] = backend.dtype(raw[op.dtype_slot])
+    kernel = op.kernel_of(backend.xp)
+    result = op.invoke(kernel, raw)
+    residuals: tuple[Any, ...] = ()
+    if op.rule.residuals:
+        result, *rest = result
+        residuals = tuple(rest)
+    recording = mode.grad if mode is not None else True
+    return finish(op, backend, result, operands, raw, residuals, recording=recording)
+
+
+def finish(
+    op: Op,
+    backend: Backend,
+    result: Any,
+    operands: list[Tensor | None],
+    raw: list[Any],
+    residuals: tuple[Any, ...],
+    *,
+    recording: bool,
+) -> Any:
+    """Make tensors of a kernel's result, with a node where an operand needs one."""
+    rule = op.rule
+    several = rule.outputs is not None
+    results = [backend.as_array(r) for r in result] if several else [backend.as_array(result)]
+    specs = [backend.spec(r) for r in results]
+    needs = tuple(t is not None and t._node is not None for t in operands)
+    node = None
+    if recording and rule.kind != "none" and any(needs) and any(s.inexact for s in specs):
+        plan = op.plan(needs)
+        node = _new(op.node_class)
+        node.seq = next_seq()
+        edges = tuple(t._node for t in operands if t is not None and t._node is not None)
+        node.edges = edges[0] if len(edges) == 1 else edges
+        known = {a.name: raw[i] for i, a in op.array_slots}
+        known["ans"] = tuple(results) if several else results[0]
+        known.update(zip(rule.residuals, residuals, strict=True))
+        node.saved = tuple(known[name] for name in plan.saves)
+        node.vjp = plan.vjp
+        node.spec = tuple(specs) if several else specs[0]
+        node.specs = tuple(t._spec if t is not None else None for t in operands)  # type: ignore[misc]
+        node.params = tuple(raw[i] for i in op.param_slots)
+        node.code, node.lasti = errors.caller()
+        node.hooks = None
+    if not several:
+        return wrap(results[0], specs[0], node)
+    made = [
+        wrap(r, s, output_of(node, i) if node is not None and s.inexact else None)
+        for i, (r, s) in enumerate(zip(results, specs, strict=True))
+    ]
+    kind = type(result)
+    return kind(*made) if hasattr(kind, "_fields") else made if kind is list else tuple(made)
+
+
+def tensors_in(op: Op, values: tuple[Any, ...]) -> list[Tensor]:
+    """Give the tensors among the operands of a call."""
+    found = []
+    for i, argument in op.operand_slots:
+        members = values[i] if argument.kind == "sequence" else (values[i],)
+        found.extend(m for m in members if isinstance(m, Tensor))
+    return found
+
+
+def resolve_backend(op: Op, values: tuple[Any, ...]) -> tuple[Backend, Spec | None]:
+    """Give the backend a call runs on, and the spec that Python scalars among its operands follow."""
+    backends: dict[str, Backend] = {}
+    spec: Spec | None = None
+    for i, argument in op.array_slots:
+        value = values[i]
+        if argument.kind == "sequence":
+            if not isinstance(value, list | tuple):
+                raise errors.not_an_operand(op.name, f"{argument.name} (a list or tuple of them)", value)
+            members = value
+        else:
+            members = (value,)
+        for member in members:
+            if isinstance(member, Tensor):
+                found = member._spec
+            elif member is None or isinstance(member, bool | int | float | complex | list | tuple | slice | range):
+                continue
+            else:
+                backend = backend_of(member)
+                if backend is None:
+                    continue
+                found = backend.spec(member)
+            backends[found.backend.name] = found.backend
+            # floating operands decide what a Python scalar becomes
+            if spec is None or (found.inexact and not spec.inexact):
+                spec = found
+    if not backends:
+        return default_backend(), None
+    if len(backends) == 1:
+        return next(iter(backends.values())), spec
+    for backend in backends.values():
+        if all(name == backend.name or name in backend.absorbs for name in backends):
+            return backend, spec
+    raise errors.mixed_backends(op.name, list(backends))
+
+
+def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spec | None) -> Tensor:
+    """Give an operand as a Tensor on the backend of the call; a crossing is recorded."""
+    if isinstance(value, Tensor):
+        return value if value._spec.backend is backend else value.to_device(backend.name)
+    if isinstance(value, bool | int | float | complex) and backend_of(value) is None:
+        raw = backend.asarray(value) if spec is None else backend.scalar(value, spec)
+        return wrap(raw, backend.spec(raw))
+    owner = backend_of(value)
+    if owner is None:
+        raise errors.not_an_operand(op.name, argument.name, value)
+    raw = owner.as_array(value)
+    made = wrap(raw, owner.spec(raw))
+    return made if owner is backend else made.to_device(backend.name)
+
+
+def _index(value: Any, backend: Backend) -> Any:
+    """Give an index operand as a raw array of the call's backend; ints and the like pass through."""
+    if isinstance(value, Tensor):
+        return (value if value._spec.backend is backend else value.to_device(backend.name))._data
+    if isinstance(value, list | tuple | range):
+        return backend.asarray(list(value))
+    owner = backend_of(value)
+    return value if owner is None or owner is backend else backend.receive(owner, value, backend.default_device())
+
+
+def _key(key: Any, backend: Backend) -> Any:
+    """Give an indexing key with its arrays raw, on the call's backend."""
+    if isinstance(key, tuple):
+        return tuple(_key_part(part, backend) for part in key)
+    return _key_part(key, backend)
+
+
+def _key_part(part: Any, backend: Backend) -> Any:
+    if part is None or part is Ellipsis or isinstance(part, int):
+        return part
+    if isinstance(part, slice):
+        # a 0-d integer tensor is a bound like any other
+        return slice(*(b if b is None else operator.index(b) for b in (part.start, part.stop, part.step)))
+    return _index(part, backend)

@@ -1,0 +1,322 @@
+"""Rules: a derivative as data, and how it becomes the function that a node runs.
+
+A rule states, per operand, a function whose parameter names are requests (design, idea 3): ``xp``, ``g``, ``ans``, an
+operand's name (its value: saved), ``<operand>_spec`` (saves nothing), a residual, or a parameter of the call. From the
+requests of the operands that need a gradient follow what a node saves and the source of its ``vjp``. One compiled
+`Plan` serves every call of an op with the same pattern of needs.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from agrad.core import errors
+
+if TYPE_CHECKING:
+    from agrad.core.node import Node
+    from agrad.core.spec import Spec
+
+#: A derivative by one operand: a function of its requests, or a number for a constant partial.
+Derivative = Callable[..., Any] | int | float
+
+KINDS = ("elementwise", "linear", "multilinear", "custom", "fused", "none")
+
+
+def requests_of(derivative: Derivative) -> tuple[str, ...]:
+    """Give the parameter names of a derivative: what it asks for."""
+    if isinstance(derivative, int | float):
+        return ()
+    code = derivative.__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The derivative of one op.
+
+    Attributes
+    ----------
+    op : str
+        The op's name, as ``"linalg.solve"``.
+    kind : str
+        elementwise, linear, multilinear, custom, fused, or none (no derivative: boolean, integer or shape results).
+    operands : tuple of str
+        Names of the operands with a derivative, in the order of the signature.
+    sequence : str or None
+        The operand that is a list of arrays, if one is.
+    index : tuple of str
+        Index operands: arrays without derivative.
+    params : tuple of str
+        All other names of the signature.
+    vjp : mapping
+        Per operand: the partial (elementwise) or the cotangent (the rest).
+    jvp : callable or None
+        The tangent, where it does not follow from the kind.
+    define : callable or None
+        ``define(xp, ...)``: the composition a fused op stands for.
+    residuals : tuple of str
+        Names of what a fused kernel gives beside its result.
+    outputs : int or None
+        Number of results; 0 where it varies with the call, None for a plain result.
+    source : str
+        Where the formula comes from.
+    """
+
+    op: str
+    kind: str
+    operands: tuple[str, ...] = ()
+    sequence: str | None = None
+    index: tuple[str, ...] = ()
+    params: tuple[str, ...] = ()
+    vjp: Mapping[str, Derivative] = field(default_factory=dict)
+    jvp: Callable[..., Any] | None = None
+    define: Callable[..., Any] | None = None
+    residuals: tuple[str, ...] = ()
+    outputs: int | None = None
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        known = {"xp", "ans", "ans_spec", *self.operands, *self.index, *self.params, *self.residuals}
+        known |= {f"{name}_spec" for name in self.operands}
+        for name, derivative in self.vjp.items():
+            if name not in self.operands:
+                message = f"{self.op}: a derivative is given for {name!r}, which is no operand of its signature"
+                raise errors.RuleError(message)
+            allowed = known if self.kind == "elementwise" else known | {"g"}
+            self._check(f"the derivative by {name}", derivative, allowed)
+        if self.jvp is not None:
+            self._check("the jvp", self.jvp, known | {f"t_{name}" for name in self.operands})
+
+    def _check(self, what: str, derivative: Derivative, allowed: set[str]) -> None:
+        unknown = [name for name in requests_of(derivative) if name not in allowed]
+        if unknown:
+            message = (
+                f"{self.op}: {what} asks for {', '.join(map(repr, unknown))}, which is not known here. "
+                f"It can ask for: {', '.join(sorted(allowed))}."
+            )
+            raise errors.RuleError(message)
+
+    def __str__(self) -> str:
+        lines = [f"{self.op}  ({self.kind})"]
+        for name, derivative in self.vjp.items():
+            lines.append(f"  by {name}: {source_of(derivative)}")
+            saves = [r for r in requests_of(derivative) if r in self.saveable]
+            lines.append(f"    saves {', '.join(saves) or 'nothing'}")
+        if self.jvp is not None:
+            lines.append(f"  forward: {source_of(self.jvp)}")
+        if self.source:
+            lines.append(f"  source: {self.source}")
+        return "\n".join(lines)
+
+    @property
+    def saveable(self) -> tuple[str, ...]:
+        """Names whose request makes a node keep a value."""
+        return (*self.operands, *self.index, "ans", *self.residuals)
+
+
+def source_of(derivative: Derivative) -> str:
+    """Give a derivative as written: the text of its lambda, or the name of its function."""
+    if isinstance(derivative, int | float):
+        return repr(derivative)
+    if derivative.__name__ != "<lambda>":
+        return f"{derivative.__name__}({', '.join(requests_of(derivative))})"
+    text = _lambda_text(derivative)
+    return text or f"lambda {', '.join(requests_of(derivative))}: ..."
+
+
+def _lambda_text(derivative: Callable[..., Any]) -> str:
+    """Cut the text of a lambda out of its source file, by the positions its code object carries."""
+    code = derivative.__code__
+    spots = [p for p in code.co_positions() if None not in p]
+    if not spots:
+        return ""
+    first, last = min(p[0] for p in spots), max(p[1] for p in spots)  # type: ignore[type-var]
+    if first != last:
+        return ""
+    line = linecache.getline(code.co_filename, first)
+    start = min(p[2] for p in spots if p[0] == first)  # type: ignore[type-var]
+    stop = max(p[3] for p in spots if p[1] == last)  # type: ignore[type-var]
+    body = line.encode()[start:stop].decode(errors="replace")
+    return f"lambda {', '.join(requests_of(derivative))}: {body}"
+
+
+# -- what the machinery does around every derivative -------------------------------------------------------------------
+
+
+def is_complex(xp: Any, array: Any) -> bool:
+    """Tell whether an array (raw or Tensor) or scalar is complex."""
+    dtype = getattr(array, "dtype", None)
+    return isinstance(array, complex) if dtype is None else bool(xp.isdtype(dtype, "complex floating"))
+
+
+def times(xp: Any, g: Any, partial: Any) -> Any:
+    """Cotangent times the conjugate of a partial (for real ones, just the product)."""
+    if is_complex(xp, partial):
+        partial = partial.conjugate() if isinstance(partial, complex) else xp.conj(partial)
+    return xp.multiply(*promote(xp, g, partial))
+
+
+def promote(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """Make a real and a complex array both complex; not every namespace mixes the two."""
+    if hasattr(a, "dtype") and hasattr(b, "dtype") and a.dtype != b.dtype and is_complex(xp, a) != is_complex(xp, b):
+        dtype = a.dtype if is_complex(xp, a) else b.dtype
+        return xp.astype(a, dtype, copy=False), xp.astype(b, dtype, copy=False)
+    return a, b
+
+
+def fit(xp: Any, g: Any, spec: Spec) -> Any:
+    """Bring a cotangent to the shape, realness and dtype of its operand.
+
+    Broadcast axes are summed, the imaginary part is dropped for a real operand (PyTorch's convention: the gradient of a
+    real value is real), the dtype is cast.
+    """
+    if g is None:
+        return None
+    if g.shape != spec.shape:
+        g = unbroadcast(xp, g, spec.shape)
+    if g.dtype != spec.dtype:
+        if not spec.is_complex and is_complex(xp, g):
+            g = xp.real(g)
+        if g.dtype != spec.dtype:
+            g = xp.astype(g, spec.dtype)
+    return g
+
+
+def unbroadcast(xp: Any, g: Any, shape: tuple[int, ...]) -> Any:
+    """Sum the axes along which `shape` was broadcast to that of `g`."""
+    extra = g.ndim - len(shape)
+    if extra > 0:
+        g = xp.sum(g, axis=tuple(range(extra)))
+    axes = tuple(i for i, n in enumerate(shape) if n == 1 and g.shape[i] != 1)
+    if axes:
+        g = xp.sum(g, axis=axes, keepdims=True)
+    if g.shape != shape and not any(n != n for n in (*g.shape, *shape)):  # noqa: PLR0124 (nan: unknown when lazy)
+        raise ShapeMismatchError(g.shape, shape)
+    return g
+
+
+class ShapeMismatchError(ValueError):
+    """A rule gave a cotangent of a shape that its operand was not broadcast to. The engine says which rule."""
+
+
+# -- plans ------------------------------------------------------------------------------------------------------------
+
+
+class Plan:
+    """How a rule runs for one pattern of needs.
+
+    Parameters
+    ----------
+    rule : Rule
+        The derivative.
+    needs : tuple of bool
+        Per operand, whether it needs a gradient; for a list operand, per member.
+    plain : bool
+        Every operand has the result's spec, and that is real: no un-broadcasting, casts or conjugates are needed.
+
+    Attributes
+    ----------
+    saves : tuple of str
+        Names of the values a node keeps, in this order.
+    source : str
+        The generated text of `vjp`.
+    vjp : callable
+        ``vjp(xp, g, saved, node)``, compiled at the first use.
+    """
+
+    def __init__(self, rule: Rule, needs: tuple[bool, ...], *, plain: bool = False) -> None:
+        self.rule = rule
+        self.needs = needs
+        self.plain = plain
+        self.wanted = (
+            (rule.sequence,) if rule.sequence else tuple(n for n, need in zip(rule.operands, needs, strict=True) if need)
+        )
+        asked = {r for name in self.wanted for r in requests_of(rule.vjp[name])}
+        if rule.define is not None:  # create_graph runs the composition, which starts from the operands
+            asked |= {*rule.operands, *rule.index}
+        self.saves = tuple(name for name in rule.saveable if name in asked)
+        self.source = ""
+        self.vjp = self._lazy()
+
+    def needed_names(self) -> list[Any]:
+        """Give the operands that need a gradient, in the order of a node's edges; (name, place) for a list operand."""
+        if self.rule.sequence:
+            return [(self.rule.sequence, i) for i, need in enumerate(self.needs) if need]
+        return list(self.wanted)
+
+    def _lazy(self) -> Callable[..., Any]:
+        def vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
+            compiled = self.compile()
+            node.vjp = compiled
+            return compiled(xp, g, saved, node)
+
+        vjp.plan = self  # type: ignore[attr-defined]
+        return vjp
+
+    def compile(self) -> Callable[..., Any]:
+        """Compile `vjp` from its source, once."""
+        if not self.source:
+            names: dict[str, Any] = {"fit": fit, "times": times}
+            self.source = self._write(names)
+            filename = f"<agrad vjp of {self.rule.op} {self.needs}{' plain' if self.plain else ''}>"
+            compiled = compile_source(self.source, filename, names)["vjp"]
+            compiled.plan = self
+            self.vjp = compiled
+        return self.vjp
+
+    def _write(self, names: dict[str, Any]) -> str:
+        rule = self.rule
+        asked = {r for name in self.wanted for r in requests_of(rule.vjp[name])}
+        lines = ["def vjp(xp, g, saved, node):"]
+        if self.saves:
+            lines.append(f"    ({', '.join(self.saves)},) = saved")
+        if asked & set(rule.params):
+            lines.append(f"    ({', '.join(rule.params)},) = node.params")
+        if rule.sequence:
+            names["derivative"] = rule.vjp[rule.sequence]
+            call = f"derivative({self._arguments(rule.sequence)})"
+            lines.append(f"    gs = {call}")
+            kept = [i for i, need in enumerate(self.needs) if need]
+            results = [f"fit(xp, gs[{i}], node.specs[{i}])" for i in kept]
+        else:
+            results = [self._expression(name, names) for name in self.wanted]
+        lines.append(f"    return {', '.join(results)}")
+        return "\n".join(lines) + "\n"
+
+    def _arguments(self, operand: str) -> str:
+        return ", ".join(self._argument(r) for r in requests_of(self.rule.vjp[operand]))
+
+    def _argument(self, request: str) -> str:
+        if request == "ans_spec":
+            return "node.spec"
+        if request.endswith("_spec") and request[:-5] in self.rule.operands:
+            return self._spec(request[:-5])
+        return request
+
+    def _spec(self, operand: str) -> str:
+        if self.plain:
+            return "node.spec"
+        return "node.specs" if operand == self.rule.sequence else f"node.specs[{self.rule.operands.index(operand)}]"
+
+    def _expression(self, operand: str, names: dict[str, Any]) -> str:
+        derivative = self.rule.vjp[operand]
+        if isinstance(derivative, int | float):
+            text = {1: "g", -1: "xp.negative(g)", 0: "xp.zeros_like(g)"}.get(derivative, f"g * {derivative!r}")
+        else:
+            name = f"by_{operand}"
+            names[name] = derivative
+            text = f"{name}({self._arguments(operand)})"
+            if self.rule.kind == "elementwise":
+                text = f"xp.multiply(g, {text})" if self.plain else f"times(xp, g, {text})"
+        return text if self.plain else f"fit(xp, {text}, {self._spec(operand)})"
+
+
+def compile_source(source: str, filename: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Run generated source in `names`; tracebacks show it, and its frames count as agrad's own."""
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    errors.INTERNAL_FILES.add(filename)
+    exec(compile(source, filename, "exec"), names)  # noqa: S102 (the source is ours, from the op's own declaration)
+    return names

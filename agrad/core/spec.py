@@ -1,0 +1,124 @@
+"""Spec: what may be known of an array without keeping it; and which backend an array type belongs to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from agrad.core import errors
+
+if TYPE_CHECKING:
+    from agrad.plugin.backend import Backend
+
+#: How many Python scalars a spec keeps as arrays, per type.
+SCALARS_KEPT = 256
+
+
+class Spec:
+    """Shape, dtype, device and layout of an array, with its backend.
+
+    Backends that are not lazy intern their specs (`Backend.spec`), so that one ``is`` answers "same shape, dtype and
+    device"; two equal specs that are not identical only cost time.
+
+    Attributes
+    ----------
+    backend : Backend
+        Whose arrays these are.
+    xp : Kernels
+        The backend's kernels, by the standard's names.
+    shape : tuple of int
+        The shape; nan where a lazy backend does not know.
+    dtype : object
+        The backend's own dtype.
+    device : str
+        As ``"numpy"`` or ``"cupy:0"``.
+    layout : object
+        Chunks of a chunked array, None otherwise.
+    inexact, is_complex : bool
+        Whether the dtype is real or complex floating point, whether it is complex.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "backend",
+        "device",
+        "dtype",
+        "floats",
+        "inexact",
+        "ints",
+        "is_complex",
+        "layout",
+        "shape",
+        "xp",
+    )
+
+    def __init__(
+        self, backend: Backend, shape: tuple[int, ...], dtype: Any, device: str, layout: object = None
+    ) -> None:
+        kind = backend.kind(dtype)
+        self.backend = backend
+        self.xp = backend.xp
+        self.shape = shape
+        self.dtype = dtype
+        self.device = device
+        self.layout = layout
+        self.inexact = kind in ("float", "complex")
+        self.is_complex = kind == "complex"
+        self.floats: dict[float, Any] = {}
+        self.ints: dict[int, Any] = {}
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    def scalar(self, value: complex) -> Any:
+        """Give a Python scalar as a 0-d array under the standard's promotion with an array of this spec.
+
+        Floats and ints are kept, by exact type. Zeros are not (0.0 == -0.0), nor is NaN (it equals nothing, and would
+        be stored again at every use).
+        """
+        array = self.backend.scalar(value, self)
+        kept: dict[Any, Any] | None = {float: self.floats, int: self.ints}.get(type(value))
+        if kept is not None and value != 0 and value == value:  # noqa: PLR0124 (False for NaN)
+            if len(kept) >= SCALARS_KEPT:
+                kept.clear()
+            kept[value] = array
+        return array
+
+    def __repr__(self) -> str:
+        layout = "" if self.layout is None else f", layout={self.layout}"
+        return f"Spec(shape={self.shape}, dtype={self.dtype}, device={self.device!r}{layout})"
+
+
+#: Array types met so far. Filled by `backend_of`; plugins are asked once per type.
+BACKENDS: dict[type, Backend] = {}
+
+#: Set by ``agrad.plugin.manager``: asks the plugins for the backend of an array type, None if there is none.
+find_backend: Callable[[type], Backend | None]
+
+
+def backend_of(array: Any) -> Backend | None:
+    """Give the backend an array belongs to, None if no plugin claims its type."""
+    kind = type(array)
+    backend = BACKENDS.get(kind)
+    if backend is None:
+        backend = find_backend(kind)
+        if backend is not None:
+            BACKENDS[kind] = backend
+    return backend
+
+
+def spec_of(array: Any) -> Spec:
+    """Give the spec of a raw array."""
+    backend = backend_of(array)
+    if backend is None:
+        message = f"{type(array).__name__} is not an array of any known backend"
+        raise errors.BackendError(message)
+    return backend.spec(array)

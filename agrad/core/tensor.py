@@ -1,0 +1,756 @@
+"""Tensor: a mutable name for an immutable value, with the graph it came from.
+
+In-place spellings rebind the tensor to a new value and never change an array that anything else holds. What a method
+computes stands in ``agrad.ops``; this file knows names, gradients and the borders of the graph.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from agrad.core import errors, mode
+from agrad.core.node import AccumulateGrad, Node
+from agrad.core.spec import Spec, backend_of
+
+if TYPE_CHECKING:
+    from agrad.core.hooks import Handle
+
+#: The namespace of functions, set by ``agrad.ops``: methods look their function up in it.
+functions: Any = None
+
+_new = object.__new__
+
+
+class Tensor:
+    """An array of any backend that records what is done with it.
+
+    Made by `agrad.tensor`, `agrad.asarray` and the creation functions. ``Tensor(3, 5)`` gives an uninitialised tensor
+    of that shape and ``Tensor([1, 2])`` one with that content, both of the default dtype.
+
+    Parameters
+    ----------
+    *args : int or sequence
+        A shape as separate integers, or one nested sequence of numbers.
+    dtype, device : optional
+        As for `agrad.empty`.
+
+    Raises
+    ------
+    TypeError
+        If the arguments are neither integers nor one sequence.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.Tensor(3, 5).shape
+    (3, 5)
+    >>> ag.Tensor([1, 2])
+    tensor([1., 2.])
+    """
+
+    # `_buffer` stands in for `_data` while the tensor owns its array, see `own`. Everything rare is in __dict__.
+    __slots__ = ("__dict__", "__weakref__", "_data", "_node", "_spec")
+
+    _data: Any
+    _node: Node | None
+    _spec: Spec
+
+    _leaf: AccumulateGrad | None = None  # a frozen leaf's state, or that of a tensor given a .grad by hand
+    _retained: Retained | None = None
+    _tangents: dict[int, Tensor] | None = None
+
+    def __init__(self, *args: Any, dtype: Any = None, device: Any = None) -> None:
+        if all(type(arg) is int for arg in args):
+            made = functions.empty(args, dtype=dtype, device=device)
+        elif len(args) == 1:
+            made = functions.asarray(args[0], dtype=dtype or functions.get_default_dtype(), device=device, copy=True)
+        else:
+            message = "Tensor() takes a shape as integers, or one sequence of numbers"
+            raise TypeError(message)
+        self._data, self._spec, self._node = made._data, made._spec, None
+
+    # -- ownership ----------------------------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        """End the ownership of the array at the first look at it (reached only while ``_data`` is unset)."""
+        if name == "_data" and "_buffer" in self.__dict__:
+            self._data = self.__dict__.pop("_buffer")
+            return self._data
+        message = f"'{type(self).__name__}' object has no attribute '{name}'"
+        raise AttributeError(message)
+
+    # -- what is known without computing ------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape, a tuple of int (nan where a lazy backend does not know)."""
+        return self._spec.shape
+
+    @property
+    def dtype(self) -> Any:
+        """The backend's own dtype."""
+        return self._spec.dtype
+
+    @property
+    def device(self) -> Any:
+        """``"<backend>[:<device>]"``."""
+        return functions.Device(self._spec.device)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self._spec.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements (the standard's attribute; PyTorch's ``size()`` is ``shape`` here)."""
+        return self._spec.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the value."""
+        return int(self._spec.backend.nbytes(self._data))
+
+    def numel(self) -> int:
+        """Give the number of elements."""
+        return self._spec.size
+
+    def dim(self) -> int:
+        """Give the number of axes."""
+        return len(self._spec.shape)
+
+    def element_size(self) -> int:
+        """Give the bytes of one element."""
+        return int(functions.finfo(self.dtype).bits // 8) if self._spec.inexact else self.nbytes // max(self.size, 1)
+
+    def is_floating_point(self) -> bool:
+        """Tell whether the dtype is real floating point."""
+        return self._spec.inexact and not self._spec.is_complex
+
+    def is_complex(self) -> bool:
+        """Tell whether the dtype is complex."""
+        return self._spec.is_complex
+
+    # -- the graph ----------------------------------------------------------------------------------------------------
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on this tensor are recorded."""
+        return self._node is not None
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        if not isinstance(flag, bool):
+            message = "requires_grad must be a bool"
+            raise RuntimeError(message)
+        node = self._node
+        if node is not None and not isinstance(node, AccumulateGrad):
+            if flag:
+                return
+            message = (
+                "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a"
+                f" subgraph that doesn't require differentiation use var_no_grad = var.detach().{errors.at(node)}"
+            )
+            raise RuntimeError(message)
+        if flag and node is None:
+            if not self._spec.inexact:
+                raise errors.inexact_only(self.dtype)
+            leaf = self._leaf or AccumulateGrad(self, self._spec)
+            leaf.active = True
+            self._node = leaf
+        elif not flag and isinstance(node, AccumulateGrad):
+            node.active = False
+            self._leaf, self._node = node, None
+
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Start or stop recording operations on this leaf, in place.
+
+        Parameters
+        ----------
+        requires_grad : bool, optional
+            False freezes the leaf: graphs recorded before skip it too.
+
+        Raises
+        ------
+        RuntimeError
+            If the dtype is neither real nor complex floating point, or on freezing a result of an operation.
+        """
+        self.requires_grad = requires_grad
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the user made this tensor rather than a recorded operation."""
+        return self._node is None or isinstance(self._node, AccumulateGrad)
+
+    @property
+    def grad_fn(self) -> Node | None:
+        """The node of the operation that made this tensor, None for a leaf."""
+        return None if self.is_leaf or self._node is None else self._node.address()[0]
+
+    @property
+    def output_nr(self) -> int:
+        """Which result of its operation this tensor is."""
+        return 0 if self._node is None else self._node.address()[1]
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The accumulated gradient of a leaf, or of a result after `retain_grad`; None before the first backward."""
+        node = self._node
+        if node is None:
+            return self._leaf.grad if self._leaf else None
+        if isinstance(node, AccumulateGrad):
+            return node.grad
+        if self._retained is None:
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't"
+                " be populated during autograd.backward(). If you indeed want the .grad field to be populated for a"
+                f" non-leaf Tensor, use .retain_grad() on the non-leaf Tensor.{errors.at(node)}",
+                UserWarning,
+                stacklevel=2,
+            )
+            return None
+        return self._retained.grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            self._check_grad(value)
+        node = self._node
+        if isinstance(node, AccumulateGrad):
+            node.grad = value
+        elif node is None:
+            if self._leaf is None:
+                if value is None:
+                    return
+                self._leaf = AccumulateGrad(self, self._spec)
+                self._leaf.active = False
+            self._leaf.grad = value
+        else:
+            if self._retained is None:
+                self._retained = Retained()
+            self._retained.grad = value
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
+    def _check_grad(self, value: Any) -> None:
+        if not isinstance(value, Tensor):
+            message = f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
+            raise TypeError(message)
+        if value is self:
+            message = "can't assign Variable as its own grad"
+            raise RuntimeError(message)
+        if value.shape != self.shape:
+            message = (
+                f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of size"
+                f" '{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size"
+            )
+            raise RuntimeError(message)
+        if value.dtype != self.dtype:
+            message = (
+                f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with grad_dtype"
+                f" '{self.dtype}'. The gradient must match the tensor's dtype"
+            )
+            raise RuntimeError(message)
+
+    def retain_grad(self) -> None:
+        """Keep `.grad` of this tensor in backward, though it is not a leaf.
+
+        Raises
+        ------
+        RuntimeError
+            If the tensor does not require grad.
+        """
+        if self._node is None:
+            message = "can't retain_grad on Tensor that has requires_grad=False"
+            raise RuntimeError(message)
+        if self._retained is None and not self.is_leaf:
+            self._retained = Retained()
+            functions.hooks_of(self._node).retain(self)
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether `.grad` of this result will be kept."""
+        return self._retained is not None and not self.is_leaf
+
+    def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
+        """Call `hook` with the gradient of this tensor whenever one is computed; what it returns takes its place.
+
+        Parameters
+        ----------
+        hook : callable
+            ``hook(grad) -> Tensor or None``.
+
+        Returns
+        -------
+        Handle
+            Its ``remove()`` takes the hook away.
+
+        Raises
+        ------
+        RuntimeError
+            If the tensor does not require grad.
+        """
+        if self._node is None:
+            message = "cannot register a hook on a tensor that doesn't require gradient"
+            raise RuntimeError(message)
+        handle: Handle = functions.hooks_of(self._node).add("tensor", hook)
+        return handle
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Handle:
+        """Call ``hook(self)`` after this leaf's `.grad` was updated.
+
+        Such a leaf gets its gradient as soon as it is complete, not when the whole backward has succeeded.
+
+        Raises
+        ------
+        RuntimeError
+            If the tensor is not a leaf that requires grad.
+        """
+        if self._node is None:
+            message = "cannot register a hook on a tensor that doesn't require gradient"
+            raise RuntimeError(message)
+        if not self.is_leaf:
+            message = f"post accumulate grad hooks cannot be registered on non-leaf tensors{errors.at(self._node)}"
+            raise RuntimeError(message)
+        handle: Handle = functions.hooks_of(self._node).add("accumulated", hook)
+        return handle
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add the gradient of this tensor to the `.grad` of the leaves it was computed from.
+
+        Parameters
+        ----------
+        gradient : Tensor, optional
+            Cotangent of this tensor's shape; may be left out for a single real element (then 1).
+        retain_graph : bool, optional
+            Keep what the graph saved, to run through it again. Default: `create_graph`.
+        create_graph : bool, optional
+            Record the backward pass itself, for higher derivatives.
+        inputs : Tensor or sequence of Tensor, optional
+            Accumulate into these only.
+
+        Raises
+        ------
+        RuntimeError
+            As PyTorch, in its words; every `.grad` is then as it was.
+
+        Examples
+        --------
+        >>> import agrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
+        """
+        functions.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def detach(self) -> Tensor:
+        """Give the same value without history."""
+        result = wrap(self._data, self._spec)
+        if self._tangents and not mode.current():
+            result._tangents = None
+        return result
+
+    def detach_(self) -> Self:
+        """Forget the history of this tensor."""
+        self._data  # noqa: B018 (ends ownership)
+        self._node = None
+        self._retained = None
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """The value without history; assigning gives the tensor a new value, unrecorded."""
+        return self.detach()
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        raw = value._data if isinstance(value, Tensor) else value
+        spec = value._spec if isinstance(value, Tensor) else None
+        if spec is None:
+            backend = backend_of(raw)
+            if backend is None:
+                message = f"data must be a Tensor or an array, not {type(value).__name__}"
+                raise TypeError(message)
+            spec = backend.spec(raw)
+        if self._node is not None and not spec.inexact:
+            message = "data set to a tensor that requires gradients must be floating point or complex dtype"
+            raise RuntimeError(message)
+        self._data, self._spec = raw, spec
+        self.__dict__.pop("_buffer", None)
+        if isinstance(self._node, AccumulateGrad):
+            self._node.spec = spec
+
+    # -- the array API's object ---------------------------------------------------------------------------------------
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        return functions.namespace(self._spec.backend.name, api_version=api_version)
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
+        """Give the same value on another device or backend, recorded.
+
+        Parameters
+        ----------
+        device : str
+            ``"<backend>[:<device>]"``, as ``"numpy"`` or ``"cupy:0"``.
+
+        Raises
+        ------
+        BackendError
+            If the backend is unknown or unusable here.
+        """
+        result: Tensor = functions.to_device(self, device, stream=stream)
+        return result
+
+    def __dlpack__(self, /, **kwargs: Any) -> Any:
+        if self._node is not None:
+            message = "Can't export tensors that require gradient, use tensor.detach()"
+            raise BufferError(message)
+        return self._data.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> Any:
+        return self._data.__dlpack_device__()
+
+    def numpy(self) -> Any:
+        """Give the value as a NumPy array, without a copy where it is one; read-only, as values are immutable.
+
+        Raises
+        ------
+        RuntimeError
+            While a gradient is required and recording is on.
+        """
+        if self._node is not None and mode.is_grad_enabled():
+            raise errors.leaves_graph("numpy()")
+        return functions.to_numpy(self)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        array = self.numpy()
+        if dtype is not None and dtype != array.dtype:
+            if copy is False:
+                message = f"a view as {dtype} was asked for, but the tensor is {array.dtype}"
+                raise ValueError(message)
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return functions.call_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
+        message = (
+            f"numpy.{function.__name__} is not defined for tensors; use agrad.{function.__name__} if there is one, or"
+            f" take the value with tensor.detach().numpy().\n  Called at {errors.line_of(*errors.caller())}."
+        )
+        raise TypeError(message)
+
+    # -- leaving for Python -------------------------------------------------------------------------------------------
+
+    def item(self) -> Any:
+        """Give the one element as a Python number."""
+        if self.size != 1:
+            message = f"a Tensor with {self.size} elements cannot be converted to Scalar"
+            raise RuntimeError(message)
+        return self._spec.backend.item(self._data)
+
+    def tolist(self) -> Any:
+        """Give the value as nested lists of Python numbers."""
+        return self._spec.backend.tolist(self._data)
+
+    def _number(self, what: str) -> Any:
+        if self.size != 1:
+            message = "only one element tensors can be converted to Python scalars"
+            raise ValueError(message)
+        if self._node is not None and mode.is_grad_enabled():
+            warnings.warn(
+                "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider"
+                f" using tensor.detach() first. ({what} gives a Python number: what follows is not differentiated)",
+                errors.LeavesGraphWarning,
+                stacklevel=3,
+            )
+        return self.item()
+
+    def __float__(self) -> float:
+        return float(self._number("float()"))
+
+    def __int__(self) -> int:
+        return int(self._number("int()"))
+
+    def __complex__(self) -> complex:
+        return complex(self._number("complex()"))
+
+    def __index__(self) -> int:
+        if self.ndim != 0 or not self._spec.backend.kind(self.dtype) == "int":
+            message = "only integer tensors of a single element can be converted to an index"
+            raise TypeError(message)
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            message = "Boolean value of Tensor with more than one value is ambiguous"
+            raise RuntimeError(message)
+        return bool(self.item())
+
+    def __len__(self) -> int:
+        if not self._spec.shape:
+            message = "len() of a 0-d tensor"
+            raise TypeError(message)
+        return int(self._spec.shape[0])
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self._spec.shape:
+            message = "iteration over a 0-d tensor"
+            raise TypeError(message)
+        return iter(functions.unstack(self))
+
+    def __contains__(self, item: Any) -> bool:
+        return bool(functions.any(self == item))
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item() if self.ndim == 0 and spec else str(self) if not spec else self, spec)
+
+    def __repr__(self) -> str:
+        return str(functions.text_of(self))
+
+    # -- copies -------------------------------------------------------------------------------------------------------
+
+    def __copy__(self) -> Self:
+        made = _new(type(self))
+        made._data, made._spec, made._node = self._data, self._spec, None
+        made.__dict__.update(self._plain_dict())
+        if self._node is not None:
+            made._node = AccumulateGrad(made, self._spec) if self.is_leaf else self._node
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        if not self.is_leaf:
+            assert self._node is not None
+            message = (
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
+                f"\n  Copy a detached tensor, or the leaves.{errors.at(self._node)}"
+            )
+            raise RuntimeError(message)
+        made = _new(type(self))
+        memo[id(self)] = made
+        # values are immutable: the copy may share the array
+        made._data, made._spec, made._node = self._data, self._spec, None
+        import copy  # noqa: PLC0415 (only here)
+
+        made.__dict__.update(copy.deepcopy(self._plain_dict(), memo))
+        if self._node is not None:
+            made._node = AccumulateGrad(made, self._spec)
+        if self.grad is not None:
+            made.grad = copy.deepcopy(self.grad, memo)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {**self._plain_dict(), "requires_grad": self.requires_grad}
+        return _restore, (type(self), self._spec.device, self._data, state)
+
+    def _plain_dict(self) -> dict[str, Any]:
+        return {k: v for k, v in self.__dict__.items() if k not in ("_buffer", "_leaf", "_retained", "_tangents")}
+
+    if TYPE_CHECKING:  # attached by agrad.ops, one generated entry point each
+
+        def __add__(self, other: Any, /) -> Tensor: ...
+        def __radd__(self, other: Any, /) -> Tensor: ...
+        def __iadd__(self, other: Any, /) -> Self: ...
+        def __sub__(self, other: Any, /) -> Tensor: ...
+        def __rsub__(self, other: Any, /) -> Tensor: ...
+        def __isub__(self, other: Any, /) -> Self: ...
+        def __mul__(self, other: Any, /) -> Tensor: ...
+        def __rmul__(self, other: Any, /) -> Tensor: ...
+        def __imul__(self, other: Any, /) -> Self: ...
+        def __truediv__(self, other: Any, /) -> Tensor: ...
+        def __rtruediv__(self, other: Any, /) -> Tensor: ...
+        def __itruediv__(self, other: Any, /) -> Self: ...
+        def __floordiv__(self, other: Any, /) -> Tensor: ...
+        def __rfloordiv__(self, other: Any, /) -> Tensor: ...
+        def __ifloordiv__(self, other: Any, /) -> Self: ...
+        def __mod__(self, other: Any, /) -> Tensor: ...
+        def __rmod__(self, other: Any, /) -> Tensor: ...
+        def __imod__(self, other: Any, /) -> Self: ...
+        def __pow__(self, other: Any, /) -> Tensor: ...
+        def __rpow__(self, other: Any, /) -> Tensor: ...
+        def __ipow__(self, other: Any, /) -> Self: ...  # type: ignore[misc]
+        def __matmul__(self, other: Any, /) -> Tensor: ...
+        def __rmatmul__(self, other: Any, /) -> Tensor: ...
+        def __imatmul__(self, other: Any, /) -> Self: ...
+        def __and__(self, other: Any, /) -> Tensor: ...
+        def __rand__(self, other: Any, /) -> Tensor: ...
+        def __iand__(self, other: Any, /) -> Self: ...
+        def __or__(self, other: Any, /) -> Tensor: ...
+        def __ror__(self, other: Any, /) -> Tensor: ...
+        def __ior__(self, other: Any, /) -> Self: ...
+        def __xor__(self, other: Any, /) -> Tensor: ...
+        def __rxor__(self, other: Any, /) -> Tensor: ...
+        def __ixor__(self, other: Any, /) -> Self: ...
+        def __lshift__(self, other: Any, /) -> Tensor: ...
+        def __rlshift__(self, other: Any, /) -> Tensor: ...
+        def __ilshift__(self, other: Any, /) -> Self: ...
+        def __rshift__(self, other: Any, /) -> Tensor: ...
+        def __rrshift__(self, other: Any, /) -> Tensor: ...
+        def __irshift__(self, other: Any, /) -> Self: ...
+        def __lt__(self, other: Any, /) -> Tensor: ...
+        def __le__(self, other: Any, /) -> Tensor: ...
+        def __gt__(self, other: Any, /) -> Tensor: ...
+        def __ge__(self, other: Any, /) -> Tensor: ...
+        def __eq__(self, other: Any, /) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: Any, /) -> Tensor: ...  # type: ignore[override]
+        def __neg__(self, /) -> Tensor: ...
+        def __pos__(self, /) -> Tensor: ...
+        def __abs__(self, /) -> Tensor: ...
+        def __invert__(self, /) -> Tensor: ...
+        def __getitem__(self, key: Any, /) -> Tensor: ...
+        def __setitem__(self, key: Any, value: Any, /) -> None: ...
+
+
+class Retained:
+    """The gradient kept for a result."""
+
+    __slots__ = ("__weakref__", "grad")
+
+    def __init__(self) -> None:
+        self.grad: Tensor | None = None
+
+
+def wrap(data: Any, spec: Spec, node: Node | None = None) -> Tensor:
+    """Make a Tensor of a raw array."""
+    t = _new(Tensor)
+    t._data = data
+    t._spec = spec
+    t._node = node
+    return t
+
+
+def own(tensor: Tensor, data: Any) -> None:
+    """Give a tensor a new array that nothing else holds.
+
+    The array stands in ``_buffer`` while ``_data`` is unset. Whoever reads ``_data`` (every operation, export or view
+    does) moves it there and so ends the ownership; only an in-place spelling looks at ``_buffer`` and may write to it.
+    """
+    if "_buffer" not in tensor.__dict__:
+        del tensor._data
+    tensor.__dict__["_buffer"] = data
+
+
+def owned(tensor: Tensor) -> Any:
+    """Give the array of a tensor that owns it, None otherwise."""
+    return tensor.__dict__.get("_buffer")
+
+
+def rebind(target: Tensor, result: Tensor, what: str, *, fresh: bool = False) -> None:
+    """Give `target` the value and history of `result`: what every in-place spelling ends with.
+
+    Parameters
+    ----------
+    target, result : Tensor
+        Result must have the target's shape; its dtype is cast to the target's where that loses no kind.
+    what : str
+        The spelling, for messages.
+    fresh : bool, optional
+        The array of `result` was made for it and is held by nothing else, no node's saved values either.
+    """
+    spec = target._spec
+    if result._spec is not spec:
+        if result.shape != spec.shape:
+            message = (
+                f"output with shape {list(spec.shape)} doesn't match the broadcast shape {list(result.shape)}"
+                f"\n  {what} cannot change the shape of its target. Called at {errors.line_of(*errors.caller())}."
+            )
+            raise RuntimeError(message)
+        if result.dtype != spec.dtype:
+            kinds = ("bool", "int", "float", "complex")
+            backend = spec.backend
+            if kinds.index(backend.kind(result.dtype)) > kinds.index(backend.kind(spec.dtype)):
+                message = (
+                    f"result type {result.dtype} can't be cast to the desired output type {spec.dtype}"
+                    f"\n  {what} cannot change the dtype of its target. Called at {errors.line_of(*errors.caller())}."
+                )
+                raise RuntimeError(message)
+            result = functions.astype(result, spec.dtype)
+    recording = mode.is_grad_enabled()
+    node = target._node
+    if recording:
+        if isinstance(node, AccumulateGrad):
+            raise errors.leaf_in_place(what)
+        if result._node is not node:
+            target._node = result._node
+            if target._retained is not None and result._node is not None:
+                functions.hooks_of(node).unretain(target)
+                functions.hooks_of(result._node).retain(target)
+    tangents = result._tangents
+    if tangents is not target._tangents:
+        target._tangents = tangents
+    target._spec = result._spec
+    if fresh:
+        own(target, result._data)
+    else:
+        target.__dict__.pop("_buffer", None)
+        target._data = result._data
+
+
+def check_leaf(target: Tensor, what: str) -> None:
+    """Refuse, before anything is computed, to change a leaf that requires grad while recording."""
+    if isinstance(target._node, AccumulateGrad) and mode.is_grad_enabled():
+        raise errors.leaf_in_place(what)
+
+
+# -- assignments that would be lost -------------------------------------------------------------------------------------
+
+
+class _Probe:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __setitem__(self, key: int, counts: list[int]) -> None:
+        counts.append(sys.getrefcount(self))
+
+
+def _count_of_temporary() -> int:
+    counts: list[int] = []
+    _Probe()[0] = counts  # type: ignore[index]
+    return counts[0]
+
+
+#: The reference count of the target of an assignment, seen from ``__setitem__``, if nothing but that call holds it.
+TEMPORARY = _count_of_temporary()
+
+
+def is_temporary(count: int, target: Tensor) -> bool:
+    """Tell whether nobody will see what is assigned to `target`, from its count of references in ``__setitem__``."""
+    if count > TEMPORARY:
+        return False
+    frame = sys._getframe(2)
+    # newer interpreters lend a local variable to a call without counting it
+    return sys.version_info < (3, 14) or not any(value is target for value in frame.f_locals.values())
+
+
+def _restore(cls: type[Tensor], device: str, data: Any, state: dict[str, Any]) -> Tensor:
+    made = _new(cls)
+    backend = backend_of(data)
+    assert backend is not None, device
+    made._data, made._spec, made._node = data, backend.spec(data), None
+    requires_grad = state.pop("requires_grad")
+    made.__dict__.update(state)
+    if requires_grad:
+        made._node = AccumulateGrad(made, made._spec)
+    return made
+
+
+def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """Give a shape as a tuple, from an int or a sequence."""
+    return (shape,) if isinstance(shape, int) else tuple(shape)

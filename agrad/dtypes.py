@@ -1,0 +1,81 @@
+"""The standard's dtypes as named constants, each equal to every backend's dtype of its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def name_of(dtype: Any) -> str:
+    """Give the standard's name of a dtype: agrad's, a backend's, a Python type or a name."""
+    if isinstance(dtype, str):
+        return dtype
+    if isinstance(dtype, type) and dtype.__name__ in _PYTHON:
+        return _PYTHON[dtype.__name__]
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+    return str(name).rpartition(".")[2]
+
+
+_PYTHON = {"bool": "bool", "int": "int64", "float": "float64", "complex": "complex128"}
+
+
+class DType:
+    """A dtype by name, for every backend.
+
+    Equal to any backend's dtype of the same name, so that ``x.dtype == ag.float32`` holds on all of them.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.asarray([1.5]).dtype == ag.float64
+    True
+    """
+
+    __slots__ = ("__weakref__", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DType):
+            return self.name == other.name
+        return not isinstance(other, int | float | tuple | list | type(None)) and name_of(other) == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"agrad.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DType, (self.name,)
+
+    @property
+    def is_floating_point(self) -> bool:
+        """Whether it is real floating point."""
+        return self.name.startswith(("float", "bfloat"))
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether it is complex."""
+        return self.name.startswith("complex")
+
+
+bool = DType("bool")  # noqa: A001 (the standard's name)
+int8 = DType("int8")
+int16 = DType("int16")
+int32 = DType("int32")
+int64 = DType("int64")
+uint8 = DType("uint8")
+uint16 = DType("uint16")
+uint32 = DType("uint32")
+uint64 = DType("uint64")
+float16 = DType("float16")
+float32 = DType("float32")
+float64 = DType("float64")
+complex64 = DType("complex64")
+complex128 = DType("complex128")
+
+NAMES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float32", "float64", "complex64", "complex128"),
+)

@@ -1,0 +1,1 @@
+"""Neural networks: a few modules, and ``nn.functional``."""

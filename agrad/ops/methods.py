@@ -1,0 +1,437 @@
+"""The methods and operators of `Tensor`: the functions of this package under the standard's and PyTorch's spellings.
+
+`attach` puts them on `Tensor`. In-place spellings rebind the tensor to the result; see ``core.tensor.rebind``.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any, Self
+
+from agrad.core import errors
+from agrad.core.op import OPS, make_operator
+from agrad.core.tensor import Tensor, check_leaf, is_temporary, rebind
+from agrad.ops import creation, data_type, elementwise, linalg, manipulation, searching, statistical
+
+Axis = int | tuple[int, ...] | None
+
+# -- operators ------------------------------------------------------------------------------------------------------------
+
+#: Operator by op; each has a reflected and an in-place form.
+BINARY = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "pow",
+    "matmul": "matmul",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift",
+    "rshift": "bitwise_right_shift",
+}
+COMPARISON = {
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "eq": "equal",
+    "ne": "not_equal",
+}
+UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
+
+
+def _in_place(name: str, symbol: str) -> Callable[[Tensor, Any], Tensor]:
+    function = getattr(operator, name if name.startswith("__") else f"__{name}__")
+
+    def method(self: Tensor, other: Any, /) -> Tensor:
+        check_leaf(self, symbol)
+        result = function(self, other)
+        if result is NotImplemented:
+            return result
+        rebind(self, result, symbol)
+        return self
+
+    return method
+
+
+def _setitem(self: Tensor, key: Any, value: Any, /) -> None:
+    if is_temporary(sys.getrefcount(self), self):
+        raise errors.lost_assignment("an operation (indexing, .T, reshape...)", "x[i, j] = value in one step, or name it")
+    searching.assign(self, key, value)
+
+
+def _getitem(self: Tensor, key: Any, /) -> Tensor:
+    return searching.getitem(self, key)
+
+
+class Methods:
+    """Methods of `Tensor`. PyTorch's ``dim`` and ``keepdim`` stand for ``axis`` and ``keepdims``."""
+
+    # -- attributes of the standard ---------------------------------------------------------------------------------------
+
+    @property
+    def T(self: Any) -> Tensor:
+        """The transpose of a matrix."""
+        if self.ndim != 2:
+            message = f"x.T takes a matrix, not a tensor of shape {self.shape}; use x.mT or agrad.permute_dims"
+            raise ValueError(message)
+        return manipulation.matrix_transpose(self)
+
+    @property
+    def mT(self: Any) -> Tensor:
+        """The transpose of the last two axes."""
+        return manipulation.matrix_transpose(self)
+
+    @property
+    def H(self: Any) -> Tensor:
+        """The conjugate transpose of a matrix."""
+        return elementwise.conj(self.T) if self.is_complex() else self.T
+
+    @property
+    def real(self: Any) -> Tensor:
+        """Real part."""
+        return elementwise.real(self) if self.is_complex() else self
+
+    @property
+    def imag(self: Any) -> Tensor:
+        """Imaginary part."""
+        return elementwise.imag(self)
+
+    # -- reductions ---------------------------------------------------------------------------------------------------------
+
+    def sum(
+        self: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
+    ) -> Tensor:
+        """Sum over axes; see `agrad.sum`."""
+        return statistical.sum(self, axis=_either(axis, dim), dtype=dtype, keepdims=keepdims or keepdim)
+
+    def mean(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
+        """Mean over axes; see `agrad.mean`."""
+        return statistical.mean(self, axis=_either(axis, dim), keepdims=keepdims or keepdim)
+
+    def prod(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
+        """Product over axes; see `agrad.prod`."""
+        return statistical.prod(self, axis=_either(axis, dim), keepdims=keepdims or keepdim)
+
+    def max(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
+        """Largest element over axes; see `agrad.max`. (PyTorch's ``max(dim)`` gives indices too; see `argmax`.)"""
+        return statistical.max(self, axis=_either(axis, dim), keepdims=keepdims or keepdim)
+
+    def min(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
+        """Smallest element over axes; see `agrad.min`."""
+        return statistical.min(self, axis=_either(axis, dim), keepdims=keepdims or keepdim)
+
+    def var(
+        self: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False, *, dim: Axis = None
+    ) -> Tensor:
+        """Variance over axes; see `agrad.var`. The default correction is the standard's 0, not PyTorch's 1."""
+        return statistical.var(self, axis=_either(axis, dim), correction=correction, keepdims=keepdims)
+
+    def std(
+        self: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False, *, dim: Axis = None
+    ) -> Tensor:
+        """Standard deviation over axes; see `agrad.std`. The default correction is the standard's 0."""
+        return statistical.std(self, axis=_either(axis, dim), correction=correction, keepdims=keepdims)
+
+    def all(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None) -> Tensor:
+        """Whether all elements are true."""
+        return statistical.all(self, axis=_either(axis, dim), keepdims=keepdims)
+
+    def any(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None) -> Tensor:
+        """Whether any element is true."""
+        return statistical.any(self, axis=_either(axis, dim), keepdims=keepdims)
+
+    def argmax(self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None) -> Tensor:
+        """The index of the largest element."""
+        return searching.argmax(self, axis=_either(axis, dim), keepdims=keepdims)
+
+    def argmin(self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None) -> Tensor:
+        """The index of the smallest element."""
+        return searching.argmin(self, axis=_either(axis, dim), keepdims=keepdims)
+
+    def cumsum(self: Any, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+        """Running sum; see `agrad.cumulative_sum`."""
+        return statistical.cumulative_sum(self, axis=_either(axis, dim))
+
+    def cumprod(self: Any, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+        """Running product; see `agrad.cumulative_prod`."""
+        return statistical.cumulative_prod(self, axis=_either(axis, dim))
+
+    # -- shapes -------------------------------------------------------------------------------------------------------------
+
+    def reshape(self: Any, *shape: Any) -> Tensor:
+        """The same elements in another shape, given as integers or one tuple."""
+        return manipulation.reshape(self, _shape(shape))
+
+    def view(self: Any, *shape: Any) -> Tensor:
+        """As `reshape`; results never alias here."""
+        return manipulation.reshape(self, _shape(shape))
+
+    def view_as(self: Any, other: Tensor) -> Tensor:
+        """`reshape` to the shape of another tensor."""
+        return manipulation.reshape(self, other.shape)
+
+    def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+        """Axes from `start_dim` to `end_dim` made one."""
+        rank = max(self.ndim, 1)
+        start, end = start_dim % rank, end_dim % rank
+        shape = self.shape or (1,)
+        return manipulation.reshape(self, (*shape[:start], -1, *shape[end + 1 :]))
+
+    def permute(self: Any, *axes: Any) -> Tensor:
+        """The axes in another order."""
+        return manipulation.permute_dims(self, _shape(axes))
+
+    def transpose(self: Any, axis0: int, axis1: int) -> Tensor:
+        """Two axes exchanged."""
+        axes = list(range(self.ndim))
+        axes[axis0], axes[axis1] = axes[axis1], axes[axis0]
+        return manipulation.permute_dims(self, tuple(axes))
+
+    def t(self: Any) -> Tensor:
+        """The transpose of a matrix; fewer axes stay as they are."""
+        return self if self.ndim < 2 else self.T
+
+    def squeeze(self: Any, axis: Axis = None, *, dim: Axis = None) -> Tensor:
+        """Axes of length 1 removed, all by default."""
+        axis = _either(axis, dim)
+        if axis is None:
+            axis = tuple(i for i, n in enumerate(self.shape) if n == 1)
+        return manipulation.squeeze(self, axis)
+
+    def unsqueeze(self: Any, axis: int) -> Tensor:
+        """A new axis of length 1."""
+        return manipulation.expand_dims(self, axis=axis)
+
+    def expand(self: Any, *shape: Any) -> Tensor:
+        """Broadcast to a shape; -1 keeps an axis."""
+        wanted = _shape(shape)
+        lead = len(wanted) - self.ndim
+        full = tuple(self.shape[i - lead] if n == -1 else n for i, n in enumerate(wanted))
+        return manipulation.broadcast_to(self, full)
+
+    def expand_as(self: Any, other: Tensor) -> Tensor:
+        """Broadcast to the shape of another tensor."""
+        return manipulation.broadcast_to(self, other.shape)
+
+    def repeat(self: Any, *repetitions: Any) -> Tensor:
+        """The whole repeated along each axis (PyTorch's meaning; the standard's `agrad.tile`)."""
+        return manipulation.tile(self, _shape(repetitions))
+
+    def unbind(self: Any, axis: int = 0) -> tuple[Tensor, ...]:
+        """The slices along an axis."""
+        return manipulation.unstack(self, axis=axis)
+
+    # -- elementwise --------------------------------------------------------------------------------------------------------
+
+    def clamp(self: Any, min: Any = None, max: Any = None) -> Tensor:
+        """Limit to a range; see `agrad.clip`."""
+        return elementwise.clip(self, min, max)
+
+    def clip(self: Any, min: Any = None, max: Any = None) -> Tensor:
+        """Limit to a range; see `agrad.clip`."""
+        return elementwise.clip(self, min, max)
+
+    def conj(self: Any) -> Tensor:
+        """Complex conjugate."""
+        return elementwise.conj(self) if self.is_complex() else self
+
+    def masked_fill(self: Any, mask: Any, value: Any) -> Tensor:
+        """A copy with `value` where a mask is true."""
+        return searching.where(mask, value, self)
+
+    def clone(self: Any) -> Tensor:
+        """A copy that stays in the graph."""
+        if not self._spec.inexact:
+            return creation.asarray(self, copy=True)
+        return elementwise.positive(self)
+
+    def matmul(self: Any, other: Any) -> Tensor:
+        """Matrix product."""
+        return linalg.matmul(self, other)
+
+    mm = matmul
+    mv = matmul
+    bmm = matmul
+
+    def dot(self: Any, other: Any) -> Tensor:
+        """Sum of the products of two vectors."""
+        return linalg.tensordot(self, other, axes=1)
+
+    def norm(self: Any) -> Tensor:
+        """The Euclidean norm of all elements."""
+        return elementwise.sqrt(statistical.sum(elementwise.square(elementwise.abs(self))))
+
+    # -- dtype and device -----------------------------------------------------------------------------------------------------
+
+    def to(self: Any, *args: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """Converted to a dtype, moved to a device, or both; a tensor as argument gives its dtype and device."""
+        for arg in args:
+            if isinstance(arg, Tensor):
+                dtype, device = arg.dtype, arg.device
+            elif isinstance(arg, str) and arg not in OPS and not hasattr(creation.dtypes, arg):
+                device = arg
+            else:
+                dtype = arg
+        made = self if device is None else data_type.to_device(self, device)
+        return made if dtype is None else data_type.astype(made, dtype, copy=False)
+
+    def type_as(self: Any, other: Tensor) -> Tensor:
+        """Converted to the dtype of another tensor."""
+        return data_type.astype(self, other.dtype, copy=False)
+
+    def double(self: Any) -> Tensor:
+        """Converted to float64."""
+        return data_type.astype(self, "float64", copy=False)
+
+    def float(self: Any) -> Tensor:
+        """Converted to float32."""
+        return data_type.astype(self, "float32", copy=False)
+
+    def long(self: Any) -> Tensor:
+        """Converted to int64."""
+        return data_type.astype(self, "int64", copy=False)
+
+    def int(self: Any) -> Tensor:
+        """Converted to int32."""
+        return data_type.astype(self, "int32", copy=False)
+
+    def bool(self: Any) -> Tensor:
+        """Converted to bool."""
+        return data_type.astype(self, "bool", copy=False)
+
+    def cpu(self: Any) -> Tensor:
+        """Moved to the numpy backend."""
+        return data_type.to_device(self, "numpy")
+
+    # -- in place -----------------------------------------------------------------------------------------------------------
+
+    def zero_(self: Any) -> Self:
+        """Set to zeros."""
+        return self.fill_(0)  # type: ignore[no-any-return]
+
+    def fill_(self: Any, value: Any) -> Self:
+        """Set every element to a value."""
+        check_leaf(self, "fill_()")
+        rebind(self, searching.where(creation.ones_like(self, dtype="bool"), value, self), "fill_()")
+        return self
+
+    def copy_(self: Any, source: Any) -> Self:
+        """Set to the values of another tensor, broadcast and converted."""
+        check_leaf(self, "copy_()")
+        source = creation.asarray(source)
+        if source._spec.backend is not self._spec.backend:
+            source = data_type.to_device(source, self.device)
+        made = manipulation.broadcast_to(data_type.astype(source, self.dtype, copy=False), self.shape)
+        rebind(self, made, "copy_()")
+        return self
+
+    def add_(self: Any, other: Any, *, alpha: Any = 1) -> Self:
+        """``self += alpha * other``."""
+        return self._update("add_()", elementwise.add, other if alpha == 1 else other * alpha)  # type: ignore[no-any-return]
+
+    def sub_(self: Any, other: Any, *, alpha: Any = 1) -> Self:
+        """``self -= alpha * other``."""
+        return self._update("sub_()", elementwise.subtract, other if alpha == 1 else other * alpha)  # type: ignore[no-any-return]
+
+    def mul_(self: Any, other: Any) -> Self:
+        """``self *= other``."""
+        return self._update("mul_()", elementwise.multiply, other)  # type: ignore[no-any-return]
+
+    def div_(self: Any, other: Any) -> Self:
+        """``self /= other``."""
+        return self._update("div_()", elementwise.divide, other)  # type: ignore[no-any-return]
+
+    def pow_(self: Any, other: Any) -> Self:
+        """``self **= other``."""
+        return self._update("pow_()", elementwise.pow, other)  # type: ignore[no-any-return]
+
+    def clamp_(self: Any, min: Any = None, max: Any = None) -> Self:
+        """Limit to a range, in place."""
+        return self._update("clamp_()", elementwise.clip, min, max)  # type: ignore[no-any-return]
+
+    def addcmul_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Self:
+        """``self += value * tensor1 * tensor2``."""
+        return self._update("addcmul_()", elementwise.add, tensor1 * tensor2 * value)  # type: ignore[no-any-return]
+
+    def addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Self:
+        """``self += value * tensor1 / tensor2``."""
+        return self._update("addcdiv_()", elementwise.add, tensor1 / tensor2 * value)  # type: ignore[no-any-return]
+
+    def masked_fill_(self: Any, mask: Any, value: Any) -> Self:
+        """Set to `value` where a mask is true."""
+        return self._update("masked_fill_()", lambda x: searching.where(mask, value, x))  # type: ignore[no-any-return]
+
+    def _update(self: Any, what: str, function: Callable[..., Tensor], *args: Any) -> Self:
+        check_leaf(self, what)
+        rebind(self, function(self, *args), what)
+        return self
+
+
+def _either(axis: Any, dim: Any) -> Any:
+    return dim if axis is None else axis
+
+
+def _shape(parts: tuple[Any, ...]) -> tuple[int, ...]:
+    """A shape given as separate integers or as one sequence."""
+    if len(parts) == 1 and isinstance(parts[0], tuple | list):
+        return tuple(parts[0])
+    return tuple(operator.index(part) for part in parts)
+
+
+#: Functions of one operand that are methods, and in-place methods with an underscore, under their own or another name.
+UNARY_METHODS = {
+    **{name: name for name in ("abs", "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan")},
+    **{name: name for name in ("sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "square")},
+    **{name: name for name in ("reciprocal", "floor", "ceil", "round", "trunc", "sign", "isnan", "isinf", "isfinite")},
+    "neg": "negative",
+}
+#: Functions of two operands that are methods.
+BINARY_METHODS = {
+    **{name: name for name in ("add", "multiply", "subtract", "divide", "pow", "maximum", "minimum", "remainder")},
+    **{name: name for name in ("atan2", "hypot", "logaddexp", "less", "greater", "equal")},
+    "sub": "subtract",
+    "mul": "multiply",
+    "div": "divide",
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+
+
+def attach() -> None:
+    """Put operators and methods on `Tensor`."""
+    for name, member in vars(Methods).items():
+        if not name.startswith("__"):
+            setattr(Tensor, name, member)
+    for name, op in BINARY.items():
+        setattr(Tensor, f"__{name}__", make_operator(OPS[op], f"__{name}__"))
+        setattr(Tensor, f"__r{name}__", make_operator(OPS[op], f"__r{name}__", reflected=True))
+        setattr(Tensor, f"__i{name}__", _in_place(name, f"an in-place operator (__i{name}__)"))
+    for name, op in (COMPARISON | UNARY).items():
+        setattr(Tensor, f"__{name}__", make_operator(OPS[op], f"__{name}__"))
+    for name, op in UNARY_METHODS.items():
+        setattr(Tensor, name, make_operator(OPS[op], name))
+        setattr(Tensor, name + "_", _in_place_unary(OPS[op].entry, name + "_()"))
+    for name, op in BINARY_METHODS.items():
+        setattr(Tensor, name, make_operator(OPS[op], name))
+    Tensor.__getitem__ = _getitem  # type: ignore[method-assign]
+    Tensor.__setitem__ = _setitem  # type: ignore[method-assign]
+
+
+def _in_place_unary(function: Callable[..., Tensor], what: str) -> Callable[[Tensor], Tensor]:
+    def method(self: Tensor) -> Tensor:
+        check_leaf(self, what)
+        rebind(self, function(self), what)
+        return self
+
+    return method

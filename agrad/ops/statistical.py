@@ -1,0 +1,221 @@
+"""Statistical and utility functions of the standard: reductions, running sums, differences."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from agrad.core.declare import custom, linear, nondifferentiable
+from agrad.core.rule import is_complex, promote
+from agrad.core.tensor import Tensor
+
+Axis = int | tuple[int, ...] | None
+
+
+def _axes(axis: Axis, rank: int) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(rank))
+    return tuple(a % rank for a in (axis if isinstance(axis, tuple | list) else (axis,)))
+
+
+def unreduce(xp: Any, g: Any, spec: Any, axis: Axis, keepdims: bool) -> Any:
+    """Give what a reduction made the axes it took away, with length 1."""
+    if keepdims or not spec.shape or (axis is None and not g.shape):
+        return g
+    axes = _axes(axis, len(spec.shape))
+    return xp.reshape(g, tuple(1 if i in axes else n for i, n in enumerate(spec.shape)))
+
+
+def _spread(xp: Any, g: Any, spec: Any, axis: Axis, keepdims: bool) -> Any:
+    return xp.broadcast_like(unreduce(xp, g, spec, axis, keepdims), spec)
+
+
+def count(spec: Any, axis: Axis) -> int:
+    """Give how many elements a reduction combines into one."""
+    return math.prod(spec.shape[a] for a in _axes(axis, len(spec.shape)))
+
+
+@linear(x=lambda xp, g, x_spec, axis, keepdims: _spread(xp, g, x_spec, axis, keepdims))
+def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """Sum over axes, all by default."""
+    ...
+
+
+@linear(x=lambda xp, g, x_spec, axis, keepdims: _spread(xp, g / max_(count(x_spec, axis), 1), x_spec, axis, keepdims))
+def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Mean over axes, all by default."""
+    ...
+
+
+max_ = max  # the built-in: `max` below is the standard's
+
+
+def _prod_others(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    """For each element, the product of the others along the axes; right where some are zero.
+
+    Exclusive running products from the left and from the right (the standard's cumulative_prod), multiplied.
+    """
+    rest = tuple(i for i in range(x.ndim) if i not in axes)
+    moved = xp.permute_dims(x, rest + axes)
+    flat = xp.reshape(moved, (*(x.shape[i] for i in rest), math.prod(x.shape[i] for i in axes)))
+    n = flat.shape[-1]
+    head = xp.ones_like(flat[..., :1])
+    left = xp.cumulative_prod(xp.concat([head, flat[..., : n - 1]], axis=-1), axis=-1)
+    right = xp.cumulative_prod(xp.concat([head, xp.flip(flat, axis=-1)[..., : n - 1]], axis=-1), axis=-1)
+    others = xp.reshape(left * xp.flip(right, axis=-1), moved.shape)
+    order = rest + axes
+    return xp.permute_dims(others, tuple(order.index(i) for i in range(x.ndim)))
+
+
+def _prod_vjp(xp: Any, g: Any, x: Any, x_spec: Any, axis: Axis, keepdims: bool) -> Any:
+    if 0 in x_spec.shape:
+        return xp.zeros_like(x)
+    others = _prod_others(xp, x, _axes(axis, len(x_spec.shape))) if x_spec.shape else xp.ones_like(x)
+    if is_complex(xp, others):
+        others = xp.conj(others)
+    return xp.multiply(*promote(xp, unreduce(xp, g, x_spec, axis, keepdims), others))
+
+
+def _prod_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, axis: Axis, keepdims: bool) -> Any:
+    if 0 in x_spec.shape or not x_spec.shape:
+        return xp.sum(t_x, axis=axis, keepdims=keepdims)
+    return xp.sum(t_x * _prod_others(xp, x, _axes(axis, len(x_spec.shape))), axis=axis, keepdims=keepdims)
+
+
+@custom(vjp={"x": _prod_vjp}, jvp=_prod_jvp)
+def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """Product over axes, all by default; the gradient is exact where elements are zero."""
+    ...
+
+
+def _ties(xp: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, keepdims: bool) -> Any:
+    """Weights that share one gradient evenly among the elements that attain the extremum."""
+    best = unreduce(xp, ans, x_spec, axis, keepdims)
+    equal = xp.astype((x == best) | ((x != x) & (best != best)), x_spec.dtype)  # noqa: PLR0124 (NaN attains NaN)
+    return equal / xp.sum(equal, axis=axis, keepdims=True)
+
+
+def _extremum_vjp(xp: Any, g: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, keepdims: bool) -> Any:
+    return unreduce(xp, g, x_spec, axis, keepdims) * _ties(xp, x, x_spec, ans, axis, keepdims)
+
+
+def _extremum_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, keepdims: bool) -> Any:
+    return xp.sum(t_x * _ties(xp, x, x_spec, ans, axis, keepdims), axis=axis, keepdims=keepdims)
+
+
+@custom(vjp={"x": _extremum_vjp}, jvp=_extremum_jvp)
+def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Largest element over axes, all by default; ties share the gradient evenly."""
+    ...
+
+
+@custom(vjp={"x": _extremum_vjp}, jvp=_extremum_jvp)
+def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Smallest element over axes, all by default; ties share the gradient evenly."""
+    ...
+
+
+def _divisor(spec: Any, axis: Axis, correction: float) -> float:
+    n = count(spec, axis) - correction
+    return n if n > 0 else math.nan
+
+
+def _var_vjp(xp: Any, g: Any, x: Any, x_spec: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+    centred = x - xp.mean(x, axis=axis, keepdims=True)
+    return unreduce(xp, g, x_spec, axis, keepdims) * (centred * (2 / _divisor(x_spec, axis, correction)))
+
+
+def _var_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+    centred = x - xp.mean(x, axis=axis, keepdims=True)
+    return xp.sum(t_x * centred, axis=axis, keepdims=keepdims) * (2 / _divisor(x_spec, axis, correction))
+
+
+@custom(vjp={"x": _var_vjp}, jvp=_var_jvp)
+def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """Variance over axes, all by default; divides by the number of elements less `correction`."""
+    ...
+
+
+def _slope(xp: Any, ans: Any) -> Any:
+    """1 / ans, and 0 where ans is 0."""
+    zero = ans == 0
+    return xp.where(zero, xp.zeros_like(ans), 1 / xp.where(zero, xp.ones_like(ans), ans))
+
+
+def _std_vjp(xp: Any, g: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+    return _var_vjp(xp, g * _slope(xp, ans) / 2, x, x_spec, axis, correction, keepdims)
+
+
+def _std_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
+    return _var_jvp(xp, t_x, x, x_spec, axis, correction, keepdims) * _slope(xp, ans) / 2
+
+
+@custom(vjp={"x": _std_vjp}, jvp=_std_jvp)
+def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """Standard deviation over axes, all by default; the gradient of a constant is 0."""
+    ...
+
+
+def _cumulative_sum_adjoint(xp: Any, g: Any, x_spec: Any, axis: int | None, include_initial: bool) -> Any:
+    axis = 0 if axis is None else axis % len(x_spec.shape)
+    if include_initial:
+        g = g[(slice(None),) * axis + (slice(1, None), ...)]
+    return xp.flip(xp.cumulative_sum(xp.flip(g, axis=axis), axis=axis), axis=axis)
+
+
+@linear(x=_cumulative_sum_adjoint)
+def cumulative_sum(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Tensor:
+    """Running sum along an axis, which a 1-d operand need not name."""
+    ...
+
+
+def _pairwise(xp: Any, x: Any) -> Any:
+    """d out_j / d x_i along the last axis, as (..., i, j): the product of x_k over k <= j but k != i. Zero-safe."""
+    n = x.shape[-1]
+    i = xp.arange(n)
+    diagonal = i[:, None] == i[None, :]
+    rows = xp.where(diagonal, xp.ones_like(x)[..., None, :], x[..., None, :])
+    products = xp.cumulative_prod(rows, axis=x.ndim)
+    return xp.where(i[None, :] >= i[:, None], products, xp.zeros_like(products))
+
+
+def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, axis: int | None, include_initial: bool) -> Any:
+    axis = 0 if axis is None else axis % x.ndim
+    if include_initial:
+        g = g[(slice(None),) * axis + (slice(1, None), ...)]
+    jacobian = _pairwise(xp, xp.moveaxis(x, axis, -1))
+    if is_complex(xp, jacobian):
+        jacobian = xp.conj(jacobian)
+    product = xp.sum(xp.moveaxis(g, axis, -1)[..., None, :] * jacobian, axis=-1)
+    return xp.moveaxis(product, -1, axis)
+
+
+def _cumulative_prod_jvp(xp: Any, t_x: Any, x: Any, axis: int | None, include_initial: bool) -> Any:
+    axis = 0 if axis is None else axis % x.ndim
+    jacobian = _pairwise(xp, xp.moveaxis(x, axis, -1))
+    tangent = xp.moveaxis(xp.sum(xp.moveaxis(t_x, axis, -1)[..., :, None] * jacobian, axis=-2), -1, axis)
+    if not include_initial:
+        return tangent
+    return xp.concat([xp.zeros_like(tangent[(slice(None),) * axis + (slice(0, 1), ...)]), tangent], axis=axis)
+
+
+@custom(vjp={"x": _cumulative_prod_vjp}, jvp=_cumulative_prod_jvp)
+def cumulative_prod(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Tensor:
+    """Running product along an axis, which a 1-d operand need not name; the gradient is exact at zeros."""
+    ...
+
+
+@nondifferentiable("x")
+def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Whether all elements along axes are true."""
+    ...
+
+
+@nondifferentiable("x")
+def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Whether any element along axes is true."""
+    ...

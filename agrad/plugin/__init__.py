@@ -1,0 +1,1 @@
+"""How backends are found and what they give: hookspecs, the manager, the `Backend` contract and `Device`."""

@@ -1,0 +1,376 @@
+"""Backend: what an array library must give to be used by agrad. Nearly all of it has a default in the standard's words.
+
+A whole backend is a name, `namespace`, `array_type`'s claim through the plugin's hook, and ``availability``. The rest is
+overridden where the library has something better, or the standard nothing at all.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from agrad.core.errors import UnsupportedOp
+from agrad.core.op import OPS
+from agrad.core.spec import Spec
+
+#: The version of this contract. Raised when a backend written for the old one would no longer be right.
+CONTRACT = 1
+
+#: How many specs a backend keeps interned.
+SPECS_KEPT = 4096
+
+#: Sub-namespaces of the standard and of agrad; names below them are reached as attributes.
+SUBNAMESPACES = ("linalg", "fft", "special", "nn")
+
+
+class Device(str):
+    """Where a tensor lives: ``"<backend>[:<device>]"``, as ``"numpy"`` or ``"cupy:0"``.
+
+    A string with its parts by name; compares and prints as the string.
+
+    Examples
+    --------
+    >>> from agrad.plugin.backend import Device
+    >>> Device("cupy:0").backend, Device("cupy:0").index
+    ('cupy', '0')
+    """
+
+    __slots__ = ()
+
+    @property
+    def backend(self) -> str:
+        """The backend's name."""
+        return self.partition(":")[0]
+
+    @property
+    def index(self) -> str:
+        """The device within the backend, empty for its only or default one."""
+        return self.partition(":")[2]
+
+    @property
+    def type(self) -> str:
+        """The backend's name, as PyTorch spells it."""
+        return self.backend
+
+
+class Backend:
+    """The contract between agrad and an array library.
+
+    Attributes
+    ----------
+    name : str
+        As ``"numpy"``: the first part of a device.
+    contract : int
+        The version of this contract the backend was written for.
+    capabilities : mapping
+        What the backend can, by the names ``@requires`` uses.
+    lacks : mapping of str to str
+        Operations it cannot run, with the reason: raised as `UnsupportedOp`, listed in the docs, expected by the kit.
+    absorbs : frozenset of str
+        Other backends whose arrays may be operands beside its own; the crossing is recorded like ``to_device``.
+    is_lazy : bool
+        Values are computed on demand; specs are not interned.
+    """
+
+    name: str = ""
+    contract: int = CONTRACT
+    capabilities: Mapping[str, bool] = {
+        "boolean indexing": True,
+        "data-dependent shapes": True,
+        "float64": True,
+        "complex": True,
+    }
+    lacks: Mapping[str, str] = {}
+    absorbs: frozenset[str] = frozenset()
+    is_lazy: bool = False
+
+    # -- what a backend must give -------------------------------------------------------------------------------------
+
+    def namespace(self) -> Any:
+        """Give the array library as a namespace of the standard, usually array-api-compat's."""
+        raise NotImplementedError
+
+    def availability(self) -> tuple[bool, str]:
+        """Tell whether the library works here; the second part is its version, or why it does not."""
+        try:
+            module = self.namespace()
+        except ImportError as error:
+            return False, f"not installed ({error})"
+        return True, str(getattr(module, "__version__", ""))
+
+    # -- what follows, unless the library knows better -----------------------------------------------------------------
+
+    def devices(self) -> tuple[str, ...]:
+        """Give the names of the devices that can be used, each with the backend's name in front."""
+        return (self.name,)
+
+    def default_device(self) -> str:
+        """Give the device new arrays are made on."""
+        return self.name
+
+    def native_device(self, device: str) -> Any:
+        """Give what the library's own ``device=`` takes for one of `devices`; None for its default."""
+        return None
+
+    def device_of(self, array: Any) -> str:
+        """Give the device of an array."""
+        return self.name
+
+    @functools.cached_property
+    def xp(self) -> Kernels:
+        """The kernels by name."""
+        return Kernels(self)
+
+    @property
+    def functions(self) -> Any:
+        """The namespace of agrad's functions bound to this backend: what rules run on when they are recorded."""
+        from agrad.plugin import manager  # noqa: PLC0415 (the manager imports this file)
+
+        bound = self.__dict__["functions"] = manager.namespace(self.name)
+        return bound
+
+    def kernel(self, op: str) -> Callable[..., Any] | None:
+        """Give the backend's own kernel of an operation, None to take the namespace's function of that name."""
+        return None
+
+    def spec(self, array: Any) -> Spec:
+        """Give the spec of an array: one object per shape, dtype and device while it is interned."""
+        if self.is_lazy:
+            return Spec(self, array.shape, array.dtype, self.device_of(array), self.layout(array))
+        key = (array.shape, array.dtype, self.device_of(array))
+        found = self._specs.get(key)
+        if found is None:
+            if len(self._specs) >= SPECS_KEPT:
+                self._specs.clear()
+            found = self._specs[key] = Spec(self, *key)
+        return found
+
+    @functools.cached_property
+    def _specs(self) -> dict[Any, Spec]:
+        return {}
+
+    def layout(self, array: Any) -> object:
+        """Give the chunks of a chunked array, None otherwise."""
+        return None
+
+    def as_array(self, value: Any) -> Any:
+        """Give a kernel's result as an array (libraries return scalar objects for 0-d results)."""
+        return value
+
+    def kind(self, dtype: Any) -> str:
+        """Give bool, int, float or complex for a dtype."""
+        found = self._kinds.get(dtype)
+        if found is None:
+            isdtype = self.namespace().isdtype
+            for found, names in (("float", "real floating"), ("int", "integral"), ("bool", "bool")):  # noqa: B007
+                if isdtype(dtype, names):
+                    break
+            else:
+                found = "complex" if isdtype(dtype, "complex floating") else "other"
+            self._kinds[dtype] = found
+        return found
+
+    @functools.cached_property
+    def _kinds(self) -> dict[Any, str]:
+        return {}
+
+    def dtype(self, dtype: Any) -> Any:
+        """Give the backend's own dtype for one of agrad's, another backend's, or a name."""
+        name = self.dtype_name(dtype)
+        found = self._dtypes.get(name)
+        if found is None:
+            try:
+                found = self._dtypes[name] = getattr(self.namespace(), name)
+            except AttributeError:
+                message = f"the {self.name} backend has no dtype {name}"
+                raise TypeError(message) from None
+        return found
+
+    @functools.cached_property
+    def _dtypes(self) -> dict[str, Any]:
+        return {}
+
+    def dtype_name(self, dtype: Any) -> str:
+        """Give the standard's name of a dtype."""
+        if isinstance(dtype, str):
+            return dtype
+        python = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+        if isinstance(dtype, type) and dtype in python:
+            return python[dtype]
+        name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+        return str(name).rpartition(".")[2]
+
+    def asarray(self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
+        """Make an array of Python numbers, nested sequences or an array of the library."""
+        native = {} if device is None or self.native_device(device) is None else {"device": self.native_device(device)}
+        dtype = None if dtype is None else self.dtype(dtype)
+        return self.namespace().asarray(value, dtype=dtype, copy=copy, **native)
+
+    def scalar(self, value: complex, spec: Spec) -> Any:
+        """Give a Python scalar as a 0-d array, with the dtype the standard's promotion gives it beside `spec`."""
+        from agrad.plugin import manager  # noqa: PLC0415 (the manager imports this file)
+
+        kind = self.kind(spec.dtype)
+        if type(value) is bool or (type(value) is int and kind != "bool") or (isinstance(value, float) and spec.inexact):
+            dtype = spec.dtype
+        elif isinstance(value, complex):
+            single = self.dtype_name(spec.dtype) in ("float32", "complex64", "float16")
+            dtype = self.dtype("complex64" if single else "complex128")
+        else:
+            dtype = self.dtype("int64" if isinstance(value, int) else manager.get_default_dtype().name)
+        return self.asarray(value, dtype=dtype, device=spec.device)
+
+    def broadcast_like(self, array: Any, spec: Spec) -> Any:
+        """Broadcast to a spec's shape (and chunks)."""
+        return self.xp.broadcast_to(array, spec.shape)
+
+    def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
+        """Give zeros of a spec with `values` added at `key`, repeated places accumulating: the adjoint of getitem."""
+        xp = self.namespace()
+        size = spec.size
+        places = xp.reshape(xp.arange(size), spec.shape)[key]
+        flat, weights = xp.reshape(places, (-1,)), xp.reshape(values, (-1,))
+        # sort by place and take differences of the running sum at the last entry of each place
+        order = xp.argsort(flat)
+        running = xp.cumulative_sum(xp.take(weights, order), include_initial=True)
+        edges = xp.searchsorted(xp.take(flat, order), xp.arange(size + 1))
+        at = xp.take(running, edges)
+        return xp.reshape(at[1:] - at[:-1], spec.shape)
+
+    def setitem(self, array: Any, key: Any, value: Any) -> Any:
+        """Give a copy of an array with ``array[key] = value`` done."""
+        made = self.namespace().asarray(array, copy=True)
+        made[key] = value
+        return made
+
+    def setitem_into(self, array: Any, key: Any, value: Any) -> Any:
+        """As `setitem`, where the array may be changed: nothing else holds it."""
+        return self.setitem(array, key, value)
+
+    def add_into(self, array: Any, other: Any) -> Any:
+        """Give the sum, where the first array may be changed: nothing else holds it."""
+        return self.xp.add(array, other)
+
+    def nbytes(self, array: Any) -> int:
+        """Give the bytes of an array's values."""
+        found = getattr(array, "nbytes", None)
+        return int(found) if found is not None else int(array.size) * 8
+
+    def to_host(self, array: Any) -> Any:
+        """Give an array as an object with the buffer protocol in host memory (a NumPy array where that is at hand)."""
+        raise UnsupportedOp("to_device", self.name, "it has no way to the host's memory (Backend.to_host)")
+
+    def from_host(self, buffer: Any, device: str) -> Any:
+        """Make an array of an object with the buffer protocol."""
+        raise UnsupportedOp("to_device", self.name, "it has no way from the host's memory (Backend.from_host)")
+
+    def receive(self, source: Backend, array: Any, device: str) -> Any:
+        """Take an array of another backend, or move one of its own to another of its devices."""
+        return self.from_host(source.to_host(array), device)
+
+    def item(self, array: Any) -> Any:
+        """Give the one element as a Python number."""
+        convert = {"bool": bool, "int": int, "float": float, "complex": complex}[self.kind(array.dtype)]
+        return convert(self.xp.reshape(array, ()))
+
+    def tolist(self, array: Any) -> Any:
+        """Give the value as nested lists of Python numbers."""
+        if not array.shape:
+            return self.item(array)
+        return [self.tolist(array[i, ...]) for i in range(array.shape[0])]
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        """Silence floating-point warnings of the library."""
+        return nullcontext()
+
+    def realize(self, *arrays: Any) -> tuple[Any, ...]:
+        """Compute lazy arrays, in one pass."""
+        return arrays
+
+    def random(self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any) -> Any:
+        """Sample from a key: the same key gives the same numbers.
+
+        Parameters
+        ----------
+        kind : str
+            uniform (on [0, 1)), normal, integers (parameters low, high) or permutation (parameter n).
+        key : tuple of int
+            Seed and counter.
+        """
+        source = random.Random(f"{key[0]}:{key[1]}")  # noqa: S311 (sampling, not secrets)
+        if kind == "permutation":
+            values: list[Any] = list(range(p["n"]))
+            source.shuffle(values)
+        else:
+            draw = {
+                "uniform": source.random,
+                "normal": lambda: source.gauss(0.0, 1.0),
+                "integers": lambda: source.randrange(p["low"], p["high"]),
+            }[kind]
+            size = functools.reduce(lambda a, b: a * b, shape, 1)
+            values = [draw() for _ in range(size)]
+        array = self.asarray(values, dtype=dtype, device=device)
+        return self.xp.reshape(array, shape)
+
+    def __repr__(self) -> str:
+        return f"<agrad backend {self.name}>"
+
+
+class Kernels:
+    """The kernels of a backend by the standard's names: what rules get as ``xp`` when nothing is recorded.
+
+    A name is resolved at its first use (a plugin's replacement, what the backend lacks, its own kernel, its namespace,
+    the op's default in the standard's functions) and is an ordinary attribute from then on.
+    """
+
+    def __init__(self, backend: Backend, prefix: str = "") -> None:
+        self._backend = backend
+        self._prefix = prefix
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = Kernels(self._backend, name + ".") if name in SUBNAMESPACES else self._resolve(self._prefix + name)
+        setattr(self, name, found)
+        return found
+
+    def _resolve(self, name: str) -> Any:
+        from agrad.plugin import manager  # noqa: PLC0415 (the manager imports this file)
+
+        backend = self._backend
+        replacement = manager.kernel_hook(name, backend)
+        if replacement is not None:
+            return replacement
+        if name in backend.lacks:
+            return _lacking(name, backend.name, backend.lacks[name])
+        kernel = backend.kernel(name)
+        if kernel is not None:
+            return kernel
+        if name in PRIMITIVES:
+            return getattr(backend, name)
+        found: Any = backend.namespace()
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        op = OPS.get(name)
+        if found is None and op is not None and op.kernel is not None:
+            return functools.partial(op.kernel, backend.xp)
+        if found is None:
+            return _lacking(name, backend.name, "its namespace has no function of that name")
+        return found
+
+    def __repr__(self) -> str:
+        return f"<kernels of {self._backend.name}>"
+
+
+#: What a backend gives beyond the standard, reached as kernels too.
+PRIMITIVES = ("broadcast_like", "scatter_add", "setitem", "add_into", "nbytes")
+
+
+def _lacking(op: str, backend: str, reason: str) -> Callable[..., Any]:
+    def lacking(*args: Any, **kwargs: Any) -> Any:
+        raise UnsupportedOp(op, backend, reason)
+
+    return lacking

@@ -1,0 +1,361 @@
+"""The manager: finds backends, says which are usable, and keeps the default one. pluggy loads at the first tensor."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agrad.core import errors
+from agrad.core import op as op_module
+from agrad.core import spec as spec_module
+from agrad.core.tensor import Tensor, wrap
+from agrad.plugin.backend import CONTRACT, Backend, Device
+
+if TYPE_CHECKING:
+    import pluggy
+
+    from agrad.dtypes import DType
+
+#: The distribution to install for an array library that no plugin claims.
+PACKAGES = {"numpy": "numpy", "dask": "dask", "cupy": "cuda12"}
+
+_backends: dict[str, Backend] = {}
+_failures: dict[str, str] = {}
+_plugins: pluggy.PluginManager | None = None
+
+_chosen: ContextVar[str | None] = ContextVar("agrad_backend", default=None)
+_default: str | None = None
+_default_dtype: DType | None = None
+
+
+@dataclass(frozen=True)
+class BackendInfo:
+    """One row of `agrad.backends`."""
+
+    name: str
+    available: bool
+    version: str
+    devices: tuple[str, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        state = f"{self.version}, {', '.join(self.devices)}" if self.available else f"unavailable: {self.reason}"
+        return f"{self.name}: {state}"
+
+
+# -- finding ----------------------------------------------------------------------------------------------------------
+
+
+def plugins() -> pluggy.PluginManager:
+    """Give the plugin manager; loads pluggy and every installed plugin at the first call."""
+    global _plugins  # noqa: PLW0603 (made once)
+    if _plugins is None:
+        import pluggy  # noqa: PLC0415 (only when a backend is first needed)
+
+        from agrad.plugin import hookspecs  # noqa: PLC0415
+
+        _plugins = pluggy.PluginManager("agrad")
+        _plugins.add_hookspecs(hookspecs)
+        for entry in importlib.metadata.entry_points(group="agrad"):
+            try:
+                _plugins.register(entry.load(), name=entry.name)
+            except Exception as error:  # noqa: BLE001 (a faulty plugin must not take the others with it)
+                _fail(entry.name, error)
+        _collect()
+    return _plugins
+
+
+def register(plugin: Any, name: str | None = None) -> None:
+    """Register a plugin without an entry point.
+
+    Parameters
+    ----------
+    plugin : module or object
+        Implements hooks of ``agrad.plugin.hookspecs``.
+    name : str, optional
+        What to call it.
+
+    Raises
+    ------
+    ValueError
+        If it is registered already.
+    """
+    plugins().register(plugin, name=name)
+    _collect()
+
+
+def _collect() -> None:
+    """Ask every plugin for its backends; one that fails becomes a row of `backends`, with a warning."""
+    assert _plugins is not None
+    for implementation in _plugins.hook.agrad_backends.get_hookimpls():
+        try:
+            for backend in implementation.function():
+                if backend.contract != CONTRACT:
+                    message = f"it is written for version {backend.contract} of the contract, this is {CONTRACT}"
+                    raise errors.BackendError(message)
+                _backends.setdefault(backend.name, backend)
+        except Exception as error:  # noqa: BLE001 (as above)
+            _fail(implementation.plugin_name, error)
+
+
+def _fail(name: str, error: Exception) -> None:
+    if name not in _failures:
+        _failures[name] = f"{type(error).__name__}: {error}"
+        warnings.warn(f"the agrad plugin {name!r} failed to load: {_failures[name]}", RuntimeWarning, stacklevel=4)
+
+
+def kernel_hook(op: str, backend: Backend) -> Callable[..., Any] | None:
+    """Give a plugin's replacement of one kernel."""
+    found: Callable[..., Any] | None = plugins().hook.agrad_kernel(op=op, backend=backend)
+    return found
+
+
+def find_backend(array_type: type) -> Backend | None:
+    """Give the backend of an array type, asking the plugins; None if none claims it.
+
+    Raises
+    ------
+    BackendError
+        If the type is that of a known library whose plugin is not installed.
+    """
+    name = plugins().hook.agrad_backend_of(array_type=array_type)
+    if name is not None:
+        return get(name)
+    library = array_type.__module__.partition(".")[0]
+    if library in PACKAGES and not issubclass(array_type, type):
+        message = (
+            f"No backend for {array_type.__module__}.{array_type.__name__}. Install agrad-{library}: "
+            f'pip install "agrad[{PACKAGES[library]}]"'
+        )
+        raise errors.BackendError(message)
+    return None
+
+
+def get(name: str) -> Backend:
+    """Give a backend by name, or by a device's first part.
+
+    Raises
+    ------
+    BackendError
+        If there is none of the name, or it is unusable here; the message says why and what to install.
+    """
+    plugins()
+    name = name.partition(":")[0]
+    backend = _backends.get(name)
+    if backend is None:
+        known = ", ".join(sorted(_backends)) or "none"
+        install = f' Install it with pip install "agrad[{PACKAGES[name]}]".' if name in PACKAGES else ""
+        failed = f" Its plugin failed to load: {_failures[name]}." if name in _failures else ""
+        message = f"unknown backend {name!r}. Installed backends: {known}.{failed}{install}"
+        raise errors.BackendError(message)
+    return backend
+
+
+def usable(name: str) -> Backend:
+    """Give a backend by name, checked to be available.
+
+    Raises
+    ------
+    BackendError
+        If it is not, with the reason.
+    """
+    backend = get(name)
+    if backend.name not in _checked:
+        ok, reason = backend.availability()
+        if not ok:
+            message = f"the {backend.name} backend is not available: {reason}"
+            raise errors.BackendError(message)
+        _checked.add(backend.name)
+    return backend
+
+
+_checked: set[str] = set()
+
+
+def backends() -> tuple[BackendInfo, ...]:
+    """Give all installed backends: name, whether usable, version, devices, and why not.
+
+    Returns
+    -------
+    tuple of BackendInfo
+        Sorted by name; plugins that failed to load are among them.
+    """
+    plugins()
+    rows = []
+    for name in sorted(_backends):
+        try:
+            ok, text = _backends[name].availability()
+            devices = _backends[name].devices() if ok else ()
+        except Exception as error:  # noqa: BLE001 (reported as the reason)
+            ok, text, devices = False, f"{type(error).__name__}: {error}", ()
+        rows.append(BackendInfo(name, ok, text if ok else "", tuple(devices), "" if ok else text))
+    rows.extend(BackendInfo(name, False, "", (), reason) for name, reason in sorted(_failures.items()))
+    return tuple(rows)
+
+
+# -- the default ------------------------------------------------------------------------------------------------------
+
+
+def default_backend() -> Backend:
+    """Give the backend of creation functions that are given no device.
+
+    In this order: `use_backend`, `set_default_backend`, the environment variable AGRAD_BACKEND, numpy, the only usable
+    one.
+
+    Raises
+    ------
+    BackendError
+        If there is none; the message says what to install.
+    """
+    name = _chosen.get() or _default or os.environ.get("AGRAD_BACKEND")
+    if name:
+        return usable(name)
+    plugins()
+    if "numpy" in _backends:
+        return usable("numpy")
+    found = [row.name for row in backends() if row.available]
+    if len(found) == 1:
+        return usable(found[0])
+    if not found:
+        message = 'no backend is installed. Install one, for instance NumPy\'s: pip install "agrad[numpy]"'
+    else:
+        message = f"several backends are installed ({', '.join(found)}); choose one with ag.set_default_backend(name)"
+    raise errors.BackendError(message)
+
+
+def default_device() -> str:
+    """Give the device of creation functions that are given none."""
+    name = _chosen.get() or _default or os.environ.get("AGRAD_BACKEND") or ""
+    return name if ":" in name else default_backend().default_device()
+
+
+def set_default_backend(device: str) -> None:
+    """Choose where creation functions put tensors.
+
+    Parameters
+    ----------
+    device : str
+        ``"<backend>[:<device>]"``.
+
+    Raises
+    ------
+    BackendError
+        If it is unknown or unusable; the default is then as it was.
+    """
+    global _default  # noqa: PLW0603 (the one process-wide choice)
+    usable(device)
+    _default = device
+
+
+@contextmanager
+def use_backend(device: str) -> Iterator[None]:
+    """Choose where creation functions put tensors, within a block and this context.
+
+    Parameters
+    ----------
+    device : str
+        ``"<backend>[:<device>]"``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> with ag.use_backend("numpy"):
+    ...     ag.zeros((2,)).device
+    'numpy'
+    """
+    usable(device)
+    token = _chosen.set(device)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def set_default_dtype(dtype: Any) -> None:
+    """Set the real floating dtype of numbers that come without one.
+
+    Parameters
+    ----------
+    dtype : DType or str
+        float32 or float64. Complex numbers get the complex dtype of that precision.
+
+    Raises
+    ------
+    TypeError
+        If it is not a real floating dtype.
+    """
+    global _default_dtype  # noqa: PLW0603 (the one process-wide choice)
+    from agrad import dtypes  # noqa: PLC0415
+
+    name = dtypes.name_of(dtype)
+    if name not in ("float32", "float64"):
+        message = f"only floating-point types are supported as the default type, got {name}"
+        raise TypeError(message)
+    _default_dtype = getattr(dtypes, name)
+
+
+def get_default_dtype() -> DType:
+    """Give the real floating dtype of numbers that come without one."""
+    from agrad import dtypes  # noqa: PLC0415
+
+    return _default_dtype or dtypes.float64
+
+
+# -- crossing ---------------------------------------------------------------------------------------------------------
+
+
+def device_of(device: Any) -> tuple[Backend, str]:
+    """Give the backend and the full device for what a user passed as ``device=``; None is the default.
+
+    Raises
+    ------
+    BackendError
+        If it names no usable backend.
+    """
+    if device is None:
+        return default_backend(), default_device()
+    text = str(device)
+    if text == "cpu":
+        text = "numpy"
+    backend = usable(text)
+    return backend, text if ":" in text else backend.default_device()
+
+
+def to_numpy(tensor: Tensor) -> Any:
+    """Give a tensor's value as a read-only NumPy array."""
+    spec = tensor._spec
+    host = spec.backend.to_host(tensor._data)
+    return get("numpy").read_only(host)  # type: ignore[attr-defined]
+
+
+def to_bytes(tensor: Tensor) -> tuple[str, bytes]:
+    """Give a tensor's dtype name and its elements as little-endian bytes in row-major order."""
+    array = to_numpy(tensor.detach())
+    return str(array.dtype.name), array.astype(array.dtype.newbyteorder("<")).tobytes()
+
+
+def from_bytes(data: bytes, dtype_name: str, shape: tuple[int, ...], device: str | None = None) -> Tensor:
+    """Make a tensor of what `to_bytes` gave."""
+    backend, full = device_of(device)
+    host = get("numpy").from_buffer(data, dtype_name, shape)  # type: ignore[attr-defined]
+    raw = backend.from_host(host, full)
+    return wrap(raw, backend.spec(raw))
+
+
+def namespace(name: str) -> Any:
+    """Give agrad's functions bound to a backend; see ``agrad.namespace``."""
+    from agrad.ops.namespace import bound  # noqa: PLC0415 (ops rank above)
+
+    return bound(get(name))
+
+
+spec_module.find_backend = find_backend
+op_module.default_backend = default_backend
+
+__all__ = ["Device", "backends", "default_backend", "get", "register", "set_default_backend", "use_backend"]

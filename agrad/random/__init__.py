@@ -1,0 +1,206 @@
+"""Seeded sampling: a seed and a counter in the core, one key per call to the backend's counter-based sampler."""
+
+from __future__ import annotations
+
+import operator
+import os
+import threading
+from typing import Any
+
+from agrad import dtypes
+from agrad.core.tensor import Tensor
+from agrad.ops.creation import leaf
+from agrad.plugin import manager
+
+
+class Generator:
+    """A source of keys: a seed, and how many have been given out.
+
+    Parameters
+    ----------
+    seed : int, optional
+        Default: from the operating system.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> g = ag.random.Generator(7)
+    >>> bool(ag.all(ag.rand(3, generator=g) == ag.rand(3, generator=ag.random.Generator(7))))
+    True
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._lock = threading.Lock()
+        self.manual_seed(int.from_bytes(os.urandom(8), "little") if seed is None else seed)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start anew from a seed."""
+        with self._lock:
+            self.seed, self.counter = operator.index(seed), 0
+        return self
+
+    def key(self) -> tuple[int, int]:
+        """Give the next key: (seed, counter)."""
+        with self._lock:
+            self.counter += 1
+            return self.seed, self.counter
+
+    def get_state(self) -> tuple[int, int]:
+        """Give the state: the seed and the counter."""
+        with self._lock:
+            return self.seed, self.counter
+
+    def set_state(self, state: tuple[int, int]) -> None:
+        """Go back to a state."""
+        with self._lock:
+            self.seed, self.counter = state
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Start the default generator anew from a seed.
+
+    Parameters
+    ----------
+    seed : int
+        The same seed gives the same numbers, on every run of one backend.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> _ = ag.manual_seed(0); a = ag.randn(3)
+    >>> _ = ag.manual_seed(0); bool(ag.all(a == ag.randn(3)))
+    True
+    """
+    return default_generator.manual_seed(seed)
+
+
+def _sample(
+    kind: str,
+    shape: tuple[int, ...],
+    *,
+    dtype: Any,
+    default: Any,
+    device: Any,
+    generator: Generator | None,
+    requires_grad: bool = False,
+    **parameters: Any,
+) -> Tensor:
+    backend, where = manager.device_of(device)
+    native = backend.dtype(default if dtype is None else dtype)
+    key = (generator or default_generator).key()
+    raw = backend.random(kind, shape, key, dtype=native, device=where, **parameters)
+    return leaf(backend, raw, requires_grad)
+
+
+def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
+    if len(shape) == 1 and isinstance(shape[0], tuple | list):
+        return tuple(shape[0])
+    return tuple(operator.index(n) for n in shape)
+
+
+def rand(
+    *shape: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Generator | None = None
+) -> Tensor:
+    """Numbers uniform on [0, 1).
+
+    Parameters
+    ----------
+    *shape : int or tuple
+        The shape, as integers or one tuple.
+    dtype, device, requires_grad
+        As for `agrad.zeros`.
+    generator : Generator, optional
+        Where keys come from. Default: the generator of `manual_seed`.
+    """
+    return _sample(
+        "uniform",
+        _shape(shape),
+        dtype=dtype,
+        default=manager.get_default_dtype(),
+        device=device,
+        generator=generator,
+        requires_grad=requires_grad,
+    )
+
+
+def randn(
+    *shape: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Generator | None = None
+) -> Tensor:
+    """Numbers of the standard normal distribution; arguments as for `rand`."""
+    return _sample(
+        "normal",
+        _shape(shape),
+        dtype=dtype,
+        default=manager.get_default_dtype(),
+        device=device,
+        generator=generator,
+        requires_grad=requires_grad,
+    )
+
+
+def randint(
+    low: int,
+    high: int | tuple[int, ...] | None = None,
+    size: tuple[int, ...] | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    generator: Generator | None = None,
+) -> Tensor:
+    """Integers uniform from `low` (0 if left out) to before `high`.
+
+    Parameters
+    ----------
+    low, high : int
+        The range.
+    size : tuple of int
+        The shape.
+    dtype, device, generator
+        As for `rand`; int64 by default.
+
+    Raises
+    ------
+    ValueError
+        If the range is empty.
+    """
+    if size is None:
+        if not isinstance(high, tuple | list):
+            message = "randint() needs a size, as in randint(low, high, (3,))"
+            raise TypeError(message)
+        low, high, size = 0, low, tuple(high)
+    if not isinstance(high, int) or low >= high:
+        message = f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        raise ValueError(message)
+    return _sample(
+        "integers",
+        _shape((size,) if not isinstance(size, int) else (size,)),
+        dtype=dtype,
+        default=dtypes.int64,
+        device=device,
+        generator=generator,
+        low=low,
+        high=high,
+    )
+
+
+def randperm(n: int, *, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> Tensor:
+    """The integers 0 to n - 1 in random order; PyTorch's name of `permutation`."""
+    return _sample(
+        "permutation", (n,), dtype=dtype, default=dtypes.int64, device=device, generator=generator, n=operator.index(n)
+    )
+
+
+permutation = randperm
+
+
+def rand_like(x: Tensor, **kwargs: Any) -> Tensor:
+    """`rand` of the shape, dtype and device of a tensor."""
+    return rand(x.shape, **{"dtype": x.dtype, "device": x.device, **kwargs})
+
+
+def randn_like(x: Tensor, **kwargs: Any) -> Tensor:
+    """`randn` of the shape, dtype and device of a tensor."""
+    return randn(x.shape, **{"dtype": x.dtype, "device": x.device, **kwargs})

@@ -1,0 +1,361 @@
+"""Saving containers of tensors to a file and loading them, without pickle: loading runs no code from the file.
+
+A file is an uncompressed zip archive that any tool can open. ``tree.json`` holds the structure and, per tensor, shape,
+dtype, byte order, device and whether it requires a gradient; ``tensors/0``, ``tensors/1``... hold the elements as raw
+little-endian bytes in row-major order.
+
+In ``tree.json``, None, True, integers, finite floats, strings and lists stand for themselves. Everything else is an
+object with one key that says what it is::
+
+    {"tuple": [...]}                     {"dict": [[key, value], ...]}     {"tensor": 0}
+    {"int": "0x10000000000000000"}       {"float": "nan"}                  {"complex": [re, im]}
+    {"bytes": "YmFzZTY0"}
+"""
+
+from __future__ import annotations
+
+import binascii
+import io
+import math
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+from agrad.core.tensor import Tensor
+from agrad.plugin import manager
+
+# json, tempfile and zipfile load when something is saved or loaded: `import agrad` is to be fast.
+if TYPE_CHECKING:
+    import zipfile
+
+__all__ = ["load", "save"]
+
+VERSION = 1
+SPOOL_BYTES = 2**26  # What is written to a file object waits in memory up to this size, then on disk.
+
+
+def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
+    """Write a container of tensors to a file.
+
+    Parameters
+    ----------
+    obj
+        Dicts with str or int keys, lists and tuples, in any nesting, of tensors, None, bool, int, float, complex, str
+        and bytes. A tensor that occurs twice is stored once and comes back as one tensor; a list that occurs twice
+        comes back as two. Of a tensor's graph only ``requires_grad`` is kept.
+    file
+        A path or a binary file object. A path is replaced only once everything is written: if saving fails, the old
+        file stays as it was. A file object likewise receives nothing if `obj` cannot be saved.
+
+    Raises
+    ------
+    TypeError
+        If the container holds anything else; the message says where.
+    ValueError
+        If the container contains itself.
+
+    See Also
+    --------
+    load
+
+    Examples
+    --------
+    >>> import io
+    >>> import agrad as ag
+    >>> file = io.BytesIO()
+    >>> ag.save({"weight": ag.asarray([1.0, 2.0]), "epoch": 3}, file)
+    >>> ag.load(file)
+    {'weight': tensor([1., 2.]), 'epoch': 3}
+    """
+    encoder = _Encoder()
+    tree, tensors = encoder.encode(obj), encoder.tensors  # Before anything is opened: most mistakes show here.
+
+    if not isinstance(file, (str, os.PathLike)):
+        _write_through(tree, tensors, file)
+        return
+
+    path = os.path.realpath(file)  # A symbolic link stays one.
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as stream:  # A pipe or device must not be replaced; a folder gives the usual error.
+            _write_through(tree, tensors, stream)
+        return
+    folder, name = os.path.split(path)
+    draft = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
+    try:
+        with open(draft, "xb") as stream:
+            _write(tree, tensors, stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if os.path.exists(path):
+            os.chmod(draft, os.stat(path).st_mode & 0o7777)
+        os.replace(draft, path)
+    except BaseException:
+        if os.path.exists(draft):
+            os.remove(draft)
+        raise
+
+
+def load(file: str | os.PathLike[str] | IO[bytes], *, device: str | None = None) -> Any:
+    """Read what `save` wrote.
+
+    Parameters
+    ----------
+    file
+        A path or a binary file object.
+    device
+        Where all tensors are put, as ``"numpy"`` or ``"cupy:0"``. Default: where each was when it was saved.
+
+    Returns
+    -------
+    Any
+        The container. Its tensors are leaves.
+
+    Raises
+    ------
+    ValueError
+        If the file was not written by `save`, is damaged or truncated, or has a newer format.
+
+    See Also
+    --------
+    save
+
+    Examples
+    --------
+    >>> import io
+    >>> import agrad as ag
+    >>> file = io.BytesIO()
+    >>> ag.save([ag.asarray([True, False]), ("text", 1.5)], file)
+    >>> ag.load(file, device="numpy")
+    [tensor([ True, False]), ('text', 1.5)]
+    """
+    import zipfile  # noqa: PLC0415
+
+    if isinstance(file, (str, os.PathLike)):
+        name = os.fspath(file)
+    else:
+        name = str(getattr(file, "name", "the file object"))
+        if not file.seekable():
+            file = io.BytesIO(file.read())
+    try:
+        with _reading():
+            archive = zipfile.ZipFile(file)
+        with archive:
+            entries, tree = _read_header(archive)
+            tensors = [_make(_read_tensor(archive, i, entry), i, entry, device) for i, entry in enumerate(entries)]
+        return _decode(tree, tensors)
+    except _FormatError as error:
+        raise ValueError(f"cannot load {name}: {error}") from error.__cause__
+
+
+class _FormatError(Exception):
+    """The file cannot be read, or its content is not ours."""
+
+
+# -- structure --------------------------------------------------------------------------------------------------------
+
+
+class _Encoder:
+    """Writes a container as tree.json has it, and collects its tensors."""
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+        self._numbers: dict[int, int] = {}  # The place of each tensor in the list, by its id.
+        self._open: set[int] = set()  # The ids of the containers that we are inside of.
+
+    def encode(self, obj: Any, path: str = "") -> Any:
+        kind = type(obj)  # Exactly: a subclass, such as IntEnum or numpy.float64, would not come back as what it was.
+        if obj is None or kind is bool or kind is str:
+            return obj
+        if kind is int:
+            return obj if -(2**63) <= obj < 2**63 else {"int": hex(obj)}
+        if kind is float:
+            return obj if math.isfinite(obj) else {"float": repr(obj)}
+        if kind is complex:
+            return {"complex": [self.encode(obj.real), self.encode(obj.imag)]}
+        if kind is bytes:
+            return {"bytes": binascii.b2a_base64(obj, newline=False).decode("ascii")}
+        if isinstance(obj, Tensor):
+            if id(obj) not in self._numbers:
+                self._numbers[id(obj)] = len(self.tensors)
+                self.tensors.append(obj)
+            return {"tensor": self._numbers[id(obj)]}
+        if kind not in {dict, list, tuple}:
+            hint = "; make it a tensor with agrad.asarray" if hasattr(obj, "__array__") else ""
+            raise TypeError(f"cannot save {kind.__module__}.{kind.__qualname__}{_at(path)}{hint}.\n  {_SUPPORTED}")
+        if id(obj) in self._open:
+            raise ValueError(f"cannot save a {kind.__name__} that contains itself{_at(path)}")
+        self._open.add(id(obj))
+        code = self._container(obj, path)
+        self._open.remove(id(obj))
+        return code
+
+    def _container(self, obj: Any, path: str) -> Any:
+        if type(obj) is not dict:
+            items = [self.encode(item, f"{path}[{index}]") for index, item in enumerate(obj)]
+            return {"tuple": items} if type(obj) is tuple else items
+        for key in obj:
+            if type(key) not in {str, int}:
+                raise TypeError(f"cannot save the key {key!r} of the dict{_at(path)}: keys are str or int")
+        return {"dict": [[self.encode(key), self.encode(obj[key], f"{path}[{key!r}]")] for key in obj]}
+
+
+_SUPPORTED = (
+    "A file holds tensors, None, bool, int, float, complex, str and bytes in dict, list and tuple, no subclasses."
+)
+
+
+def _at(path: str) -> str:
+    return f" at {path}" if path else ""
+
+
+def _decode(code: Any, tensors: list[Tensor]) -> Any:
+    match code:
+        case None | bool() | int() | float() | str():
+            return code
+        case list():
+            return [_decode(item, tensors) for item in code]
+        case {"tuple": list(items), **rest} if not rest:
+            return tuple(_decode(item, tensors) for item in items)
+        case {"dict": list(pairs), **rest} if not rest and all(isinstance(p, list) and len(p) == 2 for p in pairs):
+            found = {_key(_decode(key, tensors)): _decode(value, tensors) for key, value in pairs}
+            if len(found) == len(pairs):
+                return found
+        case {"tensor": int(number), **rest} if not rest and 0 <= number < len(tensors):
+            return tensors[number]
+        case {"int": str(digits), **rest} if not rest:
+            return _parsed(lambda: int(digits, 16))
+        case {"float": "nan" | "inf" | "-inf" as word, **rest} if not rest:
+            return float(word)
+        case {"complex": [real, imag], **rest} if not rest:
+            parts = _decode(real, tensors), _decode(imag, tensors)
+            if all(type(part) is float for part in parts):
+                return complex(*parts)
+        case {"bytes": str(text), **rest} if not rest:
+            return _parsed(lambda: binascii.a2b_base64(text, strict_mode=True))
+    raise _FormatError(f"tree.json has {str(code)[:60]}, which means nothing in format version {VERSION}")
+
+
+def _key(key: Any) -> str | int:
+    if type(key) is str or type(key) is int:
+        return key
+    raise _FormatError(f"tree.json has the key {key!r}: keys are str or int")
+
+
+def _parsed(parse: Callable[[], Any]) -> Any:
+    try:
+        return parse()
+    except ValueError as error:
+        raise _FormatError(f"tree.json is damaged: {error}") from error
+
+
+# -- archive ----------------------------------------------------------------------------------------------------------
+
+
+def _write(tree: Any, tensors: list[Tensor], stream: IO[bytes]) -> None:
+    import json  # noqa: PLC0415
+    import zipfile  # noqa: PLC0415
+
+    def member(name: str) -> zipfile.ZipInfo:
+        info = zipfile.ZipInfo(name)  # Its date is fixed: equal content gives equal files.
+        info.external_attr = 0o644 << 16
+        return info
+
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        entries = []
+        for index, tensor in enumerate(tensors):  # One at a time: the bytes are a copy of the tensor.
+            dtype, data = manager.to_bytes(tensor)
+            archive.writestr(member(f"tensors/{index}"), data)
+            entries.append(
+                {
+                    "shape": list(tensor.shape),
+                    "dtype": dtype,
+                    "byteorder": "little",
+                    "nbytes": len(data),
+                    "requires_grad": tensor.requires_grad,
+                    "device": str(tensor.device),
+                }
+            )
+        header = {"format": "agrad", "version": VERSION, "tensors": entries, "tree": tree}
+        archive.writestr(member("tree.json"), json.dumps(header, allow_nan=False))
+
+
+def _write_through(tree: Any, tensors: list[Tensor], stream: IO[bytes]) -> None:
+    """Write to a stream only once everything is ready to be written."""
+    import tempfile  # noqa: PLC0415
+
+    with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
+        _write(tree, tensors, spool)
+        spool.seek(0)
+        while chunk := spool.read(2**20):
+            stream.write(chunk)
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Turn what zipfile raises for a damaged file, or for features that save does not use, into a _FormatError."""
+    import zipfile  # noqa: PLC0415
+    import zlib  # noqa: PLC0415
+
+    try:
+        yield
+    except KeyError as error:
+        raise _FormatError(f"it is not, or not wholly, a file of agrad.save: {error.args[0]}") from error
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
+        raise _FormatError(f"it is truncated, damaged, or was not written by agrad.save ({error})") from error
+
+
+def _read_header(archive: zipfile.ZipFile) -> tuple[list[dict[str, Any]], Any]:
+    import json  # noqa: PLC0415
+
+    with _reading():
+        data = archive.read("tree.json")
+    header = _parsed(lambda: json.loads(data))
+    match header:
+        case {"format": "agrad", "version": int(version)} if version > VERSION:
+            raise _FormatError(f"it has format version {version}, and this agrad reads up to {VERSION}: update agrad")
+        case {"format": "agrad", "version": int(version), "tensors": list(entries), "tree": tree} if version == VERSION:
+            for index, entry in enumerate(entries):
+                _check_entry(index, entry)
+            return entries, tree
+    raise _FormatError("its tree.json is not one of agrad.save")
+
+
+def _check_entry(index: int, entry: Any) -> None:
+    match entry:
+        case {"byteorder": str(order)} if order != "little":
+            raise _FormatError(f"tensor {index} has byte order {order!r}; only 'little' is defined")
+        case {
+            "shape": list(shape),
+            "dtype": str(),
+            "byteorder": "little",
+            "nbytes": int(),
+            "requires_grad": bool(),
+            "device": str(),
+        } if all(type(size) is int and size >= 0 for size in shape):
+            return
+    raise _FormatError(f"tree.json describes tensor {index} incompletely")
+
+
+def _read_tensor(archive: zipfile.ZipFile, index: int, entry: dict[str, Any]) -> bytes:
+    name = f"tensors/{index}"
+    with _reading():
+        data = archive.read(name)
+    if len(data) != entry["nbytes"]:
+        raise _FormatError(f"{name} has {len(data)} bytes instead of {entry['nbytes']}")
+    return data
+
+
+def _make(data: bytes, index: int, entry: dict[str, Any], device: str | None) -> Tensor:
+    shape = tuple(entry["shape"])
+    try:
+        tensor: Tensor = manager.from_bytes(data, entry["dtype"], shape, device or entry["device"])
+    except (TypeError, ValueError) as error:
+        raise _FormatError(f"tensor {index} is no {entry['dtype']} array of shape {shape}: {error}") from error
+    except Exception as error:
+        if device is None:
+            error.add_note(f"The tensor was saved on {entry['device']!r}; load(file, device=...) puts it elsewhere.")
+        raise
+    if entry["requires_grad"]:
+        tensor.requires_grad_()
+    return tensor

@@ -1,0 +1,33 @@
+"""What people look at: tensors as text."""
+
+from __future__ import annotations
+
+from agrad.core.tensor import Tensor
+from agrad.ops.manipulation import concat
+from agrad.plugin import manager
+from agrad.view.format import DEFAULT_OPTIONS, edges, format_tensor
+
+
+def text_of(tensor: Tensor) -> str:
+    """Give the text of a tensor, as PyTorch prints it."""
+    spec = tensor._spec
+    backend = spec.backend
+    shown = tensor.detach() if tensor.requires_grad else tensor
+    kind = backend.kind(spec.dtype)
+    if spec.size > DEFAULT_OPTIONS.threshold:
+        shown = edges(shown, spec.shape, concat)
+    suffixes = []
+    if backend is not manager.default_backend():
+        suffixes.append(f"device='{spec.device}'")
+    default = manager.get_default_dtype()
+    usual = (default, "complex64" if default == "float32" else "complex128", "int64", "bool")
+    if not any(backend.dtype(d) == spec.dtype for d in usual):
+        suffixes.append(f"dtype={backend.dtype_name(spec.dtype)}")
+    if tensor.grad_fn is not None:
+        suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")
+    elif tensor.requires_grad:
+        suffixes.append("requires_grad=True")
+    for level, tangent in (tensor._tangents or {}).items():
+        suffixes.append(f"tangent@{level}={tangent!r}")
+    prefix = "Parameter containing:\ntensor(" if type(tensor).__name__ == "Parameter" else "tensor("
+    return format_tensor(shown.tolist(), spec.shape, prefix=prefix, suffixes=suffixes, kind=kind)  # type: ignore[arg-type]

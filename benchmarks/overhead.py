@@ -1,0 +1,977 @@
+"""What agrad costs beside PyTorch, HIPS autograd and NumPy by hand.
+
+Run from an environment where agrad and its NumPy backend are installed (torch and autograd if you want them compared)::
+
+    python benchmarks/overhead.py                          # every workload but the large ones, a few minutes
+    python benchmarks/overhead.py --large                  # and 10 million elements (about 1 GiB)
+    python benchmarks/overhead.py --only chain --only mlp  # by name or by the beginning of a name
+    python benchmarks/overhead.py --skip HIPS --rounds 9 --json results.json
+
+Method. The machine is assumed to be shared and noisy, hence:
+
+* Runs are paired. One process holds all libraries; every round takes one sample of each in turn, and the order rotates
+  from round to round. Ratios and differences are formed within a round; the median over rounds is printed. Before each
+  sample the library makes one untimed step: without it, whoever follows a library with the same kernels gains 5 %.
+* The clock is the CPU time of the process (``time.process_time``): it does not run while another process has the core,
+  and it counts the kernel's work on page faults. With more than one thread it would add up the threads, so there the
+  clock is ``time.perf_counter``. ``--clock`` chooses by hand.
+* A sample covers forward, backward, and freeing the graph and the gradients. Making the leaves is not timed.
+* The garbage collector stays on with its default thresholds, as a user has it, and is run before every round.
+* Before and after the timing every library's gradients are compared with those written by hand in NumPy: values, shapes
+  and (HIPS apart) dtypes. A library that is wrong gets the mark WRONG and no time.
+* What depends on a fresh process (start-up, peak memory, the chain of a million ops) runs in subprocesses, in turn.
+
+Columns: the time of each library, the ratios agrad/torch and agrad/HIPS, the judged quantity, its goal and the mark
+(``pass``, ``OVER``, ``WRONG``, ``failed``; ``-`` where there is nothing to judge). Judged is agrad/torch for a goal
+without a unit, agrad minus NumPy for a goal with a plus sign, and agrad's own time otherwise. The exit status is 1 if a
+library was wrong or failed; a goal missed does not change it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import importlib
+import importlib.metadata
+import itertools
+import json
+import operator
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+
+def _requested_threads(argv: Sequence[str]) -> int:
+    """Return the value of ``--threads``, which the BLAS libraries must see before NumPy is imported."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--threads", type=int, default=1)
+    return int(parser.parse_known_args(argv)[0].threads)
+
+
+THREADS = _requested_threads(sys.argv[1:]) if __name__ == "__main__" else 1
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[_variable] = str(THREADS)
+
+import numpy as np  # noqa: E402  (the thread counts above come first)
+
+Step = Callable[[], Sequence[Any]]
+Clock = Callable[[], float]
+
+PEERS = ("agrad", "torch", "HIPS", "NumPy")
+CLOCKS: dict[str, Clock] = {"cpu": time.process_time, "wall": time.perf_counter}
+SUBPROCESS_TIMEOUT = 900.0  # seconds
+MIB = 2**20
+
+
+# --- libraries --------------------------------------------------------------------------------------------------------
+
+
+def load_peer(name: str) -> Any:
+    """Import one library and return its namespace (for HIPS autograd: the package)."""
+    if name == "HIPS":
+        importlib.import_module("autograd.numpy")
+        return importlib.import_module("autograd")
+    module = importlib.import_module({"NumPy": "numpy"}.get(name, name))
+    if name == "torch":
+        module.set_num_threads(THREADS)
+    return module
+
+
+def load_peers(names: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    """Import what can be imported; return the libraries and one note per library that is missing."""
+    peers: dict[str, Any] = {}
+    notes: list[str] = []
+    for name in names:
+        try:
+            peers[name] = load_peer(name)
+        except Exception as error:  # a half-built library must not stop the others
+            notes.append(f"{name} is not available: {describe(error)}")
+    return peers, notes
+
+
+def version_of(module: Any) -> str:
+    """Return the version of an imported library, or ``"?"``."""
+    version = getattr(module, "__version__", None)
+    if version is None:
+        try:
+            version = importlib.metadata.version(module.__name__)
+        except importlib.metadata.PackageNotFoundError:
+            version = "?"
+    return str(version)
+
+
+def describe(error: BaseException) -> str:
+    """Return the class and the first line of an exception."""
+    lines = str(error).splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"
+
+
+# --- programs: the same computation for every library -----------------------------------------------------------------
+
+
+class Program:
+    """A computation on NumPy arrays ``leaves``, with its gradients by tensor library, by HIPS and by hand."""
+
+    leaves: list[np.ndarray]
+
+    def forward(self, xp: Any, *leaves: Any) -> Any:
+        """Return the scalar to differentiate; `xp` is agrad, torch or ``autograd.numpy``."""
+        raise NotImplementedError
+
+    def by_hand(self) -> Sequence[np.ndarray]:
+        """Compute the value and return the gradients, in plain NumPy."""
+        raise NotImplementedError
+
+    def step(self, peer: str, lib: Any) -> Step:
+        """Return the function to time for one library; it returns the gradients."""
+        if peer == "NumPy":
+            return self.by_hand
+        return self.hips(lib) if peer == "HIPS" else self.tensors(lib)
+
+    def tensors(self, lib: Any) -> Step:
+        """Return forward and backward in PyTorch's way; gradients do not outlive the step."""
+        leaves = [leaf(lib, array) for array in self.leaves]
+        forward = self.forward
+
+        def step() -> list[Any]:
+            forward(lib, *leaves).backward()
+            gradients = [x.grad for x in leaves]
+            for x in leaves:
+                x.grad = None
+            return gradients
+
+        return step
+
+    def hips(self, autograd: Any) -> Step:
+        """Return forward and backward in HIPS autograd's way."""
+
+        def function(*leaves: Any) -> Any:
+            return self.forward(autograd.numpy, *leaves)
+
+        gradient = autograd.grad(function, tuple(range(len(self.leaves))))
+        return lambda: gradient(*self.leaves)
+
+
+def leaf(lib: Any, array: np.ndarray) -> Any:
+    """Return a leaf of agrad or torch that holds a copy of `array` and requires a gradient."""
+    return lib.tensor(array, dtype=getattr(lib, array.dtype.name), requires_grad=True)
+
+
+class Chain(Program):
+    """Tiny ops one after another, eight kinds in turn.
+
+    With these values a turn multiplies the gradient by about -0.99, so that it neither vanishes nor explodes.
+    """
+
+    ops_per_turn = 8
+
+    def __init__(self, ops: int, shape: tuple[int, ...] = (4,)) -> None:
+        self.turns = ops // self.ops_per_turn
+        spread = np.linspace(-0.004, 0.004, int(np.prod(shape))).reshape(shape)
+        self.leaves = [0.15 + spread, 0.66 + spread, -0.1 - spread]
+
+    def forward(self, xp: Any, x: Any, w: Any, b: Any) -> Any:
+        tanh, sin = xp.tanh, xp.sin
+        y = x
+        for _ in range(self.turns):
+            y = y * w
+            y = y + b
+            y = tanh(y)
+            y = y * 1.5
+            y = sin(y)
+            y = y - b
+            y = -y
+            y = y + 0.25
+        return xp.sum(y)
+
+    def by_hand(self) -> Sequence[np.ndarray]:
+        tanh, sin, cos = np.tanh, np.sin, np.cos
+        x, w, b = self.leaves
+        saved = []
+        y = x
+        for _ in range(self.turns):
+            y_in = y
+            tanh_out = tanh(y * w + b)
+            sin_in = tanh_out * 1.5
+            y = -(sin(sin_in) - b) + 0.25
+            saved.append((y_in, tanh_out, sin_in))
+        y.sum()
+        g = np.ones_like(y)
+        g_w, g_b = np.zeros_like(w), np.zeros_like(b)
+        while saved:
+            y_in, tanh_out, sin_in = saved.pop()
+            g_b += g  # of y - b, under the minus sign
+            g = -g * cos(sin_in) * 1.5
+            g = g - g * tanh_out * tanh_out
+            g_b += g
+            g_w += g * y_in
+            g = g * w
+        return g, g_w, g_b
+
+
+class Adds(Program):
+    """``y = y + a`` over and over."""
+
+    def __init__(self, ops: int) -> None:
+        self.ops = ops
+        self.leaves = [np.array([0.5]), np.array([1e-3])]
+
+    def forward(self, xp: Any, x: Any, a: Any) -> Any:
+        y = x
+        for _ in range(self.ops):
+            y = y + a
+        return xp.sum(y)
+
+    def by_hand(self) -> Sequence[np.ndarray]:
+        y, a = self.leaves
+        for _ in range(self.ops):
+            y = y + a
+        y.sum()
+        g = np.ones_like(y)
+        g_a = np.zeros_like(a)
+        for _ in range(self.ops):
+            g_a += g
+        return g, g_a
+
+
+class Leaves(Program):
+    """Many small leaves added up one by one."""
+
+    def __init__(self, count: int, shape: tuple[int, ...] = (4,)) -> None:
+        self.leaves = list(np.random.default_rng(0).standard_normal((count, *shape)))
+
+    def forward(self, xp: Any, *leaves: Any) -> Any:
+        s = leaves[0]
+        for x in leaves[1:]:
+            s = s + x
+        return xp.sum(s)
+
+    def by_hand(self) -> Sequence[np.ndarray]:
+        s = self.leaves[0]
+        for x in self.leaves[1:]:
+            s = s + x
+        s.sum()
+        g = np.ones_like(s)
+        return [g.copy() for _ in self.leaves]
+
+
+class Elementwise(Program):
+    """Twelve elementwise ops on one large float32 array."""
+
+    def __init__(self, size: int) -> None:
+        self.leaves = [np.random.default_rng(0).uniform(-1.0, 1.0, size).astype(np.float32)]
+
+    def forward(self, xp: Any, x: Any) -> Any:
+        y = x * 1.5
+        y = xp.tanh(y)
+        y = y + x
+        y = xp.sin(y)
+        y = y * x
+        y = y - 0.5
+        y = xp.exp(y)
+        y = y * 0.25
+        y = y + x
+        y = xp.tanh(y)
+        y = y * y
+        y = xp.sin(y)
+        return xp.sum(y)
+
+    def by_hand(self) -> Sequence[np.ndarray]:
+        (x,) = self.leaves
+        # Forward. Names say which value is kept; a buffer no longer needed takes the next result.
+        tanh_1 = x * 1.5
+        np.tanh(tanh_1, out=tanh_1)
+        sin_in = tanh_1 + x
+        sin_out = np.sin(sin_in)
+        exp_out = sin_out * x
+        exp_out -= 0.5
+        np.exp(exp_out, out=exp_out)
+        exp_out *= 0.25  # times 0.25, which its own derivative shares
+        tanh_2 = exp_out + x
+        np.tanh(tanh_2, out=tanh_2)
+        square = tanh_2 * tanh_2
+        work = np.sin(square)
+        work.sum()
+        # Backward.
+        g = np.cos(square, out=work)
+        g *= 2.0
+        g *= tanh_2
+        np.subtract(1.0, square, out=square)
+        g *= square
+        g_x = g.copy()
+        g *= exp_out
+        sin_out *= g
+        g_x += sin_out
+        g *= x
+        g *= np.cos(sin_in, out=sin_in)
+        g_x += g
+        tanh_1 *= tanh_1
+        np.subtract(1.5, np.multiply(tanh_1, 1.5, out=tanh_1), out=tanh_1)
+        g *= tanh_1
+        g_x += g
+        return (g_x,)
+
+
+class Mlp(Program):
+    """Multilayer perceptron with relu and cross entropy, float32, PyTorch's weight layout (out, in)."""
+
+    def __init__(self, batch: int, widths: tuple[int, ...] = (784, 256, 128, 10)) -> None:
+        rng = np.random.default_rng(0)
+        self.x = rng.standard_normal((batch, widths[0])).astype(np.float32)
+        self.labels = rng.integers(0, widths[-1], batch)
+        self.leaves = []
+        for fan_in, fan_out in itertools.pairwise(widths):
+            self.leaves.append((rng.standard_normal((fan_out, fan_in)) / np.sqrt(fan_in)).astype(np.float32))
+            self.leaves.append((0.1 * rng.standard_normal(fan_out)).astype(np.float32))
+
+    def tensors(self, lib: Any) -> Step:
+        self.inputs = lib.asarray(self.x), lib.asarray(self.labels)
+        return super().tensors(lib)
+
+    def forward(self, xp: Any, *leaves: Any) -> Any:
+        x, labels = self.inputs
+        nn = xp.nn.functional
+        w1, b1, w2, b2, w3, b3 = leaves
+        h = nn.relu(nn.linear(x, w1, b1))
+        h = nn.relu(nn.linear(h, w2, b2))
+        return nn.cross_entropy(nn.linear(h, w3, b3), labels)
+
+    def hips(self, autograd: Any) -> Step:
+        xp = autograd.numpy
+        rows = np.arange(len(self.labels))
+
+        def loss(*leaves: Any) -> Any:
+            w1, b1, w2, b2, w3, b3 = leaves
+            # x * (x > 0), because the derivative of HIPS's maximum turns float32 into float64.
+            h = xp.dot(self.x, w1.T) + b1
+            h = h * (h > 0)
+            h = xp.dot(h, w2.T) + b2
+            h = h * (h > 0)
+            logits = xp.dot(h, w3.T) + b3
+            logits = logits - xp.max(logits, axis=1, keepdims=True)
+            log_sum = xp.log(xp.sum(xp.exp(logits), axis=1))
+            return xp.mean(log_sum - logits[rows, self.labels])
+
+        gradient = autograd.grad(loss, tuple(range(len(self.leaves))))
+        return lambda: gradient(*self.leaves)
+
+    def by_hand(self) -> Sequence[np.ndarray]:
+        x, labels = self.x, self.labels
+        w1, b1, w2, b2, w3, b3 = self.leaves
+        rows = np.arange(len(labels))
+        h1 = x @ w1.T
+        h1 += b1
+        np.maximum(h1, 0.0, out=h1)
+        h2 = h1 @ w2.T
+        h2 += b2
+        np.maximum(h2, 0.0, out=h2)
+        logits = h2 @ w3.T
+        logits += b3
+        logits -= logits.max(axis=1, keepdims=True)
+        p = np.exp(logits)
+        total = p.sum(axis=1, keepdims=True)
+        (np.log(total[:, 0]) - logits[rows, labels]).mean()
+        p /= total
+        p[rows, labels] -= 1.0
+        p /= len(labels)
+        g2 = p @ w3
+        g2 *= h2 > 0
+        g1 = g2 @ w2
+        g1 *= h1 > 0
+        return g1.T @ x, g1.sum(axis=0), g2.T @ h1, g2.sum(axis=0), p.T @ h2, p.sum(axis=0)
+
+
+class Call(Program):
+    """One two-operand op of equal shape without recording, called `CALLS` times; its result stands for the gradient."""
+
+    CALLS = 5000
+
+    def __init__(self, op: str, shape: tuple[int, ...] = (4,)) -> None:
+        self.op = op
+        self.leaves = list(np.random.default_rng(0).standard_normal((2, *shape)))
+
+    def step(self, peer: str, lib: Any) -> Step:
+        if peer in ("HIPS", "NumPy"):
+            return self.repeated(lib.numpy if peer == "HIPS" else lib, *self.leaves)
+        recorded = self.repeated(lib, *(leaf(lib, array) for array in self.leaves))
+
+        def step() -> Sequence[Any]:
+            with lib.no_grad():
+                return recorded()
+
+        return step
+
+    def repeated(self, xp: Any, a: Any, b: Any) -> Step:
+        """Return the loop over the calls; the operator stands in the loop itself, as in a user's program."""
+        calls = self.CALLS
+
+        def operators() -> Sequence[Any]:
+            for _ in itertools.repeat(None, calls):
+                a * b
+            return (a * b,)
+
+        if self.op == "*":
+            return operators
+        function = getattr(xp, self.op)
+
+        def functions() -> Sequence[Any]:
+            for _ in itertools.repeat(None, calls):
+                function(a, b)
+            return (function(a, b),)
+
+        return functions
+
+
+# --- workloads as data ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit of the printed numbers: its name and its length in seconds (or in bytes)."""
+
+    name: str
+    length: float
+
+
+MICROSECONDS = Unit("µs", 1e-6)
+MILLISECONDS = Unit("ms", 1e-3)
+SECONDS = Unit("s", 1.0)
+MEBIBYTES = Unit("MiB", MIB)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The most that is allowed of agrad/torch, of agrad minus NumPy, or of agrad's own number (in the row's unit)."""
+
+    limit: float
+    of: Literal["torch ratio", "NumPy excess", "own"] = "torch ratio"
+
+    def text(self, value: float, unit: Unit) -> str:
+        """Return `value`, judged or allowed, as it is printed."""
+        if self.of == "torch ratio":
+            return f"{value:.2f}"
+        return f"{value:{'+' if self.of == 'NumPy excess' else ''}.2f} {unit.name}"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One or two rows of the table.
+
+    Parameters
+    ----------
+    name, title : str
+        For ``--only`` and for the table.
+    program : Callable or str
+        Makes the program; or, where ``run`` is "startup", the key of `STARTUP`.
+    unit : Unit
+        Of the printed times.
+    goal, memory_goal : Goal, optional
+        For the time and (``run`` is "isolated") for the peak of memory.
+    count : int
+        How many ops (or calls) one step makes; times are printed per op where it is not 1.
+    repeats : int
+        Steps per sample, so that a sample is long against the clock and the change from library to library.
+    rounds : int
+        Samples per library.
+    run : {"paired", "startup", "isolated"}
+        In this process, or as a series of subprocesses.
+    slow : tuple of str
+        Libraries that run only with ``--slow``.
+    few : tuple of str
+        Libraries that take part in the first `FEW` rounds only.
+    large : bool
+        Whether the workload needs ``--large`` (or its full name).
+    """
+
+    name: str
+    title: str
+    program: Callable[[], Program] | str
+    unit: Unit
+    goal: Goal | None = None
+    memory_goal: Goal | None = None
+    count: int = 1
+    repeats: int = 1
+    rounds: int = 21
+    run: Literal["paired", "startup", "isolated"] = "paired"
+    slow: tuple[str, ...] = ()
+    few: tuple[str, ...] = ()
+    large: bool = False
+
+
+FEW = 3
+
+
+def call_workload(name: str, op: str) -> Workload:
+    """Return the workload that calls one op under ``no_grad``."""
+    title = "a * b, no_grad, (4,)" if op == "*" else f"{op}(a, b), no_grad, (4,)"
+    goal = Goal(0.5, of="NumPy excess")
+    return Workload(name, title, lambda: Call(op), MICROSECONDS, goal, count=Call.CALLS + 1, rounds=31)
+
+
+def mlp_workload(batch: int, repeats: int) -> Workload:
+    """Return the workload of one step of the multilayer perceptron."""
+    title = f"MLP 784-256-128-10, batch {batch}"
+    return Workload(f"mlp-{batch}", title, lambda: Mlp(batch), MILLISECONDS, Goal(1.0), repeats=repeats)
+
+
+WORKLOADS = (
+    Workload("chain", "chain of 1,000 ops on (4,), per op", lambda: Chain(1000), MICROSECONDS, Goal(0.5), count=1000),
+    mlp_workload(64, repeats=10),
+    mlp_workload(1024, repeats=1),
+    Workload("adds", "100,000 adds", lambda: Adds(100_000), MILLISECONDS, Goal(0.3), rounds=15, few=("HIPS",)),
+    Workload("leaves", "1,000 leaves summed", lambda: Leaves(1000), MILLISECONDS, Goal(0.35), slow=("HIPS",)),
+    call_workload("call-add", "add"),
+    call_workload("call-multiply", "multiply"),
+    call_workload("call-less", "less"),
+    call_workload("call-operator", "*"),
+    Workload(
+        "elementwise-1e5", "12 elementwise ops, 100k float32", lambda: Elementwise(10**5), MILLISECONDS, repeats=5
+    ),
+    Workload(
+        "elementwise-1e7",
+        "12 elementwise ops, 10M float32",
+        lambda: Elementwise(10**7),
+        MILLISECONDS,
+        Goal(0.4),
+        rounds=11,
+        large=True,
+    ),
+    Workload("import", "import", "import", SECONDS, Goal(0.15, of="own"), rounds=5, run="startup"),
+    Workload(
+        "first-result", "import and first gradient", "first", SECONDS, Goal(0.35, of="own"), rounds=5, run="startup"
+    ),
+    Workload(
+        "million",
+        "1,000,000 adds, fresh process",
+        lambda: Adds(1_000_000),
+        SECONDS,
+        memory_goal=Goal(1.1),
+        rounds=3,
+        run="isolated",
+        slow=("HIPS",),
+    ),
+    Workload(
+        "memory-1e7",
+        "12 elementwise ops, 10M, fresh process",
+        lambda: Elementwise(10**7),
+        SECONDS,
+        memory_goal=Goal(1.1),
+        rounds=3,
+        run="isolated",
+        large=True,
+    ),
+)
+
+_TENSOR_FIRST = "x = {lib}.tensor([1.0, 2.0, 3.0], requires_grad=True); (x * x).sum().backward(); x.grad.tolist()"
+_NUMPY_FIRST = "x = numpy.array([1.0, 2.0, 3.0]); (x * x).sum(); (2.0 * x).tolist()"
+_HIPS_FIRST = "x = numpy.array([1.0, 2.0, 3.0]); autograd.grad(lambda x: numpy.sum(x * x))(x).tolist()"
+
+# Library -> what is imported, and what is computed for the first result.
+STARTUP = {
+    "agrad": ("import agrad", _TENSOR_FIRST.format(lib="agrad")),
+    "torch": ("import torch", _TENSOR_FIRST.format(lib="torch")),
+    "HIPS": ("import autograd; import autograd.numpy as numpy", _HIPS_FIRST),
+    "NumPy": ("import numpy", _NUMPY_FIRST),
+}
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+class WrongGradientError(AssertionError):
+    """A library's gradients differ from those written by hand."""
+
+
+def check(peer: str, got: Sequence[Any], expected: Sequence[np.ndarray]) -> None:
+    """Raise `WrongGradientError` unless the gradients agree up to rounding, taken against each one's largest entry."""
+    if len(got) != len(expected):
+        raise WrongGradientError(f"{len(got)} gradients, not {len(expected)}")
+    for number, (g, e) in enumerate(zip(got, expected, strict=True)):
+        if g is None:
+            raise WrongGradientError(f"gradient {number} is None")
+        array = np.asarray(g)
+        if array.shape != e.shape:
+            raise WrongGradientError(f"gradient {number} has shape {array.shape}, not {e.shape}")
+        if array.dtype != e.dtype and peer != "HIPS":
+            raise WrongGradientError(f"gradient {number} has dtype {array.dtype}, not {e.dtype}")
+        if e.dtype == np.bool_:
+            agree = np.array_equal(array, e)
+        else:
+            rtol = 1e-4 if e.dtype == np.float32 else 1e-10
+            agree = np.allclose(array, e, rtol=rtol, atol=rtol * float(np.max(np.abs(e))))
+        if not agree:
+            raise WrongGradientError(f"gradient {number} differs from the one by hand")
+
+
+@dataclass
+class Samples:
+    """What was measured for one row: seconds (or bytes) by library and round, and who failed."""
+
+    values: dict[str, dict[int, float]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    wrong: set[str] = field(default_factory=set)
+
+    def fail(self, peer: str, error: BaseException) -> None:
+        """Drop a library and keep the reason."""
+        self.values.pop(peer, None)
+        self.failures[peer] = describe(error)
+        if isinstance(error, WrongGradientError):
+            self.wrong.add(peer)
+
+    def median(self, peer: str) -> float | None:
+        """Return the median over the rounds."""
+        values = self.values.get(peer)
+        return statistics.median(values.values()) if values else None
+
+    def paired(self, function: Callable[[float, float], float], one: str, other: str) -> float | None:
+        """Return the median of `function` over the rounds that both libraries took part in."""
+        ones, others = self.values.get(one, {}), self.values.get(other, {})
+        both = ones.keys() & others.keys()
+        return statistics.median(function(ones[i], others[i]) for i in both) if both else None
+
+
+def in_turn(peers: Sequence[str], rounds: int, few: Sequence[str]) -> Iterable[tuple[int, list[str]]]:
+    """Yield each round's number and libraries, beginning with another library each time."""
+    for number in range(rounds):
+        first = number % len(peers)
+        order = [*peers[first:], *peers[:first]]
+        yield number, [peer for peer in order if peer not in few or number < FEW]
+
+
+def measure_paired(workload: Workload, peers: dict[str, Any], rounds: int, clock: Clock) -> Samples:
+    """Time a workload in this process."""
+    assert callable(workload.program)
+    samples = Samples()
+    expected = workload.program().step("NumPy", np)()
+    steps: dict[str, Step] = {}
+
+    def try_one(peer: str) -> None:
+        try:
+            check(peer, steps[peer](), expected)
+        except Exception as error:
+            samples.fail(peer, error)
+            del steps[peer]
+
+    for peer, lib in peers.items():
+        try:
+            steps[peer] = workload.program().step(peer, lib)
+        except Exception as error:
+            samples.fail(peer, error)
+        else:
+            try_one(peer)
+            if peer in steps and peer not in workload.few:
+                try_one(peer)  # a second time: warm, and nothing may be left over from the first
+
+    for number, order in in_turn(list(steps), rounds, workload.few) if steps else ():
+        gc.collect()
+        for peer in order:
+            step = steps.get(peer)
+            if step is None:
+                continue
+            try:
+                if peer not in workload.few:
+                    step()  # not timed: brings this library's code and memory back into the caches
+                start = clock()
+                for _ in range(workload.repeats):
+                    step()
+                elapsed = clock() - start
+            except Exception as error:
+                samples.fail(peer, error)
+                del steps[peer]
+            else:
+                samples.values.setdefault(peer, {})[number] = elapsed / (workload.repeats * workload.count)
+    for peer in list(steps):
+        try_one(peer)
+    return samples
+
+
+def run_python(*arguments: str) -> str:
+    """Run this interpreter on `arguments` and return what it printed; raise RuntimeError with its last words."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).resolve().parent,  # so that sys.path begins as in this process
+        timeout=SUBPROCESS_TIMEOUT,
+        check=False,
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise RuntimeError(f"exit status {done.returncode}: {last}")
+    return done.stdout
+
+
+def measure_startup(workload: Workload, peers: Iterable[str], rounds: int, clock_name: str) -> Samples:
+    """Time the import, or the import and a first gradient, in fresh interpreters (one untimed run each before)."""
+    clock = f"time.{CLOCKS[clock_name].__name__}"
+    samples = Samples()
+    alive = list(peers)
+    for number, order in in_turn(alive, rounds + 1, ()):
+        for peer in order:
+            if peer in samples.failures:
+                continue
+            imports, first = STARTUP[peer]
+            body = f"{imports}\n{first}" if workload.program == "first" else imports
+            code = f"import time\nstart = {clock}()\n{body}\nprint({clock}() - start)"
+            try:
+                seconds = float(run_python("-c", code))
+            except Exception as error:
+                samples.fail(peer, error)
+            else:
+                if number:
+                    samples.values.setdefault(peer, {})[number] = seconds
+    return samples
+
+
+def measure_isolated(workload: Workload, peers: Iterable[str], rounds: int, clock_name: str) -> tuple[Samples, Samples]:
+    """Return time and peak memory of single steps in fresh interpreters."""
+    times, peaks = Samples(), Samples()
+    options = ("--threads", str(THREADS), "--clock", clock_name)
+    for number, order in in_turn(list(peers), rounds, ()):
+        for peer in order:
+            if peer in times.failures:
+                continue
+            try:
+                result = json.loads(run_python(__file__, *options, "--worker", peer, workload.name))
+                if result["wrong"]:
+                    raise WrongGradientError(result["wrong"])
+            except Exception as error:
+                times.fail(peer, error)
+                peaks.fail(peer, error)
+            else:
+                times.values.setdefault(peer, {})[number] = result["seconds"]
+                if result["bytes"] is not None:
+                    peaks.values.setdefault(peer, {})[number] = result["bytes"]
+    return times, peaks
+
+
+def resident_bytes(key: Literal["VmRSS", "VmHWM"]) -> int | None:
+    """Return the resident memory of this process, now or at its peak; None where the system does not say.
+
+    ``getrusage`` will not do: in a subprocess its peak begins with the parent's.
+    """
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(key + ":")), None)
+
+
+def reset_peak() -> None:
+    """Let the peak of resident memory begin anew, where the system can."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def work(peer: str, workload: Workload, clock: Clock) -> None:
+    """Run one step as the subprocess of `measure_isolated` and print the result as JSON."""
+    assert callable(workload.program)
+    lib = load_peer(peer)
+    Chain(Chain.ops_per_turn).step(peer, lib)()  # whatever loads at the first use is not counted
+    program = workload.program()
+    step = program.step(peer, lib)
+    gc.collect()
+    reset_peak()
+    before = resident_bytes("VmRSS")
+    start = clock()
+    gradients = step()
+    seconds = clock() - start
+    peak = resident_bytes("VmHWM")
+    try:
+        check(peer, gradients, program.by_hand())
+        wrong = ""
+    except WrongGradientError as error:
+        wrong = str(error)
+    size = None if before is None or peak is None else peak - before
+    print(json.dumps({"seconds": seconds, "bytes": size, "wrong": wrong}))
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Row:
+    """One row of the table; numbers in `unit`, None where there is none."""
+
+    name: str
+    title: str
+    unit: str
+    numbers: dict[str, float | None]
+    torch_ratio: float | None
+    hips_ratio: float | None
+    judged: float | None
+    judged_text: str
+    goal: float | None
+    goal_text: str
+    mark: str
+    failures: dict[str, str]
+    samples: dict[str, list[float]]
+
+
+def make_row(name: str, title: str, unit: Unit, goal: Goal | None, samples: Samples) -> Row:
+    """Turn samples into a row: medians, ratios, and the judgement."""
+    ratios = {peer: samples.paired(operator.truediv, "agrad", peer) for peer in ("torch", "HIPS")}
+    numbers = {}
+    for peer in PEERS:
+        median = samples.median(peer)
+        numbers[peer] = None if median is None else median / unit.length
+    judged = None
+    if goal is not None:
+        if goal.of == "torch ratio":
+            judged = ratios["torch"]
+        elif goal.of == "NumPy excess":
+            excess = samples.paired(operator.sub, "agrad", "NumPy")
+            judged = None if excess is None else excess / unit.length
+        else:
+            judged = numbers["agrad"]
+    if "agrad" in samples.failures:
+        mark = "WRONG" if "agrad" in samples.wrong else "failed"
+    elif goal is None or judged is None:
+        mark = "-"
+    else:
+        mark = "pass" if judged <= goal.limit else "OVER"
+    return Row(
+        name=name,
+        title=title,
+        unit=unit.name,
+        numbers=numbers,
+        torch_ratio=ratios["torch"],
+        hips_ratio=ratios["HIPS"],
+        judged=judged,
+        judged_text="-" if goal is None or judged is None else goal.text(judged, unit),
+        goal=goal.limit if goal else None,
+        goal_text=goal.text(goal.limit, unit) if goal else "-",
+        mark=mark,
+        failures=samples.failures,
+        samples={peer: list(by_round.values()) for peer, by_round in samples.values.items()},
+    )
+
+
+def measure(workload: Workload, peers: dict[str, Any], rounds: int, clock_name: str) -> list[Row]:
+    """Measure one workload and return its rows."""
+    if workload.run == "paired":
+        samples = measure_paired(workload, peers, rounds, CLOCKS[clock_name])
+        return [make_row(workload.name, workload.title, workload.unit, workload.goal, samples)]
+    if workload.run == "startup":
+        samples = measure_startup(workload, peers, rounds, clock_name)
+        return [make_row(workload.name, workload.title, workload.unit, workload.goal, samples)]
+    times, peaks = measure_isolated(workload, peers, rounds, clock_name)
+    return [
+        make_row(workload.name, f"{workload.title}: time", workload.unit, workload.goal, times),
+        make_row(f"{workload.name}-peak", f"{workload.title}: peak", MEBIBYTES, workload.memory_goal, peaks),
+    ]
+
+
+def cell(value: float | None) -> str:
+    """Return a number in three digits, never in exponential form."""
+    if value is None:
+        return "-"
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:#.3g}"
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return the rows as aligned text."""
+    lines = [["workload", "unit", *PEERS, "ag/torch", "ag/HIPS", "judged", "goal", "mark"]]
+    for row in rows:
+        ratios = ["-" if ratio is None else f"{ratio:.2f}" for ratio in (row.torch_ratio, row.hips_ratio)]
+        numbers = [cell(row.numbers[peer]) for peer in PEERS]
+        goal = row.goal_text if row.goal is None else f"<= {row.goal_text}"
+        lines.append([row.title, row.unit, *numbers, *ratios, row.judged_text, goal, row.mark])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    texts = []
+    for line in lines:
+        left = [entry.ljust(width) for entry, width in zip(line[:2], widths[:2], strict=True)]
+        right = [entry.rjust(width) for entry, width in zip(line[2:], widths[2:], strict=True)]
+        texts.append("  ".join([*left, *right]))
+    texts.insert(1, "-" * len(texts[0]))
+    return "\n".join(texts)
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
+    names = ", ".join(workload.name for workload in WORKLOADS)
+    parser = argparse.ArgumentParser(
+        description="What agrad costs beside PyTorch, HIPS autograd and NumPy by hand.",
+        epilog=f"Workloads: {names}.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--only", action="append", metavar="NAME", help="a workload, or the beginning of some names")
+    parser.add_argument("--skip", action="append", default=[], choices=PEERS[1:], help="leave out a library")
+    parser.add_argument("--large", action="store_true", help="also the workloads with 10 million elements")
+    parser.add_argument("--slow", action="store_true", help="also the libraries that need seconds for a workload")
+    parser.add_argument("--rounds", type=int, help="rounds of every workload, instead of each one's own number")
+    parser.add_argument("--threads", type=int, default=1, help="threads of BLAS and torch (default 1)")
+    parser.add_argument("--clock", choices=CLOCKS, help="default: cpu with one thread, otherwise wall")
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write everything measured to this file")
+    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args(argv)
+    if arguments.rounds is not None and arguments.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    for name in arguments.only or ():
+        if not any(workload.name.startswith(name) for workload in WORKLOADS):
+            parser.error(f"no workload is called {name!r}; there are {names}")
+    arguments.clock = arguments.clock or ("cpu" if arguments.threads == 1 else "wall")
+    return arguments
+
+
+def selected(only: Sequence[str] | None, large: bool) -> list[Workload]:
+    """Return the workloads to run; a large one needs ``--large`` or its full name."""
+    chosen = [w for w in WORKLOADS if only is None or any(w.name.startswith(name) for name in only)]
+    return [w for w in chosen if not w.large or large or w.name in (only or ())]
+
+
+def environment(peers: dict[str, Any], clock_name: str) -> dict[str, Any]:
+    """Return what the numbers depend on."""
+    versions = {name: version_of(module) for name, module in peers.items()}
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "versions": versions,
+        "threads": THREADS,
+        "clock": clock_name,
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the workloads and print the table; return the exit status."""
+    arguments = parse(argv)
+    if arguments.worker:
+        peer, name = arguments.worker
+        work(peer, next(w for w in WORKLOADS if w.name == name), CLOCKS[arguments.clock])
+        return 0
+
+    peers, notes = load_peers(peer for peer in PEERS if peer not in arguments.skip)
+    rows: list[Row] = []
+    workloads = selected(arguments.only, arguments.large)
+    for workload in workloads:
+        print(f"measuring {workload.name} ...", file=sys.stderr, flush=True)
+        taking_part = {peer: lib for peer, lib in peers.items() if arguments.slow or peer not in workload.slow}
+        rows += measure(workload, taking_part, arguments.rounds or workload.rounds, arguments.clock)
+
+    facts = environment(peers, arguments.clock)
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    print(f"Python {facts['python']}, {versions}; {THREADS} thread(s), {arguments.clock} time; medians\n")
+    print(table(rows))
+    failures = [f"{row.name}: {peer}: {reason}" for row in rows for peer, reason in row.failures.items()]
+    if notes or failures:
+        print("\n" + "\n".join(notes + failures))
+    if arguments.json:
+        report = {"environment": facts, "notes": notes, "rows": [asdict(row) for row in rows]}
+        arguments.json.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

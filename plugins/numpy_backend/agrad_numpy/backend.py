@@ -1,0 +1,114 @@
+"""The NumPy backend: array-api-compat's namespace, faster kernels where NumPy has them, and what the standard lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import array_api_compat.numpy
+import numpy as np
+
+from agrad.core.spec import Spec
+from agrad.plugin.backend import SPECS_KEPT, Backend
+
+from agrad_numpy.kernels import KERNELS
+
+
+class NumpyBackend(Backend):
+    """Arrays of NumPy, in the host's memory."""
+
+    name = "numpy"
+
+    def namespace(self) -> Any:
+        return array_api_compat.numpy
+
+    def availability(self) -> tuple[bool, str]:
+        return True, np.__version__
+
+    def kernel(self, op: str) -> Callable[..., Any] | None:
+        return KERNELS.get(op)
+
+    def spec(self, array: Any) -> Spec:
+        key = (array.shape, array.dtype)
+        try:
+            return self._specs[key]
+        except KeyError:
+            if len(self._specs) >= SPECS_KEPT:
+                self._specs.clear()
+            found = self._specs[key] = Spec(self, array.shape, array.dtype, "numpy")
+            return found
+
+    def as_array(self, value: Any) -> Any:
+        return value if type(value) is np.ndarray else np.asarray(value)
+
+    def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
+        made = np.zeros(spec.shape, values.dtype)
+        if _visits_once(key):
+            made[key] = values
+        else:
+            np.add.at(made, key, values)
+        return made
+
+    def setitem(self, array: Any, key: Any, value: Any) -> Any:
+        made = array.copy()
+        made[key] = value
+        return made
+
+    def setitem_into(self, array: Any, key: Any, value: Any) -> Any:
+        if not array.flags.writeable:
+            return self.setitem(array, key, value)
+        array[key] = value
+        return array
+
+    def add_into(self, array: Any, other: Any) -> Any:
+        if type(array) is not np.ndarray or not array.flags.writeable or array.shape != np.shape(other):
+            return np.add(array, other)
+        return np.add(array, other, out=array)
+
+    def to_host(self, array: Any) -> Any:
+        return array
+
+    def from_host(self, buffer: Any, device: str) -> Any:
+        return np.asarray(buffer)
+
+    def read_only(self, host: Any) -> Any:
+        """Give host memory as an array nobody can write through."""
+        view = np.asarray(host).view()
+        view.flags.writeable = False
+        return view
+
+    def from_buffer(self, data: bytes, dtype_name: str, shape: tuple[int, ...]) -> Any:
+        """Make an array of little-endian bytes."""
+        dtype = np.dtype(dtype_name)
+        return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(shape)
+
+    def item(self, array: Any) -> Any:
+        return array.item()
+
+    def tolist(self, array: Any) -> Any:
+        return array.tolist()
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        return np.errstate(all="ignore")
+
+    def random(self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any) -> Any:
+        seed, counter = key
+        source = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), counter & (2**64 - 1)]))
+        dtype = np.dtype(dtype)
+        if kind == "permutation":
+            return source.permutation(p["n"]).astype(dtype)
+        if kind == "integers":
+            return source.integers(p["low"], p["high"], size=shape).astype(dtype)
+        draw = source.random if kind == "uniform" else source.standard_normal
+        if dtype in (np.float32, np.float64):
+            return np.asarray(draw(shape, dtype=dtype.type))
+        return np.asarray(draw(shape)).astype(dtype)
+
+
+def _visits_once(key: Any) -> bool:
+    """Tell whether no place is visited twice: a key without integer arrays."""
+    import numpy as np
+
+    parts = key if isinstance(key, tuple) else (key,)
+    return not any(isinstance(p, np.ndarray) and p.dtype != np.bool_ for p in parts)

@@ -1,0 +1,159 @@
+"""Kernels of the NumPy backend: NumPy's own functions, without the layers around them that small arrays pay for.
+
+Where nothing stands here, array-api-compat's function of the name is the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+_add_reduce = np.add.reduce
+
+
+def _sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    return _add_reduce(x, axis, dtype, None, keepdims)
+
+
+def _mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    if x.dtype.kind not in "fc" or x.dtype.itemsize == 2:
+        return np.mean(x, axis=axis, keepdims=keepdims)
+    total = _add_reduce(x, axis, None, None, keepdims)
+    count = x.size // total.size if total.size else _count(x.shape, axis)
+    return np.true_divide(total, count, dtype=x.dtype)
+
+
+def _count(shape: tuple[int, ...], axis: Any) -> int:
+    axes = range(len(shape)) if axis is None else (axis,) if isinstance(axis, int) else axis
+    count = 1
+    for i in axes:
+        count *= shape[i]
+    return count
+
+
+def _reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Any:
+    if copy is None:
+        return x.reshape(shape)
+    return np.reshape(x, shape, copy=copy)
+
+
+def _broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Any:
+    if type(x) is np.ndarray and x.ndim == 0 and shape and x.dtype.kind != "O":
+        # a view with strides 0: what np.broadcast_to gives, without its 2 microseconds of Python
+        return np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape)) if 0 not in shape else np.empty(shape, x.dtype)
+    return np.broadcast_to(x, shape)
+
+
+def _broadcast_like(x: Any, spec: Any) -> Any:
+    return x if x.shape == spec.shape else _broadcast_to(x, spec.shape)
+
+
+def _matmul(x1: Any, x2: Any, /) -> Any:
+    if x1.ndim == 2 and x2.ndim == 2:
+        return x1.dot(x2)
+    return np.matmul(x1, x2)
+
+
+def _permute_dims(x: Any, /, axes: tuple[int, ...]) -> Any:
+    return x.transpose(axes)
+
+
+def _expand_dims(x: Any, /, *, axis: Any = 0) -> Any:
+    return np.expand_dims(x, axis)
+
+
+def _astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    return x.astype(dtype, copy=copy)
+
+
+def _getitem(x: Any, key: Any, /) -> Any:
+    return x[key]
+
+
+def _windows(x: Any, /, window: tuple[int, ...], stride: tuple[int, ...]) -> Any:
+    """All windows over the last axes, as a view: shape (..., *positions, *window)."""
+    axes = tuple(range(x.ndim - len(window), x.ndim))
+    view = sliding_window_view(x, window, axis=axes)
+    steps = (slice(None),) * (x.ndim - len(window)) + tuple(slice(None, None, s) for s in stride)
+    return view[steps]
+
+
+#: By the op's name. Ufuncs stand for themselves.
+KERNELS: dict[str, Callable[..., Any]] = {
+    "astype": _astype,
+    "broadcast_like": _broadcast_like,
+    "broadcast_to": _broadcast_to,
+    "expand_dims": _expand_dims,
+    "getitem": _getitem,
+    "matmul": _matmul,
+    "mean": _mean,
+    "permute_dims": _permute_dims,
+    "reshape": _reshape,
+    "sum": _sum,
+    "windows": _windows,
+    **{
+        name: getattr(np, ufunc or name)
+        for name, ufunc in {
+            "acos": "arccos",
+            "acosh": "arccosh",
+            "add": "",
+            "asin": "arcsin",
+            "asinh": "arcsinh",
+            "atan": "arctan",
+            "atan2": "arctan2",
+            "atanh": "arctanh",
+            "bitwise_and": "",
+            "bitwise_invert": "invert",
+            "bitwise_left_shift": "left_shift",
+            "bitwise_or": "",
+            "bitwise_right_shift": "right_shift",
+            "bitwise_xor": "",
+            "copysign": "",
+            "cos": "",
+            "cosh": "",
+            "divide": "",
+            "equal": "",
+            "exp": "",
+            "expm1": "",
+            "floor_divide": "",
+            "greater": "",
+            "greater_equal": "",
+            "hypot": "",
+            "isfinite": "",
+            "isinf": "",
+            "isnan": "",
+            "less": "",
+            "less_equal": "",
+            "log": "",
+            "log10": "",
+            "log1p": "",
+            "log2": "",
+            "logaddexp": "",
+            "logical_and": "",
+            "logical_not": "",
+            "logical_or": "",
+            "logical_xor": "",
+            "maximum": "",
+            "minimum": "",
+            "multiply": "",
+            "negative": "",
+            "nextafter": "",
+            "not_equal": "",
+            "positive": "",
+            "pow": "power",
+            "reciprocal": "",
+            "remainder": "",
+            "signbit": "",
+            "sin": "",
+            "sinh": "",
+            "sqrt": "",
+            "square": "",
+            "subtract": "",
+            "tan": "",
+            "tanh": "",
+        }.items()
+    },
+}
