@@ -198,7 +198,11 @@ def fused(
 
 
 def nondifferentiable(
-    *operands: str, name: str | None = None, kernel: Kernel | None = None, outputs: int | None = None
+    *operands: str,
+    name: str | None = None,
+    kernel: Kernel | None = None,
+    outputs: int | None = None,
+    boolean: bool = False,
 ) -> Callable[[F], F]:
     """Declare an op without derivative: its result is boolean, integer or a shape.
 
@@ -208,8 +212,12 @@ def nondifferentiable(
         The names of the signature that are arrays.
     name, kernel, outputs
         As for `linear`.
+    boolean : bool, optional
+        The op acts element by element and its results are truth values.
     """
-    return lambda stub: _declare(stub, "none", {}, name=name, kernel=kernel, index=operands, outputs=outputs)
+    return lambda stub: _declare(
+        stub, "none", {}, name=name, kernel=kernel, index=operands, outputs=outputs, boolean=boolean
+    )
 
 
 def _declare(
@@ -227,6 +235,7 @@ def _declare(
     jvp: Kernel | None = None,
     define: Kernel | None = None,
     residuals: tuple[str, ...] = (),
+    boolean: bool = False,
 ) -> F:
     full = name or stub.__name__
     if full in OPS:
@@ -251,6 +260,7 @@ def _declare(
         residuals=residuals,
         outputs=outputs,
         source=source,
+        boolean=boolean,
     )
     op = OPS[full] = Op(full, stub, rule, kernel=kernel, keys=keys)
     return op.entry  # type: ignore[return-value]

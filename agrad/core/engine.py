@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from agrad.core import errors, mode
-from agrad.core.hooks import Hooks, checked
+from agrad.core.hooks import Hooks, checked_all
 from agrad.core.node import AccumulateGrad, Node, Output, output_of
 from agrad.core.rule import ShapeMismatchError
 from agrad.core.spec import Spec, backend_of
@@ -63,7 +63,7 @@ def run(
     mode.push(grad=create_graph)
     try:
         with quiet(roots[0][0]):
-            task.loop([(node, g if as_tensors else g._data) for node, g in roots])
+            task.loop([(node, task.start(g)) for node, g in roots])
             task.finish(accumulate=accumulate)
     finally:
         mode.pop()
@@ -98,7 +98,7 @@ class _Pass:
     Attributes
     ----------
     leaves : dict
-        Complete or growing gradient per leaf.
+        Per leaf its growing gradient, and whether that is a sum made here, which may be added to in place.
     retained : list
         Gradients for results that asked to keep theirs.
     captured : dict
@@ -113,53 +113,50 @@ class _Pass:
         self.as_tensors = as_tensors
         self.targets = targets
         self.needed: set[Node] | None = None
-        self.leaves: dict[AccumulateGrad, Any] = {}
+        self.leaves: dict[AccumulateGrad, list[Any]] = {}
         self.retained: list[tuple[Any, Any]] = []
         self.captured: dict[Node, Any] = {}
 
-    def loop(self, roots: list[tuple[Node, Any]]) -> None:  # noqa: C901, PLR0912, PLR0915 (the hot loop, in one piece)
+    def loop(self, roots: list[tuple[Node, Any]]) -> None:  # noqa: PLR0912, PLR0915 (the hot loop, in one piece)
+        """Run nodes until none is pending. Each turn delivers what the last node gave, then runs the newest node."""
         as_tensors, retain_graph, needed, targets = self.as_tensors, self.retain_graph, self.needed, self.targets
         leaves = self.leaves
+        leaves_get = leaves.get
         pending: dict[Node, Any] = {}  # cotangents of nodes on the heap
-        summed: set[Node] = set()  # those among them that a sum made here holds: they may be added to in place
+        summed: set[Node] = set()  # nodes whose cotangent is a sum made here: it may be added to in place
         heap: list[tuple[int, Node]] = []
-        following: Node | None = None  # the next node, when it need not pass through the heap
+        following: Node | None = None  # the newest node so far, when it need not pass through the heap
+        node: Node
         g: Any = None
         edges: Any = tuple(node for node, _ in roots)
         gs: Any = tuple(g for _, g in roots)
-        xp = self.xp_of(roots[0][0].out_specs[0])
         while True:
-            # -- deliver the cotangents of the node that has just run
-            if type(edges) is not tuple:
-                edges, gs = (edges,), (gs,)
-            for edge, part in zip(edges, gs, strict=True):
+            for edge, part in zip(edges, gs):  # noqa: B905 (as many as edges by construction; checking costs)
                 if part is None or (needed is not None and edge not in needed):
                     continue
-                if edge.vjp is None and type(edge) is AccumulateGrad and edge.hooks is None:
-                    if edge in leaves:
-                        if edge in summed:
-                            leaves[edge] = edge.spec.xp.add_into(leaves[edge], part)
-                        else:
-                            leaves[edge] = (xp if as_tensors else edge.spec.xp).add(leaves[edge], part)
-                            if not as_tensors:
-                                summed.add(edge)
+                if edge.vjp is None and edge.hooks is None and type(edge) is AccumulateGrad:
+                    total = leaves_get(edge)
+                    if total is None:
+                        leaves[edge] = [part, False]
+                    elif total[1]:
+                        held = total[0]
+                        total[0] = edge.spec.xp.add_into(held, part, held)
                     else:
-                        leaves[edge] = part
+                        total[0] = self.add(edge, total[0], part, summed)
+                        total[1] = not as_tensors and edge.spec.accumulates
                 elif edge is following:
-                    g = (xp if as_tensors else edge.spec.xp).add(g, part)
+                    g = self.add(edge, g, part, summed)
                 elif edge in pending:
                     if edge in summed:
-                        pending[edge] = edge.spec.xp.add_into(pending[edge], part)
+                        held = pending[edge]
+                        pending[edge] = edge.spec.xp.add_into(held, part, held)
                     else:
-                        pending[edge] = (xp if as_tensors else edge.spec.xp).add(pending[edge], part)
-                        if not as_tensors:
-                            summed.add(edge)
+                        pending[edge] = self.add(edge, pending[edge], part, summed)
                 elif following is None and (not heap or edge.seq > -heap[0][0]):
                     following, g = edge, part
                 else:
                     pending[edge] = part
                     heappush(heap, (-edge.seq, edge))
-            # -- choose the newest node
             if following is None:
                 if not heap:
                     return
@@ -173,77 +170,130 @@ class _Pass:
             else:
                 node = following
             following = None
-            # -- run it
-            if node.hooks is not None or targets is not None:
-                if node.hooks is not None and not isinstance(g, list):
-                    g = self.run_tensor_hooks(node, node.hooks, g)
-                if targets is not None and node in targets:
-                    self.captured[node] = g
+            while True:  # runs once, but along a chain
+                if node.hooks is not None or targets is not None:
+                    if node.hooks is not None and not isinstance(g, list):
+                        g = self.run_tensor_hooks(node, node.hooks, g)
+                    if targets is not None and node in targets:
+                        self.captured[node] = g
+                        if needed is None or not any(edge in needed for edge in node.inputs):
+                            if type(node) is AccumulateGrad:
+                                self.arrive(node, g)
+                            edges = gs = ()
+                            break
+                    if node.hooks is not None and node.hooks.pre:
+                        g = self.run_pre_hooks(node, node.hooks, g)
+                vjp = node.vjp
+                if vjp is None:
+                    edges = gs = ()
                     if type(node) is AccumulateGrad:
-                        leaves[node] = g
-                    if needed is not None and not any(edge in needed for edge in node.inputs):
-                        edges = gs = ()
-                        continue
-                if node.hooks is not None and node.hooks.pre:
-                    g = self.run_pre_hooks(node, node.hooks, g)
-            vjp = node.vjp
-            if vjp is None:
-                edges, gs = (), ()
-                if type(node) is Output:
-                    base = node.base
-                    if base not in pending:
-                        pending[base] = [None] * len(base.spec)
-                        heappush(heap, (-base.seq, base))
-                    pending[base][node.number] = g
-                elif isinstance(node, AccumulateGrad):
-                    self.arrive(node, g)
-                continue
-            saved = node.saved
-            if saved is None:
-                raise errors.second_time(node)
-            spec = node.spec
-            if type(spec) is tuple:
-                spec = spec[0]
-                if type(g) is list:
-                    g = tuple(g)
-            if as_tensors:
-                xp = spec.backend.functions
-                saved = rebuilt(node, saved)
-            else:
-                xp = spec.xp
-            try:
-                gs = vjp(xp, g, saved, node)
-            except ShapeMismatchError as mismatch:
-                got, expected = mismatch.args
-                raise errors.wrong_shape(node, 0, got, expected) from None
-            if node.hooks is not None and node.hooks.post:
-                gs = self.run_post_hooks(node, node.hooks, gs, g)
-            if not retain_graph and saved:
-                node.saved = None
-            edges = node.edges
+                        self.arrive(node, g)
+                    elif type(node) is Output:
+                        base = node.base
+                        if base not in pending:
+                            pending[base] = [None] * len(base.spec)
+                            heappush(heap, (-base.seq, base))
+                        pending[base][node.number] = g
+                    break
+                saved = node.saved
+                if saved is None:
+                    raise errors.second_time(node)
+                try:
+                    if as_tensors:
+                        gs = vjp(node.spec.backend.functions, g, rebuilt(node, saved), node)
+                    else:
+                        gs = vjp(node.spec.xp, g, saved, node)
+                except ShapeMismatchError as mismatch:
+                    raise errors.wrong_shape(node, 0, *mismatch.args) from None
+                if node.hooks is not None and node.hooks.post:
+                    gs = self.run_post_hooks(node, node.hooks, gs, g)
+                if saved and not retain_graph:
+                    node.saved = None
+                edges, second = node.edges, node.second
+                if second is not None:
+                    # along a chain with a leaf as the other operand, as most steps of most programs are, no queue
+                    if second.vjp is None:
+                        leaf, ahead = second, edges
+                        onward, part = gs
+                    else:
+                        leaf, ahead = edges, second
+                        part, onward = gs
+                    if (
+                        heap
+                        or needed is not None
+                        or ahead.vjp is None
+                        or leaf.vjp is not None
+                        or leaf.hooks is not None
+                        or part is None
+                        or onward is None
+                        or type(leaf) is not AccumulateGrad
+                    ):
+                        edges = (edges, second)
+                        break
+                    total = leaves_get(leaf)
+                    if total is None:
+                        leaves[leaf] = [part, False]
+                    elif total[1]:
+                        held = total[0]
+                        total[0] = leaf.spec.xp.add_into(held, part, held)
+                    else:
+                        total[0] = self.add(leaf, total[0], part, summed)
+                        total[1] = not as_tensors and leaf.spec.accumulates
+                    node, g = ahead, onward
+                    continue
+                if type(edges) is tuple:
+                    break
+                if heap or needed is not None or gs is None or edges.vjp is None:
+                    edges, gs = (edges,), (gs,)
+                    break
+                node, g = edges, gs
 
-    def xp_of(self, spec: Spec) -> Any:
-        return spec.backend.functions if self.as_tensors else spec.xp
+    def start(self, g: Tensor) -> Any:
+        """Give the cotangent of a root as the rules want it."""
+        return g if self.create_graph else fresh(g, None) if self.as_tensors else g._data
+
+    def add(self, node: Node, one: Any, other: Any, summed: set[Node]) -> Any:
+        """Add two cotangents of a node that may be shared with others; the sum is not."""
+        if self.as_tensors:
+            return node.spec.backend.functions.add(one, other)
+        if node.spec.accumulates:
+            summed.add(node)
+        return node.spec.xp.add(one, other)
 
     def arrive(self, leaf: AccumulateGrad, g: Any) -> None:
         """Take the complete gradient of a leaf with hooks."""
-        self.leaves[leaf] = g
         if leaf.hooks is not None and leaf.hooks.accumulated and self.targets is None:
-            self.commit(leaf, self.leaves.pop(leaf))
+            self.commit(leaf, g)
+        else:
+            self.leaves[leaf] = [g, False]
 
     def finish(self, *, accumulate: bool) -> None:
         """Commit: nothing can fail from here on but the user's own hooks."""
         if accumulate:
-            for leaf, g in self.leaves.items():
+            with _ACCUMULATING:
+                later = [pair for pair in self.leaves.items() if not self.commit_first(*pair)]
+            for leaf, (g, _) in later:
                 self.commit(leaf, g)
         elif self.targets is not None:
             for node in self.targets:
                 if isinstance(node, AccumulateGrad) and node in self.leaves:
-                    self.captured[node] = self.leaves[node]
+                    self.captured[node] = self.leaves[node][0]
+        if self.as_tensors:
+            self.captured = {node: self.as_tensor(g) for node, g in self.captured.items()}
         for reference, g in self.retained:
             tensor = reference()
             if tensor is not None and tensor._retained is not None:
-                tensor._retained.grad = self.accumulated(tensor._retained.grad, g)
+                with _ACCUMULATING:
+                    tensor._retained.grad = self.accumulated(tensor._retained.grad, g)
+
+    def commit_first(self, leaf: AccumulateGrad, total: list[Any]) -> bool:
+        """Commit the first gradient of a leaf without hooks; tell whether that was all there is to do."""
+        spec = leaf.spec
+        if leaf.grad is not None or leaf.hooks is not None or self.as_tensors or not spec.shape or spec.backend.is_lazy:
+            return False
+        if leaf.active:
+            leaf.grad = wrap(total[0], spec)
+        return True
 
     def commit(self, leaf: AccumulateGrad, g: Any) -> None:
         """Add a complete gradient to a leaf."""
@@ -255,7 +305,10 @@ class _Pass:
             tensor = leaf.variable
             if tensor is not None:
                 for hook in list(leaf.hooks.accumulated.values()):
-                    hook(tensor)
+                    returned = hook(tensor)
+                    if returned is not None:
+                        message = f"expected None, but post-accumulate hook returned '{type(returned).__name__}'"
+                        raise TypeError(message)
             for hook in list(leaf.hooks.post.values()):
                 hook((), (self.as_tensor(g),))
 
@@ -275,12 +328,17 @@ class _Pass:
         if new._spec.backend is not spec.backend:
             new = new.to_device(spec.device)
         buffer = owned(old)
-        own(old, spec.xp.add(old._data, new._data) if buffer is None else spec.xp.add_into(buffer, new._data))
+        own(old, spec.backend.as_array(spec.xp.add(old._data, new._data)) if buffer is None else spec.xp.add_into(buffer, new._data, buffer))
         return old
 
     def as_tensor(self, g: Any) -> Tensor:
-        """Give a cotangent as a Tensor."""
-        return g if isinstance(g, Tensor) else tensor_of(g)
+        """Give a cotangent as a Tensor of its own: cotangents are shared, and hooks and users may change theirs."""
+        if not isinstance(g, Tensor):
+            return tensor_of(g)
+        if isinstance(g._node, AccumulateGrad):  # the user's own cotangent, passed through
+            clone: Tensor = g._spec.backend.functions.positive(g)
+            return clone
+        return fresh(g, g._node)
 
     # -- hooks --------------------------------------------------------------------------------------------------------
 
@@ -300,22 +358,23 @@ class _Pass:
         for hook in list(hooks.pre.values()):
             result = hook(now)
             if result is not None:
-                now = _checked_all(result, now, node)
+                now = checked_all(result, now, node, hook)
         parts = [self.unwrap(part) for part in now]
         return parts if several else parts[0]
 
     def run_post_hooks(self, node: Node, hooks: Hooks, gs: Any, g: Any) -> Any:
         """Run the hooks after a node, on one gradient per operand, None for those that need none."""
         needs = [n is not None for n, _ in node.next_functions]
-        found = iter(gs if isinstance(node.edges, tuple) else (gs,))
+        several = isinstance(node.edges, tuple) or node.second is not None
+        found = iter(gs if several else (gs,))
         now = tuple(self._tensor_or_none(next(found)) if need else None for need in needs)
         outs = tuple(map(self._tensor_or_none, g if isinstance(g, tuple) else (g,)))
         for hook in list(hooks.post.values()):
             result = hook(now, outs)
             if result is not None:
-                now = _checked_all(result, now, node)
+                now = checked_all(result, now, node, hook)
         kept = tuple(self.unwrap(part) for part, need in zip(now, needs, strict=True) if need)
-        return kept if isinstance(node.edges, tuple) else kept[0]
+        return kept if several else kept[0]
 
     def _tensor_or_none(self, g: Any) -> Tensor | None:
         return None if g is None else self.as_tensor(g)
@@ -329,14 +388,11 @@ def tensor_of(raw: Any) -> Tensor:
     return wrap(raw, backend.spec(raw))
 
 
-def _checked_all(result: Any, now: tuple[Any, ...], node: Node) -> tuple[Any, ...]:
-    parts = (result,) if isinstance(result, Tensor) else tuple(result)
-    if len(parts) != len(now):
-        message = f"hook returned {len(parts)} values, expected {len(now)}{errors.at(node)}"
-        raise RuntimeError(message)
-    return tuple(
-        None if part is None else checked(part, before, node) for part, before in zip(parts, now, strict=True)
-    )
+def fresh(g: Tensor, node: Node | None) -> Tensor:
+    """Give the value of a tensor, tangents included, under a name of its own and with another history."""
+    made = wrap(g._data, g._spec, node)
+    made._tangents = g._tangents
+    return made
 
 
 def rebuilt(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -71,6 +71,8 @@ def line_of(code: CodeType | None, lasti: int) -> str:
 
 def at(node: Any) -> str:
     """Give the sentence that names a node's operation and the user's line, to close a message with."""
+    if node.code is None:
+        return "\n  It is a leaf: no operation made it."
     return f"\n  The operation is {node.name()}, recorded at {line_of(node.code, node.lasti)}."
 
 

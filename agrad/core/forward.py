@@ -87,7 +87,8 @@ def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
     ]
     for before, after in zip(results, made, strict=True):
         if before._node is not None and after is not before:
-            _save_tangents(before._node, op, values)
+            _save_tangents(before._node, op, values, made)
+            break
     if not several:
         return made[0]
     kind = type(result)
@@ -103,8 +104,8 @@ def _without_dead(value: Any, now: Mode) -> Any:
     return value
 
 
-def _save_tangents(node: Node, op: Op, values: tuple[Any, ...]) -> None:
-    """Keep the tangents of saved operands too, for a backward pass inside the level."""
+def _save_tangents(node: Node, op: Op, values: tuple[Any, ...], results: list[Any]) -> None:
+    """Keep the tangents of saved operands and results too, for a backward pass inside the level."""
     base = node.address()[0]
     plan = getattr(base.vjp, "plan", None)
     if plan is None or not base.saved:
@@ -112,20 +113,39 @@ def _save_tangents(node: Node, op: Op, values: tuple[Any, ...]) -> None:
     by_name = {a.name: values[i] for i, a in enumerate(op.arguments)}
     saved = list(base.saved)
     for i, name in enumerate(plan.saves):
-        value = by_name.get(name)
-        if name in op.rule.operands and isinstance(value, Tensor) and value._tangents:
-            kept = wrap(value._data, value._spec)
-            kept._tangents = value._tangents
-            saved[i] = kept
+        if name == "ans":
+            kept = [_dual(r) for r in results]
+            saved[i] = kept[0] if op.rule.outputs is None else tuple(kept)
+        elif name == op.rule.sequence:
+            saved[i] = [_dual(v) for v in by_name[name]]
+        elif name in op.rule.operands:
+            saved[i] = _dual(by_name[name], saved[i])
     base.saved = tuple(saved)
 
     def vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
         if not isinstance(g, Tensor) and not isinstance(next((x for x in _flat(g) if x is not None), None), Tensor):
-            saved = tuple(s._data if isinstance(s, Tensor) else s for s in saved)  # the level is closed
+            saved = tuple(map(_without_tangents, saved))  # the level is closed
         return plan.vjp(xp, g, saved, node)
 
     vjp.plan = plan  # type: ignore[attr-defined]
     base.vjp = vjp
+
+
+def _dual(value: Any, otherwise: Any = None) -> Any:
+    """Give a value for `Node.saved`: a Tensor without history if it has tangents, else raw."""
+    if not isinstance(value, Tensor):
+        return value if otherwise is None else otherwise
+    if not value._tangents:
+        return value._data
+    kept = wrap(value._data, value._spec)
+    kept._tangents = value._tangents
+    return kept
+
+
+def _without_tangents(saved: Any) -> Any:
+    if isinstance(saved, tuple | list):
+        return type(saved)(_without_tangents(s) for s in saved)
+    return saved._data if isinstance(saved, Tensor) else saved
 
 
 def _flat(g: Any) -> tuple[Any, ...]:

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, cast
 from agrad.core import errors, mode
 from agrad.core.node import Node, next_seq, output_of
 from agrad.core.rule import ShapeMismatchError, fit
-from agrad.core.tensor import Tensor, wrap
+from agrad.core.spec import Spec, Specs
+from agrad.core.tensor import Tensor, set_history, wrap
 
 _new = object.__new__
 
@@ -39,7 +40,20 @@ class FunctionNode(Node):
         self.__dict__["_to_save"] = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors for ``jvp``; they are `saved_tensors` there too."""
+        """Keep tensors for ``jvp``: they are the `saved_tensors` there.
+
+        Raises
+        ------
+        TypeError
+            If one is neither a Tensor nor None.
+        """
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                message = (
+                    "save_for_forward expects all arguments to be tensors; you should save non-tensors as attributes on"
+                    f" ctx. (got {type(t).__name__})"
+                )
+                raise TypeError(message)
         self.__dict__["_for_forward"] = tensors
 
     @property
@@ -51,10 +65,9 @@ class FunctionNode(Node):
         RuntimeError
             After backward has freed them.
         """
-        if "_for_forward" in self.__dict__ and "_to_save" not in self.__dict__:
-            return cast("tuple[Tensor | None, ...]", self.__dict__["_for_forward"])
-        if "_kept" not in self.__dict__:
-            return cast("tuple[Tensor | None, ...]", self.__dict__.get("_to_save", ()))
+        if "_kept" not in self.__dict__:  # still within the call
+            known = self.__dict__.get("_for_forward", self.__dict__.get("_to_save", ()))
+            return cast("tuple[Tensor | None, ...]", known)
         if self.saved is None:
             raise errors.second_time(self)
         return tuple(
@@ -63,14 +76,32 @@ class FunctionNode(Node):
         )
 
     def _revive(self, value: Tensor, role: tuple[str, Any]) -> Tensor:
+        """Give a kept value as a tensor with the history its role in the call gives it."""
         kind, where = role
-        node = {"operand": lambda: where, "result": lambda: self._result_node(where), "other": lambda: None}[kind]()
+        node: Node | None = None
+        if kind == "operand":
+            node = where
+        elif kind == "result":
+            node = output_of(self, where) if isinstance(self.spec, tuple) else self
+            node = node if value._spec.inexact else None
+        elif value._spec.inexact and mode.is_grad_enabled():
+            message = (
+                f"{self.name()} saved a tensor that is neither an input nor an output, so its history is unknown and"
+                " differentiating the gradient again would lose a term.\n  Compute it again from the inputs in backward, or"
+                " return it as an output too; keep a constant as an attribute of ctx instead."
+            )
+            node = unknown_history(self, value._spec, message)
         made = wrap(value._data, value._spec, node)
         made._tangents = value._tangents
         return made
 
-    def _result_node(self, number: int) -> Node:
-        return output_of(self, number) if isinstance(self.spec, tuple) else self
+    def __getattr__(self, name: str) -> Any:
+        """Give an input or output kept as an attribute: its value at the call, with its history."""
+        kept = self.__dict__.get("_attributes", {})
+        if name in kept:
+            return self._revive(*kept[name])
+        message = f"{self.name()!r} object has no attribute {name!r}"
+        raise AttributeError(message)
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
         """Declare results that need no gradient; backward gets zeros for them."""
@@ -193,7 +224,7 @@ class Function:
                 cls.setup_context(node, arguments, output)
             else:
                 output = cls.forward(node, *args, **kwargs)
-            tangents = _tangents(cls, node, arguments, output)
+            tangents = _tangents(cls, node, arguments, output, record=recording)
         finally:
             mode.pop()
         return _record(node, arguments, output, tangents, record=recording and any(needs))
@@ -216,11 +247,9 @@ def _make_node(cls: type[Function]) -> FunctionNode:
         cls._node_class = kind
     node: FunctionNode = _new(kind)
     node.seq = 0
-    node.edges = ()
+    node.edges, node.second = (), None
     node.saved = ()
     node.vjp = _vjp
-    node.specs = None
-    node.params = ()
     node.code, node.lasti = errors.caller()
     node.hooks = None
     return node
@@ -232,6 +261,7 @@ def _record(
     """Make the results of a call, attached to its node."""
     several = isinstance(output, tuple)
     outputs = output if several else (output,)
+    node.__dict__.pop("_for_forward", None)
     dirty = node.__dict__.pop("_dirty", ())
     for target in dirty:
         if not any(o is target for o in outputs):
@@ -246,7 +276,7 @@ def _record(
     inert = node.__dict__.pop("_non_differentiable", set())
     to_save = node.__dict__.pop("_to_save", ())
     specs = tuple(o._spec if isinstance(o, Tensor) else None for o in outputs)
-    node.spec = specs if several else specs[0]
+    node.spec = Specs(specs) if several else specs[0]
     places = {id(a): i for i, a in reversed(list(enumerate(arguments))) if isinstance(a, Tensor)}
     if record:
         node.seq = next_seq()
@@ -254,8 +284,13 @@ def _record(
         edges = tuple(a._node for a in inputs)
         node.edges = cast("tuple[Node, ...]", edges)
         node.specs = tuple(a._spec for a in inputs)
-        node.__dict__["_kept"] = [_role(t, arguments, places, outputs) for t in to_save]
+        node.__dict__["_kept"] = [_role(t, arguments, places, outputs, dirty) for t in to_save]
         node.saved = tuple(None if t is None else _bare(t) for t in to_save)
+        attributes = node.__dict__["_attributes"] = {}
+        for name, value in list(node.__dict__.items()):
+            if isinstance(value, Tensor) and (role := _role(value, arguments, places, outputs, dirty))[0] != "other":
+                attributes[name] = _bare(value), role  # by value: the user's own object may change, or make a cycle
+                del node.__dict__[name]
     made: dict[int, Any] = {}
     results = []
     for i, o in enumerate(outputs):
@@ -266,7 +301,8 @@ def _record(
             attach = record and o._spec.inexact and id(o) not in inert
             origin = (output_of(node, i) if several else node) if attach else None
             if any(o is target for target in dirty):
-                o._node = origin
+                if record:
+                    set_history(o, origin)
                 made[id(o)] = o
             else:
                 made[id(o)] = wrap(o._data, o._spec, origin)
@@ -283,11 +319,13 @@ def _bare(t: Tensor) -> Tensor:
     return bare
 
 
-def _role(t: Tensor | None, arguments: tuple[Any, ...], places: dict[int, int], outputs: tuple[Any, ...]) -> tuple[str, Any]:
+def _role(
+    t: Tensor | None, arguments: tuple[Any, ...], places: dict[int, int], outputs: tuple[Any, ...], dirty: tuple[Any, ...]
+) -> tuple[str, Any]:
     """Tell what a saved tensor is to the call: decides the history it comes back with."""
     if t is None:
         return "other", None
-    if id(t) in places:
+    if id(t) in places and not any(t is target for target in dirty):
         return "operand", arguments[places[id(t)]]._node
     for i, o in enumerate(outputs):
         if o is t:
@@ -319,9 +357,14 @@ def _vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: FunctionNode) -> Any:
 
 
 def _cotangent(part: Any) -> Tensor:
+    """Give a cotangent as a Tensor of its own, which the user may change."""
     from agrad.core.engine import tensor_of  # noqa: PLC0415 (the engine imports nothing of this file, but ranks beside it)
 
-    return part if isinstance(part, Tensor) else tensor_of(part)
+    if not isinstance(part, Tensor):
+        return tensor_of(part)
+    own = wrap(part._data, part._spec, part._node)
+    own._tangents = part._tangents
+    return own
 
 
 def _checked(node: FunctionNode, gradients: Any, *, raw: bool) -> tuple[Any, ...]:
@@ -335,7 +378,6 @@ def _checked(node: FunctionNode, gradients: Any, *, raw: bool) -> tuple[Any, ...
     if len(returned) != count:
         raise errors.wrong_count(node, count, len(returned))
     kept = []
-    assert node.specs is not None
     specs = iter(node.specs)
     for i, (gradient, need) in enumerate(zip(returned, needs, strict=True)):
         if gradient is not None and not isinstance(gradient, Tensor):
@@ -354,7 +396,9 @@ def _checked(node: FunctionNode, gradients: Any, *, raw: bool) -> tuple[Any, ...
     return tuple(kept)
 
 
-def _tangents(cls: type[Function], node: FunctionNode, arguments: tuple[Any, ...], output: Any) -> tuple[Any, ...] | None:
+def _tangents(
+    cls: type[Function], node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, record: bool
+) -> tuple[Any, ...] | None:
     """Push tangents through the user's jvp, where an argument carries some of a level that is open."""
     now = mode.current()
     levels = set(now.levels) if now else set()
@@ -364,7 +408,7 @@ def _tangents(cls: type[Function], node: FunctionNode, arguments: tuple[Any, ...
     outputs = output if isinstance(output, tuple) else (output,)
     per_output: list[dict[int, Tensor]] = [{} for _ in outputs]
     materialize = node.__dict__.get("_materialize", True)
-    mode.push(grad=True)
+    mode.push(grad=record)
     try:
         for at in sorted(found):
             tangents = []
@@ -399,11 +443,15 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             gradients = backward(ctx, *grads)
         finally:
             mode.pop()
-        if not record or not any(isinstance(g, Tensor) and g.requires_grad for g in (*grads, *ctx_inputs(ctx))):
+        if not record:
             return gradients
+        message = "trying to differentiate twice a function that was marked with @once_differentiable"
         returned = gradients if isinstance(gradients, tuple | list) else (gradients,)
+        # whatever it was computed from, the inputs and the cotangents are where differentiating it would lead
         blocked = tuple(
-            _Blocked.apply(g.detach().requires_grad_()) if isinstance(g, Tensor) and g._spec.inexact else g
+            wrap(g._data, g._spec, unknown_history(ctx, g._spec, message, grads))
+            if isinstance(g, Tensor) and g._spec.inexact
+            else g
             for g in returned
         )
         return blocked if isinstance(gradients, tuple | list) else blocked[0]
@@ -411,19 +459,27 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     return once
 
 
-def ctx_inputs(ctx: FunctionNode) -> tuple[Tensor | None, ...]:
-    """Give what a context saved, empty if nothing."""
-    return ctx.saved_tensors if ctx.saved else ()
+class UnknownHistory(Node):
+    """Stands where a value of unknown history came from: raises when a gradient arrives."""
+
+    __slots__ = ()
+    title = "UnknownHistory"
 
 
-class _Blocked(Function):
-    """Stands at the end of a ``once_differentiable`` backward."""
+def unknown_history(ctx: FunctionNode, spec: Spec, message: str, others: tuple[Any, ...] = ()) -> UnknownHistory:
+    """Make the node of a value that may depend on the inputs of a call, and on other tensors."""
+    node: UnknownHistory = _new(UnknownHistory)
+    node.seq = next_seq()
+    node.edges = (*ctx.inputs, *(t._node for t in others if isinstance(t, Tensor) and t._node is not None))
+    node.second = None
+    node.saved = ()
+    node.vjp = _refuse
+    node.spec = spec
+    node.code, node.lasti = ctx.code, ctx.lasti
+    node.hooks = None
+    node.__dict__["message"] = message + errors.at(ctx)
+    return node
 
-    @staticmethod
-    def forward(ctx: FunctionNode, x: Tensor) -> Tensor:  # type: ignore[override]
-        return x.detach()
 
-    @staticmethod
-    def backward(ctx: FunctionNode, g: Any) -> Any:  # type: ignore[override]
-        message = f"trying to differentiate twice a function that was marked with @once_differentiable{errors.at(ctx)}"
-        raise RuntimeError(message)
+def _refuse(xp: Any, g: Any, saved: tuple[Any, ...], node: UnknownHistory) -> Any:
+    raise RuntimeError(node.__dict__["message"])

@@ -96,7 +96,7 @@ class Hooks:
         for hook in list(self.tensor.values()):
             result = hook(g)
             if result is not None:
-                g = checked(result, g, node)
+                g = checked(result, g, node, hook)
         return g
 
 
@@ -107,17 +107,40 @@ def hooks_of(node: Node) -> Hooks:
     return node.hooks
 
 
-def checked(result: Any, g: Any, node: Node) -> Any:
+def name_of(hook: Callable[..., Any]) -> str:
+    """Give the name a message calls a hook by."""
+    return str(getattr(hook, "__name__", type(hook).__name__))
+
+
+def checked(result: Any, g: Any, node: Node, hook: Callable[..., Any]) -> Any:
     """Check that what a hook returned can stand for the gradient it was given."""
-    if type(result).__name__ == "Tensor" or hasattr(result, "_spec"):
-        if g is not None and result.shape != g.shape:
-            message = (
-                f"hook has changed the size of value: got {result.shape}, expected {g.shape}{errors.at(node)}"
-            )
-            raise RuntimeError(message)
-        if g is not None and result.dtype != g.dtype:
-            message = f"hook has changed the type of value: got {result.dtype}, expected {g.dtype}{errors.at(node)}"
-            raise RuntimeError(message)
-        return result
-    message = f"hook must return a Tensor or None, not {type(result).__name__}{errors.at(node)}"
-    raise TypeError(message)
+    if not hasattr(result, "_spec"):
+        message = f"expected Variable, but hook returned '{type(result).__name__}'{errors.at(node)}"
+        raise TypeError(message)
+    if g is None:
+        message = f"can't replace a None gradient with a non-None value{errors.at(node)}"
+        raise RuntimeError(message)
+    if result.shape != g.shape:
+        message = (
+            f"hook '{name_of(hook)}' has changed the size of value (was {list(g.shape)} got {list(result.shape)})"
+            f"{errors.at(node)}"
+        )
+        raise RuntimeError(message)
+    if result.dtype != g.dtype:
+        message = (
+            f"hook '{name_of(hook)}' has changed the type of value (was {g.dtype} got {result.dtype}){errors.at(node)}"
+        )
+        raise RuntimeError(message)
+    return result
+
+
+def checked_all(results: Any, gs: tuple[Any, ...], node: Node, hook: Callable[..., Any]) -> tuple[Any, ...]:
+    """Check what a hook on a node returned, a gradient per place."""
+    parts = tuple(results) if isinstance(results, tuple | list) else (results,)
+    if len(parts) != len(gs):
+        message = (
+            f"hook '{name_of(hook)}' has returned an incorrect number of values (got {len(parts)}, but expected"
+            f" {len(gs)}){errors.at(node)}"
+        )
+        raise RuntimeError(message)
+    return tuple(None if part is None else checked(part, g, node, hook) for part, g in zip(parts, gs, strict=True))

@@ -30,15 +30,20 @@ class Mode:
         Nothing but `grad` departs from the usual, so an entry point needs to look no further.
     previous : Mode or None
         What to return to on leaving.
+    owner : object
+        What has entered the mode and will leave it; None for the machinery itself.
     """
 
-    __slots__ = ("grad", "inference", "levels", "previous", "simple", "thread")
+    __slots__ = ("grad", "inference", "levels", "owner", "previous", "simple", "thread")
 
-    def __init__(self, grad: bool, levels: tuple[int, ...], inference: bool, previous: Mode | None) -> None:
+    def __init__(
+        self, grad: bool, levels: tuple[int, ...], inference: bool, previous: Mode | None, owner: object
+    ) -> None:
         self.grad = grad
         self.levels = levels
         self.inference = inference
         self.previous = previous
+        self.owner = owner
         self.thread = get_ident()
         self.simple = not levels
 
@@ -53,7 +58,13 @@ def current() -> Mode | None:
     return mode if mode is not None and mode.thread == get_ident() else None
 
 
-def push(*, grad: bool | None = None, levels: tuple[int, ...] | None = None, inference: bool | None = None) -> None:
+def push(
+    *,
+    grad: bool | None = None,
+    levels: tuple[int, ...] | None = None,
+    inference: bool | None = None,
+    owner: object = None,
+) -> None:
     """Enter a mode that differs from the present one in what is given."""
     now = current()
     _MODE.set(
@@ -62,15 +73,32 @@ def push(*, grad: bool | None = None, levels: tuple[int, ...] | None = None, inf
             (now.levels if now else ()) if levels is None else levels,
             (now.inference if now else False) if inference is None else inference,
             now,
+            owner,
         )
     )
 
 
-def pop() -> None:
-    """Leave the innermost mode."""
-    now = current()
-    assert now is not None, "a mode is left that was not entered in this context"
-    _MODE.set(now.previous)
+def pop(owner: object = None) -> None:
+    """Leave the innermost mode that `owner` has entered, with whatever was entered inside it.
+
+    What is left over inside stems from generators that were suspended within a ``with`` block of their own. When such a
+    generator goes on and leaves its block, there is nothing to leave any more.
+    """
+    found = current()
+    while found is not None and found.owner is not owner:
+        found = found.previous
+    if found is not None:
+        _MODE.set(found.previous)
+
+
+def inside(owner: object) -> list[Mode]:
+    """Give the modes inside the innermost one of an owner, outermost first."""
+    modes: list[Mode] = []
+    found = current()
+    while found is not None and found.owner is not owner:
+        modes.insert(0, found)
+        found = found.previous
+    return modes
 
 
 def is_grad_enabled() -> bool:
@@ -97,7 +125,8 @@ class GradMode:
     """A grad mode, as context manager and as decorator of functions, generators and coroutines.
 
     ``with no_grad():``, ``with no_grad:``, ``@no_grad`` and ``@no_grad()`` all work. The object has no state of its
-    own: the modes entered form a chain in the context, so one object may be entered again while it is active.
+    own: the modes entered form a chain in the context, so one object may be entered again while it is active. Each call
+    without a function gives a new object, which leaves what it has entered and nothing else.
     """
 
     def __init__(self, name: str, *, grad: bool | None, inference: bool | None = None) -> None:
@@ -113,13 +142,15 @@ class GradMode:
     @overload
     def __call__(self, function: F) -> F: ...
     def __call__(self, function: Any = None) -> Any:
-        return self if function is None else decorate(self, function)
+        if function is None:
+            return GradMode(self._name, grad=self._grad, inference=self._inference)
+        return decorate(self, function)
 
     def __enter__(self) -> None:
-        push(grad=self._grad, inference=self._inference)
+        push(grad=self._grad, inference=self._inference, owner=self)
 
     def __exit__(self, *exc: object) -> None:
-        pop()
+        pop(self)
 
 
 def decorate(mode: GradMode, function: F) -> F:
@@ -132,13 +163,19 @@ def decorate(mode: GradMode, function: F) -> F:
         @functools.wraps(function)
         async def asyncgen(*args: Any, **kwargs: Any) -> Any:
             source = function(*args, **kwargs)
+            step = source.asend(None)
             try:
                 while True:
                     try:
-                        value = await _Steps(mode, source.__anext__())
+                        produced = await _Steps(mode, step)
                     except StopAsyncIteration:
                         return
-                    yield value
+                    try:
+                        step = source.asend((yield produced))
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:
+                        step = source.athrow(error)
             finally:
                 await _Steps(mode, source.aclose())
 
@@ -170,18 +207,29 @@ def _steps(mode: GradMode, source: Generator[Any, Any, Any]) -> Generator[Any, A
     """Drive a generator so that the mode is on only while it runs."""
     send: Callable[[Any], Any] = source.send
     value: Any = None
+    entered: list[Mode] = []  # by the generator itself, which is suspended within them
+    step = object()
+
+    def run(function: Callable[..., Any], *args: Any) -> Any:
+        push(grad=mode._grad, inference=mode._inference, owner=step)
+        for own in entered:
+            push(grad=own.grad, levels=own.levels, inference=own.inference, owner=own.owner)
+        try:
+            return function(*args)
+        finally:
+            entered[:] = inside(step)
+            pop(step)
+
     while True:
         try:
-            with mode:
-                produced = send(value)
+            produced = run(send, value)
         except StopIteration as stop:
             return stop.value
         try:
             value = yield produced
             send = source.send
         except GeneratorExit:
-            with mode:
-                source.close()
+            run(source.close)
             raise
         except BaseException as error:
             send, value = source.throw, error
@@ -221,10 +269,8 @@ class set_grad_enabled(GradMode):  # noqa: N801 (PyTorch's name)
             message = f"set_grad_enabled() takes a bool, not {type(mode).__name__}"
             raise TypeError(message)
         super().__init__(f"set_grad_enabled({mode})", grad=mode)
-        self._before = now = current()
-        # replaces the present mode rather than stacking on it: called in a loop, it must not grow a chain
-        levels, inference, previous = (now.levels, now.inference, now.previous) if now else ((), False, None)
-        _MODE.set(Mode(mode, levels, inference, previous))
+        self._before = current()
+        _switch(mode)
 
     def __call__(self, function: Any = None) -> Any:
         if function is None:
@@ -233,10 +279,24 @@ class set_grad_enabled(GradMode):  # noqa: N801 (PyTorch's name)
         return decorate(GradMode(self._name, grad=self._grad), function)
 
     def __enter__(self) -> None:
-        """Keep what the call has set; leaving undoes it."""
+        """Keep what the call has set, or set it again; leaving undoes it."""
+        assert self._grad is not None
+        _switch(self._grad)
 
     def __exit__(self, *exc: object) -> None:
         _MODE.set(self._before)
+
+
+def _switch(grad: bool) -> None:
+    """Replace the present mode, rather than stack on it: called in a loop, this must not grow a chain."""
+    now = current()
+    if now is None:
+        if not grad:
+            _MODE.set(Mode(grad, (), False, None, set_grad_enabled))
+    elif grad and now.owner is set_grad_enabled and now.previous is None and now.simple and not now.inference:
+        _MODE.set(None)
+    else:
+        _MODE.set(Mode(grad, now.levels, now.inference, now.previous, now.owner))
 
 
 no_grad = GradMode("no_grad", grad=False)
@@ -259,4 +319,4 @@ def inference_mode(mode: Any = True) -> Any:
     """
     if callable(mode):
         return decorate(_inference_on, mode)
-    return _inference_on if mode else _inference_off
+    return _inference_on() if mode else _inference_off()

@@ -13,7 +13,7 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from agrad.core.hooks import Hooks
+    from agrad.core.hooks import Handle, Hooks
     from agrad.core.spec import Spec
     from agrad.core.tensor import Tensor
 
@@ -29,7 +29,10 @@ class Node:
     seq : int
         Creation number.
     edges : Node or tuple of Node
-        Where the cotangents of the operands that need one go: the node itself where there is one such operand.
+        Where the cotangents of the operands that need one go: a node where there is one such operand, or (with
+        `second`) two; a tuple where there are more. See `inputs`.
+    second : Node or None
+        The second of exactly two.
     saved : tuple or None
         The raw values the rule asks for; None once freed.
     vjp : callable or None
@@ -37,10 +40,10 @@ class Node:
         two kinds of node that the engine handles itself.
     spec : Spec or tuple of Spec
         Of the result; a tuple where the op gives several.
-    specs : tuple of Spec or None
-        Of the operands; None where each equals `spec`.
+    specs : tuple of Spec
+        Of the operands; unset where each equals `spec`, which is real.
     params : tuple
-        The call's parameters, in the order of the op's signature.
+        The call's parameters, in the order of the op's signature; unset for an op without.
     code, lasti
         The user's line of the forward call, as code object and instruction.
     hooks : Hooks or None
@@ -56,6 +59,7 @@ class Node:
         "lasti",
         "params",
         "saved",
+        "second",
         "seq",
         "spec",
         "specs",
@@ -66,10 +70,11 @@ class Node:
 
     seq: int
     edges: Node | tuple[Node, ...]
+    second: Node | None
     saved: tuple[Any, ...] | None
     vjp: Callable[..., Any] | None
     spec: Any
-    specs: tuple[Spec, ...] | None
+    specs: tuple[Spec, ...]
     params: tuple[Any, ...]
     code: CodeType | None
     lasti: int
@@ -85,7 +90,9 @@ class Node:
     @property
     def inputs(self) -> tuple[Node, ...]:
         """The nodes cotangents go to, always as a tuple."""
-        return self.edges if isinstance(self.edges, tuple) else (self.edges,)
+        if isinstance(self.edges, tuple):
+            return self.edges
+        return (self.edges,) if self.second is None else (self.edges, self.second)
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
@@ -97,6 +104,40 @@ class Node:
     def address(self) -> tuple[Node, int]:
         """Give the node and output number this stands for: itself and 0, but for an `Output`."""
         return self, 0
+
+    def register_prehook(self, hook: Callable[..., Any]) -> Handle:
+        """Call a hook just before the node runs.
+
+        Parameters
+        ----------
+        hook : callable
+            ``hook(grad_outputs) -> tuple or None``: a tuple takes the place of the cotangents.
+
+        Returns
+        -------
+        Handle
+            Its ``remove()`` takes the hook away.
+        """
+        from agrad.core.hooks import hooks_of  # noqa: PLC0415 (hooks know nodes)
+
+        return hooks_of(self).add("pre", hook)
+
+    def register_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Call a hook just after the node ran.
+
+        Parameters
+        ----------
+        hook : callable
+            ``hook(grad_inputs, grad_outputs) -> tuple or None``: a tuple takes the place of the operands' cotangents.
+
+        Returns
+        -------
+        Handle
+            Its ``remove()`` takes the hook away.
+        """
+        from agrad.core.hooks import hooks_of  # noqa: PLC0415 (hooks know nodes)
+
+        return hooks_of(self).add("post", hook)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -124,12 +165,10 @@ class Output(Node):
 
     def __init__(self, base: Node, number: int) -> None:
         self.seq = next_seq()
-        self.edges = base
+        self.edges, self.second = base, None
         self.saved = ()
         self.vjp = None
         self.spec = base.spec[number]
-        self.specs = None
-        self.params = ()
         self.code, self.lasti = base.code, base.lasti
         self.hooks = None
         self.base = base
@@ -173,12 +212,10 @@ class AccumulateGrad(Node):
 
     def __init__(self, tensor: Tensor, spec: Spec) -> None:
         self.seq = next_seq()
-        self.edges = ()
+        self.edges, self.second = (), None
         self.saved = ()
         self.vjp = None
         self.spec = spec
-        self.specs = None
-        self.params = ()
         self.code, self.lasti = None, 0
         self.hooks = None
         self.grad = None

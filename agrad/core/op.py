@@ -20,7 +20,7 @@ from agrad.core import errors
 from agrad.core.mode import Mode, current, get_mode
 from agrad.core.node import Node, next_seq, output_of
 from agrad.core.rule import Plan, Rule, compile_source
-from agrad.core.spec import Spec, backend_of
+from agrad.core.spec import Spec, Specs, backend_of
 from agrad.core.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
@@ -34,6 +34,9 @@ default_backend: Callable[[], Backend]
 
 #: Set by ``agrad.core.forward``: pushes tangents through a call.
 push_forward: Callable[[Op, tuple[Any, ...], Mode], Any]
+
+#: Up to so many edges stand in slots of a node rather than in a tuple.
+PAIR = 2
 
 _new = object.__new__
 
@@ -123,8 +126,8 @@ class Op:
 def make_entry(op: Op, stub: Callable[..., Any]) -> Callable[..., Any]:
     """Make the public function of an op. Its source is written and compiled at the first call, not at import."""
 
-    def build() -> FunctionType:
-        return _compile_entry(op, _function_source(op), op.name.rpartition(".")[2], f"<agrad.{op.name}>")
+    def build(names: dict[str, Any]) -> FunctionType:
+        return _compile_entry(op, _function_source(op), op.name.rpartition(".")[2], f"<agrad.{op.name}>", names)
 
     entry = _lazy_function(build, op.name.rpartition(".")[2])
     entry.__doc__ = stub.__doc__
@@ -139,15 +142,16 @@ def make_entry(op: Op, stub: Callable[..., Any]) -> Callable[..., Any]:
 def make_operator(op: Op, name: str, *, reflected: bool = False) -> Callable[..., Any]:
     """Make the method of `Tensor` for an operator, as ``__mul__`` or (reflected) ``__rmul__``."""
 
-    def build() -> FunctionType:
-        return _compile_entry(op, _operator_source(op, name, reflected=reflected), name, f"<agrad Tensor.{name}>")
+    def build(names: dict[str, Any]) -> FunctionType:
+        source = _operator_source(op, name, reflected=reflected)
+        return _compile_entry(op, source, name, f"<agrad Tensor.{name}>", names)
 
     method = _lazy_function(build, name)
     method.__qualname__ = f"Tensor.{name}"
     return method
 
 
-def _lazy_function(build: Callable[[], FunctionType], name: str) -> FunctionType:
+def _lazy_function(build: Callable[[dict[str, Any]], FunctionType], name: str) -> FunctionType:
     """Make a function that becomes what `build` gives when it is first called."""
     names: dict[str, Any] = {}
     filename = f"<agrad first call of {name}>"
@@ -157,8 +161,7 @@ def _lazy_function(build: Callable[[], FunctionType], name: str) -> FunctionType
     function: FunctionType = names[name]
 
     def become() -> None:
-        built = build()
-        names.update(built.__globals__)
+        built = build(names)
         function.__defaults__, function.__kwdefaults__ = built.__defaults__, built.__kwdefaults__
         function.__code__ = built.__code__
 
@@ -166,8 +169,8 @@ def _lazy_function(build: Callable[[], FunctionType], name: str) -> FunctionType
     return function
 
 
-def _compile_entry(op: Op, source: str, name: str, filename: str) -> FunctionType:
-    names: dict[str, Any] = {
+def _compile_entry(op: Op, source: str, name: str, filename: str, names: dict[str, Any]) -> FunctionType:
+    names |= {
         "Node": op.node_class,
         "Tensor": Tensor,
         "general": general,
@@ -188,7 +191,7 @@ def _compile_entry(op: Op, source: str, name: str, filename: str) -> FunctionTyp
         if len(needs) == len(op.rule.operands) and not op.rule.sequence:
             for plain in (False, True):
                 tag = "".join(str(int(need)) for need in needs) + ("p" if plain else "")
-                names[f"vjp_{tag}"] = op.plan(needs, plain=plain).vjp
+                op.plan(needs, plain=plain).use_in(names, f"vjp_{tag}")
     function: FunctionType = compile_source(source, filename, names)[name]
     return function
 
@@ -315,7 +318,7 @@ def _fast_source(op: Op, head: str, names: list[str], order: list[str], everythi
     add(f"        return {everything}")
     add("    xp = s1.xp")
     if second:
-        add("    if s2.xp is not xp:")
+        add("    if s2 is not s1 and s2.xp is not xp:")
         add(f"        return {everything}")
     if op.dtype_slot is not None:
         add("    if dtype is not None:")
@@ -330,16 +333,17 @@ def _fast_source(op: Op, head: str, names: list[str], order: list[str], everythi
     add(f"        r = s{tensor_side}.backend.as_array(r)")
     add("    t = new(Tensor)")
     add("    t._data = r")
-    if preserving:
-        same = "s1 is s2 and s1.inexact" if second else "s1.inexact"
-        add(f"    if {same}:")
-        add("        t._spec = s = s1")
-        if rule.operands:
-            add("        plain = not s.is_complex")
-        add("    else:")
-        add("        t._spec = s = s1.backend.spec(r)")
-        if rule.operands:
-            add("        plain = False")
+    if rule.boolean:
+        # as many booleans as the operands have elements
+        add(f"    s = s1.booleans{' if s1 is s2 else None' if second else ''}")
+        add("    if s is None:")
+        add("        s = s1.backend.spec(r)")
+        add(f"        {'if s1 is s2: ' if second else ''}s1.booleans = s")
+        add("    t._spec = s")
+    elif preserving:
+        # plain: all operands have the result's spec, and that is real
+        add(f"    plain = {'s1 is s2 and ' if second else ''}s1.plain")
+        add("    t._spec = s = s1 if plain else s1.backend.spec(r)")
     else:
         add(f"    t._spec = s = s{tensor_side}.backend.spec(r)")
     if not rule.operands:
@@ -347,27 +351,25 @@ def _fast_source(op: Op, head: str, names: list[str], order: list[str], everythi
         add("    return t")
         return "\n".join(lines) + "\n"
     some = "(n1 is not None or n2 is not None)" if second else "n1 is not None"
-    add(f"    if recording and {some} and s.inexact:")
+    add(f"    if recording and {some} and {'(plain or s.inexact)' if preserving else 's.inexact'}:")
     add("        t._node = node = new(Node)")
     add("        node.seq = next_seq()")
     if second:
-        for condition, tag, edges in (("n2 is None", "10", "n1"), ("n1 is None", "01", "n2"), ("", "11", "(n1, n2)")):
+        for condition, tag, edges in (("n2 is None", "10", "n1"), ("n1 is None", "01", "n2"), ("", "11", "n1")):
             add(f"        {'el' if tag == '01' else ''}{'if ' + condition if condition else 'else'}:")
-            _record(add, op, tag, edges, names, raw, "            ", preserving=preserving)
+            _record(add, op, tag, edges, raw, "            ", preserving=preserving)
     else:
-        _record(add, op, "1", "n1", names, raw, "        ", preserving=preserving)
-    if preserving:
-        specs = "None if plain else " + ("(s1, s2)" if second else "(s1,)")
-    else:
-        specs = "(s1, s2)" if second else "(s1,)"
-    params = "".join(op.arguments[i].name + ", " for i in op.param_slots)
+        _record(add, op, "1", "n1", raw, "        ", preserving=preserving)
     add("        node.spec = s")
-    add(f"        node.specs = {specs}")
-    add(f"        node.params = ({params})")
+    specs = "(s1, s2)" if second else "(s1,)"
+    add(f"        if not plain: node.specs = {specs}" if preserving else f"        node.specs = {specs}")
+    if op.param_slots:
+        add(f"        node.params = ({''.join(op.arguments[i].name + ', ' for i in op.param_slots)})")
     add("        frame = getframe(1)")
-    add("        if frame.f_code.co_filename in internal:")
+    add("        node.code = code = frame.f_code")
+    add("        if code.co_filename in internal:")
     add("            frame = user_frame(frame)")
-    add("        node.code = frame.f_code")
+    add("            node.code = frame.f_code")
     add("        node.lasti = frame.f_lasti")
     add("        node.hooks = None")
     add("    else:")
@@ -381,7 +383,6 @@ def _record(
     op: Op,
     tag: str,
     edges: str,
-    names: list[str],
     raw: dict[str, str],
     indent: str,
     *,
@@ -390,7 +391,7 @@ def _record(
     """Write where cotangents go, what is kept and which vjp runs, for one pattern of needs."""
     saves = op.plan(tuple(c == "1" for c in tag)).saves
     saved = "".join((raw.get(name) or {"ans": "r"}.get(name, name)) + ", " for name in saves)
-    add(f"{indent}node.edges = {edges}")
+    add(f"{indent}node.edges = {edges}; node.second = {'n2' if tag == '11' else 'None'}")
     add(f"{indent}node.saved = ({saved})")
     add(f"{indent}node.vjp = vjp_{tag}p if plain else vjp_{tag}" if preserving else f"{indent}node.vjp = vjp_{tag}")
 
@@ -480,13 +481,14 @@ def finish(
         node = _new(op.node_class)
         node.seq = next_seq()
         edges = tuple(t._node for t in operands if t is not None and t._node is not None)
-        node.edges = edges[0] if len(edges) == 1 else edges
+        node.edges = edges[0] if len(edges) <= PAIR else edges
+        node.second = edges[1] if len(edges) == PAIR else None
         known = {a.name: raw[i] for i, a in op.array_slots}
         known["ans"] = tuple(results) if several else results[0]
         known.update(zip(rule.residuals, residuals, strict=True))
         node.saved = tuple(known[name] for name in plan.saves)
         node.vjp = plan.vjp
-        node.spec = tuple(specs) if several else specs[0]
+        node.spec = Specs(specs) if several else specs[0]
         node.specs = tuple(t._spec if t is not None else None for t in operands)  # type: ignore[misc]
         node.params = tuple(raw[i] for i in op.param_slots)
         node.code, node.lasti = errors.caller()

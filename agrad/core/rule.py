@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from agrad.core.node import Node
     from agrad.core.spec import Spec
 
+#: The code of ``lambda x: x``.
+_IDENTITY = (lambda x: x).__code__.co_code
+
 #: A derivative by one operand: a function of its requests, or a number for a constant partial.
 Derivative = Callable[..., Any] | int | float
 
@@ -63,6 +66,8 @@ class Rule:
         Number of results; 0 where it varies with the call, None for a plain result.
     source : str
         Where the formula comes from.
+    boolean : bool
+        The result has a truth value per element of the operands.
     """
 
     op: str
@@ -77,6 +82,7 @@ class Rule:
     residuals: tuple[str, ...] = ()
     outputs: int | None = None
     source: str = ""
+    boolean: bool = False
 
     def __post_init__(self) -> None:
         known = {"xp", "ans", "ans_spec", *self.operands, *self.index, *self.params, *self.residuals}
@@ -239,7 +245,13 @@ class Plan:
             asked |= {*rule.operands, *rule.index}
         self.saves = tuple(name for name in rule.saveable if name in asked)
         self.source = ""
+        self._users: list[tuple[dict[str, Any], str]] = []
         self.vjp = self._lazy()
+
+    def use_in(self, names: dict[str, Any], name: str) -> None:
+        """Put `vjp` under a name, and the compiled one once there is one."""
+        names[name] = self.vjp
+        self._users.append((names, name))
 
     def needed_names(self) -> list[Any]:
         """Give the operands that need a gradient, in the order of a node's edges; (name, place) for a list operand."""
@@ -265,6 +277,8 @@ class Plan:
             compiled = compile_source(self.source, filename, names)["vjp"]
             compiled.plan = self
             self.vjp = compiled
+            for users, name in self._users:
+                users[name] = compiled
         return self.vjp
 
     def _write(self, names: dict[str, Any]) -> str:
@@ -305,6 +319,10 @@ class Plan:
         derivative = self.rule.vjp[operand]
         if isinstance(derivative, int | float):
             text = {1: "g", -1: "xp.negative(g)", 0: "xp.zeros_like(g)"}.get(derivative, f"g * {derivative!r}")
+        elif derivative.__code__.co_code == _IDENTITY and len(requests_of(derivative)) == 1:
+            text = self._arguments(operand)  # the partial is a saved value, as in a product: no call
+            if self.rule.kind == "elementwise":
+                text = f"xp.multiply(g, {text})" if self.plain else f"times(xp, g, {text})"
         else:
             name = f"by_{operand}"
             names[name] = derivative

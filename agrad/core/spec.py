@@ -25,7 +25,7 @@ class Spec:
     ----------
     backend : Backend
         Whose arrays these are.
-    xp : Kernels
+    xp : module
         The backend's kernels, by the standard's names.
     shape : tuple of int
         The shape; nan where a lazy backend does not know.
@@ -35,13 +35,19 @@ class Spec:
         As ``"numpy"`` or ``"cupy:0"``.
     layout : object
         Chunks of a chunked array, None otherwise.
-    inexact, is_complex : bool
-        Whether the dtype is real or complex floating point, whether it is complex.
+    accumulates : bool
+        Whether sums of this spec are worth updating in place: not for one element (slower in NumPy) nor lazy arrays.
+    booleans : Spec or None
+        Of a comparison of two arrays of this spec, once there has been one.
+    inexact, is_complex, plain : bool
+        Whether the dtype is real or complex floating point, whether it is complex, whether it is real.
     """
 
     __slots__ = (
         "__weakref__",
+        "accumulates",
         "backend",
+        "booleans",
         "device",
         "dtype",
         "floats",
@@ -49,6 +55,7 @@ class Spec:
         "ints",
         "is_complex",
         "layout",
+        "plain",
         "shape",
         "xp",
     )
@@ -65,6 +72,9 @@ class Spec:
         self.layout = layout
         self.inexact = kind in ("float", "complex")
         self.is_complex = kind == "complex"
+        self.plain = kind == "float"
+        self.accumulates = not backend.is_lazy and math.prod(shape) > 1
+        self.booleans: Spec | None = None
         self.floats: dict[float, Any] = {}
         self.ints: dict[int, Any] = {}
 
@@ -122,3 +132,19 @@ def spec_of(array: Any) -> Spec:
         message = f"{type(array).__name__} is not an array of any known backend"
         raise errors.BackendError(message)
     return backend.spec(array)
+
+
+class Specs(tuple[Spec, ...]):
+    """Specs of the results of an op that gives several, all of one backend."""
+
+    __slots__ = ()
+
+    @property
+    def xp(self) -> Any:
+        """The backend's kernels."""
+        return self[0].xp
+
+    @property
+    def backend(self) -> Backend:
+        """The backend."""
+        return self[0].backend

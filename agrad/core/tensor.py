@@ -6,6 +6,7 @@ computes stands in ``agrad.ops``; this file knows names, gradients and the borde
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -51,7 +52,8 @@ class Tensor:
     tensor([1., 2.])
     """
 
-    # `_buffer` stands in for `_data` while the tensor owns its array, see `own`. Everything rare is in __dict__.
+    # The three that every operation reads; everything rare is in __dict__. For `_data` of a tensor that owns its array,
+    # see `own`.
     __slots__ = ("__dict__", "__weakref__", "_data", "_node", "_spec")
 
     _data: Any
@@ -71,16 +73,6 @@ class Tensor:
             message = "Tensor() takes a shape as integers, or one sequence of numbers"
             raise TypeError(message)
         self._data, self._spec, self._node = made._data, made._spec, None
-
-    # -- ownership ----------------------------------------------------------------------------------------------------
-
-    def __getattr__(self, name: str) -> Any:
-        """End the ownership of the array at the first look at it (reached only while ``_data`` is unset)."""
-        if name == "_data" and "_buffer" in self.__dict__:
-            self._data = self.__dict__.pop("_buffer")
-            return self._data
-        message = f"'{type(self).__name__}' object has no attribute '{name}'"
-        raise AttributeError(message)
 
     # -- what is known without computing ------------------------------------------------------------------------------
 
@@ -269,14 +261,15 @@ class Tensor:
         if self._node is None:
             message = "can't retain_grad on Tensor that has requires_grad=False"
             raise RuntimeError(message)
-        if self._retained is None and not self.is_leaf:
-            self._retained = Retained()
+        if not self.retains_grad and not self.is_leaf:
+            self._retained = self._retained or Retained()
+            self._retained.active = True
             functions.hooks_of(self._node).retain(self)
 
     @property
     def retains_grad(self) -> bool:
         """Whether `.grad` of this result will be kept."""
-        return self._retained is not None and not self.is_leaf
+        return self._retained is not None and self._retained.active and not self.is_leaf
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> Handle:
         """Call `hook` with the gradient of this tensor whenever one is computed; what it returns takes its place.
@@ -364,9 +357,10 @@ class Tensor:
         return result
 
     def detach_(self) -> Self:
-        """Forget the history of this tensor."""
-        self._data  # noqa: B018 (ends ownership)
-        self._node = None
+        """Forget the history of this tensor; a leaf keeps its `.grad` and stops requiring one."""
+        if self.is_leaf:
+            return self.requires_grad_(False)
+        set_history(self, None)
         self._retained = None
         return self
 
@@ -389,7 +383,6 @@ class Tensor:
             message = "data set to a tensor that requires gradients must be floating point or complex dtype"
             raise RuntimeError(message)
         self._data, self._spec = raw, spec
-        self.__dict__.pop("_buffer", None)
         if isinstance(self._node, AccumulateGrad):
             self._node.spec = spec
 
@@ -490,14 +483,14 @@ class Tensor:
         return complex(self._number("complex()"))
 
     def __index__(self) -> int:
-        if self.ndim != 0 or not self._spec.backend.kind(self.dtype) == "int":
+        if self.size != 1 or self._spec.backend.kind(self.dtype) != "int":
             message = "only integer tensors of a single element can be converted to an index"
             raise TypeError(message)
         return int(self.item())
 
     def __bool__(self) -> bool:
         if self.size != 1:
-            message = "Boolean value of Tensor with more than one value is ambiguous"
+            message = f"Boolean value of Tensor with {'more than one value' if self.size else 'no values'} is ambiguous"
             raise RuntimeError(message)
         return bool(self.item())
 
@@ -520,7 +513,7 @@ class Tensor:
         return id(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self.item() if self.ndim == 0 and spec else str(self) if not spec else self, spec)
+        return format(self.item(), spec) if spec and self.ndim == 0 else object.__format__(self, spec)
 
     def __repr__(self) -> str:
         return str(functions.text_of(self))
@@ -528,8 +521,9 @@ class Tensor:
     # -- copies -------------------------------------------------------------------------------------------------------
 
     def __copy__(self) -> Self:
+        data = self._data  # first: it ends ownership, and with it a class of its own
         made = _new(type(self))
-        made._data, made._spec, made._node = self._data, self._spec, None
+        made._data, made._spec, made._node = data, self._spec, None
         made.__dict__.update(self._plain_dict())
         if self._node is not None:
             made._node = AccumulateGrad(made, self._spec) if self.is_leaf else self._node
@@ -543,10 +537,10 @@ class Tensor:
                 f"\n  Copy a detached tensor, or the leaves.{errors.at(self._node)}"
             )
             raise RuntimeError(message)
+        data = self._data  # values are immutable: the copy may share the array
         made = _new(type(self))
         memo[id(self)] = made
-        # values are immutable: the copy may share the array
-        made._data, made._spec, made._node = self._data, self._spec, None
+        made._data, made._spec, made._node = data, self._spec, None
         import copy  # noqa: PLC0415 (only here)
 
         made.__dict__.update(copy.deepcopy(self._plain_dict(), memo))
@@ -558,7 +552,8 @@ class Tensor:
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = {**self._plain_dict(), "requires_grad": self.requires_grad}
-        return _restore, (type(self), self._spec.device, self._data, state)
+        data = self._data
+        return _restore, (type(self), self._spec.device, data, state)
 
     def _plain_dict(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_buffer", "_leaf", "_retained", "_tangents")}
@@ -619,12 +614,21 @@ class Tensor:
 
 
 class Retained:
-    """The gradient kept for a result."""
+    """The gradient of a result.
 
-    __slots__ = ("__weakref__", "grad")
+    Attributes
+    ----------
+    grad : Tensor or None
+        What was kept, or assigned.
+    active : bool
+        Whether `retain_grad` has asked to keep it.
+    """
+
+    __slots__ = ("__weakref__", "active", "grad")
 
     def __init__(self) -> None:
         self.grad: Tensor | None = None
+        self.active = False
 
 
 def wrap(data: Any, spec: Spec, node: Node | None = None) -> Tensor:
@@ -639,12 +643,40 @@ def wrap(data: Any, spec: Spec, node: Node | None = None) -> Tensor:
 def own(tensor: Tensor, data: Any) -> None:
     """Give a tensor a new array that nothing else holds.
 
-    The array stands in ``_buffer`` while ``_data`` is unset. Whoever reads ``_data`` (every operation, export or view
-    does) moves it there and so ends the ownership; only an in-place spelling looks at ``_buffer`` and may write to it.
+    Until somebody reads ``_data`` the tensor is of a class on which that is a property: whoever reads it (every
+    operation, export or view does) gets the array and ends the ownership. Only an in-place spelling looks at
+    ``_buffer`` and may write to it. Tensors that own nothing pay nothing for this.
     """
-    if "_buffer" not in tensor.__dict__:
-        del tensor._data
+    cls = type(tensor)
+    _slot.__set__(tensor, data)  # first: a thread that reads the tensor meanwhile finds one value or the other
     tensor.__dict__["_buffer"] = data
+    if not issubclass(cls, _Owner):
+        tensor.__class__ = _owner_class(cls)
+
+
+#: Where the array of a tensor lies, whatever its class does with the name.
+_slot: Any = Tensor.__dict__["_data"]
+
+
+class _Owner:
+    """Mixed into the class of a tensor that owns its array."""
+
+    __slots__ = ()
+
+
+@functools.cache
+def _owner_class(cls: type[Tensor]) -> type[Tensor]:
+    def release(self: Any) -> Any:
+        self.__class__ = cls
+        self.__dict__.pop("_buffer", None)
+        return _slot.__get__(self)
+
+    def replace(self: Any, data: Any) -> None:
+        release(self)
+        _slot.__set__(self, data)
+
+    members = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    return type(cls.__name__, (cls, _Owner), members | {"_data": property(release, replace)})
 
 
 def owned(tensor: Tensor) -> Any:
@@ -688,10 +720,7 @@ def rebind(target: Tensor, result: Tensor, what: str, *, fresh: bool = False) ->
         if isinstance(node, AccumulateGrad):
             raise errors.leaf_in_place(what)
         if result._node is not node:
-            target._node = result._node
-            if target._retained is not None and result._node is not None:
-                functions.hooks_of(node).unretain(target)
-                functions.hooks_of(result._node).retain(target)
+            set_history(target, result._node)
     tangents = result._tangents
     if tangents is not target._tangents:
         target._tangents = tangents
@@ -699,8 +728,17 @@ def rebind(target: Tensor, result: Tensor, what: str, *, fresh: bool = False) ->
     if fresh:
         own(target, result._data)
     else:
-        target.__dict__.pop("_buffer", None)
         target._data = result._data
+
+
+def set_history(target: Tensor, node: Node | None) -> None:
+    """Make a tensor the result of another node; what `retain_grad` asked for goes along."""
+    if target._retained is not None and target._retained.active:
+        if target._node is not None:
+            functions.hooks_of(target._node).unretain(target)
+        if node is not None:
+            functions.hooks_of(node).retain(target)
+    target._node = node
 
 
 def check_leaf(target: Tensor, what: str) -> None:

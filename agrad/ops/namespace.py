@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from agrad import dtypes
@@ -58,7 +58,7 @@ _MAIN = frozenset(
 )
 
 
-class Namespace:
+class Namespace(ModuleType):
     """agrad's functions, with creation functions on one backend.
 
     Examples
@@ -69,9 +69,10 @@ class Namespace:
     """
 
     def __init__(self, backend: Backend) -> None:
+        super().__init__(f"agrad.backends.{backend.name}", self.__doc__)
         self._backend = backend
-        self.__name__ = f"agrad.backends.{backend.name}"
         self.__array_api_version__ = API_VERSION
+        vars(self)["__getattr__"] = self._missing
         vars(self).update(CONSTANTS)
         vars(self).update(public_functions())
         for name in CREATION:
@@ -90,12 +91,13 @@ class Namespace:
 
         return bound
 
-    def __getattr__(self, name: str) -> Any:
+    def _missing(self, name: str) -> Any:
+        """Give the backend's dtypes and the user's own ops; a module's ``__getattr__``, so that the rest stays fast."""
         if name in dtypes.NAMES:
             native = self._backend.dtype(name)
             setattr(self, name, native)
             return native
-        if name in OPS and "." not in name:  # a user's op
+        if name in OPS and "." not in name:
             return OPS[name].entry
         message = f"namespace {self.__name__!r} has no attribute {name!r}"
         raise AttributeError(message)

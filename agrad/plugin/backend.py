@@ -10,6 +10,7 @@ import functools
 import random
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
 from typing import Any
 
 from agrad.core.errors import UnsupportedOp
@@ -120,9 +121,9 @@ class Backend:
         return self.name
 
     @functools.cached_property
-    def xp(self) -> Kernels:
+    def xp(self) -> Any:
         """The kernels by name."""
-        return Kernels(self)
+        return kernels(self)
 
     @property
     def functions(self) -> Any:
@@ -209,19 +210,25 @@ class Backend:
         dtype = None if dtype is None else self.dtype(dtype)
         return self.namespace().asarray(value, dtype=dtype, copy=copy, **native)
 
+    def from_dlpack(self, x: Any, *, copy: bool | None = None) -> Any:
+        """Make an array of memory that another library exports by DLPack."""
+        return self.namespace().from_dlpack(x, copy=copy)
+
     def scalar(self, value: complex, spec: Spec) -> Any:
         """Give a Python scalar as a 0-d array, with the dtype the standard's promotion gives it beside `spec`."""
+        return self.asarray(value, dtype=self.scalar_dtype(value, spec), device=spec.device)
+
+    def scalar_dtype(self, value: complex, spec: Spec) -> Any:
+        """Give the dtype the standard's promotion gives a Python scalar beside an array of `spec`."""
         from agrad.plugin import manager  # noqa: PLC0415 (the manager imports this file)
 
         kind = self.kind(spec.dtype)
         if type(value) is bool or (type(value) is int and kind != "bool") or (isinstance(value, float) and spec.inexact):
-            dtype = spec.dtype
-        elif isinstance(value, complex):
+            return spec.dtype
+        if isinstance(value, complex):
             single = self.dtype_name(spec.dtype) in ("float32", "complex64", "float16")
-            dtype = self.dtype("complex64" if single else "complex128")
-        else:
-            dtype = self.dtype("int64" if isinstance(value, int) else manager.get_default_dtype().name)
-        return self.asarray(value, dtype=dtype, device=spec.device)
+            return self.dtype("complex64" if single else "complex128")
+        return self.dtype("int64" if isinstance(value, int) else manager.get_default_dtype().name)
 
     def broadcast_like(self, array: Any, spec: Spec) -> Any:
         """Broadcast to a spec's shape (and chunks)."""
@@ -230,15 +237,24 @@ class Backend:
     def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
         """Give zeros of a spec with `values` added at `key`, repeated places accumulating: the adjoint of getitem."""
         xp = self.namespace()
-        size = spec.size
-        places = xp.reshape(xp.arange(size), spec.shape)[key]
-        flat, weights = xp.reshape(places, (-1,)), xp.reshape(values, (-1,))
-        # sort by place and take differences of the running sum at the last entry of each place
-        order = xp.argsort(flat)
-        running = xp.cumulative_sum(xp.take(weights, order), include_initial=True)
-        edges = xp.searchsorted(xp.take(flat, order), xp.arange(size + 1))
-        at = xp.take(running, edges)
-        return xp.reshape(at[1:] - at[:-1], spec.shape)
+        every = xp.arange(spec.size, device=self.native_device(spec.device))
+        places = xp.reshape(at(xp, xp.reshape(every, spec.shape), key), (-1,))
+        sums = xp.reshape(values, (-1,))
+        if not sums.shape[0] or not spec.size:
+            return xp.zeros(spec.shape, dtype=values.dtype, device=self.native_device(spec.device))
+        # sort by place; within each run of one place add by doubling strides, so that no place touches another
+        order = xp.argsort(places)
+        places, sums = xp.take(places, order), xp.take(sums, order)
+        stride = 1
+        while stride < sums.shape[0]:
+            same = places[stride:] == places[:-stride]
+            added = xp.where(same, sums[stride:] + sums[:-stride], sums[stride:])
+            sums = xp.concat([sums[:stride], added])
+            stride *= 2
+        ends = xp.searchsorted(places, every, side="right") - 1  # the last of each run holds its sum
+        found = xp.take(sums, xp.where(ends < 0, xp.zeros_like(ends), ends))
+        met = xp.take(places, xp.where(ends < 0, xp.zeros_like(ends), ends)) == every
+        return xp.reshape(xp.where(met, found, xp.zeros_like(found)), spec.shape)
 
     def setitem(self, array: Any, key: Any, value: Any) -> Any:
         """Give a copy of an array with ``array[key] = value`` done."""
@@ -250,8 +266,8 @@ class Backend:
         """As `setitem`, where the array may be changed: nothing else holds it."""
         return self.setitem(array, key, value)
 
-    def add_into(self, array: Any, other: Any) -> Any:
-        """Give the sum, where the first array may be changed: nothing else holds it."""
+    def add_into(self, array: Any, other: Any, out: Any) -> Any:
+        """Give the sum of two arrays of one shape and dtype; `out` is the first, and may be changed: nothing else holds it."""
         return self.xp.add(array, other)
 
     def nbytes(self, array: Any) -> int:
@@ -319,50 +335,61 @@ class Backend:
         return f"<agrad backend {self.name}>"
 
 
-class Kernels:
-    """The kernels of a backend by the standard's names: what rules get as ``xp`` when nothing is recorded.
+def at(xp: Any, array: Any, key: Any) -> Any:
+    """Give ``array[key]``, also for one integer array among slices, which the standard lacks."""
+    parts = key if isinstance(key, tuple) else (key,)
+    arrays = [i for i, part in enumerate(parts) if hasattr(part, "dtype")]
+    if len(arrays) != 1 or not all(isinstance(part, slice) for i, part in enumerate(parts) if i != arrays[0]):
+        return array[key]
+    axis = arrays[0]
+    if parts[axis].ndim != 1 or not xp.isdtype(parts[axis].dtype, "integral"):
+        return array[key]
+    return xp.take(array[(*parts[:axis], slice(None), *parts[axis + 1 :], ...)], parts[axis], axis=axis)
+
+
+def kernels(backend: Backend, prefix: str = "") -> ModuleType:
+    """Make the kernels of a backend by the standard's names: what rules get as ``xp`` when nothing is recorded.
 
     A name is resolved at its first use (a plugin's replacement, what the backend lacks, its own kernel, its namespace,
-    the op's default in the standard's functions) and is an ordinary attribute from then on.
+    the op's default in the standard's functions) and is an ordinary attribute from then on. It is a module because the
+    interpreter reads a module's attributes fastest, also where missing ones are resolved by ``__getattr__``.
     """
+    found = ModuleType(f"agrad.kernels.{backend.name}", f"Kernels of the {backend.name} backend.")
 
-    def __init__(self, backend: Backend, prefix: str = "") -> None:
-        self._backend = backend
-        self._prefix = prefix
-
-    def __getattr__(self, name: str) -> Any:
+    def resolve(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        found = Kernels(self._backend, name + ".") if name in SUBNAMESPACES else self._resolve(self._prefix + name)
-        setattr(self, name, found)
-        return found
+        chapter = name in SUBNAMESPACES or any(op.startswith(f"{prefix}{name}.") for op in OPS)
+        value = kernels(backend, f"{prefix}{name}.") if chapter else _resolve(backend, prefix + name)
+        setattr(found, name, value)
+        return value
 
-    def _resolve(self, name: str) -> Any:
-        from agrad.plugin import manager  # noqa: PLC0415 (the manager imports this file)
+    found.__getattr__ = resolve  # type: ignore[method-assign]
+    return found
 
-        backend = self._backend
-        replacement = manager.kernel_hook(name, backend)
-        if replacement is not None:
-            return replacement
-        if name in backend.lacks:
-            return _lacking(name, backend.name, backend.lacks[name])
-        kernel = backend.kernel(name)
-        if kernel is not None:
-            return kernel
-        if name in PRIMITIVES:
-            return getattr(backend, name)
-        found: Any = backend.namespace()
-        for part in name.split("."):
-            found = getattr(found, part, None)
-        op = OPS.get(name)
-        if found is None and op is not None and op.kernel is not None:
-            return functools.partial(op.kernel, backend.xp)
-        if found is None:
-            return _lacking(name, backend.name, "its namespace has no function of that name")
-        return found
 
-    def __repr__(self) -> str:
-        return f"<kernels of {self._backend.name}>"
+def _resolve(backend: Backend, name: str) -> Any:
+    from agrad.plugin import manager  # noqa: PLC0415 (the manager imports this file)
+
+    replacement = manager.kernel_hook(name, backend)
+    if replacement is not None:
+        return replacement
+    if name in backend.lacks:
+        return _lacking(name, backend.name, backend.lacks[name])
+    kernel = backend.kernel(name)
+    if kernel is not None:
+        return kernel
+    if name in PRIMITIVES:
+        return getattr(backend, name)
+    found: Any = backend.namespace()
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    op = OPS.get(name)
+    if found is None and op is not None and op.kernel is not None:
+        return functools.partial(op.kernel, backend.xp)
+    if found is None:
+        return _lacking(name, backend.name, "its namespace has no function of that name")
+    return found
 
 
 #: What a backend gives beyond the standard, reached as kernels too.

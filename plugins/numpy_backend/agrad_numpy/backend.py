@@ -61,11 +61,6 @@ class NumpyBackend(Backend):
         array[key] = value
         return array
 
-    def add_into(self, array: Any, other: Any) -> Any:
-        if type(array) is not np.ndarray or not array.flags.writeable or array.shape != np.shape(other):
-            return np.add(array, other)
-        return np.add(array, other, out=array)
-
     def to_host(self, array: Any) -> Any:
         return array
 

@@ -83,6 +83,7 @@ def _windows(x: Any, /, window: tuple[int, ...], stride: tuple[int, ...]) -> Any
 
 #: By the op's name. Ufuncs stand for themselves.
 KERNELS: dict[str, Callable[..., Any]] = {
+    "add_into": np.add,
     "astype": _astype,
     "broadcast_like": _broadcast_like,
     "broadcast_to": _broadcast_to,
