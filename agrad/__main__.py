@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import agrad
+from agrad.plugin import manager
 
 
 def main() -> None:
@@ -10,7 +11,7 @@ def main() -> None:
     rows = [("backend", "version", "devices", "available")]
     rows += [
         (row.name, row.version or "-", ", ".join(row.devices) or "-", "yes" if row.available else f"no: {row.reason}")
-        for row in agrad.backends()
+        for row in manager.backends()
     ]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     print(f"agrad {agrad.__version__}, version {agrad.CONTRACT} of the backend contract")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
 
 
@@ -35,7 +36,7 @@ class DType:
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: object) -> builtins.bool:
         if isinstance(other, DType):
             return self.name == other.name
         return not isinstance(other, int | float | tuple | list | type(None)) and name_of(other) == self.name
@@ -50,12 +51,12 @@ class DType:
         return DType, (self.name,)
 
     @property
-    def is_floating_point(self) -> bool:
+    def is_floating_point(self) -> builtins.bool:
         """Whether it is real floating point."""
         return self.name.startswith(("float", "bfloat"))
 
     @property
-    def is_complex(self) -> bool:
+    def is_complex(self) -> builtins.bool:
         """Whether it is complex."""
         return self.name.startswith("complex")
 

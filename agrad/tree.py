@@ -14,6 +14,10 @@ from types import NoneType
 from typing import Any
 
 from agrad.core.tensor import Tensor
+from agrad.ops.creation import asarray, zeros
+from agrad.ops.data_type import astype, isdtype
+from agrad.ops.elementwise import real
+from agrad.ops.manipulation import concat, reshape
 
 __all__ = ["TreeDef", "flatten", "map", "ravel", "unflatten"]
 
@@ -272,8 +276,6 @@ def ravel(tree: Any) -> tuple[Tensor, Callable[[Any], Any]]:
     >>> unravel(vector * 10)["bias"]
     tensor(50.)
     """
-    import agrad as ag  # noqa: PLC0415 (the package imports this module)
-
     leaves, treedef = flatten(tree)
     paths = treedef.paths()
     device = next((leaf.device for leaf in leaves if isinstance(leaf, Tensor)), None)
@@ -292,15 +294,15 @@ def ravel(tree: Any) -> tuple[Tensor, Callable[[Any], Any]]:
         stops.append(math.prod(shape) + (stops[-1] if stops else 0))
     size = stops[-1] if stops else 0
     if tensors:
-        flat = [ag.reshape(tensor, (math.prod(shape),)) for tensor, shape in zip(tensors, shapes, strict=True)]
-        joined = ag.concat(flat, axis=0)
+        flat = [reshape(tensor, (math.prod(shape),)) for tensor, shape in zip(tensors, shapes, strict=True)]
+        joined = concat(flat, axis=0)
     else:
-        joined = ag.zeros((0,))
-    joined_device, joined_complex = joined.device, ag.isdtype(joined.dtype, "complex floating")
+        joined = zeros((0,))
+    joined_device, joined_complex = joined.device, isdtype(joined.dtype, "complex floating")
 
     def unravel(vector: Any) -> Any:
         if not isinstance(vector, Tensor):
-            vector = ag.asarray(vector)
+            vector = asarray(vector)
             if vector.device != joined_device:
                 vector = vector.to_device(joined_device)
         if vector.shape != (size,):
@@ -308,13 +310,13 @@ def ravel(tree: Any) -> tuple[Tensor, Callable[[Any], Any]]:
         parts = []
         for path, shape, dtype, stop in zip(paths, shapes, dtypes, stops, strict=True):
             part = vector[stop - math.prod(shape) : stop]
-            if not ag.isdtype(part.dtype, dtype):
-                if joined_complex and ag.isdtype(part.dtype, "complex floating") and ag.isdtype(dtype, "real floating"):
-                    part = ag.real(part)
+            if not isdtype(part.dtype, dtype):
+                if joined_complex and isdtype(part.dtype, "complex floating") and isdtype(dtype, "real floating"):
+                    part = real(part)
                 if not _can_cast(part.dtype, dtype):
                     raise TypeError(f"cannot unravel {part.dtype} numbers into the {dtype} leaf{_at(path)}")
-                part = ag.astype(part, dtype)
-            parts.append(ag.reshape(part, shape))
+                part = astype(part, dtype)
+            parts.append(reshape(part, shape))
         return unflatten(treedef, parts)
 
     return joined, unravel
@@ -377,32 +379,26 @@ def _place(path: str) -> str:
 
 
 def _as_tensor(leaf: Any, path: str, device: Any) -> Tensor:
-    import agrad as ag  # noqa: PLC0415 (the package imports this module)
-
     if isinstance(leaf, Tensor):
         return leaf
     try:
         # A number has no home of its own and goes where the tensors are; a raw array stays where it is.
-        result = ag.asarray(leaf, device=device if isinstance(leaf, (bool, int, float, complex)) else None)
+        result = asarray(leaf, device=device if isinstance(leaf, (bool, int, float, complex)) else None)
     except (TypeError, ValueError) as error:
         raise TypeError(f"cannot ravel the {type(leaf).__name__}{_at(path)}: {error}") from error
-    if not ag.isdtype(result.dtype, ("bool", "numeric")):
+    if not isdtype(result.dtype, ("bool", "numeric")):
         raise TypeError(f"cannot ravel the {type(leaf).__name__}{_at(path)}: its dtype is {result.dtype}")
     return result
 
 
 def _family(dtype: Any) -> str:
-    import agrad as ag  # noqa: PLC0415 (the package imports this module)
-
-    if ag.isdtype(dtype, "bool"):
+    if isdtype(dtype, "bool"):
         return "boolean"
-    return "integer" if ag.isdtype(dtype, "integral") else "floating-point"
+    return "integer" if isdtype(dtype, "integral") else "floating-point"
 
 
 def _can_cast(source: Any, target: Any) -> bool:
     """Whether a cast keeps the kind of number: neither fractions nor imaginary parts are cut off."""
-    import agrad as ag  # noqa: PLC0415 (the package imports this module)
-
     if _family(source) != _family(target):
         return False
-    return ag.isdtype(target, "complex floating") or not ag.isdtype(source, "complex floating")
+    return isdtype(target, "complex floating") or not isdtype(source, "complex floating")

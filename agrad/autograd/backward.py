@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agrad.autograd.graph import GradientEdge
 from agrad.core import engine, errors
+from agrad.core.mode import no_grad
 from agrad.core.node import Node, output_of
 from agrad.core.tensor import Tensor
 
@@ -33,7 +34,7 @@ def backward(
         Keep what the graph saved, to run through it again. Default: `create_graph`.
     create_graph : bool, optional
         Record the pass itself, for higher derivatives.
-    inputs : Tensor or sequence of Tensor, optional
+    inputs : Tensor, or sequence or dict of Tensor, optional
         Accumulate into these only; one that is not a leaf gets a `.grad` too.
 
     Raises
@@ -47,37 +48,47 @@ def backward(
     if inputs is None:
         engine.run(roots, retain_graph=retain, create_graph=create_graph)
         return
-    wanted = _as_sequence(inputs, "inputs")
+    wanted = _as_sequence(_values(inputs, "backward()"), "inputs")
     if not wanted:
         message = "`inputs` argument to `backward()` cannot be empty."
         raise RuntimeError(message)
     nodes = [_node_of(t, i) for i, t in enumerate(wanted)]
     captured = engine.run(roots, retain_graph=retain, create_graph=create_graph, targets=set(nodes))
-    for tensor, node in zip(wanted, nodes, strict=True):
-        if isinstance(tensor, Tensor) and not tensor.is_leaf and node in captured:
-            g = captured[node]
-            new = g if isinstance(g, Tensor) else engine.tensor_of(g)
-            old = tensor._retained.grad if tensor._retained else None
-            tensor.grad = new if old is None else old + new
+    for node, tensor in dict(zip(nodes, wanted, strict=True)).items():
+        if isinstance(tensor, Tensor) and not tensor.is_leaf and not tensor.retains_grad and node in captured:
+            _accumulate(tensor, captured[node], create_graph=create_graph)
+
+
+def _accumulate(tensor: Tensor, g: Any, *, create_graph: bool) -> None:
+    """Add to the `.grad` of a result, on the same object unless the sum is to have a history."""
+    new = g if isinstance(g, Tensor) else engine.tensor_of(g)
+    old = tensor._retained.grad if tensor._retained else None
+    if old is None:
+        tensor.grad = new
+    elif create_graph:
+        tensor.grad = old + new
+    else:
+        with no_grad():
+            old += new
 
 
 def grad(
     outputs: Tensors,
-    inputs: Tensors,
+    inputs: Tensors | dict[Any, Tensor | GradientEdge],
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
     allow_unused: bool | None = None,
     *,
     materialize_grads: bool = False,
-) -> tuple[Any, ...]:
-    """Give the gradients of outputs by inputs; no `.grad` changes.
+) -> Any:
+    """Give the gradients of outputs by inputs; no `.grad` of a leaf changes.
 
     Parameters
     ----------
     outputs : Tensor or sequence of Tensor
         What to differentiate; their gradients add up.
-    inputs : Tensor or sequence of Tensor
+    inputs : Tensor, or sequence or dict of Tensor
         By what.
     grad_outputs : Tensor, None or sequence of them, optional
         A cotangent per output.
@@ -92,13 +103,15 @@ def grad(
 
     Returns
     -------
-    tuple
-        A Tensor (or None) per input.
+    tuple or dict
+        A Tensor (or None) per input; a dict with the same keys where `inputs` is one.
 
     Raises
     ------
     RuntimeError
         In PyTorch's words.
+    TypeError
+        If `inputs` is a mapping other than a dict.
 
     Examples
     --------
@@ -114,7 +127,7 @@ def grad(
         )
         raise ValueError(message)
     unused_is_fine = materialize_grads if allow_unused is None else allow_unused
-    wanted = _as_sequence(inputs, "inputs")
+    wanted = _as_sequence(_values(inputs, "grad()"), "inputs")
     if not wanted:
         message = "`inputs` argument to `grad()` cannot be empty."
         raise RuntimeError(message)
@@ -137,7 +150,20 @@ def grad(
                 zeros = tensor._spec.backend.functions.zeros_like(tensor.detach())
                 g = zeros.requires_grad_() if create_graph else zeros
         result.append(g if g is None or isinstance(g, Tensor) else engine.tensor_of(g))
-    return tuple(result)
+    return dict(zip(inputs, result, strict=True)) if isinstance(inputs, dict) else tuple(result)
+
+
+def _values(inputs: Any, function: str) -> Any:
+    """Give the tensors of a dict of inputs; anything else passes through."""
+    if type(inputs) is dict:
+        return list(inputs.values())
+    if isinstance(inputs, Mapping):
+        message = (
+            f"`inputs` argument to `{function}` must be a dict, not {type(inputs).__name__}. Other Mapping types are not"
+            " supported."
+        )
+        raise TypeError(message)
+    return inputs
 
 
 def _as_sequence(tensors: Any, name: str) -> list[Any]:

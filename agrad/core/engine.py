@@ -8,6 +8,7 @@ its gradient is complete).
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -145,7 +146,7 @@ class _Pass:
                         total[0] = self.add(edge, total[0], part, summed)
                         total[1] = not as_tensors and edge.spec.accumulates
                 elif edge is following:
-                    g = self.add(edge, g, part, summed)
+                    g = self.add(following, g, part, summed)
                 elif edge in pending:
                     if edge in summed:
                         held = pending[edge]
@@ -157,6 +158,7 @@ class _Pass:
                 else:
                     pending[edge] = part
                     heappush(heap, (-edge.seq, edge))
+            gs = part = None  # what has been delivered must not outlive its use
             if following is None:
                 if not heap:
                     return
@@ -205,6 +207,9 @@ class _Pass:
                         gs = vjp(node.spec.xp, g, saved, node)
                 except ShapeMismatchError as mismatch:
                     raise errors.wrong_shape(node, 0, *mismatch.args) from None
+                except Exception as error:
+                    error.add_note(f"Raised in backward.{errors.at(node)}")
+                    raise
                 if node.hooks is not None and node.hooks.post:
                     gs = self.run_post_hooks(node, node.hooks, gs, g)
                 if saved and not retain_graph:
@@ -240,6 +245,7 @@ class _Pass:
                         total[0] = self.add(leaf, total[0], part, summed)
                         total[1] = not as_tensors and leaf.spec.accumulates
                     node, g = ahead, onward
+                    gs = part = onward = None
                     continue
                 if type(edges) is tuple:
                     break
@@ -405,9 +411,8 @@ def rebuilt(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     if plan is None:  # a Function keeps its own record of what it saved
         return saved
     rule = plan.rule
-    edges = iter(node.inputs)
-    edge_of = dict(zip(plan.needed_names(), edges, strict=True))
-    result = []
+    edge_of = dict(zip(plan.needed_names(), node.inputs, strict=True))
+    result: list[Any] = []
     for name, value in zip(plan.saves, saved, strict=True):
         if name == rule.sequence:
             members = [edge_of.get((name, i)) for i in range(len(value))]
@@ -425,6 +430,31 @@ def rebuilt(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
         else:
             result.append(value)
     return tuple(result)
+
+
+def recompute(node: Node, g: Tensor, saved: tuple[Any, ...]) -> Any:
+    """Give the cotangents of a fused op's operands by way of the composition it stands for, recorded.
+
+    What its kernel leaves beside the result is a mere value: a rule that reads it has no second derivative.
+    """
+    plan = node.vjp.plan  # type: ignore[union-attr]
+    rule, op = plan.rule, node.op
+    xp = node.spec.backend.functions
+    recording = mode.is_grad_enabled()
+    known = dict(zip(plan.saves, saved, strict=True)) | dict(zip(rule.params, node.params, strict=True))
+    mode.push(grad=True)
+    try:
+        for name in plan.wanted:
+            known[name] = xp.positive(known[name])  # a node of its own: one operand may have been made from another
+        values = [known[argument.name] for argument in op.arguments]
+        result = op.invoke(functools.partial(rule.define, xp), values)
+        targets = [known[name]._node for name in plan.wanted]
+        roots = [] if result._node is None else [(result._node, g)]
+        found = run(roots, retain_graph=recording, create_graph=recording, targets=targets, accumulate=False)
+    finally:
+        mode.pop()
+    gs = tuple(found.get(target) for target in targets)
+    return gs if len(gs) > 1 else gs[0]
 
 
 def restore(value: Any, node: Node | None) -> Any:

@@ -79,7 +79,10 @@ def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
     result = general(op, tuple(primals))
     several = isinstance(result, tuple | list)
     results = list(result) if several else [result]
-    pushed = jvp(op, primals, tangents, result)
+    if not results:
+        return result
+    with results[0]._spec.backend.quiet():
+        pushed = jvp(op, primals, tangents, result)
     parts = list(pushed) if several else [pushed]
     made = [
         with_tangent(r, t, at) if isinstance(r, Tensor) and r._spec.inexact and t is not None else r

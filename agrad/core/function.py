@@ -276,7 +276,7 @@ def _record(
     inert = node.__dict__.pop("_non_differentiable", set())
     to_save = node.__dict__.pop("_to_save", ())
     specs = tuple(o._spec if isinstance(o, Tensor) else None for o in outputs)
-    node.spec = Specs(specs) if several else specs[0]
+    node.spec = Specs(cast("tuple[Spec, ...]", specs)) if several else specs[0]
     places = {id(a): i for i, a in reversed(list(enumerate(arguments))) if isinstance(a, Tensor)}
     if record:
         node.seq = next_seq()
@@ -401,16 +401,17 @@ def _tangents(
 ) -> tuple[Any, ...] | None:
     """Push tangents through the user's jvp, where an argument carries some of a level that is open."""
     now = mode.current()
-    levels = set(now.levels) if now else set()
-    found = {at for a in arguments if isinstance(a, Tensor) and a._tangents for at in a._tangents} & levels
+    levels = now.levels if now else ()
+    found = {at for a in arguments if isinstance(a, Tensor) and a._tangents for at in a._tangents} & set(levels)
     if not found:
         return None
     outputs = output if isinstance(output, tuple) else (output,)
     per_output: list[dict[int, Tensor]] = [{} for _ in outputs]
     materialize = node.__dict__.get("_materialize", True)
-    mode.push(grad=record)
-    try:
-        for at in sorted(found):
+    for at in sorted(found):
+        # of the levels, those outside this one: a tangent has no tangent of its own level
+        mode.push(grad=record, levels=tuple(level for level in levels if level < at))
+        try:
             tangents = []
             for a in arguments:
                 t = (a._tangents or {}).get(at) if isinstance(a, Tensor) else None
@@ -418,11 +419,11 @@ def _tangents(
                     t = a._spec.backend.functions.zeros_like(a)
                 tangents.append(t)
             pushed = cls.jvp(node, *tangents)
-            for i, t in enumerate(pushed if isinstance(pushed, tuple) else (pushed,)):
-                if t is not None:
-                    per_output[i][at] = t
-    finally:
-        mode.pop()
+        finally:
+            mode.pop()
+        for i, t in enumerate(pushed if isinstance(pushed, tuple) else (pushed,)):
+            if t is not None:
+                per_output[i][at] = t
     return tuple(t or None for t in per_output)
 
 

@@ -74,7 +74,8 @@ class Op:
         self.rule = rule
         self.kernel = kernel
         self.signature = inspect.signature(stub)
-        self.title = "".join(part[:1].upper() + part[1:] for part in name.replace(".", "_").split("_")) + "Backward0"
+        words = name.removeprefix("nn.").replace(".", "_").split("_")
+        self.title = "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"
         self.node_class: type[Node] = type(self.title, (Node,), {"__slots__": (), "op": self, "title": self.title})
         arguments = []
         for p in self.signature.parameters.values():
@@ -433,6 +434,8 @@ def general(op: Op, values: tuple[Any, ...]) -> Any:
     for i, argument in op.array_slots:
         value = values[i]
         if value is None:
+            if argument.kind != "key" and op.signature.parameters[argument.name].default is not None:
+                raise errors.not_an_operand(op.name, argument.name, value)
             if argument.kind == "operand":
                 operands.append(None)
         elif argument.kind == "sequence":
@@ -505,7 +508,7 @@ def finish(
 
 def tensors_in(op: Op, values: tuple[Any, ...]) -> list[Tensor]:
     """Give the tensors among the operands of a call."""
-    found = []
+    found: list[Tensor] = []
     for i, argument in op.operand_slots:
         members = values[i] if argument.kind == "sequence" else (values[i],)
         found.extend(m for m in members if isinstance(m, Tensor))

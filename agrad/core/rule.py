@@ -136,16 +136,16 @@ def source_of(derivative: Derivative) -> str:
 def _lambda_text(derivative: Callable[..., Any]) -> str:
     """Cut the text of a lambda out of its source file, by the positions its code object carries."""
     code = derivative.__code__
-    spots = [p for p in code.co_positions() if None not in p]
+    positions: Any = code.co_positions()
+    spots = [(a, b, c, d) for a, c, b, d in positions if None not in (a, b, c, d) and (a, b) != (c, d)]
     if not spots:
         return ""
-    first, last = min(p[0] for p in spots), max(p[1] for p in spots)  # type: ignore[type-var]
-    if first != last:
-        return ""
-    line = linecache.getline(code.co_filename, first)
-    start = min(p[2] for p in spots if p[0] == first)  # type: ignore[type-var]
-    stop = max(p[3] for p in spots if p[1] == last)  # type: ignore[type-var]
-    body = line.encode()[start:stop].decode(errors="replace")
+    first, start = min((a, b) for a, b, _, _ in spots)
+    last, stop = max((c, d) for _, _, c, d in spots)
+    lines = [linecache.getline(code.co_filename, number).encode() for number in range(first, last + 1)]
+    lines[-1] = lines[-1][:stop]
+    lines[0] = lines[0][start:]
+    body = " ".join(line.decode(errors="replace").strip() for line in lines)
     return f"lambda {', '.join(requests_of(derivative))}: {body}"
 
 
@@ -171,6 +171,11 @@ def promote(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
         dtype = a.dtype if is_complex(xp, a) else b.dtype
         return xp.astype(a, dtype, copy=False), xp.astype(b, dtype, copy=False)
     return a, b
+
+
+def device_of(array: Any) -> Any:
+    """Give what the ``device=`` of its namespace takes for the device of an array, raw or Tensor."""
+    return getattr(array, "device", None)
 
 
 def fit(xp: Any, g: Any, spec: Spec) -> Any:
@@ -272,6 +277,10 @@ class Plan:
         """Compile `vjp` from its source, once."""
         if not self.source:
             names: dict[str, Any] = {"fit": fit, "times": times}
+            if self.rule.define is not None:
+                from agrad.core.engine import Tensor, recompute  # noqa: PLC0415 (the engine ranks above)
+
+                names |= {"Tensor": Tensor, "recompute": recompute}
             self.source = self._write(names)
             filename = f"<agrad vjp of {self.rule.op} {self.needs}{' plain' if self.plain else ''}>"
             compiled = compile_source(self.source, filename, names)["vjp"]
@@ -285,6 +294,8 @@ class Plan:
         rule = self.rule
         asked = {r for name in self.wanted for r in requests_of(rule.vjp[name])}
         lines = ["def vjp(xp, g, saved, node):"]
+        if rule.define is not None:
+            lines += ["    if isinstance(g, Tensor):", "        return recompute(node, g, saved)"]
         if self.saves:
             lines.append(f"    ({', '.join(self.saves)},) = saved")
         if asked & set(rule.params):
@@ -318,7 +329,8 @@ class Plan:
     def _expression(self, operand: str, names: dict[str, Any]) -> str:
         derivative = self.rule.vjp[operand]
         if isinstance(derivative, int | float):
-            text = {1: "g", -1: "xp.negative(g)", 0: "xp.zeros_like(g)"}.get(derivative, f"g * {derivative!r}")
+            known: dict[float, str] = {1: "g", -1: "xp.negative(g)", 0: "xp.zeros_like(g)"}
+            text = known.get(derivative, f"g * {derivative!r}")
         elif derivative.__code__.co_code == _IDENTITY and len(requests_of(derivative)) == 1:
             text = self._arguments(operand)  # the partial is a saved value, as in a product: no call
             if self.rule.kind == "elementwise":

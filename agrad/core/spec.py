@@ -95,7 +95,7 @@ class Spec:
         be stored again at every use).
         """
         array = self.backend.scalar(value, self)
-        kept: dict[Any, Any] | None = {float: self.floats, int: self.ints}.get(type(value))
+        kept: Any = self.floats if type(value) is float else self.ints if type(value) is int else None
         if kept is not None and value != 0 and value == value:  # noqa: PLR0124 (False for NaN)
             if len(kept) >= SCALARS_KEPT:
                 kept.clear()

@@ -18,6 +18,9 @@ from agrad.core.spec import Spec, backend_of
 
 if TYPE_CHECKING:
     from agrad.core.hooks import Handle
+    from agrad.ops.methods import Methods as _Methods
+else:
+    _Methods = object  # ops.methods puts them on Tensor itself
 
 #: The namespace of functions, set by ``agrad.ops``: methods look their function up in it.
 functions: Any = None
@@ -25,7 +28,7 @@ functions: Any = None
 _new = object.__new__
 
 
-class Tensor:
+class Tensor(_Methods):
     """An array of any backend that records what is done with it.
 
     Made by `agrad.tensor`, `agrad.asarray` and the creation functions. ``Tensor(3, 5)`` gives an uninitialised tensor

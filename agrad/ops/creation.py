@@ -339,7 +339,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
             raise BufferError(message)
         return asarray(x, device=device, copy=copy)
     backend, _ = manager.device_of(device)
-    return leaf(backend, backend.namespace().from_dlpack(x, copy=copy))
+    return leaf(backend, backend.from_dlpack(x, copy=copy))
 
 
 def from_numpy(array: Any) -> Tensor:

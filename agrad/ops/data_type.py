@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from agrad import dtypes
-from agrad.core import op as op_module
 from agrad.core.declare import linear
 from agrad.core.mode import current
 from agrad.core.op import OPS, finish
 from agrad.core.spec import backend_of
-from agrad.core.tensor import Tensor
+from agrad.core.tensor import Tensor, wrap
 from agrad.plugin import manager
 from agrad.plugin.backend import Backend
 
@@ -18,7 +17,6 @@ from agrad.plugin.backend import Backend
 @linear(name="astype", x=lambda g: g)
 def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
     """The elements converted to another dtype."""
-    ...
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
@@ -54,7 +52,6 @@ def _back(xp: Any, g: Any, x_spec: Any) -> Any:
 @linear(name="to_device", x=_back)
 def _to_device(x: Any, device: str, /) -> Tensor:
     """The same value on another device."""
-    ...
 
 
 def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
@@ -87,7 +84,8 @@ def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
     op = OPS["to_device"]
     mode = current()
     if mode is not None and mode.levels and x._tangents:
-        moved: Tensor = op_module.push_forward(op, (x, full), mode)
+        moved = to_device(wrap(x._data, x._spec, x._node), full)
+        moved._tangents = {at: to_device(t, full) for at, t in x._tangents.items() if at in mode.levels} or None
         return moved
     raw = target.receive(x._spec.backend, x._data, full)
     result: Tensor = finish(op, target, raw, [x], [x._data, full], (), recording=mode.grad if mode else True)

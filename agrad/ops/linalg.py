@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agrad.core.declare import multilinear
-from agrad.core.rule import is_complex, promote
+from agrad.core.rule import is_complex, promote, unbroadcast
 from agrad.core.tensor import Tensor
 
 
@@ -48,14 +48,13 @@ def _matmul_by_second(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
 @multilinear(x1=_matmul_by_first, x2=_matmul_by_second)
 def matmul(x1: Any, x2: Any, /) -> Tensor:
     """Matrix product over the last two axes, the others broadcast; 1-d operands are vectors."""
-    ...
 
 
 def _contraction(axes: Any, rank1: int, rank2: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The contracted axes of both operands of tensordot, not negative."""
     if isinstance(axes, int):
         return tuple(range(rank1 - axes, rank1)), tuple(range(axes))
-    first, second = axes
+    first, second = ((a,) if isinstance(a, int) else a for a in axes)
     return tuple(a % rank1 for a in first), tuple(a % rank2 for a in second)
 
 
@@ -81,17 +80,23 @@ def _tensordot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axes: Any, *, fir
 )
 def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """Contraction over axes."""
-    ...
 
+
+
+def _vecdot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
+    """g times the other operand; the axes are counted in each operand by itself, then the shorter one is broadcast."""
+    product = xp.multiply(*promote(xp, g[..., None], xp.moveaxis(other, axis, -1)))
+    shape = list(spec.shape)
+    shape.append(shape.pop(axis))
+    return xp.moveaxis(unbroadcast(xp, product, tuple(shape)), -1, axis)
 
 
 @multilinear(
-    x1=lambda xp, g, x2, axis: xp.multiply(*promote(xp, xp.expand_dims(_conj(xp, g), axis=axis), x2)),
-    x2=lambda xp, g, x1, axis: xp.multiply(*promote(xp, xp.expand_dims(g, axis=axis), x1)),
+    x1=lambda xp, g, x2, x1_spec, axis: _vecdot_adjoint(xp, _conj(xp, g), x2, x1_spec, axis),
+    x2=lambda xp, g, x1, x2_spec, axis: _vecdot_adjoint(xp, g, x1, x2_spec, axis),
 )
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """Dot product along an axis; `x1` is conjugated."""
-    ...
 
 
 @multilinear(
@@ -101,4 +106,3 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
 )
 def outer(x1: Any, x2: Any, /) -> Tensor:
     """The products of all pairs of elements of two vectors."""
-    ...

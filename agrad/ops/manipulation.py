@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any
 
 from agrad.core.declare import linear
-from agrad.core.rule import unbroadcast
+from agrad.core.rule import device_of, unbroadcast
 from agrad.core.tensor import Tensor
 
 
 @linear(x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape))
 def reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
     """The same elements in another shape; one entry may be -1."""
-    ...
 
 
 def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
@@ -27,37 +27,31 @@ def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
 @linear(x=lambda xp, g, axes: xp.permute_dims(g, _inverse(axes)))
 def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
     """The axes in another order."""
-    ...
 
 
 @linear(x=lambda xp, g: xp.matrix_transpose(g), kernel=lambda xp, x: x.mT)
 def matrix_transpose(x: Any, /) -> Tensor:
     """The last two axes exchanged."""
-    ...
 
 
 @linear(x=lambda xp, g, source, destination: xp.moveaxis(g, destination, source))
 def moveaxis(x: Any, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Tensor:
     """Axes moved to other places."""
-    ...
 
 
 @linear(x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape))
 def expand_dims(x: Any, /, *, axis: int | tuple[int, ...] = 0) -> Tensor:
     """A new axis of length 1."""
-    ...
 
 
 @linear(x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape))
 def squeeze(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """Axes of length 1 removed."""
-    ...
 
 
 @linear(x=lambda xp, g, axis: xp.flip(g, axis=axis))
 def flip(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """The elements in reverse order along axes, all by default."""
-    ...
 
 
 def _negated(shift: int | tuple[int, ...]) -> int | tuple[int, ...]:
@@ -69,19 +63,16 @@ def roll(
     x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
 ) -> Tensor:
     """The elements shifted along axes; those that fall off come back at the other end."""
-    ...
 
 
 @linear(x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape))
 def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Tensor:
     """Repeated along new axes and axes of length 1."""
-    ...
 
 
 @linear(x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape))
 def broadcast_like(x: Any, spec: Any, /) -> Tensor:
     """`broadcast_to` the shape of a spec, in its layout (a lazy backend takes over the chunks)."""
-    ...
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
@@ -129,13 +120,11 @@ def _pieces(xp: Any, g: Any, specs: Sequence[Any], axis: int | None) -> list[Any
 @linear(sequence="arrays", arrays=lambda xp, g, arrays_spec, axis: _pieces(xp, g, arrays_spec, axis))
 def concat(arrays: tuple[Any, ...] | list[Any], /, *, axis: int | None = 0) -> Tensor:
     """Joined along an axis; flattened first if `axis` is None."""
-    ...
 
 
 @linear(sequence="arrays", arrays=lambda xp, g, axis: xp.unstack(g, axis=axis))
 def stack(arrays: tuple[Any, ...] | list[Any], /, *, axis: int = 0) -> Tensor:
     """Joined along a new axis."""
-    ...
 
 
 def _restack(xp: Any, g: tuple[Any, ...], axis: int) -> Any:
@@ -151,38 +140,33 @@ def _unstack_kernel(xp: Any, x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 @linear(outputs=0, x=_restack, kernel=_unstack_kernel)
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis, as a tuple."""
-    ...
 
 
 def _repeat_adjoint(xp: Any, g: Any, x_spec: Any, repeats: Any, axis: int | None) -> Any:
-    if axis is None:
-        return xp.reshape(_repeat_adjoint(xp, g, _Flat(x_spec), repeats, 0), x_spec.shape)
-    axis = axis % len(x_spec.shape)
-    n = x_spec.shape[axis]
-    before, after = x_spec.shape[:axis], x_spec.shape[axis + 1 :]
+    shape = x_spec.shape
+    if axis is None and isinstance(repeats, int):
+        return xp.reshape(xp.sum(xp.reshape(g, (x_spec.size, repeats)), axis=1), shape)
+    if axis is None and not shape:
+        return xp.sum(g)
+    n = x_spec.size if axis is None else shape[axis]
     if isinstance(repeats, int):
-        return xp.sum(xp.reshape(g, (*before, n, repeats, *after)), axis=axis + 1)
-    ends = xp.cumulative_sum(xp.astype(repeats, xp.int64), include_initial=True)
-    running = xp.cumulative_sum(g, axis=axis, include_initial=True)
-    at = xp.take(running, ends, axis=axis)
-    rows = (slice(None),) * axis
-    return at[(*rows, slice(1, None), ...)] - at[(*rows, slice(None, -1), ...)]
-
-
-class _Flat:
-    """The spec of a flattened operand, as far as `_repeat_adjoint` looks."""
-
-    def __init__(self, spec: Any) -> None:
-        self.shape = (spec.size,)
+        axis = axis % len(shape)
+        return xp.sum(xp.reshape(g, (*shape[:axis], n, repeats, *shape[axis + 1 :])), axis=axis + 1)
+    sources = xp.repeat(xp.arange(n, device=device_of(g)), xp.broadcast_to(repeats, (n,)))
+    if axis is not None:
+        return xp.scatter_add(x_spec, (slice(None),) * (axis % len(shape)) + (sources,), g)
+    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    key = tuple((sources // stride) % size for stride, size in zip(strides, shape, strict=True))
+    return xp.scatter_add(x_spec, key, g)
 
 
 @linear(index=("repeats",), x=_repeat_adjoint)
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """Each element repeated, a number of times or a number of times each."""
-    ...
 
 
 def _tile_adjoint(xp: Any, g: Any, x_spec: Any, repetitions: tuple[int, ...]) -> Any:
+    repetitions = (repetitions,) if isinstance(repetitions, int) else repetitions
     rank = max(len(x_spec.shape), len(repetitions))
     shape = (1,) * (rank - len(x_spec.shape)) + tuple(x_spec.shape)
     counts = (1,) * (rank - len(repetitions)) + tuple(repetitions)
@@ -193,16 +177,13 @@ def _tile_adjoint(xp: Any, g: Any, x_spec: Any, repetitions: tuple[int, ...]) ->
 @linear(x=_tile_adjoint)
 def tile(x: Any, repetitions: tuple[int, ...], /) -> Tensor:
     """The whole repeated along each axis."""
-    ...
 
 
 @linear(x=lambda xp, g, k: xp.tril(g, k=k))
 def tril(x: Any, /, *, k: int = 0) -> Tensor:
     """The part of matrices on and below a diagonal."""
-    ...
 
 
 @linear(x=lambda xp, g, k: xp.triu(g, k=k))
 def triu(x: Any, /, *, k: int = 0) -> Tensor:
     """The part of matrices on and above a diagonal."""
-    ...

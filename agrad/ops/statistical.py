@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from agrad.core.declare import custom, linear, nondifferentiable
-from agrad.core.rule import is_complex, promote
+from agrad.core.errors import UnsupportedOp
+from agrad.core.rule import device_of, is_complex, promote
 from agrad.core.tensor import Tensor
 
 Axis = int | tuple[int, ...] | None
@@ -32,22 +33,21 @@ def _spread(xp: Any, g: Any, spec: Any, axis: Axis, keepdims: bool) -> Any:
 
 def count(spec: Any, axis: Axis) -> int:
     """Give how many elements a reduction combines into one."""
-    return math.prod(spec.shape[a] for a in _axes(axis, len(spec.shape)))
+    n = math.prod(spec.shape[a] for a in _axes(axis, len(spec.shape)))
+    if n != n:  # noqa: PLR0124 (nan: unknown to a lazy backend)
+        reason = "the derivative divides by the number of elements, which is not known before they are computed"
+        raise UnsupportedOp("mean or variance", spec.backend.name, reason)
+    return n
 
 
 @linear(x=lambda xp, g, x_spec, axis, keepdims: _spread(xp, g, x_spec, axis, keepdims))
 def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Sum over axes, all by default."""
-    ...
 
 
-@linear(x=lambda xp, g, x_spec, axis, keepdims: _spread(xp, g / max_(count(x_spec, axis), 1), x_spec, axis, keepdims))
+@linear(x=lambda xp, g, x_spec, axis, keepdims: _spread(xp, g / (count(x_spec, axis) or 1), x_spec, axis, keepdims))
 def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Mean over axes, all by default."""
-    ...
-
-
-max_ = max  # the built-in: `max` below is the standard's
 
 
 def _prod_others(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
@@ -67,16 +67,18 @@ def _prod_others(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
     return xp.permute_dims(others, tuple(order.index(i) for i in range(x.ndim)))
 
 
-def _prod_vjp(xp: Any, g: Any, x: Any, x_spec: Any, axis: Axis, keepdims: bool) -> Any:
+def _prod_vjp(xp: Any, g: Any, x: Any, x_spec: Any, ans_spec: Any, axis: Axis, keepdims: bool) -> Any:
     if 0 in x_spec.shape:
         return xp.zeros_like(x)
+    x = xp.astype(x, ans_spec.dtype, copy=False)
     others = _prod_others(xp, x, _axes(axis, len(x_spec.shape))) if x_spec.shape else xp.ones_like(x)
     if is_complex(xp, others):
         others = xp.conj(others)
     return xp.multiply(*promote(xp, unreduce(xp, g, x_spec, axis, keepdims), others))
 
 
-def _prod_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, axis: Axis, keepdims: bool) -> Any:
+def _prod_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans_spec: Any, axis: Axis, keepdims: bool) -> Any:
+    x, t_x = xp.astype(x, ans_spec.dtype, copy=False), xp.astype(t_x, ans_spec.dtype, copy=False)
     if 0 in x_spec.shape or not x_spec.shape:
         return xp.sum(t_x, axis=axis, keepdims=keepdims)
     return xp.sum(t_x * _prod_others(xp, x, _axes(axis, len(x_spec.shape))), axis=axis, keepdims=keepdims)
@@ -85,7 +87,6 @@ def _prod_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, axis: Axis, keepdims: bool
 @custom(vjp={"x": _prod_vjp}, jvp=_prod_jvp)
 def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Product over axes, all by default; the gradient is exact where elements are zero."""
-    ...
 
 
 def _ties(xp: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, keepdims: bool) -> Any:
@@ -106,13 +107,11 @@ def _extremum_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, 
 @custom(vjp={"x": _extremum_vjp}, jvp=_extremum_jvp)
 def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes, all by default; ties share the gradient evenly."""
-    ...
 
 
 @custom(vjp={"x": _extremum_vjp}, jvp=_extremum_jvp)
 def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes, all by default; ties share the gradient evenly."""
-    ...
 
 
 def _divisor(spec: Any, axis: Axis, correction: float) -> float:
@@ -122,18 +121,19 @@ def _divisor(spec: Any, axis: Axis, correction: float) -> float:
 
 def _var_vjp(xp: Any, g: Any, x: Any, x_spec: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
     centred = x - xp.mean(x, axis=axis, keepdims=True)
-    return unreduce(xp, g, x_spec, axis, keepdims) * (centred * (2 / _divisor(x_spec, axis, correction)))
+    g, centred = promote(xp, unreduce(xp, g, x_spec, axis, keepdims), centred)
+    return g * (centred * (2 / _divisor(x_spec, axis, correction)))
 
 
 def _var_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, axis: Axis, correction: float, keepdims: bool) -> Any:
     centred = x - xp.mean(x, axis=axis, keepdims=True)
-    return xp.sum(t_x * centred, axis=axis, keepdims=keepdims) * (2 / _divisor(x_spec, axis, correction))
+    along = xp.real(t_x * xp.conj(centred)) if x_spec.is_complex else t_x * centred
+    return xp.sum(along, axis=axis, keepdims=keepdims) * (2 / _divisor(x_spec, axis, correction))
 
 
 @custom(vjp={"x": _var_vjp}, jvp=_var_jvp)
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Variance over axes, all by default; divides by the number of elements less `correction`."""
-    ...
 
 
 def _slope(xp: Any, ans: Any) -> Any:
@@ -153,7 +153,6 @@ def _std_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, corre
 @custom(vjp={"x": _std_vjp}, jvp=_std_jvp)
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Standard deviation over axes, all by default; the gradient of a constant is 0."""
-    ...
 
 
 def _cumulative_sum_adjoint(xp: Any, g: Any, x_spec: Any, axis: int | None, include_initial: bool) -> Any:
@@ -168,20 +167,20 @@ def cumulative_sum(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:
     """Running sum along an axis, which a 1-d operand need not name."""
-    ...
 
 
 def _pairwise(xp: Any, x: Any) -> Any:
     """d out_j / d x_i along the last axis, as (..., i, j): the product of x_k over k <= j but k != i. Zero-safe."""
     n = x.shape[-1]
-    i = xp.arange(n)
+    i = xp.arange(n, device=device_of(x))
     diagonal = i[:, None] == i[None, :]
     rows = xp.where(diagonal, xp.ones_like(x)[..., None, :], x[..., None, :])
     products = xp.cumulative_prod(rows, axis=x.ndim)
     return xp.where(i[None, :] >= i[:, None], products, xp.zeros_like(products))
 
 
-def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, axis: int | None, include_initial: bool) -> Any:
+def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, ans_spec: Any, axis: int | None, include_initial: bool) -> Any:
+    x = xp.astype(x, ans_spec.dtype, copy=False)
     axis = 0 if axis is None else axis % x.ndim
     if include_initial:
         g = g[(slice(None),) * axis + (slice(1, None), ...)]
@@ -192,13 +191,14 @@ def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, axis: int | None, include_init
     return xp.moveaxis(product, -1, axis)
 
 
-def _cumulative_prod_jvp(xp: Any, t_x: Any, x: Any, axis: int | None, include_initial: bool) -> Any:
+def _cumulative_prod_jvp(xp: Any, t_x: Any, x: Any, ans_spec: Any, axis: int | None, include_initial: bool) -> Any:
+    x, t_x = xp.astype(x, ans_spec.dtype, copy=False), xp.astype(t_x, ans_spec.dtype, copy=False)
     axis = 0 if axis is None else axis % x.ndim
     jacobian = _pairwise(xp, xp.moveaxis(x, axis, -1))
     tangent = xp.moveaxis(xp.sum(xp.moveaxis(t_x, axis, -1)[..., :, None] * jacobian, axis=-2), -1, axis)
     if not include_initial:
         return tangent
-    return xp.concat([xp.zeros_like(tangent[(slice(None),) * axis + (slice(0, 1), ...)]), tangent], axis=axis)
+    return xp.concat([xp.zeros_like(xp.sum(tangent, axis=axis, keepdims=True)), tangent], axis=axis)
 
 
 @custom(vjp={"x": _cumulative_prod_vjp}, jvp=_cumulative_prod_jvp)
@@ -206,16 +206,13 @@ def cumulative_prod(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Tensor:
     """Running product along an axis, which a 1-d operand need not name; the gradient is exact at zeros."""
-    ...
 
 
 @nondifferentiable("x")
 def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether all elements along axes are true."""
-    ...
 
 
 @nondifferentiable("x")
 def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether any element along axes is true."""
-    ...

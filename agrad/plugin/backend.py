@@ -35,7 +35,7 @@ class Device(str):
     Examples
     --------
     >>> from agrad.plugin.backend import Device
-    >>> Device("cupy:0").backend, Device("cupy:0").index
+    >>> Device("cupy:0").backend, Device("cupy:0").ordinal
     ('cupy', '0')
     """
 
@@ -47,7 +47,7 @@ class Device(str):
         return self.partition(":")[0]
 
     @property
-    def index(self) -> str:
+    def ordinal(self) -> str:
         """The device within the backend, empty for its only or default one."""
         return self.partition(":")[2]
 
@@ -359,13 +359,26 @@ def kernels(backend: Backend, prefix: str = "") -> ModuleType:
     def resolve(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        chapter = name in SUBNAMESPACES or any(op.startswith(f"{prefix}{name}.") for op in OPS)
+        below = any(op.startswith(f"{prefix}{name}.") for op in OPS)
+        chapter = below or (name in SUBNAMESPACES and not prefix)  # xp.fft.fft is a function
         value = kernels(backend, f"{prefix}{name}.") if chapter else _resolve(backend, prefix + name)
         setattr(found, name, value)
         return value
 
     found.__getattr__ = resolve  # type: ignore[method-assign]
     return found
+
+
+def forget_kernels(backend: Backend) -> None:
+    """Have the kernels of a backend resolved anew, as after a plugin was registered that may replace some."""
+    found = backend.__dict__.get("xp")
+    modules = [] if found is None else [found]
+    for module in modules:  # grows: kernels below a name stand in a module of their own
+        for name, value in list(vars(module).items()):
+            if isinstance(value, ModuleType):
+                modules.append(value)
+            elif not name.startswith("__"):
+                delattr(module, name)
 
 
 def _resolve(backend: Backend, name: str) -> Any:

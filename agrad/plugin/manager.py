@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from agrad.core import errors
 from agrad.core import op as op_module
 from agrad.core import spec as spec_module
 from agrad.core.tensor import Tensor, wrap
-from agrad.plugin.backend import CONTRACT, Backend, Device
+from agrad.plugin.backend import CONTRACT, Backend, Device, forget_kernels
 
 if TYPE_CHECKING:
     import pluggy
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
 PACKAGES = {"numpy": "numpy", "dask": "dask", "cupy": "cuda12"}
 
 _backends: dict[str, Backend] = {}
+_givers: dict[str, str] = {}  # the plugin that gave a backend
 _failures: dict[str, str] = {}
+_unreported: list[str] = []
 _plugins: pluggy.PluginManager | None = None
 
 _chosen: ContextVar[str | None] = ContextVar("agrad_backend", default=None)
@@ -56,7 +57,9 @@ def plugins() -> pluggy.PluginManager:
     """Give the plugin manager; loads pluggy and every installed plugin at the first call."""
     global _plugins  # noqa: PLW0603 (made once)
     if _plugins is None:
-        import pluggy  # noqa: PLC0415 (only when a backend is first needed)
+        import importlib.metadata  # noqa: PLC0415 (as pluggy: only when a backend is first needed)
+
+        import pluggy  # noqa: PLC0415
 
         from agrad.plugin import hookspecs  # noqa: PLC0415
 
@@ -68,6 +71,7 @@ def plugins() -> pluggy.PluginManager:
             except Exception as error:  # noqa: BLE001 (a faulty plugin must not take the others with it)
                 _fail(entry.name, error)
         _collect()
+        _report()
     return _plugins
 
 
@@ -79,40 +83,77 @@ def register(plugin: Any, name: str | None = None) -> None:
     plugin : module or object
         Implements hooks of ``agrad.plugin.hookspecs``.
     name : str, optional
-        What to call it.
+        What to call it. Default: the module's name, or that of the object's class.
 
     Raises
     ------
     ValueError
         If it is registered already.
     """
-    plugins().register(plugin, name=name)
+    manager = plugins()
+    if name is None:
+        name = str(getattr(plugin, "__name__", None) or type(plugin).__qualname__)
+        name = name if manager.get_plugin(name) in (None, plugin) else f"{name} {id(plugin):#x}"
+    manager.register(plugin, name=name)
     _collect()
+    for backend in _backends.values():
+        forget_kernels(backend)  # the plugin may replace some
+    _report()
 
 
 def _collect() -> None:
     """Ask every plugin for its backends; one that fails becomes a row of `backends`, with a warning."""
     assert _plugins is not None
     for implementation in _plugins.hook.agrad_backends.get_hookimpls():
+        giver = implementation.plugin_name
         try:
             for backend in implementation.function():
                 if backend.contract != CONTRACT:
                     message = f"it is written for version {backend.contract} of the contract, this is {CONTRACT}"
                     raise errors.BackendError(message)
+                if _givers.setdefault(backend.name, giver) != giver:
+                    message = f"the plugin {_givers[backend.name]!r} gives a backend named {backend.name!r} already"
+                    raise errors.BackendError(message)
                 _backends.setdefault(backend.name, backend)
         except Exception as error:  # noqa: BLE001 (as above)
-            _fail(implementation.plugin_name, error)
+            _fail(giver, error)
 
 
 def _fail(name: str, error: Exception) -> None:
+    """Note that a plugin failed, once."""
     if name not in _failures:
         _failures[name] = f"{type(error).__name__}: {error}"
-        warnings.warn(f"the agrad plugin {name!r} failed to load: {_failures[name]}", RuntimeWarning, stacklevel=4)
+        _unreported.append(name)
+
+
+def _report() -> None:
+    """Warn of the plugins that failed. Last of all, as warnings may be errors."""
+    while _unreported:
+        name = _unreported.pop()
+        warnings.warn(f"the agrad plugin {name!r} failed: {_failures[name]}", RuntimeWarning, stacklevel=4)
+
+
+def _ask(hook: str, **arguments: Any) -> Any:
+    """Give the first answer of the plugins to a hook; one that raises is passed over, with a warning."""
+    caller = getattr(plugins().hook, hook)
+    try:
+        return caller(**arguments)
+    except Exception:  # noqa: BLE001 (a faulty plugin must not take the others with it)
+        found = None
+        for implementation in reversed(caller.get_hookimpls()):
+            try:
+                found = implementation.function(*(arguments[name] for name in implementation.argnames))
+            except Exception as error:  # noqa: BLE001 (as above)
+                _fail(implementation.plugin_name, error)
+            if found is not None:
+                break
+        _report()
+        return found
 
 
 def kernel_hook(op: str, backend: Backend) -> Callable[..., Any] | None:
     """Give a plugin's replacement of one kernel."""
-    found: Callable[..., Any] | None = plugins().hook.agrad_kernel(op=op, backend=backend)
+    found: Callable[..., Any] | None = _ask("agrad_kernel", op=op, backend=backend)
     return found
 
 
@@ -124,14 +165,14 @@ def find_backend(array_type: type) -> Backend | None:
     BackendError
         If the type is that of a known library whose plugin is not installed.
     """
-    name = plugins().hook.agrad_backend_of(array_type=array_type)
+    name = _ask("agrad_backend_of", array_type=array_type)
     if name is not None:
         return get(name)
     library = array_type.__module__.partition(".")[0]
-    if library in PACKAGES and not issubclass(array_type, type):
+    if library in PACKAGES and library not in _backends and hasattr(array_type, "dtype"):
         message = (
-            f"No backend for {array_type.__module__}.{array_type.__name__}. Install agrad-{library}: "
-            f'pip install "agrad[{PACKAGES[library]}]"'
+            f"No backend for {array_type.__module__}.{array_type.__name__}. Install agrad-{library}.\n"
+            f'  pip install "agrad[{PACKAGES[library]}]"'
         )
         raise errors.BackendError(message)
     return None
@@ -163,15 +204,21 @@ def usable(name: str) -> Backend:
     Raises
     ------
     BackendError
-        If it is not, with the reason.
+        If it is not, with the reason, or has no such device.
     """
     backend = get(name)
     if backend.name not in _checked:
-        ok, reason = backend.availability()
+        try:
+            ok, reason = backend.availability()
+        except Exception as error:  # noqa: BLE001 (reported as the reason)
+            ok, reason = False, f"{type(error).__name__}: {error}"
         if not ok:
             message = f"the {backend.name} backend is not available: {reason}"
             raise errors.BackendError(message)
         _checked.add(backend.name)
+    if ":" in name and name not in backend.devices():
+        message = f"the {backend.name} backend has no device {name!r}. Its devices: {', '.join(backend.devices())}."
+        raise errors.BackendError(message)
     return backend
 
 

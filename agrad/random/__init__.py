@@ -144,7 +144,7 @@ def randn(
 def randint(
     low: int,
     high: int | tuple[int, ...] | None = None,
-    size: tuple[int, ...] | None = None,
+    size: int | tuple[int, ...] | None = None,
     *,
     dtype: Any = None,
     device: Any = None,
@@ -176,7 +176,7 @@ def randint(
         raise ValueError(message)
     return _sample(
         "integers",
-        _shape((size,) if not isinstance(size, int) else (size,)),
+        (size,) if isinstance(size, int) else tuple(size),
         dtype=dtype,
         default=dtypes.int64,
         device=device,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from agrad.core.tensor import Tensor
+from typing import TYPE_CHECKING
+
 from agrad.ops.manipulation import concat
 from agrad.plugin import manager
 from agrad.view.format import DEFAULT_OPTIONS, edges, format_tensor
+
+if TYPE_CHECKING:
+    from agrad.core.tensor import Tensor
+    from agrad.dtypes import DType
 
 
 def text_of(tensor: Tensor) -> str:
@@ -20,7 +25,9 @@ def text_of(tensor: Tensor) -> str:
     if backend is not manager.default_backend():
         suffixes.append(f"device='{spec.device}'")
     default = manager.get_default_dtype()
-    usual = (default, "complex64" if default == "float32" else "complex128", "int64", "bool")
+    usual: tuple[DType | str, ...] = (default, "complex64" if default == "float32" else "complex128", "int64", "bool")
+    if spec.size == 0:  # no elements to tell the dtype by
+        usual = usual[:1]
     if not any(backend.dtype(d) == spec.dtype for d in usual):
         suffixes.append(f"dtype={backend.dtype_name(spec.dtype)}")
     if tensor.grad_fn is not None:

@@ -27,6 +27,10 @@ class NumpyBackend(Backend):
         return True, np.__version__
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
+        if op.startswith(("nn.", "optim.")):
+            from agrad_numpy.nn_kernels import NN_KERNELS  # noqa: PLC0415 (most programs need none of them)
+
+            return NN_KERNELS.get(op)
         return KERNELS.get(op)
 
     def spec(self, array: Any) -> Spec:

@@ -1,0 +1,1169 @@
+"""Activations, layers and losses as functions, with PyTorch's names and arguments.
+
+A function of an array of any backend runs on that backend. Images are (N, C, H, W): batch, channels, height, width; an
+image without the batch axis, (C, H, W), is taken as a batch of one. What PyTorch calls ``inplace`` does not exist.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from agrad import dtypes, random
+from agrad.core import errors
+from agrad.core.tensor import Tensor
+from agrad.ops import elementwise, manipulation, searching, statistical
+from agrad.ops import nn as ops
+from agrad.ops.creation import arange, asarray
+from agrad.ops.data_type import astype
+from agrad.ops.elementwise import tanh
+
+__all__ = [
+    "adaptive_avg_pool2d",
+    "avg_pool2d",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "conv2d",
+    "cross_entropy",
+    "dropout",
+    "elu",
+    "embedding",
+    "gelu",
+    "l1_loss",
+    "layer_norm",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "logsigmoid",
+    "max_pool2d",
+    "mse_loss",
+    "nll_loss",
+    "normalize",
+    "one_hot",
+    "pad",
+    "relu",
+    "sigmoid",
+    "silu",
+    "softmax",
+    "softplus",
+    "tanh",
+]
+
+IntOrPair = int | Sequence[int]
+
+
+def _called() -> str:
+    """The sentence that closes a message with the user's line."""
+    return f"\n  Called at {errors.line_of(*errors.caller())}."
+
+
+def _tensor(value: Any) -> Tensor:
+    return value if isinstance(value, Tensor) else asarray(value)
+
+
+def _pair(name: str, value: IntOrPair, what: str) -> tuple[int, int]:
+    if isinstance(value, int):
+        return value, value
+    pair = tuple(value)
+    if len(pair) == 1:
+        pair *= 2
+    if len(pair) != 2:
+        raise ValueError(f"{name}(): {what} must be one integer or two, not {value!r}{_called()}")
+    return int(pair[0]), int(pair[1])
+
+
+def _checked_reduction(name: str, reduction: str) -> str:
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{reduction} is not a valid value for reduction\n  {name}() takes mean, sum or none.{_called()}")
+    return reduction
+
+
+def _differs(n: float, m: float) -> bool:
+    """Whether two sizes are known to differ (nan: a lazy backend does not know)."""
+    return n != m and n == n and m == m  # noqa: PLR0124
+
+
+# -- activations --------------------------------------------------------------------------------------------------------
+
+
+def relu(input: Any) -> Tensor:
+    """The positive part, ``max(x, 0)``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any shape, real.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape and dtype. The derivative at 0 is 0.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.relu(ag.tensor([-1.0, 0.0, 2.0]))
+    tensor([0., 0., 2.])
+    """
+    return ops.relu(input)
+
+
+def leaky_relu(input: Any, negative_slope: float = 0.01) -> Tensor:
+    """``x`` where positive, else ``negative_slope * x``; the derivative at 0 is the slope.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any shape, real.
+    negative_slope : float, optional
+        The slope below 0.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.leaky_relu(ag.tensor([-1.0, 2.0]), 0.1)
+    tensor([-0.1000,  2.0000])
+    """
+    return ops.leaky_relu(input, negative_slope)
+
+
+def elu(input: Any, alpha: float = 1.0) -> Tensor:
+    """``x`` where positive, else ``alpha * (exp(x) - 1)`` (Clevert et al. 2015).
+
+    Parameters
+    ----------
+    input : Tensor
+        Any shape, real.
+    alpha : float, optional
+        Minus the limit at minus infinity, and the derivative at 0.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.elu(ag.tensor([-1.0, 2.0]))
+    tensor([-0.6321,  2.0000])
+    """
+    return ops.elu(input, alpha)
+
+
+def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """``log(1 + exp(beta * x)) / beta``, a smooth `relu`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any shape, real.
+    beta : float, optional
+        The larger, the sharper.
+    threshold : float, optional
+        Where ``beta * x`` is above it, the result is `x` itself, as in PyTorch.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.softplus(ag.tensor([-1.0, 0.0, 50.0]))
+    tensor([ 0.3133,  0.6931, 50.0000])
+    """
+    return ops.softplus(input, beta, threshold)
+
+
+def silu(input: Any) -> Tensor:
+    """``x * sigmoid(x)``, also called swish (Elfwing et al. 2017).
+
+    Parameters
+    ----------
+    input : Tensor
+        Any shape, real.
+    """
+    return ops.silu(input)
+
+
+def sigmoid(input: Any) -> Tensor:
+    """The logistic function, ``1 / (1 + exp(-x))``.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any shape, real.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.sigmoid(ag.tensor([0.0, 2.0]))
+    tensor([0.5000, 0.8808])
+    """
+    return ops.sigmoid(input)
+
+
+def logsigmoid(input: Any) -> Tensor:
+    """The logarithm of `sigmoid`, without overflow.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any shape, real.
+    """
+    return ops.log_sigmoid(input)
+
+
+def gelu(input: Any, approximate: str = "none") -> Tensor:
+    """`x` times the distribution function of the standard normal at `x` (Hendrycks and Gimpel 2016).
+
+    Parameters
+    ----------
+    input : Tensor
+        Any shape, real.
+    approximate : {"none", "tanh"}, optional
+        "none" is accurate to the dtype, in the tail too; "tanh" is the approximation by a tanh of a cubic.
+
+    Raises
+    ------
+    ValueError
+        If `approximate` is neither.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.gelu(ag.tensor([-1.0, 0.0, 1.0]))
+    tensor([-0.1587,  0.0000,  0.8413])
+    """
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"approximate argument must be either none or tanh.\n  gelu() got {approximate!r}.{_called()}")
+    return ops.gelu(input, approximate)
+
+
+def softmax(input: Any, dim: int | None = None, *, axis: int | None = None, dtype: Any = None) -> Tensor:
+    """Exponentials that sum to 1 along an axis.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any shape, real.
+    dim, axis : int
+        The axis, under PyTorch's or the standard's name.
+    dtype : optional
+        Convert to this dtype first.
+
+    Raises
+    ------
+    TypeError
+        If no axis is given.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.softmax(ag.tensor([0.0, 1.0]), dim=0)
+    tensor([0.2689, 0.7311])
+    """
+    return ops.softmax(input if dtype is None else astype(input, dtype, copy=False), axis=_axis("softmax", dim, axis))
+
+
+def log_softmax(input: Any, dim: int | None = None, *, axis: int | None = None, dtype: Any = None) -> Tensor:
+    """The logarithm of `softmax`, without overflow or cancellation; arguments as there.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.log_softmax(ag.tensor([0.0, 1000.0]), dim=0)
+    tensor([-1000.,     0.])
+    """
+    input = input if dtype is None else astype(input, dtype, copy=False)
+    return ops.log_softmax(input, axis=_axis("log_softmax", dim, axis))
+
+
+def _axis(name: str, dim: int | None, axis: int | None) -> int:
+    chosen = axis if dim is None else dim
+    if chosen is None:
+        raise TypeError(f"{name}() needs the axis to normalise along, as in {name}(x, dim=1){_called()}")
+    return chosen
+
+
+# -- layers -------------------------------------------------------------------------------------------------------------
+
+
+def linear(input: Any, weight: Any, bias: Any = None) -> Tensor:
+    """``input @ weight.T + bias``, recorded as one operation.
+
+    Parameters
+    ----------
+    input : Tensor, shape (..., in)
+        Real or complex.
+    weight : Tensor, shape (out, in)
+        One row per output.
+    bias : Tensor, shape (out,), optional
+        Added to every row.
+
+    Returns
+    -------
+    Tensor, shape (..., out)
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes do not fit.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x, w, b = ag.ones((2, 3)), ag.ones((1, 3)), ag.tensor([0.5])
+    >>> ag.nn.functional.linear(x, w, b)
+    tensor([[3.5000],
+            [3.5000]])
+    """
+    rows = weight.shape
+    if len(rows) != 2 or input.shape[-1:] != rows[1:] or (bias is not None and bias.shape != rows[:1]):
+        _check_linear(input, weight, bias)
+    return ops.linear_layer(input, weight, bias)
+
+
+def _check_linear(input: Any, weight: Any, bias: Any) -> None:
+    shapes = f"input {tuple(input.shape)}, weight {tuple(weight.shape)}"
+    shapes += "" if bias is None else f", bias {tuple(bias.shape)}"
+    if len(weight.shape) != 2 or not input.shape:
+        message = f"linear(): expected input (..., in) and weight (out, in), got {shapes}"
+    elif _differs(input.shape[-1], weight.shape[1]):
+        rows = math.prod(input.shape[:-1])
+        message = (
+            f"mat1 and mat2 shapes cannot be multiplied ({rows}x{input.shape[-1]} and"
+            f" {weight.shape[1]}x{weight.shape[0]})\n  linear(): {shapes}"
+        )
+    elif bias is not None and (len(bias.shape) != 1 or _differs(bias.shape[0], weight.shape[0])):
+        message = f"linear(): the bias must have shape ({weight.shape[0]},), got {shapes}"
+    else:
+        return
+    raise RuntimeError(message + _called())
+
+
+def dropout(
+    input: Any, p: float = 0.5, training: bool = True, *, generator: random.Generator | None = None
+) -> Tensor:
+    """Zero each element with probability `p` and divide the others by ``1 - p`` (Srivastava et al. 2014).
+
+    Parameters
+    ----------
+    input : Tensor
+        Any shape.
+    p : float, optional
+        The probability.
+    training : bool, optional
+        False gives `input` itself.
+    generator : agrad.random.Generator, optional
+        Where random keys come from. Default: the one that `agrad.manual_seed` seeds.
+
+    Raises
+    ------
+    ValueError
+        If `p` is not a probability.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> _ = ag.manual_seed(0)
+    >>> y = ag.nn.functional.dropout(ag.ones((1000,)), 0.25)
+    >>> sorted(set(y.tolist()))
+    [0.0, 1.3333333333333333]
+    """
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}{_called()}")
+    input = _tensor(input)
+    if not training or p == 0:
+        return input
+    spec = input._spec
+    dtype = "float64" if spec.backend.dtype_name(spec.dtype) in ("float64", "complex128") else "float32"
+    mask = random.rand(spec.shape, dtype=dtype, device=spec.device, generator=generator) >= p
+    return ops.dropout(input, mask, 0.0 if p == 1 else 1 / (1 - p))
+
+
+def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
+    """The rows of a table at given indices.
+
+    Parameters
+    ----------
+    input : Tensor
+        Indices, any shape, integers from 0 to before the number of rows.
+    weight : Tensor, shape (rows, features)
+        The table.
+    padding_idx : int, optional
+        The row at this index gets no gradient; negative counts from the end.
+
+    Returns
+    -------
+    Tensor, shape (*input.shape, features)
+
+    Raises
+    ------
+    IndexError
+        If an index is outside the table.
+    TypeError
+        If the indices are no integers.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.embedding(ag.tensor([2, 0]), ag.tensor([[1.0], [2.0], [3.0]]))
+    tensor([[3.],
+            [1.]])
+    """
+    input = _tensor(input)
+    if input._spec.backend.kind(input.dtype) != "int":
+        raise TypeError(f"embedding(): expected integer indices, got {input.dtype}{_called()}")
+    rows = weight.shape[0]
+    _check_range(input, rows, f"index out of range in self\n  embedding(): the table has {rows} rows")
+    if padding_idx is not None:
+        if not -rows <= padding_idx < rows:
+            raise ValueError(f"embedding(): padding_idx {padding_idx} is outside the table of {rows} rows{_called()}")
+        padding_idx %= rows
+    return ops.embedding(input, weight, padding_idx)
+
+
+def _check_range(indices: Tensor, stop: int, message: str) -> None:
+    """Refuse indices outside 0 to before `stop`, but on lazy backends, where looking would compute."""
+    if not indices._spec.backend.is_lazy and indices.size:
+        low, high = int(statistical.min(indices)), int(statistical.max(indices))
+        if low < 0 or high >= stop:
+            raise IndexError(f"{message}, an index is {low if low < 0 else high}.{_called()}")
+
+
+def one_hot(tensor: Any, num_classes: int = -1) -> Tensor:
+    """Class indices as rows that are 1 at the class and 0 elsewhere.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Integers, any shape.
+    num_classes : int, optional
+        Default: one more than the largest index.
+
+    Returns
+    -------
+    Tensor, shape (*tensor.shape, num_classes)
+        Of dtype int64.
+
+    Raises
+    ------
+    RuntimeError
+        If an index is negative or not below `num_classes`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.one_hot(ag.tensor([1, 0]), 3)
+    tensor([[0, 1, 0],
+            [1, 0, 0]])
+    """
+    tensor = _tensor(tensor)
+    if tensor._spec.backend.kind(tensor.dtype) != "int":
+        raise RuntimeError(f"one_hot is only applicable to index tensor of type int64, got {tensor.dtype}.{_called()}")
+    if num_classes == -1 or not tensor._spec.backend.is_lazy:
+        if not tensor.size:
+            if num_classes <= 0:
+                raise RuntimeError("Can not infer total number of classes from empty tensor." + _called())
+        else:
+            if int(statistical.min(tensor)) < 0:
+                raise RuntimeError("Class values must be non-negative." + _called())
+            most = int(statistical.max(tensor))
+            if num_classes == -1:
+                num_classes = most + 1
+            elif most >= num_classes:
+                raise RuntimeError("Class values must be smaller than num_classes." + _called())
+    classes = arange(num_classes, dtype=tensor.dtype, device=tensor.device)
+    hit = elementwise.equal(manipulation.expand_dims(tensor, axis=tensor.ndim), classes)
+    return astype(hit, dtypes.int64)
+
+
+def layer_norm(
+    input: Any, normalized_shape: int | Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Tensor:
+    """Mean 0 and variance 1 over the last axes, then times `weight` plus `bias` (Ba, Kiros and Hinton 2016).
+
+    Parameters
+    ----------
+    input : Tensor, shape (..., *normalized_shape)
+        Real.
+    normalized_shape : int or sequence of int
+        The shape of the axes to normalise over.
+    weight, bias : Tensor, shape normalized_shape, optional
+        Default: 1 and 0.
+    eps : float, optional
+        Added to the variance.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes do not fit.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.layer_norm(ag.tensor([[1.0, 2.0, 3.0]]), (3,))
+    tensor([[-1.2247,  0.0000,  1.2247]])
+    """
+    input = _tensor(input)
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not shape or input.shape[-len(shape) :] != shape:
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape [*, {', '.join(map(str, shape))}], but got"
+            f" input of size{list(input.shape)}\n  layer_norm() normalises over the last axes.{_called()}"
+        )
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and tuple(value.shape) != shape:
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape"
+                f" {list(value.shape)} and normalized_shape = {list(shape)}\n  in layer_norm().{_called()}"
+            )
+    return ops.layer_norm(input, weight, bias, len(shape), eps)
+
+
+def normalize(input: Any, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12) -> Tensor:
+    """`input` divided by its p-norm along an axis, or by `eps` where that is larger.
+
+    Parameters
+    ----------
+    input : Tensor
+        Real.
+    p : float, optional
+        Exponent of the norm: at least 1, or ``inf``.
+    dim : int or tuple of int, optional
+        The axis or axes.
+    eps : float, optional
+        The least divisor.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.normalize(ag.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
+    size = elementwise.abs(_tensor(input))
+    if p == math.inf:
+        norm = elementwise.clip(statistical.max(size, axis=dim, keepdims=True), eps)
+    elif p == 1:
+        norm = elementwise.clip(statistical.sum(size, axis=dim, keepdims=True), eps)
+    else:
+        # the limit stands before the root: below it the derivative is then 0, not infinity times 0
+        powers = elementwise.square(size) if p == 2 else size**p
+        total = elementwise.clip(statistical.sum(powers, axis=dim, keepdims=True), eps**p)
+        norm = elementwise.sqrt(total) if p == 2 else total ** (1 / p)
+    return elementwise.divide(input, norm)
+
+
+def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """A constant put around a tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any shape.
+    pad : sequence of int
+        Elements before and after, in pairs, the last axis first: ``(left, right, top, bottom)``. Negative ones crop.
+    mode : {"constant"}, optional
+        The only mode there is.
+    value : float, optional
+        The constant. Default: 0.
+
+    Raises
+    ------
+    NotImplementedError
+        For another mode.
+    ValueError
+        If the widths are not pairs, or more than the axes.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.pad(ag.tensor([1.0, 2.0]), (1, 2))
+    tensor([0., 1., 2., 0., 0.])
+    """
+    input = _tensor(input)
+    if mode != "constant":
+        raise NotImplementedError(f"pad() has the mode 'constant' only, not {mode!r}{_called()}")
+    if len(pad) % 2 or len(pad) // 2 > input.ndim:
+        raise ValueError(
+            f"pad(): widths come in pairs, at most one per axis; got {tuple(pad)} for shape {input.shape}{_called()}"
+        )
+    pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)]
+    widths = [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1]
+    if any(n < 0 for width in widths for n in width):
+        key = tuple(
+            slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(widths, input.shape, strict=True)
+        )
+        input = searching.getitem(input, key)
+        widths = [(max(a, 0), max(b, 0)) for a, b in widths]
+    return ops.pad(input, tuple(widths), 0.0 if value is None else value)
+
+
+# -- convolution and pooling --------------------------------------------------------------------------------------------
+
+
+def _images(name: str, input: Any) -> tuple[Tensor, bool]:
+    """Give images as (N, C, H, W), and whether the batch axis was put in."""
+    input = _tensor(input)
+    if input.ndim == 3:
+        return manipulation.expand_dims(input, axis=0), True
+    if input.ndim != 4:
+        raise RuntimeError(
+            f"Expected 3D (unbatched) or 4D (batched) input to {name}, but got input of size: {list(input.shape)}"
+            + _called()
+        )
+    return input, False
+
+
+def _back(result: Tensor, single: bool) -> Tensor:
+    return manipulation.squeeze(result, 0) if single else result
+
+
+def _check_windows(
+    name: str,
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: ops.Padding,
+    dilation: tuple[int, int],
+) -> None:
+    """Refuse windows of no size, and those larger than the padded image."""
+    if min(*kernel, *stride, *dilation) < 1 or min(*padding[0], *padding[1]) < 0:
+        raise ValueError(
+            f"{name}(): kernel size, stride and dilation must be positive and padding not negative; got"
+            f" {kernel}, {stride}, {dilation} and {padding}{_called()}"
+        )
+    sizes = [shape[2 + a] + sum(padding[a]) for a in (0, 1)]
+    spans = [dilation[a] * (kernel[a] - 1) + 1 for a in (0, 1)]
+    if any(span > size for span, size in zip(spans, sizes, strict=True)):
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({sizes[0]} x {sizes[1]}). Kernel size: ({spans[0]} x"
+            f" {spans[1]}). Kernel size can't be greater than actual input size\n  {name}(): input {tuple(shape)}."
+            + _called()
+        )
+
+
+def conv2d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: IntOrPair = 1,
+    padding: IntOrPair | str = 0,
+    dilation: IntOrPair = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution of images with filters (cross-correlation, as in PyTorch: the filters are not flipped).
+
+    Parameters
+    ----------
+    input : Tensor, shape (N, C, H, W) or (C, H, W)
+        Images, real.
+    weight : Tensor, shape (O, C / groups, kh, kw)
+        Filters.
+    bias : Tensor, shape (O,), optional
+        Added to every output channel.
+    stride : int or pair, optional
+        Steps between windows, down and to the right.
+    padding : int, pair, "valid" or "same", optional
+        Zeros put around the images. "valid": none; "same": as many as keep height and width, for stride 1.
+    dilation : int or pair, optional
+        Steps between the elements of a window.
+    groups : int, optional
+        Input and output channels are cut into so many groups, convolved separately.
+
+    Returns
+    -------
+    Tensor, shape (N, O, Ho, Wo) or (O, Ho, Wo)
+        ``Ho = (H + 2 * padding - dilation * (kh - 1) - 1) // stride + 1``, `Wo` likewise.
+
+    Raises
+    ------
+    RuntimeError
+        If the shapes do not fit, or the window is larger than the padded image.
+    ValueError
+        If `padding` is a word that is not known, or "same" with a stride.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x, w = ag.ones((1, 1, 3, 3)), ag.ones((1, 1, 2, 2))
+    >>> ag.nn.functional.conv2d(x, w)
+    tensor([[[[4., 4.],
+              [4., 4.]]]])
+    """
+    input, single = _images("conv2d", input)
+    weight = _tensor(weight)
+    stride, dilation = _pair("conv2d", stride, "stride"), _pair("conv2d", dilation, "dilation")
+    shape, filters = input.shape, weight.shape
+    if len(filters) != 4:
+        raise RuntimeError(f"conv2d(): weight must be (out, in / groups, height, width), got {filters}{_called()}")
+    if groups < 1 or filters[0] % groups or shape[1] != filters[1] * groups:
+        raise RuntimeError(
+            f"Given groups={groups}, weight of size {list(filters)}, expected input{list(shape)} to have"
+            f" {filters[1] * groups} channels, but got {shape[1]} channels instead\n  conv2d() also needs the number of"
+            f" filters, {filters[0]}, to be a multiple of groups.{_called()}"
+        )
+    if bias is not None and tuple(bias.shape) != filters[:1]:
+        raise RuntimeError(
+            f"Given weight of size {list(filters)}, expected bias to be 1-dimensional with {filters[0]} elements, but"
+            f" got bias of size {list(bias.shape)} instead\n  in conv2d().{_called()}"
+        )
+    if input._spec.is_complex or weight._spec.is_complex:
+        raise TypeError(f"conv2d() takes real images and filters, not {input.dtype} and {weight.dtype}{_called()}")
+    if isinstance(padding, str):
+        sides = _padding_by_name(padding, filters[2:], stride, dilation)
+    else:
+        down, across = _pair("conv2d", padding, "padding")
+        sides = (down, down), (across, across)
+    _check_windows("conv2d", shape, (filters[2], filters[3]), stride, sides, dilation)
+    return _back(ops.conv2d(input, weight, bias, stride, sides, dilation, groups), single)
+
+
+def _padding_by_name(
+    name: str, kernel: Sequence[int], stride: tuple[int, int], dilation: tuple[int, int]
+) -> ops.Padding:
+    if name == "valid":
+        return (0, 0), (0, 0)
+    if name != "same":
+        raise ValueError(f"Invalid padding string: '{name}'\n  conv2d() knows 'valid' and 'same'.{_called()}")
+    if stride != (1, 1):
+        raise ValueError(f"padding='same' is not supported for strided convolutions{_called()}")
+    total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+    return (total[0] // 2, total[0] - total[0] // 2), (total[1] // 2, total[1] - total[1] // 2)
+
+
+def _pool_arguments(
+    name: str, shape: tuple[int, ...], kernel_size: IntOrPair, stride: IntOrPair | None, padding: IntOrPair
+) -> tuple[tuple[int, int], tuple[int, int], ops.Padding]:
+    kernel = _pair(name, kernel_size, "kernel_size")
+    steps = kernel if stride is None else _pair(name, stride, "stride")
+    down, across = _pair(name, padding, "padding")
+    if down > kernel[0] // 2 or across > kernel[1] // 2:
+        raise RuntimeError(
+            f"pad should be at most half of effective kernel size, but got pad={(down, across)},"
+            f" kernel_size={kernel}\n  in {name}(), input {tuple(shape)}.{_called()}"
+        )
+    return kernel, steps, ((down, down), (across, across))
+
+
+def max_pool2d(
+    input: Any,
+    kernel_size: IntOrPair,
+    stride: IntOrPair | None = None,
+    padding: IntOrPair = 0,
+    dilation: IntOrPair = 1,
+) -> Tensor:
+    """The largest element of each window.
+
+    Parameters
+    ----------
+    input : Tensor, shape (N, C, H, W) or (C, H, W)
+        Images, real floating point.
+    kernel_size : int or pair
+        Height and width of a window.
+    stride : int or pair, optional
+        Steps between windows. Default: `kernel_size`.
+    padding : int or pair, optional
+        Minus infinity put around the images, at most half a window.
+    dilation : int or pair, optional
+        Steps between the elements of a window.
+
+    Returns
+    -------
+    Tensor, shape (N, C, Ho, Wo) or (C, Ho, Wo)
+        The gradient goes to the first of equal elements, row by row.
+
+    Raises
+    ------
+    RuntimeError
+        If the window is larger than the padded image, or the padding than half the window.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.max_pool2d(ag.tensor([[[1.0, 2.0], [3.0, 4.0]]]), 2)
+    tensor([[[4.]]])
+    """
+    input, single = _images("max_pool2d", input)
+    if not input.is_floating_point():
+        raise TypeError(f"max_pool2d() takes real floating point images, not {input.dtype}{_called()}")
+    kernel, steps, sides = _pool_arguments("max_pool2d", input.shape, kernel_size, stride, padding)
+    spread = _pair("max_pool2d", dilation, "dilation")
+    _check_windows("max_pool2d", input.shape, kernel, steps, sides, spread)
+    return _back(ops.max_pool2d(input, kernel, steps, sides, spread), single)
+
+
+def avg_pool2d(
+    input: Any,
+    kernel_size: IntOrPair,
+    stride: IntOrPair | None = None,
+    padding: IntOrPair = 0,
+    *,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of each window.
+
+    Parameters
+    ----------
+    input : Tensor, shape (N, C, H, W) or (C, H, W)
+        Images.
+    kernel_size : int or pair
+        Height and width of a window.
+    stride : int or pair, optional
+        Steps between windows. Default: `kernel_size`.
+    padding : int or pair, optional
+        Zeros put around the images, at most half a window.
+    count_include_pad : bool, optional
+        Whether those zeros count in the mean.
+
+    Returns
+    -------
+    Tensor, shape (N, C, Ho, Wo) or (C, Ho, Wo)
+
+    Raises
+    ------
+    RuntimeError
+        If the window is larger than the padded image, or the padding than half the window.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.avg_pool2d(ag.tensor([[[1.0, 2.0], [3.0, 4.0]]]), 2)
+    tensor([[[2.5000]]])
+    """
+    input, single = _images("avg_pool2d", input)
+    kernel, steps, sides = _pool_arguments("avg_pool2d", input.shape, kernel_size, stride, padding)
+    _check_windows("avg_pool2d", input.shape, kernel, steps, sides, (1, 1))
+    return _back(ops.avg_pool2d(input, kernel, steps, sides, count_include_pad), single)
+
+
+def adaptive_avg_pool2d(input: Any, output_size: IntOrPair) -> Tensor:
+    """The mean of windows chosen so that the result has a given size, which must divide the image's.
+
+    Parameters
+    ----------
+    input : Tensor, shape (N, C, H, W) or (C, H, W)
+        Images.
+    output_size : int or pair
+        Height and width of the result.
+
+    Raises
+    ------
+    NotImplementedError
+        If height and width are no multiples of `output_size`.
+    """
+    height, width = _pair("adaptive_avg_pool2d", output_size, "output_size")
+    *_, h, w = input.shape
+    if h % height or w % width:
+        raise NotImplementedError(
+            f"adaptive_avg_pool2d(): {(h, w)} is not a multiple of {(height, width)}: windows of different sizes are not"
+            f" implemented{_called()}"
+        )
+    return avg_pool2d(input, (h // height, w // width))
+
+
+# -- losses -------------------------------------------------------------------------------------------------------------
+
+
+def _warn_of_sizes(name: str, input: Any, target: Any) -> None:
+    if input.shape != target.shape:
+        warnings.warn(
+            f"Using a target size ({tuple(target.shape)}) that is different to the input size ({tuple(input.shape)})."
+            " This will likely lead to incorrect results due to broadcasting. Please ensure they have the same size."
+            f" ({name})",
+            UserWarning,
+            stacklevel=3,
+        )
+        manipulation.broadcast_shapes(tuple(input.shape), tuple(target.shape))
+
+
+def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
+    """Squared difference.
+
+    Parameters
+    ----------
+    input, target : Tensor
+        Real, of one shape; differing shapes broadcast, with PyTorch's warning.
+    reduction : {"mean", "sum", "none"}, optional
+        What to do with the values.
+
+    Returns
+    -------
+    Tensor
+        A number; for "none", of the operands' shape.
+
+    Raises
+    ------
+    ValueError
+        If `reduction` is not known.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.mse_loss(ag.tensor([1.0, 3.0]), ag.tensor([1.0, 1.0]))
+    tensor(2.)
+    """
+    _warn_of_sizes("mse_loss", input, target)
+    return ops.mse_loss(input, target, _checked_reduction("mse_loss", reduction))
+
+
+def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
+    """Absolute difference; arguments as for `mse_loss`. The derivative at 0 is 0.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.l1_loss(ag.tensor([1.0, 4.0]), ag.tensor([1.0, 1.0]))
+    tensor(1.5000)
+    """
+    _warn_of_sizes("l1_loss", input, target)
+    return ops.l1_loss(input, target, _checked_reduction("l1_loss", reduction))
+
+
+def _check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
+    """Refuse class indices that do not belong to the input, and weights that ask for a gradient."""
+    shape = tuple(input.shape)
+    if not shape:
+        raise RuntimeError(f"{name}(): expected input (N, C, ...) or (C,), got a 0-d tensor{_called()}")
+    axis = ops.class_axis(len(shape))
+    wanted = shape[:axis] + shape[axis + 1 :]
+    got = tuple(target.shape)
+    if len(got) != len(wanted) or any(map(_differs, got, wanted)):
+        if len(shape) > 1 and got and len(got) == len(wanted) and _differs(got[0], wanted[0]):
+            message = f"Expected input batch_size ({shape[0]}) to match target batch_size ({got[0]})."
+            raise ValueError(f"{message}\n  {name}(): input {shape}, target {got}.{_called()}")
+        raise ValueError(
+            f"Expected target size {list(wanted)}, got {list(got)}\n  {name}(): input {shape} has {shape[axis]} classes"
+            f" along axis {axis}.{_called()}"
+        )
+    if weight is not None:
+        if tuple(weight.shape) != (shape[axis],):
+            raise RuntimeError(
+                f"weight tensor should be defined either for all {shape[axis]} classes or no classes but got weight"
+                f" tensor of shape: {list(weight.shape)}\n  in {name}().{_called()}"
+            )
+        if isinstance(weight, Tensor) and weight.requires_grad:
+            raise RuntimeError(f"the derivative for 'weight' is not implemented\n  in {name}().{_called()}")
+
+
+def nll_loss(
+    input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
+) -> Tensor:
+    """Minus the log-probability of the target class.
+
+    Parameters
+    ----------
+    input : Tensor, shape (N, C), (C,) or (N, C, d1, ...)
+        Log-probabilities of C classes, real.
+    target : Tensor, shape (N,), () or (N, d1, ...)
+        Class indices, integers.
+    weight : Tensor, shape (C,), optional
+        A weight per class; "mean" then divides by the sum of the weights of the targets. It gets no gradient.
+    ignore_index : int, optional
+        Targets of this value do not count.
+    reduction : {"mean", "sum", "none"}, optional
+        What to do with the values.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit or `reduction` is not known.
+    IndexError
+        If a target is no class (on NumPy; elsewhere, where looking would wait for the device, the loss is NaN).
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.nll_loss(ag.tensor([[-0.5, -1.5]]), ag.tensor([1]))
+    tensor(1.5000)
+    """
+    target = _tensor(target)
+    _check_classes("nll_loss", input, target, weight)
+    return ops.nll_loss(input, target, weight, ignore_index, _checked_reduction("nll_loss", reduction))
+
+
+def cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Cross entropy of the softmax of `input` and a target, given as class indices or as probabilities.
+
+    Parameters
+    ----------
+    input : Tensor, shape (N, C), (C,) or (N, C, d1, ...)
+        Logits of C classes, real.
+    target : Tensor
+        Class indices: integers, of the shape of `input` without the axis of the classes. Or probabilities: floating
+        point, of the shape of `input`.
+    weight : Tensor, shape (C,), optional
+        A weight per class. For class indices "mean" divides by the sum of the weights of the targets. No gradient.
+    ignore_index : int, optional
+        Class indices of this value do not count.
+    reduction : {"mean", "sum", "none"}, optional
+        What to do with the values.
+    label_smoothing : float, optional
+        The share of the target that is spread evenly over all classes (Szegedy et al. 2015), from 0 to 1.
+
+    Returns
+    -------
+    Tensor
+        A number; for "none", of the shape of the class indices.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit or an option is not known.
+    IndexError
+        If a target is no class (on NumPy; elsewhere, where looking would wait for the device, the loss is NaN).
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> logits = ag.tensor([[2.0, 0.0], [0.0, 2.0]], requires_grad=True)
+    >>> loss = ag.nn.functional.cross_entropy(logits, ag.tensor([0, 1]))
+    >>> loss
+    tensor(0.1269, grad_fn=<CrossEntropyBackward0>)
+    >>> loss.backward()
+    >>> logits.grad
+    tensor([[-0.0596,  0.0596],
+            [ 0.0596, -0.0596]])
+    """
+    target = _tensor(target)
+    _checked_reduction("cross_entropy", reduction)
+    if target._spec.inexact:
+        return _soft_cross_entropy(_tensor(input), target, weight, reduction, label_smoothing)
+    _check_classes("cross_entropy", input, target, weight)
+    if not label_smoothing:
+        return ops.cross_entropy(input, target, weight, ignore_index, reduction)
+    _check_smoothing(label_smoothing)
+    input = _tensor(input)
+    axis = ops.class_axis(input.ndim)
+    logs = ops.log_softmax(input, axis=axis)
+    sharp = ops.nll_loss(logs, target, weight, ignore_index, reduction)
+    counted = elementwise.not_equal(target, ignore_index)
+    weighted = logs if weight is None else logs * _along(weight, axis, input.ndim)
+    spread = -statistical.sum(weighted, axis=axis)
+    # what is ignored counts 0, also where its logits are infinite
+    spread = searching.where(counted, spread, astype(counted, input.dtype))
+    if reduction != "none":
+        spread = statistical.sum(spread)
+    if reduction == "mean":
+        # minus the sum of the losses of log-probabilities -1 is the sum of the weights that count
+        ones = elementwise.multiply(logs.detach(), 0.0) - 1.0
+        spread = spread / ops.nll_loss(ones, target, weight, ignore_index, "sum")
+    return (1 - label_smoothing) * sharp + (label_smoothing / input.shape[axis]) * spread
+
+
+def _check_smoothing(label_smoothing: float) -> None:
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(
+            f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}\n  in cross_entropy().{_called()}"
+        )
+
+
+def _along(weight: Any, axis: int, rank: int) -> Tensor:
+    return manipulation.reshape(_tensor(weight), tuple(-1 if i == axis else 1 for i in range(rank)))
+
+
+def _soft_cross_entropy(
+    input: Tensor, target: Tensor, weight: Any, reduction: str, label_smoothing: float
+) -> Tensor:
+    """Cross entropy against probabilities."""
+    if input.shape != target.shape:
+        raise ValueError(
+            f"Expected floating point type for target with class probabilities to have the shape of the input,"
+            f" {list(input.shape)}, got {list(target.shape)}\n  in cross_entropy(); class indices are integers.{_called()}"
+        )
+    _check_smoothing(label_smoothing)
+    axis = ops.class_axis(input.ndim)
+    if label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / input.shape[axis]
+    logs = ops.log_softmax(input, axis=axis)
+    if weight is not None:
+        logs = logs * _along(weight, axis, input.ndim)
+    values = -statistical.sum(logs * target, axis=axis)
+    return ops.reduced(values._spec.backend.functions, values, reduction)
+
+
+def _check_same(name: str, input: Any, target: Any) -> None:
+    if tuple(input.shape) != tuple(target.shape):
+        raise ValueError(
+            f"Target size ({tuple(target.shape)}) must be the same as input size ({tuple(input.shape)})"
+            f"\n  in {name}().{_called()}"
+        )
+
+
+def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Tensor:
+    """``-(target * log(input) + (1 - target) * log(1 - input))``.
+
+    The logarithms are limited to -100, as in PyTorch. `binary_cross_entropy_with_logits` is more accurate.
+
+    Parameters
+    ----------
+    input : Tensor
+        Probabilities, any shape.
+    target : Tensor
+        Probabilities, of the shape of `input`.
+    weight : Tensor, optional
+        A weight per element, broadcast.
+    reduction : {"mean", "sum", "none"}, optional
+        What to do with the values.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ or `reduction` is not known.
+    RuntimeError
+        If `input` is outside [0, 1] (not checked on lazy backends, where looking would compute).
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.binary_cross_entropy(ag.tensor([0.5, 0.5]), ag.tensor([1.0, 0.0]))
+    tensor(0.6931)
+    """
+    input, target = _tensor(input), _tensor(target)
+    _check_same("binary_cross_entropy", input, target)
+    if (
+        not input._spec.backend.is_lazy
+        and input.size
+        and not (statistical.min(input.detach()) >= 0 and statistical.max(input.detach()) <= 1)
+    ):
+        raise RuntimeError("all elements of input should be between 0 and 1\n  in binary_cross_entropy()." + _called())
+    return ops.binary_cross_entropy(input, target, weight, _checked_reduction("binary_cross_entropy", reduction))
+
+
+def binary_cross_entropy_with_logits(
+    input: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
+) -> Tensor:
+    """Binary cross entropy of ``sigmoid(input)`` and a target, without overflow or cancellation.
+
+    Parameters
+    ----------
+    input : Tensor
+        Logits, any shape.
+    target : Tensor
+        Probabilities, of the shape of `input`.
+    weight : Tensor, optional
+        A weight per element, broadcast.
+    reduction : {"mean", "sum", "none"}, optional
+        What to do with the values.
+    pos_weight : Tensor, optional
+        A weight of the positive part, ``target * log(sigmoid(input))``, broadcast.
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ or `reduction` is not known.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> z = ag.tensor([0.0, 2.0], requires_grad=True)
+    >>> ag.nn.functional.binary_cross_entropy_with_logits(z, ag.tensor([1.0, 0.0]))
+    tensor(1.4100, grad_fn=<BinaryCrossEntropyWithLogitsBackward0>)
+    """
+    _check_same("binary_cross_entropy_with_logits", input, target)
+    _checked_reduction("binary_cross_entropy_with_logits", reduction)
+    return ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)
+
+

@@ -1,0 +1,25 @@
+"""Dask as a backend of agrad: found through the entry point group ``agrad``. Dask loads when it is first used."""
+
+from __future__ import annotations
+
+import pluggy
+
+from agrad_dask.backend import DaskBackend
+
+__version__ = "0.1.0"
+
+hookimpl = pluggy.HookimplMarker("agrad")
+_backend = DaskBackend()
+
+
+@hookimpl
+def agrad_backends() -> list[DaskBackend]:
+    """Give the one backend of this plugin."""
+    return [_backend]
+
+
+@hookimpl
+def agrad_backend_of(array_type: type) -> str | None:
+    """Claim Dask's arrays, those of the expression system included, without importing Dask."""
+    dask = any(t.__name__ == "Array" and t.__module__.startswith("dask.array") for t in array_type.__mro__)
+    return "dask" if dask else None

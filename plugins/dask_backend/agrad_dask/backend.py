@@ -1,0 +1,192 @@
+"""The Dask backend: array-api-compat's namespace, what is mended of it, and chunks as the layout of a spec.
+
+Nothing here computes but what has to hand out a value: `to_host`, `item`, `tolist`, and so a crossing to another
+backend. Dask itself is imported when the first of its functions is needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agrad.core.errors import UnsupportedOp
+from agrad.core.spec import Spec
+from agrad.plugin.backend import Backend
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class UnknownSizes:
+    """The layout of an array some of whose chunks have unknown sizes, as after ``x[mask]``.
+
+    Sizes are known block by block only, so the (lazy) array itself is kept: a cotangent is brought to its shape by
+    looking at its blocks.
+    """
+
+    chunks: tuple[tuple[float, ...], ...]
+    array: Any
+
+    def __repr__(self) -> str:
+        return repr(self.chunks)
+
+
+class DaskBackend(Backend):
+    """Dask arrays: lazy, in chunks, on the threads of one machine or on the workers of a cluster."""
+
+    name = "dask"
+    is_lazy = True
+    absorbs = frozenset({"numpy", "cupy"})
+
+    def namespace(self) -> Any:
+        import array_api_compat.dask.array as xp  # noqa: PLC0415 (Dask loads late)
+
+        return xp
+
+    def availability(self) -> tuple[bool, str]:
+        try:
+            import dask  # noqa: PLC0415 (Dask loads late)
+            import dask.array  # noqa: PLC0415
+        except ImportError as error:
+            return False, f"dask.array cannot be imported ({' '.join(str(error).split())})"
+        return True, str(dask.__version__)
+
+    def kernel(self, op: str) -> Callable[..., Any] | None:
+        from agrad_dask.kernels import KERNELS  # noqa: PLC0415 (Dask loads late)
+
+        found: Any = KERNELS.get(op)
+        if found is None:
+            found = self.namespace()
+            for part in op.split("."):
+                found = getattr(found, part, None)
+        return _refusing(op, found) if callable(found) and not isinstance(found, type) else None
+
+    def spec(self, array: Any) -> Spec:
+        shape = array.shape
+        chunks: Any = getattr(array, "chunks", None)  # a scalar kept on the host has none
+        if any(n != n for n in shape):  # noqa: PLR0124 (nan: unknown)
+            # one nan for all, so that shapes of the same unknown axes compare equal
+            shape, chunks = tuple(math.nan if n != n else n for n in shape), UnknownSizes(chunks, array)  # noqa: PLR0124
+        return Spec(self, shape, array.dtype, self.name, chunks)
+
+    def as_array(self, value: Any) -> Any:
+        return value if hasattr(value, "chunks") else self.from_host(value, self.name)
+
+    def asarray(self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
+        if hasattr(value, "chunks"):
+            return super().asarray(value, dtype=dtype, copy=copy)
+        if copy is False:
+            message = "a Dask array of data in memory has to copy; copy=False cannot be met"
+            raise ValueError(message)
+        import numpy as np  # noqa: PLC0415 (as above)
+
+        return self.from_host(np.asarray(value, dtype=None if dtype is None else self.dtype(dtype)), self.name)
+
+    def scalar(self, value: complex, spec: Spec) -> Any:
+        """Give a Python scalar as a 0-d NumPy array: Dask hands it to every task as it is, without a task for it."""
+        import numpy as np  # noqa: PLC0415 (as above)
+
+        return np.asarray(value, dtype=self.scalar_dtype(value, spec))
+
+    # -- the primitives ------------------------------------------------------------------------------------------------
+
+    def broadcast_like(self, array: Any, spec: Spec) -> Any:
+        from agrad_dask import kernels  # noqa: PLC0415 (as above)
+
+        return kernels.broadcast_like(array, spec)
+
+    def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
+        from agrad_dask import indexing  # noqa: PLC0415 (as above)
+
+        return indexing.scatter_add(spec, key, values)
+
+    def setitem(self, array: Any, key: Any, value: Any) -> Any:
+        from agrad_dask import indexing  # noqa: PLC0415 (as above)
+
+        return indexing.setitem(array, key, value)
+
+    def nbytes(self, array: Any) -> int:
+        """Give the bytes the value takes once computed, 0 where the shape is unknown."""
+        found = array.nbytes
+        return int(found) if found == found else 0  # noqa: PLR0124 (nan: unknown)
+
+    # -- borders -------------------------------------------------------------------------------------------------------
+
+    def computed(self, array: Any) -> Any:
+        """Compute an array: gives one of the chunks' library."""
+        from agrad_dask.indexing import host_of  # noqa: PLC0415 (as above)
+
+        host = host_of(array)
+        return array.compute() if host is None else host
+
+    def to_host(self, array: Any) -> Any:
+        import numpy as np  # noqa: PLC0415 (as above)
+
+        value = self.computed(array) if hasattr(array, "chunks") else array
+        return np.asarray(value.get() if hasattr(value, "get") else value)
+
+    def from_host(self, buffer: Any, device: str) -> Any:
+        from agrad_dask.indexing import from_host  # noqa: PLC0415 (as above)
+
+        return from_host(buffer)
+
+    def receive(self, source: Backend, array: Any, device: str) -> Any:
+        if source is self:
+            return array
+        if source.name == "cupy":  # stays on its GPU: the chunks are CuPy arrays
+            import dask.array as da  # noqa: PLC0415 (as above)
+
+            return da.from_array(array, asarray=False)
+        return super().receive(source, array, device)
+
+    def from_dlpack(self, x: Any, *, copy: bool | None = None) -> Any:
+        import numpy as np  # noqa: PLC0415 (as above)
+
+        return self.asarray(np.from_dlpack(x), copy=copy)
+
+    def item(self, array: Any) -> Any:
+        return self.to_host(array).item()
+
+    def tolist(self, array: Any) -> Any:
+        return self.to_host(array).tolist()
+
+    def realize(self, *arrays: Any) -> tuple[Any, ...]:
+        """Compute arrays in one pass; they stay Dask arrays of the same chunks, with their values in memory.
+
+        With a `dask.distributed` client active that is the cluster's memory, and this waits until they are there.
+        """
+        import dask  # noqa: PLC0415 (as above)
+
+        kept: tuple[Any, ...] = dask.persist(*arrays)
+        try:
+            from distributed import futures_of, wait  # noqa: PLC0415 (not needed on threads)
+        except ImportError:
+            return kept
+        futures = futures_of(kept)
+        if futures:
+            wait(futures)
+        return kept
+
+    def random(self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any) -> Any:
+        from agrad_dask.sampling import sample  # noqa: PLC0415 (as above)
+
+        return sample(kind, shape, key, dtype, p)
+
+
+def _refusing(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a kernel say what Dask cannot do in agrad's words: which operation, on which backend, and why."""
+
+    @functools.wraps(function)
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except UnsupportedOp:
+            raise
+        except (NotImplementedError, ValueError) as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            if isinstance(error, ValueError) and "unknown" not in reason and "nan" not in reason:
+                raise
+            raise UnsupportedOp(op, "dask", reason) from error
+
+    return kernel

@@ -1,0 +1,543 @@
+"""Indexing of Dask arrays by every key of the standard, and its adjoint, block by block.
+
+A key is taken apart in two steps: integers, slices and None first (``y = x[basic]``), then the arrays on what is left.
+The adjoint undoes the two in reverse order and gives the chunks of the operand. Index arrays that were made of data in
+memory are known (`host_of`), so nothing is computed for them. A lazy one stays lazy where it is the only one of its
+key. Where several must be combined, or the shape of the result or the last of several assignments depends on them,
+their values are needed, and computed in one pass (`values_of`): the only place in this plugin that does so without
+handing a value out. What was computed is remembered, so that the backward pass does not do it again.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import dask
+import dask.array as da
+import numpy as np
+from dask.array.core import normalize_chunks
+from dask.array.utils import meta_from_array
+
+from agrad.core.errors import UnsupportedOp
+
+#: Data of up to this many bytes is kept beside the Dask array made of it, to be looked at without computing.
+HOST_KEPT = 2**24
+
+_FULL = slice(None)
+
+#: Stands where an Ellipsis took no axis: NumPy counts it as something between two index arrays.
+_GAP = object()
+
+
+# -- data in memory ---------------------------------------------------------------------------------------------------
+
+
+def from_host(buffer: Any) -> Any:
+    """Make a Dask array of data in memory, remembering small data."""
+    host = np.asarray(buffer)
+    made = da.from_array(host)
+    if host.nbytes <= HOST_KEPT:
+        _remember(made, host.copy())
+    return made
+
+
+def host_of(array: Any) -> Any:
+    """Give the values of an array that was made of data in memory, None if computing would be needed."""
+    if not isinstance(array, da.Array):
+        return np.asarray(array)
+    name, host = getattr(array, "_agrad_host", (None, None))
+    return host if name == array.name else None  # the user's x[i] = v gives a Dask array another name
+
+
+def _remember(array: Any, host: Any) -> None:
+    host.flags.writeable = False
+    array._agrad_host = array.name, host
+
+
+def values_of(*arrays: Any) -> list[Any]:
+    """Give the values of index arrays; those that are lazy are computed, in one pass, and remembered."""
+    lazy = [array for array in arrays if host_of(array) is None]
+    for array, value in zip(lazy, dask.compute(*lazy), strict=True):
+        _remember(array, np.array(value.get() if hasattr(value, "get") else value))
+    return [host_of(array) for array in arrays]
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+class Parsed(NamedTuple):
+    """A key in two steps.
+
+    Attributes
+    ----------
+    basic : tuple
+        Integers, slices and None; full slices where arrays stand.
+    arrays : list of (int, array)
+        With the axis of ``x[basic]`` each is for: integer arrays of NumPy, or a single lazy integer array or mask.
+    target : int
+        The axis of the result where the axes of the arrays begin.
+    """
+
+    basic: tuple[Any, ...]
+    arrays: list[tuple[int, Any]]
+    target: int
+
+
+def _is_array(part: Any) -> bool:
+    return hasattr(part, "shape")
+
+
+def _is_mask(part: Any) -> bool:
+    return _is_array(part) and part.dtype == np.bool_
+
+
+def _consumes(part: Any) -> int:
+    if part is None or part is Ellipsis or isinstance(part, bool | np.bool_):
+        return 0
+    return part.ndim if _is_mask(part) else 1
+
+
+def parse(rank: int, key: Any) -> Parsed:
+    """Take a key apart.
+
+    Raises
+    ------
+    IndexError
+        If it has more indices than the operand axes.
+    """
+    parts = list(key) if isinstance(key, tuple) else [key]
+    arrays = [part for part in parts if _is_array(part)]
+    if len(arrays) > 1 or any(_is_mask(part) and not part.ndim for part in arrays):
+        values_of(*arrays)
+    parts = [known for part in parts for known in _known(part)]
+    used = sum(map(_consumes, parts))
+    if used > rank:
+        message = f"too many indices for tensor of dimension {rank}"
+        raise IndexError(message)
+    spot = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
+    parts[spot : spot + 1] = [_FULL] * (rank - used) or [_GAP]
+
+    basic: list[Any] = []
+    found: list[tuple[int, Any]] = []
+    spots: list[int] = []
+    axis = 0
+    for i, part in enumerate(parts):
+        if part is _GAP:
+            continue
+        if part is None or isinstance(part, slice):
+            basic.append(part)
+            axis += 1
+        elif isinstance(part, bool | np.bool_):  # a new axis, of which one or no element is taken
+            basic.append(None)
+            found.append((axis, np.zeros(int(part), np.int64)))
+            spots.append(i)
+            axis += 1
+        elif _is_array(part):
+            found.append((axis, part))
+            spots.append(i)
+            basic.extend([_FULL] * _consumes(part))
+            axis += _consumes(part)
+        else:
+            basic.append(part)
+            spots.append(i)
+    together = bool(spots) and spots == list(range(spots[0], spots[-1] + 1))
+    return Parsed(tuple(basic), found, found[0][0] if found and together else 0)
+
+
+def _known(part: Any) -> tuple[Any, ...]:
+    """A part of a key with what is known of it: NumPy's integer arrays for masks, an int for a 0-d array."""
+    if not _is_array(part):
+        return (part,)
+    host = host_of(part)
+    if host is None:
+        return (part,)
+    if host.dtype == np.bool_:
+        return tuple(np.nonzero(host)) if host.ndim else (bool(host),)
+    if host.dtype.kind not in "iu":
+        message = "only integers, slices (`:`), ellipsis (`...`), None and integer or boolean arrays are valid indices"
+        raise IndexError(message)
+    return (host,) if host.ndim else (int(host),)
+
+
+def _within(index: Any, size: int) -> Any:
+    """An index array known on the host, counted from the front."""
+    if index.size and (index.min() < -size or index.max() >= size):
+        wrong = int(index.min() if index.min() < -size else index.max())
+        message = f"index {wrong} is out of bounds for an axis of size {size}"
+        raise IndexError(message)
+    return np.where(index < 0, index + size, index)
+
+
+def _is_trivial(basic: tuple[Any, ...]) -> bool:
+    return all(isinstance(part, slice) and part == _FULL for part in basic)
+
+
+def _move(x: Any, source: int, target: int, count: int) -> Any:
+    """Move `count` axes that stand together."""
+    if source == target or not count:
+        return x
+    return da.moveaxis(x, tuple(range(source, source + count)), tuple(range(target, target + count)))
+
+
+# -- getitem ----------------------------------------------------------------------------------------------------------
+
+
+def getitem(x: Any, key: Any, /) -> Any:
+    """Give the elements at a key."""
+    if not isinstance(x, da.Array):
+        return x[key]
+    basic, arrays, target = parse(x.ndim, key)
+    y = x if _is_trivial(basic) else x[basic]
+    if not arrays:
+        return y
+    axis, index = arrays[0]
+    if _is_mask(index):
+        y, mask = _merged(y, axis, index.ndim), _flat(index)
+        mask = mask.rechunk({0: y.chunks[axis]}) if not _has_nan(y.shape) else mask
+        return _move(y[(_FULL,) * axis + (mask,)], axis, target, 1)
+    if len(arrays) == 1:
+        chosen = _chosen(y, axis, index)
+        return _move(_unflat(chosen, axis, index.shape), axis, target, index.ndim)
+    shape = np.broadcast_shapes(*(array.shape for _, array in arrays))
+    full: list[Any] = [_FULL] * y.ndim
+    for at, array in arrays:
+        full[at] = np.broadcast_to(_within(array, y.shape[at]), shape)
+    return _move(y.vindex[tuple(full)], 0, target, len(shape))
+
+
+def _chosen(y: Any, axis: int, index: Any) -> Any:
+    """Take places along an axis; the index array may have any shape and comes out flat."""
+    if isinstance(index, da.Array) and not _has_nan(y.shape):
+        return _take_at(y, axis, _flat(index))
+    if isinstance(index, da.Array) or _has_nan((y.shape[axis],)):
+        raise UnsupportedOp("getitem", "dask", "the axis has chunks of unknown sizes; call compute_chunk_sizes() first")
+    return da.take(y, _within(index, y.shape[axis]).reshape(-1), axis=axis)
+
+
+def _take_at(y: Any, axis: int, places: Any) -> Any:
+    """Take lazy places: of each block of y what it has for each block of places, then a tree of sums."""
+    rank = y.ndim
+    ends = np.cumsum([0, *y.chunks[axis]])
+    lows = da.from_array(ends[:-1], chunks=1)
+    parts = da.blockwise(
+        _take_block,
+        (*range(rank), rank),
+        *(lows, (rank,), places, (axis,)),
+        *(y, tuple(rank if i == axis else i for i in range(rank))),
+        adjust_chunks={rank: (1,) * len(y.chunks[axis])},
+        align_arrays=False,
+        dtype=y.dtype,
+        meta=meta_from_array(y._meta, ndim=rank + 1, dtype=y.dtype),
+        axis=axis,
+        size=int(ends[-1]),
+    )
+    return parts[..., 0] if parts.shape[-1] == 1 else da.sum(parts, axis=rank, dtype=y.dtype)
+
+
+def _take_block(low: Any, places: Any, y: Any, axis: int, size: int) -> Any:
+    places = _within(places, size) - int(low[0])
+    mine = np.flatnonzero((places >= 0) & (places < y.shape[axis]))
+    made = np.zeros_like(y, shape=(*y.shape[:axis], places.size, *y.shape[axis + 1 :]))
+    made[(_FULL,) * axis + (mine,)] = np.take(y, places[mine], axis=axis)
+    return made[..., None]
+
+
+def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
+    """Give the elements at 1-d indices along an axis."""
+    return getitem(x, (_FULL,) * (0 if axis is None else axis % x.ndim) + (indices,))
+
+
+def _flat(x: Any) -> Any:
+    return x if x.ndim == 1 else da.reshape(x, (-1,))
+
+
+def _unflat(x: Any, axis: int, shape: tuple[int, ...]) -> Any:
+    """Give an axis the shape of the index array it came from."""
+    if len(shape) == 1:
+        return x
+    return da.reshape(x, x.shape[:axis] + shape + x.shape[axis + 1 :])
+
+
+def _merged(x: Any, axis: int, count: int) -> Any:
+    """Make one axis of several, in row-major order."""
+    if count == 1:
+        return x
+    return da.reshape(x, (*x.shape[:axis], math.prod(x.shape[axis : axis + count]), *x.shape[axis + count :]))
+
+
+def _has_nan(shape: tuple[float, ...]) -> bool:
+    return any(n != n for n in shape)  # noqa: PLR0124 (nan: unknown)
+
+
+# -- its adjoint ------------------------------------------------------------------------------------------------------
+
+
+def scatter_add(spec: Any, key: Any, values: Any) -> Any:
+    """Give zeros of a spec with values added at a key, in the spec's chunks.
+
+    Parameters
+    ----------
+    spec : Spec
+        Of the operand: its shape, and its chunks as layout.
+    key : index
+        As for `getitem`.
+    values : dask.array.Array
+        Of the shape of ``x[key]``.
+    """
+    basic, arrays, target = parse(len(spec.shape), key)
+    if _has_nan(spec.shape):
+        if arrays:
+            raise UnsupportedOp("scatter_add", "dask", "chunks of unknown sizes; call compute_chunk_sizes() first")
+        return _embed_unknown(values, basic, spec.shape)
+    chunks = normalize_chunks("auto" if spec.layout is None else spec.layout, spec.shape, dtype=values.dtype)
+    if arrays:
+        like = da.empty(spec.shape, chunks=chunks, dtype=values.dtype)
+        values = _scattered(like if _is_trivial(basic) else like[basic], arrays, target, values)
+    return _embed(values, basic, chunks)
+
+
+def _scattered(like: Any, arrays: list[tuple[int, Any]], target: int, g: Any) -> Any:
+    """Undo the second step of a key: give what has the shape and chunks of `like`, which is never computed."""
+    axis, index = arrays[0]
+    if _is_mask(index):
+        flat = _merged(like, axis, index.ndim)
+        placed = _place_masked(flat.chunks, axis, _flat(index), _move(g, target, axis, 1))
+        return da.reshape(placed, like.shape).rechunk(like.chunks)
+    if len(arrays) == 1:
+        g = _merged(_move(g, target, axis, index.ndim), axis, index.ndim) if index.ndim else da.expand_dims(g, axis)
+        known = not isinstance(index, da.Array)
+        places = da.from_array(_within(index, like.shape[axis]).reshape(-1)) if known else _flat(index)
+        return _add_at(like.chunks, axis, places, g)
+    # several: one place number for all of their axes, which go first
+    axes = [at for at, _ in arrays]
+    sizes = tuple(like.shape[at] for at in axes)
+    together = np.broadcast_arrays(*(_within(array, n) for (_, array), n in zip(arrays, sizes, strict=True)))
+    places = da.from_array(np.ravel_multi_index(together, sizes).reshape(-1))
+    g = _merged(_move(g, target, 0, together[0].ndim), 0, together[0].ndim)
+    others = [i for i in range(like.ndim) if i not in axes]
+    rows = tuple(n * math.prod(sizes[1:]) for n in like.chunks[axes[0]])
+    made = _add_at((rows, *(like.chunks[i] for i in others)), 0, places, g)
+    made = da.reshape(made, sizes + tuple(like.shape[i] for i in others))
+    return da.moveaxis(made, tuple(range(len(axes))), tuple(axes)).rechunk(like.chunks)
+
+
+def _add_at(chunks: tuple[Any, ...], axis: int, places: Any, g: Any) -> Any:
+    """Add the rows of g at places along an axis: each of g's blocks to each block of the result, then a tree of sums."""
+    rank = len(chunks)
+    g = g.rechunk({i: chunks[i] for i in range(rank) if i != axis})
+    places = places.rechunk({0: g.chunks[axis]})
+    ends = np.cumsum([0, *chunks[axis]])
+    lows, highs = (da.from_array(part, chunks=1) for part in (ends[:-1], ends[1:]))
+    parts = da.blockwise(
+        _add_block,
+        (*range(rank), rank),
+        *(lows, (axis,), highs, (axis,), places, (rank,)),
+        *(g, tuple(rank if i == axis else i for i in range(rank))),
+        adjust_chunks={axis: chunks[axis], rank: (1,) * len(g.chunks[axis])},
+        align_arrays=False,
+        dtype=g.dtype,
+        meta=meta_from_array(g._meta, ndim=rank + 1, dtype=g.dtype),
+        axis=axis,
+        size=int(ends[-1]),
+    )
+    return parts[..., 0] if parts.shape[-1] == 1 else da.sum(parts, axis=rank, dtype=g.dtype)
+
+
+def _add_block(low: Any, high: Any, places: Any, g: Any, axis: int, size: int) -> Any:
+    start, stop = int(low[0]), int(high[0])
+    places = _within(places, size)
+    mine = np.flatnonzero((places >= start) & (places < stop))
+    made = np.zeros_like(g, shape=(*g.shape[:axis], stop - start, *g.shape[axis + 1 :]))
+    key = (_FULL,) * axis + (places[mine] - start,)
+    values = np.take(g, mine, axis=axis)
+    if isinstance(made, np.ndarray):
+        np.add.at(made, key, values)
+    else:
+        import cupyx  # noqa: PLC0415 (the chunks are CuPy's)
+
+        cupyx.scatter_add(made, key, values)
+    return made[..., None]
+
+
+def _place_masked(chunks: tuple[Any, ...], axis: int, mask: Any, g: Any) -> Any:
+    """Put the rows of g where a mask is true."""
+    rank = len(chunks)
+    mask = mask.rechunk({0: chunks[axis]})
+    if not _has_nan((g.shape[axis],)):  # the number of the row that each place gets is known once the mask is
+        rows = da.cumsum(mask, axis=0, dtype=np.int64) - 1
+        if not g.shape[axis]:
+            g = da.zeros_like(g, shape=(*g.shape[:axis], 1, *g.shape[axis + 1 :]))
+        there = mask[(*(None,) * axis, _FULL, *(None,) * (rank - axis - 1))]
+        taken = _take_at(g, axis, da.where(mask, rows, 0))
+        return da.where(there, taken, da.zeros_like(taken)).rechunk(chunks)
+    if g.numblocks[axis] != mask.numblocks[0]:
+        reason = "the rows that a lazy mask chose were rearranged, so that their blocks no longer match those of the mask"
+        raise UnsupportedOp("scatter_add", "dask", reason)
+    others = {i: chunks[i] for i in range(rank) if i != axis and g.chunks[i] != chunks[i]}
+    return da.blockwise(
+        _place_block,
+        tuple(range(rank)),
+        *(mask, (axis,), g.rechunk(others) if others else g, tuple(range(rank))),
+        adjust_chunks={axis: chunks[axis]},
+        align_arrays=False,
+        dtype=g.dtype,
+        meta=g._meta,
+        axis=axis,
+    )
+
+
+def _place_block(mask: Any, g: Any, axis: int) -> Any:
+    if int(mask.sum()) != g.shape[axis]:
+        message = f"{g.shape[axis]} rows for a mask of {int(mask.sum())}"
+        raise ValueError(message)
+    made = np.zeros_like(g, shape=(*g.shape[:axis], mask.shape[0], *g.shape[axis + 1 :]))
+    made[(_FULL,) * axis + (mask,)] = g
+    return made
+
+
+def _aligned(g: Any, basic: tuple[Any, ...]) -> Any:
+    """Give g the axes of the operand: those that None added go, those that an integer took come back."""
+    if not any(part is None or not isinstance(part, slice) for part in basic):
+        return g
+    return g[tuple(0 if part is None else _FULL if isinstance(part, slice) else None for part in basic)]
+
+
+def _embed(g: Any, basic: tuple[Any, ...], chunks: tuple[Any, ...]) -> Any:
+    """Undo the first step of a key: zeros around g, axis by axis."""
+    g = _aligned(g, basic)
+    shape = tuple(map(sum, chunks))
+    if 0 in g.shape:
+        return da.zeros_like(g, shape=shape, chunks=chunks)
+    for axis, part in enumerate(part for part in basic if part is not None):
+        size = shape[axis]
+        if isinstance(part, slice):
+            start, _, step = part.indices(size)
+            if step < 0:
+                g, start, step = da.flip(g, axis), start + (g.shape[axis] - 1) * step, -step
+            g = _spaced(g, axis, step)
+        else:
+            start = part % size
+        stop = start + g.shape[axis]
+        pieces = [g.rechunk({axis: _cut(chunks[axis], start, stop)})]
+        if start:
+            pieces.insert(0, _zeros(g, axis, _cut(chunks[axis], 0, start)))
+        if stop < size:
+            pieces.append(_zeros(g, axis, _cut(chunks[axis], stop, size)))
+        g = da.concatenate(pieces, axis=axis) if len(pieces) > 1 else pieces[0]
+        g = g.rechunk({axis: chunks[axis]})
+    return g
+
+
+def _zeros(g: Any, axis: int, along: tuple[int, ...]) -> Any:
+    chunks = (*g.chunks[:axis], along, *g.chunks[axis + 1 :])
+    return da.zeros_like(g, shape=tuple(map(sum, chunks)), chunks=chunks)
+
+
+def _cut(chunks: tuple[int, ...], start: int, stop: int) -> tuple[int, ...]:
+    """The chunks of the part of an axis from start to stop."""
+    ends = np.cumsum([0, *chunks])
+    marks = [start, *(int(e) for e in ends if start < e < stop), stop]
+    return tuple(b - a for a, b in zip(marks[:-1], marks[1:], strict=True))
+
+
+def _spaced(g: Any, axis: int, step: int) -> Any:
+    """Put step - 1 zeros between the elements along an axis."""
+    n = g.shape[axis]
+    if step == 1 or n == 1:
+        return g
+    g = da.expand_dims(g, axis + 1)
+    zeros = _zeros(g, axis + 1, (step - 1,))
+    g = da.concatenate([g, zeros], axis=axis + 1).rechunk({axis + 1: -1})
+    g = da.reshape(g, (*g.shape[:axis], n * step, *g.shape[axis + 2 :]))
+    return g[(_FULL,) * axis + (slice(0, (n - 1) * step + 1),)]
+
+
+def _embed_unknown(g: Any, basic: tuple[Any, ...], shape: tuple[float, ...]) -> Any:
+    """As `_embed`, where some sizes are unknown: those axes are whole, the others have one chunk."""
+    g = _aligned(g, basic)
+    parts = [part for part in basic if part is not None]
+    known = {i: int(n) for i, n in enumerate(shape) if n == n and parts[i] != _FULL}  # noqa: PLR0124 (nan)
+    g = g.rechunk(dict.fromkeys(known, -1)) if known else g
+    chunks = tuple((known[i],) if i in known else g.chunks[i] for i in range(g.ndim))
+    key = tuple(slice(p, p + 1 or None) if not isinstance(p, slice) else p for p in parts)
+    return da.map_blocks(_embed_block, g, dtype=g.dtype, meta=g._meta, chunks=chunks, key=key, sizes=known)
+
+
+def _embed_block(g: Any, key: tuple[Any, ...], sizes: dict[int, int]) -> Any:
+    made = np.zeros_like(g, shape=tuple(sizes.get(i, n) for i, n in enumerate(g.shape)))
+    made[key] = g
+    return made
+
+
+# -- setitem ----------------------------------------------------------------------------------------------------------
+
+
+def setitem(x: Any, key: Any, value: Any) -> Any:
+    """Give x with the values at a key replaced; of places written twice the last value counts."""
+    x = da.asarray(x)
+    parts = key if isinstance(key, tuple) else (key,)
+    value = da.asarray(value).astype(x.dtype)
+    chosen = getitem(x, key)
+    extra = max(0, value.ndim - chosen.ndim)
+    if value.shape[:extra] != (1,) * extra:
+        message = f"shape mismatch: a value of shape {value.shape} for places of shape {chosen.shape}"
+        raise ValueError(message)
+    value = value[(0,) * extra]  # NumPy lets a value have leading axes of length 1
+    if 0 in chosen.shape:
+        da.broadcast_to(value, chosen.shape)  # raises where it does not fit
+        return x
+    if x.ndim and all(isinstance(part, int | slice) and not isinstance(part, bool) for part in parts) and parts:
+        made = x.copy()
+        made[key] = value
+        return made
+    values_of(*(part for part in parts if _is_array(part) and not _is_mask(part)))
+    basic, arrays, target = parse(x.ndim, key)
+    own = target - chosen.ndim + value.ndim  # the value's axis for the rows of a lazy mask
+    if _has_nan(chosen.shape) and own >= 0 and value.shape[own] != 1:
+        value = da.broadcast_to(value, tuple(value.shape[own] if n != n else n for n in chosen.shape))  # noqa: PLR0124
+    else:
+        value = broadcast_in(value, chosen)
+    like = da.empty(x.shape, chunks=x.chunks, dtype=x.dtype)
+    like = like if _is_trivial(basic) else like[basic]
+    if arrays and not any(isinstance(index, da.Array) for _, index in arrays):
+        arrays, value, target = _last(arrays, target, value, like.shape)
+    there = da.ones_like(value, dtype=np.int8)
+    if arrays:
+        value, there = (_scattered(like, arrays, target, part) for part in (value, there))
+    value, there = (_embed(part, basic, x.chunks) for part in (value, there))
+    return da.where(there > 0, value, x)
+
+
+def _last(
+    arrays: list[tuple[int, Any]], target: int, value: Any, shape: tuple[int, ...]
+) -> tuple[list[tuple[int, Any]], Any, int]:
+    """Leave of places that index arrays hold twice only the last; the arrays are then flat, and their axis is first."""
+    together = np.broadcast_arrays(*(_within(index, shape[axis]) for axis, index in arrays))
+    count, rank = together[0].size, together[0].ndim
+    value = _merged(_move(value, target, 0, rank), 0, rank)
+    rows = np.stack([part.reshape(-1) for part in together], axis=1)[::-1]
+    kept = np.sort(count - 1 - np.unique(rows, axis=0, return_index=True)[1])
+    flat = [(axis, part.reshape(-1)[kept]) for (axis, _), part in zip(arrays, together, strict=True)]
+    return flat, da.take(value, kept, axis=0), 0
+
+
+def broadcast_in(x: Any, like: Any) -> Any:
+    """Broadcast to the shape and chunks of an array, whose sizes may be unknown."""
+    if _has_nan(like.shape):
+        pairs = zip(x.shape[::-1], like.shape[::-1], strict=False)
+        if any(m == m and m != 1 and n != n for m, n in pairs):  # noqa: PLR0124 (nan: unknown)
+            raise UnsupportedOp("broadcast_to", "dask", "known and unknown sizes cannot be matched")
+        return da.core.elemwise(_broadcast_block, like, x, dtype=x.dtype)
+    return broadcast_chunks(x, like.shape, like.chunks)
+
+
+def broadcast_chunks(x: Any, shape: tuple[int, ...], chunks: tuple[Any, ...]) -> Any:
+    """Broadcast to a shape in chunks, which x takes on where it has the size already."""
+    new = len(shape) - x.ndim
+    own = {i: chunks[new + i] for i, n in enumerate(x.shape) if n == shape[new + i] and x.chunks[i] != chunks[new + i]}
+    return da.broadcast_to(x.rechunk(own) if own else x, shape, chunks=chunks)
+
+
+def _broadcast_block(like: Any, x: Any) -> Any:
+    return np.broadcast_to(x, like.shape)

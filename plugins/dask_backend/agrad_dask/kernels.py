@@ -1,0 +1,317 @@
+"""Kernels of the Dask backend where array-api-compat's function is missing, wrong, or careless of chunks."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import array_api_compat
+import array_api_compat.dask.array as xp
+import dask.array as da
+import numpy as np
+from dask.array.core import normalize_chunks
+
+from agrad_dask import indexing
+from agrad_dask.backend import UnknownSizes
+
+# -- shapes and chunks ------------------------------------------------------------------------------------------------
+
+
+def broadcast_like(x: Any, spec: Any) -> Any:
+    """Broadcast in the chunks of the operand; without them a cotangent would become one chunk of the whole shape."""
+    if isinstance(spec.layout, UnknownSizes):
+        return indexing.broadcast_in(da.asarray(x), spec.layout.array)
+    if spec.layout is None:
+        return _broadcast_to(x, spec.shape)
+    return indexing.broadcast_chunks(da.asarray(x), spec.shape, spec.layout)
+
+
+def _broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Any:
+    x = da.asarray(x)
+    shape = tuple(shape)
+    new = len(shape) - x.ndim
+    if new < 0 or any(n != n for n in x.shape):  # noqa: PLR0124 (nan: unknown)
+        return da.broadcast_to(x, shape)
+    kept: list[Any] = ["auto"] * new
+    kept += [along if n == x.shape[i] else "auto" for i, (along, n) in enumerate(zip(x.chunks, shape[new:], strict=True))]
+    return da.broadcast_to(x, shape, chunks=normalize_chunks(tuple(kept), shape, dtype=x.dtype))
+
+
+def _reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    if not isinstance(x, da.Array):
+        return np.reshape(x, shape)
+    if any(n != n for n in x.shape):  # noqa: PLR0124 (nan: unknown)
+        return _reshape_ones(x, shape)
+    if 0 in x.shape:
+        return da.zeros_like(x, shape=np.empty(x.shape, np.bool_).reshape(shape).shape, chunks="auto")
+    try:
+        return da.reshape(x, shape)
+    except NotImplementedError:  # axes that neither merge nor split evenly
+        return da.reshape(da.reshape(x, (-1,)), shape)
+
+
+def _reshape_ones(x: Any, shape: tuple[int, ...]) -> Any:
+    """Add and remove axes of length 1: all that can be done while sizes are unknown."""
+    rest = iter([n for n in x.shape if n != 1])
+    for n in shape:
+        if n != 1:
+            m = next(rest, 1)
+            if m != n and not (m != m and (n != n or n == -1)):  # noqa: PLR0124 (nan: unknown)
+                break
+    else:
+        if next(rest, None) is None:
+            squeezed = x[tuple(0 if n == 1 else slice(None) for n in x.shape)]
+            return squeezed[tuple(None if n == 1 else slice(None) for n in shape)]
+    message = "the array has chunks of unknown sizes; call compute_chunk_sizes() first"
+    raise NotImplementedError(message)
+
+
+def _repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
+    if axis is None:
+        x, axis = _reshape(x, (-1,)), 0
+    axis %= x.ndim
+    if isinstance(repeats, int) and repeats and x.shape[axis]:
+        return da.repeat(x, repeats, axis=axis)
+    counts = repeats if isinstance(repeats, int) else indexing.values_of(repeats)[0]
+    return indexing.take(x, np.repeat(np.arange(x.shape[axis]), counts), axis=axis)
+
+
+def _tile(x: Any, repetitions: tuple[int, ...], /) -> Any:
+    if 0 not in repetitions and 0 not in x.shape:
+        return da.tile(x, repetitions)
+    rank = max(x.ndim, len(repetitions))
+    sizes = ((1,) * (rank - x.ndim) + x.shape, (1,) * (rank - len(repetitions)) + tuple(repetitions))
+    return da.zeros_like(x, shape=tuple(n * k for n, k in zip(*sizes, strict=True)), chunks="auto")
+
+
+def _triangle(x: Any, k: int, *, lower: bool) -> Any:
+    rows, columns = (da.arange(n, chunks=along) for n, along in zip(x.shape[-2:], x.chunks[-2:], strict=True))
+    inside = columns[None, :] - rows[:, None] <= k if lower else columns[None, :] - rows[:, None] >= k
+    return da.where(inside, x, da.zeros_like(x))
+
+
+def _extremum(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make max or min that may reduce other axes than an empty one: the result is then empty too."""
+
+    def kernel(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+        if 0 not in x.shape:
+            return function(x, axis=axis, keepdims=keepdims)
+        shape = np.max(np.empty(x.shape), axis=axis, keepdims=keepdims).shape
+        return da.zeros_like(x, shape=shape, chunks="auto")
+
+    return kernel
+
+
+def _diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+    parts = [part for part in (prepend, x, append) if part is not None]
+    return da.diff(da.concatenate(parts, axis=axis) if len(parts) > 1 else x, n=n, axis=axis)
+
+
+# -- elements ---------------------------------------------------------------------------------------------------------
+
+
+def _clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+    x = da.positive(x) if min is None else da.maximum(x, min)
+    return x if max is None else da.minimum(x, max)
+
+
+def _zeros_like(x: Any, /, **kwargs: Any) -> Any:
+    return xp.zeros_like(x, **kwargs) if isinstance(x, da.Array) else np.zeros_like(x, **kwargs)
+
+
+def _ones_like(x: Any, /, **kwargs: Any) -> Any:
+    return xp.ones_like(x, **kwargs) if isinstance(x, da.Array) else np.ones_like(x, **kwargs)
+
+
+def _take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+    axis %= x.ndim
+    labels = tuple(range(x.ndim))
+    return da.blockwise(
+        _take_along_block,
+        labels,
+        *(x.rechunk({axis: -1}), tuple(x.ndim if i == axis else i for i in labels)),
+        *(da.asarray(indices), labels),
+        dtype=x.dtype,
+        meta=x._meta,
+        concatenate=True,
+        axis=axis,
+    )
+
+
+def _take_along_block(x: Any, indices: Any, axis: int) -> Any:
+    return np.take_along_axis(x, indices, axis=axis)
+
+
+# -- whole axes in one chunk ------------------------------------------------------------------------------------------
+
+
+def _library(x: Any) -> Any:
+    """The namespace of a block."""
+    return array_api_compat.array_namespace(x)
+
+
+def _tiny(x: Any, n: int) -> Any:
+    """A small block of the rank and dtype of an array, to ask a function what dtypes it gives."""
+    return np.broadcast_to(np.eye(n, dtype=x.dtype), (n,) * x.ndim) if x.ndim > 1 else np.ones(n, x.dtype)
+
+
+def _stacked(name: str, signature: str) -> Callable[..., Any]:
+    """Make a function of ``linalg`` for stacks of matrices of which each is in one chunk (it is rechunked so)."""
+
+    def block(*blocks: Any, **parameters: Any) -> Any:
+        result = getattr(_library(blocks[0]).linalg, name)(*blocks, **parameters)
+        return tuple(result) if isinstance(result, tuple) else result
+
+    def kernel(*arrays: Any, sizes: dict[str, int] | None = None, signature: str = signature, **parameters: Any) -> Any:
+        arrays = tuple(map(da.asarray, arrays))
+        sample = block(*(_tiny(a, 3) for a in arrays), **parameters)
+        dtypes = [r.dtype for r in sample] if isinstance(sample, tuple) else sample.dtype
+        return da.apply_gufunc(
+            functools.partial(block, **parameters),
+            signature,
+            *arrays,
+            output_dtypes=dtypes,
+            output_sizes=sizes,
+            allow_rechunk=True,
+        )
+
+    return kernel
+
+
+_EIGH = _stacked("eigh", "(i,j)->(i),(i,j)")
+_EIG = _stacked("eig", "(i,j)->(i),(i,j)")
+_SLOGDET = _stacked("slogdet", "(i,j)->(),()")
+_QR = _stacked("qr", "(i,j)->(i,k),(k,j)")
+_SVD = _stacked("svd", "(i,j)->(i,k),(k),(k,j)")
+_SVDVALS = _stacked("svdvals", "(i,j)->(k)")
+_SOLVE = _stacked("solve", "(i,j),(j,k)->(i,k)")
+_PINV = _stacked("pinv", "(i,j)->(j,i)")
+_RANK = _stacked("matrix_rank", "(i,j)->()")
+_CROSS = _stacked("cross", "(i),(i)->(i)")
+
+
+class EigResult(NamedTuple):
+    """What ``linalg.eig`` gives."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+def _named(kind: Callable[..., Any], kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the results of a decomposition their names."""
+
+    def named(x: Any, /) -> Any:
+        return kind(*kernel(x))
+
+    return named
+
+
+def _qr(x: Any, /, *, mode: str = "reduced") -> Any:
+    m, n = x.shape[-2:]
+    if mode == "complete":
+        return xp.linalg.QRResult(*_QR(x, mode=mode, sizes={"k": m}))
+    if _is_tall(x):  # block by block, with any number of rows
+        return xp.linalg.QRResult(*da.linalg.qr(x))
+    return xp.linalg.QRResult(*_QR(x, sizes={"k": min(m, n)}))
+
+
+def _svd(x: Any, /, *, full_matrices: bool = True) -> Any:
+    m, n = x.shape[-2:]
+    if full_matrices and m != n:
+        signature = "(i,j)->(i,m),(k),(n,j)"
+        parts = _SVD(x, full_matrices=True, signature=signature, sizes={"m": m, "k": min(m, n), "n": n})
+        return xp.linalg.SVDResult(*parts)
+    if not full_matrices and _is_tall(x):
+        return xp.linalg.SVDResult(*da.linalg.svd(x, coerce_signs=False))
+    return xp.linalg.SVDResult(*_SVD(x, full_matrices=full_matrices, sizes={"k": min(m, n)}))
+
+
+def _is_tall(x: Any) -> bool:
+    """Tell whether the rows of one matrix are in several chunks, and its columns in one."""
+    return x.ndim == 2 and x.numblocks[0] > 1 and x.numblocks[1] == 1 and x.shape[0] >= x.shape[1]
+
+
+def _svdvals(x: Any, /) -> Any:
+    return _SVDVALS(x, sizes={"k": min(x.shape[-2:])})
+
+
+def _solve(x1: Any, x2: Any, /) -> Any:
+    return _SOLVE(x1, x2[:, None])[..., 0] if x2.ndim == 1 else _SOLVE(x1, x2)
+
+
+def _cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    return da.moveaxis(_CROSS(da.moveaxis(x1, axis, -1), da.moveaxis(x2, axis, -1)), -1, axis)
+
+
+def _fourier(name: str) -> Callable[..., Any]:
+    """Make a function of ``fft``: the axes it transforms are rechunked into one chunk each."""
+    several = name.endswith("n")
+
+    def kernel(x: Any, /, **parameters: Any) -> Any:
+        if several:
+            lengths, axes = parameters.get("s"), parameters.get("axes")
+            axes = range(x.ndim - len(lengths), x.ndim) if axes is None and lengths else axes
+            axes = range(x.ndim) if axes is None else axes
+            lengths = [None] * len(axes) if lengths is None else lengths
+        else:
+            axes, lengths = [parameters.get("axis", -1)], [parameters.get("n")]
+        axes = [a % x.ndim for a in axes]
+        chunks = list(x.rechunk(dict.fromkeys(axes, -1)).chunks)
+        for axis, n in zip(axes, lengths, strict=True):
+            last = axis == axes[-1]
+            size = x.shape[axis] if n is None else n
+            if last and name in {"rfft", "rfftn", "ihfft"}:
+                size = size // 2 + 1
+            elif last and name in {"irfft", "irfftn", "hfft"} and n is None:
+                size = 2 * (size - 1)
+            chunks[axis] = (size,)
+        block = functools.partial(_fourier_block, name=name, parameters=parameters)
+        dtype = getattr(np.fft, name)(np.ones((2,) * x.ndim, x.dtype)).dtype
+        return da.map_blocks(block, x.rechunk(dict.fromkeys(axes, -1)), dtype=dtype, chunks=tuple(chunks))
+
+    return kernel
+
+
+def _fourier_block(x: Any, name: str, parameters: dict[str, Any]) -> Any:
+    return getattr(_library(x).fft, name)(x, **parameters)
+
+
+#: By the op's name.
+KERNELS: dict[str, Callable[..., Any]] = {
+    "broadcast_like": broadcast_like,
+    "broadcast_to": _broadcast_to,
+    "clip": _clip,
+    "diff": _diff,
+    "getitem": indexing.getitem,
+    "max": _extremum(da.max),
+    "min": _extremum(da.min),
+    "ones_like": _ones_like,
+    "repeat": _repeat,
+    "reshape": _reshape,
+    "take": indexing.take,
+    "take_along_axis": _take_along_axis,
+    "tile": _tile,
+    "tril": lambda x, /, *, k=0: _triangle(x, k, lower=True),
+    "triu": lambda x, /, *, k=0: _triangle(x, k, lower=False),
+    "zeros_like": _zeros_like,
+    **{f"fft.{name}": _fourier(name) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
+    **{f"fft.{name}": _fourier(name) for name in ("fftn", "ifftn", "rfftn", "irfftn")},
+    "linalg.cholesky": _stacked("cholesky", "(i,j)->(i,j)"),
+    "linalg.cross": _cross,
+    "linalg.det": _stacked("det", "(i,j)->()"),
+    "linalg.eig": _named(EigResult, _EIG),
+    "linalg.eigh": _named(xp.linalg.EighResult, _EIGH),
+    "linalg.eigvals": _stacked("eigvals", "(i,j)->(i)"),
+    "linalg.eigvalsh": _stacked("eigvalsh", "(i,j)->(i)"),
+    "linalg.inv": _stacked("inv", "(i,j)->(i,j)"),
+    "linalg.matrix_power": lambda x, n, /: _stacked("matrix_power", "(i,j)->(i,j)")(x, n=n),
+    "linalg.matrix_rank": _RANK,
+    "linalg.pinv": _PINV,
+    "linalg.qr": _qr,
+    "linalg.slogdet": _named(xp.linalg.SlogdetResult, _SLOGDET),
+    "linalg.solve": _solve,
+    "linalg.svd": _svd,
+    "linalg.svdvals": _svdvals,
+}

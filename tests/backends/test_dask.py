@@ -1,0 +1,418 @@
+"""The Dask backend: what stays lazy, in which chunks, what computes, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import agrad as ag
+from agrad.plugin import manager
+
+da = pytest.importorskip("dask.array")
+
+pytestmark = pytest.mark.usefixtures("dask_backend")
+
+
+@pytest.fixture
+def kernels():
+    return manager.get("dask").xp
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def chunked(array, chunks=2, requires_grad=False):
+    return ag.asarray(da.from_array(np.asarray(array), chunks=chunks), requires_grad=requires_grad)
+
+
+# -- lazy stays lazy --------------------------------------------------------------------------------------------------
+
+
+def test_forward_and_backward_compute_nothing(never_computes):
+    x = ag.asarray(da.ones((100, 10), chunks=(25, 10)), requires_grad=True)
+    w = ag.asarray(da.ones((10, 3), chunks=(10, 3)), requires_grad=True)
+    h = ag.tanh(x @ w - 1.0)
+    loss = ag.mean(ag.where(h > 0, h, 0.1 * h) ** 2) + ag.sum(ag.clip(w, -0.5, 0.5))
+    loss.backward()
+    assert isinstance(loss._data, da.Array)
+    assert isinstance(x.grad._data, da.Array)
+    assert isinstance(w.grad._data, da.Array)
+    loss2 = ag.sum(x * 2.0)
+    loss2.backward()  # accumulating is lazy too
+    assert isinstance(x.grad._data, da.Array)
+
+
+def test_values_of_that_against_numpy():
+    a, b = random(12, 4), random(4, 3, seed=1)
+    x, w = chunked(a, (5, 4), requires_grad=True), chunked(b, (2, 3), requires_grad=True)
+    loss = ag.sum(ag.tanh(x @ w) ** 2)
+    loss.backward()
+    t = np.tanh(a @ b)
+    g = 2 * t * (1 - t**2)
+    np.testing.assert_allclose(loss.item(), np.sum(t**2), rtol=1e-12)
+    np.testing.assert_allclose(x.grad.numpy(), g @ b.T, rtol=1e-12)
+    np.testing.assert_allclose(w.grad.numpy(), a.T @ g, rtol=1e-12)
+
+
+def test_second_derivative_is_lazy_and_right(never_computes, dask_backend):
+    import dask
+
+    a = np.linspace(0.1, 1, 6)
+    x = chunked(a, requires_grad=True)
+    (g,) = ag.autograd.grad(ag.sum(ag.exp(x) * x**3), x, create_graph=True)
+    (h,) = ag.autograd.grad(ag.sum(g), x)
+    with dask.config.set(scheduler="synchronous"):
+        np.testing.assert_allclose(h.numpy(), np.exp(a) * (a**3 + 6 * a**2 + 6 * a), rtol=1e-12)
+
+
+def test_cotangents_have_the_chunks_of_their_operands(never_computes):
+    x = ag.asarray(da.ones((1000, 1000), chunks=(100, 500)), requires_grad=True)
+    ag.sum(x).backward()
+    assert x.grad._data.chunks == x._data.chunks
+    y = ag.asarray(da.ones((1000, 1000), chunks=(250, 250)), requires_grad=True)
+    ag.mean(y, axis=0).sum().backward()
+    assert y.grad._data.chunks == y._data.chunks
+    row = ag.asarray(da.ones(1000, chunks=500), requires_grad=True)
+    ag.sum(row * x.detach()).backward()
+    assert row.grad._data.chunks == row._data.chunks
+
+
+def test_broadcasting_keeps_chunks_and_makes_new_ones_of_moderate_size(kernels):
+    import dask
+
+    x = da.ones((1, 1000), chunks=(1, 100))
+    with dask.config.set({"array.chunk-size": "1MiB"}):
+        made = kernels.broadcast_to(x, (10_000, 1000))
+    assert made.chunks[1] == x.chunks[1]
+    assert max(made.chunks[0]) * 100 * 8 <= 2**20
+
+
+def test_python_scalars_make_no_tasks():
+    x = ag.asarray(da.ones(4, chunks=2))
+    assert type(x._spec.scalar(2.0)) is np.ndarray
+    assert x._spec.scalar(2.0).dtype == np.float64
+    assert ag.asarray(da.ones(4, dtype="float32"))._spec.scalar(2.0).dtype == np.float32
+    y = x * 2.0
+    assert len(y._data.dask.layers) == 2  # the ones, and the product
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+def test_dtypes_are_kept(dtype):
+    x = chunked(np.ones(4, dtype), requires_grad=True)
+    y = (2.0 * x + 1) / 3.0 - x**2
+    assert y.dtype == getattr(ag, dtype)
+    ag.sum(ag.real(y) if dtype == "complex64" else y).backward()
+    assert x.grad.dtype == getattr(ag, dtype)
+    assert x.grad.numpy().dtype == dtype
+
+
+# -- what computes ----------------------------------------------------------------------------------------------------
+
+
+def test_handing_out_a_value_computes():
+    x = chunked([[1.0, 2.0], [3.0, 4.0]], 1)
+    assert x[0, 1].item() == 2.0
+    assert float(x[1, 1]) == 4.0
+    assert bool(x[0, 0] > 0)
+    assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert type(x.numpy()) is np.ndarray
+    np.testing.assert_array_equal(np.asarray(x), [[1.0, 2.0], [3.0, 4.0]])
+    assert repr(x) == "tensor([[1., 2.],\n        [3., 4.]], device='dask')"
+
+
+def test_a_numpy_leaf_with_dask_data_computes_at_the_crossing():
+    """Parameters on NumPy, data on Dask: each crossing back is one computation (see the plugin's README)."""
+    data, w0 = random(20, 3), random(3, seed=1)
+    w = ag.asarray(w0, requires_grad=True)
+    x = chunked(data, (5, 3))
+    loss = ag.mean((x @ w - 1.0) ** 2)
+    assert loss.device == "dask"
+    loss.backward()
+    assert type(w.grad._data) is np.ndarray
+    assert w.grad.device == "numpy"
+    np.testing.assert_allclose(w.grad.numpy(), 2 * data.T @ (data @ w0 - 1) / 20, rtol=1e-12)
+
+
+def test_the_crossing_is_recorded():
+    w = ag.asarray(np.ones(3), requires_grad=True)
+    y = chunked(np.ones((2, 3))) * w
+    names = [node.name() for node, _ in y.grad_fn.next_functions if node is not None]
+    assert names == ["ToDeviceBackward0"]
+    assert "test_dask.py" in ag.core.errors.at(y.grad_fn.next_functions[1][0])
+
+
+def test_realize_computes_once_for_all(dask_backend):
+    import dask
+
+    calls = []
+
+    def counted(block):
+        calls.append(1)
+        return block + 1
+
+    x = da.zeros(4, chunks=2).map_blocks(counted, dtype=float, meta=np.empty(0))
+    first, second = manager.get("dask").realize(x + 1, x + 2)
+    assert len(calls) == 2
+    assert isinstance(first, da.Array)
+    assert first.chunks == ((2, 2),)
+    np.testing.assert_array_equal(*dask.compute(first + 1, second))
+    assert len(calls) == 2
+
+
+# -- unknown sizes ----------------------------------------------------------------------------------------------------
+
+
+def test_rows_chosen_by_a_lazy_mask(never_computes, dask_backend):
+    import dask
+
+    a = random(9, 4)
+    x = chunked(a, (2, 3), requires_grad=True)
+    y = x[x[:, 0] > 0]
+    assert math.isnan(y.shape[0])
+    assert y.shape[1] == 4
+    loss = ag.sum(ag.sum(y * y, axis=1) ** 2)
+    loss.backward()
+    assert x.grad.shape == (9, 4)  # known again
+    assert x.grad._data.chunks == x._data.chunks
+    with dask.config.set(scheduler="synchronous"):
+        rows = a * (a[:, :1] > 0)
+        np.testing.assert_allclose(x.grad.numpy(), 4 * rows * np.sum(rows**2, axis=1, keepdims=True), rtol=1e-12)
+
+
+def test_columns_of_rows_chosen_by_a_lazy_mask():
+    a = random(9, 4)
+    x = chunked(a, (2, 3), requires_grad=True)
+    y = x[x[:, 0] > 0]
+    (ag.sum(y[:, 1] * 2.0) + ag.sum(y[:, ::-2]) + ag.sum(y[None, :, 2])).backward()
+    np.testing.assert_array_equal(x.grad.numpy(), (a[:, :1] > 0) * np.array([0, 3.0, 1, 1]))
+
+
+def test_a_mean_over_an_unknown_number_is_refused_not_wrong():
+    x = chunked(random(9), requires_grad=True)
+    y = ag.mean(x[x > 0])
+    a = x.detach().numpy()
+    np.testing.assert_allclose(y.item(), np.mean(a[a > 0]))
+    with pytest.raises(ag.UnsupportedOp, match="number of elements, which is not known"):
+        y.backward()
+
+
+def test_what_dask_refuses_is_refused_in_words():
+    x = chunked(random(9), requires_grad=True)
+    y = x[x > 0]
+    with pytest.raises(ag.UnsupportedOp, match="reshape is not supported by the dask backend: .*unknown sizes"):
+        ag.reshape(y, (-1, 2))
+    with pytest.raises(ag.UnsupportedOp, match="sort is not supported by the dask backend"):
+        ag.sort(y)
+    with pytest.raises(ag.UnsupportedOp, match="getitem is not supported by the dask backend"):
+        y[:2]
+    assert ag.reshape(y, (1, -1, 1)).shape[::2] == (1, 1)
+
+
+def test_errors_of_the_user_stay_what_they_are():
+    x = chunked(random(4))
+    with pytest.raises(ValueError, match="shapes|broadcast"):
+        x + chunked(random(3))
+    with pytest.raises(ValueError, match="total size of new array must be unchanged"):
+        ag.reshape(x, (3,))
+
+
+# -- kernels that array-api-compat lacks or has wrong -----------------------------------------------------------------
+
+SPD = np.array([[4.0, 1, 0.5], [1, 3, 0.2], [0.5, 0.2, 2]])
+
+
+@pytest.mark.parametrize("chunks", [2, -1])
+@pytest.mark.parametrize(
+    ("name", "operands", "parameters"),
+    [
+        ("cholesky", (SPD,), {}),
+        ("cholesky", (SPD,), {"upper": True}),
+        ("det", (SPD,), {}),
+        ("det", (np.stack([SPD, 2 * SPD]),), {}),
+        ("inv", (SPD,), {}),
+        ("pinv", (random(4, 3),), {}),
+        ("matrix_rank", (np.ones((3, 4)),), {}),
+        ("matrix_power", (SPD, 3), {}),
+        ("eigvalsh", (SPD,), {}),
+        ("svdvals", (random(4, 3),), {}),
+        ("solve", (SPD, random(3)), {}),
+        ("solve", (np.stack([SPD, 2 * SPD]), random(3, 2)), {}),
+        ("cross", (random(4, 3), random(4, 3, seed=1)), {}),
+        ("cross", (random(3, 4), random(3, 4, seed=1)), {"axis": 0}),
+        ("slogdet", (SPD,), {}),
+    ],
+)
+def test_linalg(kernels, name, operands, parameters, chunks):
+    expected = getattr(np.linalg, name)(*operands, **parameters)
+    arrays = [da.from_array(a, chunks=chunks) if isinstance(a, np.ndarray) else a for a in operands]
+    found = getattr(kernels.linalg, name)(*arrays, **parameters)
+    if name == "slogdet":
+        assert found._fields == ("sign", "logabsdet")
+        np.testing.assert_allclose([f.compute() for f in found], list(expected), rtol=1e-12)
+        return
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found.compute(), expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("chunks", [2, (2, -1), -1])
+@pytest.mark.parametrize("mode", ["reduced", "complete"])
+def test_qr(kernels, mode, chunks):
+    a = random(7, 3)
+    q, r = kernels.linalg.qr(da.from_array(a, chunks=chunks), mode=mode)
+    q, r = q.compute(), r.compute()
+    np.testing.assert_allclose(q @ r, a, atol=1e-12)
+    np.testing.assert_allclose(q.T @ q, np.eye(7 if mode == "complete" else 3), atol=1e-12)
+    np.testing.assert_array_equal(np.tril(r, -1), 0)
+
+
+@pytest.mark.parametrize("chunks", [2, (2, -1), -1])
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("shape", [(7, 3), (3, 7), (3, 3)])
+def test_svd(kernels, shape, full, chunks):
+    a = random(*shape)
+    parts = kernels.linalg.svd(da.from_array(a, chunks=chunks), full_matrices=full)
+    assert parts._fields == ("U", "S", "Vh")
+    u, s, vh = (p.compute() for p in parts)
+    expected = np.linalg.svd(a, full_matrices=full)
+    assert [u.shape, s.shape, vh.shape] == [e.shape for e in expected]
+    np.testing.assert_allclose(s, expected.S, rtol=1e-12)
+    np.testing.assert_allclose(u[:, :3] * s @ vh[:3], a, atol=1e-12)
+
+
+def test_eigh_and_eig(kernels):
+    w, v = kernels.linalg.eigh(da.from_array(SPD, chunks=2))
+    np.testing.assert_allclose((v * w @ v.T).compute(), SPD, atol=1e-12)
+    found = kernels.linalg.eig(da.from_array(random(3, 3), chunks=2))
+    assert found.eigenvalues.dtype == np.complex128
+    np.testing.assert_allclose(
+        (random(3, 3) @ found.eigenvectors).compute(), (found.eigenvectors * found.eigenvalues).compute(), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
+@pytest.mark.parametrize("parameters", [{}, {"n": 5}, {"n": 9, "axis": 0}, {"norm": "ortho"}])
+def test_fft_along_a_chunked_axis(kernels, name, parameters):
+    a = random(8, 6) if name in {"rfft", "ihfft"} else random(8, 6) + 1j * random(8, 6, seed=1)
+    found = getattr(kernels.fft, name)(da.from_array(a, chunks=3), **parameters)
+    expected = getattr(np.fft, name)(a, **parameters)
+    assert found.shape == expected.shape
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found.compute(), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["fftn", "ifftn", "rfftn", "irfftn"])
+@pytest.mark.parametrize("parameters", [{}, {"axes": (0, 1)}, {"s": (5, 7), "axes": (1, 2)}])
+def test_fftn(kernels, name, parameters):
+    a = random(4, 6, 5) if name == "rfftn" else random(4, 6, 5) + 1j * random(4, 6, 5, seed=1)
+    found = getattr(kernels.fft, name)(da.from_array(a, chunks=3), **parameters)
+    expected = getattr(np.fft, name)(a, **parameters)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found.compute(), expected, atol=1e-12)
+
+
+def test_diff_stays_lazy(never_computes, dask_backend, kernels):
+    import dask
+
+    found = kernels.diff(da.from_array(np.arange(6.0) ** 2, chunks=2), prepend=da.zeros(1) - 1, append=da.zeros(1))
+    with dask.config.set(scheduler="synchronous"):
+        np.testing.assert_array_equal(found.compute(), np.diff(np.arange(6.0) ** 2, prepend=-1, append=0))
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (3, 8), (24,), (2, 2, 6), (1, 24), (6, 4)])
+def test_general_reshape(kernels, shape):
+    a = random(6, 4)
+    np.testing.assert_array_equal(kernels.reshape(da.from_array(a, chunks=(4, 3)), shape).compute(), a.reshape(shape))
+
+
+def test_from_dlpack():
+    x = ag.from_dlpack(np.arange(3.0), device="dask")
+    assert isinstance(x._data, da.Array)
+    assert x.tolist() == [0.0, 1.0, 2.0]
+
+
+# -- sampling ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampler", [ag.rand, ag.randn, lambda *s, **k: ag.randint(0, 10, s, **k)])
+def test_samples_are_those_of_numpy_while_they_fit_one_chunk(sampler):
+    ag.manual_seed(3)
+    first = sampler(5, 2, device="dask")
+    ag.manual_seed(3)
+    np.testing.assert_array_equal(first.numpy(), sampler(5, 2, device="numpy").numpy())
+
+
+def test_samples_of_many_chunks():
+    import dask
+
+    with dask.config.set({"array.chunk-size": "8kB"}):
+        ag.manual_seed(0)
+        x = ag.randn(100, 100, device="dask")
+        ag.manual_seed(0)
+        y = ag.randn(100, 100, device="dask")
+        z = ag.randn(100, 100, device="dask")
+    assert x._data.npartitions > 1
+    a = x.numpy()
+    np.testing.assert_array_equal(a, x.numpy())  # computed again
+    np.testing.assert_array_equal(a, y.numpy())
+    assert not np.any(a == z.numpy())
+    assert len(np.unique(a)) == a.size  # no block repeats another
+    assert abs(a.mean()) < 0.05
+    assert abs(a.std() - 1) < 0.05
+    assert sorted(ag.randperm(50, device="dask").tolist()) == list(range(50))
+    assert 0 <= ag.rand(device="dask").item() < 1
+
+
+# -- the plugin -------------------------------------------------------------------------------------------------------
+
+
+def test_row():
+    import dask
+
+    (row,) = (row for row in ag.backends() if row.name == "dask")
+    assert row.available
+    assert row.version == dask.__version__
+    assert row.devices == ("dask",)
+
+
+def test_creation_on_dask():
+    xp = ag.namespace("dask")
+    for made in (xp.zeros((2, 2)), xp.arange(3), xp.linspace(0, 1, 3), xp.eye(2), xp.asarray([1.0]), xp.full((2,), 3)):
+        assert isinstance(made._data, da.Array)
+        assert made.device == "dask"
+    assert xp.asarray(2.0).item() == 2.0
+    assert ag.asarray([[1, 2]], device="dask").dtype == np.int64
+    with pytest.raises(ValueError, match="copy=False cannot be met"):
+        ag.asarray(np.ones(2), device="dask", copy=False)
+
+
+def test_pickled_tensor():
+    x = chunked(np.arange(4.0), requires_grad=True)
+    y = pickle.loads(pickle.dumps(x))
+    assert y.requires_grad
+    assert y.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_nbytes():
+    assert chunked(np.zeros(4)).nbytes == 32
+    x = chunked(np.zeros(4))
+    assert x[x > 0].nbytes == 0
+
+
+def test_the_users_array_keeps_its_value_under_in_place_spellings():
+    raw = da.zeros(4, chunks=2)
+    x = ag.asarray(raw)
+    x += 1.0
+    x[0] = 5.0
+    assert raw.compute().tolist() == [0, 0, 0, 0]
+    assert x.tolist() == [5, 1, 1, 1]
+
+
+def test_data_changed_after_the_crossing_does_not_change_the_tensor():
+    a = np.zeros(3)
+    x = ag.asarray(a, device="dask")
+    a[0] = 1.0
+    assert x.tolist() == [0, 0, 0]

@@ -1,0 +1,159 @@
+"""Fixtures for all tests: the backends, and how to make and read tensors on each.
+
+A test with the fixture `backend` (or `xp`, `make`) runs on NumPy and on array-api-strict, which raises at any step
+outside the standard. Others are asked for with
+``@pytest.mark.parametrize("backend", ["numpy", "strict", "dask"], indirect=True)``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import agrad as ag
+from agrad.core.spec import BACKENDS
+from agrad.plugin import manager
+from agrad.plugin.backend import forget_kernels
+
+
+def load(name):
+    """Import a file of this folder (test folders are no packages)."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def ready(name):
+    """Make a backend usable, or skip the test."""
+    if name == "strict":
+        if all(row.name != "strict" for row in ag.backends()):
+            ag.register(load("strict_backend").StrictPlugin())
+        return name
+    row = next((row for row in ag.backends() if row.name == name), None)
+    if row is None or not row.available:
+        pytest.skip(f"{name}: {row.reason if row else 'not installed'}")
+    return name
+
+
+@pytest.fixture(params=["numpy", "strict"])
+def backend(request):
+    """Give the name of a backend, which is ready."""
+    return request.getfixturevalue(f"{request.param}_backend")
+
+
+@pytest.fixture
+def numpy_backend():
+    """Give the name of the NumPy backend."""
+    return ready("numpy")
+
+
+@pytest.fixture
+def strict_backend():
+    """Give the name of the backend that has nothing beyond the standard."""
+    return ready("strict")
+
+
+@pytest.fixture
+def dask_backend():
+    """Give the name of the Dask backend; tasks run one after another, in this thread."""
+    ready("dask")
+    import dask
+
+    with dask.config.set(scheduler="synchronous"):
+        yield "dask"
+
+
+@pytest.fixture
+def never_computes(dask_backend):
+    """Have every computation of Dask fail."""
+    import dask
+
+    def scheduler(dsk, keys, **kwargs):
+        raise AssertionError("Dask was made to compute")
+
+    with dask.config.set(scheduler=scheduler):
+        yield
+
+
+@pytest.fixture
+def xp(backend):
+    """Give agrad's namespace bound to the backend."""
+    return ag.namespace(backend)
+
+
+@pytest.fixture
+def make(backend):
+    """Give a function that makes a tensor of the backend: ``make([1.0, 2.0], requires_grad=True)``."""
+
+    def make(data, dtype=None, requires_grad=False, chunks=2):
+        array = np.asarray(data, dtype=dtype)
+        if backend == "dask":
+            import dask.array as da
+
+            array = da.from_array(array, chunks=chunks if array.ndim else ())
+        return ag.asarray(array, device=backend, requires_grad=requires_grad)
+
+    return make
+
+
+@pytest.fixture
+def value():
+    """Give a function that reads a tensor (or a raw array) of any backend as a NumPy array."""
+
+    def value(tensor):
+        tensor = ag.asarray(tensor).detach()
+        return np.asarray(tensor._spec.backend.to_host(tensor._data))
+
+    return value
+
+
+@pytest.fixture
+def close(value):
+    """Give a function that checks a tensor of any backend against numbers: value, shape and, for arrays, dtype."""
+
+    def close(tensor, expected, rtol=1e-12, atol=0.0):
+        found = value(tensor)
+        if isinstance(expected, np.ndarray):
+            assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found, expected, rtol=rtol, atol=atol, strict=isinstance(expected, np.ndarray))
+
+    return close
+
+
+@pytest.fixture
+def registered():
+    """Give a function that registers a plugin for the length of the test."""
+    manager.plugins()
+    before = (dict(manager._backends), dict(manager._givers), dict(manager._failures), set(manager._checked))
+    types = dict(BACKENDS)
+    plugins = []
+
+    def register(plugin, name=None):
+        plugins.append(plugin)
+        ag.register(plugin, name=name)
+        return plugin
+
+    yield register
+    for plugin in plugins:
+        if manager.plugins().is_registered(plugin):
+            manager.plugins().unregister(plugin)
+    kept = (manager._backends, manager._givers, manager._failures, manager._checked)
+    for place, old in zip(kept, before, strict=True):
+        place.clear()
+        place.update(old)
+    BACKENDS.clear()
+    BACKENDS.update(types)
+    for known in manager._backends.values():
+        forget_kernels(known)
+
+
+@pytest.fixture(autouse=True)
+def _defaults():
+    """Leave the process's defaults as they were."""
+    before = manager._default, manager._default_dtype
+    yield
+    manager._default, manager._default_dtype = before

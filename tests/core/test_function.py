@@ -1,0 +1,897 @@
+"""Function: user-defined operations with a backward of their own."""
+
+from __future__ import annotations
+
+import inspect
+
+import agrad as ag
+import numpy as np
+import pytest
+from agrad import Function
+from agrad.autograd.function import once_differentiable
+from agrad.core import forward as forward_mode
+
+
+def leaf(*values):
+    return ag.tensor(list(values), requires_grad=True)
+
+
+def scalar(value):
+    return ag.tensor(value, requires_grad=True)
+
+
+class Cube(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x**3
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 3 * x**2 * g
+
+
+class Split(Function):
+    """cube of x by the other form, with a result too many and one that is no tensor."""
+
+    @staticmethod
+    def forward(x, y, scale=2.0):
+        return x * y * scale, x + y, "text"
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, y, scale = inputs
+        ctx.save_for_backward(x, y)
+        ctx.scale = scale
+        assert output[2] == "text"
+
+    @staticmethod
+    def backward(ctx, g_product, g_sum, g_text):
+        assert g_text is None
+        x, y = ctx.saved_tensors
+        return g_product * y * ctx.scale + g_sum, g_product * x * ctx.scale + g_sum, None
+
+
+def simple(backward, forward=lambda ctx, *args: args[0] * 2):
+    return type("F", (Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
+
+
+# -- the two forms ----------------------------------------------------------------------------------------------------------
+
+
+def test_forward_and_backward():
+    x = leaf(1.0, 2.0)
+    y = Cube.apply(x)
+    assert y.tolist() == [1.0, 8.0]
+    assert y.grad_fn.name() == "CubeBackward"
+    assert repr(y).endswith("grad_fn=<CubeBackward>)")
+    y.sum().backward()
+    assert x.grad.tolist() == [3.0, 12.0]
+
+
+def test_setup_context():
+    x, y = scalar(3.0), scalar(5.0)
+    product, total, text = Split.apply(x, y)
+    assert (product.item(), total.item(), text) == (30.0, 8.0, "text")
+    assert (product.output_nr, total.output_nr) == (0, 1)
+    assert product.grad_fn is total.grad_fn
+    (product + 10 * total).backward()
+    assert x.grad.item() == 20.0
+    assert y.grad.item() == 16.0
+
+
+def test_setup_context_gets_the_defaults_of_forward():
+    x, y = scalar(3.0), scalar(5.0)
+    Split.apply(x, y, scale=1.0)[0].backward()
+    assert x.grad.item() == 5.0
+    Split.apply(x, y=y)[0].backward()
+    assert x.grad.item() == 15.0
+    assert y.grad.item() == 9.0
+
+
+def test_vjp_is_another_name_of_backward():
+    class F(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g * 2
+
+    x = leaf(1.0)
+    F.apply(x).sum().backward()
+    assert x.grad.tolist() == [2.0]
+
+
+def test_keyword_arguments():
+    class F(Function):
+        @staticmethod
+        def forward(ctx, x, k=2.0):
+            ctx.k = k
+            return x * k
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.k, None
+
+    x = scalar(1.0)
+    F.apply(x, k=5.0).backward()
+    assert x.grad.item() == 5.0
+    F.apply(x).backward()
+    assert x.grad.item() == 7.0
+
+
+def test_subclasses_have_nodes_of_their_own():
+    class Other(Cube):
+        pass
+
+    assert Other.apply(leaf(1.0)).grad_fn.name() == "OtherBackward"
+    assert Cube.apply(leaf(1.0)).grad_fn.name() == "CubeBackward"
+
+
+def test_forward_gets_the_very_tensors_with_recording_off():
+    x = leaf(1.0)
+
+    def forward(ctx, a, b, c):
+        assert a is x
+        assert b is array
+        assert c == "text"
+        assert a.requires_grad
+        assert not ag.is_grad_enabled()
+        assert not (a * 2).requires_grad
+        return a * 2
+
+    array = np.ones(1)
+    F = simple(lambda ctx, g: (g * 2, None, None), forward)
+    y = F.apply(x, array, "text")
+    assert ag.is_grad_enabled()
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0]
+
+
+def test_forward_that_raises_restores_the_mode():
+    def forward(ctx, x):
+        raise KeyError("boom")
+
+    with pytest.raises(KeyError, match="boom"):
+        simple(None, forward).apply(leaf(1.0))
+    assert ag.is_grad_enabled()
+
+
+def test_nothing_is_recorded_without_need():
+    assert Cube.apply(ag.tensor([1.0])).grad_fn is None
+    x = leaf(1.0)
+    with ag.no_grad():
+        assert Cube.apply(x).grad_fn is None
+
+
+def test_containers_are_not_searched():
+    F = simple(lambda ctx, g: None, lambda ctx, pair: pair[0] * 2)
+    assert not F.apply([leaf(1.0)]).requires_grad
+
+
+def test_list_of_results_passes_through_unrecorded():
+    F = simple(lambda ctx, *g: g[0], lambda ctx, x: [x * 1, x * 2])
+    result = F.apply(leaf(1.0))
+    assert [r.requires_grad for r in result] == [False, False]
+    assert simple(None, lambda ctx, x: 3).apply(leaf(1.0)) == 3
+
+
+# -- needs_input_grad -----------------------------------------------------------------------------------------------------
+
+
+def test_needs_input_grad():
+    seen = []
+
+    def forward(ctx, x, y, k, z):
+        seen.append(ctx.needs_input_grad)
+        return x * 1
+
+    def backward(ctx, g):
+        seen.append(ctx.needs_input_grad)
+        return g, None, None, None
+
+    F = simple(backward, forward)
+    F.apply(leaf(1.0), ag.tensor([1.0]), 3.0, leaf(2.0)).sum().backward()
+    assert seen == [(True, False, False, True)] * 2
+
+
+def test_gradients_that_nobody_needs_are_ignored():
+    F = simple(lambda ctx, g: (g * 2, ag.ones(7)))
+    x = leaf(1.0)
+    F.apply(x, ag.tensor([1.0])).sum().backward()
+    assert x.grad.tolist() == [2.0]
+
+
+# -- save_for_backward, saved_tensors, attributes ---------------------------------------------------------------------------------------------
+
+
+def test_saved_inputs_and_outputs_come_back_with_history():
+    seen = {}
+
+    def forward(ctx, x, c):
+        y = x * c
+        ctx.save_for_backward(x, c, y, None)
+        return y
+
+    def backward(ctx, g):
+        x, c, y, nothing = ctx.saved_tensors
+        seen.update(x=x, c=c, y=y, nothing=nothing)
+        return g * c, None
+
+    x, c = leaf(2.0), ag.tensor([3.0])
+    y = simple(backward, forward).apply(x, c)
+    y.sum().backward()
+    assert seen["nothing"] is None
+    assert (seen["x"].requires_grad, seen["x"].is_leaf, seen["x"].tolist()) == (True, True, [2.0])
+    assert not seen["c"].requires_grad
+    assert seen["y"].grad_fn is y.grad_fn
+    assert seen["y"].tolist() == [6.0]
+
+
+def test_saved_tensors_within_the_call():
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        assert ctx.saved_tensors[0] is x
+        return x * 1
+
+    assert simple(None, forward).apply(leaf(1.0)).tolist() == [1.0]
+
+
+@pytest.mark.parametrize("wrong", [3, "text", [ag.ones(1)], np.ones(1)])
+def test_save_for_backward_takes_tensors_only(wrong):
+    kind = type(wrong).__name__
+    F = simple(None, lambda ctx, x: ctx.save_for_backward(x, wrong))
+    with pytest.raises(TypeError, match=f"save_for_backward can only save variables, but argument 1 is of type {kind}"):
+        F.apply(leaf(1.0))
+    F = simple(None, lambda ctx, x: ctx.save_for_forward(x, wrong))
+    with pytest.raises(TypeError, match="save_for_forward expects all arguments to be tensors"):
+        F.apply(leaf(1.0))
+
+
+def test_saved_tensors_are_freed():
+    x = leaf(1.0)
+    y = Cube.apply(x)
+    y.sum().backward(retain_graph=True)
+    y.sum().backward()
+    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time") as info:
+        y.sum().backward()
+    assert "CubeBackward" in str(info.value)
+    assert __file__ in str(info.value)
+    with pytest.raises(RuntimeError, match="directly access saved tensors after they have already been freed"):
+        y.grad_fn.saved_tensors
+    assert x.grad.tolist() == [6.0]
+
+
+def test_a_function_that_saves_nothing_may_run_again():
+    x = leaf(1.0)
+    y = simple(lambda ctx, g: g * 2).apply(x)
+    y.sum().backward()
+    y.sum().backward()
+    assert x.grad.tolist() == [4.0]
+
+
+def test_saved_values_are_those_of_the_call():
+    x = leaf(2.0)
+    y = Cube.apply(x)
+    with ag.no_grad():
+        x.fill_(100.0)
+    (g,) = ag.grad(y.sum(), x, create_graph=True)
+    assert g.tolist() == [12.0]
+    assert ag.grad(g.sum(), x)[0].tolist() == [12.0]
+
+
+def test_attributes_of_ctx():
+    x = leaf(2.0)
+    y = simple(lambda ctx, g: g * ctx.k, lambda ctx, x: setattr(ctx, "k", 5.0) or x * 5.0).apply(x)
+    assert y.grad_fn.k == 5.0
+    with pytest.raises(AttributeError, match="no attribute 'other'"):
+        y.grad_fn.other
+    y.sum().backward()
+    assert x.grad.tolist() == [5.0]
+
+
+class Exp(Function):
+    """Keeps its input and output as attributes, which PyTorch's guide warns of."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.x = x
+        ctx.y = ag.exp(x)
+        return ctx.y
+
+    @staticmethod
+    def backward(ctx, g):
+        assert ctx.x.tolist() == [0.0, 1.0]
+        return g * ctx.y
+
+
+def test_inputs_and_outputs_kept_as_attributes_have_history_and_their_value():
+    x = leaf(0.0, 1.0)
+    y = Exp.apply(x)
+    with ag.no_grad():
+        x += 5.0
+    y.detach_()
+    y = Exp.apply(leaf_again := leaf(0.0, 1.0))
+    with ag.no_grad():
+        leaf_again += 5.0
+        y *= 100.0
+    (g,) = ag.grad(y.sum(), leaf_again, create_graph=True)
+    assert g.tolist() == pytest.approx([1.0, np.e])
+    (h,) = ag.grad(g.sum(), leaf_again)
+    assert h.tolist() == pytest.approx([1.0, np.e])
+
+
+# -- what is returned -----------------------------------------------------------------------------------------------------------
+
+
+def test_returning_an_input():
+    x = leaf(1.0, 2.0)
+    F = simple(lambda ctx, g: g * 10, lambda ctx, x: x)
+    y = F.apply(x)
+    assert y is not x
+    assert x.is_leaf
+    assert y.grad_fn.name() == "FBackward"
+    y.sum().backward()
+    assert x.grad.tolist() == [10.0, 10.0]
+
+
+def test_returning_one_tensor_twice():
+    x = leaf(1.0)
+
+    def forward(ctx, x):
+        y = x * 2
+        return y, y
+
+    F = simple(lambda ctx, g1, g2: g1 * 2 + g2 * 100, forward)
+    a, b = F.apply(x)
+    assert a is b
+    a.sum().backward()
+    assert x.grad.tolist() == [2.0]
+
+
+def test_results_of_other_dtypes():
+    def forward(ctx, x):
+        return x * 2, ag.argmax(x)
+
+    def backward(ctx, g, g_index):
+        assert g_index.tolist() == 0
+        assert g_index.dtype == ag.int64
+        return g * 2
+
+    x = leaf(1.0, 3.0)
+    y, index = simple(backward, forward).apply(x)
+    assert not index.requires_grad
+    assert index.item() == 1
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_mark_non_differentiable():
+    def forward(ctx, x):
+        a, b = x * 2, x * 3
+        ctx.mark_non_differentiable(b)
+        return a, b
+
+    def backward(ctx, ga, gb):
+        assert gb.tolist() == [0.0]
+        return ga * 2
+
+    x = leaf(1.0)
+    a, b = simple(backward, forward).apply(x)
+    assert a.requires_grad
+    assert not b.requires_grad
+    a.sum().backward()
+    assert x.grad.tolist() == [2.0]
+    F = simple(None, lambda ctx, x: ctx.mark_non_differentiable(3))
+    with pytest.raises(RuntimeError, match="mark_non_differentiable only accepts variable arguments, but got"):
+        F.apply(x)
+
+
+def test_mark_non_differentiable_of_the_only_result():
+    def forward(ctx, x):
+        ctx.mark_non_differentiable(x)
+        return x
+
+    assert not simple(None, forward).apply(leaf(1.0) * 1).requires_grad
+
+
+def test_mark_dirty():
+    def forward(ctx, x):
+        x.mul_(2.0)
+        ctx.mark_dirty(x)
+        return x
+
+    F = simple(lambda ctx, g: g * 2, forward)
+    x = leaf(1.0, 2.0)
+    y = x * 1
+    y.retain_grad()
+    assert F.apply(y) is y
+    assert y.tolist() == [2.0, 4.0]
+    assert y.grad_fn.name() == "FBackward"
+    (y * 5).sum().backward()
+    assert x.grad.tolist() == [10.0, 10.0]
+    assert y.grad.tolist() == [5.0, 5.0]
+
+
+def test_mark_dirty_under_no_grad_keeps_history():
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x
+
+    y = leaf(1.0) * 1
+    node = y.grad_fn
+    with ag.no_grad():
+        simple(None, forward).apply(y)
+    assert y.grad_fn is node
+
+
+def test_mark_dirty_is_checked():
+    def forward(ctx, x, returned):
+        ctx.mark_dirty(x)
+        return x if returned else x * 1
+
+    F = simple(None, forward)
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad has been used in an in-place operation"):
+        F.apply(leaf(1.0), True)
+    with pytest.raises(RuntimeError, match="Some elements marked as dirty during the forward method were not returned"):
+        F.apply(leaf(1.0) * 1, False)
+    with pytest.raises(RuntimeError, match="mark_dirty can only accept variables"):
+        simple(None, lambda ctx, x: ctx.mark_dirty(3)).apply(leaf(1.0))
+
+
+# -- undefined gradients ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("materialize", [True, False])
+def test_undefined_gradients(materialize):
+    seen = []
+
+    def forward(ctx, x):
+        ctx.set_materialize_grads(materialize)
+        return x * 2, x * 3
+
+    def backward(ctx, a, b):
+        seen.append([g if g is None else g.tolist() for g in (a, b)])
+        return b * 3
+
+    x = leaf(1.0, 2.0)
+    _, b = simple(backward, forward).apply(x)
+    (b * 10).sum().backward()
+    assert seen == [[[0.0, 0.0] if materialize else None, [10.0, 10.0]]]
+    assert x.grad.tolist() == [30.0, 30.0]
+
+
+def test_none_flows_as_nothing():
+    F = simple(lambda ctx, a: None)
+    x, w = leaf(1.0), leaf(2.0)
+    y = x * 3
+    (F.apply(y) + w).sum().backward()
+    assert x.grad is None
+    assert w.grad.tolist() == [1.0]
+    (F.apply(x * 3) + x * 5).sum().backward()
+    assert x.grad.tolist() == [5.0]
+    with pytest.raises(RuntimeError, match="appears to not have been used in the graph"):
+        ag.grad(F.apply(x * 3).sum(), x)
+    assert ag.grad(F.apply(x * 3).sum(), x, materialize_grads=True)[0].tolist() == [0.0]
+
+
+def test_none_for_one_of_several_inputs():
+    F = simple(lambda ctx, g: (None, g * 7), lambda ctx, x, y: x + y)
+    x, y = leaf(1.0), leaf(2.0)
+    F.apply(x, y).sum().backward()
+    assert x.grad is None
+    assert y.grad.tolist() == [7.0]
+
+
+# -- what backward returns is checked ------------------------------------------------------------------------------------------------
+
+
+def too_few(ctx, g):
+    return g
+
+
+#: backward, arguments beside x, message.
+WRONG = {
+    "too few": (lambda ctx, g: g, (1.0,), r"function FBackward returned an incorrect number of gradients \(expected 2, got 1\)"),
+    "too many": (lambda ctx, g: (g, g), (), r"function FBackward returned an incorrect number of gradients \(expected 1, got 2\)"),
+    "none at all": (lambda ctx, g: (), (), r"incorrect number of gradients \(expected 1, got 0\)"),
+    "for a number": (
+        lambda ctx, g: (g, g),
+        (3.0,),
+        "function FBackward returned a gradient different than None at position 2, but the corresponding forward input was"
+        " not a Variable",
+    ),
+    "wrong shape": (
+        lambda ctx, g: ag.ones(3),
+        (),
+        r"Function FBackward returned an invalid gradient at index 0 - got \[3\] but expected shape compatible with \[2\]",
+    ),
+    "wrong shape, fewer axes": (lambda ctx, g: ag.ones(()), (), r"got \[\] but expected shape compatible with \[2\]"),
+    "wrong shape of the second": (
+        lambda ctx, g: (g, ag.ones(3)),
+        (ag.tensor([1.0, 2.0], requires_grad=True),),
+        r"an invalid gradient at index 1 - got \[3\] but expected shape compatible with \[2\]",
+    ),
+    "a number": (lambda ctx, g: 1.0, (), r"expected Variable or None \(got float\)"),
+    "an array": (lambda ctx, g: np.ones(2), (), r"expected Variable or None \(got ndarray\)"),
+}
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize(("backward", "others", "message"), WRONG.values(), ids=WRONG)
+def test_gradients_are_checked(backward, others, message, create_graph):
+    x = leaf(1.0, 2.0)
+    F = simple(backward)
+    y = F.apply(x, *others)
+    line = inspect.currentframe().f_lineno - 1
+    with pytest.raises(RuntimeError, match=message) as info:
+        y.sum().backward(create_graph=create_graph)
+    assert f"{__file__}:{line}" in str(info.value)
+    assert "FBackward" in str(info.value)
+    assert x.grad is None
+
+
+def test_trailing_nones_and_lists_are_accepted():
+    x = leaf(1.0)
+    simple(lambda ctx, g: (g * 2, None, None)).apply(x).sum().backward()
+    assert x.grad.tolist() == [2.0]
+    simple(lambda ctx, g: [g * 2]).apply(x).sum().backward()
+    assert x.grad.tolist() == [4.0]
+    y = leaf(1.0)
+    simple(lambda ctx, g: [g * 2, g * 3], lambda ctx, a, b: a * 2 + b * 3).apply(x, y).sum().backward()
+    assert (x.grad.tolist(), y.grad.tolist()) == ([6.0], [3.0])
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_broadcastable_gradients_are_reduced(create_graph):
+    x = ag.ones((2, 1), requires_grad=True)
+    y = simple(lambda ctx, g: ag.ones((4, 2, 3)) * 2).apply(x)
+    (g,) = ag.grad(y.sum(), x, create_graph=create_graph)
+    assert g.tolist() == [[24.0], [24.0]]
+
+
+def test_dtypes_of_gradients_are_cast():
+    x = leaf(1.0)
+    simple(lambda ctx, g: ag.astype(g, ag.float32)).apply(x).sum().backward()
+    assert x.grad.dtype == ag.float64
+
+
+def test_complex_gradients_of_real_inputs_are_projected():
+    x = leaf(1.0, 2.0)
+    simple(lambda ctx, g: g * (2 + 3j)).apply(x).sum().backward()
+    assert x.grad.dtype == ag.float64
+    assert x.grad.tolist() == [2.0, 2.0]
+
+
+def test_real_gradients_of_complex_inputs():
+    z = ag.tensor([1 + 2j], requires_grad=True)
+    F = simple(lambda ctx, g: g * 5, lambda ctx, z: ag.real(z))
+    F.apply(z).sum().backward()
+    assert z.grad.dtype == ag.complex128
+    assert z.grad.tolist() == [5 + 0j]
+
+
+# -- missing methods ----------------------------------------------------------------------------------------------------------------
+
+
+def test_forward_not_implemented():
+    class F(Function):
+        pass
+
+    with pytest.raises(NotImplementedError, match="You must implement the forward function for custom autograd.Function"):
+        F.apply(leaf(1.0))
+    assert ag.is_grad_enabled()
+
+
+def test_backward_not_implemented():
+    class F(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+    with pytest.raises(NotImplementedError, match="You must implement either the backward or vjp method"):
+        F.apply(leaf(1.0)).sum().backward()
+
+
+def test_both_backward_and_vjp():
+    class F(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g
+
+        @staticmethod
+        def vjp(ctx, g):
+            return g
+
+    with pytest.raises(RuntimeError, match="Implementing both 'backward' and 'vjp' for a custom Function is not allowed"):
+        F.apply(leaf(1.0)).sum().backward()
+
+
+def test_a_function_is_not_instantiated():
+    with pytest.raises(TypeError, match="Cube should not be instantiated. Methods on autograd functions are all static"):
+        Cube()
+
+
+# -- higher orders ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_third_order():
+    x = scalar(2.0)
+    (g,) = ag.grad(Cube.apply(x), x, create_graph=True)
+    (h,) = ag.grad(g, x, create_graph=True)
+    (k,) = ag.grad(h, x)
+    assert (g.item(), h.item(), k.item()) == (12.0, 12.0, 6.0)
+
+
+def test_second_order_through_several_results():
+    x, y = scalar(3.0), scalar(5.0)
+    product, total, _ = Split.apply(x, y)
+    gx, gy = ag.grad(product * total, (x, y), create_graph=True)
+    # 2 x y (x + y): by x 4 x y + 2 y^2, by y 4 x y + 2 x^2
+    assert (gx.item(), gy.item()) == (110.0, 78.0)
+    hxx, hxy = ag.grad(gx, (x, y), retain_graph=True)
+    assert (hxx.item(), hxy.item()) == (20.0, 32.0)
+    assert ag.grad(gy, y)[0].item() == 12.0
+
+
+def test_second_order_by_a_saved_result():
+    class Exp(Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = ag.exp(x)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.saved_tensors[0]
+
+    x = scalar(0.0)
+    y = Exp.apply(x)
+    for _ in range(3):
+        (y,) = ag.grad(y, x, create_graph=True)
+    assert y.item() == 1.0
+
+
+class SinWithIntermediate(Function):
+    """Saves cos(x), which is neither input nor output."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(ag.cos(x), x > 0)
+        return ag.sin(x)
+
+    @staticmethod
+    def backward(ctx, g):
+        c, positive = ctx.saved_tensors
+        assert positive.dtype == ag.bool
+        return g * c
+
+
+def test_saved_intermediates_serve_first_order():
+    x = scalar(0.0)
+    y = SinWithIntermediate.apply(x)
+    y.backward(retain_graph=True)
+    assert x.grad.item() == 1.0
+    assert ag.grad(y, x, create_graph=True)[0].item() == 1.0
+
+
+def test_saved_intermediates_raise_rather_than_lose_a_term():
+    x = scalar(0.5)
+    y = SinWithIntermediate.apply(x) + x**3
+    line = inspect.currentframe().f_lineno - 1
+    (g,) = ag.grad(y, x, create_graph=True)
+    with pytest.raises(RuntimeError, match="neither an input nor an output, so its history is unknown") as info:
+        ag.grad(g, x)
+    assert f"{__file__}:{line}" in str(info.value)
+    (g,) = ag.grad(SinWithIntermediate.apply(x), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="neither an input nor an output"):
+        g.backward()
+    assert x.grad is None
+
+
+class OnceCube(Cube):
+    backward = staticmethod(once_differentiable(Cube.backward))
+
+
+def test_once_differentiable():
+    x = scalar(2.0)
+    (g,) = ag.grad(OnceCube.apply(x), x)
+    assert g.item() == 12.0
+    assert not g.requires_grad
+
+
+@pytest.mark.parametrize("other", [lambda x: 0 * x, lambda x: x**3])
+def test_once_differentiable_twice(other):
+    x = scalar(2.0)
+    y = OnceCube.apply(x) + other(x)
+    line = inspect.currentframe().f_lineno - 1
+    (g,) = ag.grad(y, x, create_graph=True)
+    message = "trying to differentiate twice a function that was marked with @once_differentiable"
+    for differentiate in (lambda: ag.grad(g, x, retain_graph=True), lambda: g.backward()):
+        with pytest.raises(RuntimeError, match=message) as info:
+            differentiate()
+        assert "OnceCubeBackward" in str(info.value)
+        assert f"{__file__}:{line}" in str(info.value)
+    assert x.grad is None
+
+
+def test_once_differentiable_by_its_cotangent():
+    x, v = scalar(2.0), scalar(1.0)
+    (g,) = ag.grad(OnceCube.apply(x), x, v, create_graph=True)
+    with pytest.raises(RuntimeError, match="trying to differentiate twice"):
+        ag.grad(g, v)
+
+
+def test_once_differentiable_runs_without_recording():
+    modes = []
+
+    class F(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        @once_differentiable
+        def backward(ctx, g):
+            modes.append(ag.is_grad_enabled())
+            return g * 2, None
+
+    x = scalar(1.0)
+    assert ag.grad(F.apply(x), x, create_graph=True)[0].item() == 2.0
+    assert modes == [False]
+
+
+def test_backward_may_be_recorded_and_differentiate_itself():
+    class Double(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            with ag.enable_grad():  # re-entrant: a backward within a backward
+                inner = x.detach().requires_grad_()
+                (slope,) = ag.grad((inner * inner).sum(), inner)
+            return g * slope
+
+    x = leaf(1.0, 3.0)
+    Double.apply(x).sum().backward()
+    assert x.grad.tolist() == [2.0, 6.0]
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_backward_that_changes_its_cotangent_in_place_changes_no_other(create_graph):
+    def backward(ctx, g):
+        g *= 10  # noqa: PLW0642 (in place is what is tested)
+        return g
+
+    x, w = leaf(1.0), leaf(1.0)
+    y = simple(backward, lambda ctx, x: x * 10).apply(x)
+    v = ag.tensor([1.0])
+    gx, gw = ag.grad(y + w, (x, w), v, create_graph=create_graph)
+    assert (gx.tolist(), gw.tolist(), v.tolist()) == ([10.0], [1.0], [1.0])
+
+
+# -- exceptions -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_exceptions_keep_their_type_and_traceback():
+    def backward(ctx, g):
+        raise KeyError("boom")
+
+    x = leaf(1.0)
+    with pytest.raises(KeyError, match="boom") as info:
+        simple(backward).apply(x).sum().backward()
+    assert any(entry.name == "backward" and str(entry.path) == __file__ for entry in info.traceback)
+    assert ag.is_grad_enabled()
+    assert x.grad is None
+
+
+# -- forward mode ------------------------------------------------------------------------------------------------------------------------
+
+
+class CubeWithJvp(Cube):
+    @staticmethod
+    def forward(ctx, x, y, k):
+        ctx.save_for_forward(x, y)
+        ctx.save_for_backward(x)
+        ctx.k = k
+        return x**3 + y * k
+
+    @staticmethod
+    def jvp(ctx, t_x, t_y, t_k):
+        x, _ = ctx.saved_tensors
+        assert t_k is None
+        return 3 * x**2 * t_x + t_y * ctx.k
+
+
+def test_jvp():
+    with forward_mode.level() as level:
+        x = forward_mode.with_tangent(ag.tensor([1.0, 2.0]), ag.tensor([1.0, 10.0]), level)
+        y = ag.tensor([1.0, 1.0])
+        z = CubeWithJvp.apply(x, y, 4.0)
+        assert z.tolist() == [5.0, 12.0]
+        assert forward_mode.tangent_of(z, level).tolist() == [3.0, 120.0]  # y has none: zeros
+        y = forward_mode.with_tangent(y, ag.tensor([1.0, 1.0]), level)
+        z = CubeWithJvp.apply(x, y, 4.0)
+        assert forward_mode.tangent_of(z, level).tolist() == [7.0, 124.0]
+
+
+def test_jvp_at_nested_levels():
+    with forward_mode.level() as outer, forward_mode.level() as inner:
+        x = forward_mode.with_tangent(ag.tensor(2.0), ag.tensor(1.0), outer)
+        x = forward_mode.with_tangent(x, ag.tensor(1.0), inner)
+        z = CubeWithJvp.apply(x, ag.tensor(0.0), 1.0)
+        first = forward_mode.tangent_of(z, inner)
+        assert first.item() == 12.0
+        assert forward_mode.tangent_of(first, inner) is None
+        assert forward_mode.tangent_of(first, outer).item() == 12.0  # 6 x
+        assert forward_mode.tangent_of(z, outer).item() == 12.0
+
+
+def test_jvp_without_materialized_grads():
+    seen = []
+
+    class F(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.set_materialize_grads(False)
+            return x * 2
+
+        @staticmethod
+        def jvp(ctx, t_x, t_y):
+            seen.append(t_y)
+            return t_x * 2
+
+    with forward_mode.level() as level:
+        x = forward_mode.with_tangent(ag.tensor([1.0]), ag.tensor([3.0]), level)
+        z = F.apply(x, ag.tensor([1.0]))
+        assert forward_mode.tangent_of(z, level).tolist() == [6.0]
+    assert seen == [None]
+
+
+def test_jvp_not_implemented():
+    with forward_mode.level() as level:
+        x = forward_mode.with_tangent(ag.tensor([1.0]), ag.tensor([3.0]), level)
+        with pytest.raises(NotImplementedError, match="You must implement the jvp function for custom autograd.Function"):
+            Cube.apply(x)
+
+
+def test_jvp_is_recorded_for_reverse_mode():
+    x = scalar(2.0)
+    with forward_mode.level() as level:
+        dual = forward_mode.with_tangent(x, ag.tensor(1.0), level)
+        z = CubeWithJvp.apply(dual, ag.tensor(0.0), 1.0)
+        tangent = forward_mode.tangent_of(z, level)
+        assert tangent.item() == 12.0
+        assert ag.grad(tangent, x)[0].item() == 12.0  # of 3 x^2
+        with ag.no_grad():
+            z = CubeWithJvp.apply(dual, ag.tensor(0.0), 1.0)
+            assert not forward_mode.tangent_of(z, level).requires_grad
+
+
+def test_several_results_of_jvp():
+    class F(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2, x * 3
+
+        @staticmethod
+        def jvp(ctx, t):
+            return t * 2, None
+
+    with forward_mode.level() as level:
+        x = forward_mode.with_tangent(ag.tensor([1.0]), ag.tensor([5.0]), level)
+        a, b = F.apply(x)
+        assert forward_mode.tangent_of(a, level).tolist() == [10.0]
+        assert forward_mode.tangent_of(b, level) is None
