@@ -9,7 +9,7 @@ from agrad.autograd.graph import GradientEdge
 from agrad.core import engine, errors
 from agrad.core.mode import no_grad
 from agrad.core.node import Node, output_of
-from agrad.core.tensor import Tensor
+from agrad.core.tensor import Tensor, wrap
 
 Tensors = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
 
@@ -159,8 +159,8 @@ def _values(inputs: Any, function: str) -> Any:
         return list(inputs.values())
     if isinstance(inputs, Mapping):
         message = (
-            f"`inputs` argument to `{function}` must be a dict, not {type(inputs).__name__}. Other Mapping types are not"
-            " supported."
+            f"`inputs` argument to `{function}` must be a dict, not {type(inputs).__name__}. Other Mapping types are"
+            " not supported."
         )
         raise TypeError(message)
     return inputs
@@ -216,13 +216,15 @@ def _roots(outputs: list[Any], grads: Any) -> list[tuple[Node, Tensor]]:
 def _cotangent(index: int, node: Node, g: Any) -> Tensor:
     """Give the cotangent to start from at a root: the user's, checked, or 1."""
     spec = node.spec
-    xp = spec.backend.functions
     if g is None:
         if spec.size != 1:
             raise errors.not_scalar(node, spec.shape)
         if spec.is_complex:
             raise errors.not_real(node, spec.dtype)
-        ones: Tensor = xp.ones(spec.shape, dtype=spec.dtype, device=spec.device)
+        if not spec.shape:  # values are immutable: every pass may start from the same 1
+            one = spec.floats.get(1.0)
+            return wrap(spec.scalar(1.0) if one is None else one, spec)
+        ones: Tensor = spec.backend.functions.ones(spec.shape, dtype=spec.dtype, device=spec.device)
         return ones
     if not isinstance(g, Tensor):
         message = f"gradients can be either Tensors or None, but got {type(g).__name__}"
@@ -233,4 +235,5 @@ def _cotangent(index: int, node: Node, g: Any) -> Tensor:
         raise errors.cotangent_kind(index, g.dtype, spec.dtype, node)
     if g._spec.backend is not spec.backend:
         g = g.to_device(spec.device)
-    return g if g.dtype == spec.dtype else xp.astype(g, spec.dtype)
+    cast: Tensor = g if g.dtype == spec.dtype else spec.backend.functions.astype(g, spec.dtype)
+    return cast

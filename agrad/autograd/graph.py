@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from agrad.core.node import Node
-from agrad.core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from agrad.core.tensor import Tensor
 
 
 class GradientEdge(NamedTuple):

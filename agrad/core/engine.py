@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from agrad.core import errors, mode
+from agrad.core import rule as rule_module
 from agrad.core.hooks import Hooks, checked_all
 from agrad.core.node import AccumulateGrad, Node, Output, output_of
 from agrad.core.rule import ShapeMismatchError
@@ -268,6 +269,9 @@ class _Pass:
 
     def arrive(self, leaf: AccumulateGrad, g: Any) -> None:
         """Take the complete gradient of a leaf with hooks."""
+        before = self.leaves.pop(leaf, None)
+        if before is not None:  # delivered before it had hooks: one was registered in the midst of the pass
+            g = self.add(leaf, before[0], g, set())
         if leaf.hooks is not None and leaf.hooks.accumulated and self.targets is None:
             self.commit(leaf, g)
         else:
@@ -334,7 +338,12 @@ class _Pass:
         if new._spec.backend is not spec.backend:
             new = new.to_device(spec.device)
         buffer = owned(old)
-        own(old, spec.backend.as_array(spec.xp.add(old._data, new._data)) if buffer is None else spec.xp.add_into(buffer, new._data, buffer))
+        own(
+            old,
+            spec.backend.as_array(spec.xp.add(old._data, new._data))
+            if buffer is None
+            else spec.xp.add_into(buffer, new._data, buffer),
+        )
         return old
 
     def as_tensor(self, g: Any) -> Tensor:
@@ -441,7 +450,9 @@ def recompute(node: Node, g: Tensor, saved: tuple[Any, ...]) -> Any:
     rule, op = plan.rule, node.op
     xp = node.spec.backend.functions
     recording = mode.is_grad_enabled()
-    known = dict(zip(plan.saves, saved, strict=True)) | dict(zip(rule.params, node.params, strict=True))
+    known = dict(zip(plan.saves, saved, strict=True))
+    if rule.params:
+        known.update(zip(rule.params, node.params, strict=True))
     mode.push(grad=True)
     try:
         for name in plan.wanted:
@@ -468,3 +479,6 @@ def restore(value: Any, node: Node | None) -> Any:
     tensor = tensor_of(value)
     tensor._node = node
     return tensor
+
+
+rule_module.recompute = recompute

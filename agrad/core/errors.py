@@ -88,8 +88,8 @@ def no_grad_fn(index: int) -> RuntimeError:
 
 def not_scalar(node: Any, shape: tuple[int, ...]) -> RuntimeError:
     return RuntimeError(
-        f"grad can be implicitly created only for scalar outputs\n  The output has shape {shape}; pass a gradient of that"
-        f" shape, or reduce it first (for instance with .sum()).{at(node)}"
+        f"grad can be implicitly created only for scalar outputs\n  The output has shape {shape}; pass a gradient of"
+        f" that shape, or reduce it first (for instance with .sum()).{at(node)}"
     )
 
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors, mode
 from agrad.core import op as op_module
 from agrad.core.engine import restore
-from agrad.core.mode import Mode
-from agrad.core.node import Node
 from agrad.core.op import Op, general, tensors_in
 from agrad.core.rule import promote, requests_of
 from agrad.core.tensor import Tensor, wrap
+
+if TYPE_CHECKING:
+    from agrad.core.mode import Mode
+    from agrad.core.node import Node
 
 _next_level = itertools.count(1).__next__
 
@@ -85,7 +87,7 @@ def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
         pushed = jvp(op, primals, tangents, result)
     parts = list(pushed) if several else [pushed]
     made = [
-        with_tangent(r, t, at) if isinstance(r, Tensor) and r._spec.inexact and t is not None else r
+        with_tangent(r, _fitted(t, r), at) if r._spec.inexact and t is not None else r
         for r, t in zip(results, parts, strict=True)
     ]
     for before, after in zip(results, made, strict=True):
@@ -187,7 +189,7 @@ def jvp(op: Op, primals: list[Any], tangents: dict[str, Any], result: Any) -> An
     if rule.define is not None:
         return _through_definition(op, primals, tangents)
     if rule.kind == "elementwise":
-        return _sum_of_partials(op, known, tangents, first)
+        return _sum_of_partials(op, known, tangents)
     if rule.jvp is not None:
         known |= {f"t_{name}": tangents[name] for name in rule.operands}
         return rule.jvp(**{r: known[r] for r in requests_of(rule.jvp)})
@@ -202,7 +204,9 @@ def jvp(op: Op, primals: list[Any], tangents: dict[str, Any], result: Any) -> An
                 term = general(op, tuple(changed))
                 total = term if total is None else xp.add(total, term)
         return total
-    message = f"Trying to use forward AD with {op.name} that does not support it because it has not been implemented yet."
+    message = (
+        f"Trying to use forward AD with {op.name} that does not support it because it has not been implemented yet."
+    )
     raise NotImplementedError(message + f"\n  Called at {errors.line_of(*errors.caller())}.")
 
 
@@ -214,7 +218,7 @@ def _as_operand(value: Any, like: Tensor) -> Any:
     return restore(value, None)
 
 
-def _sum_of_partials(op: Op, known: dict[str, Any], tangents: dict[str, Any], result: Tensor) -> Tensor | None:
+def _sum_of_partials(op: Op, known: dict[str, Any], tangents: dict[str, Any]) -> Tensor | None:
     xp = known["xp"]
     total = None
     for name in op.rule.operands:
@@ -229,11 +233,17 @@ def _sum_of_partials(op: Op, known: dict[str, Any], tangents: dict[str, Any], re
         )
         term = xp.multiply(*promote(xp, tangent, partial))
         total = term if total is None else xp.add(*promote(xp, total, term))
-    if total is None:
-        return None
-    if total.dtype != result.dtype:
-        total = xp.astype(total, result.dtype)
-    return total if total.shape == result.shape else xp.broadcast_to(total, result.shape)
+    return total
+
+
+def _fitted(tangent: Tensor, result: Tensor) -> Tensor:
+    """Give a tangent with the shape, realness and dtype of its result."""
+    xp = result._spec.backend.functions
+    if tangent.dtype != result.dtype:
+        if tangent._spec.is_complex and not result._spec.is_complex:
+            tangent = xp.real(tangent)
+        tangent = xp.astype(tangent, result.dtype)
+    return tangent if tangent.shape == result.shape else xp.broadcast_to(tangent, result.shape)
 
 
 def _along_all(op: Op, xp: Any, primals: list[Any], tangents: dict[str, Any]) -> Any:

@@ -87,8 +87,8 @@ class FunctionNode(Node):
         elif value._spec.inexact and mode.is_grad_enabled():
             message = (
                 f"{self.name()} saved a tensor that is neither an input nor an output, so its history is unknown and"
-                " differentiating the gradient again would lose a term.\n  Compute it again from the inputs in backward, or"
-                " return it as an output too; keep a constant as an attribute of ctx instead."
+                " differentiating the gradient again would lose a term.\n  Compute it again from the inputs in backward"
+                " or return it as an output too; keep a constant as an attribute of ctx instead."
             )
             node = unknown_history(self, value._spec, message)
         made = wrap(value._data, value._spec, node)
@@ -230,7 +230,9 @@ class Function:
         return _record(node, arguments, output, tangents, record=recording and any(needs))
 
 
-def _bound(forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, separate: bool) -> tuple[Any, ...]:
+def _bound(
+    forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, separate: bool
+) -> tuple[Any, ...]:
     """Give all arguments of forward in order, with its defaults where there is a ``setup_context``."""
     if not separate:
         return (*args, *kwargs.values())
@@ -320,7 +322,11 @@ def _bare(t: Tensor) -> Tensor:
 
 
 def _role(
-    t: Tensor | None, arguments: tuple[Any, ...], places: dict[int, int], outputs: tuple[Any, ...], dirty: tuple[Any, ...]
+    t: Tensor | None,
+    arguments: tuple[Any, ...],
+    places: dict[int, int],
+    outputs: tuple[Any, ...],
+    dirty: tuple[Any, ...],
 ) -> tuple[str, Any]:
     """Tell what a saved tensor is to the call: decides the history it comes back with."""
     if t is None:
@@ -333,7 +339,7 @@ def _role(
     return "other", None
 
 
-def _vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: FunctionNode) -> Any:
+def _vjp(_xp: Any, g: Any, _saved: tuple[Any, ...], node: FunctionNode) -> Any:
     """Run the user's backward: what the engine calls at the node."""
     cls = node.function
     own_backward = cls.backward is not Function.backward
@@ -482,5 +488,5 @@ def unknown_history(ctx: FunctionNode, spec: Spec, message: str, others: tuple[A
     return node
 
 
-def _refuse(xp: Any, g: Any, saved: tuple[Any, ...], node: UnknownHistory) -> Any:
+def _refuse(_xp: Any, _g: Any, _saved: tuple[Any, ...], node: UnknownHistory) -> Any:
     raise RuntimeError(node.__dict__["message"])

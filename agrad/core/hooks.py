@@ -10,17 +10,15 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from agrad.core import errors
-from agrad.core.node import Node
 
 if TYPE_CHECKING:
+    from agrad.core.node import Node
     from agrad.core.tensor import Tensor
 
 _next_key = itertools.count().__next__
-
-KINDS = ("tensor", "pre", "post", "accumulated")
 
 
 class Handle:
@@ -36,7 +34,7 @@ class Handle:
         if hooks is not None:
             hooks.pop(self._key, None)
 
-    def __enter__(self) -> Handle:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:

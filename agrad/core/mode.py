@@ -174,7 +174,7 @@ def decorate(mode: GradMode, function: F) -> F:
                         step = source.asend((yield produced))
                     except GeneratorExit:
                         raise
-                    except BaseException as error:
+                    except BaseException as error:  # noqa: BLE001 (handed on)
                         step = source.athrow(error)
             finally:
                 await _Steps(mode, source.aclose())
@@ -231,7 +231,7 @@ def _steps(mode: GradMode, source: Generator[Any, Any, Any]) -> Generator[Any, A
         except GeneratorExit:
             run(source.close)
             raise
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 (handed on)
             send, value = source.throw, error
 
 

@@ -8,6 +8,7 @@ rest to `general`, which handles everything.
 from __future__ import annotations
 
 import inspect
+import itertools
 import operator
 import sys
 from collections.abc import Callable, Sequence
@@ -188,9 +189,9 @@ def _compile_entry(op: Op, source: str, name: str, filename: str, names: dict[st
     for i, p in enumerate(op.signature.parameters.values()):
         if p.default is not p.empty:
             names[f"default_{i}"] = p.default
-    for needs in ((True,), (True, False), (False, True), (True, True)):
-        if len(needs) == len(op.rule.operands) and not op.rule.sequence:
-            for plain in (False, True):
+    if _is_fast(op) or _is_wide(op):
+        for needs in itertools.product((True, False), repeat=len(op.rule.operands)):
+            for plain in (False, True) if op.rule.kind == "elementwise" and any(needs) else (False,) * any(needs):
                 tag = "".join(str(int(need)) for need in needs) + ("p" if plain else "")
                 op.plan(needs, plain=plain).use_in(names, f"vjp_{tag}")
     function: FunctionType = compile_source(source, filename, names)[name]
@@ -219,9 +220,7 @@ def _is_fast(op: Op) -> bool:
     """Tell whether the generated code may handle an op itself: one result, one or two plain tensor operands."""
     rule = op.rule
     kinds = [a.kind for a in op.arguments if a.kind != "param"]
-    optional = any(
-        p.default is not p.empty for p in op.signature.parameters.values() if p.name in rule.operands
-    )
+    optional = any(p.default is not p.empty for p in op.signature.parameters.values() if p.name in rule.operands)
     return (
         rule.kind in ("elementwise", "linear", "multilinear", "custom", "none")
         and rule.outputs is None
@@ -237,10 +236,12 @@ def _all_arguments(op: Op) -> str:
 def _function_source(op: Op) -> str:
     head = f"def {op.name.rpartition('.')[2]}({_signature_text(op)}):"
     everything = f"general(op, {_all_arguments(op)})"
-    if not _is_fast(op):
-        return f"{head}\n    return {everything}\n"
     names = [a.name for a in op.arguments if a.kind != "param"]
-    return _fast_source(op, head, names, names, everything, first_is_tensor=False)
+    if _is_fast(op):
+        return _fast_source(op, head, names, names, everything, first_is_tensor=False)
+    if _is_wide(op):
+        return _wide_source(op, head, everything)
+    return f"{head}\n    return {everything}\n"
 
 
 def _operator_source(op: Op, name: str, *, reflected: bool) -> str:
@@ -249,7 +250,9 @@ def _operator_source(op: Op, name: str, *, reflected: bool) -> str:
     return _fast_source(op, head, names, list(reversed(names)) if reflected else names, "", first_is_tensor=True)
 
 
-def _fast_source(op: Op, head: str, names: list[str], order: list[str], everything: str, *, first_is_tensor: bool) -> str:
+def _fast_source(
+    op: Op, head: str, names: list[str], order: list[str], everything: str, *, first_is_tensor: bool
+) -> str:
     """Write an entry point.
 
     Parameters
@@ -325,9 +328,7 @@ def _fast_source(op: Op, head: str, names: list[str], order: list[str], everythi
         add("    if dtype is not None:")
         add("        dtype = s1.backend.dtype(dtype)")
     raw = {name: f"d{i}" for name, i in number.items()}
-    call = ", ".join(
-        f"{a.name}={a.name}" if a.by_keyword else raw.get(a.name, a.name) for a in op.arguments
-    )
+    call = ", ".join(f"{a.name}={a.name}" if a.by_keyword else raw.get(a.name, a.name) for a in op.arguments)
     add(f"    r = xp.{op.name}({call})")
     tensor_side = number[first]
     add(f"    if type(r) is not type(d{tensor_side}):")
@@ -395,6 +396,116 @@ def _record(
     add(f"{indent}node.edges = {edges}; node.second = {'n2' if tag == '11' else 'None'}")
     add(f"{indent}node.saved = ({saved})")
     add(f"{indent}node.vjp = vjp_{tag}p if plain else vjp_{tag}" if preserving else f"{indent}node.vjp = vjp_{tag}")
+
+
+#: The most arrays an entry point of `_wide_source` takes: it has a branch per pattern of needs.
+WIDEST = 5
+
+
+def _is_wide(op: Op) -> bool:
+    """Tell whether `_wide_source` may write the entry point: one result, some operands and index operands."""
+    parameters = op.signature.parameters
+    kinds = [a.kind for a in op.arguments if a.kind != "param"]
+    return (
+        op.rule.kind != "none"
+        and op.rule.outputs is None
+        and 0 < len(kinds) <= WIDEST
+        and set(kinds) <= {"operand", "index"}
+        and all(parameters[a.name].default in (None, inspect.Parameter.empty) for _, a in op.array_slots)
+        and all(p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters.values())
+    )
+
+
+def _wide_source(op: Op, head: str, everything: str) -> str:
+    """Write the entry point of an op of several operands, some perhaps optional or without derivative, or fused.
+
+    It handles the call where every array is a Tensor of one backend (or None, where that is the default).
+    """
+    rule = op.rule
+    lines = [head]
+    add = lines.append
+    number = {a.name: i + 1 for i, (_, a) in enumerate(op.array_slots)}
+    first = next(name for name in number if op.signature.parameters[name].default is inspect.Parameter.empty)
+    lead = number[first]
+    add("    mode = get_mode()")
+    add("    if mode is None:")
+    add("        recording = True")
+    add("    elif mode.simple and mode.thread == get_ident():")
+    add("        recording = mode.grad")
+    add("    else:")
+    add(f"        return {everything}")
+    for name in (first, *(name for name in number if name != first)):
+        i = number[name]
+        optional = op.signature.parameters[name].default is None
+        if optional:
+            add(f"    if {name} is None:")
+            add(f"        s{i} = d{i} = n{i} = None")
+        same = "" if name == first else f" and {name}._spec.xp is xp"
+        add(f"    {'el' if optional else ''}if isinstance({name}, Tensor){same}:")
+        add(f"        s{i} = {name}._spec; d{i} = {name}._data; n{i} = {name}._node")
+        add("    else:")
+        add(f"        return {everything}")
+        if name == first:
+            add(f"    xp = s{i}.xp")
+    if op.dtype_slot is not None:
+        add("    if dtype is not None:")
+        add(f"        dtype = s{lead}.backend.dtype(dtype)")
+    raw = {name: f"d{i}" for name, i in number.items()}
+    call = ", ".join(
+        f"{a.name}={raw.get(a.name, a.name)}" if a.by_keyword else raw.get(a.name, a.name) for a in op.arguments
+    )
+    kept = {name: f"kept_{name}" for name in rule.residuals}
+    add(f"    {', '.join(('r', *kept.values()))} = xp.{op.name}({call})")
+    add(f"    if type(r) is not type(d{lead}):")
+    add(f"        r = s{lead}.backend.as_array(r)")
+    add("    t = new(Tensor)")
+    add("    t._data = r")
+    add(f"    t._spec = s = s{lead}.backend.spec(r)")
+    some = " or ".join(f"n{number[name]} is not None" for name in rule.operands)
+    add(f"    if recording and ({some}) and s.inexact:")
+    add("        t._node = node = new(Node)")
+    add("        node.seq = next_seq()")
+    _branch(add, op, (), number, {**raw, **kept, "ans": "r"}, "        ")
+    add("        node.spec = s")
+    add(f"        node.specs = ({''.join(f's{number[name]}, ' for name in rule.operands)})")
+    if op.param_slots:
+        add(f"        node.params = ({''.join(op.arguments[i].name + ', ' for i in op.param_slots)})")
+    add("        frame = getframe(1)")
+    add("        node.code = code = frame.f_code")
+    add("        if code.co_filename in internal:")
+    add("            frame = user_frame(frame)")
+    add("            node.code = frame.f_code")
+    add("        node.lasti = frame.f_lasti")
+    add("        node.hooks = None")
+    add("    else:")
+    add("        t._node = None")
+    add("    return t")
+    return "\n".join(lines) + "\n"
+
+
+def _branch(
+    add: Callable[[str], None],
+    op: Op,
+    needs: tuple[bool, ...],
+    number: dict[str, int],
+    raw: dict[str, str],
+    indent: str,
+) -> None:
+    """Write what a node gets for every pattern of needs that begins with `needs`, as nested branches."""
+    operands = op.rule.operands
+    if len(needs) < len(operands):
+        add(f"{indent}if n{number[operands[len(needs)]]} is not None:")
+        _branch(add, op, (*needs, True), number, raw, indent + "    ")
+        if any(needs) or len(needs) + 1 < len(operands):
+            add(f"{indent}else:")
+            _branch(add, op, (*needs, False), number, raw, indent + "    ")
+        return
+    edges = [f"n{number[name]}" for name, need in zip(operands, needs, strict=True) if need]
+    several = len(edges) > PAIR
+    add(f"{indent}node.edges = {'(' + ', '.join(edges) + ')' if several else edges[0]}")
+    add(f"{indent}node.second = {edges[1] if len(edges) == PAIR else 'None'}")
+    add(f"{indent}node.saved = ({''.join(raw[name] + ', ' for name in op.plan(needs).saves)})")
+    add(f"{indent}node.vjp = vjp_{''.join(str(int(need)) for need in needs)}")
 
 
 # -- the general call -------------------------------------------------------------------------------------------------
@@ -525,12 +636,18 @@ def resolve_backend(op: Op, values: tuple[Any, ...]) -> tuple[Backend, Spec | No
             if not isinstance(value, list | tuple):
                 raise errors.not_an_operand(op.name, f"{argument.name} (a list or tuple of them)", value)
             members = value
+        elif argument.kind == "key" and isinstance(value, tuple):
+            members = value
         else:
             members = (value,)
         for member in members:
             if isinstance(member, Tensor):
                 found = member._spec
-            elif member is None or isinstance(member, bool | int | float | complex | list | tuple | slice | range):
+            elif (
+                member is None
+                or member is Ellipsis
+                or isinstance(member, bool | int | float | complex | list | tuple | slice | range)
+            ):
                 continue
             else:
                 backend = backend_of(member)

@@ -25,7 +25,8 @@ _IDENTITY = (lambda x: x).__code__.co_code
 #: A derivative by one operand: a function of its requests, or a number for a constant partial.
 Derivative = Callable[..., Any] | int | float
 
-KINDS = ("elementwise", "linear", "multilinear", "custom", "fused", "none")
+#: Set by ``core.engine``: the cotangents of a fused op by way of the composition it stands for.
+recompute: Callable[[Node, Any, tuple[Any, ...]], Any]
 
 
 def requests_of(derivative: Derivative) -> tuple[str, ...]:
@@ -97,6 +98,9 @@ class Rule:
             self._check("the jvp", self.jvp, known | {f"t_{name}" for name in self.operands})
 
     def _check(self, what: str, derivative: Derivative, allowed: set[str]) -> None:
+        if not isinstance(derivative, int | float) and not hasattr(derivative, "__code__"):
+            message = f"{self.op}: {what} must be a Python function or a number, not {type(derivative).__name__}"
+            raise errors.RuleError(message)
         unknown = [name for name in requests_of(derivative) if name not in allowed]
         if unknown:
             message = (
@@ -243,7 +247,9 @@ class Plan:
         self.needs = needs
         self.plain = plain
         self.wanted = (
-            (rule.sequence,) if rule.sequence else tuple(n for n, need in zip(rule.operands, needs, strict=True) if need)
+            (rule.sequence,)
+            if rule.sequence
+            else tuple(n for n, need in zip(rule.operands, needs, strict=True) if need)
         )
         asked = {r for name in self.wanted for r in requests_of(rule.vjp[name])}
         if rule.define is not None:  # create_graph runs the composition, which starts from the operands
@@ -278,9 +284,7 @@ class Plan:
         if not self.source:
             names: dict[str, Any] = {"fit": fit, "times": times}
             if self.rule.define is not None:
-                from agrad.core.engine import Tensor, recompute  # noqa: PLC0415 (the engine ranks above)
-
-                names |= {"Tensor": Tensor, "recompute": recompute}
+                names["recompute"] = recompute
             self.source = self._write(names)
             filename = f"<agrad vjp of {self.rule.op} {self.needs}{' plain' if self.plain else ''}>"
             compiled = compile_source(self.source, filename, names)["vjp"]
@@ -295,7 +299,7 @@ class Plan:
         asked = {r for name in self.wanted for r in requests_of(rule.vjp[name])}
         lines = ["def vjp(xp, g, saved, node):"]
         if rule.define is not None:
-            lines += ["    if isinstance(g, Tensor):", "        return recompute(node, g, saved)"]
+            lines += ["    if xp is not node.spec.xp:", "        return recompute(node, g, saved)"]
         if self.saves:
             lines.append(f"    ({', '.join(self.saves)},) = saved")
         if asked & set(rule.params):

@@ -6,7 +6,6 @@ computes stands in ``agrad.ops``; this file knows names, gradients and the borde
 
 from __future__ import annotations
 
-import functools
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -140,7 +139,7 @@ class Tensor(_Methods):
     def requires_grad(self, flag: bool) -> None:
         if not isinstance(flag, bool):
             message = "requires_grad must be a bool"
-            raise RuntimeError(message)
+            raise RuntimeError(message)  # noqa: TRY004 (PyTorch's type)
         node = self._node
         if node is not None and not isinstance(node, AccumulateGrad):
             if flag:
@@ -536,8 +535,8 @@ class Tensor(_Methods):
         if not self.is_leaf:
             assert self._node is not None
             message = (
-                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment."
-                f"\n  Copy a detached tensor, or the leaves.{errors.at(self._node)}"
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the"
+                f" moment.\n  Copy a detached tensor, or the leaves.{errors.at(self._node)}"
             )
             raise RuntimeError(message)
         data = self._data  # values are immutable: the copy may share the array
@@ -583,7 +582,7 @@ class Tensor(_Methods):
         def __imod__(self, other: Any, /) -> Self: ...
         def __pow__(self, other: Any, /) -> Tensor: ...
         def __rpow__(self, other: Any, /) -> Tensor: ...
-        def __ipow__(self, other: Any, /) -> Self: ...  # type: ignore[misc]
+        def __ipow__(self, other: Any, /) -> Self: ...
         def __matmul__(self, other: Any, /) -> Tensor: ...
         def __rmatmul__(self, other: Any, /) -> Tensor: ...
         def __imatmul__(self, other: Any, /) -> Self: ...
@@ -667,8 +666,15 @@ class _Owner:
     __slots__ = ()
 
 
-@functools.cache
-def _owner_class(cls: type[Tensor]) -> type[Tensor]:
+#: The class of an owner, by the tensor's own.
+_OWNERS: dict[Any, Any] = {}
+
+
+def _owner_class(cls: type[Tensor]) -> Any:
+    found = _OWNERS.get(cls)
+    if found is not None:
+        return found
+
     def release(self: Any) -> Any:
         self.__class__ = cls
         self.__dict__.pop("_buffer", None)
@@ -679,7 +685,8 @@ def _owner_class(cls: type[Tensor]) -> type[Tensor]:
         _slot.__set__(self, data)
 
     members = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__}
-    return type(cls.__name__, (cls, _Owner), members | {"_data": property(release, replace)})
+    made = _OWNERS[cls] = type(cls.__name__, (cls, _Owner), members | {"_data": property(release, replace)})
+    return made
 
 
 def owned(tensor: Tensor) -> Any:
@@ -750,7 +757,7 @@ def check_leaf(target: Tensor, what: str) -> None:
         raise errors.leaf_in_place(what)
 
 
-# -- assignments that would be lost -------------------------------------------------------------------------------------
+# -- assignments that would be lost ------------------------------------------------------------------------------------
 
 
 class _Probe:
@@ -763,7 +770,7 @@ class _Probe:
 
 def _count_of_temporary() -> int:
     counts: list[int] = []
-    _Probe()[0] = counts  # type: ignore[index]
+    _Probe()[0] = counts
     return counts[0]
 
 

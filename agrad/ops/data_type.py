@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agrad import dtypes
 from agrad.core.declare import linear
@@ -11,7 +11,9 @@ from agrad.core.op import OPS, finish
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor, wrap
 from agrad.plugin import manager
-from agrad.plugin.backend import Backend
+
+if TYPE_CHECKING:
+    from agrad.plugin.backend import Backend
 
 
 @linear(name="astype", x=lambda g: g)
@@ -40,7 +42,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T
     return _astype(x, dtype, copy=copy)
 
 
-def _back(xp: Any, g: Any, x_spec: Any) -> Any:
+def _back(g: Any, x_spec: Any) -> Any:
     """Take a cotangent back to where its operand was."""
     if isinstance(g, Tensor):
         return to_device(g, x_spec.device)
@@ -78,13 +80,14 @@ def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
         from agrad.ops.creation import asarray  # noqa: PLC0415 (that chapter comes later)
 
         x = asarray(x)
+    assert isinstance(x, Tensor)
     target, full = manager.device_of(device)
     if full == x._spec.device:
         return x
     op = OPS["to_device"]
     mode = current()
     if mode is not None and mode.levels and x._tangents:
-        moved = to_device(wrap(x._data, x._spec, x._node), full)
+        moved: Tensor = to_device(wrap(x._data, x._spec, x._node), full)
         moved._tangents = {at: to_device(t, full) for at, t in x._tangents.items() if at in mode.levels} or None
         return moved
     raw = target.receive(x._spec.backend, x._data, full)
@@ -92,7 +95,7 @@ def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
     return result
 
 
-# -- queries --------------------------------------------------------------------------------------------------------------
+# -- queries ----------------------------------------------------------------------------------------------------------
 
 
 def _backend_for(*values: Any) -> Backend:
@@ -172,5 +175,3 @@ def is_tensor(obj: Any) -> bool:
 def is_floating_point(x: Tensor) -> bool:
     """Whether the dtype of a tensor is real floating point."""
     return x.is_floating_point()
-
-

@@ -6,11 +6,15 @@ holomorphic (abs, sign, conj, real, imag) state their adjoints. At kinks and sin
 
 from __future__ import annotations
 
-from typing import Any
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import custom, elementwise, linear, nondifferentiable
 from agrad.core.rule import is_complex, promote
-from agrad.core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from agrad.core.tensor import Tensor
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------
 
@@ -46,14 +50,14 @@ def remainder(x1: Any, x2: Any, /) -> Tensor:
 
 
 def _pow_by_base(xp: Any, x1: Any, x2: Any) -> Any:
-    """x2 * x1**(x2 - 1), and 0 where both are 0."""
+    """Give x2 * x1**(x2 - 1), and 0 where both are 0."""
     flat = (x1 == 0) & (x2 == 0)
     base, exponent = promote(xp, xp.where(flat, xp.ones_like(x1), x1), x2)
     return exponent * xp.pow(base, exponent - 1)
 
 
 def _pow_by_exponent(xp: Any, ans: Any, x1: Any, x2: Any) -> Any:
-    """ans * log(x1), and 0 where x1 is 0 and the exponent not negative."""
+    """Give ans * log(x1), and 0 where x1 is 0 and the exponent not negative."""
     flat = (x1 == 0) & ((xp.real(x2) if is_complex(xp, x2) else x2) >= 0)
     return ans * xp.log(xp.astype(xp.where(flat, xp.ones_like(x1), x1), ans.dtype, copy=False))
 
@@ -88,7 +92,7 @@ def sqrt(x: Any, /) -> Tensor:
     """Square root; the derivative at 0 is infinite."""
 
 
-# -- exponentials and logarithms ----------------------------------------------------------------------------------------
+# -- exponentials and logarithms --------------------------------------------------------------------------------------
 
 
 @elementwise(x=lambda ans: ans)
@@ -129,7 +133,7 @@ def logaddexp(x1: Any, x2: Any, /) -> Tensor:
     """``log(exp(x1) + exp(x2))``, without overflow."""
 
 
-# -- trigonometric and hyperbolic ---------------------------------------------------------------------------------------
+# -- trigonometric and hyperbolic -------------------------------------------------------------------------------------
 
 
 @elementwise(x=lambda xp, x: xp.cos(x))
@@ -163,7 +167,7 @@ def atan(x: Any, /) -> Tensor:
 
 
 def _distance(xp: Any, x1: Any, x2: Any) -> Any:
-    """x1**2 + x2**2, and 1 at the origin."""
+    """Give x1**2 + x2**2, and 1 at the origin."""
     square = x1 * x1 + x2 * x2
     return xp.where(square == 0, xp.ones_like(square), square)
 
@@ -206,46 +210,79 @@ def atanh(x: Any, /) -> Tensor:
     """Inverse hyperbolic tangent."""
 
 
-# -- choosing and rounding ----------------------------------------------------------------------------------------------
+# -- choosing and rounding --------------------------------------------------------------------------------------------
 
 
-def _share(xp: Any, lost: Any, tie: Any, like: Any) -> Any:
-    """1 for the operand that was taken, 1/2 at a tie, 0 for the one that was not; NaN counts as taken."""
-    return 1 - xp.astype(lost, like.dtype) - 0.5 * xp.astype(tie, like.dtype)
+def _taken(xp: Any, g: Any, lost: Any, tie: Any) -> Any:
+    """All of g where an operand was taken (or NaN), half of it at a tie, 0 where the operand was lost."""
+    return xp.where(lost, xp.zeros_like(g), xp.where(tie, 0.5 * g, g))
 
 
-@elementwise(
-    x1=lambda xp, x1, x2, ans: _share(xp, x1 < x2, x1 == x2, ans),
-    x2=lambda xp, x1, x2, ans: _share(xp, x2 < x1, x1 == x2, ans),
-)
+def _sum(xp: Any, *terms: Any) -> Any:
+    """The sum of the terms that are not None."""
+    total = None
+    for term in terms:
+        if term is not None:
+            total = term if total is None else xp.add(*promote(xp, total, term))
+    return total
+
+
+def _choosing(lost: Callable[[Any, Any], Any]) -> dict[str, Any]:
+    """The derivatives of maximum and minimum; `lost` tells where the first operand was not taken.
+
+    They choose by `where` and do not multiply by 0: what is infinite behind a lost operand does not become NaN.
+    """
+
+    def jvp(xp: Any, t_x1: Any, t_x2: Any, x1: Any, x2: Any) -> Any:
+        tie = x1 == x2
+        return _sum(
+            xp,
+            None if t_x1 is None else _taken(xp, t_x1, lost(x1, x2), tie),
+            None if t_x2 is None else _taken(xp, t_x2, lost(x2, x1), tie),
+        )
+
+    vjp = {
+        "x1": lambda xp, g, x1, x2: _taken(xp, g, lost(x1, x2), x1 == x2),
+        "x2": lambda xp, g, x1, x2: _taken(xp, g, lost(x2, x1), x1 == x2),
+    }
+    return {"vjp": vjp, "jvp": jvp}
+
+
+@custom(**_choosing(operator.lt))
 def maximum(x1: Any, x2: Any, /) -> Tensor:
     """The larger of two; at a tie each gets half of the gradient."""
 
 
-@elementwise(
-    x1=lambda xp, x1, x2, ans: _share(xp, x1 > x2, x1 == x2, ans),
-    x2=lambda xp, x1, x2, ans: _share(xp, x2 > x1, x1 == x2, ans),
-)
+@custom(**_choosing(operator.gt))
 def minimum(x1: Any, x2: Any, /) -> Tensor:
     """The smaller of two; at a tie each gets half of the gradient."""
 
 
-def _inside(xp: Any, x: Any, min: Any, max: Any) -> Any:
-    """1 where x is within the bounds or on them."""
-    inside = xp.ones_like(x)
-    if min is not None:
-        inside = inside * xp.astype(x >= min, x.dtype)
-    return inside if max is None else inside * xp.astype(x <= max, x.dtype)
+def _inside(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
+    """The part of g that goes to x: where it is within the bounds or on them."""
+    if min is None and max is None:
+        return g
+    inside = x <= max if min is None else x >= min if max is None else (x >= min) & (x <= max)
+    return xp.where(inside, g, xp.zeros_like(g))
 
 
-def _below(xp: Any, x: Any, min: Any, max: Any) -> Any:
+def _below(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
     low = x < min
-    return xp.astype(low if max is None else low & (min <= max), x.dtype)
+    return xp.where(low if max is None else low & (min <= max), g, xp.zeros_like(g))
 
 
-def _above(xp: Any, x: Any, min: Any, max: Any) -> Any:
+def _above(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
     high = x > max
-    return xp.astype(high if min is None else high | (min > max), x.dtype)
+    return xp.where(high if min is None else high | (min > max), g, xp.zeros_like(g))
+
+
+def _clip_jvp(xp: Any, t_x: Any, t_min: Any, t_max: Any, x: Any, min: Any, max: Any) -> Any:
+    return _sum(
+        xp,
+        None if t_x is None else _inside(xp, t_x, x, min, max),
+        None if t_min is None else _below(xp, t_min, x, min, max),
+        None if t_max is None else _above(xp, t_max, x, min, max),
+    )
 
 
 def _clip_kernel(xp: Any, x: Any, /, min: Any = None, max: Any = None) -> Any:
@@ -253,7 +290,7 @@ def _clip_kernel(xp: Any, x: Any, /, min: Any = None, max: Any = None) -> Any:
     return x if max is None else xp.minimum(x, max)
 
 
-@elementwise(x=_inside, min=_below, max=_above, kernel=_clip_kernel)
+@custom(vjp={"x": _inside, "min": _below, "max": _above}, jvp=_clip_jvp, kernel=_clip_kernel)
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     """Limit to a range. The gradient goes to `x` within the bounds and on them, else to the bound that holds."""
 
@@ -296,7 +333,7 @@ def round(x: Any, /) -> Tensor:
     """Round to the nearest integer, halves to even; the gradient is zero."""
 
 
-# -- not holomorphic ----------------------------------------------------------------------------------------------------
+# -- not holomorphic --------------------------------------------------------------------------------------------------
 
 
 def _real(xp: Any, x: Any) -> Any:
@@ -344,7 +381,7 @@ def imag(x: Any, /) -> Tensor:
     """Imaginary part."""
 
 
-# -- boolean and integer results ------------------------------------------------------------------------------------------
+# -- boolean and integer results --------------------------------------------------------------------------------------
 
 
 @nondifferentiable("x1", "x2", boolean=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import multilinear
 from agrad.core.rule import is_complex, promote, unbroadcast
-from agrad.core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from agrad.core.tensor import Tensor
 
 
 def adjoint(xp: Any, a: Any) -> Any:
@@ -25,7 +27,7 @@ def _mm(xp: Any, a: Any, b: Any) -> Any:
 
 
 def _matmul_by_first(xp: Any, g: Any, x2: Any, x1_spec: Any) -> Any:
-    """g x2^H, with the axes that vectors lack put in."""
+    """Give g x2^H, with the axes that vectors lack put in."""
     if x2.ndim == 1:
         a, b = promote(xp, g, _conj(xp, x2))
         return xp.multiply(a if len(x1_spec.shape) == 1 else a[..., None], b)
@@ -82,9 +84,8 @@ def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[
     """Contraction over axes."""
 
 
-
 def _vecdot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
-    """g times the other operand; the axes are counted in each operand by itself, then the shorter one is broadcast."""
+    """Give g times the other operand. An axis is counted in each operand by itself, before the shorter is broadcast."""
     product = xp.multiply(*promote(xp, g[..., None], xp.moveaxis(other, axis, -1)))
     shape = list(spec.shape)
     shape.append(shape.pop(axis))

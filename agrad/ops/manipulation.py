@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import linear
 from agrad.core.rule import device_of, unbroadcast
-from agrad.core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from agrad.core.tensor import Tensor
 
 
 @linear(x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape))
@@ -59,9 +61,7 @@ def _negated(shift: int | tuple[int, ...]) -> int | tuple[int, ...]:
 
 
 @linear(x=lambda xp, g, shift, axis: xp.roll(g, _negated(shift), axis=axis))
-def roll(
-    x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None
-) -> Tensor:
+def roll(x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """The elements shifted along axes; those that fall off come back at the other end."""
 
 
@@ -101,23 +101,23 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     return tuple(broadcast_to(a, shape) for a in arrays)
 
 
-def _pieces(xp: Any, g: Any, specs: Sequence[Any], axis: int | None) -> list[Any]:
+def _pieces(xp: Any, g: Any, arrays_spec: Sequence[Any], axis: int | None) -> list[Any]:
     """The part of a cotangent that belongs to each member of a concatenation."""
     parts, start = [], 0
     if axis is None:
-        for spec in specs:
+        for spec in arrays_spec:
             parts.append(xp.reshape(g[start : start + spec.size], spec.shape))
             start += spec.size
         return parts
     axis = axis % g.ndim
-    for spec in specs:
+    for spec in arrays_spec:
         stop = start + spec.shape[axis]
         parts.append(g[(slice(None),) * axis + (slice(start, stop), ...)])
         start = stop
     return parts
 
 
-@linear(sequence="arrays", arrays=lambda xp, g, arrays_spec, axis: _pieces(xp, g, arrays_spec, axis))
+@linear(sequence="arrays", arrays=_pieces)
 def concat(arrays: tuple[Any, ...] | list[Any], /, *, axis: int | None = 0) -> Tensor:
     """Joined along an axis; flattened first if `axis` is None."""
 
@@ -144,20 +144,23 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 
 def _repeat_adjoint(xp: Any, g: Any, x_spec: Any, repeats: Any, axis: int | None) -> Any:
     shape = x_spec.shape
-    if axis is None and isinstance(repeats, int):
-        return xp.reshape(xp.sum(xp.reshape(g, (x_spec.size, repeats)), axis=1), shape)
-    if axis is None and not shape:
+    if isinstance(repeats, int):
+        if axis is None:
+            return xp.reshape(xp.sum(xp.reshape(g, (x_spec.size, repeats)), axis=1), shape)
+        axis = axis % len(shape)
+        return xp.sum(xp.reshape(g, (*shape[: axis + 1], repeats, *shape[axis + 1 :])), axis=axis + 1)
+    if not shape:
         return xp.sum(g)
     n = x_spec.size if axis is None else shape[axis]
-    if isinstance(repeats, int):
-        axis = axis % len(shape)
-        return xp.sum(xp.reshape(g, (*shape[:axis], n, repeats, *shape[axis + 1 :])), axis=axis + 1)
     sources = xp.repeat(xp.arange(n, device=device_of(g)), xp.broadcast_to(repeats, (n,)))
-    if axis is not None:
-        return xp.scatter_add(x_spec, (slice(None),) * (axis % len(shape)) + (sources,), g)
-    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
-    key = tuple((sources // stride) % size for stride, size in zip(strides, shape, strict=True))
+    key = unravel(sources, shape) if axis is None else (slice(None),) * (axis % len(shape)) + (sources,)
     return xp.scatter_add(x_spec, key, g)
+
+
+def unravel(places: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """Places in row-major order as an index per axis."""
+    strides = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    return tuple((places // stride) % size for stride, size in zip(strides, shape, strict=True))
 
 
 @linear(index=("repeats",), x=_repeat_adjoint)

@@ -30,7 +30,7 @@ def _step(xp: Any, x: Any) -> Any:
 
 @elementwise(
     name="nn.relu",
-    x=lambda xp, ans: _step(xp, ans),
+    x=lambda xp, ans: xp.astype(ans > 0, ans.dtype),
     kernel=lambda xp, x: xp.maximum(x, xp.zeros_like(x)),
 )
 def relu(x: Any, /) -> Tensor:
@@ -289,23 +289,33 @@ def _total(xp: Any, *terms: Any) -> Any:
     return total
 
 
-def _conj(xp: Any, a: Any, spec: Any) -> Any:
-    return xp.conj(a) if spec.is_complex else a
-
-
 def _linear_kernel(xp: Any, input: Any, weight: Any, bias: Any = None) -> Any:
     y = xp.matmul(input, xp.matrix_transpose(weight))
     return y if bias is None else y + bias
 
 
+def _linear_by_input(xp: Any, g: Any, weight: Any, weight_spec: Any) -> Any:
+    """g w, with the batch axes made one."""
+    if weight_spec.is_complex:
+        weight = xp.conj(weight)
+    if g.ndim > 2:
+        return xp.reshape(xp.matmul(xp.reshape(g, (-1, g.shape[-1])), weight), (*g.shape[:-1], weight.shape[1]))
+    return xp.matmul(g, weight)
+
+
 def _linear_by_weight(xp: Any, g: Any, input: Any, weight_spec: Any) -> Any:
     """g^T x, with the batch axes made one."""
-    input = _conj(xp, input, weight_spec)
-    if g.ndim == 1:
-        return xp.multiply(g[:, None], input[None, :])
-    if g.ndim > 2:
+    if weight_spec.is_complex:
+        input = xp.conj(input)
+    if g.ndim != 2:
         g, input = xp.reshape(g, (-1, g.shape[-1])), xp.reshape(input, (-1, input.shape[-1]))
-    return xp.matmul(g.mT, input)
+    return xp.matmul(xp.permute_dims(g, (1, 0)), input)
+
+
+def _linear_by_bias(xp: Any, g: Any) -> Any:
+    if g.ndim == 2:
+        return xp.sum(g, axis=0)
+    return xp.sum(g, axis=tuple(range(g.ndim - 1))) if g.ndim > 2 else g
 
 
 def _linear_jvp(xp: Any, t_input: Any, t_weight: Any, t_bias: Any, input: Any, weight: Any, ans: Any) -> Any:
@@ -318,9 +328,9 @@ def _linear_jvp(xp: Any, t_input: Any, t_weight: Any, t_bias: Any, input: Any, w
 @custom(
     name="nn.linear",
     vjp={
-        "input": lambda xp, g, weight, weight_spec: xp.matmul(g, _conj(xp, weight, weight_spec)),
+        "input": _linear_by_input,
         "weight": _linear_by_weight,
-        "bias": lambda xp, g: xp.sum(g, axis=tuple(range(g.ndim - 1))) if g.ndim > 1 else g,
+        "bias": _linear_by_bias,
     },
     jvp=_linear_jvp,
     kernel=_linear_kernel,
@@ -376,7 +386,7 @@ def _over_batch(xp: Any, g: Any, rank: int) -> Any:
     },
     source="Ba, Kiros, Hinton: Layer normalization (2016)",
 )
-def layer_norm(input: Any, weight: Any, bias: Any, rank: int, eps: float) -> Tensor:
+def layer_norm(input: Any, weight: Any = None, bias: Any = None, rank: int = 1, eps: float = 1e-5, /) -> Tensor:
     """Mean 0 and variance 1 over the last `rank` axes, then times `weight` plus `bias`."""
     ...
 
@@ -393,16 +403,21 @@ def dropout(x: Any, mask: Any, scale: float, /) -> Tensor:
     ...
 
 
-def _masked_rows(xp: Any, g: Any, indices: Any, padding_idx: int | None) -> Any:
-    """The cotangent with the rows of `padding_idx` set to 0."""
-    return g if padding_idx is None else g * xp.astype(indices != padding_idx, g.dtype)[..., None]
+def _unpadded(xp: Any, rows: Any, indices: Any, padding_idx: int | None) -> Any:
+    """Rows with those of `padding_idx` set to 0: that row of the table counts as a constant."""
+    return rows if padding_idx is None else rows * xp.astype(indices != padding_idx, rows.dtype)[..., None]
 
 
-@linear(
+@custom(
     name="nn.embedding",
     index=("indices",),
-    weight=lambda xp, g, weight_spec, indices, padding_idx: xp.scatter_add(
-        weight_spec, (indices,), _masked_rows(xp, g, indices, padding_idx)
+    vjp={
+        "weight": lambda xp, g, weight_spec, indices, padding_idx: xp.nn.embedding_adjoint(
+            _unpadded(xp, g, indices, padding_idx), indices, weight_spec
+        )
+    },
+    jvp=lambda xp, t_weight, indices, padding_idx: _unpadded(
+        xp, xp.nn.embedding(indices, t_weight), indices, padding_idx
     ),
     kernel=lambda xp, indices, weight, padding_idx=None: xp.reshape(
         xp.take(weight, xp.reshape(indices, (-1,)), axis=0), (*indices.shape, weight.shape[1])
@@ -410,6 +425,24 @@ def _masked_rows(xp: Any, g: Any, indices: Any, padding_idx: int | None) -> Any:
 )
 def embedding(indices: Any, weight: Any, padding_idx: int | None = None, /) -> Tensor:
     """The rows of `weight` at `indices`; the row `padding_idx` gets no gradient."""
+    ...
+
+
+def _embedding_adjoint_kernel(xp: Any, grad: Any, indices: Any, spec: Any) -> Any:
+    shape = (math.prod(indices.shape), spec.shape[1])
+    rows = xp.broadcast_to(xp.reshape(indices, (-1, 1)), shape)
+    columns = xp.broadcast_to(xp.astype(xp.arange(shape[1]), indices.dtype)[None, :], shape)
+    return xp.scatter_add(spec, (rows, columns), xp.reshape(grad, shape))
+
+
+@linear(
+    name="nn.embedding_adjoint",
+    index=("indices",),
+    grad=lambda xp, g, indices: xp.nn.embedding(indices, g),
+    kernel=_embedding_adjoint_kernel,
+)
+def embedding_adjoint(grad: Any, indices: Any, spec: Any, /) -> Tensor:
+    """The adjoint of `embedding`: the rows of `grad` added up in a table of a spec, at `indices`."""
     ...
 
 
@@ -1085,30 +1118,32 @@ def _cross_entropy_define(
 
 def _cross_entropy_kernel(
     xp: Any, input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
-) -> tuple[Any, Any]:
-    """The loss, and log(sum(exp(input))) over the classes."""
+) -> tuple[Any, Any, Any]:
+    """The loss, log(sum(exp(input))) over the classes, and the weight of each target."""
     axis = class_axis(input.ndim)
     most = xp.max(input, axis=axis, keepdims=True)
     lse = most + xp.log(xp.sum(xp.exp(input - most), axis=axis, keepdims=True))
-    return _nll_kernel(xp, input - lse, target, weight, ignore_index, reduction), lse
+    hit = _is_class(xp, target, input.shape[axis], axis)
+    rows = _row_weights(xp, input, target, weight, ignore_index, hit, axis)
+    picked = xp.sum(xp.where(hit, input - lse, xp.zeros_like(input)), axis=axis)
+    return _class_loss(xp, picked, rows, reduction), lse, rows
 
 
 def _cross_entropy_adjoint_kernel(
-    xp: Any, grad: Any, input: Any, target: Any, weight: Any, lse: Any, ignore_index: int, reduction: str
+    xp: Any, grad: Any, input: Any, target: Any, lse: Any, rows: Any, reduction: str
 ) -> Any:
     """(softmax(input) - is_class(target)) times the cotangent of each target."""
     axis = class_axis(input.ndim)
     hit = _is_class(xp, target, input.shape[axis], axis)
-    rows = _row_weights(xp, input, target, weight, ignore_index, hit, axis)
     grad = xp.expand_dims(_class_cotangent(xp, grad, rows, reduction), axis=axis)
     return (xp.exp(input - lse) - xp.astype(hit, input.dtype)) * grad
 
 
 @nondifferentiable(
-    "grad", "input", "target", "weight", "lse", name="nn.cross_entropy_adjoint", kernel=_cross_entropy_adjoint_kernel
+    "grad", "input", "target", "lse", "rows", name="nn.cross_entropy_adjoint", kernel=_cross_entropy_adjoint_kernel
 )
 def _cross_entropy_adjoint(
-    grad: Any, input: Any, target: Any, weight: Any, lse: Any, ignore_index: int, reduction: str, /
+    grad: Any, input: Any, target: Any, lse: Any, rows: Any, reduction: str, /
 ) -> Tensor:
     """The first-order vjp of `cross_entropy`; higher orders go through its definition."""
     ...
@@ -1119,10 +1154,10 @@ def _cross_entropy_adjoint(
     define=_cross_entropy_define,
     kernel=_cross_entropy_kernel,
     index=("target", "weight"),
-    residuals=("lse",),
+    residuals=("lse", "rows"),
     vjp={
-        "input": lambda xp, g, input, target, weight, lse, ignore_index, reduction: xp.nn.cross_entropy_adjoint(
-            g, input, target, weight, lse, ignore_index, reduction
+        "input": lambda xp, g, input, target, lse, rows, reduction: xp.nn.cross_entropy_adjoint(
+            g, input, target, lse, rows, reduction
         )
     },
 )

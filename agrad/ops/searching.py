@@ -11,9 +11,10 @@ from agrad.core.op import OPS, _key, finish
 from agrad.core.rule import device_of, unbroadcast
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor, check_leaf, owned, rebind, wrap
+from agrad.ops.manipulation import unravel
 from agrad.plugin.backend import at
 
-# -- indexing -----------------------------------------------------------------------------------------------------------
+# -- indexing ---------------------------------------------------------------------------------------------------------
 
 
 @linear(
@@ -123,40 +124,44 @@ def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> Tenso
         return None
     changed = backend.setitem_into(buffer, places, raw)
     operands = [source, value if is_tensor else None]
-    made: Tensor = finish(OPS["setitem"], backend, changed, operands, [None, places, None], (), recording=is_grad_enabled())
+    made: Tensor = finish(
+        OPS["setitem"], backend, changed, operands, [None, places, None], (), recording=is_grad_enabled()
+    )
     return made
 
 
-def _scatter_along(xp: Any, g: Any, spec: Any, indices: Any, axis: int) -> Any:
+def _scatter_along(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int) -> Any:
     """The adjoint of take_along_axis: place numbers for every axis but one, the indices for that one."""
-    rank = len(spec.shape)
+    rank = len(x_spec.shape)
     axis = axis % rank
     key = []
-    for i, n in enumerate(spec.shape):
+    for i, n in enumerate(x_spec.shape):
         if i == axis:
             key.append(indices)
         else:  # an axis of length 1 was broadcast to that of the indices
             shape = tuple(-1 if j == i else 1 for j in range(rank))
             key.append(xp.reshape(xp.arange(n, device=device_of(g)), shape))
-    return xp.scatter_add(spec, tuple(key), g)
+    return xp.scatter_add(x_spec, tuple(key), g)
 
 
-@linear(
-    index=("indices",),
-    x=lambda xp, g, x_spec, indices, axis: xp.scatter_add(
-        x_spec, (slice(None),) * (0 if axis is None else axis % len(x_spec.shape)) + (indices,), g
-    ),
-)
+def _take_adjoint(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int | None) -> Any:
+    if axis is None and len(x_spec.shape) != 1:  # some libraries flatten then
+        return xp.scatter_add(x_spec, unravel(indices % x_spec.size, x_spec.shape), g)
+    lead = 0 if axis is None else axis % len(x_spec.shape)
+    return xp.scatter_add(x_spec, (slice(None),) * lead + (indices,), g)
+
+
+@linear(index=("indices",), x=_take_adjoint)
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
     """The elements at 1-d indices along an axis, which a 1-d operand need not name."""
 
 
-@linear(index=("indices",), x=lambda xp, g, x_spec, indices, axis: _scatter_along(xp, g, x_spec, indices, axis))
+@linear(index=("indices",), x=_scatter_along)
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     """The elements at indices of the operand's rank, along an axis."""
 
 
-# -- searching ------------------------------------------------------------------------------------------------------------
+# -- searching --------------------------------------------------------------------------------------------------------
 
 
 @linear(
@@ -193,7 +198,7 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
     """Where to insert `x2` into sorted `x1`."""
 
 
-# -- sorting --------------------------------------------------------------------------------------------------------------
+# -- sorting ----------------------------------------------------------------------------------------------------------
 
 
 def _unsort(xp: Any, g: Any, x: Any, axis: int, descending: bool, stable: bool) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import custom, linear, nondifferentiable
 from agrad.core.errors import UnsupportedOp
 from agrad.core.rule import device_of, is_complex, promote
-from agrad.core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from agrad.core.tensor import Tensor
 
 Axis = int | tuple[int, ...] | None
 
@@ -33,7 +35,7 @@ def _spread(xp: Any, g: Any, spec: Any, axis: Axis, keepdims: bool) -> Any:
 
 def count(spec: Any, axis: Axis) -> int:
     """Give how many elements a reduction combines into one."""
-    n = math.prod(spec.shape[a] for a in _axes(axis, len(spec.shape)))
+    n: int = math.prod(spec.shape[a] for a in _axes(axis, len(spec.shape)))
     if n != n:  # noqa: PLR0124 (nan: unknown to a lazy backend)
         reason = "the derivative divides by the number of elements, which is not known before they are computed"
         raise UnsupportedOp("mean or variance", spec.backend.name, reason)
@@ -163,14 +165,12 @@ def _cumulative_sum_adjoint(xp: Any, g: Any, x_spec: Any, axis: int | None, incl
 
 
 @linear(x=_cumulative_sum_adjoint)
-def cumulative_sum(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Tensor:
+def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
     """Running sum along an axis, which a 1-d operand need not name."""
 
 
 def _pairwise(xp: Any, x: Any) -> Any:
-    """d out_j / d x_i along the last axis, as (..., i, j): the product of x_k over k <= j but k != i. Zero-safe."""
+    """Give d out_j / d x_i along the last axis, as (..., i, j): the product of x_k over k <= j, k != i. Zero-safe."""
     n = x.shape[-1]
     i = xp.arange(n, device=device_of(x))
     diagonal = i[:, None] == i[None, :]
@@ -202,9 +202,7 @@ def _cumulative_prod_jvp(xp: Any, t_x: Any, x: Any, ans_spec: Any, axis: int | N
 
 
 @custom(vjp={"x": _cumulative_prod_vjp}, jvp=_cumulative_prod_jvp)
-def cumulative_prod(
-    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
-) -> Tensor:
+def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
     """Running product along an axis, which a 1-d operand need not name; the gradient is exact at zeros."""
 
 

@@ -1,1 +1,32 @@
-"""Optimisers and learning-rate schedules."""
+"""Optimisers and learning-rate schedules, with PyTorch's names, arguments and results. They load when first used."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agrad.optim import lr_scheduler as lr_scheduler
+    from agrad.optim.adam import Adam as Adam
+    from agrad.optim.adam import AdamW as AdamW
+    from agrad.optim.optimizer import Optimizer as Optimizer
+    from agrad.optim.sgd import SGD as SGD
+
+#: Public names by the module that defines them.
+_HOME_OF = {"SGD": "sgd", "Adam": "adam", "AdamW": "adam", "Optimizer": "optimizer", "lr_scheduler": "lr_scheduler"}
+
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605 (a list, if a computed one)
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        message = f"module 'agrad.optim' has no attribute {name!r}"
+        raise AttributeError(message)
+    module = importlib.import_module(f"agrad.optim.{home}")
+    value = globals()[name] = module if name == home else getattr(module, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

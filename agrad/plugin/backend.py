@@ -1,6 +1,6 @@
 """Backend: what an array library must give to be used by agrad. Nearly all of it has a default in the standard's words.
 
-A whole backend is a name, `namespace`, `array_type`'s claim through the plugin's hook, and ``availability``. The rest is
+A whole backend is a name, `namespace`, and the claim on its array type through the plugin's hook. The rest is
 overridden where the library has something better, or the standard nothing at all.
 """
 
@@ -125,13 +125,12 @@ class Backend:
         """The kernels by name."""
         return kernels(self)
 
-    @property
+    @functools.cached_property
     def functions(self) -> Any:
         """The namespace of agrad's functions bound to this backend: what rules run on when they are recorded."""
         from agrad.plugin import manager  # noqa: PLC0415 (the manager imports this file)
 
-        bound = self.__dict__["functions"] = manager.namespace(self.name)
-        return bound
+        return manager.namespace(self.name)
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """Give the backend's own kernel of an operation, None to take the namespace's function of that name."""
@@ -223,7 +222,11 @@ class Backend:
         from agrad.plugin import manager  # noqa: PLC0415 (the manager imports this file)
 
         kind = self.kind(spec.dtype)
-        if type(value) is bool or (type(value) is int and kind != "bool") or (isinstance(value, float) and spec.inexact):
+        if (
+            type(value) is bool
+            or (type(value) is int and kind != "bool")
+            or (isinstance(value, float) and spec.inexact)
+        ):
             return spec.dtype
         if isinstance(value, complex):
             single = self.dtype_name(spec.dtype) in ("float32", "complex64", "float16")
@@ -267,7 +270,7 @@ class Backend:
         return self.setitem(array, key, value)
 
     def add_into(self, array: Any, other: Any, out: Any) -> Any:
-        """Give the sum of two arrays of one shape and dtype; `out` is the first, and may be changed: nothing else holds it."""
+        """Give the sum of arrays of one shape and dtype; `out` is the first, and nothing else holds it."""
         return self.xp.add(array, other)
 
     def nbytes(self, array: Any) -> int:
@@ -276,12 +279,18 @@ class Backend:
         return int(found) if found is not None else int(array.size) * 8
 
     def to_host(self, array: Any) -> Any:
-        """Give an array as an object with the buffer protocol in host memory (a NumPy array where that is at hand)."""
+        """Give an array as an object with the buffer protocol or ``__array__`` in host memory."""
+        if hasattr(array, "__array__") or hasattr(array, "__buffer__"):
+            return array
+        if hasattr(array, "__dlpack__"):
+            from agrad.plugin import manager  # noqa: PLC0415 (the manager imports this file)
+
+            return manager.get("numpy").from_dlpack(array)
         raise UnsupportedOp("to_device", self.name, "it has no way to the host's memory (Backend.to_host)")
 
     def from_host(self, buffer: Any, device: str) -> Any:
-        """Make an array of an object with the buffer protocol."""
-        raise UnsupportedOp("to_device", self.name, "it has no way from the host's memory (Backend.from_host)")
+        """Make an array of an object with the buffer protocol or ``__array__``."""
+        return self.asarray(buffer, device=device)
 
     def receive(self, source: Backend, array: Any, device: str) -> Any:
         """Take an array of another backend, or move one of its own to another of its devices."""
@@ -306,7 +315,9 @@ class Backend:
         """Compute lazy arrays, in one pass."""
         return arrays
 
-    def random(self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any) -> Any:
+    def random(
+        self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
+    ) -> Any:
         """Sample from a key: the same key gives the same numbers.
 
         Parameters
@@ -321,7 +332,7 @@ class Backend:
             values: list[Any] = list(range(p["n"]))
             source.shuffle(values)
         else:
-            draw = {
+            draw: Callable[[], Any] = {
                 "uniform": source.random,
                 "normal": lambda: source.gauss(0.0, 1.0),
                 "integers": lambda: source.randrange(p["low"], p["high"]),
@@ -410,7 +421,7 @@ PRIMITIVES = ("broadcast_like", "scatter_add", "setitem", "add_into", "nbytes")
 
 
 def _lacking(op: str, backend: str, reason: str) -> Callable[..., Any]:
-    def lacking(*args: Any, **kwargs: Any) -> Any:
+    def lacking(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG001 (whatever the op takes)
         raise UnsupportedOp(op, backend, reason)
 
     return lacking

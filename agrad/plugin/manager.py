@@ -92,7 +92,7 @@ def register(plugin: Any, name: str | None = None) -> None:
     """
     manager = plugins()
     if name is None:
-        name = str(getattr(plugin, "__name__", None) or type(plugin).__qualname__)
+        name = str(getattr(plugin, "__name__", None) or type(plugin).__name__)
         name = name if manager.get_plugin(name) in (None, plugin) else f"{name} {id(plugin):#x}"
     manager.register(plugin, name=name)
     _collect()
@@ -107,7 +107,8 @@ def _collect() -> None:
     for implementation in _plugins.hook.agrad_backends.get_hookimpls():
         giver = implementation.plugin_name
         try:
-            for backend in implementation.function():
+            given: Any = implementation.function()
+            for backend in given:
                 if backend.contract != CONTRACT:
                     message = f"it is written for version {backend.contract} of the contract, this is {CONTRACT}"
                     raise errors.BackendError(message)

@@ -224,8 +224,9 @@ for _op, _draw, _complex in (
     _unary(_op, _draw, _complex)
 for _op in ("ceil", "floor", "round", "trunc"):
     _unary(_op, between)
-for _shape in ((2, 3), (), (0, 2)):
-    _add("imag", cplx(*_shape))
+for _size in (2, 0):
+    _add("imag", cplx(_size, 3))
+_add("imag", cplx())
 
 _PAIRS: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
     ((2, 3), (2, 3)),
@@ -283,6 +284,7 @@ _add("astype", cplx(2), "complex128", copy=False)
 
 # -- manipulation -----------------------------------------------------------------------------------------------------
 
+_shape: tuple[int, ...]
 for _draw in (real, cplx):
     _add("reshape", _draw(2, 3), (3, -1))
     _add("permute_dims", _draw(2, 3, 2), (2, 0, 1))
@@ -351,6 +353,7 @@ _add("tile", real(2), (3, 1, 2))
 _add("tile", cplx(2, 3), (2,))
 _add("tile", real(), (2, 2))
 _add("tile", real(2, 2), (0, 2))
+_add("tile", real(2, 2), 2, beyond="a plain number")
 _add("tril", real(2, 2, 3), k=-1)
 _add("triu", real(2, 3), k=1)
 _add("triu", real(3, 2), k=-1)
@@ -436,6 +439,8 @@ _add("take", real(2, 3), integers(2, 0, 2, 1), axis=1)
 _add("take", cplx(3, 2), integers(2, 0, 2), axis=-2)
 _add("take", real(3), integers(1, 1))
 _add("take", real(3, 2), integers(shape=(0,)), axis=0)
+_add("take", real(2, 3), integers(1, 5, 1, -1), beyond="no axis named for several")
+_add("take", real(3, 2), integers(2, 0, 2, 1, shape=(2, 2)), axis=0, beyond="indices of more axes")
 _add("take_along_axis", real(2, 3), integers(2, 0, 2, 1, 1, 0, shape=(2, 3)), axis=1)
 _add("take_along_axis", real(2, 3), integers(1, 0, 1, 0, 0, 0, 1, 1, 1, shape=(3, 3)), axis=0)
 _add("take_along_axis", cplx(2, 2), integers(1, 0, shape=(2, 1)))
@@ -445,6 +450,7 @@ _add("where", mask(1, 0, 1, 0, 1, 1, shape=(2, 3)), real(2, 3), real(2, 3))
 _add("where", mask(1, 0, 1), real(2, 3), real())
 _add("where", mask(1, 0, shape=(2, 1)), real(3), cplx(2, 3))
 _add("where", mask(1, 0), 0.5, real(2))
+_add("where", mask(1, 0), real(2, 2), 0.5)
 _add("where", mask(1, shape=()), real(0, 2), real(2))
 
 # -- sorting ----------------------------------------------------------------------------------------------------------
@@ -470,8 +476,8 @@ _AXES: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
 )
 for _shape, _kwargs in _AXES:
     for _op in ("sum", "mean", "prod", "max", "min", "var", "std"):
-        if _op == "std" and math.prod(_shape) == 1 or _kwargs.get("axis") == () and _op in ("var", "std"):
-            continue  # the deviation of one number: a kink
+        if _op in ("var", "std") and (math.prod(_shape) == 1 or _kwargs.get("axis") == ()):
+            continue  # of one number: a kink
         _add(_op, spaced(*_shape) if _op in ("max", "min") else real(*_shape), **_kwargs)
 for _op in ("sum", "mean", "prod"):
     _add(_op, cplx(2, 3), axis=1)
@@ -486,6 +492,9 @@ for _op in ("var", "std"):
     _add(_op, real(2, 3), axis=1, correction=1)
     _add(_op, real(2, 3), correction=0.5)
     _add(_op, real(0, 3), axis=1)
+    _add(_op, cplx(2, 3), axis=1, beyond="complex numbers")
+for _op in ("sum", "prod", "cumulative_sum", "cumulative_prod"):
+    _add(_op, real(3), dtype="float64")
 for _op in ("cumulative_sum", "cumulative_prod"):
     _add(_op, real(4))
     _add(_op, real(2, 3), axis=0)
@@ -536,6 +545,7 @@ _add("tensordot", real(2, 3), real(3, 2), axes=((), ()))
 _add("tensordot", cplx(2, 3), cplx(3, 2), axes=((1,), (0,)))
 _add("tensordot", real(2, 3), cplx(3, 2), axes=((1, 0), (0, 1)))
 _add("tensordot", cplx(2, 2), real(2), axes=1)
+_add("tensordot", real(2, 3), real(2, 3), axes=(1, 1), beyond="plain numbers as axes")
 _add("vecdot", real(2, 3), real(2, 3))
 _add("vecdot", real(2, 3), real(3))
 _add("vecdot", real(3, 2), real(3, 1), axis=-2)

@@ -9,9 +9,10 @@ import threading
 import weakref
 from collections import OrderedDict
 
-import agrad as ag
 import numpy as np
 import pytest
+
+import agrad as ag
 from agrad.autograd import backward, grad
 from agrad.autograd.graph import get_gradient_edge
 
@@ -26,7 +27,7 @@ def scalar(value, **kwargs):
 
 AGAIN = "Trying to backward through the graph a second time"
 
-# -- the gradient to start from -----------------------------------------------------------------------------------------
+# -- the gradient to start from ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1, 1)])
@@ -68,7 +69,9 @@ def test_explicit_gradient():
 @pytest.mark.parametrize("shape", [(3,), (1,), (), (2, 1), (1, 2)])
 def test_gradient_of_another_shape_is_refused(shape):
     x = leaf(1.0, 2.0)
-    message = rf"Mismatch in shape: grad_output\[0\] has a shape of {tuple(shape)} and output\[0\] has a shape of \(2,\)"
+    message = (
+        rf"Mismatch in shape: grad_output\[0\] has a shape of {tuple(shape)} and output\[0\] has a shape of \(2,\)"
+    )
     with pytest.raises(RuntimeError, match=message.replace("(", r"\(").replace(")", r"\)").replace(r"\\", "\\")):
         (x * 2).backward(ag.ones(shape))
     assert x.grad is None
@@ -150,11 +153,14 @@ def test_a_gradient_with_history_of_its_own():
     (x + 1.0).backward(v, create_graph=True)
     assert x.grad.requires_grad
     assert x.grad is not v
+    assert not x.grad.is_leaf
+    x.grad *= 3.0
+    assert (x.grad.tolist(), v.tolist(), v.grad) == ([15.0], [5.0], None)
     (x + 1.0).backward(v)
     assert not grad(x + 1.0, x, v)[0].requires_grad
 
 
-# -- roots -----------------------------------------------------------------------------------------------------------------
+# -- roots ------------------------------------------------------------------------------------------------------------
 
 
 def test_several_roots_add_up():
@@ -224,11 +230,11 @@ def test_roots_made_without_recording():
 
 @pytest.mark.parametrize("wrong", [3.0, None, "text", np.ones(1)])
 def test_roots_must_be_tensors(wrong):
-    with pytest.raises(TypeError, match="must be a Tensor or a sequence of them|must be a Tensor or GradientEdge"):
+    with pytest.raises(TypeError, match=r"must be a Tensor or a sequence of them|must be a Tensor or GradientEdge"):
         backward(wrong)
-    with pytest.raises(TypeError, match="must be a Tensor or a sequence of them|must be a Tensor or GradientEdge"):
+    with pytest.raises(TypeError, match=r"must be a Tensor or a sequence of them|must be a Tensor or GradientEdge"):
         backward([wrong])
-    with pytest.raises((TypeError, RuntimeError), match="must be a Tensor|all inputs have to be Tensors"):
+    with pytest.raises((TypeError, RuntimeError), match=r"must be a Tensor|all inputs have to be Tensors"):
         grad(leaf(1.0).sum(), [wrong])
 
 
@@ -249,7 +255,7 @@ def test_number_of_gradients_must_match():
         grad(x.sum(), x, [None, None])
 
 
-# -- accumulation ------------------------------------------------------------------------------------------------------------
+# -- accumulation -----------------------------------------------------------------------------------------------------
 
 
 def test_gradients_accumulate_on_one_object():
@@ -321,7 +327,7 @@ def test_threads_accumulating_into_one_leaf_lose_nothing():
     assert y.grad.tolist() == [3.0 * threads_ * times] * 2
 
 
-# -- inputs= -----------------------------------------------------------------------------------------------------------------------
+# -- inputs= ----------------------------------------------------------------------------------------------------------
 
 
 def test_inputs_limit_what_accumulates():
@@ -473,7 +479,7 @@ def test_grad_of_one_of_several_results():
     assert g is None
 
 
-# -- what is freed --------------------------------------------------------------------------------------------------------------------
+# -- what is freed ----------------------------------------------------------------------------------------------------
 
 
 def test_a_second_backward_needs_retain_graph():
@@ -550,7 +556,7 @@ def test_grad_frees_only_what_it_walks():
     assert grad(y.sum(), x)[0].tolist() == [4.0]
 
 
-# -- shapes of graphs -----------------------------------------------------------------------------------------------------------------
+# -- shapes of graphs -------------------------------------------------------------------------------------------------
 
 
 def test_diamonds():
@@ -595,7 +601,7 @@ def test_long_skip_connections():
     x = scalar(1.0)
     y = x
     kept = []
-    for i in range(50):
+    for _ in range(50):
         y = y * 1.0
         kept.append(y)
     total = kept[0]
@@ -644,7 +650,7 @@ def test_results_whose_tensors_are_gone():
     assert grad(g.sum(), x)[0].tolist() == [0.0, 2.0]
 
 
-# -- long chains -----------------------------------------------------------------------------------------------------------------------
+# -- long chains ------------------------------------------------------------------------------------------------------
 
 
 def chain(length, step):
@@ -677,7 +683,7 @@ def test_long_chains(step, length):
 
 
 def test_chain_is_freed_without_ever_being_walked():
-    x, y = chain(100_000, lambda y: y * 1.0)
+    _, y = chain(100_000, lambda y: y * 1.0)
     dead = weakref.ref(y.grad_fn)
     del y
     assert dead() is None
@@ -708,7 +714,7 @@ def test_chain_of_a_million():
     assert dead() is None
 
 
-# -- higher orders ------------------------------------------------------------------------------------------------------------------------
+# -- higher orders ----------------------------------------------------------------------------------------------------
 
 
 def test_third_order():

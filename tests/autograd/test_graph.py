@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import weakref
 
-import agrad as ag
 import pytest
+
+import agrad as ag
 from agrad.autograd.graph import GradientEdge, Node, get_gradient_edge
 from agrad.core.node import AccumulateGrad
 

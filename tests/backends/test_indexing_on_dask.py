@@ -197,3 +197,12 @@ def test_rearranged_rows_of_a_lazy_mask_are_refused(dask_backend):
     y = x[ag.asarray(da.from_array(N([True] * 3 + [False] * 3), chunks=2))]
     with pytest.raises(ag.UnsupportedOp, match="no longer match those of the mask"):
         y.backward(ag.asarray(da.concatenate([y._data, y._data])[:]))
+
+
+def test_rows_of_other_blocks_than_the_masks_are_an_error_not_a_wrong_gradient(dask_backend):
+    x = ag.asarray(da.ones(4, chunks=2), requires_grad=True)
+    y = x[ag.asarray(da.from_array(N([True, True, False, False]), chunks=2))]  # two rows, then none
+    g = da.from_array(N([10.0, 20.0]), chunks=1)
+    y.backward(ag.asarray(g[g > 0]))  # one row, then one
+    with pytest.raises(ValueError, match="1 rows for a mask of 2"):
+        x.grad.tolist()

@@ -8,8 +8,9 @@ import subprocess
 import sys
 import textwrap
 
-import agrad as ag
 import pytest
+
+import agrad as ag
 from agrad import Function
 from agrad.core import errors
 
@@ -32,9 +33,9 @@ def interrupt(g):
 
 FAILURES = {
     "a Function that raises": (lambda y: function(boom).apply(y), ZeroDivisionError, "boom"),
-    "too many gradients": (lambda y: function(lambda ctx, g: (g, g)).apply(y), RuntimeError, "incorrect number of gradients"),
-    "a gradient of the wrong shape": (lambda y: function(lambda ctx, g: ag.ones(7)).apply(y), RuntimeError, "invalid gradient"),
-    "a gradient that is none": (lambda y: function(lambda ctx, g: "text").apply(y), RuntimeError, "expected Variable or None"),
+    "too many gradients": (lambda y: function(lambda ctx, g: (g, g)).apply(y), RuntimeError, "incorrect number"),
+    "a gradient of the wrong shape": (lambda y: function(lambda ctx, g: ag.ones(7)).apply(y), RuntimeError, "invalid"),
+    "a gradient that is none": (lambda y: function(lambda ctx, g: "text").apply(y), RuntimeError, "expected Variable"),
     "a hook that raises": (lambda y: y.register_hook(boom) and y, ZeroDivisionError, "boom"),
     "a hook of the wrong shape": (lambda y: y.register_hook(lambda g: ag.ones(7)) and y, RuntimeError, "size of value"),
     "no backward": (lambda y: type("F", (Function,), {"forward": staticmethod(lambda ctx, x: x * 2)}).apply(y),
@@ -118,7 +119,7 @@ def test_a_leaf_with_a_post_accumulate_hook_is_committed_when_ready():
     assert x.grad is None
 
 
-# -- the user's own line ------------------------------------------------------------------------------------------------------
+# -- the user's own line ----------------------------------------------------------------------------------------------
 
 
 def here(offset=0):
@@ -152,7 +153,7 @@ OPERATIONS = {
     "general call": lambda x: ag.concat([x, x]),
     "several results": lambda x: ag.unstack(x)[0],
     "namespace": lambda x: x.__array_namespace__().exp(x),
-    "iteration": lambda x: list(x)[0],
+    "iteration": lambda x: next(iter(x)),
     "Function": lambda x: function(boom).apply(x),
     "clone": lambda x: x.clone(),
     "keyword": lambda x: ag.sum(x, axis=0),
@@ -254,6 +255,6 @@ def test_operators_with_anything_else_raise_type_errors():
     for other in ("text", None, object(), {}, [1.0]):
         with pytest.raises(TypeError, match="unsupported operand"):
             x / other
-        with pytest.raises(TypeError, match="unsupported operand|can only concatenate"):
+        with pytest.raises(TypeError, match=r"unsupported operand|can only concatenate"):
             other + x
     assert (x == "text") is False

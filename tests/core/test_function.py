@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 
-import agrad as ag
 import numpy as np
 import pytest
+
+import agrad as ag
 from agrad import Function
 from agrad.autograd.function import once_differentiable
 from agrad.core import forward as forward_mode
@@ -57,7 +58,7 @@ def simple(backward, forward=lambda ctx, *args: args[0] * 2):
     return type("F", (Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)})
 
 
-# -- the two forms ----------------------------------------------------------------------------------------------------------
+# -- the two forms ----------------------------------------------------------------------------------------------------
 
 
 def test_forward_and_backward():
@@ -179,7 +180,7 @@ def test_list_of_results_passes_through_unrecorded():
     assert simple(None, lambda ctx, x: 3).apply(leaf(1.0)) == 3
 
 
-# -- needs_input_grad -----------------------------------------------------------------------------------------------------
+# -- needs_input_grad -------------------------------------------------------------------------------------------------
 
 
 def test_needs_input_grad():
@@ -205,7 +206,7 @@ def test_gradients_that_nobody_needs_are_ignored():
     assert x.grad.tolist() == [2.0]
 
 
-# -- save_for_backward, saved_tensors, attributes ---------------------------------------------------------------------------------------------
+# -- save_for_backward, saved_tensors, attributes ---------------------------------------------------------------------
 
 
 def test_saved_inputs_and_outputs_come_back_with_history():
@@ -324,7 +325,7 @@ def test_inputs_and_outputs_kept_as_attributes_have_history_and_their_value():
     assert h.tolist() == pytest.approx([1.0, np.e])
 
 
-# -- what is returned -----------------------------------------------------------------------------------------------------------
+# -- what is returned -------------------------------------------------------------------------------------------------
 
 
 def test_returning_an_input():
@@ -416,6 +417,29 @@ def test_mark_dirty():
     assert y.grad.tolist() == [5.0, 5.0]
 
 
+def test_mark_dirty_of_a_saved_input_saves_the_result():
+    class SquareInPlace(Function):
+        @staticmethod
+        def forward(ctx, x):
+            x.mul_(x)
+            ctx.mark_dirty(x)
+            ctx.save_for_backward(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, g):
+            (result,) = ctx.saved_tensors
+            return 2 * ag.sqrt(result) * g
+
+    x = leaf(3.0)
+    y = x * 1
+    SquareInPlace.apply(y)
+    assert y.tolist() == [9.0]
+    (g,) = ag.grad(y.sum(), x, create_graph=True)
+    assert g.tolist() == [6.0]
+    assert ag.grad(g.sum(), x)[0].tolist() == [2.0]
+
+
 def test_mark_dirty_under_no_grad_keeps_history():
     def forward(ctx, x):
         ctx.mark_dirty(x)
@@ -442,7 +466,7 @@ def test_mark_dirty_is_checked():
         simple(None, lambda ctx, x: ctx.mark_dirty(3)).apply(leaf(1.0))
 
 
-# -- undefined gradients ----------------------------------------------------------------------------------------------------------
+# -- undefined gradients ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("materialize", [True, False])
@@ -486,7 +510,7 @@ def test_none_for_one_of_several_inputs():
     assert y.grad.tolist() == [7.0]
 
 
-# -- what backward returns is checked ------------------------------------------------------------------------------------------------
+# -- what backward returns is checked ---------------------------------------------------------------------------------
 
 
 def too_few(ctx, g):
@@ -495,19 +519,26 @@ def too_few(ctx, g):
 
 #: backward, arguments beside x, message.
 WRONG = {
-    "too few": (lambda ctx, g: g, (1.0,), r"function FBackward returned an incorrect number of gradients \(expected 2, got 1\)"),
-    "too many": (lambda ctx, g: (g, g), (), r"function FBackward returned an incorrect number of gradients \(expected 1, got 2\)"),
+    "too few": (
+        lambda ctx, g: g,
+        (1.0,),
+        r"function FBackward returned an incorrect number of gradients \(expected 2, got 1\)",
+    ),
+    "too many": (
+        lambda ctx, g: (g, g),
+        (),
+        r"function FBackward returned an incorrect number of gradients \(expected 1, got 2\)",
+    ),
     "none at all": (lambda ctx, g: (), (), r"incorrect number of gradients \(expected 1, got 0\)"),
     "for a number": (
         lambda ctx, g: (g, g),
         (3.0,),
-        "function FBackward returned a gradient different than None at position 2, but the corresponding forward input was"
-        " not a Variable",
+        "returned a gradient different than None at position 2, but the corresponding forward input was not a Variable",
     ),
     "wrong shape": (
         lambda ctx, g: ag.ones(3),
         (),
-        r"Function FBackward returned an invalid gradient at index 0 - got \[3\] but expected shape compatible with \[2\]",
+        r"Function FBackward returned an invalid gradient at index 0 - got \[3\] but expected shape compatible with",
     ),
     "wrong shape, fewer axes": (lambda ctx, g: ag.ones(()), (), r"got \[\] but expected shape compatible with \[2\]"),
     "wrong shape of the second": (
@@ -574,14 +605,16 @@ def test_real_gradients_of_complex_inputs():
     assert z.grad.tolist() == [5 + 0j]
 
 
-# -- missing methods ----------------------------------------------------------------------------------------------------------------
+# -- missing methods --------------------------------------------------------------------------------------------------
 
 
 def test_forward_not_implemented():
     class F(Function):
         pass
 
-    with pytest.raises(NotImplementedError, match="You must implement the forward function for custom autograd.Function"):
+    with pytest.raises(
+        NotImplementedError, match=r"You must implement the forward function for custom autograd.Function"
+    ):
         F.apply(leaf(1.0))
     assert ag.is_grad_enabled()
 
@@ -610,16 +643,20 @@ def test_both_backward_and_vjp():
         def vjp(ctx, g):
             return g
 
-    with pytest.raises(RuntimeError, match="Implementing both 'backward' and 'vjp' for a custom Function is not allowed"):
+    with pytest.raises(
+        RuntimeError, match="Implementing both 'backward' and 'vjp' for a custom Function is not allowed"
+    ):
         F.apply(leaf(1.0)).sum().backward()
 
 
 def test_a_function_is_not_instantiated():
-    with pytest.raises(TypeError, match="Cube should not be instantiated. Methods on autograd functions are all static"):
+    with pytest.raises(
+        TypeError, match=r"Cube should not be instantiated. Methods on autograd functions are all static"
+    ):
         Cube()
 
 
-# -- higher orders ---------------------------------------------------------------------------------------------------------------------
+# -- higher orders ----------------------------------------------------------------------------------------------------
 
 
 def test_third_order():
@@ -772,7 +809,7 @@ def test_backward_may_be_recorded_and_differentiate_itself():
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_backward_that_changes_its_cotangent_in_place_changes_no_other(create_graph):
     def backward(ctx, g):
-        g *= 10  # noqa: PLW0642 (in place is what is tested)
+        g *= 10
         return g
 
     x, w = leaf(1.0), leaf(1.0)
@@ -782,7 +819,7 @@ def test_backward_that_changes_its_cotangent_in_place_changes_no_other(create_gr
     assert (gx.tolist(), gw.tolist(), v.tolist()) == ([10.0], [1.0], [1.0])
 
 
-# -- exceptions -----------------------------------------------------------------------------------------------------------------------
+# -- exceptions -------------------------------------------------------------------------------------------------------
 
 
 def test_exceptions_keep_their_type_and_traceback():
@@ -797,7 +834,7 @@ def test_exceptions_keep_their_type_and_traceback():
     assert x.grad is None
 
 
-# -- forward mode ------------------------------------------------------------------------------------------------------------------------
+# -- forward mode -----------------------------------------------------------------------------------------------------
 
 
 class CubeWithJvp(Cube):
@@ -863,7 +900,9 @@ def test_jvp_without_materialized_grads():
 def test_jvp_not_implemented():
     with forward_mode.level() as level:
         x = forward_mode.with_tangent(ag.tensor([1.0]), ag.tensor([3.0]), level)
-        with pytest.raises(NotImplementedError, match="You must implement the jvp function for custom autograd.Function"):
+        with pytest.raises(
+            NotImplementedError, match=r"You must implement the jvp function for custom autograd.Function"
+        ):
             Cube.apply(x)
 
 

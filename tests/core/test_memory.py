@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import tracemalloc
 import weakref
 
-import agrad as ag
 import numpy as np
 import pytest
+
+import agrad as ag
 from agrad import Function
 
 
@@ -35,8 +37,8 @@ def arrays_of(graph_root):
             found[id(node)] = node
             stack.extend(node.inputs)
     nodes = list(found.values())
-    arrays = [a for node in nodes for a in node.saved or () if isinstance(a, np.ndarray)]
-    return [weakref.ref(node) for node in nodes], [weakref.ref(a) for a in arrays]
+    saved = [getattr(a, "_data", a) for node in nodes for a in node.saved or ()]
+    return [weakref.ref(n) for n in nodes], [weakref.ref(a) for a in saved if isinstance(a, np.ndarray)]
 
 
 def alive(references):
@@ -48,14 +50,19 @@ class Cube(Function):
     def forward(ctx, x):
         y = x**3
         ctx.save_for_backward(x, y)
-        ctx.y = y
-        ctx.x = x
         return y
 
     @staticmethod
     def backward(ctx, g):
         x, _ = ctx.saved_tensors
         return 3 * x**2 * g
+
+
+class CubeWithAttributes(Cube):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.x, ctx.y = x, Cube.forward(ctx, x)
+        return ctx.y
 
 
 GRAPHS = {
@@ -67,7 +74,7 @@ GRAPHS = {
     "general call": lambda x, w: ag.clip(x * w, 0.5, 9.0),
     "indexing": lambda x, w: (x * w)[0:1],
     "in place": lambda x, w: in_place(x, w),
-    "Function": lambda x, w: Cube.apply(x) * w,
+    "Function": lambda x, w: Cube.apply(x * w) * w,
     "branches": lambda x, w: ag.where(ag.tensor([True, False]), x * x, w * w),
 }
 
@@ -133,14 +140,15 @@ def test_retain_graph_keeps_what_was_saved():
 
 
 def test_saved_values_die_as_backward_goes(no_gc):
-    x = leaf(1.0, 2.0)
+    x = leaf(0.0, 0.0)
     early = ag.exp(x)
-    late = ag.exp(early)
+    late = ag.exp(ag.exp(early))
     array = weakref.ref(late._data)
     total = late.sum()
     del late
     seen = []
     early.register_hook(lambda g: seen.append(array() is None))
+    assert array() is not None
     total.backward()
     assert seen == [True]
 
@@ -276,7 +284,7 @@ def test_hooks_that_close_over_nothing_die_with_their_tensor(no_gc):
 
 
 def test_results_kept_on_ctx_make_no_cycle(no_gc):
-    y = Cube.apply(leaf(1.0, 2.0))
+    y = CubeWithAttributes.apply(leaf(1.0, 2.0))
     assert y.grad_fn.y.tolist() == [1.0, 8.0]
     references = [weakref.ref(y), weakref.ref(y.grad_fn)]
     del y
@@ -323,17 +331,12 @@ def test_training_loop_keeps_no_memory(no_gc):
             w.sub_(w.grad, alpha=0.1)
         w.grad = None
 
-    for _ in range(10):
+    for _ in range(3000):  # the interpreter's own caches fill
         step()
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(200):
-            step()
-        grown = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert grown < 20_000
+    before = sys.getallocatedblocks()  # tracemalloc of Python 3.11 counts blocks that are long free
+    for _ in range(3000):
+        step()
+    assert sys.getallocatedblocks() - before < 100
     assert w[0].item() == pytest.approx(1.5)
 
 
@@ -354,4 +357,4 @@ def test_peak_of_a_chain_is_what_it_saves(no_gc):
             x.grad = None
 
     assert peak(lambda y: y + 1.0) < 5  # saves nothing: two values and a gradient are alive at a time
-    assert peak(ag.exp if False else ag.tanh) < length + 6  # saves its result
+    assert length < peak(ag.tanh) < length + 6  # saves its result

@@ -7,8 +7,9 @@ import contextvars
 import threading
 import tracemalloc
 
-import agrad as ag
 import pytest
+
+import agrad as ag
 
 
 def on():
@@ -27,7 +28,7 @@ def _nothing_is_left_behind():
     assert not ag.is_inference_mode_enabled()
 
 
-# -- contexts -------------------------------------------------------------------------------------------------------------
+# -- contexts ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_repr_names_the_mode():
     assert repr(ag.enable_grad()) == "agrad.enable_grad"
 
 
-# -- set_grad_enabled -------------------------------------------------------------------------------------------------------
+# -- set_grad_enabled -------------------------------------------------------------------------------------------------
 
 
 def test_set_grad_enabled_acts_at_once():
@@ -176,7 +177,7 @@ def test_set_grad_enabled_in_a_loop_keeps_no_memory():
     assert grown < 10_000
 
 
-# -- decorators ---------------------------------------------------------------------------------------------------------------
+# -- decorators -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,7 @@ def test_decorating_a_class_is_refused():
             pass
 
 
-# -- generators -----------------------------------------------------------------------------------------------------------------
+# -- generators -------------------------------------------------------------------------------------------------------
 
 
 def test_decorated_generator_is_under_the_mode_only_while_it_runs():
@@ -254,7 +255,7 @@ def test_decorated_generator_is_under_the_mode_only_while_it_runs():
 
     states, outside = [], []
     for _ in generator():
-        outside.append(on())
+        outside += [on()]
     assert states == [False] * 4
     assert outside == [True] * 3
 
@@ -357,7 +358,7 @@ def test_generators_interleaved():
     assert on()
 
 
-# -- coroutines -------------------------------------------------------------------------------------------------------------------
+# -- coroutines -------------------------------------------------------------------------------------------------------
 
 
 async def pause():
@@ -472,7 +473,7 @@ def test_decorated_async_generator_closed_early():
     assert states == [False]
 
 
-# -- threads ------------------------------------------------------------------------------------------------------------------------
+# -- threads ----------------------------------------------------------------------------------------------------------
 
 
 def in_thread(function):
@@ -537,7 +538,7 @@ def test_inherited_contexts_can_enter_and_leave_modes():
         assert in_thread(lambda: context.run(work)) == (False, True)
 
 
-# -- backward and modes ---------------------------------------------------------------------------------------------------------------
+# -- backward and modes -----------------------------------------------------------------------------------------------
 
 
 def test_backward_under_no_grad_works_on_recorded_graphs():

@@ -9,9 +9,10 @@ import math
 import operator
 import pickle
 
-import agrad as ag
 import numpy as np
 import pytest
+
+import agrad as ag
 
 
 def leaf(*values, **kwargs):
@@ -22,7 +23,7 @@ def this_line():
     return f"{__file__}:{inspect.currentframe().f_back.f_lineno}"
 
 
-# -- requires_grad, is_leaf, grad_fn ------------------------------------------------------------------------------------
+# -- requires_grad, is_leaf, grad_fn ----------------------------------------------------------------------------------
 
 
 def test_defaults_of_a_new_tensor():
@@ -123,6 +124,15 @@ def test_a_leaf_thawed_again_takes_part_in_old_graphs():
     assert x.grad.tolist() == [2.0, 4.0]
 
 
+def test_a_frozen_leaf_keeps_the_grad_it_has():
+    x = leaf(1.0, 2.0)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    x.requires_grad_(False)
+    y.backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+
+
 def test_hooks_and_grad_survive_freezing():
     x = leaf(1.0, 2.0)
     x.register_hook(lambda g: g * 10)
@@ -204,7 +214,7 @@ def test_tensor_of_a_tensor_warns_and_copies_without_history():
     assert y.tolist() == [2.0, 4.0]
 
 
-# -- grad ---------------------------------------------------------------------------------------------------------------
+# -- grad -------------------------------------------------------------------------------------------------------------
 
 
 def test_grad_can_be_assigned_and_deleted():
@@ -320,7 +330,7 @@ def test_retained_grad_of_one_of_several_results():
     assert x.grad.tolist() == [[6.0, 6.0], [15.0, 15.0]]
 
 
-# -- detach -------------------------------------------------------------------------------------------------------------
+# -- detach -----------------------------------------------------------------------------------------------------------
 
 
 def test_detach_is_a_new_leaf_of_the_same_value():
@@ -388,7 +398,7 @@ def test_data_is_the_value_without_history():
     assert x.tolist() == [6.0, 7.0]
 
 
-# -- text ---------------------------------------------------------------------------------------------------------------
+# -- text -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -426,11 +436,13 @@ def test_format():
         f"{ag.tensor([1.0, 2.0]):.3f}"
 
 
-# -- leaving for Python ---------------------------------------------------------------------------------------------------
+# -- leaving for Python -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("value", "kind"), [(2.5, float), (3, int), (True, bool), (1 + 2j, complex)], ids=["float", "int", "bool", "complex"]
+    ("value", "kind"),
+    [(2.5, float), (3, int), (True, bool), (1 + 2j, complex)],
+    ids=["float", "int", "bool", "complex"],
 )
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
 def test_item(value, kind, shape):
@@ -522,8 +534,8 @@ def test_len_and_iteration():
     assert [row.tolist() for row in rows] == [[1.0, 2.0], [3.0, 4.0]]
     (rows[1] * 5).sum().backward()
     assert x.grad.tolist() == [[0.0, 0.0], [5.0, 5.0]]
-    a, b = x
-    assert b.tolist() == [3.0, 4.0]
+    _, second = x
+    assert second.tolist() == [3.0, 4.0]
     assert len(ag.zeros((0, 3))) == 0
     assert list(ag.zeros((0, 3))) == []
 
@@ -538,15 +550,15 @@ def test_len_and_iteration_of_a_scalar():
         list(leaf(1.0)[0])
 
 
-# -- equality, hash ---------------------------------------------------------------------------------------------------------
+# -- equality, hash ---------------------------------------------------------------------------------------------------
 
 
 def test_equality_is_elementwise():
     x = ag.tensor([1.0, 2.0])
     assert (x == ag.tensor([1.0, 3.0])).tolist() == [True, False]
     assert (x != 2.0).tolist() == [True, False]
-    assert not (x == "text")
-    assert x != None  # noqa: E711 (the operator is what is tested)
+    assert (x == "text") is False
+    assert (x != "text") is True
 
 
 def test_hash_is_identity():
@@ -566,10 +578,10 @@ def test_in_a_tensor_and_in_a_list():
     y = ag.tensor([[1.0], [2.0]])
     assert x in [x, y]  # identity is asked first
     with pytest.raises(RuntimeError, match="Boolean value of Tensor with more than one value is ambiguous"):
-        x in [ag.tensor([1.0, 5.0])]
+        assert x in [ag.tensor([1.0, 5.0]), x]
 
 
-# -- copies -----------------------------------------------------------------------------------------------------------------
+# -- copies -----------------------------------------------------------------------------------------------------------
 
 
 def test_deepcopy_of_a_leaf():
@@ -598,6 +610,13 @@ def test_deepcopy_keeps_what_is_shared():
     a, b = copy.deepcopy([x, x])
     assert a is b
     assert a is not x
+
+
+def test_deepcopy_of_a_tensor_that_holds_itself():
+    x = leaf(1.0)
+    x.me = x
+    c = copy.deepcopy(x)
+    assert c.me is c
 
 
 def test_deepcopy_of_a_frozen_leaf():
@@ -680,7 +699,7 @@ def test_pickle_of_constants():
     assert not loaded["a"].requires_grad
 
 
-# -- the borders of the graph: NumPy and DLPack -----------------------------------------------------------------------------
+# -- the borders of the graph: NumPy and DLPack -----------------------------------------------------------------------
 
 
 def test_numpy_is_refused_while_a_gradient_is_required():
@@ -781,8 +800,10 @@ def test_arrays_mix_with_tensors_on_either_side(case):
 
 
 def test_comparisons_of_arrays_with_tensors():
-    assert (A > ag.tensor([3.5, 3.5])).tolist() == [False, True]
-    assert isinstance(A == ag.tensor([3.0, 3.0]), ag.Tensor)
+    larger, same = np.array([3.0, 4.0]) > ag.tensor([3.5, 3.5]), np.array([3.0, 4.0]) == ag.tensor([3.0, 3.0])
+    assert isinstance(same, ag.Tensor)
+    assert larger.tolist() == [False, True]
+    assert same.tolist() == [True, False]
 
 
 REFUSED = {

@@ -260,3 +260,26 @@ def test_a_real_operand_of_a_complex_result_gets_a_real_gradient(backend):
     (got,) = ag.autograd.grad(y, x, ag.asarray([1 + 1j, 2j], device=backend))
     assert got.dtype == x.dtype
     same(got, [7.0, 2.0])
+
+
+def test_what_is_infinite_behind_a_lost_operand_stays_there(backend):
+    """Choosing is no multiplication by 0."""
+    x = [-1.0, 4.0]
+    for choose in (
+        lambda x: ag.maximum(x, 0.0),
+        lambda x: ag.maximum(0.0, x),
+        lambda x: ag.clip(x, min=0.0),
+        lambda x: ag.clip(x, 0.0, 9.0),
+        lambda x: -ag.minimum(-x, 0.0),
+        lambda x: ag.where(x > 0, x, 0.0),
+    ):
+        check(lambda x: ag.sqrt(choose(x)), [x], [[0.0, 0.25]], backend, pointwise=False)  # noqa: B023
+
+
+def test_complex_to_real_drops_the_imaginary_part():
+    z = ag.asarray([1 + 2j, 3j], requires_grad=True)
+    with pytest.warns(np.exceptions.ComplexWarning):
+        x = ag.astype(z, "float64")
+    assert x.tolist() == [1.0, 0.0]
+    x.backward(ag.asarray([5.0, 7.0]))
+    assert z.grad.tolist() == [5 + 0j, 7 + 0j]

@@ -177,7 +177,7 @@ def test_setitem(shape, key, backend):
     check_setitem(numbers(shape), key, RNG.normal(size=place), backend)
     check_setitem(numbers(shape), key, RNG.normal(size=()), backend)
     if place:
-        check_setitem(numbers(shape), key, RNG.normal(size=(1,) + place[1:]), backend)
+        check_setitem(numbers(shape), key, RNG.normal(size=(1, *place[1:])), backend)
         check_setitem(numbers(shape), key, RNG.normal(size=place[1:]), backend)
 
 
@@ -187,7 +187,7 @@ def test_setitem_beyond_the_standard(shape, key, convert):
     place = numbers(shape)[key].shape
     check_setitem(numbers(shape), key, RNG.normal(size=place), "numpy", convert)
     check_setitem(numbers(shape), key, RNG.normal(size=()), "numpy", convert)
-    if place and not any(getattr(part, "dtype", None) == bool for part in parts_of(key)):
+    if place and not any(getattr(part, "dtype", None) == np.bool_ for part in parts_of(key)):
         check_setitem(numbers(shape), key, RNG.normal(size=(1, 1, *place)), "numpy", convert)
 
 

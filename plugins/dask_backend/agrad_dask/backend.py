@@ -168,7 +168,9 @@ class DaskBackend(Backend):
             wait(futures)
         return kept
 
-    def random(self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any) -> Any:
+    def random(
+        self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
+    ) -> Any:
         from agrad_dask.sampling import sample  # noqa: PLC0415 (as above)
 
         return sample(kind, shape, key, dtype, p)

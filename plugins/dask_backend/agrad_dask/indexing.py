@@ -10,6 +10,7 @@ handing a value out. What was computed is remembered, so that the backward pass 
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, NamedTuple
 
@@ -243,9 +244,9 @@ def _take_block(low: Any, places: Any, y: Any, axis: int, size: int) -> Any:
     return made[..., None]
 
 
-def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
-    """Give the elements at 1-d indices along an axis."""
-    return getitem(x, (_FULL,) * (0 if axis is None else axis % x.ndim) + (indices,))
+def take(x: Any, indices: Any, axis: int) -> Any:
+    """Give the elements at indices along an axis."""
+    return getitem(x, (_FULL,) * (axis % x.ndim) + (indices,))
 
 
 def _flat(x: Any) -> Any:
@@ -323,7 +324,7 @@ def _scattered(like: Any, arrays: list[tuple[int, Any]], target: int, g: Any) ->
 
 
 def _add_at(chunks: tuple[Any, ...], axis: int, places: Any, g: Any) -> Any:
-    """Add the rows of g at places along an axis: each of g's blocks to each block of the result, then a tree of sums."""
+    """Add the rows of g at places along an axis: each of its blocks to each of the result's, then a tree of sums."""
     rank = len(chunks)
     g = g.rechunk({i: chunks[i] for i in range(rank) if i != axis})
     places = places.rechunk({0: g.chunks[axis]})
@@ -372,7 +373,7 @@ def _place_masked(chunks: tuple[Any, ...], axis: int, mask: Any, g: Any) -> Any:
         taken = _take_at(g, axis, da.where(mask, rows, 0))
         return da.where(there, taken, da.zeros_like(taken)).rechunk(chunks)
     if g.numblocks[axis] != mask.numblocks[0]:
-        reason = "the rows that a lazy mask chose were rearranged, so that their blocks no longer match those of the mask"
+        reason = "the rows that a lazy mask chose were rearranged: their blocks no longer match those of the mask"
         raise UnsupportedOp("scatter_add", "dask", reason)
     others = {i: chunks[i] for i in range(rank) if i != axis and g.chunks[i] != chunks[i]}
     return da.blockwise(
@@ -438,7 +439,7 @@ def _cut(chunks: tuple[int, ...], start: int, stop: int) -> tuple[int, ...]:
     """The chunks of the part of an axis from start to stop."""
     ends = np.cumsum([0, *chunks])
     marks = [start, *(int(e) for e in ends if start < e < stop), stop]
-    return tuple(b - a for a, b in zip(marks[:-1], marks[1:], strict=True))
+    return tuple(b - a for a, b in itertools.pairwise(marks))
 
 
 def _spaced(g: Any, axis: int, step: int) -> Any:

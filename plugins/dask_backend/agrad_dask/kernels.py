@@ -34,11 +34,13 @@ def _broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Any:
     if new < 0 or any(n != n for n in x.shape):  # noqa: PLR0124 (nan: unknown)
         return da.broadcast_to(x, shape)
     kept: list[Any] = ["auto"] * new
-    kept += [along if n == x.shape[i] else "auto" for i, (along, n) in enumerate(zip(x.chunks, shape[new:], strict=True))]
+    kept += [
+        along if n == x.shape[i] else "auto" for i, (along, n) in enumerate(zip(x.chunks, shape[new:], strict=True))
+    ]
     return da.broadcast_to(x, shape, chunks=normalize_chunks(tuple(kept), shape, dtype=x.dtype))
 
 
-def _reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
+def _reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:  # noqa: ARG001 (nothing to copy)
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if not isinstance(x, da.Array):
         return np.reshape(x, shape)
@@ -75,14 +77,15 @@ def _repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
     if isinstance(repeats, int) and repeats and x.shape[axis]:
         return da.repeat(x, repeats, axis=axis)
     counts = repeats if isinstance(repeats, int) else indexing.values_of(repeats)[0]
-    return indexing.take(x, np.repeat(np.arange(x.shape[axis]), counts), axis=axis)
+    return indexing.take(x, np.repeat(np.arange(x.shape[axis]), counts), axis)
 
 
-def _tile(x: Any, repetitions: tuple[int, ...], /) -> Any:
+def _tile(x: Any, repetitions: Any, /) -> Any:
+    repetitions = (repetitions,) if isinstance(repetitions, int) else tuple(repetitions)
     if 0 not in repetitions and 0 not in x.shape:
         return da.tile(x, repetitions)
     rank = max(x.ndim, len(repetitions))
-    sizes = ((1,) * (rank - x.ndim) + x.shape, (1,) * (rank - len(repetitions)) + tuple(repetitions))
+    sizes = ((1,) * (rank - x.ndim) + x.shape, (1,) * (rank - len(repetitions)) + repetitions)
     return da.zeros_like(x, shape=tuple(n * k for n, k in zip(*sizes, strict=True)), chunks="auto")
 
 
@@ -102,6 +105,12 @@ def _extremum(function: Callable[..., Any]) -> Callable[..., Any]:
         return da.zeros_like(x, shape=shape, chunks="auto")
 
     return kernel
+
+
+def _take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
+    if axis is None:
+        x, axis = _reshape(x, (-1,)), 0
+    return indexing.take(x, indices, axis)
 
 
 def _diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
@@ -290,7 +299,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "ones_like": _ones_like,
     "repeat": _repeat,
     "reshape": _reshape,
-    "take": indexing.take,
+    "take": _take,
     "take_along_axis": _take_along_axis,
     "tile": _tile,
     "tril": lambda x, /, *, k=0: _triangle(x, k, lower=True),

@@ -13,6 +13,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 _add_reduce = np.add.reduce
 
+#: Matrix products of fewer elements go through ``dot``: 0.5 µs faster to call, but it fills its result with zeros first.
+DOT_BELOW = 2**14
+
 
 def _sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
     return _add_reduce(x, axis, dtype, None, keepdims)
@@ -52,7 +55,7 @@ def _broadcast_like(x: Any, spec: Any) -> Any:
 
 
 def _matmul(x1: Any, x2: Any, /) -> Any:
-    if x1.ndim == 2 and x2.ndim == 2:
+    if x1.ndim == 2 and x2.ndim == 2 and x1.shape[0] * x2.shape[1] < DOT_BELOW:
         return x1.dot(x2)
     return np.matmul(x1, x2)
 

@@ -18,8 +18,11 @@ from agrad.ops.nn import TAIL, TAIL_END, TAIL_K, output_size
 Pair = tuple[int, int]
 Padding = tuple[Pair, Pair]
 
-#: Elements handled at a time by kernels of many passes: 128 KiB of float64.
+#: Elements handled at a time by kernels of many passes: so few that the cache holds them, so many that calls cost little.
 BLOCK = 2**14
+
+#: The same for optimisers, which make fewer passes over more arrays.
+UPDATE_BLOCK = 2**16
 
 #: Bytes of the buffer of a convolution: a few images' windows, within the second-level cache.
 WINDOW_BYTES = 2**19
@@ -193,12 +196,22 @@ def _log_softmax(x: Any, /, *, axis: int) -> Any:
 # -- layers -------------------------------------------------------------------------------------------------------------
 
 
+#: float32 products of so few rows with so large a matrix run faster transposed: OpenBLAS then packs the small operand.
+_FEW_ROWS = range(4, 129)
+_LARGE = 2**15
+
+
 def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
-    if input.ndim > 2:
+    if input.ndim == 2:
+        if weight.size >= _LARGE and weight.itemsize == 4 and len(input) in _FEW_ROWS:
+            y = np.matmul(weight, input.T).T
+            return y.copy() if bias is None else np.add(y, bias, order="C")
+        y = input.dot(weight.T)
+    elif input.ndim == 1:
+        y = input.dot(weight.T)
+    else:
         rows = input.reshape(-1, input.shape[-1])
         y = rows.dot(weight.T).reshape(*input.shape[:-1], weight.shape[0])
-    else:
-        y = input.dot(weight.T)
     if bias is None:
         return y
     if bias.dtype != y.dtype:
@@ -232,6 +245,19 @@ def _dropout(x: Any, mask: Any, scale: float, /) -> Any:
 
 def _embedding(indices: Any, weight: Any, padding_idx: int | None = None, /) -> Any:
     return weight.take(indices, axis=0)
+
+
+def _embedding_adjoint(grad: Any, indices: Any, spec: Any, /) -> Any:
+    """Sort by row, then add up runs: ``np.add.at`` takes two to five times as long where rows are long."""
+    table = np.zeros(spec.shape, grad.dtype)
+    if not indices.size:
+        return table
+    rows = indices.reshape(-1)
+    order = np.argsort(rows, kind="stable")
+    rows = rows[order]
+    starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+    table[rows[starts]] = np.add.reduceat(grad.reshape(rows.size, spec.shape[1])[order], starts, axis=0)
+    return table
 
 
 def _pad(x: Any, /, widths: Sequence[Pair], value: float = 0.0) -> Any:
@@ -549,71 +575,71 @@ def _row_weights(target: Any, classes: int, weight: Any, ignore_index: int, dtyp
     """
     if not target.size:
         return target, None
-    ignored = None
+    rows = None
     least = np.minimum.reduce(target)
     if ignore_index >= 0 or least < 0:
         ignored = target == ignore_index
         if ignored.any():
+            rows = np.ones(target.shape, dtype) if weight is None else weight.take(target, mode="clip")
+            rows[ignored] = 0
             target = np.where(ignored, 0, target)
             least = np.minimum.reduce(target)
-        else:
-            ignored = None
-    if least < 0 or np.maximum.reduce(target) >= classes:
-        wrong = least if least < 0 else np.maximum.reduce(target)
-        message = f"Target {wrong} is out of bounds.\n  There are {classes} classes."
+    most = np.maximum.reduce(target)
+    if least < 0 or most >= classes:
+        message = f"Target {least if least < 0 else most} is out of bounds.\n  There are {classes} classes."
         raise IndexError(message)
-    if ignored is None:
-        return target, None if weight is None else weight.take(target)
-    rows = np.ones(target.shape, dtype) if weight is None else weight.take(target)
-    rows[ignored] = 0
+    if rows is None and weight is not None:
+        rows = weight.take(target)
     return target, rows
+
+
+def _picks(target: Any, classes: int) -> Any:
+    """The places of the targets in the flattened logits."""
+    places = np.arange(0, target.size * classes, classes)
+    return np.add(places, target, places) if places.dtype == target.dtype else places + target
 
 
 def _class_loss(losses: Any, rows: Any, reduction: str, shape: tuple[int, ...]) -> Any:
     if rows is not None:
-        losses *= rows
+        losses = np.where(rows == 0, 0, losses * rows)  # what is ignored counts 0, also where it is infinite
     if reduction == "none":
         return losses.reshape(shape)
     total = np.add.reduce(losses)
     if reduction == "sum":
         return total
     count = losses.size if rows is None else np.add.reduce(rows)
-    if not count:
-        return losses.dtype.type(math.nan)
-    return total / count
+    return total / count if count else losses.dtype.type(math.nan)
 
 
 def _cross_entropy(
     input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", /
-) -> tuple[Any, Any]:
+) -> tuple[Any, Any, Any]:
     logits, flat = _as_rows(input, target)
-    flat, rows = _row_weights(flat, logits.shape[1], weight, ignore_index, logits.dtype)
+    classes = logits.shape[1]
+    flat, rows = _row_weights(flat, classes, weight, ignore_index, logits.dtype)
     most = np.maximum.reduce(logits, 1, None, None, True)
     shifted = np.subtract(logits, most)
     np.exp(shifted, shifted)
     lse = np.add.reduce(shifted, 1, None, None, True)
     np.log(lse, lse)
     lse += most
-    losses = np.subtract(lse[:, 0], logits[np.arange(flat.size), flat])
-    return _class_loss(losses, rows, reduction, target.shape), lse
+    losses = lse[:, 0] - logits.reshape(-1).take(_picks(flat, classes))
+    return _class_loss(losses, rows, reduction, target.shape), lse, rows
 
 
-def _cross_entropy_adjoint(
-    grad: Any, input: Any, target: Any, weight: Any, lse: Any, ignore_index: int, reduction: str, /
-) -> Any:
+def _cross_entropy_adjoint(grad: Any, input: Any, target: Any, lse: Any, rows: Any, reduction: str, /) -> Any:
     logits, flat = _as_rows(input, target)
-    flat, rows = _row_weights(flat, logits.shape[1], weight, ignore_index, logits.dtype)
-    p = np.subtract(logits, lse)
+    if rows is not None:
+        flat = np.where(rows == 0, 0, flat)
+    p = np.subtract(logits, lse, order="C")
     np.exp(p, p)
-    p[np.arange(flat.size), flat] -= 1
+    p.reshape(-1)[_picks(flat, logits.shape[1])] -= 1
     if reduction == "mean":
         count = flat.size if rows is None else np.add.reduce(rows)
-        scale = np.true_divide(grad, count, dtype=p.dtype) if count else grad * math.nan
+        scale = grad / count if count else math.nan
     else:
         scale = grad.reshape(-1, 1) if reduction == "none" else grad
-    if rows is not None:
-        scale = scale * rows[:, None]
-    p *= scale
+    p *= scale if rows is None else scale * rows[:, None]
     if input.ndim == 2:
         return p
     if input.ndim == 1:
@@ -627,9 +653,7 @@ def _nll_loss(
 ) -> Any:
     logs, flat = _as_rows(input, target)
     flat, rows = _row_weights(flat, logs.shape[1], weight, ignore_index, logs.dtype)
-    losses = np.negative(logs[np.arange(flat.size), flat])
-    if rows is not None:
-        losses[rows == 0] = 0  # what is ignored counts 0, also where it is infinite
+    losses = np.negative(logs.reshape(-1).take(_picks(flat, logs.shape[1])))
     return _class_loss(losses, rows, reduction, target.shape)
 
 
@@ -637,8 +661,8 @@ def _nll_loss(
 
 
 def _blocks(size: int) -> Iterator[slice]:
-    for i in range(0, size, BLOCK):
-        yield slice(i, i + BLOCK)
+    for i in range(0, size, UPDATE_BLOCK):
+        yield slice(i, i + UPDATE_BLOCK)
 
 
 def _flat(*arrays: Any) -> list[Any]:
@@ -655,34 +679,30 @@ def _sgd(
     dampening: float,
     nesterov: bool,
     weight_decay: float,
-    maximize: bool,
 ) -> tuple[Any, Any]:
-    """See ``agrad.optim.sgd``; the buffer is changed in place."""
-    sign = -1.0 if maximize else 1.0
+    """The update of ``agrad.optim.SGD``; the buffer (None at the first step) is changed in place."""
     if not momentum and not weight_decay:
-        step = grad * (sign * lr)
-        return np.subtract(value, step, step if isinstance(step, np.ndarray) else None), None
-    made = np.empty_like(value, order="C")
+        step = np.asarray(grad * lr)
+        return np.subtract(value, step, step), None
+    made = np.empty(value.shape, value.dtype)
     first = buffer is None
     if momentum and first:
-        buffer = np.empty_like(value, order="C")
+        buffer = np.empty(value.shape, value.dtype)
     v, g, out = _flat(value, grad, made)
     b = buffer.reshape(-1) if momentum else None
     for at in _blocks(v.size):
-        d = g[at] * sign
+        d = g[at]
         if weight_decay:
-            d += v[at] * weight_decay
+            d = d + v[at] * weight_decay
         if momentum:
             if first:
                 b[at] = d
             else:
                 b[at] *= momentum
                 b[at] += d * (1 - dampening) if dampening else d
-            if nesterov:
-                d += b[at] * momentum
-            else:
-                d = b[at]
-        np.subtract(v[at], d * lr, out[at])
+            d = d + b[at] * momentum if nesterov else b[at]
+        step = np.multiply(d, lr, out[at])
+        np.subtract(v[at], step, step)
     return made, buffer
 
 
@@ -691,7 +711,7 @@ def _adam(
     grad: Any,
     mean: Any,
     square: Any,
-    most: Any,
+    most: Any = None,
     *,
     step: int,
     lr: float,
@@ -700,40 +720,35 @@ def _adam(
     eps: float,
     weight_decay: float,
     decoupled: bool,
-    maximize: bool,
-) -> tuple[Any, Any, Any, Any]:
-    """See ``agrad.optim.adam``; mean, square and most are changed in place."""
+) -> tuple[Any, ...]:
+    """The update of ``agrad.optim.Adam``; mean, square and most are changed in place."""
     correction = math.sqrt(1 - beta2**step)
     rate = lr / (1 - beta1**step)
-    made = np.empty_like(value, order="C")
+    made = np.empty(value.shape, value.dtype)
     v, g, m, s, out = _flat(value, grad, mean, square, made)
     top = None if most is None else most.reshape(-1)
     for at in _blocks(v.size):
-        d = -g[at] if maximize else g[at]
-        old = v[at]
-        if weight_decay:
-            if decoupled:
-                old = old * (1 - lr * weight_decay)
-            else:
-                d = d + old * weight_decay
-        work = d - m[at]
-        work *= 1 - beta1
-        m[at] += work
-        np.multiply(d, d, work)
-        work *= 1 - beta2
-        s[at] *= beta2
-        s[at] += work
-        if top is None:
-            np.sqrt(s[at], work)
-        else:
-            np.maximum(top[at], s[at], out=top[at])
-            np.sqrt(top[at], work)
-        work /= correction
-        work += eps
-        np.divide(m[at], work, work)
-        work *= rate
-        np.subtract(old, work, out[at])
-    return made, mean, square, most
+        old, d, m_at, s_at, w = v[at], g[at], m[at], s[at], out[at]
+        if weight_decay and decoupled:
+            old = old * (1 - lr * weight_decay)
+        elif weight_decay:
+            d = d + old * weight_decay
+        np.subtract(d, m_at, w)
+        w *= 1 - beta1
+        m_at += w
+        np.multiply(d, d, w)
+        w *= 1 - beta2
+        s_at *= beta2
+        s_at += w
+        if top is not None:
+            s_at = np.maximum(top[at], s_at, out=top[at])
+        np.sqrt(s_at, w)
+        w /= correction
+        w += eps
+        np.divide(m_at, w, w)
+        w *= rate
+        np.subtract(old, w, w)
+    return (made, mean, square) if most is None else (made, mean, square, most)
 
 
 NN_KERNELS: dict[str, Callable[..., Any]] = {
@@ -746,6 +761,7 @@ NN_KERNELS: dict[str, Callable[..., Any]] = {
     "nn.cross_entropy_adjoint": _cross_entropy_adjoint,
     "nn.dropout": _dropout,
     "nn.embedding": _embedding,
+    "nn.embedding_adjoint": _embedding_adjoint,
     "nn.gelu": _gelu,
     "nn.gelu_slope": _gelu_slope,
     "nn.layer_norm": _layer_norm,

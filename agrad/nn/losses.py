@@ -1,0 +1,107 @@
+"""Losses as modules: each keeps its options and calls its function. Weights are buffers, as in PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agrad.core.tensor import Tensor
+from agrad.nn import functional as F
+from agrad.nn.module import Module
+
+__all__ = ["BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss", "L1Loss", "MSELoss", "NLLLoss"]
+
+
+class _Loss(Module):
+    """What the losses share."""
+
+    weight: Tensor | None
+
+    def __init__(self, reduction: str) -> None:
+        super().__init__()
+        self.reduction = F._checked_reduction(type(self).__name__, reduction)
+
+
+class MSELoss(_Loss):
+    """`agrad.nn.functional.mse_loss`."""
+
+    def __init__(self, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+
+    def forward(self, input: Any, target: Any) -> Tensor:
+        return F.mse_loss(input, target, self.reduction)
+
+
+class L1Loss(_Loss):
+    """`agrad.nn.functional.l1_loss`."""
+
+    def __init__(self, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+
+    def forward(self, input: Any, target: Any) -> Tensor:
+        return F.l1_loss(input, target, self.reduction)
+
+
+class CrossEntropyLoss(_Loss):
+    """`agrad.nn.functional.cross_entropy`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.CrossEntropyLoss()(ag.tensor([[2.0, 0.0]]), ag.tensor([0]))
+    tensor(0.1269)
+    """
+
+    def __init__(
+        self,
+        weight: Tensor | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+
+    def forward(self, input: Any, target: Any) -> Tensor:
+        return F.cross_entropy(
+            input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing
+        )
+
+
+class NLLLoss(_Loss):
+    """`agrad.nn.functional.nll_loss`."""
+
+    def __init__(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+        self.ignore_index = ignore_index
+
+    def forward(self, input: Any, target: Any) -> Tensor:
+        return F.nll_loss(input, target, self.weight, self.ignore_index, self.reduction)
+
+
+class BCELoss(_Loss):
+    """`agrad.nn.functional.binary_cross_entropy`."""
+
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+
+    def forward(self, input: Any, target: Any) -> Tensor:
+        return F.binary_cross_entropy(input, target, self.weight, self.reduction)
+
+
+class BCEWithLogitsLoss(_Loss):
+    """`agrad.nn.functional.binary_cross_entropy_with_logits`."""
+
+    pos_weight: Tensor | None
+
+    def __init__(
+        self, weight: Tensor | None = None, reduction: str = "mean", pos_weight: Tensor | None = None
+    ) -> None:
+        super().__init__(reduction)
+        self.register_buffer("weight", weight)
+        self.register_buffer("pos_weight", pos_weight)
+
+    def forward(self, input: Any, target: Any) -> Tensor:
+        return F.binary_cross_entropy_with_logits(input, target, self.weight, self.reduction, self.pos_weight)

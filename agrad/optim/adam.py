@@ -1,0 +1,144 @@
+"""Adam and AdamW."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agrad.core.tensor import Tensor, wrap
+from agrad.ops.creation import zeros_like
+from agrad.ops.elementwise import maximum, sqrt
+from agrad.optim.optimizer import Optimizer, keep, kernel_of, take
+
+__all__ = ["Adam", "AdamW"]
+
+
+class Adam(Optimizer):
+    """Adam (Kingma & Ba 2015, algorithm 1), and AMSGrad (Reddi et al. 2018).
+
+    Parameters
+    ----------
+    params : iterable of Tensor or of dict
+        See `Optimizer`; real.
+    lr : float, optional
+        Learning rate.
+    betas : tuple of float, optional
+        Decay of the running means of the gradient and of its square.
+    eps : float, optional
+        Added to the denominator.
+    weight_decay : float, optional
+        The factor of the parameter added to its gradient.
+    amsgrad : bool, optional
+        Divide by the largest mean square so far.
+    maximize : bool, optional
+        Ascend.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of its range.
+    TypeError
+        If a parameter is complex.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> w = ag.tensor([1.0], requires_grad=True)
+    >>> optimizer = ag.optim.Adam([w], lr=0.1)
+    >>> (w * w).sum().backward()
+    >>> optimizer.step()
+    >>> w
+    tensor([0.9000], requires_grad=True)
+    """
+
+    _decoupled = False
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+        }
+        super().__init__(params, defaults)
+
+    def check(self, group: Mapping[str, Any]) -> None:
+        super().check(group)
+        if any(p.is_complex() for p in group["params"]):
+            message = f"{type(self).__name__} takes real parameters; optimise the real and imaginary parts of complex ones"
+            raise TypeError(message)
+
+    def update(self, p: Tensor, g: Tensor, group: Mapping[str, Any], state: dict[str, Any]) -> Tensor:
+        (beta1, beta2), lr, decay = group["betas"], group["lr"], group["weight_decay"]
+        step = state["step"] = state.get("step", 0) + 1
+        names = ("exp_avg", "exp_avg_sq", *(("max_exp_avg_sq",) if group["amsgrad"] else ()))
+        for name in names:
+            if name not in state:
+                state[name] = zeros_like(p)
+        kernel = kernel_of("optim.adam", p._spec.backend)
+        if kernel is not None:
+            value, *arrays = kernel(
+                p._data,
+                g._data,
+                *(take(state, name) for name in names),
+                step=step,
+                lr=lr,
+                beta1=beta1,
+                beta2=beta2,
+                eps=group["eps"],
+                weight_decay=decay,
+                decoupled=self._decoupled,
+            )
+            for name, array in zip(names, arrays, strict=True):
+                keep(state, name, array, p)
+            return wrap(p._spec.backend.as_array(value), p._spec)
+        if decay and self._decoupled:
+            p = p * (1 - lr * decay)
+        elif decay:
+            g = g + decay * p
+        mean = state["exp_avg"] = beta1 * state["exp_avg"] + (1 - beta1) * g
+        square = state["exp_avg_sq"] = beta2 * state["exp_avg_sq"] + (1 - beta2) * (g * g)
+        if group["amsgrad"]:
+            square = state["max_exp_avg_sq"] = maximum(state["max_exp_avg_sq"], square)
+        denominator = sqrt(square) / (1 - beta2**step) ** 0.5 + group["eps"]
+        change: Tensor = (lr / (1 - beta1**step)) * mean / denominator
+        return p - change
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov & Hutter 2019, algorithm 2).
+
+    Parameters
+    ----------
+    params, lr, betas, eps, amsgrad, maximize
+        As for `Adam`.
+    weight_decay : float, optional
+        The part of the parameter taken away at each step, times the learning rate.
+    """
+
+    _decoupled = True
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)

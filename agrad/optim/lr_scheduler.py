@@ -1,0 +1,421 @@
+"""Learning-rate schedules, PyTorch's: each sets ``lr`` of every group of an optimiser anew at every `step`.
+
+Most are chainable, as in PyTorch: they change the present rate by a factor, so that two of them on one optimiser act
+together.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agrad.optim.optimizer import Optimizer
+
+__all__ = [
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "ExponentialLR",
+    "LRScheduler",
+    "LambdaLR",
+    "LinearLR",
+    "MultiStepLR",
+    "ReduceLROnPlateau",
+    "StepLR",
+]
+
+
+class LRScheduler:
+    """Base of the schedules; a subclass implements `get_lr`.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates to set. The present ones are the initial ones.
+    last_epoch : int, optional
+        The epoch to go on from; -1 to start.
+
+    Attributes
+    ----------
+    last_epoch : int
+        How often `step` was called.
+    base_lrs : list of float
+        The initial rates.
+
+    Raises
+    ------
+    TypeError
+        If `optimizer` is none.
+    KeyError
+        If it is to go on but a group has no ``"initial_lr"``.
+    """
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        if not isinstance(optimizer, Optimizer):
+            message = f"{type(optimizer).__name__} is not an Optimizer"
+            raise TypeError(message)
+        self.optimizer = optimizer
+        for i, group in enumerate(optimizer.param_groups):
+            if last_epoch == -1:
+                group.setdefault("initial_lr", group["lr"])
+            elif "initial_lr" not in group:
+                message = f"param 'initial_lr' is not specified in param_groups[{i}] when resuming an optimizer"
+                raise KeyError(message)
+        self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
+        self.last_epoch = last_epoch
+        self._calls = 0
+        self.step()
+
+    @property
+    def groups(self) -> list[dict[str, Any]]:
+        """The optimiser's parameter groups."""
+        return self.optimizer.param_groups
+
+    def get_lr(self) -> list[float]:
+        """Give the rate per group at `last_epoch`, from the present ones in ``optimizer.param_groups``."""
+        raise NotImplementedError
+
+    def step(self) -> None:
+        """Go on to the next epoch."""
+        if self._calls == 1 and not self.optimizer._has_stepped:
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`. In PyTorch 1.1.0 and later, you should"
+                " call them in the opposite order: `optimizer.step()` before `lr_scheduler.step()`. Failure to do this"
+                " will result in PyTorch skipping the first value of the learning rate schedule.",
+                UserWarning,
+                stacklevel=2,
+            )
+        self._calls += 1
+        self.last_epoch += 1
+        for group, rate in zip(self.groups, self.get_lr(), strict=True):
+            group["lr"] = rate
+
+    def get_last_lr(self) -> list[float]:
+        """Give the present learning rate per group."""
+        return [group["lr"] for group in self.groups]
+
+    def _times(self, factor: float) -> list[float]:
+        """The present rates times a factor."""
+        return [group["lr"] * factor for group in self.groups]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give the state in plain containers; functions are left out."""
+        return {k: v for k, v in vars(self).items() if k not in ("optimizer", "lr_lambdas")}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Take over what `state_dict` gave. The rates themselves stand in the optimiser's own state."""
+        vars(self).update(state_dict)
+
+
+class LambdaLR(LRScheduler):
+    """The initial rate times a function of the epoch.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        See `LRScheduler`.
+    lr_lambda : callable or sequence of callable
+        ``lr_lambda(epoch) -> float``, for all groups or one per group.
+    last_epoch : int, optional
+        See `LRScheduler`.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many functions as groups.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> optimizer = ag.optim.SGD([ag.zeros(1, requires_grad=True)], lr=1.0)
+    >>> schedule = ag.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch))
+    >>> optimizer.step(); schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
+        last_epoch: int = -1,
+    ) -> None:
+        groups = len(optimizer.param_groups)
+        self.lr_lambdas = [lr_lambda] * groups if callable(lr_lambda) else list(lr_lambda)
+        if len(self.lr_lambdas) != groups:
+            message = f"Expected {groups} lr_lambdas, but got {len(self.lr_lambdas)}"
+            raise ValueError(message)
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        return [base * f(self.last_epoch) for base, f in zip(self.base_lrs, self.lr_lambdas, strict=True)]
+
+
+class StepLR(LRScheduler):
+    """The rate times `gamma` every `step_size` epochs.
+
+    Parameters
+    ----------
+    optimizer, last_epoch
+        See `LRScheduler`.
+    step_size : int
+        Epochs between changes.
+    gamma : float, optional
+        The factor.
+    """
+
+    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1) -> None:
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        return self._times(self.gamma if self.last_epoch and self.last_epoch % self.step_size == 0 else 1.0)
+
+
+class MultiStepLR(LRScheduler):
+    """The rate times `gamma` at each of some epochs.
+
+    Parameters
+    ----------
+    optimizer, last_epoch
+        See `LRScheduler`.
+    milestones : sequence of int
+        The epochs.
+    gamma : float, optional
+        The factor.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_epoch: int = -1
+    ) -> None:
+        self.milestones, self.gamma = dict(Counter(milestones)), gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        return self._times(float(self.gamma ** self.milestones.get(self.last_epoch, 0)))
+
+
+class ConstantLR(LRScheduler):
+    """The rate times `factor` for the first `total_iters` epochs.
+
+    Parameters
+    ----------
+    optimizer, last_epoch
+        See `LRScheduler`.
+    factor : float, optional
+        From 0 to 1.
+    total_iters : int, optional
+        How long.
+
+    Raises
+    ------
+    ValueError
+        If `factor` is outside its range.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1
+    ) -> None:
+        if not 0 <= factor <= 1:
+            message = "Constant multiplicative factor expected to be between 0 and 1."
+            raise ValueError(message)
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        if self.last_epoch == 0:
+            return self._times(self.factor)
+        return self._times(1 / self.factor if self.last_epoch == self.total_iters else 1.0)
+
+
+class LinearLR(LRScheduler):
+    """The rate times a factor that goes linearly from one value to another: a warm-up, for instance.
+
+    Parameters
+    ----------
+    optimizer, last_epoch
+        See `LRScheduler`.
+    start_factor, end_factor : float, optional
+        The factor at first and at last.
+    total_iters : int, optional
+        Epochs from the one to the other.
+
+    Raises
+    ------
+    ValueError
+        If a factor is outside (0, 1] or [0, 1].
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        start_factor: float = 1 / 3,
+        end_factor: float = 1.0,
+        total_iters: int = 5,
+        last_epoch: int = -1,
+    ) -> None:
+        if not 0 < start_factor <= 1:
+            message = "Starting multiplicative factor expected to be greater than 0 and less or equal to 1."
+            raise ValueError(message)
+        if not 0 <= end_factor <= 1:
+            message = "Ending multiplicative factor expected to be between 0 and 1."
+            raise ValueError(message)
+        self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        epoch, total = self.last_epoch, self.total_iters
+        if epoch == 0:
+            return self._times(self.start_factor)
+        if epoch > total:
+            return self._times(1.0)
+        change = self.end_factor - self.start_factor
+        return self._times(1 + change / (total * self.start_factor + (epoch - 1) * change))
+
+
+class ExponentialLR(LRScheduler):
+    """The rate times `gamma` every epoch.
+
+    Parameters
+    ----------
+    optimizer, last_epoch
+        See `LRScheduler`.
+    gamma : float
+        The factor.
+    """
+
+    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        return self._times(self.gamma if self.last_epoch else 1.0)
+
+
+class CosineAnnealingLR(LRScheduler):
+    """The rate along half a cosine from its initial value to `eta_min` (Loshchilov & Hutter 2017).
+
+    Parameters
+    ----------
+    optimizer, last_epoch
+        See `LRScheduler`.
+    T_max : int
+        Epochs of the half; beyond it the rate rises again.
+    eta_min : float, optional
+        The least rate.
+    """
+
+    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1) -> None:
+        self.T_max, self.eta_min = T_max, eta_min
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        epoch, total, least = self.last_epoch, self.T_max, self.eta_min
+        if epoch == 0:
+            return self._times(1.0)
+        if (epoch - 1 - total) % (2 * total) == 0:  # the step before was at the least rate, where the quotient is 0 / 0
+            rise = (1 - math.cos(math.pi / total)) / 2
+            return [
+                group["lr"] + (base - least) * rise for base, group in zip(self.base_lrs, self.groups, strict=True)
+            ]
+        quotient = (1 + math.cos(math.pi * epoch / total)) / (1 + math.cos(math.pi * (epoch - 1) / total))
+        return [quotient * (group["lr"] - least) + least for group in self.groups]
+
+
+class ReduceLROnPlateau(LRScheduler):
+    """The rate times `factor` when a measure has not become better for some epochs.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose learning rates to set.
+    mode : {"min", "max"}, optional
+        Whether better means smaller or larger.
+    factor : float, optional
+        Below 1.
+    patience : int, optional
+        Epochs without improvement that are borne.
+    threshold : float, optional
+        The least improvement that counts.
+    threshold_mode : {"rel", "abs"}, optional
+        Whether that is a part of the best value, or a difference from it.
+    cooldown : int, optional
+        Epochs after a reduction that are not counted.
+    min_lr : float or sequence of float, optional
+        No rate goes below it; for all groups or one per group.
+    eps : float, optional
+        A reduction by less is not made.
+
+    Raises
+    ------
+    ValueError
+        If `factor` is not below 1, a mode is not known, or there are not as many least rates as groups.
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        mode: str = "min",
+        factor: float = 0.1,
+        patience: int = 10,
+        threshold: float = 1e-4,
+        threshold_mode: str = "rel",
+        cooldown: int = 0,
+        min_lr: float | Sequence[float] = 0.0,
+        eps: float = 1e-8,
+    ) -> None:
+        if factor >= 1:
+            message = "Factor should be < 1.0."
+            raise ValueError(message)
+        if mode not in ("min", "max"):
+            message = f"mode {mode} is unknown!"
+            raise ValueError(message)
+        if threshold_mode not in ("rel", "abs"):
+            message = f"threshold mode {threshold_mode} is unknown!"
+            raise ValueError(message)
+        if not isinstance(optimizer, Optimizer):
+            message = f"{type(optimizer).__name__} is not an Optimizer"
+            raise TypeError(message)
+        count = len(optimizer.param_groups)
+        self.min_lrs = [min_lr] * count if isinstance(min_lr, int | float) else list(min_lr)
+        if len(self.min_lrs) != count:
+            message = f"expected {count} min_lrs, got {len(self.min_lrs)}"
+            raise ValueError(message)
+        self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
+        self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
+        self.best = math.inf if mode == "min" else -math.inf
+        self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
+
+    def _is_better(self, value: float) -> bool:
+        margin = self.threshold if self.threshold_mode == "abs" else self.threshold * abs(self.best)
+        if math.isinf(self.best):
+            margin = 0.0
+        elif self.threshold_mode == "rel" and self.best < 0:
+            margin = -margin  # PyTorch's: best * (1 - threshold), also where that is above the best
+        return value < self.best - margin if self.mode == "min" else value > self.best + margin
+
+    def step(self, metrics: Any) -> None:  # type: ignore[override]
+        """Note the measure of an epoch, and reduce the rates if it is time.
+
+        Parameters
+        ----------
+        metrics : float or Tensor
+            The measure, one number.
+        """
+        value = float(metrics.detach() if hasattr(metrics, "detach") else metrics)
+        self.last_epoch += 1
+        if self._is_better(value):
+            self.best, self.num_bad_epochs = value, 0
+        else:
+            self.num_bad_epochs += 1
+        if self.cooldown_counter > 0:
+            self.cooldown_counter -= 1
+            self.num_bad_epochs = 0
+        if self.num_bad_epochs > self.patience:
+            for group, least in zip(self.groups, self.min_lrs, strict=True):
+                rate = max(group["lr"] * self.factor, least)
+                if group["lr"] - rate > self.eps:
+                    group["lr"] = rate
+            self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0

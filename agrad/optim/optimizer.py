@@ -1,0 +1,294 @@
+"""Optimizer: parameter groups, state and their saving; what every optimiser shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from agrad.core.mode import enable_grad, no_grad
+from agrad.core.tensor import Tensor, own, owned, wrap
+from agrad.plugin import manager
+from agrad.plugin.backend import Backend
+
+__all__ = ["Optimizer"]
+
+
+class Optimizer:
+    """Base of the optimisers: holds parameters in groups, each with settings of its own.
+
+    A subclass gives the defaults of its settings to ``__init__`` and implements `update`.
+
+    Parameters
+    ----------
+    params : iterable of Tensor or of dict
+        Leaves to train; or groups, each a dict with ``"params"`` and settings that differ.
+    defaults : dict
+        Settings of groups that do not give their own.
+
+    Attributes
+    ----------
+    param_groups : list of dict
+        Parameters and settings.
+    state : dict
+        What is kept per parameter between steps.
+
+    Raises
+    ------
+    TypeError
+        If a parameter is no Tensor.
+    ValueError
+        If there are none, one is not a leaf or stands twice, or a setting is out of its range.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> class SignDescent(ag.optim.Optimizer):
+    ...     def __init__(self, params, lr):
+    ...         super().__init__(params, {"lr": lr})
+    ...
+    ...     def update(self, p, g, group, state):
+    ...         return p - group["lr"] * ag.sign(g)
+    >>> w = ag.tensor([1.0, -2.0], requires_grad=True)
+    >>> (w * w).sum().backward()
+    >>> SignDescent([w], lr=0.5).step()
+    >>> w
+    tensor([ 0.5000, -1.5000], requires_grad=True)
+    """
+
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self.param_groups: list[dict[str, Any]] = []
+        self.state: dict[Tensor, dict[str, Any]] = {}
+        self._has_stepped = False  # schedules warn of being stepped first
+        if isinstance(params, Tensor):
+            message = (
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got"
+                f" {type(params).__name__}"
+            )
+            raise TypeError(message)
+        groups = list(params)
+        if not groups:
+            message = "optimizer got an empty parameter list"
+            raise ValueError(message)
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def add_param_group(self, param_group: Mapping[str, Any]) -> None:
+        """Add parameters with settings of their own.
+
+        Parameters
+        ----------
+        param_group : dict
+            ``"params"`` (a Tensor or an iterable of them) and settings.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for the constructor; nothing is added then.
+        """
+        if not isinstance(param_group, Mapping):
+            message = f"param_group must be a dict, but got {type(param_group).__name__}"
+            raise TypeError(message)
+        group = dict(param_group)
+        params = group["params"]
+        group["params"] = params = [params] if isinstance(params, Tensor) else list(params)
+        known = {id(p): "some parameters appear in more than one parameter group" for p in self._params()}
+        for p in params:
+            if not isinstance(p, Tensor):
+                message = f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}"
+                raise TypeError(message)
+            if not p.is_leaf:
+                message = "can't optimize a non-leaf Tensor"
+                raise ValueError(message)
+            if id(p) in known:
+                raise ValueError(known[id(p)])
+            known[id(p)] = "a parameter appears twice in a parameter group"
+        for name, default in self.defaults.items():
+            group.setdefault(name, default)
+        self.check(group)
+        self.param_groups.append(group)
+
+    def check(self, group: Mapping[str, Any]) -> None:
+        """Check a group's settings; a subclass may have more to check.
+
+        Raises
+        ------
+        ValueError
+            If a setting is out of its range.
+        """
+        words = {"lr": "learning rate", "eps": "epsilon value"}
+        for name in ("lr", "eps", "weight_decay", "momentum"):
+            if name in group and not group[name] >= 0:
+                message = f"Invalid {words.get(name, name + ' value')}: {group[name]}"
+                raise ValueError(message)
+        for i, beta in enumerate(group.get("betas", ())):
+            if not 0 <= beta < 1:
+                message = f"Invalid beta parameter at index {i}: {beta}"
+                raise ValueError(message)
+
+    def _params(self) -> list[Tensor]:
+        return [p for group in self.param_groups for p in group["params"]]
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters.
+
+        Parameters
+        ----------
+        set_to_none : bool, optional
+            False sets them to zeros instead.
+        """
+        for p in self._params():
+            if set_to_none:
+                p.grad = None
+            elif p.grad is not None:
+                p.grad = p.grad.detach() * 0
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update every parameter that has a gradient; nothing of it is recorded.
+
+        A parameter gets a new value: what was computed from the old one is not disturbed.
+
+        Parameters
+        ----------
+        closure : callable, optional
+            Computes the loss anew, with gradients; called first.
+
+        Returns
+        -------
+        object
+            What `closure` gave, None without one.
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad:
+                loss = closure()
+        with no_grad:
+            for group in self.param_groups:
+                for p in group["params"]:
+                    g = p.grad
+                    if g is not None:
+                        if g._spec.backend is not p._spec.backend:
+                            g = g.to_device(p.device)
+                        p.data = self.update(p, -g if group.get("maximize") else g, group, self._state_of(p))
+        self._has_stepped = True
+        return loss
+
+    def _state_of(self, p: Tensor) -> dict[str, Any]:
+        state = self.state.get(p)
+        if state is None:
+            state = self.state[p] = {}
+        return state
+
+    def update(self, p: Tensor, g: Tensor, group: Mapping[str, Any], state: dict[str, Any]) -> Tensor:
+        """Give the new value of one parameter.
+
+        Parameters
+        ----------
+        p, g : Tensor
+            The parameter and its gradient (minus that, where the group maximises); nothing is being recorded.
+        group : mapping
+            The settings.
+        state : dict
+            What is kept for this parameter: tensors and numbers, to be changed at will. Empty at the first step.
+        """
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give settings and state in plain containers, parameters by number: a snapshot, as values are immutable.
+
+        Returns
+        -------
+        dict
+            ``"state"`` and ``"param_groups"``, as PyTorch has them; `agrad.save` writes it.
+        """
+        numbers = {id(p): i for i, p in enumerate(self._params())}
+        groups = [
+            {**{k: v for k, v in g.items() if k != "params"}, "params": [numbers[id(p)] for p in g["params"]]}
+            for g in self.param_groups
+        ]
+        state = {numbers[id(p)]: {k: _apart(v) for k, v in s.items()} for p, s in self.state.items()}
+        return {"state": state, "param_groups": groups}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` gave; tensors are converted to their parameter's dtype and device.
+
+        Raises
+        ------
+        ValueError
+            If the groups do not match in number or size; nothing is changed then.
+        """
+        groups = state_dict["param_groups"]
+        if len(groups) != len(self.param_groups):
+            message = (
+                f"loaded state dict has a different number of parameter groups ({len(groups)}, expected"
+                f" {len(self.param_groups)})"
+            )
+            raise ValueError(message)
+        for i, (given, mine) in enumerate(zip(groups, self.param_groups, strict=True)):
+            if len(given["params"]) != len(mine["params"]):
+                message = (
+                    "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
+                    f" (group {i}: {len(given['params'])}, expected {len(mine['params'])})"
+                )
+                raise ValueError(message)
+        numbers = [n for given in groups for n in given["params"]]
+        by_number = dict(zip(numbers, self._params(), strict=True))
+        state = {}
+        for number, values in state_dict["state"].items():
+            p = by_number[int(number)]
+            state[p] = {k: _apart(v, p) for k, v in values.items()}
+        self.state = state
+        for given, mine in zip(groups, self.param_groups, strict=True):
+            mine.update({k: v for k, v in given.items() if k != "params"})
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__} ("]
+        for i, group in enumerate(self.param_groups):
+            lines.append(f"Parameter Group {i}")
+            lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
+        return "\n".join([*lines, ")"])
+
+
+def _apart(value: Any, like: Tensor | None = None) -> Any:
+    """Give a value of the state as an object of its own, converted to go with a parameter."""
+    if not isinstance(value, Tensor):
+        return value
+    if like is None or not value._spec.inexact:
+        return value.detach()
+    return value.detach().to(dtype=like.dtype, device=like.device)
+
+
+# -- kernels: a backend may have a faster update of one parameter than a sequence of operations -------------------------
+
+Kernel = Callable[..., Any]
+
+_kernels: dict[tuple[str, Backend], Kernel | None] = {}
+
+
+def kernel_of(name: str, backend: Backend) -> Kernel | None:
+    """Give a backend's (or a plugin's) kernel of an update, as ``"optim.adam"``; None if it has none."""
+    key = (name, backend)
+    if key not in _kernels:
+        _kernels[key] = manager.kernel_hook(name, backend) or backend.kernel(name)
+    return _kernels[key]
+
+
+def take(state: Mapping[str, Any], name: str) -> Any:
+    """Give the array of a tensor of the state, to be changed in place; None if there is none.
+
+    A tensor that somebody has looked at since the last step no longer owns its array: then it is a copy.
+    """
+    tensor = state.get(name)
+    if tensor is None:
+        return None
+    buffer = owned(tensor)
+    return tensor._spec.backend.asarray(tensor._data, copy=True) if buffer is None else buffer
+
+
+def keep(state: dict[str, Any], name: str, array: Any, like: Tensor) -> None:
+    """Put an array that nothing else holds into the state."""
+    if name not in state:
+        state[name] = wrap(array, like._spec)
+    own(state[name], array)

@@ -1,0 +1,509 @@
+"""gradcheck: derivatives against finite differences, with PyTorch's arguments and words.
+
+Written against agrad alone: values travel as Python numbers, so it runs on every backend.
+
+A Jacobian here has a row per number that goes in and a column per number that comes out. In reverse mode an entry is
+the gradient, dL/dRe + i dL/dIm of L = Re(conj(v) y), for v = 1 and (complex outputs) v = i; in forward mode it is the
+derivative of the output along 1 and (complex inputs) along i. For real functions both are the ordinary Jacobian.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from agrad.autograd.backward import grad
+from agrad.core import forward
+from agrad.core.tensor import Tensor
+from agrad.dtypes import name_of
+from agrad.ops.creation import asarray
+from agrad.ops.manipulation import reshape
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+Matrix = list[list[complex]]
+
+
+class GradcheckError(RuntimeError):
+    """A derivative differs from its finite differences, or a backward function breaks a rule of the house."""
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+) -> bool:
+    """Check the derivatives of a function against central finite differences.
+
+    Parameters
+    ----------
+    func : callable
+        Takes the inputs and gives a Tensor or a tuple or list of them. It is called many times and has to be
+        deterministic.
+    inputs : Tensor or sequence
+        Its arguments. Those that require grad are checked; they should be float64 or complex128.
+    eps : float, optional
+        Step of the finite differences.
+    atol, rtol : float, optional
+        An entry is right if ``|analytical - numerical| <= atol + rtol * |numerical|``.
+    raise_exception : bool, optional
+        False returns False where a check fails.
+    nondet_tol : float, optional
+        How much two backward passes may differ.
+    check_undefined_grad : bool, optional
+        Leave the cotangents of the other outputs undefined while one is looked at; otherwise they are zeros.
+    check_grad_dtypes : bool, optional
+        Gradients must have the dtype of their input.
+    check_forward_ad, check_backward_ad : bool, optional
+        Which modes to check.
+    fast_mode : bool, optional
+        Compare one random projection of each Jacobian instead of every entry.
+
+    Returns
+    -------
+    bool
+        Whether all is right.
+
+    Raises
+    ------
+    GradcheckError
+        If not; the message shows both Jacobians and the worst entry.
+    ValueError
+        If no input requires grad.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.5, -1.0], requires_grad=True)
+    >>> ag.autograd.gradcheck(ag.sin, x)
+    True
+    """
+    if not (check_forward_ad or check_backward_ad):
+        message = "Expected at least one of check_forward_ad or check_backward_ad to be True"
+        raise ValueError(message)
+    arguments = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
+    check = _Check(func, arguments, eps=eps, atol=atol, rtol=rtol)
+    try:
+        if check_backward_ad:
+            check.backward(undefined=check_undefined_grad, fast=fast_mode)
+            check.multiplied()
+            check.repeated(nondet_tol)
+            if check_grad_dtypes:
+                check.dtypes()
+        if check_forward_ad:
+            check.forward(fast=fast_mode)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Tensor | Sequence[Any],
+    grad_outputs: Tensor | Sequence[Tensor] | None = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+) -> bool:
+    """Check the second derivatives of a function: `gradcheck` of its gradients, by inputs and cotangents.
+
+    Parameters
+    ----------
+    func, inputs
+        As for `gradcheck`.
+    grad_outputs : Tensor or sequence of Tensor, optional
+        The cotangents; random ones by default.
+    eps, atol, rtol, raise_exception, nondet_tol, check_undefined_grad, check_grad_dtypes, fast_mode
+        As for `gradcheck`.
+    check_fwd_over_rev, check_rev_over_rev : bool, optional
+        How to differentiate the gradients.
+
+    Returns
+    -------
+    bool
+        Whether all is right.
+
+    Raises
+    ------
+    GradcheckError
+        If not.
+    ValueError
+        If no input requires grad.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.5, -1.0], requires_grad=True)
+    >>> ag.autograd.gradgradcheck(lambda x: x**3, x)
+    True
+    """
+    arguments = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
+    chosen = [i for i, a in enumerate(arguments) if _is_checked(a)]
+    if grad_outputs is None:
+        numbers = random.Random(0)  # noqa: S311 (directions, not secrets)
+        cotangents = [_make([_draw(numbers, y) for _ in range(y.size)], y) for y in _outputs(func(*arguments))]
+    else:
+        given = [grad_outputs] if isinstance(grad_outputs, Tensor) else grad_outputs
+        cotangents = [g if g.requires_grad else g.detach().requires_grad_() for g in given]
+    count = len(arguments)
+
+    def gradients(*args: Any) -> tuple[Tensor, ...]:
+        outputs = _outputs(func(*args[:count]))
+        pairs = [(y, g) for y, g in zip(outputs, args[count:], strict=True) if y.requires_grad]
+        if not pairs:
+            return ()
+        wanted = [args[i] for i in chosen]
+        found = grad([y for y, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True)
+        return tuple(g for g in found if g is not None)
+
+    return gradcheck(
+        gradients,
+        (*arguments, *cotangents),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
+        fast_mode=fast_mode,
+    )
+
+
+# -- tensors as Python numbers ----------------------------------------------------------------------------------------
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    if isinstance(values, list):
+        for value in values:
+            yield from _flat(value)
+    else:
+        yield values
+
+
+def _numbers(tensor: Tensor) -> list[Any]:
+    """Give the elements of a tensor in row-major order."""
+    return list(_flat(tensor.detach().tolist()))
+
+
+def _make(numbers: Sequence[Any], like: Tensor, *, requires_grad: bool = True) -> Tensor:
+    """Give a leaf of these elements with the shape, dtype and device of another tensor."""
+    made = reshape(asarray(list(numbers), dtype=like.dtype, device=like.device), like.shape)
+    return made.detach().requires_grad_(requires_grad)
+
+
+def _draw(numbers: random.Random, like: Tensor) -> complex:
+    part = numbers.uniform(0.5, 1.5) * numbers.choice((-1, 1))
+    return complex(part, numbers.uniform(-1.0, 1.0)) if like.is_complex() else part
+
+
+def _one_hot(size: int, place: int, value: complex) -> list[complex]:
+    return [value if i == place else 0.0 for i in range(size)]
+
+
+def _units(tensor: Tensor) -> tuple[complex, ...]:
+    """Give the directions in which one element of a tensor can vary."""
+    return (1.0, 1j) if tensor.is_complex() else (1.0,)
+
+
+def _dot(a: Sequence[complex], b: Sequence[complex]) -> float:
+    """Give the inner product Re<a, b>."""
+    return sum((x.conjugate() * y).real for x, y in zip(a, b, strict=True))
+
+
+def _is_inexact(value: Any) -> bool:
+    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _is_checked(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+def _outputs(result: Any) -> list[Tensor]:
+    """Give the results of a function that can have a derivative."""
+    results = result if isinstance(result, list | tuple) else (result,)
+    return [y for y in results if _is_inexact(y)]
+
+
+# -- the check --------------------------------------------------------------------------------------------------------
+
+
+class _Check:
+    """One function at one place.
+
+    Attributes
+    ----------
+    arguments : tuple
+        What the function is called with.
+    chosen : list of int
+        Which of them are checked.
+    outputs : list of Tensor
+        What can have a derivative of what it gives.
+    """
+
+    def __init__(
+        self, func: Callable[..., Any], arguments: tuple[Any, ...], *, eps: float, atol: float, rtol: float
+    ) -> None:
+        self.func = func
+        self.arguments = arguments
+        self.eps, self.atol, self.rtol = eps, atol, rtol
+        self.chosen = [i for i, a in enumerate(arguments) if _is_checked(a)]
+        if not self.chosen:
+            message = (
+                "gradcheck expects at least one input tensor to require gradient, but none of them have"
+                " requires_grad=True."
+            )
+            raise ValueError(message)
+        for i in self.chosen:
+            if name_of(arguments[i].dtype) not in ("float64", "complex128"):
+                warnings.warn(
+                    f"Input #{i} requires gradient and is not a double precision floating point or complex. This check"
+                    " will likely fail if all the inputs are not of double precision floating point or complex.",
+                    UserWarning,
+                    stacklevel=3,
+                )
+        self.outputs = _outputs(func(*arguments))
+
+    def values(self, place: int, numbers: Sequence[complex]) -> list[list[complex]]:
+        """Give the outputs, as numbers, with other numbers for one argument."""
+        arguments = list(self.arguments)
+        arguments[place] = _make(numbers, arguments[place])
+        return [_numbers(y) for y in _outputs(self.func(*arguments))]
+
+    def slope(self, place: int, direction: Sequence[complex]) -> list[list[complex]]:
+        """Give the derivatives of the outputs along a direction of one argument, by central differences."""
+        start = _numbers(self.arguments[place])
+        ahead, behind = (
+            self.values(place, [x + sign * self.eps * d for x, d in zip(start, direction, strict=True)])
+            for sign in (1, -1)
+        )
+        return [
+            [(a - b) / (2 * self.eps) for a, b in zip(above, below, strict=True)]
+            for above, below in zip(ahead, behind, strict=True)
+        ]
+
+    def gradients(self, outputs: Sequence[Tensor], cotangents: Sequence[Tensor]) -> list[Tensor | None]:
+        """Give the gradients by the checked arguments, None where there is none."""
+        pairs = [(y, g) for y, g in zip(outputs, cotangents, strict=True) if y.requires_grad]
+        if not pairs:
+            return [None] * len(self.chosen)
+        wanted = [self.arguments[i] for i in self.chosen]
+        found = grad([y for y, _ in pairs], wanted, [g for _, g in pairs], retain_graph=True, allow_unused=True)
+        for gradient, argument in zip(found, wanted, strict=True):
+            if gradient is not None and gradient.shape != argument.shape:
+                message = f"Analytical gradient has incorrect size: {gradient.shape}, not {argument.shape}"
+                raise GradcheckError(message)
+        return list(found)
+
+    def pulled(self, k: int, cotangent: Sequence[complex], *, undefined: bool) -> list[list[complex]]:
+        """Give the gradients, as numbers, for a cotangent of one output."""
+        output = self.outputs[k]
+        ours = _make(cotangent, output, requires_grad=False)
+        if undefined:
+            found = self.gradients([output], [ours])
+        else:
+            zeros = [_make([0.0] * y.size, y, requires_grad=False) for y in self.outputs]
+            found = self.gradients(self.outputs, [ours if i == k else z for i, z in enumerate(zeros)])
+        return [
+            [0.0] * self.arguments[i].size if g is None else _numbers(g)
+            for i, g in zip(self.chosen, found, strict=True)
+        ]
+
+    def pushed(self, place: int, tangent: Sequence[complex]) -> list[list[complex]]:
+        """Give the tangents of the outputs, as numbers, for a tangent of one argument."""
+        arguments = list(self.arguments)
+        with forward.level() as at:
+            primal = arguments[place]
+            arguments[place] = forward.with_tangent(primal, _make(tangent, primal, requires_grad=False), at)
+            outputs = _outputs(self.func(*arguments))
+            tangents = [forward.tangent_of(y, at) for y in outputs]
+            return [[0.0] * y.size if t is None else _numbers(t) for y, t in zip(outputs, tangents, strict=True)]
+
+    # -- what is checked ----------------------------------------------------------------------------------------------
+
+    def backward(self, *, undefined: bool, fast: bool) -> None:
+        """Compare reverse mode with finite differences."""
+        if fast:
+            self._backward_projected(undefined=undefined)
+            return
+        numerical = self._numerical()
+        for k, output in enumerate(self.outputs):
+            columns = [
+                self.pulled(k, _one_hot(output.size, j, unit), undefined=undefined)
+                for j in range(output.size)
+                for unit in _units(output)
+            ]
+            for at, place in enumerate(self.chosen):
+                x = self.arguments[place]
+                slopes = numerical[at]
+                steps = _units(x)
+                expected: Matrix = [
+                    [
+                        sum(step * _dot([unit], [slopes[i * len(steps) + s][k][j]]) for s, step in enumerate(steps))
+                        for j in range(output.size)
+                        for unit in _units(output)
+                    ]
+                    for i in range(x.size)
+                ]
+                analytical: Matrix = [[column[at][i] for column in columns] for i in range(x.size)]
+                self._compare(expected, analytical, k, place, "", per_output=len(_units(output)))
+
+    def _backward_projected(self, *, undefined: bool) -> None:
+        """Compare v^T J u for one random v per output and u per input."""
+        numbers = random.Random(1)  # noqa: S311 (directions, not secrets)
+        us = [[_draw(numbers, self.arguments[i]) for _ in range(self.arguments[i].size)] for i in self.chosen]
+        slopes = [self.slope(place, u) for place, u in zip(self.chosen, us, strict=True)]
+        for k, output in enumerate(self.outputs):
+            v = [_draw(numbers, output) for _ in range(output.size)]
+            pulled = self.pulled(k, v, undefined=undefined)
+            for place, u, slope, gradient in zip(self.chosen, us, slopes, pulled, strict=True):
+                self._compare([[_dot(v, slope[k])]], [[_dot(gradient, u)]], k, place, "", fast=True)
+
+    def forward(self, *, fast: bool) -> None:
+        """Compare forward mode with finite differences."""
+        if fast:
+            numbers = random.Random(1)  # noqa: S311 (directions, not secrets)
+            for place in self.chosen:
+                x = self.arguments[place]
+                u = [_draw(numbers, x) for _ in range(x.size)]
+                for k, pair in enumerate(zip(self.slope(place, u), self.pushed(place, u), strict=True)):
+                    self._compare([pair[0]], [pair[1]], k, place, _FORWARD, fast=True)
+            return
+        numerical = self._numerical()
+        for at, place in enumerate(self.chosen):
+            x = self.arguments[place]
+            rows = [self.pushed(place, _one_hot(x.size, i, unit)) for i in range(x.size) for unit in _units(x)]
+            for k in range(len(self.outputs)):
+                expected = [row[k] for row in numerical[at]]
+                self._compare(expected, [row[k] for row in rows], k, place, _FORWARD, per_input=len(_units(x)))
+
+    def _numerical(self) -> list[list[list[list[complex]]]]:
+        """Give, per checked argument, element and direction, the slopes of all outputs."""
+        return [
+            [
+                self.slope(place, _one_hot(self.arguments[place].size, i, unit))
+                for i in range(self.arguments[place].size)
+                for unit in _units(self.arguments[place])
+            ]
+            for place in self.chosen
+        ]
+
+    def _compare(
+        self,
+        numerical: Matrix,
+        analytical: Matrix,
+        output: int,
+        argument: int,
+        mode: str,
+        *,
+        per_output: int = 1,
+        per_input: int = 1,
+        fast: bool = False,
+    ) -> None:
+        """Raise if two Jacobians differ."""
+        worst: tuple[float, int, int] | None = None
+        for (i, row), other in zip(enumerate(numerical), analytical, strict=True):
+            for (j, n), a in zip(enumerate(row), other, strict=True):
+                if a == n or (a != a and n != n):  # both NaN, or the same infinity
+                    continue
+                excess = abs(a - n) - (self.atol + self.rtol * abs(n))
+                excess = float("inf") if excess != excess else excess
+                if excess > 0 and (worst is None or excess > worst[0]):
+                    worst = excess, i, j
+        if worst is None:
+            return
+        _, i, j = worst
+        n, a = numerical[i][j], analytical[i][j]
+        title = f"Jacobian{mode} mismatch for output {output} with respect to input {argument},\n"
+        if fast:
+            title += "(projections of both on random directions; run with fast_mode=False to see the Jacobians)\n"
+            where = "The projections are"
+        else:
+            from_, to = self.arguments[argument], self.outputs[output]
+            where = f"The worst entry is at element {_index(i // per_input, from_.shape)} of the input"
+            where += ", along i" if i % per_input else ""
+            where += f" and {_index(j // per_output, to.shape)} of the output"
+            where += ", for the cotangent i" if j % per_output else ""
+        message = (
+            f"{title}numerical:{_text(numerical)}\nanalytical:{_text(analytical)}\n"
+            f"{where}: numerical {n}, analytical {a}, which differ by {abs(a - n)}"
+            f" (allowed: {self.atol + self.rtol * abs(n)})."
+        )
+        raise GradcheckError(message)
+
+    def multiplied(self) -> None:
+        """Check that zero cotangents give zero gradients."""
+        zeros = [_make([0.0] * y.size, y, requires_grad=False) for y in self.outputs]
+        for gradient in self.gradients(self.outputs, zeros):
+            if gradient is not None and any(value != 0 for value in _numbers(gradient)):
+                message = "backward not multiplied by grad_output"
+                raise GradcheckError(message)
+
+    def repeated(self, tolerance: float) -> None:
+        """Check that a backward pass gives the same twice."""
+        numbers = random.Random(2)  # noqa: S311 (directions, not secrets)
+        cotangents = [_make([_draw(numbers, y) for _ in range(y.size)], y, requires_grad=False) for y in self.outputs]
+        first, second = (self.gradients(self.outputs, cotangents) for _ in range(2))
+        for one, other in zip(first, second, strict=True):
+            if one is None or other is None:
+                same = one is other
+            else:
+                pairs = zip(_numbers(one), _numbers(other), strict=True)
+                same = all(a == b or abs(a - b) <= tolerance or (a != a and b != b) for a, b in pairs)
+            if not same:
+                message = (
+                    "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times"
+                    " gives different values, although analytical gradient matches numerical gradient. The tolerance"
+                    f" for nondeterminism was {tolerance}."
+                )
+                raise GradcheckError(message)
+
+    def dtypes(self) -> None:
+        """Check that gradients have the dtype of their input."""
+        ones = [_make([1.0] * y.size, y, requires_grad=False) for y in self.outputs]
+        for i, gradient in zip(self.chosen, self.gradients(self.outputs, ones), strict=True):
+            expected = self.arguments[i].dtype
+            if gradient is not None and gradient.dtype != expected:
+                message = f"Expected the gradient of input {i} to have dtype {expected}, but it has {gradient.dtype}"
+                raise GradcheckError(message)
+
+
+_FORWARD = " computed with forward mode"
+
+
+def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Give the index of an element from its place in row-major order."""
+    return next(itertools.islice(itertools.product(*map(range, shape)), place, None))
+
+
+def _text(matrix: Matrix) -> str:
+    """Give a Jacobian as text, a row per line."""
+    cells = [[f"{x:.6g}" for x in row] for row in matrix]
+    width = max((len(cell) for row in cells for cell in row), default=0)
+    lines = ["[" + ", ".join(cell.rjust(width) for cell in row) + "]" for row in cells]
+    return "[" + ",\n ".join(lines) + "]"

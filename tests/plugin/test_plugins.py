@@ -1,0 +1,556 @@
+"""Plugins: registered by hand or found by an entry point, faulty or well, and what they may replace."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import agrad as ag
+from agrad.plugin import manager
+from agrad.plugin.hookspecs import hookimpl
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+class Mine(ag.Backend):
+    """NumPy under another name, for arrays of a type of its own."""
+
+    name = "mine"
+
+    def namespace(self):
+        import array_api_compat.numpy
+
+        return array_api_compat.numpy
+
+
+class MyArray(np.ndarray):
+    pass
+
+
+class MyPlugin:
+    def __init__(self, backend):
+        self.backend = backend
+
+    @hookimpl
+    def agrad_backends(self):
+        return [self.backend]
+
+    @hookimpl
+    def agrad_backend_of(self, array_type):
+        return self.backend.name if array_type is MyArray else None
+
+
+# -- registered by hand -----------------------------------------------------------------------------------------------
+
+
+def test_register(registered):
+    with pytest.raises(ag.BackendError, match="unknown backend 'mine'"):
+        ag.zeros(2, device="mine")
+    registered(MyPlugin(Mine()))
+    assert ag.zeros(2, device="mine").device == "mine"
+    assert "mine" in [row.name for row in ag.backends()]
+    assert ag.asarray(np.ones(2).view(MyArray)).device == "mine"
+    assert ag.asarray(np.ones(2)).device == "numpy"
+
+
+def test_registering_twice_is_refused(registered):
+    plugin = registered(MyPlugin(Mine()))
+    with pytest.raises(ValueError, match="already registered"):
+        ag.register(plugin)
+
+
+def test_two_plugins_of_one_class(registered):
+    class Other(Mine):
+        name = "other"
+
+    registered(MyPlugin(Mine()))
+    registered(MyPlugin(Other()))
+    assert {"mine", "other"} <= {row.name for row in ag.backends()}
+
+
+def test_a_name_that_is_taken(registered):
+    class Impostor(Mine):
+        name = "numpy"
+
+    with pytest.warns(RuntimeWarning, match=r"plugin 'MyPlugin' failed: .* gives a backend named 'numpy' already"):
+        registered(MyPlugin(Impostor()))
+    assert type(manager.get("numpy")).__name__ == "NumpyBackend"
+    (row,) = (row for row in ag.backends() if row.name == "MyPlugin")
+    assert not row.available
+    assert "gives a backend named 'numpy' already" in row.reason
+
+
+# -- faulty ones ------------------------------------------------------------------------------------------------------
+
+
+def still_works():
+    x = ag.asarray([1.0, 2.0], requires_grad=True)
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]
+
+
+def test_a_hook_that_raises(registered):
+    class Faulty:
+        @hookimpl
+        def agrad_backends(self):
+            raise OSError("no moon")
+
+    with pytest.warns(RuntimeWarning, match="the agrad plugin 'Faulty' failed: OSError: no moon"):
+        registered(Faulty())
+    (row,) = (row for row in ag.backends() if row.name == "Faulty")
+    assert (row.available, row.reason) == (False, "OSError: no moon")
+    still_works()
+
+
+def test_a_contract_of_another_version(registered):
+    class Old(Mine):
+        contract = 0
+
+    text = f"it is written for version 0 of the contract, this is {ag.CONTRACT}"
+    with pytest.warns(RuntimeWarning, match=text):
+        registered(MyPlugin(Old()))
+    (row,) = (row for row in ag.backends() if row.name == "MyPlugin")
+    assert row.reason == f"BackendError: {text}"
+    with pytest.raises(ag.BackendError, match="unknown backend 'mine'"):
+        ag.zeros(2, device="mine")
+    still_works()
+
+
+def test_what_is_no_backend(registered):
+    class Faulty:
+        @hookimpl
+        def agrad_backends(self):
+            return ["mine"]
+
+    with pytest.warns(RuntimeWarning, match="plugin 'Faulty' failed: AttributeError"):
+        registered(Faulty())
+    still_works()
+
+
+def test_a_claim_that_raises_is_passed_over(registered):
+    class Faulty:
+        @hookimpl(tryfirst=True)
+        def agrad_backend_of(self, array_type):
+            raise OSError("no moon")
+
+    registered(MyPlugin(Mine()))
+    registered(Faulty())
+    with pytest.warns(RuntimeWarning, match="the agrad plugin 'Faulty' failed: OSError: no moon"):
+        assert ag.asarray(np.ones(2).view(MyArray)).device == "mine"
+    with pytest.raises(TypeError, match="must be Tensor, not object"):
+        ag.sin(object())
+    still_works()
+    assert "OSError: no moon" in [row.reason for row in ag.backends()]
+
+
+def test_a_kernel_hook_that_raises_is_passed_over(registered):
+    class Faulty:
+        @hookimpl
+        def agrad_kernel(self, op, backend):
+            raise OSError("no moon")
+
+    registered(Faulty())
+    with pytest.warns(RuntimeWarning, match="the agrad plugin 'Faulty' failed: OSError: no moon"):
+        assert ag.sin(ag.asarray([0.0])).tolist() == [0.0]
+    still_works()
+
+
+def installed(folder, module, source):
+    """Write a distribution with an entry point of agrad's, as pip would install it."""
+    (folder / f"{module}.py").write_text(textwrap.dedent(source))
+    info = folder / f"{module}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[agrad]\n{module} = {module}\n")
+
+
+def python(source, path, *options):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("AGRAD_")}
+    done = subprocess.run(
+        [sys.executable, *options, "-c", textwrap.dedent(source)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=kept | {"PYTHONPATH": str(path)},
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+FAULTS = {
+    "import": ("import nonsense_library", "ModuleNotFoundError: No module named 'nonsense_library'"),
+    "syntax": ("def f(:", "SyntaxError"),
+    "hook": (
+        """
+        import pluggy
+        @pluggy.HookimplMarker("agrad")
+        def agrad_backends():
+            raise OSError("no moon")
+        """,
+        "OSError: no moon",
+    ),
+    "signature": (
+        """
+        import pluggy
+        @pluggy.HookimplMarker("agrad")
+        def agrad_backend_of(array_type, nonsense):
+            ...
+        """,
+        "PluginValidationError",
+    ),
+    "contract": (
+        """
+        import agrad, pluggy
+        class Old(agrad.Backend):
+            name, contract = "old", 0
+        @pluggy.HookimplMarker("agrad")
+        def agrad_backends():
+            return [Old()]
+        """,
+        "BackendError: it is written for version 0 of the contract",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_faulty_installed_plugin_is_a_warning_and_a_row(fault, tmp_path):
+    source, reason = FAULTS[fault]
+    installed(tmp_path, "faulty", source)
+    out, err = python(
+        """
+        import agrad as ag
+        x = ag.asarray([1.0, 2.0], requires_grad=True)
+        (x * x).sum().backward()
+        print(x.grad.tolist())
+        (row,) = (row for row in ag.backends() if row.name == "faulty")
+        print(row.available, row.reason)
+        """,
+        tmp_path,
+    )
+    first, second = out.splitlines()[:2]
+    assert first == "[2.0, 4.0]"
+    assert second.startswith(f"False {reason}") or reason in second
+    assert err.count("RuntimeWarning: the agrad plugin 'faulty' failed: ") == 1
+    assert reason in err
+
+
+def test_a_faulty_installed_plugin_where_warnings_are_errors(tmp_path):
+    installed(tmp_path, "faulty", "import nonsense_library")
+    out, _ = python(
+        """
+        import agrad as ag
+        try:
+            ag.zeros(2)
+        except RuntimeWarning as warning:
+            print(warning)
+        print(ag.zeros(2))
+        """,
+        tmp_path,
+        *("-W", "error"),
+    )
+    assert out.splitlines() == [
+        "the agrad plugin 'faulty' failed: ModuleNotFoundError: No module named 'nonsense_library'",
+        "tensor([0., 0.])",
+    ]
+
+
+def test_a_faulty_plugin_in_python_m_agrad(tmp_path):
+    installed(tmp_path, "faulty", "import nonsense_library")
+    out, _ = python("import runpy; runpy.run_module('agrad', run_name='__main__')", tmp_path)
+    (line,) = (line for line in out.splitlines() if line.startswith("faulty"))
+    assert line.split(maxsplit=3)[1:] == ["-", "-", "no: ModuleNotFoundError: No module named 'nonsense_library'"]
+
+
+def test_a_well_installed_plugin_is_found(tmp_path):
+    installed(
+        tmp_path,
+        "well",
+        """
+        import agrad, pluggy
+        class Well(agrad.Backend):
+            name = "well"
+            def namespace(self):
+                import array_api_strict
+                return array_api_strict
+        backend = Well()
+        marker = pluggy.HookimplMarker("agrad")
+        @marker
+        def agrad_backends():
+            return [backend]
+        @marker
+        def agrad_backend_of(array_type):
+            return "well" if array_type.__module__.startswith("array_api_strict") else None
+        """,
+    )
+    out, _ = python(
+        """
+        import agrad as ag
+        from agrad.backends import well as xp
+        x = xp.asarray([1.0, 2.0], requires_grad=True)
+        (x * x).sum().backward()
+        print(x.grad.device, x.grad.tolist(), type(x.grad._data).__module__)
+        """,
+        tmp_path,
+        *("-W", "error"),
+    )
+    assert out.split() == ["well", "[2.0,", "4.0]", "array_api_strict._array_object"]
+
+
+# -- missing ones -----------------------------------------------------------------------------------------------------
+
+BLOCK = """
+    import importlib.metadata, sys
+    real = importlib.metadata.entry_points
+    importlib.metadata.entry_points = lambda **k: [e for e in real(**k) if e.name not in {blocked!r}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("library", "name", "extra"),
+    [
+        ("cupy", "cupy.ndarray", "cuda12"),
+        ("dask", "dask.array.core.Array", "dask"),
+        ("numpy", "numpy.ndarray", "numpy"),
+    ],
+)
+def test_a_missing_plugin_is_named(library, name, extra, tmp_path):
+    module, _, kind = name.rpartition(".")
+    program = (
+        BLOCK.format(blocked={library})
+        + f"""
+    import agrad as ag
+    array = type({kind!r}, (), {{"__module__": {module!r}, "dtype": None, "shape": ()}})()
+    for call in (ag.asarray, ag.sin, lambda a: ag.namespace({library!r}), lambda a: ag.zeros(2, device={library!r})):
+        try:
+            call(array)
+        except ag.BackendError as error:
+            print(str(error).replace(chr(10), " "))
+    """
+    )
+    out, _ = python(program, tmp_path)
+    first, second, third, fourth = out.splitlines()
+    assert first == second == f'No backend for {name}. Install agrad-{library}.   pip install "agrad[{extra}]"'
+    assert third == fourth
+    assert third.startswith(f"unknown backend '{library}'.")
+    assert third.endswith(f'Install it with pip install "agrad[{extra}]".')
+
+
+def test_no_backend_at_all(tmp_path):
+    program = (
+        BLOCK.format(blocked={"numpy", "dask", "cupy"})
+        + """
+    import agrad as ag, runpy
+    for call in (lambda: ag.zeros(2), lambda: ag.asarray([1.0]), lambda: ag.add(1.0, 2.0), ag.namespace):
+        try:
+            call()
+        except ag.BackendError as error:
+            print(error)
+    print(ag.backends())
+    runpy.run_module("agrad", run_name="__main__")
+    """
+    )
+    out, _ = python(program, tmp_path)
+    lines = out.splitlines()
+    assert lines[:4] == ['no backend is installed. Install one, for instance NumPy\'s: pip install "agrad[numpy]"'] * 4
+    assert lines[4] == "()"
+    assert lines[-1] == 'No backend is installed. Install one, for instance NumPy\'s: pip install "agrad[numpy]"'
+
+
+def test_several_backends_without_numpy_ask_for_a_choice(tmp_path):
+    program = (
+        BLOCK.format(blocked={"numpy", "dask", "cupy"})
+        + """
+    import agrad as ag, pluggy
+    hookimpl = pluggy.HookimplMarker("agrad")
+    import array_api_compat.numpy
+
+    def plugin(backend_name):
+        class B(ag.Backend):
+            name = backend_name
+            def namespace(self):
+                return array_api_compat.numpy
+        class P:
+            @hookimpl
+            def agrad_backends(self):
+                return [B()]
+            @hookimpl
+            def agrad_backend_of(self, array_type):
+                return backend_name if array_type.__name__ == "ndarray" else None
+        return P()
+
+    ag.register(plugin("one"))
+    print(ag.zeros(2).device)
+    ag.register(plugin("two"))
+    try:
+        ag.zeros(2)
+    except ag.BackendError as error:
+        print(error)
+    ag.set_default_backend("two")
+    print(ag.zeros(2, device="one").device)
+    """
+    )
+    out, _ = python(program, tmp_path)
+    assert out.splitlines() == [
+        "one",
+        "several backends are installed (one, two); choose one with ag.set_default_backend(name)",
+        "one",
+    ]
+
+
+# -- kernels ----------------------------------------------------------------------------------------------------------
+
+
+class Replaces:
+    """A plugin that replaces one kernel of one backend."""
+
+    def __init__(self, op, backend, kernel):
+        self.op, self.backend, self.kernel = op, backend, kernel
+
+    @hookimpl
+    def agrad_kernel(self, op, backend):
+        return self.kernel if (op, backend.name) == (self.op, self.backend) else None
+
+
+def test_a_plugin_replaces_one_kernel(registered, strict_backend):
+    x = ag.asarray([0.0, 1.0], requires_grad=True)
+    before = ag.exp(x).tolist()  # it may have been called before
+    calls = []
+
+    def exp(x, /):
+        calls.append(x)
+        return np.exp(x) + 1000.0
+
+    registered(Replaces("exp", "numpy", exp))
+    y = ag.exp(x)
+    assert y.tolist() == [1001.0, 1000.0 + np.e]
+    y.sum().backward()
+    assert x.grad.tolist() == [1001.0, 1000.0 + np.e]  # the rule is the op's: it saved the kernel's result
+    assert ag.sin(x).tolist() == np.sin([0.0, 1.0]).tolist()
+    assert ag.exp(ag.asarray([0.0], device="strict")).tolist() == [1.0]
+    assert len(calls) == 1
+    for plugin in list(manager.plugins().get_plugins()):
+        if isinstance(plugin, Replaces):
+            manager.plugins().unregister(plugin)
+    manager.forget_kernels(manager.get("numpy"))
+    assert ag.exp(x).tolist() == before
+
+
+def test_a_replaced_kernel_serves_rules_too(registered):
+    calls = []
+
+    def cos(x, /):
+        calls.append(x)
+        return np.cos(x)
+
+    x = ag.asarray([0.5], requires_grad=True)
+    y = ag.sin(x)
+    registered(Replaces("cos", "numpy", cos))
+    y.backward()
+    assert len(calls) == 1
+    np.testing.assert_allclose(x.grad.numpy(), np.cos([0.5]))
+
+
+def test_a_plugin_adds_what_a_backend_lacks(registered):
+    class Lacks(Mine):
+        lacks = {"exp": "no exponentials on weekdays"}
+
+    backend = Lacks()
+    registered(MyPlugin(backend))
+    x = ag.ones(2, device="mine")
+    with pytest.raises(ag.UnsupportedOp, match="exp is not supported by the mine backend: no exponentials on weekdays"):
+        ag.exp(x)
+    registered(Replaces("exp", "mine", np.exp))
+    assert type(ag.exp(x)) is ag.Tensor
+
+
+def test_what_a_backend_lacks(registered):
+    class Lacks(Mine):
+        lacks = {"cos": "it knows sines only", "linalg.outer": "no outer products"}
+
+    registered(MyPlugin(Lacks()))
+    x = ag.ones(2, device="mine", requires_grad=True)
+    with pytest.raises(ag.UnsupportedOp) as caught:
+        ag.cos(x)
+    assert (caught.value.op, caught.value.backend, caught.value.reason) == ("cos", "mine", "it knows sines only")
+    assert isinstance(caught.value, NotImplementedError)
+    with pytest.raises(ag.UnsupportedOp, match=r"linalg\.outer is not supported by the mine backend: no"):
+        ag.linalg.outer(x, x)
+
+
+def test_what_a_namespace_does_not_have(registered):
+    class Small(Mine):
+        def namespace(self):
+            import types
+
+            import array_api_compat.numpy as compat
+
+            small = types.SimpleNamespace(**{k: v for k, v in vars(compat).items() if k != "hypot"})
+            small.__name__ = "small"
+            return small
+
+    registered(MyPlugin(Small()))
+    x = ag.ones(2, device="mine")
+    with pytest.raises(
+        ag.UnsupportedOp, match="hypot is not supported by the mine backend: its namespace has no function"
+    ):
+        ag.hypot(x, x)
+
+
+# -- the example of the README ----------------------------------------------------------------------------------------
+
+EXAMPLE = ROOT / "examples" / "minimal_backend.py"
+
+
+def test_the_minimal_backend_is_minimal():
+    tree = ast.parse(EXAMPLE.read_text())
+    lines = {line for node in tree.body[1:] for line in range(node.lineno, node.end_lineno + 1)}
+    text = EXAMPLE.read_text().splitlines()
+    assert sum(bool(text[line - 1].strip()) for line in lines) <= 30
+
+
+def test_the_minimal_backend(registered):
+    """In a process of its own: another backend may have claimed the type here."""
+    out = subprocess.run([sys.executable, "-W", "error", EXAMPLE], capture_output=True, text=True, check=True).stdout
+    assert out.splitlines() == [
+        "mine",
+        "27.0",
+        "<class 'array_api_strict._array_object.Array'>",
+        "tensor([[3.5000, 5.5000],",
+        "        [4.5000, 6.5000]], device='mine')",
+    ]
+
+
+def test_the_minimal_backend_in_more_detail(tmp_path):
+    out, _ = python(
+        f"""
+        import sys, runpy
+        sys.path.insert(0, {str(EXAMPLE.parent)!r})
+        import minimal_backend, array_api_strict, numpy as np
+        import agrad as ag
+
+        a, b = np.arange(6.0).reshape(2, 3), np.linspace(-1, 1, 12).reshape(3, 4)
+        x, w = (ag.asarray(array_api_strict.asarray(v), requires_grad=True) for v in (a, b))
+        y = ag.tanh(x @ w) * 2.0 + 1.0
+        (y * y).sum().backward()
+        t = np.tanh(a @ b)
+        g = 2 * (2 * t + 1) * 2 * (1 - t**2)
+        np.testing.assert_allclose(x.grad.to_device("numpy").numpy(), g @ b.T)
+        np.testing.assert_allclose(w.grad.numpy(), a.T @ g)
+        z = ag.asarray(a, requires_grad=True)
+        (z.to_device("mine") * 3.0)[0, ...].sum().backward()
+        print(z.grad.tolist(), z.grad.device)
+        h = ag.autograd.grad(ag.autograd.grad((x**3).sum(), x, create_graph=True)[0].sum(), x)[0]
+        np.testing.assert_allclose(h.numpy(), 6 * a)
+        """,
+        tmp_path,
+        *("-W", "error"),
+    )
+    assert out.strip() == "[[3.0, 3.0, 3.0], [0.0, 0.0, 0.0]] numpy"
