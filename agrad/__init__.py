@@ -168,7 +168,7 @@ from agrad.ops.manipulation import (
     triu,
     unstack,
 )
-from agrad.ops.namespace import API_VERSION as __array_api_version__
+from agrad.ops.namespace import API_VERSION as __array_api_version__  # noqa: N811 (the standard's name)
 from agrad.ops.namespace import namespace
 from agrad.ops.searching import (
     argmax,
@@ -185,7 +185,6 @@ from agrad.ops.searching import (
     take_along_axis,
     where,
 )
-from agrad.ops.ufunc import call_ufunc as _call_ufunc
 from agrad.ops.statistical import (
     all,
     any,
@@ -199,6 +198,7 @@ from agrad.ops.statistical import (
     sum,
     var,
 )
+from agrad.ops.ufunc import call_ufunc as _call_ufunc
 from agrad.plugin.backend import CONTRACT, Backend, Device
 from agrad.plugin.manager import (
     default_backend,
@@ -221,11 +221,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "__array_api_version__",
-    "__version__",
+    "CONTRACT",
     "Backend",
     "BackendError",
-    "CONTRACT",
     "Device",
     "DoubleTensor",
     "FloatTensor",
@@ -234,6 +232,8 @@ __all__ = [
     "RuleError",
     "Tensor",
     "UnsupportedOp",
+    "__array_api_version__",
+    "__version__",
     "abs",
     "acos",
     "acosh",
@@ -269,8 +269,8 @@ __all__ = [
     "can_cast",
     "ceil",
     "clip",
-    "complex128",
     "complex64",
+    "complex128",
     "concat",
     "conj",
     "copysign",
@@ -314,10 +314,10 @@ __all__ = [
     "imag",
     "inf",
     "inference_mode",
+    "int8",
     "int16",
     "int32",
     "int64",
-    "int8",
     "is_floating_point",
     "is_grad_enabled",
     "is_inference_mode_enabled",
@@ -333,9 +333,9 @@ __all__ = [
     "linspace",
     "load",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "logaddexp",
     "logical_and",
     "logical_not",
@@ -421,10 +421,10 @@ __all__ = [
     "tril",
     "triu",
     "trunc",
+    "uint8",
     "uint16",
     "uint32",
     "uint64",
-    "uint8",
     "unstack",
     "use_backend",
     "var",
@@ -442,7 +442,7 @@ newaxis = None
 pi = _math.pi
 
 
-def __array_namespace_info__() -> Any:
+def __array_namespace_info__() -> Any:  # noqa: N807 (the standard's name)
     """Give the standard's inspection object, for the default backend."""
     return namespace().__array_namespace_info__()
 

@@ -61,7 +61,7 @@ class DType:
         return self.name.startswith("complex")
 
 
-bool = DType("bool")  # noqa: A001 (the standard's name)
+bool = DType("bool")
 int8 = DType("int8")
 int16 = DType("int16")
 int32 = DType("int32")

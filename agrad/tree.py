@@ -202,7 +202,7 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     return treedef._build(iter(leaves))
 
 
-def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:  # noqa: A001 (always used as tree.map)
+def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
     """Apply a function to every leaf.
 
     Parameters

@@ -18,9 +18,9 @@ from typing import Any
 from agrad.core import errors, mode
 from agrad.core import rule as rule_module
 from agrad.core.hooks import Hooks, checked_all
-from agrad.core.node import AccumulateGrad, Node, Output, output_of
+from agrad.core.node import AccumulateGrad, Kept, Node, Output, output_of
 from agrad.core.rule import ShapeMismatchError
-from agrad.core.spec import Spec, backend_of
+from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor, own, owned, wrap
 
 #: Accumulation into a leaf from several threads loses nothing.
@@ -119,7 +119,7 @@ class _Pass:
         self.retained: list[tuple[Any, Any]] = []
         self.captured: dict[Node, Any] = {}
 
-    def loop(self, roots: list[tuple[Node, Any]]) -> None:  # noqa: PLR0912, PLR0915 (the hot loop, in one piece)
+    def loop(self, roots: list[tuple[Node, Any]]) -> None:
         """Run nodes until none is pending. Each turn delivers what the last node gave, then runs the newest node."""
         as_tensors, retain_graph, needed, targets = self.as_tensors, self.retain_graph, self.needed, self.targets
         leaves = self.leaves
@@ -213,7 +213,7 @@ class _Pass:
                     raise
                 if node.hooks is not None and node.hooks.post:
                     gs = self.run_post_hooks(node, node.hooks, gs, g)
-                if saved and not retain_graph:
+                if saved and not retain_graph and type(saved) is not Kept:
                     node.saved = None
                 edges, second = node.edges, node.second
                 if second is not None:

@@ -151,6 +151,12 @@ class Node:
         return self.spec if isinstance(self.spec, tuple) else (self.spec,)
 
 
+class Kept(tuple[Any, ...]):
+    """Saved values that hold no array, as the slices of a key: not freed, so the node can be run through again."""
+
+    __slots__ = ()
+
+
 class Output(Node):
     """One result of a call with several: hands its cotangent to the call's node, in its place.
 

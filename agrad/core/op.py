@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors
 from agrad.core.mode import Mode, current, get_mode
-from agrad.core.node import Node, next_seq, output_of
+from agrad.core.node import Kept, Node, next_seq, output_of
 from agrad.core.rule import Plan, Rule, compile_source
 from agrad.core.spec import Spec, Specs, backend_of
 from agrad.core.tensor import Tensor, wrap
@@ -93,6 +93,7 @@ class Op:
         self.operand_slots = tuple((i, a) for i, a in enumerate(arguments) if a.kind in ("operand", "sequence"))
         self.param_slots = tuple(i for i, a in enumerate(arguments) if a.kind == "param")
         self.dtype_slot = next((i for i, a in enumerate(arguments) if a.name == "dtype"), None)
+        self.has_key = any(a.kind == "key" for a in arguments)
         self.kernel_of = operator.attrgetter(name)
         self.plans: dict[tuple[tuple[bool, ...], bool], Plan] = {}
         self._invoke: Callable[..., Any] | None = None
@@ -344,8 +345,12 @@ def _fast_source(
         add("    t._spec = s")
     elif preserving:
         # plain: all operands have the result's spec, and that is real
-        add(f"    plain = {'s1 is s2 and ' if second else ''}s1.plain")
-        add("    t._spec = s = s1 if plain else s1.backend.spec(r)")
+        if op.kernel is not None:  # a user's kernel may change the dtype after all
+            add("    t._spec = s = s1.backend.spec(r)")
+            add(f"    plain = {'s1 is s2 and ' if second else ''}s is s1 and s.plain")
+        else:
+            add(f"    plain = {'s1 is s2 and ' if second else ''}s1.plain")
+            add("    t._spec = s = s1 if plain else s1.backend.spec(r)")
     else:
         add(f"    t._spec = s = s{tensor_side}.backend.spec(r)")
     if not rule.operands:
@@ -538,7 +543,7 @@ def general(op: Op, values: tuple[Any, ...]) -> Any:
     """
     mode = current()
     if mode is not None and mode.levels and any(t._tangents for t in tensors_in(op, values)):
-        return push_forward(op, values, mode)
+        return push_forward(op, values, mode)  # noqa: F821 (see above)
     backend, spec = resolve_backend(op, values)
     operands: list[Tensor | None] = []  # flat: what a gradient may go to
     raw = list(values)
@@ -600,7 +605,8 @@ def finish(
         known = {a.name: raw[i] for i, a in op.array_slots}
         known["ans"] = tuple(results) if several else results[0]
         known.update(zip(rule.residuals, residuals, strict=True))
-        node.saved = tuple(known[name] for name in plan.saves)
+        saved = tuple(known[name] for name in plan.saves)
+        node.saved = Kept(saved) if op.has_key and not any(map(_holds_array, saved)) else saved
         node.vjp = plan.vjp
         node.spec = Specs(specs) if several else specs[0]
         node.specs = tuple(t._spec if t is not None else None for t in operands)  # type: ignore[misc]
@@ -615,6 +621,12 @@ def finish(
     ]
     kind = type(result)
     return kind(*made) if hasattr(kind, "_fields") else made if kind is list else tuple(made)
+
+
+def _holds_array(value: Any) -> bool:
+    """Tell whether a saved value is worth freeing: an array, or a key with one in it."""
+    parts = value if isinstance(value, tuple) else (value,)
+    return not all(part is None or part is Ellipsis or isinstance(part, slice | int) for part in parts)
 
 
 def tensors_in(op: Op, values: tuple[Any, ...]) -> list[Tensor]:
@@ -659,7 +671,7 @@ def resolve_backend(op: Op, values: tuple[Any, ...]) -> tuple[Backend, Spec | No
             if spec is None or (found.inexact and not spec.inexact):
                 spec = found
     if not backends:
-        return default_backend(), None
+        return default_backend(), None  # noqa: F821 (see above)
     if len(backends) == 1:
         return next(iter(backends.values())), spec
     for backend in backends.values():

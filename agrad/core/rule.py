@@ -284,7 +284,7 @@ class Plan:
         if not self.source:
             names: dict[str, Any] = {"fit": fit, "times": times}
             if self.rule.define is not None:
-                names["recompute"] = recompute
+                names["recompute"] = recompute  # noqa: F821 (see above)
             self.source = self._write(names)
             filename = f"<agrad vjp of {self.rule.op} {self.needs}{' plain' if self.plain else ''}>"
             compiled = compile_source(self.source, filename, names)["vjp"]

@@ -119,7 +119,7 @@ def backend_of(array: Any) -> Backend | None:
     kind = type(array)
     backend = BACKENDS.get(kind)
     if backend is None:
-        backend = find_backend(kind)
+        backend = find_backend(kind)  # noqa: F821 (see above)
         if backend is not None:
             BACKENDS[kind] = backend
     return backend

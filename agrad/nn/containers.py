@@ -175,7 +175,7 @@ class ModuleDict(Module):
             setattr(self, name, _checked(module))
 
     def __delitem__(self, name: str) -> None:
-        self[name]  # noqa: B018 (raises KeyError for what is no member)
+        self[name]
         delattr(self, name)
 
     def __contains__(self, name: object) -> bool:

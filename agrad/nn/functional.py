@@ -76,7 +76,9 @@ def _pair(name: str, value: IntOrPair, what: str) -> tuple[int, int]:
 
 def _checked_reduction(name: str, reduction: str) -> str:
     if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"{reduction} is not a valid value for reduction\n  {name}() takes mean, sum or none.{_called()}")
+        raise ValueError(
+            f"{reduction} is not a valid value for reduction\n  {name}() takes mean, sum or none.{_called()}"
+        )
     return reduction
 
 
@@ -336,9 +338,7 @@ def _check_linear(input: Any, weight: Any, bias: Any) -> None:
     raise RuntimeError(message + _called())
 
 
-def dropout(
-    input: Any, p: float = 0.5, training: bool = True, *, generator: random.Generator | None = None
-) -> Tensor:
+def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: random.Generator | None = None) -> Tensor:
     """Zero each element with probability `p` and divide the others by ``1 - p`` (Srivastava et al. 2014).
 
     Parameters
@@ -367,10 +367,10 @@ def dropout(
     """
     if not 0 <= p <= 1:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}{_called()}")
-    input = _tensor(input)
+    operand = _tensor(input)
     if not training or p == 0:
-        return input
-    spec = input._spec
+        return operand
+    input, spec = operand, operand._spec
     dtype = "float64" if spec.backend.dtype_name(spec.dtype) in ("float64", "complex128") else "float32"
     mask = random.rand(spec.shape, dtype=dtype, device=spec.device, generator=generator) >= p
     return ops.dropout(input, mask, 0.0 if p == 1 else 1 / (1 - p))
@@ -586,9 +586,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)]
     widths = [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1]
     if any(n < 0 for width in widths for n in width):
-        key = tuple(
-            slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(widths, input.shape, strict=True)
-        )
+        key = tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(widths, input.shape, strict=True))
         input = searching.getitem(input, key)
         widths = [(max(a, 0), max(b, 0)) for a, b in widths]
     return ops.pad(input, tuple(widths), 0.0 if value is None else value)
@@ -941,9 +939,7 @@ def _check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
             raise RuntimeError(f"the derivative for 'weight' is not implemented\n  in {name}().{_called()}")
 
 
-def nll_loss(
-    input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
-) -> Tensor:
+def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
     """Minus the log-probability of the target class.
 
     Parameters
@@ -1050,7 +1046,8 @@ def cross_entropy(
         # minus the sum of the losses of log-probabilities -1 is the sum of the weights that count
         ones = elementwise.multiply(logs.detach(), 0.0) - 1.0
         spread = spread / ops.nll_loss(ones, target, weight, ignore_index, "sum")
-    return (1 - label_smoothing) * sharp + (label_smoothing / input.shape[axis]) * spread
+    smoothed: Tensor = (1 - label_smoothing) * sharp + (label_smoothing / input.shape[axis]) * spread
+    return smoothed
 
 
 def _check_smoothing(label_smoothing: float) -> None:
@@ -1064,9 +1061,7 @@ def _along(weight: Any, axis: int, rank: int) -> Tensor:
     return manipulation.reshape(_tensor(weight), tuple(-1 if i == axis else 1 for i in range(rank)))
 
 
-def _soft_cross_entropy(
-    input: Tensor, target: Tensor, weight: Any, reduction: str, label_smoothing: float
-) -> Tensor:
+def _soft_cross_entropy(input: Tensor, target: Tensor, weight: Any, reduction: str, label_smoothing: float) -> Tensor:
     """Cross entropy against probabilities."""
     if input.shape != target.shape:
         raise ValueError(
@@ -1081,7 +1076,8 @@ def _soft_cross_entropy(
     if weight is not None:
         logs = logs * _along(weight, axis, input.ndim)
     values = -statistical.sum(logs * target, axis=axis)
-    return ops.reduced(values._spec.backend.functions, values, reduction)
+    reduced: Tensor = ops.reduced(values._spec.backend.functions, values, reduction)
+    return reduced
 
 
 def _check_same(name: str, input: Any, target: Any) -> None:
@@ -1165,5 +1161,3 @@ def binary_cross_entropy_with_logits(
     _check_same("binary_cross_entropy_with_logits", input, target)
     _checked_reduction("binary_cross_entropy_with_logits", reduction)
     return ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)
-
-

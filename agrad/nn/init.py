@@ -92,9 +92,7 @@ def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
-def kaiming_uniform_(
-    tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu"
-) -> Tensor:
+def kaiming_uniform_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
     """Uniform with standard deviation gain / sqrt(fan) (He et al. 2015)."""
     bound = math.sqrt(3) * _kaiming(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound)

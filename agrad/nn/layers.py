@@ -1,4 +1,4 @@
-"""Layers and losses: functions of ``nn.functional`` as modules, with PyTorch's arguments and initial values."""
+"""Layers: functions of ``nn.functional`` as modules, with PyTorch's arguments and initial values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 from agrad.core.tensor import Tensor
 from agrad.nn import functional as F
 from agrad.nn import init
-from agrad.nn.module import Module, Parameter
+from agrad.nn.module import Module
+from agrad.nn.parameter import Parameter
 from agrad.ops.creation import empty, ones, zeros
 from agrad.random import randn
 
@@ -16,7 +17,7 @@ IntOrPair = int | tuple[int, int]
 
 
 def _pair(value: IntOrPair) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else tuple(value)
+    return (value, value) if isinstance(value, int) else (value[0], value[1])
 
 
 class Linear(Module):
@@ -268,6 +269,55 @@ class GELU(Module):
         return f"approximate={self.approximate!r}"
 
 
+class LeakyReLU(Module):
+    """``x`` where positive, else `negative_slope` times it."""
+
+    def __init__(self, negative_slope: float = 0.01) -> None:
+        super().__init__()
+        self.negative_slope = negative_slope
+
+    def forward(self, input: Any) -> Tensor:
+        return F.leaky_relu(input, self.negative_slope)
+
+    def extra_repr(self) -> str:
+        return f"negative_slope={self.negative_slope}"
+
+
+class ELU(Module):
+    """``x`` where positive, else ``alpha * (exp(x) - 1)``."""
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        super().__init__()
+        self.alpha = alpha
+
+    def forward(self, input: Any) -> Tensor:
+        return F.elu(input, self.alpha)
+
+    def extra_repr(self) -> str:
+        return f"alpha={self.alpha}"
+
+
+class Softplus(Module):
+    """``log(1 + exp(x))``."""
+
+    def forward(self, input: Any) -> Tensor:
+        return F.softplus(input)
+
+
+class LogSoftmax(Module):
+    """The logarithm of the softmax along an axis."""
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input: Any) -> Tensor:
+        return F.log_softmax(input, self.dim)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
 class Softmax(Module):
     """Exponentials that add up to 1 along an axis."""
 
@@ -322,49 +372,3 @@ class AvgPool2d(MaxPool2d):
 
     def forward(self, input: Any) -> Tensor:
         return F.avg_pool2d(input, self.kernel_size, self.stride, self.padding)
-
-
-class MSELoss(Module):
-    """See ``nn.functional.mse_loss``."""
-
-    def __init__(self, reduction: str = "mean") -> None:
-        super().__init__()
-        self.reduction = reduction
-
-    def forward(self, input: Any, target: Any) -> Tensor:
-        return F.mse_loss(input, target, self.reduction)
-
-
-class L1Loss(MSELoss):
-    """See ``nn.functional.l1_loss``."""
-
-    def forward(self, input: Any, target: Any) -> Tensor:
-        return F.l1_loss(input, target, self.reduction)
-
-
-class BCEWithLogitsLoss(MSELoss):
-    """See ``nn.functional.binary_cross_entropy_with_logits``."""
-
-    def forward(self, input: Any, target: Any) -> Tensor:
-        return F.binary_cross_entropy_with_logits(input, target, reduction=self.reduction)
-
-
-class CrossEntropyLoss(Module):
-    """See ``nn.functional.cross_entropy``."""
-
-    def __init__(
-        self, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0
-    ) -> None:
-        super().__init__()
-        self.register_buffer("weight", weight)
-        self.ignore_index, self.reduction, self.label_smoothing = ignore_index, reduction, label_smoothing
-
-    def forward(self, input: Any, target: Any) -> Tensor:
-        return F.cross_entropy(
-            input,
-            target,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )

@@ -63,9 +63,7 @@ class CrossEntropyLoss(_Loss):
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 
     def forward(self, input: Any, target: Any) -> Tensor:
-        return F.cross_entropy(
-            input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing
-        )
+        return F.cross_entropy(input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
 
 
 class NLLLoss(_Loss):
@@ -96,9 +94,7 @@ class BCEWithLogitsLoss(_Loss):
 
     pos_weight: Tensor | None
 
-    def __init__(
-        self, weight: Tensor | None = None, reduction: str = "mean", pos_weight: Tensor | None = None
-    ) -> None:
+    def __init__(self, weight: Tensor | None = None, reduction: str = "mean", pos_weight: Tensor | None = None) -> None:
         super().__init__(reduction)
         self.register_buffer("weight", weight)
         self.register_buffer("pos_weight", pos_weight)

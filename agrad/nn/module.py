@@ -1,4 +1,4 @@
-"""Parameter and Module: parameters by name, to be trained, moved, saved and loaded together."""
+"""Module: parameters, buffers and other modules by name, to be trained, moved, saved and loaded together."""
 
 from __future__ import annotations
 
@@ -7,37 +7,16 @@ from typing import Any, Self
 
 from agrad.core.mode import no_grad
 from agrad.core.tensor import Tensor
+from agrad.nn.parameter import Parameter
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, to_device
 
 
-class Parameter(Tensor):
-    """A leaf that a `Module` finds when it is made an attribute.
-
-    Parameters
-    ----------
-    data : Tensor, array or nested sequence
-        The initial value.
-    requires_grad : bool, optional
-        False freezes it.
-
-    Examples
-    --------
-    >>> import agrad as ag
-    >>> ag.nn.Parameter(ag.zeros((2,)))
-    Parameter containing:
-    tensor([0., 0.], requires_grad=True)
-    """
-
-    def __init__(self, data: Any, requires_grad: bool = True) -> None:
-        value = asarray(data).detach()
-        self._data, self._spec, self._node = value._data, value._spec, None
-        if requires_grad:
-            self.requires_grad = True
-
-
 class Module:
     """A part of a network: parameters, buffers and other modules as attributes, and ``forward``.
+
+    What an attribute is decides its part: a `Parameter` is trained, a `Module` is walked into; `register_buffer` says
+    which other tensors belong to the state.
 
     Examples
     --------
@@ -53,13 +32,12 @@ class Module:
     ['factor']
     """
 
-    training: bool
+    training: bool = True
+    #: Names of buffers, and whether each belongs to the state that is saved.
+    _buffers: Mapping[str, bool] = {}
 
     def __init__(self) -> None:
-        for name in ("_parameters", "_buffers", "_modules"):
-            object.__setattr__(self, name, {})
-        object.__setattr__(self, "_temporary", set())
-        object.__setattr__(self, "training", True)
+        self._buffers = {}
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the result."""
@@ -68,58 +46,6 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.forward(*args, **kwargs)
-
-    # -- attributes ---------------------------------------------------------------------------------------------------
-
-    def _tables(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        tables = tuple(self.__dict__.get(name) for name in ("_parameters", "_buffers", "_modules"))
-        if None in tables:
-            message = f"call super().__init__() in {type(self).__name__}.__init__() before assigning parameters or modules"
-            raise AttributeError(message)
-        return tables  # type: ignore[return-value]
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        kind = 0 if isinstance(value, Parameter) else 2 if isinstance(value, Module) else None
-        if kind is None and "_parameters" not in self.__dict__:
-            object.__setattr__(self, name, value)
-            return
-        tables = self._tables()
-        if kind is not None:
-            for table in (*tables, self.__dict__):
-                table.pop(name, None)
-            tables[kind][name] = value
-        elif name in tables[0] or name in tables[2]:
-            if value is not None:
-                what = "parameter" if name in tables[0] else "child module"
-                expected = "agrad.nn.Parameter" if name in tables[0] else "agrad.nn.Module"
-                message = f"cannot assign '{type(value).__name__}' as {what} '{name}' ({expected} or None expected)"
-                raise TypeError(message)
-            tables[0 if name in tables[0] else 2][name] = None
-        elif name in tables[1]:
-            if value is not None and not isinstance(value, Tensor):
-                message = f"cannot assign '{type(value).__name__}' as buffer '{name}' (agrad.Tensor or None expected)"
-                raise TypeError(message)
-            tables[1][name] = value
-        else:
-            object.__setattr__(self, name, value)
-
-    def __getattr__(self, name: str) -> Any:
-        for table in ("_parameters", "_buffers", "_modules"):
-            found = self.__dict__.get(table, {})
-            if name in found:
-                return found[name]
-        message = f"'{type(self).__name__}' object has no attribute '{name}'"
-        raise AttributeError(message)
-
-    def __delattr__(self, name: str) -> None:
-        for table in self._tables():
-            if name in table:
-                del table[name]
-                return
-        object.__delattr__(self, name)
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *(name for table in self._tables() for name in table)})
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is part of the state but not trained.
@@ -132,27 +58,48 @@ class Module:
             Its value.
         persistent : bool, optional
             Whether it belongs to `state_dict`.
+
+        Raises
+        ------
+        KeyError
+            If there is an attribute of the name.
+        TypeError
+            If it is no Tensor.
         """
-        if hasattr(self, name):
-            message = f"attribute '{name}' already exists"
-            raise KeyError(message)
-        self._tables()[1][name] = tensor
-        if not persistent:
-            self._temporary.add(name)
+        self._check_new(name)
+        if tensor is not None and not isinstance(tensor, Tensor):
+            message = (
+                f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (agrad.Tensor or None required)"
+            )
+            raise TypeError(message)
+        self._buffers = {**self._buffers, name: persistent}
+        setattr(self, name, tensor)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter, or note that there is none of the name."""
         if param is not None and not isinstance(param, Parameter):
-            message = f"cannot assign '{type(param).__name__}' object to parameter '{name}' (Parameter or None required)"
+            message = (
+                f"cannot assign '{type(param).__name__}' object to parameter '{name}' (Parameter or None required)"
+            )
             raise TypeError(message)
-        self._tables()[0][name] = param
+        self._check_new(name)
+        setattr(self, name, param)
 
     def add_module(self, name: str, module: Module | None) -> None:
         """Add a module under a name."""
         if module is not None and not isinstance(module, Module):
             message = f"{type(module).__name__} is not a Module subclass"
             raise TypeError(message)
-        self._tables()[2][name] = module
+        self._check_new(name)
+        setattr(self, name, module)
+
+    def _check_new(self, name: str) -> None:
+        if not isinstance(name, str) or not name or "." in name:
+            message = f"the name of a parameter, buffer or module must be a string without '.', not {name!r}"
+            raise KeyError(message)
+        if hasattr(self, name):
+            message = f"attribute '{name}' already exists"
+            raise KeyError(message)
 
     # -- walking --------------------------------------------------------------------------------------------------------
 
@@ -166,7 +113,7 @@ class Module:
                 continue
             seen.add(id(module))
             yield name, module
-            children = [(f"{name}.{n}" if name else n, m) for n, m in module._modules.items() if m is not None]
+            children = [(f"{name}.{n}" if name else n, m) for n, m in module.named_children()]
             stack.extend(reversed(children))
 
     def modules(self) -> Iterator[Module]:
@@ -175,33 +122,37 @@ class Module:
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
         """Give the modules directly below with their names."""
-        return ((n, m) for n, m in self._modules.items() if m is not None)
+        return ((n, m) for n, m in vars(self).items() if isinstance(m, Module))
 
     def children(self) -> Iterator[Module]:
         """Give the modules directly below."""
         return (module for _, module in self.named_children())
 
-    def _named(self, table: str) -> Iterator[tuple[str, Any, Module]]:
-        for prefix, module in self.named_modules():
-            for name, value in module.__dict__[table].items():
-                if value is not None:
-                    yield (f"{prefix}.{name}" if prefix else name), value, module
-
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """Give all parameters with their dotted names, each once."""
         seen: set[int] = set()
-        for name, value, _ in self._named("_parameters"):
-            if id(value) not in seen:
-                seen.add(id(value))
-                yield name, value
+        for name, p in self._named_parameters():
+            if id(p) not in seen:
+                seen.add(id(p))
+                yield name, p
+
+    def _named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        for prefix, module in self.named_modules():
+            for name, value in vars(module).items():
+                if isinstance(value, Parameter):
+                    yield (f"{prefix}.{name}" if prefix else name), value
 
     def parameters(self) -> Iterator[Parameter]:
         """Give all parameters, each once."""
         return (p for _, p in self.named_parameters())
 
-    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
-        """Give all buffers with their dotted names."""
-        return ((name, value) for name, value, _ in self._named("_buffers"))
+    def named_buffers(self, *, persistent: bool = False) -> Iterator[tuple[str, Tensor]]:
+        """Give all buffers with their dotted names, or those that belong to the state."""
+        for prefix, module in self.named_modules():
+            for name, kept in module._buffers.items():
+                value = vars(module).get(name)
+                if value is not None and (kept or not persistent):
+                    yield (f"{prefix}.{name}" if prefix else name), value
 
     def buffers(self) -> Iterator[Tensor]:
         """Give all buffers."""
@@ -218,7 +169,7 @@ class Module:
     def train(self, mode: bool = True) -> Self:
         """Set whether this is training: dropout drops only then."""
         for module in self.modules():
-            object.__setattr__(module, "training", mode)
+            module.training = mode
         return self
 
     def eval(self) -> Self:
@@ -264,11 +215,7 @@ class Module:
     # -- state ----------------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Tensor]:
-        state: dict[str, Tensor] = {name: value for name, value, _ in self._named("_parameters")}
-        for name, value, owner in self._named("_buffers"):
-            if name.rpartition(".")[2] not in owner._temporary:
-                state[name] = value
-        return state
+        return {**dict(self._named_parameters()), **dict(self.named_buffers(persistent=True))}
 
     def state_dict(self) -> dict[str, Tensor]:
         """Give the values of parameters and buffers by dotted name, detached; `agrad.save` writes it."""
@@ -317,55 +264,8 @@ class Module:
         return ""
 
     def __repr__(self) -> str:
-        lines = [
-            f"({name}): " + repr(module).replace("\n", "\n  ") for name, module in self._modules.items() if module
-        ]
+        lines = [f"({name}): " + repr(module).replace("\n", "\n  ") for name, module in self.named_children()]
         extra = self.extra_repr()
         if not lines:
             return f"{type(self).__name__}({extra})"
         return f"{type(self).__name__}({extra}\n  " + "\n  ".join(lines) + "\n)"
-
-
-class Sequential(Module):
-    """Modules one after the other.
-
-    Parameters
-    ----------
-    *modules : Module
-        Or one dict of them by name.
-
-    Examples
-    --------
-    >>> import agrad as ag
-    >>> ag.nn.Sequential(ag.nn.Linear(2, 3), ag.nn.ReLU())
-    Sequential(
-      (0): Linear(in_features=2, out_features=3, bias=True)
-      (1): ReLU()
-    )
-    """
-
-    def __init__(self, *modules: Any) -> None:
-        super().__init__()
-        named = modules[0] if len(modules) == 1 and isinstance(modules[0], dict) else dict(enumerate(modules))
-        for name, module in named.items():
-            self.add_module(str(name), module)
-
-    def forward(self, input: Any) -> Any:
-        for module in self:
-            input = module(input)
-        return input
-
-    def append(self, module: Module) -> Self:
-        """Add a module at the end."""
-        self.add_module(str(len(self)), module)
-        return self
-
-    def __iter__(self) -> Iterator[Module]:
-        return self.children()
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __getitem__(self, index: int | slice) -> Module:
-        modules = list(self.children())
-        return Sequential(*modules[index]) if isinstance(index, slice) else modules[index]

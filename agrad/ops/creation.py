@@ -161,9 +161,7 @@ def arange(
         start, stop = 0, start
     integral = all(isinstance(v, int) for v in (start, stop, step))
     default = dtypes.int64 if integral else manager.get_default_dtype()
-    return _call(
-        "arange", start, stop, step, dtype=dtype, device=device, requires_grad=requires_grad, default=default
-    )
+    return _call("arange", start, stop, step, dtype=dtype, device=device, requires_grad=requires_grad, default=default)
 
 
 def linspace(

@@ -63,7 +63,9 @@ def _in_place(name: str, symbol: str) -> Callable[[Tensor, Any], Tensor]:
 
 def _setitem(self: Tensor, key: Any, value: Any, /) -> None:
     if is_temporary(sys.getrefcount(self), self):
-        raise errors.lost_assignment("an operation (indexing, .T, reshape...)", "x[i, j] = value in one step, or name it")
+        raise errors.lost_assignment(
+            "an operation (indexing, .T, reshape...)", "x[i, j] = value in one step, or name it"
+        )
     searching.assign(self, key, value)
 
 
@@ -107,21 +109,31 @@ class Methods:
     # -- reductions ---------------------------------------------------------------------------------------------------------
 
     def sum(
-        self: Any, axis: Axis = None, dtype: Any = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
+        self: Any,
+        axis: Axis = None,
+        dtype: Any = None,
+        keepdims: bool = False,
+        *,
+        dim: Axis = None,
+        keepdim: bool = False,
     ) -> Tensor:
         """Sum over axes; see `agrad.sum`."""
         return statistical.sum(self, axis=_either(axis, dim), dtype=dtype, keepdims=keepdims or keepdim)
 
-    def mean(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
+    def mean(
+        self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
+    ) -> Tensor:
         """Mean over axes; see `agrad.mean`."""
         return statistical.mean(self, axis=_either(axis, dim), keepdims=keepdims or keepdim)
 
-    def prod(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
+    def prod(
+        self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
+    ) -> Tensor:
         """Product over axes; see `agrad.prod`."""
         return statistical.prod(self, axis=_either(axis, dim), keepdims=keepdims or keepdim)
 
     def max(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
-        """Largest element over axes; see `agrad.max`. (PyTorch's ``max(dim)`` gives indices too; see `argmax`.)"""
+        """Largest element over axes; see `agrad.max`. PyTorch's ``max(dim)`` gives indices too: here `argmax` does."""
         return statistical.max(self, axis=_either(axis, dim), keepdims=keepdims or keepdim)
 
     def min(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
@@ -267,7 +279,10 @@ class Methods:
 
     def norm(self: Any) -> Tensor:
         """The Euclidean norm of all elements."""
-        return elementwise.sqrt(statistical.sum(elementwise.square(elementwise.abs(self))))
+        total = statistical.sum(elementwise.square(elementwise.abs(self)))
+        zero = total == 0
+        # the root of 1 where there is nothing: the gradient there is 0, as PyTorch's
+        return searching.where(zero, 0.0, elementwise.sqrt(searching.where(zero, 1.0, total)))
 
     # -- dtype and device -----------------------------------------------------------------------------------------------------
 

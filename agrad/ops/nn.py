@@ -35,7 +35,6 @@ def _step(xp: Any, x: Any) -> Any:
 )
 def relu(x: Any, /) -> Tensor:
     """The positive part, ``max(x, 0)``; the derivative at 0 is 0."""
-    ...
 
 
 @elementwise(
@@ -45,7 +44,6 @@ def relu(x: Any, /) -> Tensor:
 )
 def leaky_relu(x: Any, negative_slope: float = 0.01, /) -> Tensor:
     """``x`` where positive, else ``negative_slope * x``; the derivative at 0 is the slope."""
-    ...
 
 
 def _below(xp: Any, x: Any) -> Any:
@@ -66,7 +64,6 @@ def _elu_slope(xp: Any, x: Any, alpha: float) -> Any:
 )
 def elu(x: Any, alpha: float = 1.0, /) -> Tensor:
     """``x`` where positive, else ``alpha * (exp(x) - 1)``; the derivative at 0 is `alpha`."""
-    ...
 
 
 def _sigmoid_kernel(xp: Any, x: Any) -> Any:
@@ -79,7 +76,6 @@ def _sigmoid_kernel(xp: Any, x: Any) -> Any:
 @elementwise(name="nn.sigmoid", x=lambda ans: ans * (1 - ans), kernel=_sigmoid_kernel)
 def sigmoid(x: Any, /) -> Tensor:
     """The logistic function, ``1 / (1 + exp(-x))``."""
-    ...
 
 
 @elementwise(
@@ -89,7 +85,6 @@ def sigmoid(x: Any, /) -> Tensor:
 )
 def log_sigmoid(x: Any, /) -> Tensor:
     """The logarithm of the logistic function, without overflow."""
-    ...
 
 
 def _softplus_kernel(xp: Any, x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
@@ -109,7 +104,6 @@ def _softplus_slope(xp: Any, x: Any, beta: float, threshold: float) -> Any:
 @elementwise(name="nn.softplus", x=_softplus_slope, kernel=_softplus_kernel)
 def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0, /) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``, and `x` where ``beta * x`` is above `threshold`."""
-    ...
 
 
 def _silu_slope(xp: Any, x: Any) -> Any:
@@ -125,7 +119,6 @@ def _silu_slope(xp: Any, x: Any) -> Any:
 )
 def silu(x: Any, /) -> Tensor:
     """``x * sigmoid(x)``."""
-    ...
 
 
 def _horner(t: Any, coefficients: Sequence[float]) -> Any:
@@ -191,7 +184,6 @@ def normal_cdf(x: Any, /) -> Tensor:
     for the whole line, after M. M. Shepherd and J. G. Laframboise, Chebyshev approximation of (1 + 2x) exp(x**2)
     erfc(x) in 0 <= x < oo, Math. Comp. 36 (1981).
     """
-    ...
 
 
 _GELU_A = math.sqrt(2 / math.pi)
@@ -220,7 +212,6 @@ def _gelu_slope(xp: Any, x: Any, approximate: str) -> Any:
 )
 def gelu(x: Any, approximate: str = "none", /) -> Tensor:
     """`x` times the normal distribution function of `x`, or its approximation by tanh."""
-    ...
 
 
 def _gelu_curvature(xp: Any, x: Any, approximate: str) -> Any:
@@ -237,7 +228,6 @@ def _gelu_curvature(xp: Any, x: Any, approximate: str) -> Any:
 )
 def gelu_slope(x: Any, approximate: str = "none", /) -> Tensor:
     """The derivative of `gelu`."""
-    ...
 
 
 def _softmax_kernel(xp: Any, x: Any, /, *, axis: int) -> Any:
@@ -258,7 +248,6 @@ def _softmax_product(xp: Any, v: Any, ans: Any, axis: int) -> Any:
 )
 def softmax(x: Any, /, *, axis: int) -> Tensor:
     """Exponentials that sum to 1 along an axis."""
-    ...
 
 
 def _log_softmax_kernel(xp: Any, x: Any, /, *, axis: int) -> Any:
@@ -274,7 +263,6 @@ def _log_softmax_kernel(xp: Any, x: Any, /, *, axis: int) -> Any:
 )
 def log_softmax(x: Any, /, *, axis: int) -> Tensor:
     """The logarithm of `softmax`, without overflow or cancellation."""
-    ...
 
 
 # -- layers -------------------------------------------------------------------------------------------------------------
@@ -295,7 +283,7 @@ def _linear_kernel(xp: Any, input: Any, weight: Any, bias: Any = None) -> Any:
 
 
 def _linear_by_input(xp: Any, g: Any, weight: Any, weight_spec: Any) -> Any:
-    """g w, with the batch axes made one."""
+    """G w, with the batch axes made one."""
     if weight_spec.is_complex:
         weight = xp.conj(weight)
     if g.ndim > 2:
@@ -337,7 +325,6 @@ def _linear_jvp(xp: Any, t_input: Any, t_weight: Any, t_bias: Any, input: Any, w
 )
 def linear_layer(input: Any, weight: Any, bias: Any = None) -> Tensor:
     """``input @ weight.T + bias``."""
-    ...
 
 
 def _mean_and_scale(xp: Any, x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any]:
@@ -388,7 +375,6 @@ def _over_batch(xp: Any, g: Any, rank: int) -> Any:
 )
 def layer_norm(input: Any, weight: Any = None, bias: Any = None, rank: int = 1, eps: float = 1e-5, /) -> Tensor:
     """Mean 0 and variance 1 over the last `rank` axes, then times `weight` plus `bias`."""
-    ...
 
 
 @linear(
@@ -400,7 +386,6 @@ def layer_norm(input: Any, weight: Any = None, bias: Any = None, rank: int = 1, 
 )
 def dropout(x: Any, mask: Any, scale: float, /) -> Tensor:
     """`x` times `scale` where a mask is true, else 0."""
-    ...
 
 
 def _unpadded(xp: Any, rows: Any, indices: Any, padding_idx: int | None) -> Any:
@@ -425,7 +410,6 @@ def _unpadded(xp: Any, rows: Any, indices: Any, padding_idx: int | None) -> Any:
 )
 def embedding(indices: Any, weight: Any, padding_idx: int | None = None, /) -> Tensor:
     """The rows of `weight` at `indices`; the row `padding_idx` gets no gradient."""
-    ...
 
 
 def _embedding_adjoint_kernel(xp: Any, grad: Any, indices: Any, spec: Any) -> Any:
@@ -443,7 +427,6 @@ def _embedding_adjoint_kernel(xp: Any, grad: Any, indices: Any, spec: Any) -> An
 )
 def embedding_adjoint(grad: Any, indices: Any, spec: Any, /) -> Tensor:
     """The adjoint of `embedding`: the rows of `grad` added up in a table of a spec, at `indices`."""
-    ...
 
 
 def _pad_kernel(xp: Any, x: Any, /, widths: tuple[Pair, ...], value: float = 0.0) -> Any:
@@ -471,7 +454,6 @@ def _crop(x: Any, widths: tuple[Pair, ...]) -> Any:
 )
 def pad(x: Any, widths: tuple[Pair, ...], value: float = 0.0, /) -> Tensor:
     """`x` with a constant put around it, ``(before, after)`` elements per axis."""
-    ...
 
 
 # -- convolution --------------------------------------------------------------------------------------------------------
@@ -624,7 +606,6 @@ def conv2d(
     groups: int = 1,
 ) -> Tensor:
     """Cross-correlation of images (N, C, H, W) with filters (O, C / groups, kh, kw), real."""
-    ...
 
 
 @multilinear(
@@ -641,7 +622,6 @@ def conv2d_input(
     grad: Any, weight: Any, size: Pair, stride: Pair, padding: Padding, dilation: Pair, groups: int
 ) -> Tensor:
     """The adjoint of `conv2d` in its input, images of height and width `size`: the transposed convolution."""
-    ...
 
 
 @multilinear(
@@ -658,7 +638,6 @@ def conv2d_weight(
     input: Any, grad: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, groups: int
 ) -> Tensor:
     """The adjoint of `conv2d` in its filters, of height and width `window`."""
-    ...
 
 
 # -- pooling ------------------------------------------------------------------------------------------------------------
@@ -716,7 +695,6 @@ def _avg_pool2d_adjoint_kernel(
 )
 def avg_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, count_pad: bool, /) -> Tensor:
     """The mean of each window of images (N, C, H, W)."""
-    ...
 
 
 @linear(
@@ -728,7 +706,6 @@ def avg_pool2d_adjoint(
     grad: Any, size: Pair, window: Pair, stride: Pair, padding: Padding, count_pad: bool, /
 ) -> Tensor:
     """The adjoint of `avg_pool2d`."""
-    ...
 
 
 def _pad_low(xp: Any, x: Any, padding: Padding) -> Any:
@@ -787,7 +764,6 @@ def _max_pool2d_tangent_kernel(
 )
 def max_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /) -> Tensor:
     """The largest element of each window of images (N, C, H, W); the gradient goes to the first of several."""
-    ...
 
 
 @linear(
@@ -802,7 +778,6 @@ def max_pool2d_adjoint(
     grad: Any, x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /
 ) -> Tensor:
     """The cotangents of windows, put where the largest element of each stands."""
-    ...
 
 
 @linear(
@@ -817,7 +792,6 @@ def max_pool2d_tangent(
     tangent: Any, x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /
 ) -> Tensor:
     """The tangents that stand where the largest element of each window does."""
-    ...
 
 
 # -- losses -------------------------------------------------------------------------------------------------------------
@@ -871,7 +845,6 @@ def _mse_vjp(xp: Any, g: Any, input: Any, target: Any, reduction: str) -> Any:
 )
 def mse_loss(input: Any, target: Any, reduction: str = "mean", /) -> Tensor:
     """Squared difference."""
-    ...
 
 
 def _l1_vjp(xp: Any, g: Any, input: Any, target: Any, reduction: str) -> Any:
@@ -892,7 +865,6 @@ def _l1_vjp(xp: Any, g: Any, input: Any, target: Any, reduction: str) -> Any:
 )
 def l1_loss(input: Any, target: Any, reduction: str = "mean", /) -> Tensor:
     """Absolute difference; its derivative at 0 is 0."""
-    ...
 
 
 # The logarithms are limited to -100 and the denominator of the derivative to 1e-12, as in PyTorch. The first limit, a
@@ -955,7 +927,6 @@ def _spread(g: Any, partial: Any, reduction: str) -> Any:
 )
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean", /) -> Tensor:
     """``-(target * log(input) + (1 - target) * log(1 - input))``."""
-    ...
 
 
 # With p = pos_weight and s = softplus(-x) = -log sigmoid(x), the loss is (1 - y) x + (1 + (p - 1) y) s.
@@ -1038,7 +1009,6 @@ def binary_cross_entropy_with_logits(
     input: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: str = "mean", /
 ) -> Tensor:
     """Binary cross entropy of the sigmoid of `input`, without overflow."""
-    ...
 
 
 # Losses of class indices. The classes stand along axis 1, or 0 where there is no batch.
@@ -1091,9 +1061,7 @@ def _nll_kernel(
     return _class_loss(xp, picked, rows, reduction)
 
 
-def _nll_adjoint(
-    xp: Any, g: Any, input_spec: Any, target: Any, weight: Any, ignore_index: int, reduction: str
-) -> Any:
+def _nll_adjoint(xp: Any, g: Any, input_spec: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     axis = class_axis(len(input_spec.shape))
     hit = _is_class(xp, target, input_spec.shape[axis], axis)
     rows = _row_weights(xp, g, target, weight, ignore_index, hit, axis)
@@ -1106,7 +1074,6 @@ def nll_loss(
     input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", /
 ) -> Tensor:
     """Minus the log-probability of the target class."""
-    ...
 
 
 def _cross_entropy_define(
@@ -1142,11 +1109,8 @@ def _cross_entropy_adjoint_kernel(
 @nondifferentiable(
     "grad", "input", "target", "lse", "rows", name="nn.cross_entropy_adjoint", kernel=_cross_entropy_adjoint_kernel
 )
-def _cross_entropy_adjoint(
-    grad: Any, input: Any, target: Any, lse: Any, rows: Any, reduction: str, /
-) -> Tensor:
+def _cross_entropy_adjoint(grad: Any, input: Any, target: Any, lse: Any, rows: Any, reduction: str, /) -> Tensor:
     """The first-order vjp of `cross_entropy`; higher orders go through its definition."""
-    ...
 
 
 @fused(
@@ -1165,4 +1129,3 @@ def cross_entropy(
     input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", /
 ) -> Tensor:
     """`nll_loss` of the `log_softmax` of `input`, for class indices."""
-    ...

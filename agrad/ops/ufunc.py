@@ -43,7 +43,12 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[st
     """
     name = RENAMED.get(ufunc.__name__, ufunc.__name__)
     op = OPS.get(name)
-    if method == "__call__" and op is not None and not kwargs and op.rule.kind in ("elementwise", "custom", "none", "multilinear", "linear"):
+    if (
+        method == "__call__"
+        and op is not None
+        and not kwargs
+        and op.rule.kind in ("elementwise", "custom", "none", "multilinear", "linear")
+    ):
         result: Tensor = op.entry(*inputs)
         return result
     what = f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")

@@ -131,7 +131,8 @@ class LambdaLR(LRScheduler):
     >>> import agrad as ag
     >>> optimizer = ag.optim.SGD([ag.zeros(1, requires_grad=True)], lr=1.0)
     >>> schedule = ag.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 1 / (1 + epoch))
-    >>> optimizer.step(); schedule.step()
+    >>> optimizer.step()
+    >>> schedule.step()
     >>> schedule.get_last_lr()
     [0.5]
     """
@@ -215,9 +216,7 @@ class ConstantLR(LRScheduler):
         If `factor` is outside its range.
     """
 
-    def __init__(
-        self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1
-    ) -> None:
+    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         if not 0 <= factor <= 1:
             message = "Constant multiplicative factor expected to be between 0 and 1."
             raise ValueError(message)
@@ -317,9 +316,7 @@ class CosineAnnealingLR(LRScheduler):
             return self._times(1.0)
         if (epoch - 1 - total) % (2 * total) == 0:  # the step before was at the least rate, where the quotient is 0 / 0
             rise = (1 - math.cos(math.pi / total)) / 2
-            return [
-                group["lr"] + (base - least) * rise for base, group in zip(self.base_lrs, self.groups, strict=True)
-            ]
+            return [group["lr"] + (base - least) * rise for base, group in zip(self.base_lrs, self.groups, strict=True)]
         quotient = (1 + math.cos(math.pi * epoch / total)) / (1 + math.cos(math.pi * (epoch - 1) / total))
         return [quotient * (group["lr"] - least) + least for group in self.groups]
 

@@ -70,8 +70,10 @@ def manual_seed(seed: int) -> Generator:
     Examples
     --------
     >>> import agrad as ag
-    >>> _ = ag.manual_seed(0); a = ag.randn(3)
-    >>> _ = ag.manual_seed(0); bool(ag.all(a == ag.randn(3)))
+    >>> _ = ag.manual_seed(0)
+    >>> a = ag.randn(3)
+    >>> _ = ag.manual_seed(0)
+    >>> bool(ag.all(a == ag.randn(3)))
     True
     """
     return default_generator.manual_seed(seed)
@@ -143,7 +145,7 @@ def randn(
 
 def randint(
     low: int,
-    high: int | tuple[int, ...] | None = None,
+    high: Any = None,
     size: int | tuple[int, ...] | None = None,
     *,
     dtype: Any = None,
@@ -166,11 +168,11 @@ def randint(
     ValueError
         If the range is empty.
     """
-    if size is None:
-        if not isinstance(high, tuple | list):
-            message = "randint() needs a size, as in randint(low, high, (3,))"
-            raise TypeError(message)
+    if isinstance(high, tuple | list):
         low, high, size = 0, low, tuple(high)
+    if size is None:
+        message = "randint() needs a size, as in randint(low, high, (3,))"
+        raise TypeError(message)
     if not isinstance(high, int) or low >= high:
         message = f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
         raise ValueError(message)

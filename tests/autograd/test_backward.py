@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import inspect
 import math
+import sys
 import threading
 import weakref
 from collections import OrderedDict
@@ -15,6 +16,7 @@ import pytest
 import agrad as ag
 from agrad.autograd import backward, grad
 from agrad.autograd.graph import get_gradient_edge
+from agrad.core import forward as forward_mode
 
 
 def leaf(*values, **kwargs):
@@ -280,6 +282,12 @@ def test_create_graph_accumulates_out_of_place():
     assert x.grad.tolist() == [4.0, 8.0]
     assert grad(x.grad.sum(), x)[0].tolist() == [4.0, 4.0]
     x.grad = None  # it refers to the leaf, which refers to it
+    for _ in range(2):
+        held = x.grad
+        (x * 3).sum().backward(create_graph=True)
+        assert x.grad is not held
+    assert held.tolist() == [3.0, 3.0]
+    assert x.grad.tolist() == [6.0, 6.0]
 
 
 def test_one_leaf_used_many_times():
@@ -318,13 +326,44 @@ def test_threads_accumulating_into_one_leaf_lose_nothing():
             (x * 2).sum().backward()
             shared.backward(retain_graph=True)
 
-    threads = [threading.Thread(target=work) for _ in range(threads_)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(threads_)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
     assert x.grad.tolist() == [5.0 * threads_ * times] * 2
     assert y.grad.tolist() == [3.0 * threads_ * times] * 2
+
+
+def test_threads_giving_a_leaf_its_first_gradient_lose_nothing():
+    leaves = [scalar(1.0) for _ in range(600)]
+    results = [x * 1.0 for x in leaves]
+    for y in results:
+        y.retain_grad()
+    barrier = threading.Barrier(8)
+
+    def work():
+        for y in results:
+            barrier.wait()
+            y.backward(retain_graph=True)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert {x.grad.item() for x in leaves} == {8.0}
+    assert {y.grad.item() for y in results} == {8.0}
 
 
 # -- inputs= ----------------------------------------------------------------------------------------------------------
@@ -698,6 +737,22 @@ def test_chain_of_sums_with_a_leaf():
     assert x.grad.item() == 20_000.0
 
 
+def test_backward_within_a_level_of_forward_mode():
+    with forward_mode.level() as level:
+        x, v = leaf(2.0), leaf(5.0)
+        dual = forward_mode.with_tangent(x, ag.tensor([1.0]), level)
+        (g,) = grad((dual**3).sum(), dual)
+        assert g.tolist() == [12.0]
+        assert forward_mode.tangent_of(g, level).tolist() == [12.0]  # 6 x: forward over reverse
+        assert not g.requires_grad
+        for cotangent in (v, v * 1.0):
+            (g,) = grad(dual + 1.0, dual, cotangent)
+            assert not g.requires_grad
+        (dual * 3).sum().backward()
+        assert x.grad.tolist() == [3.0]
+        assert not x.grad.requires_grad
+
+
 def test_second_order_through_a_long_chain():
     x, y = chain(5_000, lambda y: y * 1.0)
     (g,) = grad(y * y, x, create_graph=True)
@@ -798,3 +853,20 @@ def test_deeply_nested_backward():
     F.apply(x, 30).backward()
     assert depths == list(range(30, -1, -1))
     assert x.grad.item() == 2.0
+
+
+def test_a_slice_holds_nothing_to_free_so_its_graph_can_be_walked_again():
+    x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x[1:].sum()
+    y.backward()
+    y.backward()
+    assert x.grad.tolist() == [0.0, 2.0, 2.0]
+
+
+def test_an_index_array_is_freed():
+    x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x[ag.asarray([0, 0])].sum()
+    y.backward()
+    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+        y.backward()
+    assert x.grad.tolist() == [2.0, 0.0, 0.0]

@@ -438,6 +438,29 @@ def test_row():
     assert row.devices == ("dask",)
 
 
+def test_dask_loads_when_it_is_needed():
+    source = """
+        import sys
+        import agrad as ag
+        ag.zeros(2) + 1.0
+        before = "dask" in sys.modules
+        ag.zeros(2, device="dask")
+        print(before, "dask" in sys.modules)
+    """
+    program = [sys.executable, "-W", "error", "-c", textwrap.dedent(source)]
+    assert subprocess.run(program, capture_output=True, text=True, check=True).stdout.split() == ["False", "True"]
+
+
+def test_types_are_claimed_by_name_alone():
+    from agrad_dask import agrad_backend_of
+
+    assert agrad_backend_of(da.Array) == "dask"
+    assert agrad_backend_of(type("mine", (da.Array,), {})) == "dask"
+    assert agrad_backend_of(type("Array", (), {"__module__": "dask.array._array_expr._collection"})) == "dask"
+    assert agrad_backend_of(type("Array", (), {"__module__": "array_api_strict"})) is None
+    assert agrad_backend_of(np.ndarray) is None
+
+
 def test_creation_on_dask():
     xp = ag.namespace("dask")
     for made in (xp.zeros((2, 2)), xp.arange(3), xp.linspace(0, 1, 3), xp.eye(2), xp.asarray([1.0]), xp.full((2,), 3)):

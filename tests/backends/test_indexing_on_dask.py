@@ -204,5 +204,5 @@ def test_rows_of_other_blocks_than_the_masks_are_an_error_not_a_wrong_gradient(d
     y = x[ag.asarray(da.from_array(N([True, True, False, False]), chunks=2))]  # two rows, then none
     g = da.from_array(N([10.0, 20.0]), chunks=1)
     y.backward(ag.asarray(g[g > 0]))  # one row, then one
-    with pytest.raises(ValueError, match="1 rows for a mask of 2"):
+    with pytest.raises(ValueError, match=r"1 rows of a cotangent for a block of a mask that chose (2|0)"):
         x.grad.tolist()

@@ -266,6 +266,16 @@ def test_node_hooks_replace_gradients():
     assert b.grad is None
 
 
+@pytest.mark.parametrize("withheld", [0, 1])
+def test_node_hooks_withhold_gradients(withheld):
+    x, w = leaf(2.0), leaf(3.0)
+    y = (x * 5) * w
+    y.grad_fn.register_hook(lambda gi, go: tuple(None if i == withheld else g for i, g in enumerate(gi)))
+    y.sum().backward()
+    assert (x.grad if withheld == 0 else w.grad) is None
+    assert (w.grad if withheld == 0 else x.grad).tolist() == [10.0 if withheld == 0 else 15.0]
+
+
 def test_node_hooks_show_none_for_operands_without_gradient():
     a = leaf(2.0)
     y = a * ag.tensor([3.0])

@@ -390,7 +390,7 @@ def _place_masked(chunks: tuple[Any, ...], axis: int, mask: Any, g: Any) -> Any:
 
 def _place_block(mask: Any, g: Any, axis: int) -> Any:
     if int(mask.sum()) != g.shape[axis]:
-        message = f"{g.shape[axis]} rows for a mask of {int(mask.sum())}"
+        message = f"{g.shape[axis]} rows of a cotangent for a block of a mask that chose {int(mask.sum())}"
         raise ValueError(message)
     made = np.zeros_like(g, shape=(*g.shape[:axis], mask.shape[0], *g.shape[axis + 1 :]))
     made[(_FULL,) * axis + (mask,)] = g

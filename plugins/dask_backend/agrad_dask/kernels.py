@@ -40,7 +40,7 @@ def _broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Any:
     return da.broadcast_to(x, shape, chunks=normalize_chunks(tuple(kept), shape, dtype=x.dtype))
 
 
-def _reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:  # noqa: ARG001 (nothing to copy)
+def _reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if not isinstance(x, da.Array):
         return np.reshape(x, shape)

@@ -11,7 +11,6 @@ import numpy as np
 
 from agrad.core.spec import Spec
 from agrad.plugin.backend import SPECS_KEPT, Backend
-
 from agrad_numpy.kernels import KERNELS
 
 
@@ -91,7 +90,9 @@ class NumpyBackend(Backend):
     def quiet(self) -> AbstractContextManager[Any]:
         return np.errstate(all="ignore")
 
-    def random(self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any) -> Any:
+    def random(
+        self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
+    ) -> Any:
         seed, counter = key
         source = np.random.Generator(np.random.Philox(key=[seed & (2**64 - 1), counter & (2**64 - 1)]))
         dtype = np.dtype(dtype)
@@ -107,7 +108,5 @@ class NumpyBackend(Backend):
 
 def _visits_once(key: Any) -> bool:
     """Tell whether no place is visited twice: a key without integer arrays."""
-    import numpy as np
-
     parts = key if isinstance(key, tuple) else (key,)
     return not any(isinstance(p, np.ndarray) and p.dtype != np.bool_ for p in parts)

@@ -89,7 +89,7 @@ def _cdf_and_exp(x: Any) -> tuple[Any, Any]:
     single = x.dtype.itemsize <= 4
     k, coefficients = (_TAIL_SINGLE_K, _TAIL_SINGLE) if single else (TAIL_K, TAIL)
     t = np.abs(x)
-    np.minimum(t, TAIL_END, t)
+    np.minimum(t, TAIL_END, out=t)
     e = t * t
     e *= -0.5
     np.exp(e, e)
@@ -306,7 +306,7 @@ class _Windows:
 
     def __init__(self, shape: tuple[int, ...], window: Pair, stride: Pair, dilation: Pair, groups: int) -> None:
         self.shape, self.window, self.stride, self.dilation, self.groups = shape, window, stride, dilation, groups
-        height, width = shape[2:]
+        width = shape[3]
         self.out = tuple(output_size(shape[2 + a], window[a], stride[a], (0, 0), dilation[a]) for a in (0, 1))
         self.flat = stride == (1, 1)
         self.width = width if self.flat else self.out[1]
@@ -493,7 +493,7 @@ def _max_pool2d_adjoint(
         if apart:
             np.multiply(grad, here, out=part)
         else:
-            part += grad * here
+            part += grad * here  # noqa: PLW2901 (a view: adds into `whole`)
     return _cropped(whole, size, padding)
 
 
@@ -529,9 +529,7 @@ def _avg_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, count_pad:
     return np.divide(total, counts, out=total, casting="same_kind")
 
 
-def _avg_pool2d_adjoint(
-    grad: Any, size: Pair, window: Pair, stride: Pair, padding: Padding, count_pad: bool, /
-) -> Any:
+def _avg_pool2d_adjoint(grad: Any, size: Pair, window: Pair, stride: Pair, padding: Padding, count_pad: bool, /) -> Any:
     share = np.divide(grad, _counts(size, grad.shape[2:], window, stride, padding, count_pad), dtype=grad.dtype)
     whole = np.zeros((*grad.shape[:2], *(size[a] + sum(padding[a]) for a in (0, 1))), grad.dtype)
     apart = stride[0] >= window[0] and stride[1] >= window[1]
@@ -539,7 +537,7 @@ def _avg_pool2d_adjoint(
         if apart:
             part[...] = share
         else:
-            part += share
+            part += share  # noqa: PLW2901 (a view: adds into `whole`)
     return _cropped(whole, size, padding)
 
 
@@ -648,9 +646,7 @@ def _cross_entropy_adjoint(grad: Any, input: Any, target: Any, lse: Any, rows: A
     return np.ascontiguousarray(np.moveaxis(p.reshape(batch, *rest, classes), -1, 1))
 
 
-def _nll_loss(
-    input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", /
-) -> Any:
+def _nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", /) -> Any:
     logs, flat = _as_rows(input, target)
     flat, rows = _row_weights(flat, logs.shape[1], weight, ignore_index, logs.dtype)
     losses = np.negative(logs.reshape(-1).take(_picks(flat, logs.shape[1])))
