@@ -27,6 +27,7 @@ try:
     import matplotlib as mpl
     import numpy as np
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Table
     from sklearn.datasets import load_digits
@@ -168,47 +169,58 @@ def table(history: History) -> Table:
     return made
 
 
-def draw(history: History, wrong: list[tuple[np.ndarray, int, int]], title: str, path: Path) -> None:
-    """Draw the loss, the share of errors, and some test images that were taken for another digit."""
+@dataclass
+class Example:
+    """A test image with its class, what the model takes it for, and the probability it gives the true class."""
+
+    image: np.ndarray
+    truth: int
+    guess: int
+    probability: float
+
+
+def hardest(model: nn.Module, data: Data, backend: str, count: int) -> list[Example]:
+    """Give the images whose true class the model finds least probable."""
+    probabilities = F.softmax(predict(model, data, backend), dim=1).to_device("numpy").numpy()
+    of_truth = probabilities[np.arange(len(data.classes)), data.classes]
+    return [
+        Example(data.images[i, 0], int(data.classes[i]), int(probabilities[i].argmax()), float(of_truth[i]))
+        for i in np.argsort(of_truth)[:count]
+    ]
+
+
+def draw(history: History, examples: list[Example], title: str, path: Path) -> None:
+    """Draw the loss, the share of errors, and the hardest test images."""
     colors = {"training images": "#1f77b4", "test images": "#d95f02"}
     epochs = np.arange(1, len(history.train_loss) + 1)
-    figure = plt.figure(figsize=(10, 5.6), layout="constrained")
+    figure = plt.figure(figsize=(10, 6.4), layout="constrained")
     figure.suptitle(title, fontsize=12, fontweight="bold")
-    grid = figure.add_gridspec(2, 1, height_ratios=(3.2, 1))
-    curves = grid[0].subgridspec(1, 2)
+    above, below = figure.subfigures(2, 1, height_ratios=(3, 1.15))
     panels = (
         ("Cross entropy", history.train_loss, history.test_loss),
         ("Errors (%)", *(100 * (1 - np.asarray(a)) for a in (history.train_accuracy, history.test_accuracy))),
     )
-    for i, (name, train, test) in enumerate(panels):
-        axes = figure.add_subplot(curves[i])
+    for axes, (name, train, test) in zip(above.subplots(1, 2), panels, strict=True):
         for (label, color), values in zip(colors.items(), (train, test), strict=True):
-            axes.plot(epochs, values, color=color, linewidth=1.8, label=label)
+            axes.plot(epochs, values, color=color, linewidth=1.8, label=label, marker="o" if len(epochs) == 1 else None)
         axes.set(xlabel="Epoch", ylabel=name, xlim=(1, max(2, len(epochs))))
-        if i == 0:
-            axes.set_yscale("log")
-            axes.legend(frameon=False)
-        else:
-            axes.set_ylim(0, max(2.0, 1.15 * float(np.quantile(np.concatenate((train, test)), 0.9))))
         axes.grid(color="0.9")
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-    strip = grid[1].subgridspec(1, 10)
-    for i in range(10):
-        axes = figure.add_subplot(strip[i])
+        if name == "Cross entropy":
+            axes.set_yscale("log")
+            axes.legend(frameon=False)
+        else:  # the first epochs would hide the rest
+            axes.set_ylim(0, max(2.0, 1.15 * float(np.quantile(np.concatenate((train, test)), 0.95))))
+    below.suptitle("The test images whose true class the model finds least probable (red: taken for another)", fontsize=10)
+    for axes, example in zip(below.subplots(1, len(examples)), examples, strict=True):
         axes.set_axis_off()
-        if i < len(wrong):
-            image, truth, guess = wrong[i]
-            axes.imshow(image[0], cmap="gray_r", vmin=0, vmax=1)
-            axes.set_title(f"{truth} as {guess}", fontsize=9)
+        axes.imshow(example.image, cmap="gray_r", vmin=0, vmax=1)
+        wrong = example.guess != example.truth
+        text = f"{example.truth} as {example.guess}" if wrong else f"{example.truth}: {example.probability:.0%}"
+        axes.set_title(text, fontsize=9, color="#c00000" if wrong else "0.3")
     figure.savefig(path, dpi=150)
     plt.close(figure)
-
-
-def mistakes(model: nn.Module, data: Data, backend: str) -> list[tuple[np.ndarray, int, int]]:
-    """Give the images taken for another digit, with the truth and the guess."""
-    guesses = predict(model, data, backend).argmax(axis=1).to_device("numpy").numpy()
-    return [(data.images[i], int(data.classes[i]), int(guesses[i])) for i in np.flatnonzero(guesses != data.classes)]
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -242,7 +254,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         ag.set_default_backend(options.backend)
     except ag.BackendError as error:
-        Console(stderr=True).print(f"[red]--backend {options.backend}:[/red] {error}", highlight=False)
+        Console(stderr=True).print(f"[red]--backend {options.backend}:[/red] {escape(str(error))}", highlight=False)
         return 2
     ag.set_default_dtype(ag.float32)
     ag.manual_seed(options.seed)
@@ -277,15 +289,13 @@ def main(arguments: list[str] | None = None) -> int:
     console.print(table(history))
     options.output.mkdir(parents=True, exist_ok=True)
     path = options.output / f"{options.model}.png"
-    wrong = mistakes(model, test, options.backend)
-    title = (
-        f"{options.model.upper()} on 8×8 digits: {accuracy:.2%} of {len(test.images)} test images right,"
-        f" {len(wrong)} wrong"
-    )
-    draw(history, wrong, title, path)
+    total = len(test.images)
+    wrong = round(total * (1 - accuracy))
+    title = f"{options.model.upper()} on 8×8 digits: {accuracy:.2%} of {total} test images right, {wrong} wrong"
+    draw(history, hardest(model, test, options.backend, 10), title, path)
     console.print(
         f"Trained the {options.model} on {options.backend} for {options.epochs} epochs in {seconds:.1f} s."
-        f" Test accuracy: {accuracy:.2%} ({len(wrong)} of {len(test.images)} wrong)."
+        f" Test accuracy: {accuracy:.2%} ({wrong} of {total} wrong)."
     )
     console.print(f"Picture: {path.resolve()}", soft_wrap=True)
     if accuracy < options.require:

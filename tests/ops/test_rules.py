@@ -359,7 +359,7 @@ def test_some_operands(sample, backend):
                     close(host(leaf.grad), expected.gradients[i])
                 else:
                     assert leaf.grad is None
-            assert node.saved is None or node.saved == ()
+            assert not any(map(holds_array, node.saved or ()))
 
             with level() as at:
                 duals = [
