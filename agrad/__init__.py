@@ -447,11 +447,13 @@ def __array_namespace_info__() -> Any:  # noqa: N807 (the standard's name)
     return namespace().__array_namespace_info__()
 
 
-def __getattr__(name: str) -> Any:
-    if name in _OPS:  # one that the user has declared
-        return _OPS[name].entry
-    message = f"module 'agrad' has no attribute {name!r}"
-    raise AttributeError(message)
+if not TYPE_CHECKING:  # a type checker is to know what there is not
+
+    def __getattr__(name: str) -> Any:
+        if name in _OPS:  # one that the user has declared
+            return _OPS[name].entry
+        message = f"module 'agrad' has no attribute {name!r}"
+        raise AttributeError(message)
 
 
 # The core ranks below what the methods of Tensor stand for; they meet here.

@@ -212,7 +212,9 @@ def draw(history: History, examples: list[Example], title: str, path: Path) -> N
             axes.legend(frameon=False)
         else:  # the first epochs would hide the rest
             axes.set_ylim(0, max(2.0, 1.15 * float(np.quantile(np.concatenate((train, test)), 0.95))))
-    below.suptitle("The test images whose true class the model finds least probable (red: taken for another)", fontsize=10)
+    below.suptitle(
+        "The test images whose true class the model finds least probable (red: taken for another)", fontsize=10
+    )
     for axes, example in zip(below.subplots(1, len(examples)), examples, strict=True):
         axes.set_axis_off()
         axes.imshow(example.image, cmap="gray_r", vmin=0, vmax=1)

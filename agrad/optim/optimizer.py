@@ -148,7 +148,8 @@ class Optimizer:
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient; nothing of it is recorded.
 
-        A parameter gets a new value: what was computed from the old one is not disturbed.
+        A parameter gets a new value: what was computed from the old one is not disturbed. On a lazy backend the new
+        values are computed at once, in one pass: a recipe that grows from step to step would end the training.
 
         Parameters
         ----------
@@ -164,14 +165,23 @@ class Optimizer:
         if closure is not None:
             with enable_grad:
                 loss = closure()
+        lazy: dict[Backend, list[Tensor]] = {}
         with no_grad:
             for group in self.param_groups:
                 for p in group["params"]:
                     g = p.grad
-                    if g is not None:
-                        if g._spec.backend is not p._spec.backend:
-                            g = g.to_device(p.device)
-                        p.data = self.update(p, -g if group.get("maximize") else g, group, self._state_of(p))
+                    if g is None:
+                        continue
+                    backend = p._spec.backend
+                    if g._spec.backend is not backend:
+                        g = g.to_device(p.device)
+                    state = self._state_of(p)
+                    p.data = self.update(p, -g if group.get("maximize") else g, group, state)
+                    if backend.is_lazy:
+                        lazy.setdefault(backend, []).extend([p, *(t for t in state.values() if isinstance(t, Tensor))])
+        for backend, tensors in lazy.items():
+            for t, value in zip(tensors, backend.realize(*(t._data for t in tensors)), strict=True):
+                t._data = value
         self._has_stepped = True
         return loss
 
