@@ -4,35 +4,77 @@ from __future__ import annotations
 
 import math
 
-from agrad.core.mode import no_grad
+from agrad.core import errors
 from agrad.core.tensor import Tensor
-from agrad.ops.creation import full_like
-from agrad.random import rand_like, randn_like
+from agrad.ops.creation import full
+from agrad.random import Generator, rand, randn
+
+__all__ = [
+    "calculate_gain",
+    "constant_",
+    "kaiming_normal_",
+    "kaiming_uniform_",
+    "normal_",
+    "ones_",
+    "uniform_",
+    "xavier_normal_",
+    "xavier_uniform_",
+    "zeros_",
+]
 
 
-def _set(tensor: Tensor, value: Tensor) -> Tensor:
-    with no_grad:
-        tensor.copy_(value)
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Uniform on [a, b).
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Real floating point; gets the values, whether or not it requires a gradient.
+    a, b : float, optional
+        The bounds.
+    generator : agrad.random.Generator, optional
+        Where random keys come from. Default: the one that `agrad.manual_seed` seeds.
+
+    Returns
+    -------
+    Tensor
+        The same object.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.nn.init.uniform_(ag.empty((1000,)), -1.0, 1.0)
+    >>> bool(ag.all(x >= -1) and ag.all(x < 1))
+    True
+    """
+    sample = rand(tensor.shape, dtype=tensor.dtype, device=tensor.device, generator=generator)
+    tensor.data = sample * (b - a) + a
     return tensor
 
 
-def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
-    """Uniform on [a, b)."""
-    return _set(tensor, rand_like(tensor) * (b - a) + a)
-
-
-def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
-    """Normal with a mean and standard deviation."""
-    return _set(tensor, randn_like(tensor) * std + mean)
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Normal with a mean and standard deviation; the other arguments as for `uniform_`."""
+    sample = randn(tensor.shape, dtype=tensor.dtype, device=tensor.device, generator=generator)
+    tensor.data = sample * std + mean
+    return tensor
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """One value."""
-    return _set(tensor, full_like(tensor, val))
+    tensor.data = full(tensor.shape, val, dtype=tensor.dtype, device=tensor.device)
+    return tensor
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Zeros."""
+    """Zeros.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.init.zeros_(ag.nn.Linear(3, 2).bias)
+    Parameter containing:
+    tensor([0., 0.], requires_grad=True)
+    """
     return constant_(tensor, 0.0)
 
 
@@ -41,25 +83,32 @@ def ones_(tensor: Tensor) -> Tensor:
     return constant_(tensor, 1.0)
 
 
-def calculate_gain(nonlinearity: str, param: float = 0.0) -> float:
-    """Give the factor by which a nonlinearity shrinks what goes through it.
+def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
+    """Give the factor by which a nonlinearity shrinks what goes through it, inverted.
 
     Parameters
     ----------
     nonlinearity : {"linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"}
         Its name.
     param : float, optional
-        The negative slope of ``leaky_relu``.
+        The negative slope of ``leaky_relu``. Default: 0.01.
 
     Raises
     ------
     ValueError
         If the name is not known.
+
+    Examples
+    --------
+    >>> from agrad.nn.init import calculate_gain
+    >>> round(calculate_gain("relu"), 4)
+    1.4142
     """
+    slope = 0.01 if param is None else param
     gains = {"linear": 1.0, "conv2d": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2), "selu": 0.75}
-    gains["leaky_relu"] = math.sqrt(2 / (1 + param**2))
+    gains["leaky_relu"] = math.sqrt(2 / (1 + slope**2))
     if nonlinearity not in gains:
-        message = f"Unsupported nonlinearity {nonlinearity}"
+        message = f"Unsupported nonlinearity {nonlinearity}\n  Known are {', '.join(gains)}."
         raise ValueError(message)
     return gains[nonlinearity]
 
@@ -67,21 +116,39 @@ def calculate_gain(nonlinearity: str, param: float = 0.0) -> float:
 def _fans(tensor: Tensor) -> tuple[int, int]:
     """How many values go into one element of the result, and out of one of the operand."""
     if tensor.ndim < 2:
-        message = "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
+        message = (
+            "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
+            f"\n  Its shape is {tensor.shape}. Called at {errors.line_of(*errors.caller())}."
+        )
         raise ValueError(message)
     field = math.prod(tensor.shape[2:])
     return tensor.shape[1] * field, tensor.shape[0] * field
 
 
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
-    """Uniform on ±gain sqrt(6 / (fan_in + fan_out)) (Glorot & Bengio 2010)."""
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Uniform on ±gain sqrt(6 / (fan_in + fan_out)) (Glorot & Bengio 2010).
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Shape (out, in, ...), real floating point.
+    gain : float, optional
+        See `calculate_gain`.
+    generator : agrad.random.Generator, optional
+        As for `uniform_`.
+
+    Raises
+    ------
+    ValueError
+        If the tensor has fewer than two axes.
+    """
     bound = gain * math.sqrt(6 / sum(_fans(tensor)))
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
-def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
-    """Normal with standard deviation gain sqrt(2 / (fan_in + fan_out)) (Glorot & Bengio 2010)."""
-    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))))
+def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Normal with standard deviation gain sqrt(2 / (fan_in + fan_out)); arguments as for `xavier_uniform_`."""
+    return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
 
 
 def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
@@ -92,12 +159,43 @@ def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 
 
-def kaiming_uniform_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
-    """Uniform with standard deviation gain / sqrt(fan) (He et al. 2015)."""
+def kaiming_uniform_(
+    tensor: Tensor,
+    a: float = 0.0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> Tensor:
+    """Uniform with standard deviation gain / sqrt(fan): keeps the variance through rectifiers (He et al. 2015).
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Shape (out, in, ...), real floating point.
+    a : float, optional
+        The negative slope of the rectifier.
+    mode : {"fan_in", "fan_out"}, optional
+        Keep the variance of the values, or that of the gradients.
+    nonlinearity : str, optional
+        See `calculate_gain`.
+    generator : agrad.random.Generator, optional
+        As for `uniform_`.
+
+    Raises
+    ------
+    ValueError
+        If the tensor has fewer than two axes, or an option is not known.
+    """
     bound = math.sqrt(3) * _kaiming(tensor, a, mode, nonlinearity)
-    return uniform_(tensor, -bound, bound)
+    return uniform_(tensor, -bound, bound, generator)
 
 
-def kaiming_normal_(tensor: Tensor, a: float = 0.0, mode: str = "fan_in", nonlinearity: str = "leaky_relu") -> Tensor:
-    """Normal with standard deviation gain / sqrt(fan) (He et al. 2015)."""
-    return normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity))
+def kaiming_normal_(
+    tensor: Tensor,
+    a: float = 0.0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    generator: Generator | None = None,
+) -> Tensor:
+    """Normal with standard deviation gain / sqrt(fan); arguments as for `kaiming_uniform_`."""
+    return normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity), generator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from agrad.core.tensor import Tensor
@@ -11,13 +12,17 @@ from agrad.nn import init
 from agrad.nn.module import Module
 from agrad.nn.parameter import Parameter
 from agrad.ops.creation import empty, ones, zeros
-from agrad.random import randn
 
-IntOrPair = int | tuple[int, int]
+IntOrPair = F.IntOrPair
 
 
-def _pair(value: IntOrPair) -> tuple[int, int]:
-    return (value, value) if isinstance(value, int) else (value[0], value[1])
+def _draw(weight: Tensor, bias: Tensor | None) -> None:
+    """PyTorch's initial values: uniform on ±1/sqrt(fan_in), which is its ``kaiming_uniform_`` with a slope of sqrt(5)."""
+    fan_in = math.prod(weight.shape[1:])
+    bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
+    init.uniform_(weight, -bound, bound)
+    if bias is not None:
+        init.uniform_(bias, -bound, bound)
 
 
 class Linear(Module):
@@ -47,7 +52,7 @@ class Linear(Module):
     """
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, *, device: Any = None, dtype: Any = None
+        self, in_features: int, out_features: int, bias: bool = True, device: Any = None, dtype: Any = None
     ) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
@@ -57,10 +62,7 @@ class Linear(Module):
 
     def reset_parameters(self) -> None:
         """Draw the parameters anew."""
-        bound = 1 / math.sqrt(self.in_features) if self.in_features else 0.0
-        init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
-            init.uniform_(self.bias, -bound, bound)
+        _draw(self.weight, self.bias)
 
     def forward(self, input: Any) -> Tensor:
         return F.linear(input, self.weight, self.bias)
@@ -70,7 +72,7 @@ class Linear(Module):
 
 
 class Conv2d(Module):
-    """Convolution of images (n, channels, height, width).
+    """Convolution of images (n, channels, height, width); see `agrad.nn.functional.conv2d`.
 
     Parameters
     ----------
@@ -87,10 +89,23 @@ class Conv2d(Module):
     device, dtype : optional
         Of the parameters.
 
+    Attributes
+    ----------
+    weight : Parameter
+        Shape (out_channels, in_channels / groups, kh, kw), uniform on ±1/sqrt(in_channels / groups * kh * kw).
+    bias : Parameter or None
+        Shape (out_channels,), likewise.
+
     Raises
     ------
     ValueError
         If the channels are no multiples of `groups`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.Conv2d(1, 4, 3, padding=1)(ag.ones((2, 1, 8, 8))).shape
+    (2, 4, 8, 8)
     """
 
     def __init__(
@@ -103,18 +118,21 @@ class Conv2d(Module):
         dilation: IntOrPair = 1,
         groups: int = 1,
         bias: bool = True,
-        *,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        if groups < 1:
+            message = "groups must be a positive integer"
+            raise ValueError(message)
         for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
             if channels % groups:
-                message = f"{name} must be divisible by groups"
+                message = f"{name} must be divisible by groups ({groups})"
                 raise ValueError(message)
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size, self.stride, self.dilation = _pair(kernel_size), _pair(stride), _pair(dilation)
-        self.padding = padding
+        self.kernel_size = F._pair("Conv2d", kernel_size, "kernel_size")
+        self.stride, self.dilation = F._pair("Conv2d", stride, "stride"), F._pair("Conv2d", dilation, "dilation")
+        self.padding = padding if isinstance(padding, str) else F._pair("Conv2d", padding, "padding")
         shape = (out_channels, in_channels // groups, *self.kernel_size)
         self.weight = Parameter(empty(shape, device=device, dtype=dtype))
         self.bias = Parameter(empty((out_channels,), device=device, dtype=dtype)) if bias else None
@@ -122,25 +140,25 @@ class Conv2d(Module):
 
     def reset_parameters(self) -> None:
         """Draw the parameters anew."""
-        bound = 1 / math.sqrt(math.prod(self.weight.shape[1:]))
-        init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
-            init.uniform_(self.bias, -bound, bound)
+        _draw(self.weight, self.bias)
 
     def forward(self, input: Any) -> Tensor:
         return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
     def extra_repr(self) -> str:
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        return text + (f", padding={self.padding!r}" if self.padding else "")
+        text += f", padding={self.padding!r}" if self.padding != (0, 0) else ""
+        text += f", dilation={self.dilation}" if self.dilation != (1, 1) else ""
+        text += f", groups={self.groups}" if self.groups != 1 else ""
+        return text + ("" if self.bias is not None else ", bias=False")
 
 
 class LayerNorm(Module):
-    """Normalisation over the last axes (Ba, Kiros & Hinton 2016).
+    """Mean 0 and variance 1 over the last axes, then an affine map (Ba, Kiros & Hinton 2016).
 
     Parameters
     ----------
-    normalized_shape : int or tuple of int
+    normalized_shape : int or sequence of int
         The lengths of those axes.
     eps : float, optional
         Added to the variance.
@@ -148,30 +166,46 @@ class LayerNorm(Module):
         Whether the result is scaled, and shifted.
     device, dtype : optional
         Of the parameters.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        Shape `normalized_shape`; ones and zeros at first.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.LayerNorm(3)
+    LayerNorm((3,), eps=1e-05, elementwise_affine=True)
     """
 
     def __init__(
         self,
-        normalized_shape: int | tuple[int, ...],
+        normalized_shape: int | Sequence[int],
         eps: float = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
-        *,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-        self.eps = eps
-        shape = self.normalized_shape
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
         self.weight = Parameter(ones(shape, device=device, dtype=dtype)) if elementwise_affine else None
         self.bias = Parameter(zeros(shape, device=device, dtype=dtype)) if elementwise_affine and bias else None
+
+    def reset_parameters(self) -> None:
+        """Set the parameters to ones and zeros again."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
 
     def forward(self, input: Any) -> Tensor:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.weight is not None}"
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
 
 
 class Embedding(Module):
@@ -182,9 +216,25 @@ class Embedding(Module):
     num_embeddings, embedding_dim : int
         Rows of the table and their length.
     padding_idx : int, optional
-        A row of zeros that is not trained.
+        A row of zeros that is not trained; negative counts from the end.
     device, dtype : optional
         Of the table.
+
+    Attributes
+    ----------
+    weight : Parameter
+        Shape (num_embeddings, embedding_dim), standard normal at first.
+
+    Raises
+    ------
+    ValueError
+        If `padding_idx` is outside the table.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.Embedding(10, 3)(ag.tensor([[1, 2], [4, 9]])).shape
+    (2, 2, 3)
     """
 
     def __init__(
@@ -192,22 +242,32 @@ class Embedding(Module):
         num_embeddings: int,
         embedding_dim: int,
         padding_idx: int | None = None,
-        *,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__()
-        self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
-        table = randn(num_embeddings, embedding_dim, device=device, dtype=dtype)
-        if padding_idx is not None:
-            table[padding_idx] = 0.0
-        self.weight = Parameter(table)
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            message = f"padding_idx must be within num_embeddings: {padding_idx} is outside {num_embeddings} rows"
+            raise ValueError(message)
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        self.weight = Parameter(empty((num_embeddings, embedding_dim), device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the table anew."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            table = self.weight.detach()
+            table[self.padding_idx, ...] = 0.0
+            self.weight.data = table
 
     def forward(self, input: Any) -> Tensor:
         return F.embedding(input, self.weight, self.padding_idx)
 
     def extra_repr(self) -> str:
-        return f"{self.num_embeddings}, {self.embedding_dim}"
+        padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
 
 
 class Dropout(Module):
@@ -298,16 +358,23 @@ class ELU(Module):
 
 
 class Softplus(Module):
-    """``log(1 + exp(x))``."""
+    """``log(1 + exp(beta * x)) / beta``, and `x` where ``beta * x`` is above `threshold`."""
+
+    def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
+        super().__init__()
+        self.beta, self.threshold = beta, threshold
 
     def forward(self, input: Any) -> Tensor:
-        return F.softplus(input)
+        return F.softplus(input, self.beta, self.threshold)
+
+    def extra_repr(self) -> str:
+        return f"beta={self.beta}, threshold={self.threshold}"
 
 
 class LogSoftmax(Module):
     """The logarithm of the softmax along an axis."""
 
-    def __init__(self, dim: int = -1) -> None:
+    def __init__(self, dim: int) -> None:
         super().__init__()
         self.dim = dim
 
@@ -321,7 +388,7 @@ class LogSoftmax(Module):
 class Softmax(Module):
     """Exponentials that add up to 1 along an axis."""
 
-    def __init__(self, dim: int = -1) -> None:
+    def __init__(self, dim: int) -> None:
         super().__init__()
         self.dim = dim
 
@@ -333,7 +400,10 @@ class Softmax(Module):
 
 
 class Identity(Module):
-    """The operand itself."""
+    """The operand itself; takes and forgets any arguments."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
 
     def forward(self, input: Any) -> Any:
         return input
@@ -354,21 +424,46 @@ class Flatten(Module):
 
 
 class MaxPool2d(Module):
-    """The largest element of each window of images."""
+    """The largest element of each window of images; see `agrad.nn.functional.max_pool2d`."""
 
-    def __init__(self, kernel_size: IntOrPair, stride: IntOrPair | None = None, padding: IntOrPair = 0) -> None:
+    def __init__(
+        self,
+        kernel_size: IntOrPair,
+        stride: IntOrPair | None = None,
+        padding: IntOrPair = 0,
+        dilation: IntOrPair = 1,
+    ) -> None:
         super().__init__()
-        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.padding, self.dilation = padding, dilation
 
     def forward(self, input: Any) -> Tensor:
-        return F.max_pool2d(input, self.kernel_size, self.stride, self.padding)
+        return F.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation)
+
+    def extra_repr(self) -> str:
+        text = f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+        return f"{text}, dilation={self.dilation}"
+
+
+class AvgPool2d(Module):
+    """The mean of each window of images; see `agrad.nn.functional.avg_pool2d`."""
+
+    def __init__(
+        self,
+        kernel_size: IntOrPair,
+        stride: IntOrPair | None = None,
+        padding: IntOrPair = 0,
+        *,
+        count_include_pad: bool = True,
+    ) -> None:
+        super().__init__()
+        self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
+        self.padding, self.count_include_pad = padding, count_include_pad
+
+    def forward(self, input: Any) -> Tensor:
+        return F.avg_pool2d(
+            input, self.kernel_size, self.stride, self.padding, count_include_pad=self.count_include_pad
+        )
 
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
-
-
-class AvgPool2d(MaxPool2d):
-    """The mean of each window of images."""
-
-    def forward(self, input: Any) -> Tensor:
-        return F.avg_pool2d(input, self.kernel_size, self.stride, self.padding)

@@ -1,271 +1,498 @@
-"""Module: parameters, buffers and other modules by name, to be trained, moved, saved and loaded together."""
+"""Module: parameters, buffers and other modules as attributes of one object, to be trained, moved, saved and loaded.
+
+An attribute that is a `Parameter` or a `Module` belongs to the module by that alone: there are no tables beside the
+object's own ``__dict__``, so reading an attribute costs what it costs in any object.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from agrad.core.mode import no_grad
+from agrad.core import errors
+from agrad.core.hooks import Handle, _next_key, _Table
 from agrad.core.tensor import Tensor
 from agrad.nn.parameter import Parameter
 from agrad.ops.creation import asarray
-from agrad.ops.data_type import astype, to_device
+from agrad.ops.data_type import astype, isdtype, to_device
+
+__all__ = ["IncompatibleKeys", "Module"]
+
+
+class IncompatibleKeys(NamedTuple):
+    """What `Module.load_state_dict` did not find, and what it had no place for."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return f"IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
 
 
 class Module:
-    """A part of a network: parameters, buffers and other modules as attributes, and ``forward``.
+    """Base of all parts of a network. A subclass sets attributes in ``__init__`` and implements `forward`.
 
     What an attribute is decides its part: a `Parameter` is trained, a `Module` is walked into; `register_buffer` says
     which other tensors belong to the state.
 
+    Attributes
+    ----------
+    training : bool
+        Whether the module is being trained; see `train`.
+
     Examples
     --------
     >>> import agrad as ag
-    >>> class Scale(ag.nn.Module):
+    >>> class Net(ag.nn.Module):
     ...     def __init__(self):
     ...         super().__init__()
-    ...         self.factor = ag.nn.Parameter(ag.ones((1,)))
+    ...         self.hidden = ag.nn.Linear(4, 8)
+    ...         self.out = ag.nn.Linear(8, 2)
     ...
     ...     def forward(self, x):
-    ...         return self.factor * x
-    >>> list(Scale().state_dict())
-    ['factor']
+    ...         return self.out(ag.nn.functional.relu(self.hidden(x)))
+    >>> net = Net()
+    >>> net(ag.ones((3, 4))).shape
+    (3, 2)
+    >>> [name for name, _ in net.named_parameters()]
+    ['hidden.weight', 'hidden.bias', 'out.weight', 'out.bias']
     """
 
     training: bool = True
-    #: Names of buffers, and whether each belongs to the state that is saved.
+    #: Names of buffers, and whether each belongs to the state that is saved; an instance with buffers has its own.
     _buffers: Mapping[str, bool] = {}
-
-    def __init__(self) -> None:
-        self._buffers = {}
+    _before: Mapping[int, Callable[..., Any]] | None = None
+    _after: Mapping[int, Callable[..., Any]] | None = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the result."""
+        """Compute; every subclass has its own."""
         message = f'Module [{type(self).__name__}] is missing the required "forward" function'
         raise NotImplementedError(message)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.forward(*args, **kwargs)
+        if self._before is None and self._after is None:
+            return self.forward(*args, **kwargs)
+        for before in list((self._before or {}).values()):
+            changed = before(self, args)
+            if changed is not None:
+                args = changed if isinstance(changed, tuple) else (changed,)
+        result = self.forward(*args, **kwargs)
+        for after in list((self._after or {}).values()):
+            changed = after(self, args, result)
+            result = result if changed is None else changed
+        return result
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Call ``hook(module, args)`` before `forward`; what it returns takes the place of the arguments.
+
+        Returns
+        -------
+        Handle
+            Its ``remove()`` takes the hook away.
+        """
+        return self._add_hook("_before", hook)
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Call ``hook(module, args, result)`` after `forward`; what it returns takes the place of the result."""
+        return self._add_hook("_after", hook)
+
+    def _add_hook(self, kind: str, hook: Callable[..., Any]) -> Handle:
+        table = vars(self).setdefault(kind, _Table())
+        key = _next_key()
+        table[key] = hook
+        return Handle(table, key)
+
+    # -- attributes -----------------------------------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        held = vars(self).get(name)
+        if held is not None and value is not None:
+            for kind, what in ((Parameter, "parameter"), (Module, "child module")):
+                if isinstance(held, kind) and not isinstance(value, kind):
+                    message = (
+                        f"cannot assign '{type(value).__name__}' as {what} '{name}' ({kind.__name__} or None expected)"
+                        "\n  Delete the attribute first, or change the value of a parameter through its .data."
+                        f"\n  Called at {errors.line_of(*errors.caller())}."
+                    )
+                    raise TypeError(message)
+        if name in self._buffers and value is not None and not isinstance(value, Tensor):
+            message = f"cannot assign '{type(value).__name__}' object to buffer '{name}' (Tensor or None required)"
+            raise TypeError(message)
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        if name in self._buffers:
+            vars(self)["_buffers"].pop(name)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Add a tensor that is part of the state but not trained.
+        """Add a tensor that is part of the module's state but not trained.
 
         Parameters
         ----------
         name : str
             The attribute.
         tensor : Tensor or None
-            Its value.
+            The value.
         persistent : bool, optional
-            Whether it belongs to `state_dict`.
+            Whether it is part of `state_dict`.
 
         Raises
         ------
         KeyError
-            If there is an attribute of the name.
+            If the name is empty, has a dot, or is an attribute already.
         TypeError
-            If it is no Tensor.
+            If the value is no tensor.
         """
-        self._check_new(name)
+        self._check_name("buffer", name)
         if tensor is not None and not isinstance(tensor, Tensor):
-            message = (
-                f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (agrad.Tensor or None required)"
-            )
+            message = f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (Tensor or None required)"
             raise TypeError(message)
-        self._buffers = {**self._buffers, name: persistent}
-        setattr(self, name, tensor)
+        vars(self).setdefault("_buffers", {})[name] = persistent
+        object.__setattr__(self, name, tensor)
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter, or note that there is none of the name."""
+        """Add a parameter under a name, or note that there is none; the same as setting the attribute.
+
+        Raises
+        ------
+        KeyError
+            As for `register_buffer`.
+        TypeError
+            If it is no parameter.
+        """
+        self._check_name("parameter", name)
         if param is not None and not isinstance(param, Parameter):
             message = (
                 f"cannot assign '{type(param).__name__}' object to parameter '{name}' (Parameter or None required)"
             )
             raise TypeError(message)
-        self._check_new(name)
         setattr(self, name, param)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Add a module under a name."""
+        """Add a module under a name; the same as setting the attribute.
+
+        Raises
+        ------
+        KeyError
+            As for `register_buffer`.
+        TypeError
+            If it is no module.
+        """
+        self._check_name("module", name)
         if module is not None and not isinstance(module, Module):
             message = f"{type(module).__name__} is not a Module subclass"
             raise TypeError(message)
-        self._check_new(name)
         setattr(self, name, module)
 
-    def _check_new(self, name: str) -> None:
-        if not isinstance(name, str) or not name or "." in name:
-            message = f"the name of a parameter, buffer or module must be a string without '.', not {name!r}"
+    def _check_name(self, what: str, name: str) -> None:
+        if not name or "." in name:
+            message = f"{what} name can't {'contain a dot' if name else 'be empty'}, got: {name!r}"
             raise KeyError(message)
-        if hasattr(self, name):
+        if name in vars(self) or hasattr(type(self), name):
             message = f"attribute '{name}' already exists"
             raise KeyError(message)
 
-    # -- walking --------------------------------------------------------------------------------------------------------
+    # -- what belongs to it ---------------------------------------------------------------------------------------------
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """Give this module and all below it with their dotted names, each module once."""
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Give the modules that are attributes, each once, with their names."""
+        seen: set[int] = set()
+        for name, value in list(vars(self).items()):
+            if isinstance(value, Module) and id(value) not in seen:
+                seen.add(id(value))
+                yield name, value
+
+    def children(self) -> Iterator[Module]:
+        """Give the modules that are attributes, each once."""
+        return (child for _, child in self.named_children())
+
+    def named_modules(self, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:
+        """Give this module and all within, with their paths (``""`` for this one).
+
+        Parameters
+        ----------
+        prefix : str, optional
+            Put before every path.
+        remove_duplicate : bool, optional
+            Give a module that stands in several places once.
+        """
         seen: set[int] = set()
         stack: list[tuple[str, Module]] = [(prefix, self)]
         while stack:
-            name, module = stack.pop()
-            if id(module) in seen:
+            path, module = stack.pop()
+            if remove_duplicate and id(module) in seen:
                 continue
             seen.add(id(module))
-            yield name, module
-            children = [(f"{name}.{n}" if name else n, m) for n, m in module.named_children()]
-            stack.extend(reversed(children))
+            yield path, module
+            within = [(n, m) for n, m in vars(module).items() if isinstance(m, Module)]
+            stack.extend((f"{path}.{name}" if path else name, child) for name, child in reversed(within))
 
     def modules(self) -> Iterator[Module]:
-        """Give this module and all below it."""
+        """Give this module and all within, each once."""
         return (module for _, module in self.named_modules())
 
-    def named_children(self) -> Iterator[tuple[str, Module]]:
-        """Give the modules directly below with their names."""
-        return ((n, m) for n, m in vars(self).items() if isinstance(m, Module))
-
-    def children(self) -> Iterator[Module]:
-        """Give the modules directly below."""
-        return (module for _, module in self.named_children())
-
-    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Give all parameters with their dotted names, each once."""
+    def _tensors(
+        self, wanted: Callable[[Module, str, Any], bool], prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Any]]:
+        """Give the attributes that are wanted, of this module and those within, with their paths."""
         seen: set[int] = set()
-        for name, p in self._named_parameters():
-            if id(p) not in seen:
-                seen.add(id(p))
-                yield name, p
+        for path, module in self.named_modules(prefix, remove_duplicate) if recurse else ((prefix, self),):
+            for name, value in list(vars(module).items()):
+                if value is None or not wanted(module, name, value) or (remove_duplicate and id(value) in seen):
+                    continue
+                seen.add(id(value))
+                yield f"{path}.{name}" if path else name, value
 
-    def _named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        for prefix, module in self.named_modules():
-            for name, value in vars(module).items():
-                if isinstance(value, Parameter):
-                    yield (f"{prefix}.{name}" if prefix else name), value
+    def named_parameters(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Parameter]]:
+        """Give the parameters with their paths, as ``"hidden.weight"``.
 
-    def parameters(self) -> Iterator[Parameter]:
-        """Give all parameters, each once."""
-        return (p for _, p in self.named_parameters())
+        Parameters
+        ----------
+        prefix : str, optional
+            Put before every path.
+        recurse : bool, optional
+            Those of the modules within too.
+        remove_duplicate : bool, optional
+            Give a parameter that stands in several places once.
+        """
+        return self._tensors(lambda m, n, v: isinstance(v, Parameter), prefix, recurse, remove_duplicate)
 
-    def named_buffers(self, *, persistent: bool = False) -> Iterator[tuple[str, Tensor]]:
-        """Give all buffers with their dotted names, or those that belong to the state."""
-        for prefix, module in self.named_modules():
-            for name, kept in module._buffers.items():
-                value = vars(module).get(name)
-                if value is not None and (kept or not persistent):
-                    yield (f"{prefix}.{name}" if prefix else name), value
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """Give the parameters, each once."""
+        return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
-    def buffers(self) -> Iterator[Tensor]:
-        """Give all buffers."""
-        return (b for _, b in self.named_buffers())
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Give the buffers with their paths; parameters of this method as for `named_parameters`."""
+        return self._tensors(lambda m, n, v: n in m._buffers, prefix, recurse, remove_duplicate)
 
-    def apply(self, function: Callable[[Module], Any]) -> Self:
-        """Call a function on every module, those below first."""
-        for module in reversed(list(self.modules())):
-            function(module)
-        return self
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Give the buffers, each once."""
+        return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
-    # -- modes ----------------------------------------------------------------------------------------------------------
+    def get_submodule(self, target: str) -> Module:
+        """Give the module at a path, as ``"encoder.0"``.
+
+        Raises
+        ------
+        AttributeError
+            If there is none.
+        """
+        module: Module = self
+        for name in filter(None, target.split(".")):
+            found = vars(module).get(name)
+            if not isinstance(found, Module):
+                message = f"{type(module).__name__} has no submodule `{name}`"
+                raise AttributeError(message)
+            module = found
+        return module
+
+    # -- state ------------------------------------------------------------------------------------------------------------
+
+    def _state(self) -> dict[str, Tensor]:
+        """Give what is saved by path: parameters and persistent buffers, in the order of the attributes."""
+        return dict(
+            self._tensors(
+                lambda m, n, v: isinstance(v, Parameter) or bool(m._buffers.get(n)), "", recurse=True,
+                remove_duplicate=False,
+            )
+        )  # fmt: skip
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Give the values of all parameters and persistent buffers by path.
+
+        Values are immutable, so this is a snapshot: training on does not change it, and it costs no copy.
+        `agrad.save` writes it to a file.
+
+        Examples
+        --------
+        >>> import agrad as ag
+        >>> list(ag.nn.Linear(2, 1).state_dict())
+        ['weight', 'bias']
+        """
+        return {path: tensor.detach() for path, tensor in self._state().items()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
+        """Take over the values that `state_dict` gave; they are converted to the module's dtypes and devices.
+
+        Parameters
+        ----------
+        state_dict : mapping of str to Tensor or array
+            Values by path.
+        strict : bool, optional
+            Refuse missing and unexpected paths.
+
+        Returns
+        -------
+        IncompatibleKeys
+            ``missing_keys`` and ``unexpected_keys``.
+
+        Raises
+        ------
+        RuntimeError
+            If paths are missing or unexpected (and `strict`), or shapes differ; the message lists all of them. The
+            module is then as it was.
+        TypeError
+            If `state_dict` is no mapping.
+        """
+        if not isinstance(state_dict, Mapping):
+            message = f"Expected state_dict to be dict-like, got {type(state_dict).__name__}."
+            raise TypeError(message)
+        own = self._state()
+        missing = [path for path in own if path not in state_dict]
+        unexpected = [path for path in state_dict if path not in own]
+        wrong = []
+        if strict and unexpected:
+            wrong.append(f"Unexpected key(s) in state_dict: {_quoted(unexpected)}.")
+        if strict and missing:
+            wrong.append(f"Missing key(s) in state_dict: {_quoted(missing)}.")
+        found: list[tuple[Tensor, Tensor]] = []
+        for path, tensor in own.items():
+            if path not in state_dict:
+                continue
+            given = state_dict[path]
+            value = given.detach() if isinstance(given, Tensor) else asarray(given, copy=True)
+            if value.shape != tensor.shape:
+                wrong.append(
+                    f"size mismatch for {path}: copying a param with shape {value.shape} from checkpoint, the shape in"
+                    f" current model is {tensor.shape}."
+                )
+            elif value._spec.is_complex and not tensor._spec.is_complex:
+                wrong.append(f"dtype mismatch for {path}: {value.dtype} cannot be copied to {tensor.dtype}.")
+            else:
+                found.append((tensor, value))
+        if wrong:
+            raise RuntimeError("\n\t".join([f"Error(s) in loading state_dict for {type(self).__name__}:", *wrong]))
+        # all conversions before the first assignment: one that fails leaves the module as it was
+        converted = [(t, astype(to_device(value, t.device), t.dtype, copy=False)) for t, value in found]
+        for tensor, value in converted:
+            tensor.data = value
+        return IncompatibleKeys(missing, unexpected)
+
+    # -- modes and conversions ----------------------------------------------------------------------------------------------
 
     def train(self, mode: bool = True) -> Self:
-        """Set whether this is training: dropout drops only then."""
+        """Say whether this module and all within are being trained: `Dropout` acts only then.
+
+        Raises
+        ------
+        ValueError
+            If `mode` is not a bool.
+        """
+        if not isinstance(mode, bool):
+            message = "training mode is expected to be boolean"
+            raise ValueError(message)  # noqa: TRY004 (PyTorch's)
         for module in self.modules():
             module.training = mode
         return self
 
     def eval(self) -> Self:
-        """Set that this is not training."""
+        """Say that this module and all within are not being trained."""
         return self.train(False)
-
-    def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Freeze all parameters, or thaw them."""
-        for p in self.parameters():
-            p.requires_grad_(requires_grad)
-        return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters, or set them to zeros."""
-        for p in self.parameters():
+        for parameter in self.parameters():
             if set_to_none:
-                p.grad = None
-            elif p.grad is not None:
-                p.grad = p.grad.detach().zero_()
+                parameter.grad = None
+            elif parameter.grad is not None:
+                parameter.grad = parameter.grad.detach() * 0
 
-    def to(self, device: Any = None, dtype: Any = None) -> Self:
-        """Move parameters and buffers, and convert the floating ones; they stay the same objects.
-
-        Parameters
-        ----------
-        device : str, optional
-            ``"<backend>[:<device>]"``.
-        dtype : DType, optional
-            A floating dtype.
-        """
-        for tensor in (*self.parameters(), *self.buffers()):
-            value = tensor.detach()
-            if device is not None:
-                value = to_device(value, device)
-            if dtype is not None and value._spec.inexact:
-                value = astype(value, dtype, copy=False)
-            tensor.data = value
-            if tensor.grad is not None:
-                grad = to_device(tensor.grad.detach(), value.device)
-                tensor.grad = astype(grad, value.dtype, copy=False)
+    def requires_grad_(self, requires_grad: bool = True) -> Self:
+        """Start or stop training all parameters."""
+        for parameter in self.parameters():
+            parameter.requires_grad_(requires_grad)
         return self
 
-    # -- state ----------------------------------------------------------------------------------------------------------
+    def apply(self, fn: Callable[[Module], Any]) -> Self:
+        """Call a function with every module, those within first."""
+        for module in reversed(list(self.modules())):
+            fn(module)
+        return self
 
-    def _state(self) -> dict[str, Tensor]:
-        return {**dict(self._named_parameters()), **dict(self.named_buffers(persistent=True))}
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Give the values of parameters and buffers by dotted name, detached; `agrad.save` writes it."""
-        return {name: value.detach() for name, value in self._state().items()}
-
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
-        """Take over what `state_dict` gave.
+    def to(self, *args: Any, dtype: Any = None, device: Any = None) -> Self:
+        """Convert parameters, their gradients and buffers; they stay the same objects.
 
         Parameters
         ----------
-        state_dict : mapping of str to Tensor
-            Values by dotted name.
-        strict : bool, optional
-            False ignores names that are missing here or there.
+        *args : dtype, str or Tensor
+            A dtype, a device, or a tensor that gives both.
+        dtype : optional
+            Floating point; integer and boolean buffers keep theirs.
+        device : str, optional
+            ``"<backend>[:<device>]"``.
 
         Raises
         ------
-        RuntimeError
-            If names or shapes do not match; the module is then as it was.
-        """
-        own = self._state()
-        problems = []
-        missing, unexpected = [k for k in own if k not in state_dict], [k for k in state_dict if k not in own]
-        if strict and unexpected:
-            problems.append("Unexpected key(s) in state_dict: " + ", ".join(f'"{k}"' for k in unexpected) + ".")
-        if strict and missing:
-            problems.append("Missing key(s) in state_dict: " + ", ".join(f'"{k}"' for k in missing) + ".")
-        values = {name: asarray(state_dict[name]).detach() for name in own if name in state_dict}
-        for name, value in values.items():
-            if value.shape != own[name].shape:
-                problems.append(
-                    f"size mismatch for {name}: copying a param with shape {value.shape} from checkpoint, the shape in"
-                    f" current model is {own[name].shape}."
-                )
-        if problems:
-            message = f"Error(s) in loading state_dict for {type(self).__name__}:\n\t" + "\n\t".join(problems)
-            raise RuntimeError(message)
-        with no_grad:
-            for name, value in values.items():
-                own[name].copy_(value)
+        TypeError
+            If the dtype is neither real nor complex floating point.
+        BackendError
+            If the device is not known or not usable.
 
-    # -- text -----------------------------------------------------------------------------------------------------------
+        Examples
+        --------
+        >>> import agrad as ag
+        >>> ag.nn.Linear(2, 1).to(ag.float32).weight.dtype
+        dtype('float32')
+        """
+        for arg in args:
+            if isinstance(arg, Tensor):
+                dtype, device = arg.dtype, arg.device
+            elif isinstance(arg, str) and not arg.startswith(("float", "complex", "int", "uint", "bool", "bfloat")):
+                device = arg
+            elif arg is not None:
+                dtype = arg
+        if dtype is not None and not isdtype(dtype, ("real floating", "complex floating")):
+            message = f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+            raise TypeError(message)
+
+        def moved(tensor: Tensor) -> Tensor:
+            value = tensor.detach()
+            value = value if device is None else to_device(value, device)
+            if dtype is None or not value._spec.inexact:
+                return value
+            return astype(value, value._spec.backend.dtype(dtype), copy=False)
+
+        tensors = [*self.parameters(), *self.buffers()]
+        values = [(t, moved(t), None if t.grad is None else moved(t.grad)) for t in tensors]
+        for tensor, value, grad in values:
+            tensor.grad = None
+            tensor.data = value
+            tensor.grad = grad
+        return self
+
+    def double(self) -> Self:
+        """Convert to float64."""
+        return self.to("float64")
+
+    def float(self) -> Self:
+        """Convert to float32."""
+        return self.to("float32")
+
+    # -- text -------------------------------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """Give what stands between the parentheses of the text."""
+        """Give what stands in the module's own parentheses."""
         return ""
 
     def __repr__(self) -> str:
-        lines = [f"({name}): " + repr(module).replace("\n", "\n  ") for name, module in self.named_children()]
         extra = self.extra_repr()
-        if not lines:
+        within = [
+            f"({name}): " + repr(child).replace("\n", "\n  ")
+            for name, child in vars(self).items()
+            if isinstance(child, Module)
+        ]
+        if not within:
             return f"{type(self).__name__}({extra})"
-        return f"{type(self).__name__}({extra}\n  " + "\n  ".join(lines) + "\n)"
+        lines = "".join(f"\n  {line}" for line in ([extra] if extra else []) + within)
+        return f"{type(self).__name__}({lines}\n)"
+
+
+def _quoted(paths: list[str]) -> str:
+    return ", ".join(f'"{path}"' for path in paths)

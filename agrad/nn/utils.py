@@ -1,4 +1,4 @@
-"""What is done to the gradients of all parameters together."""
+"""What is done to all parameters, or to their gradients, together."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from agrad.core.mode import no_grad
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
+from agrad.ops.data_type import astype, to_device
 from agrad.ops.elementwise import abs as absolute
 from agrad.ops.elementwise import clip, pow, sqrt, square
-from agrad.ops.manipulation import concat, stack
+from agrad.ops.manipulation import concat, reshape, stack
 from agrad.ops.statistical import max, sum
 
 
@@ -47,6 +48,20 @@ def clip_grad_norm_(
     ------
     RuntimeError
         See `error_if_nonfinite`; the gradients are then as they were.
+
+    Notes
+    -----
+    As in PyTorch the factor is ``max_norm / (norm + 1e-6)``, at most 1.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> w = ag.tensor([3.0, 4.0], requires_grad=True)
+    >>> (w * w / 2).sum().backward()
+    >>> ag.nn.utils.clip_grad_norm_([w], max_norm=1.0)
+    tensor(5.)
+    >>> w.grad
+    tensor([0.6000, 0.8000])
     """
     gradients = _gradients(parameters)
     if not gradients:
@@ -54,11 +69,11 @@ def clip_grad_norm_(
     with no_grad:
         total: Tensor
         if math.isinf(norm_type):
-            total = max(stack([max(absolute(g)) for g in gradients]))
+            total = max(_together([max(absolute(g)) for g in gradients]))
         elif norm_type == 2:
-            total = sqrt(sum(stack([sum(square(absolute(g))) for g in gradients])))
+            total = sqrt(sum(_together([sum(square(absolute(g))) for g in gradients])))
         else:
-            total = pow(sum(stack([sum(pow(absolute(g), norm_type)) for g in gradients])), 1 / norm_type)
+            total = pow(sum(_together([sum(pow(absolute(g), norm_type)) for g in gradients])), 1 / norm_type)
         if error_if_nonfinite and not math.isfinite(total.item()):
             message = (
                 f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be"
@@ -67,8 +82,14 @@ def clip_grad_norm_(
             raise RuntimeError(message)
         scale = clip(max_norm / (total + 1e-6), None, 1.0)
         for g in gradients:
-            g.mul_(scale)
+            factor = to_device(scale, g.device)
+            g.mul_(factor if g._spec.is_complex else astype(factor, g.dtype, copy=False))
     return total
+
+
+def _together(parts: list[Tensor]) -> Tensor:
+    """Numbers as one vector, where the first of them is (layers may live on several devices)."""
+    return stack([to_device(part, parts[0].device) for part in parts])
 
 
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
@@ -79,5 +100,31 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """Give all parameters as one vector; see also `agrad.tree.ravel`."""
-    return concat([p.reshape(-1) for p in parameters])
+    """Give all parameters as one vector, in the graph; see also `agrad.tree.ravel`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.utils.parameters_to_vector(ag.nn.Linear(3, 2).parameters()).shape
+    (8,)
+    """
+    return concat([reshape(p, (-1,)) for p in parameters])
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Give parameters the values of a vector, as `parameters_to_vector` made it.
+
+    Raises
+    ------
+    ValueError
+        If the vector has another length than all parameters together; they are then as they were.
+    """
+    members = list(parameters)
+    total = math.fsum(p.size for p in members)
+    if vec.shape != (total,):
+        message = f"a vector of shape {vec.shape} for parameters of {total:.0f} elements"
+        raise ValueError(message)
+    start, value = 0, vec.detach()
+    for p in members:
+        p.data = reshape(value[start : start + p.size], p.shape)
+        start += p.size
