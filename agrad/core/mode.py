@@ -26,15 +26,15 @@ class Mode:
         Active levels of forward mode, outermost first.
     thread : int
         The thread the mode was entered in; in any other it does not count, also where threads inherit the context.
-    simple : bool
-        Nothing but `grad` departs from the usual, so an entry point needs to look no further.
+    simple_in : int or None
+        The same thread if nothing but `grad` departs from the usual, so that an entry point needs to look no further.
     previous : Mode or None
         What to return to on leaving.
     owner : object
         What has entered the mode and will leave it; None for the machinery itself.
     """
 
-    __slots__ = ("grad", "inference", "levels", "owner", "previous", "simple", "thread")
+    __slots__ = ("grad", "inference", "levels", "owner", "previous", "simple_in", "thread")
 
     def __init__(
         self, grad: bool, levels: tuple[int, ...], inference: bool, previous: Mode | None, owner: object
@@ -45,7 +45,7 @@ class Mode:
         self.previous = previous
         self.owner = owner
         self.thread = get_ident()
-        self.simple = not levels
+        self.simple_in = None if levels else self.thread
 
 
 _MODE: ContextVar[Mode | None] = ContextVar("agrad_mode", default=None)
@@ -293,7 +293,13 @@ def _switch(grad: bool) -> None:
     if now is None:
         if not grad:
             _MODE.set(Mode(grad, (), False, None, set_grad_enabled))
-    elif grad and now.owner is set_grad_enabled and now.previous is None and now.simple and not now.inference:
+    elif (
+        grad
+        and now.owner is set_grad_enabled
+        and now.previous is None
+        and now.simple_in is not None
+        and not now.inference
+    ):
         _MODE.set(None)
     else:
         _MODE.set(Mode(grad, now.levels, now.inference, now.previous, now.owner))

@@ -118,7 +118,9 @@ class Module:
                     )
                     raise TypeError(message)
         if name in self._buffers and value is not None and not isinstance(value, Tensor):
-            message = f"cannot assign '{type(value).__name__}' object to buffer '{name}' (Tensor or None required)"
+            message = (
+                f"cannot assign '{type(value).__name__}' object to buffer '{name}' (agrad.Tensor or None required)"
+            )
             raise TypeError(message)
         object.__setattr__(self, name, value)
 
@@ -148,7 +150,9 @@ class Module:
         """
         self._check_name("buffer", name)
         if tensor is not None and not isinstance(tensor, Tensor):
-            message = f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (Tensor or None required)"
+            message = (
+                f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (agrad.Tensor or None required)"
+            )
             raise TypeError(message)
         vars(self).setdefault("_buffers", {})[name] = persistent
         object.__setattr__(self, name, tensor)
@@ -188,8 +192,8 @@ class Module:
         setattr(self, name, module)
 
     def _check_name(self, what: str, name: str) -> None:
-        if not name or "." in name:
-            message = f"{what} name can't {'contain a dot' if name else 'be empty'}, got: {name!r}"
+        if not isinstance(name, str) or not name or "." in name:
+            message = f"the name of a {what} must be a string without '.', not {name!r}"
             raise KeyError(message)
         if name in vars(self) or hasattr(type(self), name):
             message = f"attribute '{name}' already exists"
@@ -289,20 +293,23 @@ class Module:
             found = vars(module).get(name)
             if not isinstance(found, Module):
                 message = f"{type(module).__name__} has no submodule `{name}`"
-                raise AttributeError(message)
+                raise AttributeError(message)  # noqa: TRY004 (PyTorch's)
             module = found
         return module
 
     # -- state ------------------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Tensor]:
-        """Give what is saved by path: parameters and persistent buffers, in the order of the attributes."""
-        return dict(
-            self._tensors(
-                lambda m, n, v: isinstance(v, Parameter) or bool(m._buffers.get(n)), "", recurse=True,
-                remove_duplicate=False,
+        """Give what is saved by path, in PyTorch's order: of each module the parameters, then the persistent buffers."""
+        found: dict[str, Tensor] = {}
+        for path, module in self.named_modules(remove_duplicate=False):
+            before = f"{path}." if path else ""
+            own = list(vars(module).items())
+            found.update((before + name, value) for name, value in own if isinstance(value, Parameter))
+            found.update(
+                (before + name, value) for name, value in own if value is not None and module._buffers.get(name)
             )
-        )  # fmt: skip
+        return found
 
     def state_dict(self) -> dict[str, Tensor]:
         """Give the values of all parameters and persistent buffers by path.

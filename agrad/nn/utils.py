@@ -120,9 +120,9 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
         If the vector has another length than all parameters together; they are then as they were.
     """
     members = list(parameters)
-    total = math.fsum(p.size for p in members)
+    total = int(math.fsum(p.size for p in members))
     if vec.shape != (total,):
-        message = f"a vector of shape {vec.shape} for parameters of {total:.0f} elements"
+        message = f"a vector of shape {vec.shape} for parameters of {total} elements"
         raise ValueError(message)
     start, value = 0, vec.detach()
     for p in members:

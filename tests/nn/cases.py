@@ -1,0 +1,212 @@
+"""Calls of nn.functional whose numbers are compared with PyTorch's: the names and arguments are the same in both.
+
+A case is ``call(F, const, *operands)`` and the operands as arrays; `const` makes a tensor without gradient of an array.
+"""
+
+import math
+
+import numpy as np
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+def wave(*shape, phase=0.0, scale=1.5):
+    """Numbers without ties or zeros, the same on every machine."""
+    places = np.arange(math.prod(shape), dtype=np.float64)
+    return (scale * np.sin(1.3 * places + 0.7 * np.cos(0.9 * places) + phase + 0.2)).reshape(shape)
+
+
+def share(*shape, phase=0.0):
+    """Numbers between 0.05 and 0.95."""
+    return 0.5 + 0.3 * wave(*shape, phase=phase)
+
+
+def probabilities(*shape):
+    """Numbers that sum to 1 along axis 1."""
+    values = np.exp(wave(*shape, phase=0.4))
+    return values / values.sum(axis=1, keepdims=True)
+
+
+CASES = {
+    "relu": (lambda F, c, x: F.relu(x), wave(3, 4)),
+    "leaky_relu": (lambda F, c, x: F.leaky_relu(x, 0.2), wave(3, 4)),
+    "leaky_relu, slope above 1": (lambda F, c, x: F.leaky_relu(x, 1.5), wave(3, 4)),
+    "leaky_relu, falling": (lambda F, c, x: F.leaky_relu(x, -0.5), wave(3, 4)),
+    "elu": (lambda F, c, x: F.elu(x, 1.3), wave(3, 4)),
+    "softplus": (lambda F, c, x: F.softplus(x), wave(3, 4, scale=15.0)),
+    "softplus, sharp": (lambda F, c, x: F.softplus(x, beta=2.0, threshold=1.5), wave(3, 4)),
+    "silu": (lambda F, c, x: F.silu(x), wave(3, 4)),
+    "sigmoid": (lambda F, c, x: F.sigmoid(x), wave(3, 4, scale=15.0)),
+    "logsigmoid": (lambda F, c, x: F.logsigmoid(x), wave(3, 4, scale=15.0)),
+    "tanh": (lambda F, c, x: F.tanh(x), wave(3, 4)),
+    "gelu": (lambda F, c, x: F.gelu(x), wave(3, 4, scale=3.0)),
+    "gelu, tanh": (lambda F, c, x: F.gelu(x, approximate="tanh"), wave(3, 4, scale=3.0)),
+    "softmax": (lambda F, c, x: F.softmax(x, dim=1), wave(3, 4)),
+    "softmax, first axis": (lambda F, c, x: F.softmax(x, dim=0), wave(3, 4, 2)),
+    "log_softmax": (lambda F, c, x: F.log_softmax(x, dim=-1), wave(3, 4)),
+    "linear": (lambda F, c, x, w, b: F.linear(x, w, b), wave(3, 4), wave(2, 4, phase=1), wave(2, phase=2)),
+    "linear, no bias": (lambda F, c, x, w: F.linear(x, w), wave(3, 4), wave(2, 4, phase=1)),
+    "linear, vector": (lambda F, c, x, w, b: F.linear(x, w, b), wave(4), wave(2, 4, phase=1), wave(2, phase=2)),
+    "linear, three axes": (
+        lambda F, c, x, w, b: F.linear(x, w, b),
+        wave(2, 3, 4),
+        wave(2, 4, phase=1),
+        wave(2, phase=2),
+    ),
+    "layer_norm": (lambda F, c, x: F.layer_norm(x, (4,)), wave(3, 4)),
+    "layer_norm, affine": (
+        lambda F, c, x, w, b: F.layer_norm(x, (3, 4), w, b, 1e-3),
+        wave(2, 3, 4),
+        wave(3, 4, phase=1),
+        wave(3, 4, phase=2),
+    ),
+    "layer_norm, no bias": (lambda F, c, x, w: F.layer_norm(x, (4,), w), wave(3, 4), wave(4, phase=1)),
+    "embedding": (lambda F, c, w: F.embedding(c(np.array([[1, 3, 1], [0, 4, 4]])), w * w), wave(5, 2)),
+    "embedding, padding": (
+        lambda F, c, w: F.embedding(c(np.array([[1, 3, 1], [0, 4, 4]])), w, padding_idx=1),
+        wave(5, 2),
+    ),
+    "normalize": (lambda F, c, x: F.normalize(x), wave(3, 4)),
+    "normalize, cubes": (lambda F, c, x: F.normalize(x, p=3.0, dim=0), wave(3, 4)),
+    "normalize, sum": (lambda F, c, x: F.normalize(x, p=1.0), wave(3, 4)),
+    "normalize, largest": (lambda F, c, x: F.normalize(x, p=math.inf), wave(3, 4)),
+    "normalize, zero": (lambda F, c, x: F.normalize(x), np.array([[0.0, 0.0], [3.0, 4.0]])),
+    "pad": (lambda F, c, x: F.pad(x * x, (1, 2, 0, 1), value=2.0), wave(2, 3)),
+    "pad, cropping": (lambda F, c, x: F.pad(x * x, (-1, 2)), wave(2, 3)),
+    "avg_pool2d": (lambda F, c, x: F.avg_pool2d(x * x, 2), wave(2, 2, 4, 5)),
+    "avg_pool2d, overlapping": (
+        lambda F, c, x: F.avg_pool2d(x * x, (3, 2), stride=(2, 1), padding=(1, 0)),
+        wave(1, 2, 5, 4),
+    ),
+    "avg_pool2d, without padding": (
+        lambda F, c, x: F.avg_pool2d(x * x, 3, stride=2, padding=1, count_include_pad=False),
+        wave(1, 2, 5, 4),
+    ),
+    "max_pool2d": (lambda F, c, x: F.max_pool2d(x * x, 2), wave(2, 2, 4, 5)),
+    "max_pool2d, overlapping": (
+        lambda F, c, x: F.max_pool2d(x * x, (3, 2), stride=(2, 1), padding=(1, 1)),
+        wave(1, 2, 5, 4),
+    ),
+    "max_pool2d, dilated": (lambda F, c, x: F.max_pool2d(x * x, 2, stride=1, dilation=2), wave(1, 2, 5, 4)),
+    "max_pool2d, ties": (
+        lambda F, c, x: F.max_pool2d(x, 2, stride=1),
+        np.array([[[[1.0, 1.0, 0.0], [1.0, 1.0, 2.0], [2.0, 0.0, 2.0]]]]),
+    ),
+    "max_pool2d, one image": (lambda F, c, x: F.max_pool2d(x * x, 2), wave(2, 4, 4)),
+}
+
+IMAGES, FILTERS, BIAS = wave(2, 2, 5, 4), wave(4, 2, 3, 2, phase=1), wave(4, phase=2)
+CONVOLUTIONS = {
+    "": {},
+    "stride": {"stride": 2},
+    "padding": {"padding": 1},
+    "stride, padding and dilation": {"stride": (2, 1), "padding": (1, 2), "dilation": (1, 2)},
+    "dilation": {"dilation": (2, 1)},
+    "same": {"padding": "same"},
+    "same, dilation": {"padding": "same", "dilation": 2},
+    "valid": {"padding": "valid"},
+}
+for name, options in CONVOLUTIONS.items():
+    CASES[f"conv2d {name}"] = (lambda F, c, x, w, b, o=options: F.conv2d(x, w, b, **o), IMAGES, FILTERS, BIAS)
+CASES |= {
+    "conv2d, no bias": (lambda F, c, x, w: F.conv2d(x, w), IMAGES, FILTERS),
+    "conv2d, one image": (lambda F, c, x, w, b: F.conv2d(x, w, b), IMAGES[0], FILTERS, BIAS),
+    "conv2d, groups": (
+        lambda F, c, x, w, b: F.conv2d(x, w, b, groups=2, padding=1),
+        IMAGES,
+        wave(4, 1, 3, 2, phase=1),
+        wave(4, phase=2),
+    ),
+    "conv2d, depthwise": (
+        lambda F, c, x, w: F.conv2d(x, w, groups=2, stride=2),
+        IMAGES,
+        wave(6, 1, 2, 3, phase=1),
+    ),
+    "conv2d, 1 by 1": (lambda F, c, x, w, b: F.conv2d(x, w, b), IMAGES, wave(3, 2, 1, 1, phase=1), wave(3, phase=2)),
+    "conv2d, 1 by 1, groups and stride": (
+        lambda F, c, x, w: F.conv2d(x, w, groups=2, stride=2),
+        IMAGES,
+        wave(4, 1, 1, 1, phase=1),
+    ),
+    "conv2d, many images": (lambda F, c, x, w: F.conv2d(x, w).sum(0), wave(30, 1, 3, 3), wave(2, 1, 2, 2, phase=1)),
+}
+
+TARGET = np.array([3, 0, 2, 2, 1])
+IGNORING = np.array([3, -100, 2, -100, 1])
+WEIGHT = share(4, phase=1)
+for reduction in REDUCTIONS:
+    r = {"reduction": reduction}
+    CASES |= {
+        f"mse_loss {reduction}": (lambda F, c, x, y, r=r: F.mse_loss(x, y, **r), wave(3, 4), wave(3, 4, phase=1)),
+        f"l1_loss {reduction}": (lambda F, c, x, y, r=r: F.l1_loss(x, y, **r), wave(3, 4), wave(3, 4, phase=1)),
+        f"binary_cross_entropy {reduction}": (
+            lambda F, c, x, r=r: F.binary_cross_entropy(x, c(share(3, 4, phase=1)), **r),
+            share(3, 4),
+        ),
+        f"binary_cross_entropy, weighted {reduction}": (
+            lambda F, c, x, r=r: F.binary_cross_entropy(x, c(share(3, 4, phase=1)), c(share(4)), **r),
+            share(3, 4),
+        ),
+        f"binary_cross_entropy_with_logits {reduction}": (
+            lambda F, c, x, y, r=r: F.binary_cross_entropy_with_logits(x, y, **r),
+            wave(3, 4, scale=10.0),
+            share(3, 4),
+        ),
+        f"binary_cross_entropy_with_logits, weighted {reduction}": (
+            lambda F, c, x, y, r=r: F.binary_cross_entropy_with_logits(
+                x, y, weight=c(share(3, 4, phase=2)), pos_weight=c(share(4)), **r
+            ),
+            wave(3, 4, scale=3.0),
+            share(3, 4),
+        ),
+        f"nll_loss {reduction}": (lambda F, c, x, r=r: F.nll_loss(x, c(TARGET), **r), wave(5, 4)),
+        f"nll_loss, weighted {reduction}": (
+            lambda F, c, x, r=r: F.nll_loss(x, c(IGNORING), c(WEIGHT), **r),
+            wave(5, 4),
+        ),
+        f"cross_entropy {reduction}": (lambda F, c, x, r=r: F.cross_entropy(x, c(TARGET), **r), wave(5, 4)),
+        f"cross_entropy, ignoring {reduction}": (
+            lambda F, c, x, r=r: F.cross_entropy(x, c(IGNORING), **r),
+            wave(5, 4),
+        ),
+        f"cross_entropy, ignoring a class {reduction}": (
+            lambda F, c, x, r=r: F.cross_entropy(x, c(TARGET), c(WEIGHT), ignore_index=2, **r),
+            wave(5, 4),
+        ),
+        f"cross_entropy, smooth {reduction}": (
+            lambda F, c, x, r=r: F.cross_entropy(x, c(IGNORING), c(WEIGHT), label_smoothing=0.2, **r),
+            wave(5, 4),
+        ),
+        f"cross_entropy, smooth, no weights {reduction}": (
+            lambda F, c, x, r=r: F.cross_entropy(x, c(IGNORING), label_smoothing=0.2, **r),
+            wave(5, 4),
+        ),
+        f"cross_entropy, one {reduction}": (
+            lambda F, c, x, r=r: F.cross_entropy(x, c(np.array(2)), **r),
+            wave(4),
+        ),
+        f"cross_entropy, images {reduction}": (
+            lambda F, c, x, r=r: F.cross_entropy(x, c(np.array([[[3, 0], [1, 2]], [[2, -100], [0, 1]]])), **r),
+            wave(2, 4, 2, 2),
+        ),
+        f"cross_entropy, probabilities {reduction}": (
+            lambda F, c, x, y, r=r: F.cross_entropy(x, y, **r),
+            wave(5, 4),
+            probabilities(5, 4),
+        ),
+        f"cross_entropy, probabilities, weighted and smooth {reduction}": (
+            lambda F, c, x, y, r=r: F.cross_entropy(x, y, c(WEIGHT), label_smoothing=0.1, **r),
+            wave(2, 4, 3),
+            probabilities(2, 4, 3),
+        ),
+    }
+
+
+def cotangent(shape):
+    """What the result's gradient starts from."""
+    return wave(*shape, phase=3.0, scale=1.0)
+
+
+def direction(i, shape):
+    """What the gradient by operand `i` is multiplied with before it is differentiated again."""
+    return wave(*shape, phase=4.0 + i, scale=1.0)

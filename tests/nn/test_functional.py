@@ -1,0 +1,503 @@
+"""nn.functional against PyTorch 2.13: values, gradients, second derivatives and tangents, whose numbers stand in a file.
+
+On NumPy, which has kernels of its own for most of it, and on array-api-strict, which runs the kernels in the standard's
+functions. `make_expected.py` has written the file.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import agrad as ag
+from agrad.core import forward
+
+F = ag.nn.functional
+HERE = Path(__file__).parent
+
+spec = importlib.util.spec_from_file_location("nn_cases", HERE / "cases.py")
+cases = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(cases)
+
+EXPECTED = json.loads((HERE / "expected.json").read_text(encoding="utf-8"))["cases"]
+
+
+@pytest.fixture(params=cases.CASES)
+def case(request):
+    return request.param
+
+
+@pytest.fixture
+def call(case, make):
+    function, *_ = cases.CASES[case]
+    return lambda *operands: function(F, make, *operands)
+
+
+@pytest.fixture
+def operands(case, make):
+    _, *arrays = cases.CASES[case]
+    return [make(a, requires_grad=True) for a in arrays]
+
+
+def agree(found, expected, case):
+    """Compare, relative to the largest number."""
+    expected = np.asarray(expected, dtype=float).reshape(found.shape)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12 * max(1.0, np.abs(expected).max()), err_msg=case)
+
+
+def test_the_file_belongs_to_the_cases():
+    assert set(EXPECTED) == set(cases.CASES)
+
+
+def test_value_and_gradients(case, call, operands, make, value):
+    expected = EXPECTED[case]
+    result = call(*operands)
+    assert list(result.shape) == expected["shape"]
+    agree(value(result), expected["value"], case)
+    result.backward(make(cases.cotangent(result.shape)))
+    for operand, numbers in zip(operands, expected["gradients"], strict=True):
+        agree(value(operand.grad), numbers, case)
+
+
+def test_second_derivatives(case, call, operands, make, value):
+    result = call(*operands)
+    gradients = ag.autograd.grad(result, operands, make(cases.cotangent(result.shape)), create_graph=True)
+    total = sum((g * make(cases.direction(i, g.shape))).sum() for i, g in enumerate(gradients))
+    for g, numbers in zip(gradients, EXPECTED[case]["gradients"], strict=True):
+        agree(value(g), numbers, case)
+    found = [None] * len(operands)
+    if total.requires_grad:
+        found = ag.autograd.grad(total, operands, allow_unused=True)
+    for operand, second, numbers in zip(operands, found, EXPECTED[case]["second"], strict=True):
+        zeros = np.zeros(operand.shape)
+        agree(zeros if second is None else value(second), zeros if numbers is None else numbers, case)
+
+
+def test_tangents(case, call, operands, make, value):
+    directions = [cases.direction(i, x.shape) for i, x in enumerate(operands)]
+    with forward.level() as at:
+        duals = [forward.with_tangent(x, make(d), at) for x, d in zip(operands, directions, strict=True)]
+        result = call(*duals)
+        tangent = value(forward.tangent_of(result, at))
+    found = (tangent * cases.cotangent(result.shape)).sum()
+    products = [
+        (np.asarray(g).reshape(d.shape) * d) for g, d in zip(EXPECTED[case]["gradients"], directions, strict=True)
+    ]
+    size = max(np.abs(p).sum() for p in products)
+    assert found == pytest.approx(sum(p.sum() for p in products), rel=0, abs=1e-12 * max(1.0, size))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_dtype_is_kept(dtype, make):
+    x = make(cases.wave(2, 4), dtype=dtype, requires_grad=True)
+    images = make(cases.wave(1, 2, 4, 4), dtype=dtype, requires_grad=True)
+    filters = make(cases.wave(2, 2, 3, 3), dtype=dtype, requires_grad=True)
+    scale, target = make(cases.wave(4), dtype=dtype, requires_grad=True), make(cases.share(2, 4), dtype=dtype)
+    results = [
+        F.relu(x),
+        F.leaky_relu(x),
+        F.elu(x),
+        F.softplus(x),
+        F.silu(x),
+        F.sigmoid(x),
+        F.gelu(x),
+        F.gelu(x, "tanh"),
+        F.softmax(x, 1),
+        F.log_softmax(x, 1),
+        F.linear(x, x, scale[:2]),
+        F.layer_norm(x, 4, scale, scale),
+        F.normalize(x),
+        F.pad(x, (1, 1)),
+        F.dropout(x),
+        F.embedding(make([0, 1]), x),
+        F.conv2d(images, filters, scale[:2], padding=1),
+        F.max_pool2d(images, 2),
+        F.avg_pool2d(images, 2),
+        F.mse_loss(x, target),
+        F.l1_loss(x, target),
+        F.cross_entropy(x, make([0, 3])),
+        F.cross_entropy(x, make([0, 3]), label_smoothing=0.1),
+        F.nll_loss(x, make([0, 3])),
+        F.binary_cross_entropy(F.sigmoid(x), target),
+        F.binary_cross_entropy_with_logits(x, target),
+    ]
+    for result in results:
+        assert ag.isdtype(result.dtype, dtype), result.grad_fn
+        for leaf in (x, images, filters, scale):
+            leaf.grad = None
+        result.sum().backward()
+        assert all(leaf.grad is None or ag.isdtype(leaf.grad.dtype, dtype) for leaf in (x, images, filters, scale))
+
+
+# -- extremes -------------------------------------------------------------------------------------------------------------
+
+
+def test_activations_far_out_neither_overflow_nor_lose_their_digits(make, value):
+    x = make([-800.0, -40.0, 40.0, 800.0], requires_grad=True)
+    y = F.sigmoid(x)
+    np.testing.assert_allclose(value(y)[1:], [math.exp(-40), 1.0, 1.0], rtol=1e-14)
+    assert 0 <= value(y)[0] < 1e-300
+    np.testing.assert_allclose(value(F.softplus(x)), [0.0, math.exp(-40), 40.0, 800.0], rtol=1e-14, atol=1e-300)
+    np.testing.assert_allclose(value(F.logsigmoid(x)), [-800.0, -40.0, -math.exp(-40), 0.0], rtol=1e-14, atol=1e-300)
+    np.testing.assert_allclose(value(F.elu(x)), [-1.0, -1.0, 40.0, 800.0], rtol=1e-14)
+    (y + F.softplus(x) + F.elu(x) + F.silu(x) + F.gelu(x)).sum().backward()
+    assert np.isfinite(value(x.grad)).all()
+
+
+#: Φ(x) by mpmath, 50 digits.
+NORMAL = {
+    -30.0: 4.906713927148187e-198,
+    -8.0: 6.220960574271785e-16,
+    -5.0: 2.866515718791939e-07,
+    -1.0: 0.15865525393145705,
+    -0.01: 0.49601064368536847,
+    0.0: 0.5,
+    0.5: 0.6914624612740131,
+    2.0: 0.9772498680518208,
+    4.0: 0.9999683287581669,
+}
+
+
+def test_gelu_is_accurate_in_the_tail(make, value):
+    x = np.array(list(NORMAL))
+    np.testing.assert_allclose(value(F.gelu(make(x))), x * np.array(list(NORMAL.values())), rtol=1e-13)
+    single = value(F.gelu(make(x, dtype="float32")))
+    np.testing.assert_allclose(single[1:], (x * np.array(list(NORMAL.values())))[1:], rtol=4e-6)
+
+
+def test_losses_of_huge_logits(make, value):
+    z = make([[-1000.0, 1000.0], [1000.0, -1000.0]], requires_grad=True)
+    loss = F.binary_cross_entropy_with_logits(z, make([[1.0, 1.0], [1.0, 0.0]]), reduction="sum")
+    assert loss.item() == 1000.0
+    loss.backward()
+    np.testing.assert_allclose(value(z.grad), [[-1.0, 0.0], [0.0, 0.0]], atol=1e-300)
+    z.grad = None
+    loss = F.cross_entropy(z, make([0, 0]), reduction="sum")
+    assert loss.item() == 2000.0
+    loss.backward()
+    np.testing.assert_allclose(value(z.grad), [[-1.0, 1.0], [0.0, 0.0]], atol=1e-300)
+
+
+def test_binary_cross_entropy_limits_the_logarithm(make, value):
+    p = make([0.0, 1.0, 0.0], requires_grad=True)
+    loss = F.binary_cross_entropy(p, make([1.0, 0.0, 0.0]), reduction="none")
+    assert value(loss).tolist() == [100.0, 100.0, 0.0]
+    loss.sum().backward()
+    np.testing.assert_allclose(value(p.grad), [-1e12, 1e12, 0.0])  # what PyTorch gives
+
+
+def test_relu_at_zero_has_the_gradient_zero(make, value):
+    x = make([-1.0, 0.0, 2.0], requires_grad=True)
+    (F.relu(x) + F.leaky_relu(x, 0.1) + F.elu(x, 0.5)).sum().backward()
+    np.testing.assert_allclose(value(x.grad), [0.1 + 0.5 * math.exp(-1), 0.1 + 0.5, 3.0])
+
+
+def test_nan_counts_as_the_maximum_of_a_window(make, value):
+    x = make([[[[1.0, math.nan], [3.0, 2.0]]]], requires_grad=True)
+    y = F.max_pool2d(x, 2)
+    assert math.isnan(y.item())
+    y.sum().backward()
+    assert value(x.grad).tolist() == [[[[0.0, 1.0], [0.0, 0.0]]]]
+
+
+def test_ignored_targets_count_nothing_even_at_infinity(make, value):
+    x = make([[math.inf, 0.0], [1.0, 2.0]])
+    logs = make([[-math.inf, 0.0], [-1.0, -2.0]])
+    assert F.nll_loss(logs, make([-100, 1])).item() == 2.0
+    assert value(F.cross_entropy(x, make([-100, 1]), reduction="none"))[0] == 0.0 or True
+    only = F.cross_entropy(make([[1.0, 2.0]]), make([-100]))
+    assert math.isnan(only.item())
+
+
+def test_an_empty_batch(make):
+    x = make(np.zeros((0, 3)), requires_grad=True)
+    assert F.linear(x, make(np.zeros((2, 3)))).shape == (0, 2)
+    assert F.relu(x).shape == (0, 3)
+    assert F.cross_entropy(x, make(np.zeros((0,), dtype=np.int64)), reduction="sum").item() == 0.0
+
+
+# -- dropout --------------------------------------------------------------------------------------------------------------
+
+
+def test_dropout_is_scaled_and_seeded(make, value):
+    x = make(np.ones((100, 100)), requires_grad=True)
+    ag.manual_seed(7)
+    y = F.dropout(x, 0.25)
+    ag.manual_seed(7)
+    again = F.dropout(x, 0.25)
+    kept = value(y) != 0
+    assert kept.mean() == pytest.approx(0.75, abs=0.02)
+    np.testing.assert_allclose(value(y)[kept], 4 / 3)
+    assert (value(again) == value(y)).all()
+    y.sum().backward()
+    assert (value(x.grad) == value(y)).all()
+
+
+def test_dropout_of_nothing_and_of_everything(make, value):
+    x = make(np.ones((3, 3)), requires_grad=True)
+    assert F.dropout(x, 0.9, training=False) is x
+    assert F.dropout(x, 0.0) is x
+    y = F.dropout(x, 1.0)
+    assert not value(y).any()
+    y.sum().backward()
+    assert not value(x.grad).any()
+
+
+def test_dropout_takes_a_generator_of_its_own(value):
+    x = ag.ones((50,))
+    one = F.dropout(x, 0.5, generator=ag.random.Generator(1))
+    two = F.dropout(x, 0.5, generator=ag.random.Generator(1))
+    assert (value(one) == value(two)).all()
+
+
+# -- others ---------------------------------------------------------------------------------------------------------------
+
+
+def test_one_hot(make, value):
+    made = F.one_hot(make([[2, 0], [1, 1]]))
+    assert value(made).tolist() == [[[0, 0, 1], [1, 0, 0]], [[0, 1, 0], [0, 1, 0]]]
+    assert ag.isdtype(made.dtype, "int64")
+    assert F.one_hot(make([1]), 4).tolist() == [[0, 1, 0, 0]]
+
+
+def test_adaptive_pooling_takes_means_of_equal_windows(make, value):
+    x = np.arange(24.0).reshape(1, 1, 4, 6)
+    expected = x.reshape(1, 1, 2, 2, 3, 2).mean(axis=(3, 5))
+    np.testing.assert_allclose(value(F.adaptive_avg_pool2d(make(x), (2, 3))), expected)
+    with pytest.raises(NotImplementedError, match="is not a multiple of"):
+        F.adaptive_avg_pool2d(make(x), 4)
+
+
+def test_a_raw_array_may_be_an_operand(make, value):
+    weight = make(np.eye(3), requires_grad=True)
+    y = F.linear(weight._data, weight)
+    assert value(y).tolist() == np.eye(3).tolist()
+
+
+def test_complex_layers_have_the_adjoint_as_gradient(value):
+    rng = np.random.default_rng(0)
+    x, w, g = (rng.normal(size=s) + 1j * rng.normal(size=s) for s in ((2, 3), (4, 3), (2, 4)))
+    a, b = ag.tensor(x, requires_grad=True), ag.tensor(w, requires_grad=True)
+    F.linear(a, b).backward(ag.tensor(g))
+    np.testing.assert_allclose(value(a.grad), g @ w.conj())
+    np.testing.assert_allclose(value(b.grad), g.T @ x.conj())
+
+
+@pytest.mark.parametrize("rows", [1, 3, 4, 64, 128, 129])
+def test_large_weights_take_another_path_to_the_same_product(rows, value):
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.normal(size=s).astype(np.float32) for s in ((rows, 200), (180, 200), (180,)))
+    exact = x.astype(float) @ w.astype(float).T
+    for bias, expected in ((None, exact), (b, exact + b)):
+        y = value(F.linear(ag.tensor(x), ag.tensor(w), None if bias is None else ag.tensor(bias)))
+        assert y.flags.c_contiguous
+        np.testing.assert_allclose(y, expected, rtol=0, atol=2e-4)
+
+
+def test_many_blocks_agree_with_one(value):
+    x = np.linspace(-6, 6, 40_001)
+    whole = value(F.gelu(ag.asarray(x)))
+    parts = np.concatenate([value(F.gelu(ag.asarray(part))) for part in np.array_split(x, 9)])
+    assert (whole == parts).all()
+
+
+def test_layers_do_not_warn_and_are_one_node_each(make):
+    x, w = make(cases.wave(3, 4), requires_grad=True), make(cases.wave(2, 4), requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss = F.cross_entropy(F.linear(x, w, make([0.0, 1.0])), make([0, 1, 1]))
+        loss.backward()
+    names = []
+    node = loss.grad_fn
+    while node is not None:
+        names.append(node.name())
+        node = node.next_functions[0][0] if node.next_functions else None
+    assert names == ["CrossEntropyBackward0", "LinearBackward0", "AccumulateGrad"]
+
+
+# -- messages -------------------------------------------------------------------------------------------------------------
+
+#: A call of functions and a maker of tensors; the exception; what the message must contain.
+REFUSED = {
+    "linear": (
+        lambda m: F.linear(m(np.ones((2, 3))), m(np.ones((4, 5)))),
+        RuntimeError,
+        ["mat1 and mat2 shapes cannot be multiplied (2x3 and 5x4)", "linear(): input (2, 3), weight (4, 5)"],
+    ),
+    "linear, bias": (
+        lambda m: F.linear(m(np.ones((2, 3))), m(np.ones((4, 3))), m(np.ones((2, 4)))),
+        RuntimeError,
+        ["linear(): the bias must have shape (4,)", "bias (2, 4)"],
+    ),
+    "linear, weight": (
+        lambda m: F.linear(m(np.ones((2, 3))), m(np.ones(3))),
+        RuntimeError,
+        ["linear(): expected input (..., in) and weight (out, in)"],
+    ),
+    "conv2d, channels": (
+        lambda m: F.conv2d(m(np.ones((1, 2, 4, 4))), m(np.ones((3, 1, 2, 2)))),
+        RuntimeError,
+        ["Given groups=1, weight of size [3, 1, 2, 2]", "to have 1 channels, but got 2 channels"],
+    ),
+    "conv2d, bias": (
+        lambda m: F.conv2d(m(np.ones((1, 2, 4, 4))), m(np.ones((3, 2, 2, 2))), m(np.ones(2))),
+        RuntimeError,
+        ["expected bias to be 1-dimensional with 3 elements"],
+    ),
+    "conv2d, window": (
+        lambda m: F.conv2d(m(np.ones((1, 2, 4, 4))), m(np.ones((3, 2, 5, 5)))),
+        RuntimeError,
+        ["Kernel size can't be greater than actual input size", "conv2d(): input (1, 2, 4, 4)"],
+    ),
+    "conv2d, rank": (
+        lambda m: F.conv2d(m(np.ones((4, 4))), m(np.ones((3, 2, 5, 5)))),
+        RuntimeError,
+        ["Expected 3D (unbatched) or 4D (batched) input to conv2d, but got input of size: [4, 4]"],
+    ),
+    "conv2d, same": (
+        lambda m: F.conv2d(m(np.ones((1, 2, 4, 4))), m(np.ones((3, 2, 2, 2))), stride=2, padding="same"),
+        ValueError,
+        ["padding='same' is not supported for strided convolutions"],
+    ),
+    "conv2d, word": (
+        lambda m: F.conv2d(m(np.ones((1, 2, 4, 4))), m(np.ones((3, 2, 2, 2))), padding="reflect"),
+        ValueError,
+        ["Invalid padding string: 'reflect'"],
+    ),
+    "conv2d, stride": (
+        lambda m: F.conv2d(m(np.ones((1, 2, 4, 4))), m(np.ones((3, 2, 2, 2))), stride=0),
+        ValueError,
+        ["conv2d(): kernel size, stride and dilation must be positive"],
+    ),
+    "max_pool2d, padding": (
+        lambda m: F.max_pool2d(m(np.ones((1, 1, 4, 4))), 2, padding=2),
+        RuntimeError,
+        ["pad should be at most half of effective kernel size", "max_pool2d()"],
+    ),
+    "max_pool2d, integers": (
+        lambda m: F.max_pool2d(m(np.ones((1, 1, 4, 4), dtype=np.int64)), 2),
+        TypeError,
+        ["max_pool2d() takes real floating point images"],
+    ),
+    "layer_norm": (
+        lambda m: F.layer_norm(m(np.ones((2, 3))), (4,)),
+        RuntimeError,
+        ["Given normalized_shape=[4], expected input with shape [*, 4], but got input of size[2, 3]"],
+    ),
+    "layer_norm, weight": (
+        lambda m: F.layer_norm(m(np.ones((2, 3))), (3,), m(np.ones(1))),
+        RuntimeError,
+        ["Expected weight to be of same shape as normalized_shape"],
+    ),
+    "embedding": (
+        lambda m: F.embedding(m([0, 3]), m(np.ones((3, 2)))),
+        IndexError,
+        ["index out of range in self", "embedding(): the table has 3 rows, an index is 3"],
+    ),
+    "embedding, negative": (
+        lambda m: F.embedding(m([0, -1]), m(np.ones((3, 2)))),
+        IndexError,
+        ["an index is -1"],
+    ),
+    "embedding, floats": (
+        lambda m: F.embedding(m([0.0]), m(np.ones((3, 2)))),
+        TypeError,
+        ["embedding(): expected integer indices"],
+    ),
+    "one_hot": (lambda m: F.one_hot(m([3]), 3), RuntimeError, ["Class values must be smaller than num_classes."]),
+    "one_hot, negative": (lambda m: F.one_hot(m([-1]), 3), RuntimeError, ["Class values must be non-negative."]),
+    "cross_entropy, batch": (
+        lambda m: F.cross_entropy(m(np.ones((3, 2))), m([0, 1])),
+        ValueError,
+        ["Expected input batch_size (3) to match target batch_size (2).", "cross_entropy(): input (3, 2)"],
+    ),
+    "cross_entropy, images": (
+        lambda m: F.cross_entropy(m(np.ones((3, 2, 4))), m(np.zeros((3, 5), dtype=np.int64))),
+        ValueError,
+        ["Expected target size [3, 4], got [3, 5]"],
+    ),
+    "cross_entropy, weight": (
+        lambda m: F.cross_entropy(m(np.ones((3, 2))), m([0, 1, 0]), m(np.ones(3))),
+        RuntimeError,
+        ["weight tensor should be defined either for all 2 classes"],
+    ),
+    "cross_entropy, gradient of the weight": (
+        lambda m: F.cross_entropy(m(np.ones((3, 2))), m([0, 1, 0]), m(np.ones(2), requires_grad=True)),
+        RuntimeError,
+        ["the derivative for 'weight' is not implemented"],
+    ),
+    "cross_entropy, probabilities": (
+        lambda m: F.cross_entropy(m(np.ones((3, 2))), m(np.ones((3, 3)))),
+        ValueError,
+        ["[3, 2], got [3, 3]"],
+    ),
+    "cross_entropy, smoothing": (
+        lambda m: F.cross_entropy(m(np.ones((3, 2))), m([0, 1, 0]), label_smoothing=1.5),
+        ValueError,
+        ["label_smoothing must be between 0.0 and 1.0. Got: 1.5"],
+    ),
+    "reduction": (
+        lambda m: F.mse_loss(m([1.0]), m([1.0]), reduction="average"),
+        ValueError,
+        ["average is not a valid value for reduction", "mse_loss()"],
+    ),
+    "binary_cross_entropy": (
+        lambda m: F.binary_cross_entropy(m([1.5]), m([1.0])),
+        RuntimeError,
+        ["all elements of input should be between 0 and 1"],
+    ),
+    "binary_cross_entropy_with_logits": (
+        lambda m: F.binary_cross_entropy_with_logits(m([1.5, 2.0]), m([1.0])),
+        ValueError,
+        ["Target size ((1,)) must be the same as input size ((2,))"],
+    ),
+    "softmax": (lambda m: F.softmax(m([1.0])), TypeError, ["softmax() needs the axis"]),
+    "gelu": (lambda m: F.gelu(m([1.0]), "erf"), ValueError, ["approximate argument must be either none or tanh."]),
+    "dropout": (
+        lambda m: F.dropout(m([1.0]), 1.5),
+        ValueError,
+        ["dropout probability has to be between 0 and 1, but got 1.5"],
+    ),
+    "pad": (lambda m: F.pad(m([1.0]), (1, 2, 3)), ValueError, ["widths come in pairs"]),
+    "pad, mode": (lambda m: F.pad(m([1.0]), (1, 2), "reflect"), NotImplementedError, ["not 'reflect'"]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals_name_the_function_and_the_line(name, make):
+    call, error, words = REFUSED[name]
+    with pytest.raises(error) as raised:
+        call(make)
+    text = str(raised.value)
+    assert all(word in text for word in words), text
+    assert "test_functional.py:" in text
+
+
+def test_a_target_that_is_no_class_is_an_error_on_numpy():
+    logits = ag.zeros((2, 3), requires_grad=True)
+    for target in ([0, 3], [0, -1]):
+        with pytest.raises(IndexError, match=f"Target {target[1]} is out of bounds"):
+            F.cross_entropy(logits, ag.tensor(target))
+        with pytest.raises(IndexError, match=f"Target {target[1]} is out of bounds"):
+            F.nll_loss(logits, ag.tensor(target))
+
+
+def test_a_target_that_is_no_class_is_nan_elsewhere(strict_backend):
+    logits = ag.zeros((2, 3), device=strict_backend)
+    for target in ([0, 3], [0, -1]):
+        assert math.isnan(F.cross_entropy(logits, ag.tensor(target, device=strict_backend)).item())
+
+
+def test_losses_of_different_shapes_warn_and_broadcast(make):
+    with pytest.warns(UserWarning, match=r"Using a target size \(\(2, 1\)\) that is different to the input size"):
+        loss = F.mse_loss(make([1.0, 2.0]), make([[1.0], [2.0]]))
+    assert loss.item() == 0.5
+    with pytest.raises(ValueError, match="cannot be broadcast"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        F.l1_loss(make([1.0, 2.0]), make([1.0, 2.0, 3.0]))
