@@ -209,7 +209,8 @@ class _Pass:
                 except ShapeMismatchError as mismatch:
                     raise errors.wrong_shape(node, 0, *mismatch.args) from None
                 except Exception as error:
-                    error.add_note(f"Raised in backward.{errors.at(node)}")
+                    if errors.at(node) not in str(error):
+                        error.add_note(f"Raised in backward.{errors.at(node)}")
                     raise
                 if node.hooks is not None and node.hooks.post:
                     gs = self.run_post_hooks(node, node.hooks, gs, g)

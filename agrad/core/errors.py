@@ -6,6 +6,7 @@ operation and the line of the forward call) follows.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from types import CodeType, FrameType
@@ -13,8 +14,9 @@ from typing import Any
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
-#: Files whose frames are ours: those of the package, and the generated entry points (added by ``core.op``).
-INTERNAL_FILES: set[str] = {
+#: Files whose frames are not the user's: those of the package, the generated entry points (added by ``core.op``), and
+#: the one that stands between a ``with`` statement and a context manager of ours.
+INTERNAL_FILES: set[str] = {str(contextlib.__file__)} | {
     os.path.join(folder, name) for folder, _, names in os.walk(PACKAGE) for name in names if name.endswith(".py")
 }
 
@@ -123,12 +125,15 @@ def cotangent_kind(index: int, got: Any, expected: Any, node: Any) -> RuntimeErr
 def unused_input(index: int) -> RuntimeError:
     return RuntimeError(
         f"The differentiated Tensor at index {index} appears to not have been used in the graph. "
-        "Set allow_unused=True if this is the desired behavior."
+        f"Set allow_unused=True if this is the desired behavior.\n  Called at {line_of(*caller())}."
     )
 
 
 def input_without_grad(index: int) -> RuntimeError:
-    return RuntimeError(f"One of the differentiated Tensors does not require grad\n  It is the input at index {index}.")
+    return RuntimeError(
+        f"One of the differentiated Tensors does not require grad\n  It is the input at index {index}."
+        f"\n  Called at {line_of(*caller())}."
+    )
 
 
 def wrong_count(node: Any, expected: int, got: int) -> RuntimeError:
@@ -161,7 +166,7 @@ def not_a_gradient(node: Any, value: Any) -> RuntimeError:
 def inexact_only(dtype: Any) -> RuntimeError:
     return RuntimeError(
         f"only Tensors of floating point and complex dtype can require gradients\n  This one is {dtype}; convert it"
-        " first, for instance with ag.astype(x, ag.float64)."
+        f" first, for instance with ag.astype(x, ag.float64).\n  Called at {line_of(*caller())}."
     )
 
 
@@ -186,6 +191,12 @@ def mixed_backends(op: str, names: list[str]) -> BackendError:
         f"{op}: Expected all tensors to be on the same device, but found at least two backends, {first} and {second}!"
         f'\n  Move one operand, for instance with x.to_device("{first}").\n  Called at {line_of(*caller())}.'
     )
+
+
+def note_call(error: Exception, op: str, operands: tuple[Any, ...]) -> None:
+    """Add the operation, the shapes it was given and the user's line to an error that a kernel raised."""
+    shapes = ", ".join(str(getattr(operand, "shape", operand)) for operand in operands)
+    error.add_note(f"Raised by {op} on shapes {shapes}.\n  Called at {line_of(*caller())}.")
 
 
 def not_an_operand(op: str, name: str, value: Any) -> TypeError:

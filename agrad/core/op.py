@@ -182,6 +182,7 @@ def _compile_entry(op: Op, source: str, name: str, filename: str, names: dict[st
         "getframe": sys._getframe,
         "internal": errors.INTERNAL_FILES,
         "new": _new,
+        "note_call": errors.note_call,
         "next_seq": next_seq,
         "op": op,
         "operate": operate,
@@ -330,7 +331,11 @@ def _fast_source(
         add("        dtype = s1.backend.dtype(dtype)")
     raw = {name: f"d{i}" for name, i in number.items()}
     call = ", ".join(f"{a.name}={a.name}" if a.by_keyword else raw.get(a.name, a.name) for a in op.arguments)
-    add(f"    r = xp.{op.name}({call})")
+    add("    try:")
+    add(f"        r = xp.{op.name}({call})")
+    add("    except Exception as error:")
+    add(f"        note_call(error, {op.name!r}, ({''.join(d + ', ' for d in raw.values())}))")
+    add("        raise")
     tensor_side = number[first]
     add(f"    if type(r) is not type(d{tensor_side}):")
     add(f"        r = s{tensor_side}.backend.as_array(r)")
@@ -569,7 +574,11 @@ def general(op: Op, values: tuple[Any, ...]) -> Any:
     if op.dtype_slot is not None and raw[op.dtype_slot] is not None:
         raw[op.dtype_slot] = backend.dtype(raw[op.dtype_slot])
     kernel = op.kernel_of(backend.xp)
-    result = op.invoke(kernel, raw)
+    try:
+        result = op.invoke(kernel, raw)
+    except Exception as error:
+        errors.note_call(error, op.name, tuple(raw[i] for i, _ in op.array_slots))
+        raise
     residuals: tuple[Any, ...] = ()
     if op.rule.residuals:
         result, *rest = result

@@ -1043,12 +1043,18 @@ def _class_loss(xp: Any, picked: Any, rows: Any, reduction: str) -> Any:
     if reduction == "none":
         return -picked * rows
     total = -xp.sum(picked * rows)
-    return total if reduction == "sum" else total / xp.sum(rows)
+    return total if reduction == "sum" else total / _weight(xp, rows)
+
+
+def _weight(xp: Any, rows: Any) -> Any:
+    """The sum of the weights; NaN, not 0, where nothing counts."""
+    total = xp.sum(rows)
+    return xp.where(total == 0, xp.zeros_like(total) + math.nan, total)
 
 
 def _class_cotangent(xp: Any, g: Any, rows: Any, reduction: str) -> Any:
     """The cotangent of each target's loss."""
-    return g * rows / xp.sum(rows) if reduction == "mean" else g * rows
+    return g * rows / _weight(xp, rows) if reduction == "mean" else g * rows
 
 
 def _nll_kernel(

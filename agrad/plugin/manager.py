@@ -194,7 +194,8 @@ def get(name: str) -> Backend:
         known = ", ".join(sorted(_backends)) or "none"
         install = f' Install it with pip install "agrad[{PACKAGES[name]}]".' if name in PACKAGES else ""
         failed = f" Its plugin failed to load: {_failures[name]}." if name in _failures else ""
-        message = f"unknown backend {name!r}. Installed backends: {known}.{failed}{install}"
+        line = errors.line_of(*errors.caller())
+        message = f"unknown backend {name!r}. Installed backends: {known}.{failed}{install}\n  Called at {line}."
         raise errors.BackendError(message)
     return backend
 

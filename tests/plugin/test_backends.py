@@ -266,7 +266,8 @@ def test_environment_variable(dask_backend):
             print(error)
         print(ag.zeros(2, device="numpy").device)
     """
-    first, second = python(program, AGRAD_BACKEND="nonsense").splitlines()
+    first, called, second = python(program, AGRAD_BACKEND="nonsense").splitlines()
+    assert called == "  Called at <string>:4."
     assert first.startswith("unknown backend 'nonsense'. Installed backends: ")
     assert second == "numpy"
 

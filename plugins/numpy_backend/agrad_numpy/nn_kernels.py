@@ -599,7 +599,7 @@ def _picks(target: Any, classes: int) -> Any:
 
 def _class_loss(losses: Any, rows: Any, reduction: str, shape: tuple[int, ...]) -> Any:
     if rows is not None:
-        losses = np.where(rows == 0, 0, losses * rows)  # what is ignored counts 0, also where it is infinite
+        losses = np.where(rows == 0, 0, losses) * rows  # what is ignored counts 0, also where it is infinite
     if reduction == "none":
         return losses.reshape(shape)
     total = np.add.reduce(losses)
