@@ -1,0 +1,98 @@
+"""The examples run as their users run them: from a shell, by exit status, text and files."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def run(name, *arguments, **environment):
+    """Run an example in a terminal wide enough that no line is broken."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("AGRAD_")}
+    return subprocess.run(
+        [sys.executable, EXAMPLES / name, *map(str, arguments)],
+        env={**kept, "COLUMNS": "200", "PYTHONWARNINGS": "error::UserWarning:agrad", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+
+
+class TestDigits:
+    @pytest.fixture(autouse=True)
+    def _needs(self):
+        for library in ("sklearn", "matplotlib", "rich"):
+            pytest.importorskip(library)
+
+    def test_the_perceptron_learns(self, tmp_path):
+        done = run("digits.py", "--output", tmp_path, "--require", "0.97")
+        assert done.returncode == 0, done.stdout + done.stderr
+        last = re.search(r"Trained the mlp on numpy for 100 epochs in [\d.]+ s\. Test accuracy: ([\d.]+)%", done.stdout)
+        assert float(last[1]) >= 97
+        assert str(tmp_path / "mlp.png") in done.stdout
+        assert re.search(r"│\s+100 │\s+0\.\d{4} │", done.stdout), "the table has no line for the last epoch"
+        assert not done.stderr
+
+    def test_the_convolutional_network_learns(self, tmp_path):
+        done = run("digits.py", "--model", "cnn", "--epochs", 8, "--output", tmp_path, "--require", "0.95")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (tmp_path / "cnn.png").exists()
+
+    def test_the_picture_is_one(self, tmp_path):
+        done = run("digits.py", "--epochs", 1, "--output", tmp_path / "new" / "folder")
+        assert done.returncode == 0, done.stdout + done.stderr
+        header = (tmp_path / "new" / "folder" / "mlp.png").read_bytes()[:24]
+        assert header.startswith(b"\x89PNG")
+        width, height = struct.unpack(">II", header[16:])
+        assert (width, height) == (1500, 960)
+
+    def test_the_seed_decides(self, tmp_path):
+        texts = [
+            run("digits.py", "--epochs", 2, "--seed", seed, "--output", tmp_path).stdout.split("Trained")[0]
+            for seed in (5, 5, 6)
+        ]
+        tables = [text.partition("Loss and accuracy")[2] for text in texts]
+        assert tables[0] == tables[1] != tables[2]
+
+    def test_a_required_accuracy_that_is_missed_fails(self, tmp_path):
+        done = run("digits.py", "--epochs", 1, "--output", tmp_path, "--require", "1.0")
+        assert done.returncode == 1
+        assert "The test accuracy is below the required 100.00%." in done.stderr
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            (["--backend", "abacus"], "--backend abacus: unknown backend 'abacus'. Installed backends:"),
+            (["--epochs", "0"], "--epochs and --batch-size must be at least 1"),
+            (["--require", "97"], "--require takes a share from 0 to 1"),
+            (["--model", "rnn"], "invalid choice: 'rnn'"),
+        ],
+    )
+    def test_mistakes_are_explained(self, arguments, words, tmp_path):
+        done = run("digits.py", *arguments, "--output", tmp_path)
+        assert done.returncode == 2
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not list(tmp_path.iterdir())
+
+    def test_dask_trains_the_same_network(self, tmp_path, dask_backend):
+        text = run("digits.py", "--epochs", 1, "--batch-size", 400, "--output", tmp_path, "--backend", "dask").stdout
+        table = run("digits.py", "--epochs", 1, "--batch-size", 400, "--output", tmp_path).stdout
+        rows = [re.search(r"│\s+1 │.*", t)[0] for t in (text, table)]
+        assert "Trained the mlp on dask" in text
+        numbers = [[float(v) for v in re.findall(r"\d+\.\d+", row)] for row in rows]
+        assert numbers[0] == pytest.approx(numbers[1], rel=0.05)
+
+
+def test_the_minimal_backend_runs():
+    done = run("minimal_backend.py")
+    assert done.returncode == 0, done.stdout + done.stderr
