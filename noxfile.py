@@ -14,6 +14,8 @@ CUPY = ["-e", "plugins/cupy_backend"]
 
 CHECKERS = ["mypy>=1.18", "ruff>=0.14"]
 TESTERS = ["array-api-strict>=2.4", "hypothesis>=6.100", "pytest>=8.4", "pytest-xdist>=3.6", "scipy>=1.14"]
+#: What the demo needs beside agrad; the tests run it too.
+DEMO = ["matplotlib", "rich", "scikit-learn"]
 
 
 def check(session: nox.Session) -> None:
@@ -29,7 +31,7 @@ def tests(session: nox.Session) -> None:
 
     ``nox -s tests -- tests/test_house.py -k layers`` runs part of them.
     """
-    session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *CHECKERS)
+    session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *DEMO, *CHECKERS)
     check(session)
     # The suite in agrad.testing is for `--pyargs` and a chosen backend; it is no doctest.
     collect = session.posargs or ["tests", "agrad"]
@@ -46,7 +48,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def demo(session: nox.Session) -> None:
     """Train a small network on handwritten digits: `examples/digits.py` with the arguments given."""
-    session.install(*CORE, *NUMPY, "matplotlib", "rich", "scikit-learn")
+    session.install(*CORE, *NUMPY, *DEMO)
     session.run("python", "examples/digits.py", *session.posargs)
 
 

@@ -91,8 +91,3 @@ class TestDigits:
         assert "Trained the mlp on dask" in text
         numbers = [[float(v) for v in re.findall(r"\d+\.\d+", row)] for row in rows]
         assert numbers[0] == pytest.approx(numbers[1], rel=0.05)
-
-
-def test_the_minimal_backend_runs():
-    done = run("minimal_backend.py")
-    assert done.returncode == 0, done.stdout + done.stderr

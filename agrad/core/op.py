@@ -315,13 +315,7 @@ def _fast_source(
                 scalar(first, second, "        ")
         add("    else:")
         add(f"        return {everything}")
-    add("    mode = get_mode()")
-    add("    if mode is None:")
-    add("        recording = True")
-    add("    elif mode.simple_in == get_ident():")
-    add("        recording = mode.grad")
-    add("    else:")
-    add(f"        return {everything}")
+    _write_mode(add, everything)
     add("    xp = s1.xp")
     if second:
         add("    if s2 is not s1 and s2.xp is not xp:")
@@ -331,11 +325,7 @@ def _fast_source(
         add("        dtype = s1.backend.dtype(dtype)")
     raw = {name: f"d{i}" for name, i in number.items()}
     call = ", ".join(f"{a.name}={a.name}" if a.by_keyword else raw.get(a.name, a.name) for a in op.arguments)
-    add("    try:")
-    add(f"        r = xp.{op.name}({call})")
-    add("    except Exception as error:")
-    add(f"        note_call(error, {op.name!r}, ({''.join(d + ', ' for d in raw.values())}))")
-    add("        raise")
+    _write_call(add, op, "r", call, raw)
     tensor_side = number[first]
     add(f"    if type(r) is not type(d{tensor_side}):")
     add(f"        r = s{tensor_side}.backend.as_array(r)")
@@ -375,6 +365,32 @@ def _fast_source(
     add("        node.spec = s")
     specs = "(s1, s2)" if second else "(s1,)"
     add(f"        if not plain: node.specs = {specs}" if preserving else f"        node.specs = {specs}")
+    _write_end(add, op)
+    return "\n".join(lines) + "\n"
+
+
+def _write_mode(add: Callable[[str], None], everything: str) -> None:
+    """Write how an entry point finds out whether to record; an unusual mode is not its business."""
+    add("    mode = get_mode()")
+    add("    if mode is None:")
+    add("        recording = True")
+    add("    elif mode.simple_in == get_ident():")
+    add("        recording = mode.grad")
+    add("    else:")
+    add(f"        return {everything}")
+
+
+def _write_call(add: Callable[[str], None], op: Op, target: str, call: str, raw: dict[str, str]) -> None:
+    """Write the call of the kernel; an error it raises gets a note."""
+    add("    try:")
+    add(f"        {target} = xp.{op.name}({call})")
+    add("    except Exception as error:")
+    add(f"        note_call(error, {op.name!r}, ({''.join(d + ', ' for d in raw.values())}))")
+    add("        raise")
+
+
+def _write_end(add: Callable[[str], None], op: Op) -> None:
+    """Write what every node gets, and the end of an entry point."""
     if op.param_slots:
         add(f"        node.params = ({''.join(op.arguments[i].name + ', ' for i in op.param_slots)})")
     add("        frame = getframe(1)")
@@ -387,7 +403,6 @@ def _fast_source(
     add("    else:")
     add("        t._node = None")
     add("    return t")
-    return "\n".join(lines) + "\n"
 
 
 def _record(
@@ -437,13 +452,7 @@ def _wide_source(op: Op, head: str, everything: str) -> str:
     number = {a.name: i + 1 for i, (_, a) in enumerate(op.array_slots)}
     first = next(name for name in number if op.signature.parameters[name].default is inspect.Parameter.empty)
     lead = number[first]
-    add("    mode = get_mode()")
-    add("    if mode is None:")
-    add("        recording = True")
-    add("    elif mode.simple_in == get_ident():")
-    add("        recording = mode.grad")
-    add("    else:")
-    add(f"        return {everything}")
+    _write_mode(add, everything)
     for name in (first, *(name for name in number if name != first)):
         i = number[name]
         optional = op.signature.parameters[name].default is None
@@ -465,7 +474,7 @@ def _wide_source(op: Op, head: str, everything: str) -> str:
         f"{a.name}={raw.get(a.name, a.name)}" if a.by_keyword else raw.get(a.name, a.name) for a in op.arguments
     )
     kept = {name: f"kept_{name}" for name in rule.residuals}
-    add(f"    {', '.join(('r', *kept.values()))} = xp.{op.name}({call})")
+    _write_call(add, op, ", ".join(("r", *kept.values())), call, raw)
     add(f"    if type(r) is not type(d{lead}):")
     add(f"        r = s{lead}.backend.as_array(r)")
     add("    t = new(Tensor)")
@@ -478,18 +487,7 @@ def _wide_source(op: Op, head: str, everything: str) -> str:
     _branch(add, op, (), number, {**raw, **kept, "ans": "r"}, "        ")
     add("        node.spec = s")
     add(f"        node.specs = ({''.join(f's{number[name]}, ' for name in rule.operands)})")
-    if op.param_slots:
-        add(f"        node.params = ({''.join(op.arguments[i].name + ', ' for i in op.param_slots)})")
-    add("        frame = getframe(1)")
-    add("        node.code = code = frame.f_code")
-    add("        if code.co_filename in internal:")
-    add("            frame = user_frame(frame)")
-    add("            node.code = frame.f_code")
-    add("        node.lasti = frame.f_lasti")
-    add("        node.hooks = None")
-    add("    else:")
-    add("        t._node = None")
-    add("    return t")
+    _write_end(add, op)
     return "\n".join(lines) + "\n"
 
 

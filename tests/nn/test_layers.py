@@ -264,7 +264,8 @@ def test_a_state_is_a_snapshot():
 
 
 @pytest.mark.parametrize(
-    "convert", [lambda m: m.to(ag.float32), lambda m: m.to("float32"), lambda m: m.to(dtype=ag.float32), nn.Module.float]
+    "convert",
+    [lambda m: m.to(ag.float32), lambda m: m.to("float32"), lambda m: m.to(dtype=ag.float32), nn.Module.float],
 )
 def test_conversion_of_everything(convert):
     net = nn.Sequential(nn.Linear(2, 2))
@@ -394,9 +395,9 @@ def test_nn_and_optim_load_when_they_are_used():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert done.stdout.split() == ["False", "False", "True"]
     with pytest.raises(AttributeError, match=r"agrad\.nn' has no attribute 'Transformer'"):
-        nn.Transformer  # noqa: B018
+        nn.Transformer
     with pytest.raises(AttributeError, match=r"agrad\.optim' has no attribute 'Lion'"):
-        ag.optim.Lion  # noqa: B018
+        ag.optim.Lion
 
 
 def test_default_dtype_is_that_of_new_parameters():
