@@ -118,7 +118,7 @@ class Op:
                 f"*{a.name}" if a.name in variadic else f"{a.name}={a.name}" if a.by_keyword else a.name
                 for a in self.arguments
             )
-            source = f"def invoke(kernel, {', '.join(names)}):\n    return kernel({call})\n"
+            source = f"def invoke(_kernel, {', '.join(names)}):\n    return _kernel({call})\n"
             self._invoke = compile_source(source, f"<agrad call of {self.name}>", {})["invoke"]
         return self._invoke(kernel, *values)
 
@@ -218,6 +218,44 @@ def _signature_text(op: Op) -> str:
     return ", ".join(parts)
 
 
+#: Names that generated entry points use: an op with an argument of such a name goes through `general`.
+RESERVED = frozenset(
+    [
+        "Node",
+        "Tensor",
+        "code",
+        "frame",
+        "general",
+        "get_ident",
+        "get_mode",
+        "getframe",
+        "internal",
+        "kept",
+        "mode",
+        "new",
+        "next_seq",
+        "node",
+        "op",
+        "operate",
+        "plain",
+        "r",
+        "recording",
+        "s",
+        "t",
+        "user_frame",
+        "xp",
+    ]
+)
+
+
+def _clashes(op: Op) -> bool:
+    """Tell whether an argument has a name that the generated code uses itself, as ``mode`` or ``s1``."""
+    return any(
+        a.name in RESERVED or (a.name[0] in "sdn" and a.name[1:].isdigit()) or a.name.startswith("kept_")
+        for a in op.arguments
+    )
+
+
 def _is_fast(op: Op) -> bool:
     """Tell whether the generated code may handle an op itself: one result, one or two plain tensor operands."""
     rule = op.rule
@@ -227,6 +265,7 @@ def _is_fast(op: Op) -> bool:
         rule.kind in ("elementwise", "linear", "multilinear", "custom", "none")
         and rule.outputs is None
         and not optional
+        and not _clashes(op)
         and kinds in (["operand"], ["operand", "operand"], ["index"], ["index", "index"])
     )
 
@@ -434,6 +473,7 @@ def _is_wide(op: Op) -> bool:
     return (
         op.rule.kind != "none"
         and op.rule.outputs is None
+        and not _clashes(op)
         and 0 < len(kinds) <= WIDEST
         and set(kinds) <= {"operand", "index"}
         and all(parameters[a.name].default in (None, inspect.Parameter.empty) for _, a in op.array_slots)

@@ -348,7 +348,7 @@ def _layer_norm_kernel(xp: Any, input: Any, weight: Any, bias: Any, rank: int, e
     return y if bias is None else y + bias, mean, scale
 
 
-def _layer_norm_by_input(xp: Any, g: Any, input: Any, weight: Any, mean: Any, scale: Any, rank: int) -> Any:
+def _layer_norm_input_kernel(xp: Any, g: Any, input: Any, weight: Any, mean: Any, scale: Any, rank: int) -> Any:
     axes = tuple(range(-rank, 0))
     normal = (input - mean) * scale
     g = g if weight is None else g * weight
@@ -361,14 +361,33 @@ def _over_batch(xp: Any, g: Any, rank: int) -> Any:
     return xp.sum(g, axis=batch) if batch else g
 
 
+@nondifferentiable("g", "input", "weight", "mean", "scale", name="nn.layer_norm_input", kernel=_layer_norm_input_kernel)
+def _layer_norm_input(g: Any, input: Any, weight: Any, mean: Any, scale: Any, rank: int, /) -> Tensor:
+    """The first-order vjp of `layer_norm` by its input; higher orders go through its definition."""
+
+
+@nondifferentiable(
+    "g",
+    "input",
+    "mean",
+    "scale",
+    name="nn.layer_norm_weight",
+    kernel=lambda xp, g, input, mean, scale, rank: _over_batch(xp, g * ((input - mean) * scale), rank),
+)
+def _layer_norm_weight(g: Any, input: Any, mean: Any, scale: Any, rank: int, /) -> Tensor:
+    """The first-order vjp of `layer_norm` by its weight; higher orders go through its definition."""
+
+
 @fused(
     name="nn.layer_norm",
     define=_layer_norm_define,
     kernel=_layer_norm_kernel,
     residuals=("mean", "scale"),
     vjp={
-        "input": _layer_norm_by_input,
-        "weight": lambda xp, g, input, mean, scale, rank: _over_batch(xp, g * ((input - mean) * scale), rank),
+        "input": lambda xp, g, input, weight, mean, scale, rank: xp.nn.layer_norm_input(
+            g, input, weight, mean, scale, rank
+        ),
+        "weight": lambda xp, g, input, mean, scale, rank: xp.nn.layer_norm_weight(g, input, mean, scale, rank),
         "bias": lambda xp, g, rank: _over_batch(xp, g, rank),
     },
     source="Ba, Kiros, Hinton: Layer normalization (2016)",

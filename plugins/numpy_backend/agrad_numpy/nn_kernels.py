@@ -18,10 +18,10 @@ from agrad.ops.nn import TAIL, TAIL_END, TAIL_K, output_size
 Pair = tuple[int, int]
 Padding = tuple[Pair, Pair]
 
-#: Elements handled at a time by kernels of many passes: so few that the cache holds them, so many that calls cost little.
-BLOCK = 2**14
+#: Bytes handled at a time by kernels of many passes: so few that the cache holds them, so many that calls cost little.
+BLOCK_BYTES = 2**17
 
-#: The same for optimisers, which make fewer passes over more arrays.
+#: Elements handled at a time by optimisers, which make fewer passes over more arrays.
 UPDATE_BLOCK = 2**16
 
 #: Bytes of the buffer of a convolution: a few images' windows, within the second-level cache.
@@ -112,11 +112,12 @@ def _cdf_and_exp(x: Any) -> tuple[Any, Any]:
 def _blockwise(function: Callable[[Any], Any], x: Any) -> Any:
     """Apply a function of one block to all of an array."""
     flat = np.ascontiguousarray(x).reshape(-1)
-    if flat.size <= BLOCK:
+    block = BLOCK_BYTES // x.itemsize
+    if flat.size <= block:
         return function(flat).reshape(x.shape)
     result = np.empty_like(flat)
-    for i in range(0, flat.size, BLOCK):
-        result[i : i + BLOCK] = function(flat[i : i + BLOCK])
+    for i in range(0, flat.size, block):
+        result[i : i + block] = function(flat[i : i + block])
     return result.reshape(x.shape)
 
 
@@ -220,20 +221,78 @@ def _linear(input: Any, weight: Any, bias: Any = None) -> Any:
     return y
 
 
-def _layer_norm(input: Any, weight: Any, bias: Any, rank: int, eps: float) -> tuple[Any, Any, Any]:
-    axes = tuple(range(-rank, 0))
-    mean = np.mean(input, axis=axes, keepdims=True)
-    y = np.subtract(input, mean)
-    scale = np.mean(y * y, axis=axes, keepdims=True)
-    scale += eps
-    np.sqrt(scale, scale)
-    np.reciprocal(scale, scale)
-    y *= scale
-    if weight is not None:
-        y = np.multiply(y, weight, y) if weight.dtype == y.dtype else y * weight
-    if bias is not None:
-        y = np.add(y, bias, y) if bias.dtype == y.dtype else y + bias
+def _row_blocks(shape: tuple[int, ...], rank: int, itemsize: int) -> tuple[int, int, list[slice]]:
+    """How many rows there are, how long they are, and which to handle at a time."""
+    length = math.prod(shape[len(shape) - rank :])
+    rows = math.prod(shape[: len(shape) - rank])
+    step = max(1, BLOCK_BYTES // max(1, length * itemsize))
+    return rows, length, [slice(i, i + step) for i in range(0, rows, step)]
+
+
+def _row_dots(a: Any, b: Any) -> Any:
+    return np.vecdot(a, b)[:, None]
+
+
+def _row_sums(a: Any) -> Any:
+    return a.dot(np.ones((a.shape[1], 1), a.dtype))  # BLAS takes a third of the time of a reduction along rows
+
+
+def _layer_norm(
+    input: Any, weight: Any = None, bias: Any = None, rank: int = 1, eps: float = 1e-5, /
+) -> tuple[Any, Any, Any]:
+    rows, length, blocks = _row_blocks(input.shape, rank, input.itemsize)
+    x = input.reshape(rows, length)
+    y = np.empty((rows, length), input.dtype)
+    mean, scale = np.empty((2, rows, 1), input.dtype)
+    same = all(p is None or p.dtype == y.dtype for p in (weight, bias))
+    w, b = (None if p is None or not same else p.reshape(-1) for p in (weight, bias))
+    for at in blocks:
+        m, s, part = mean[at], scale[at], y[at]
+        np.divide(_row_sums(x[at]), length, m)
+        np.subtract(x[at], m, part)
+        np.divide(_row_dots(part, part), length, s)
+        s += eps
+        np.sqrt(s, s)
+        np.reciprocal(s, s)
+        part *= s
+        if w is not None:
+            part *= w
+        if b is not None:
+            part += b
+    y = y.reshape(input.shape)
+    if not same:
+        y = y if weight is None else y * weight
+        y = y if bias is None else y + bias
     return y, mean, scale
+
+
+def _layer_norm_input(g: Any, input: Any, weight: Any, mean: Any, scale: Any, rank: int, /) -> Any:
+    rows, length, blocks = _row_blocks(input.shape, rank, input.itemsize)
+    x, g = input.reshape(rows, length), g.reshape(rows, length)
+    w = None if weight is None else weight.reshape(-1)
+    made = np.empty((rows, length), g.dtype)
+    for at in blocks:
+        s = scale[at]
+        normal = np.subtract(x[at], mean[at])
+        normal *= s
+        part = g[at] if w is None else g[at] * w
+        normal *= _row_dots(part, normal) / -length
+        normal -= _row_sums(part) / length
+        normal += part
+        np.multiply(normal, s, made[at])
+    return made.reshape(input.shape)
+
+
+def _layer_norm_weight(g: Any, input: Any, mean: Any, scale: Any, rank: int, /) -> Any:
+    rows, length, blocks = _row_blocks(input.shape, rank, input.itemsize)
+    x, g = input.reshape(rows, length), g.reshape(rows, length)
+    total = np.zeros(length, g.dtype)
+    for at in blocks:
+        normal = np.subtract(x[at], mean[at])
+        normal *= scale[at]
+        normal *= g[at]
+        total += np.add.reduce(normal, 0)
+    return total.reshape(input.shape[input.ndim - rank :])
 
 
 def _dropout(x: Any, mask: Any, scale: float, /) -> Any:
@@ -761,6 +820,8 @@ NN_KERNELS: dict[str, Callable[..., Any]] = {
     "nn.gelu": _gelu,
     "nn.gelu_slope": _gelu_slope,
     "nn.layer_norm": _layer_norm,
+    "nn.layer_norm_input": _layer_norm_input,
+    "nn.layer_norm_weight": _layer_norm_weight,
     "nn.leaky_relu": _leaky_relu,
     "nn.linear": _linear,
     "nn.log_softmax": _log_softmax,
