@@ -37,6 +37,10 @@ def requests_of(derivative: Derivative) -> tuple[str, ...]:
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
+#: Names that a derivative or the code generated for it uses; no argument of an op with a derivative may have them.
+TAKEN = frozenset({"ans", "ans_spec", "derivative", "fit", "g", "gs", "node", "recompute", "saved", "times", "xp"})
+
+
 @dataclass(frozen=True)
 class Rule:
     """The derivative of one op.
@@ -86,6 +90,10 @@ class Rule:
     boolean: bool = False
 
     def __post_init__(self) -> None:
+        taken = sorted(TAKEN & {*self.operands, *self.index, *self.params, *self.residuals}) if self.vjp else []
+        if taken:
+            message = f"{self.op}: {', '.join(taken)} cannot be the name of an argument; derivatives use it themselves"
+            raise errors.RuleError(message)
         known = {"xp", "ans", "ans_spec", *self.operands, *self.index, *self.params, *self.residuals}
         known |= {f"{name}_spec" for name in self.operands}
         for name, derivative in self.vjp.items():

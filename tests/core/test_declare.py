@@ -429,3 +429,11 @@ def test_rules_are_a_table():
     assert repr(ag.rules).startswith("<rules of ")
     with pytest.raises(KeyError):
         ag.rules["no such op"]
+
+
+@pytest.mark.parametrize("name", ["node", "saved", "g", "fit"])
+def test_an_argument_cannot_have_a_name_that_derivatives_use(name):
+    scope = {}
+    exec(f"def stub(x, /, {name}): 'x'", scope)
+    with pytest.raises(ag.RuleError, match=f"{name} cannot be the name of an argument"):
+        ag.linear(x=lambda g: g, name="mine.taken")(scope["stub"])
