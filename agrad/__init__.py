@@ -43,7 +43,6 @@ from agrad.dtypes import (
     uint32,
     uint64,
 )
-from agrad.ops import linalg
 from agrad.ops import methods as _methods
 from agrad.ops.creation import (
     arange,
@@ -210,7 +209,7 @@ from agrad.plugin.manager import (
 )
 from agrad.plugin.manager import to_numpy as _to_numpy
 
-from agrad import autograd, backends, nn, optim, random, tree, view  # isort: skip (they use what stands above)
+from agrad import autograd, backends, extra, fft, linalg, nn, optim, random, special, tree, view  # isort: skip (they use what stands above)
 from agrad.autograd.backward import backward, grad  # isort: skip
 from agrad.random import manual_seed, permutation, rand, rand_like, randint, randn, randn_like, randperm  # isort: skip
 from agrad.serialization import load, save  # isort: skip
@@ -291,7 +290,9 @@ __all__ = [
     "exp",
     "expand_dims",
     "expm1",
+    "extra",
     "eye",
+    "fft",
     "finfo",
     "flip",
     "float16",
@@ -402,6 +403,7 @@ __all__ = [
     "sin",
     "sinh",
     "sort",
+    "special",
     "sqrt",
     "square",
     "squeeze",

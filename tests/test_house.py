@@ -47,6 +47,7 @@ LAYERS = [
         "agrad.tree",
         "agrad.view.*",
     ],
+    ["agrad.extra", "agrad.fft", "agrad.linalg", "agrad.special"],
     ["agrad", "agrad.__main__", "agrad.backends.*"],
 ]
 

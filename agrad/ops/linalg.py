@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import multilinear
 from agrad.core.rule import is_complex, promote, unbroadcast
+from agrad.ops.manipulation import matrix_transpose
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
+
+__all__ = ["matmul", "matrix_transpose", "outer", "tensordot", "vecdot"]
 
 
 def adjoint(xp: Any, a: Any) -> Any:

@@ -13,7 +13,18 @@ from typing import Any
 
 from agrad import dtypes
 from agrad.core.op import OPS
-from agrad.ops import creation, data_type, elementwise, linalg, manipulation, searching, statistical
+from agrad.ops import (
+    creation,
+    data_type,
+    elementwise,
+    extra,
+    fft,
+    linalg,
+    manipulation,
+    searching,
+    special,
+    statistical,
+)
 from agrad.plugin import manager
 from agrad.plugin.backend import Backend
 
@@ -23,7 +34,28 @@ API_VERSION = "2025.12"
 CONSTANTS: dict[str, Any] = {"e": math.e, "inf": math.inf, "nan": math.nan, "newaxis": None, "pi": math.pi}
 
 #: Functions that make tensors from no operand: bound namespaces give them their own backend as ``device``.
-CREATION = ("arange", "asarray", "empty", "eye", "from_dlpack", "full", "linspace", "ones", "zeros")
+CREATION = (
+    "arange",
+    "asarray",
+    "empty",
+    "eye",
+    "fftfreq",
+    "from_dlpack",
+    "full",
+    "linspace",
+    "ones",
+    "rfftfreq",
+    "zeros",
+)
+
+#: Sub-namespaces by name; those without a module of functions have ops alone.
+SUBNAMESPACES: dict[str, ModuleType | None] = {
+    "extra": extra,
+    "fft": fft,
+    "linalg": linalg,
+    "nn": None,
+    "special": special,
+}
 
 _CHAPTERS = (creation, data_type, elementwise, linalg, manipulation, searching, statistical)
 
@@ -197,9 +229,10 @@ class Namespace(ModuleType):
         vars(self).update(CONSTANTS)
         vars(self).update(public_functions())
         for name in CREATION:
-            setattr(self, name, self._bind(vars(self)[name]))
-        self.linalg = _Chapter(self, "linalg")
-        self.nn = _Chapter(self, "nn")
+            if name in vars(self):
+                setattr(self, name, self._bind(vars(self)[name]))
+        for name, chapter in SUBNAMESPACES.items():
+            setattr(self, name, _Chapter(self, name, chapter))
 
     def _bind(self, function: Any) -> Any:
         device = self._backend.default_device()
@@ -259,13 +292,13 @@ def _has_home(args: tuple[Any, ...]) -> bool:
 
 
 class _Chapter:
-    """A sub-namespace, as ``xp.linalg``: the ops whose names begin with it."""
+    """A sub-namespace, as ``xp.linalg``: the public functions of its module, then every op whose name begins with it."""
 
-    def __init__(self, parent: Namespace, name: str) -> None:
+    def __init__(self, parent: Namespace, name: str, module: ModuleType | None) -> None:
         self._name = name
-        if name == "linalg":
-            for alias in ("matmul", "matrix_transpose", "tensordot", "vecdot"):
-                setattr(self, alias, getattr(parent, alias))
+        for public in module.__all__ if module is not None else ():
+            function = getattr(module, public)
+            setattr(self, public, parent._bind(function) if public in CREATION else function)
 
     def __getattr__(self, name: str) -> Any:
         op = OPS.get(f"{self._name}.{name}")

@@ -24,7 +24,7 @@ CONTRACT = 1
 SPECS_KEPT = 4096
 
 #: Sub-namespaces of the standard and of agrad; names below them are reached as attributes.
-SUBNAMESPACES = ("linalg", "fft", "special", "nn")
+SUBNAMESPACES = ("extra", "fft", "linalg", "nn", "special")
 
 
 class Device(str):

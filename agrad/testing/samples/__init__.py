@@ -1,0 +1,27 @@
+"""Sample operands for every op that has a derivative, as plain numbers: for agrad's tests and for those of any backend.
+
+The samples lie away from kinks and singular points, so that finite differences tell the derivative. They cover
+broadcasting, zero-size and 0-d operands, complex and mixed kinds, and every parameter that a derivative looks at.
+There is a file per chapter of the standard.
+"""
+
+from __future__ import annotations
+
+from agrad.testing.samples import (  # noqa: F401 (each adds its own)
+    elementwise,
+    extra,
+    fft,
+    indexing,
+    linalg,
+    manipulation,
+    special,
+    statistical,
+)
+from agrad.testing.samples.data import SAMPLES, Data, Like, Sample, resolve
+
+__all__ = ["SAMPLES", "Data", "Like", "Sample", "resolve", "samples_of"]
+
+
+def samples_of(op: str) -> tuple[Sample, ...]:
+    """Give the samples of an op, none if there are none."""
+    return tuple(SAMPLES.get(op, ()))

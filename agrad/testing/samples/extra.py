@@ -1,0 +1,3 @@
+"""Samples of the functions beyond the standard."""
+
+from __future__ import annotations

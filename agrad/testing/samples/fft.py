@@ -1,0 +1,3 @@
+"""Samples of the Fourier transforms."""
+
+from __future__ import annotations

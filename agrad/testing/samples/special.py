@@ -1,0 +1,3 @@
+"""Samples of the special functions."""
+
+from __future__ import annotations
