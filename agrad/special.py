@@ -1,4 +1,4 @@
 """Special functions: names and signatures are those of ``scipy.special``."""
 
 from agrad.ops.special import *  # noqa: F403 (its __all__)
-from agrad.ops.special import __all__
+from agrad.ops.special import __all__  # noqa: F401 (what the star gave)
