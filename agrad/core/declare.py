@@ -69,6 +69,7 @@ def linear(
     index: Sequence[str] = (),
     keys: Sequence[str] = (),
     outputs: int | None = None,
+    drops: bool = False,
     **adjoints: Derivative,
 ) -> Callable[[F], F]:
     """Declare an op that is linear in all its operands jointly, by its adjoint.
@@ -85,6 +86,9 @@ def linear(
         Those of `index` that are indexing keys: arrays may stand inside them.
     outputs : int, optional
         Number of results, if the op gives several; 0 if it varies.
+    drops : bool, optional
+        The op leaves out elements by a condition, as `where` does: the gradient of what computed them is 0, also where
+        a derivative there is infinite or undefined.
     **adjoints : callable
         Per operand, its cotangent from ``g``, under the inner product Re<., .>: conjugates included.
 
@@ -104,6 +108,7 @@ def linear(
         index=index,
         keys=keys,
         outputs=outputs,
+        drops=drops,
     )
 
 
@@ -236,6 +241,7 @@ def _declare(
     define: Kernel | None = None,
     residuals: tuple[str, ...] = (),
     boolean: bool = False,
+    drops: bool = False,
 ) -> F:
     full = name or stub.__name__
     if full in OPS:
@@ -261,6 +267,7 @@ def _declare(
         outputs=outputs,
         source=source,
         boolean=boolean,
+        drops=drops,
     )
     op = OPS[full] = Op(full, stub, rule, kernel=kernel, keys=keys)
     return op.entry  # type: ignore[return-value]

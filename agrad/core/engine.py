@@ -19,7 +19,7 @@ from agrad.core import errors, mode
 from agrad.core import rule as rule_module
 from agrad.core.hooks import Hooks, checked_all
 from agrad.core.node import AccumulateGrad, Kept, Node, Output, output_of
-from agrad.core.rule import ShapeMismatchError
+from agrad.core.rule import Masked, ShapeMismatchError
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor, own, owned, wrap
 
@@ -34,6 +34,7 @@ def run(
     create_graph: bool,
     targets: Collection[Node] | None = None,
     accumulate: bool = True,
+    masked: bool = False,
 ) -> dict[Node, Any]:
     """Send cotangents from the roots to the leaves.
 
@@ -49,6 +50,8 @@ def run(
         Run only what leads to these.
     accumulate : bool, optional
         Add to `.grad`; otherwise the cotangents at the targets are returned.
+    masked : bool, optional
+        The cotangents come from an op that drops elements.
 
     Returns
     -------
@@ -62,6 +65,8 @@ def run(
     task = _Pass(retain_graph=retain_graph, create_graph=create_graph, as_tensors=as_tensors, targets=targets)
     if targets is not None:
         task.needed = leading_to([node for node, _ in roots], targets)
+    if masked:
+        task.masked.update(node for node, _ in roots)
     mode.push(grad=create_graph)
     try:
         with quiet(roots[0][0]):
@@ -70,6 +75,12 @@ def run(
     finally:
         mode.pop()
     return task.captured
+
+
+def careful(vjp: Any) -> Any:
+    """Give the vjp for a cotangent that comes from an op which drops elements; a Function's stays what it is."""
+    plan = getattr(vjp, "plan", None)
+    return vjp if plan is None else plan.careful_vjp
 
 
 def quiet(node: Node) -> AbstractContextManager[Any]:
@@ -105,6 +116,8 @@ class _Pass:
         Gradients for results that asked to keep theirs.
     captured : dict
         Cotangents at the targets.
+    masked : set of Node
+        Pending nodes whose cotangent comes from an op that drops elements, directly or not.
     """
 
     def __init__(
@@ -118,12 +131,14 @@ class _Pass:
         self.leaves: dict[AccumulateGrad, list[Any]] = {}
         self.retained: list[tuple[Any, Any]] = []
         self.captured: dict[Node, Any] = {}
+        self.masked: set[Node] = set()
 
     def loop(self, roots: list[tuple[Node, Any]]) -> None:
         """Run nodes until none is pending. Each turn delivers what the last node gave, then runs the newest node."""
         as_tensors, retain_graph, needed, targets = self.as_tensors, self.retain_graph, self.needed, self.targets
-        leaves = self.leaves
+        leaves, masked = self.leaves, self.masked
         leaves_get = leaves.get
+        watching = targets is not None or bool(masked)  # whether each node is to be looked at more closely
         pending: dict[Node, Any] = {}  # cotangents of nodes on the heap
         summed: set[Node] = set()  # nodes whose cotangent is a sum made here: it may be added to in place
         heap: list[tuple[int, Node]] = []
@@ -133,6 +148,9 @@ class _Pass:
         edges: Any = tuple(node for node, _ in roots)
         gs: Any = tuple(g for _, g in roots)
         while True:
+            if type(gs) is Masked:
+                watching = True
+                masked.update(edges)
             for edge, part in zip(edges, gs):  # noqa: B905 (as many as edges by construction; checking costs)
                 if part is None or (needed is not None and edge not in needed):
                     continue
@@ -174,7 +192,12 @@ class _Pass:
                 node = following
             following = None
             while True:  # runs once, but along a chain
-                if node.hooks is not None or targets is not None:
+                vjp = node.vjp
+                if node.hooks is not None or watching:
+                    if node in masked:
+                        masked.remove(node)
+                        masked.update(node.inputs)
+                        vjp = careful(vjp)
                     if node.hooks is not None and not isinstance(g, list):
                         g = self.run_tensor_hooks(node, node.hooks, g)
                     if targets is not None and node in targets:
@@ -186,7 +209,6 @@ class _Pass:
                             break
                     if node.hooks is not None and node.hooks.pre:
                         g = self.run_pre_hooks(node, node.hooks, g)
-                vjp = node.vjp
                 if vjp is None:
                     edges = gs = ()
                     if type(node) is AccumulateGrad:
@@ -213,7 +235,9 @@ class _Pass:
                         error.add_note(f"Raised in backward.{errors.at(node)}")
                     raise
                 if node.hooks is not None and node.hooks.post:
+                    kind = type(gs)
                     gs = self.run_post_hooks(node, node.hooks, gs, g)
+                    gs = Masked(gs) if kind is Masked else gs
                 if saved and not retain_graph and type(saved) is not Kept:
                     node.saved = None
                 edges, second = node.edges, node.second
@@ -442,7 +466,7 @@ def rebuilt(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(result)
 
 
-def recompute(node: Node, g: Tensor, saved: tuple[Any, ...]) -> Any:
+def recompute(node: Node, g: Tensor, saved: tuple[Any, ...], *, masked: bool) -> Any:
     """Give the cotangents of a fused op's operands by way of the composition it stands for, recorded.
 
     What its kernel leaves beside the result is a mere value: a rule that reads it has no second derivative.
@@ -462,7 +486,9 @@ def recompute(node: Node, g: Tensor, saved: tuple[Any, ...]) -> Any:
         result = op.invoke(functools.partial(rule.define, xp), values)
         targets = [known[name]._node for name in plan.wanted]
         roots = [] if result._node is None else [(result._node, g)]
-        found = run(roots, retain_graph=recording, create_graph=recording, targets=targets, accumulate=False)
+        found = run(
+            roots, retain_graph=recording, create_graph=recording, targets=targets, accumulate=False, masked=masked
+        )
     finally:
         mode.pop()
     gs = tuple(found.get(target) for target in targets)

@@ -30,7 +30,7 @@ class Node:
         Creation number.
     edges : Node or tuple of Node
         Where the cotangents of the operands that need one go: a node where there is one such operand, or (with
-        `second`) two; a tuple where there are more. See `inputs`.
+        `second`) two; a tuple where there are more, and for an op that drops elements. See `inputs`.
     second : Node or None
         The second of exactly two.
     saved : tuple or None

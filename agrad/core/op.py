@@ -151,7 +151,15 @@ def make_operator(op: Op, name: str, *, reflected: bool = False) -> Callable[...
 
     method = _lazy_function(build, name)
     method.__qualname__ = f"Tensor.{name}"
+    method.__signature__ = _OPERATOR_SIGNATURES[len(op.array_slots)]  # type: ignore[attr-defined]
     return method
+
+
+#: Signatures of operators by the number of operands.
+_OPERATOR_SIGNATURES = {
+    1: inspect.Signature([inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]),
+    2: inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in ("self", "other")]),
+}
 
 
 def _lazy_function(build: Callable[[dict[str, Any]], FunctionType], name: str) -> FunctionType:
@@ -287,7 +295,7 @@ def _function_source(op: Op) -> str:
 
 def _operator_source(op: Op, name: str, *, reflected: bool) -> str:
     names = [a.name for a in op.arguments if a.kind != "param"]
-    head = f"def {name}({', '.join(reversed(names) if reflected else names)}):"
+    head = f"def {name}({', '.join(reversed(names) if reflected else names)}, /):"
     return _fast_source(op, head, names, list(reversed(names)) if reflected else names, "", first_is_tensor=True)
 
 
@@ -457,7 +465,10 @@ def _record(
     """Write where cotangents go, what is kept and which vjp runs, for one pattern of needs."""
     saves = op.plan(tuple(c == "1" for c in tag)).saves
     saved = "".join((raw.get(name) or {"ans": "r"}.get(name, name)) + ", " for name in saves)
-    add(f"{indent}node.edges = {edges}; node.second = {'n2' if tag == '11' else 'None'}")
+    second = "n2" if tag == "11" else "None"
+    if op.rule.drops:
+        edges, second = (f"({edges}, n2)" if tag == "11" else f"({edges},)"), "None"
+    add(f"{indent}node.edges = {edges}; node.second = {second}")
     add(f"{indent}node.saved = ({saved})")
     add(f"{indent}node.vjp = vjp_{tag}p if plain else vjp_{tag}" if preserving else f"{indent}node.vjp = vjp_{tag}")
 
@@ -549,9 +560,9 @@ def _branch(
             _branch(add, op, (*needs, False), number, raw, indent + "    ")
         return
     edges = [f"n{number[name]}" for name, need in zip(operands, needs, strict=True) if need]
-    several = len(edges) > PAIR
-    add(f"{indent}node.edges = {'(' + ', '.join(edges) + ')' if several else edges[0]}")
-    add(f"{indent}node.second = {edges[1] if len(edges) == PAIR else 'None'}")
+    in_slots = len(edges) <= PAIR and not op.rule.drops
+    add(f"{indent}node.edges = {edges[0] if in_slots else '(' + ', '.join(edges) + ',)'}")
+    add(f"{indent}node.second = {edges[1] if in_slots and len(edges) == PAIR else 'None'}")
     add(f"{indent}node.saved = ({''.join(raw[name] + ', ' for name in op.plan(needs).saves)})")
     add(f"{indent}node.vjp = vjp_{''.join(str(int(need)) for need in needs)}")
 
@@ -647,8 +658,9 @@ def finish(
         node = _new(op.node_class)
         node.seq = next_seq()
         edges = tuple(t._node for t in operands if t is not None and t._node is not None)
-        node.edges = edges[0] if len(edges) <= PAIR else edges
-        node.second = edges[1] if len(edges) == PAIR else None
+        in_slots = len(edges) <= PAIR and not rule.drops
+        node.edges = edges[0] if in_slots else edges
+        node.second = edges[1] if in_slots and len(edges) == PAIR else None
         known = {a.name: raw[i] for i, a in op.array_slots}
         known["ans"] = tuple(results) if several else results[0]
         known.update(zip(rule.residuals, residuals, strict=True))

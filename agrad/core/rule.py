@@ -8,6 +8,7 @@ requests of the operands that need a gradient follow what a node saves and the s
 
 from __future__ import annotations
 
+import functools
 import linecache
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ _IDENTITY = (lambda x: x).__code__.co_code
 Derivative = Callable[..., Any] | int | float
 
 #: Set by ``core.engine``: the cotangents of a fused op by way of the composition it stands for.
-recompute: Callable[[Node, Any, tuple[Any, ...]], Any]
+recompute: Callable[..., Any]
 
 
 def requests_of(derivative: Derivative) -> tuple[str, ...]:
@@ -38,7 +39,23 @@ def requests_of(derivative: Derivative) -> tuple[str, ...]:
 
 
 #: Names that a derivative or the code generated for it uses; no argument of an op with a derivative may have them.
-TAKEN = frozenset({"ans", "ans_spec", "derivative", "fit", "g", "gs", "node", "recompute", "saved", "times", "xp"})
+TAKEN = frozenset(
+    {
+        "Masked",
+        "ans",
+        "ans_spec",
+        "derivative",
+        "fit",
+        "g",
+        "gs",
+        "node",
+        "recompute",
+        "saved",
+        "times",
+        "unmasked",
+        "xp",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -73,6 +90,9 @@ class Rule:
         Where the formula comes from.
     boolean : bool
         The result has a truth value per element of the operands.
+    drops : bool
+        The op leaves out elements of its operands by a condition: what is infinite or undefined behind them must not
+        reach their gradient.
     """
 
     op: str
@@ -88,6 +108,7 @@ class Rule:
     outputs: int | None = None
     source: str = ""
     boolean: bool = False
+    drops: bool = False
 
     def __post_init__(self) -> None:
         taken = sorted(TAKEN & {*self.operands, *self.index, *self.params, *self.residuals}) if self.vjp else []
@@ -221,6 +242,27 @@ def unbroadcast(xp: Any, g: Any, shape: tuple[int, ...]) -> Any:
     return g
 
 
+class Masked(tuple[Any, ...]):
+    """Cotangents that leave an op which drops elements: 0 there means "not asked for", whatever it is multiplied by."""
+
+    __slots__ = ()
+
+
+def unmasked(xp: Any, g: Any, product: Any, node: Node) -> Any:
+    """Put 0 where a cotangent of 0 met an infinite or undefined partial, behind an op that drops elements.
+
+    Only what became NaN is changed: where the partial is finite the product stays a product, whose derivative by `g` is
+    that partial although `g` is 0.
+    """
+    if product is None or product.shape != g.shape:
+        return product
+    raw = product if xp is node.spec.xp else product._data
+    if not node.spec.backend.may_hold_nan(raw):
+        return product
+    lost = xp.logical_and(xp.isnan(product), g == 0)
+    return xp.where(lost, xp.zeros_like(product), product)
+
+
 class ShapeMismatchError(ValueError):
     """A rule gave a cotangent of a shape that its operand was not broadcast to. The engine says which rule."""
 
@@ -239,6 +281,8 @@ class Plan:
         Per operand, whether it needs a gradient; for a list operand, per member.
     plain : bool
         Every operand has the result's spec, and that is real: no un-broadcasting, casts or conjugates are needed.
+    careful : bool
+        The cotangent comes from an op that drops elements: products with 0 are looked through (see `unmasked`).
 
     Attributes
     ----------
@@ -250,10 +294,11 @@ class Plan:
         ``vjp(xp, g, saved, node)``, compiled at the first use.
     """
 
-    def __init__(self, rule: Rule, needs: tuple[bool, ...], *, plain: bool = False) -> None:
+    def __init__(self, rule: Rule, needs: tuple[bool, ...], *, plain: bool = False, careful: bool = False) -> None:
         self.rule = rule
         self.needs = needs
         self.plain = plain
+        self.careful = careful
         self.wanted = (
             (rule.sequence,)
             if rule.sequence
@@ -271,6 +316,11 @@ class Plan:
         """Put `vjp` under a name, and the compiled one once there is one."""
         names[name] = self.vjp
         self._users.append((names, name))
+
+    @functools.cached_property
+    def careful_vjp(self) -> Callable[..., Any]:
+        """The same for a cotangent that comes from an op which drops elements."""
+        return Plan(self.rule, self.needs, plain=self.plain, careful=True).compile()
 
     def needed_names(self) -> list[Any]:
         """Give the operands that need a gradient, in the order of a node's edges; (name, place) for a list operand."""
@@ -290,11 +340,12 @@ class Plan:
     def compile(self) -> Callable[..., Any]:
         """Compile `vjp` from its source, once."""
         if not self.source:
-            names: dict[str, Any] = {"fit": fit, "times": times}
+            names: dict[str, Any] = {"Masked": Masked, "fit": fit, "times": times, "unmasked": unmasked}
             if self.rule.define is not None:
                 names["recompute"] = recompute  # noqa: F821 (see above)
             self.source = self._write(names)
-            filename = f"<agrad vjp of {self.rule.op} {self.needs}{' plain' if self.plain else ''}>"
+            variant = f"{' plain' if self.plain else ''}{' careful' if self.careful else ''}"
+            filename = f"<agrad vjp of {self.rule.op} {self.needs}{variant}>"
             compiled = compile_source(self.source, filename, names)["vjp"]
             compiled.plan = self
             self.vjp = compiled
@@ -307,7 +358,10 @@ class Plan:
         asked = {r for name in self.wanted for r in requests_of(rule.vjp[name])}
         lines = ["def vjp(xp, g, saved, node):"]
         if rule.define is not None:
-            lines += ["    if xp is not node.spec.xp:", "        return recompute(node, g, saved)"]
+            lines += [
+                "    if xp is not node.spec.xp:",
+                f"        return recompute(node, g, saved, masked={self.careful})",
+            ]
         if self.saves:
             lines.append(f"    ({', '.join(self.saves)},) = saved")
         if asked & set(rule.params):
@@ -320,7 +374,9 @@ class Plan:
             results = [f"fit(xp, gs[{i}], node.specs[{i}])" for i in kept]
         else:
             results = [self._expression(name, names) for name in self.wanted]
-        lines.append(f"    return {', '.join(results)}")
+        lines.append(
+            f"    return Masked(({', '.join(results)},))" if rule.drops else f"    return {', '.join(results)}"
+        )
         return "\n".join(lines) + "\n"
 
     def _arguments(self, operand: str) -> str:
@@ -353,6 +409,8 @@ class Plan:
             text = f"{name}({self._arguments(operand)})"
             if self.rule.kind == "elementwise":
                 text = f"xp.multiply(g, {text})" if self.plain else f"times(xp, g, {text})"
+        if self.careful and self.rule.outputs is None and self.rule.kind in ("elementwise", "custom", "fused"):
+            text = f"unmasked(xp, g, {text}, node)"
         return text if self.plain else f"fit(xp, {text}, {self._spec(operand)})"
 
 

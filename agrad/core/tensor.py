@@ -409,13 +409,17 @@ class Tensor(_Methods):
         result: Tensor = functions.to_device(self, device, stream=stream)
         return result
 
-    def __dlpack__(self, /, **kwargs: Any) -> Any:
+    def __dlpack__(
+        self, /, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
         if self._node is not None:
             message = "Can't export tensors that require gradient, use tensor.detach()"
             raise BufferError(message)
-        return self._data.__dlpack__(**kwargs)
+        asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        # the array's own method may be of an older version of the standard: give it what was asked for only
+        return self._data.__dlpack__(**{name: value for name, value in asked.items() if value is not None})
 
-    def __dlpack_device__(self) -> Any:
+    def __dlpack_device__(self, /) -> Any:
         return self._data.__dlpack_device__()
 
     def numpy(self) -> Any:
@@ -475,22 +479,22 @@ class Tensor(_Methods):
             )
         return self.item()
 
-    def __float__(self) -> float:
+    def __float__(self, /) -> float:
         return float(self._number("float()"))
 
-    def __int__(self) -> int:
+    def __int__(self, /) -> int:
         return int(self._number("int()"))
 
-    def __complex__(self) -> complex:
+    def __complex__(self, /) -> complex:
         return complex(self._number("complex()"))
 
-    def __index__(self) -> int:
+    def __index__(self, /) -> int:
         if self.size != 1 or self._spec.backend.kind(self.dtype) != "int":
             message = "only integer tensors of a single element can be converted to an index"
             raise TypeError(message)
         return int(self.item())
 
-    def __bool__(self) -> bool:
+    def __bool__(self, /) -> bool:
         if self.size != 1:
             message = f"Boolean value of Tensor with {'more than one value' if self.size else 'no values'} is ambiguous"
             raise RuntimeError(message)

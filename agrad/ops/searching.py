@@ -61,6 +61,7 @@ def _value_adjoint(xp: Any, g: Any, key: Any, value_spec: Any) -> Any:
 @linear(
     index=("key",),
     keys=("key",),
+    drops=True,
     x=_zero_at,
     value=_value_adjoint,
 )
@@ -166,6 +167,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
 
 @linear(
     index=("condition",),
+    drops=True,
     x1=lambda xp, g, condition: xp.where(condition, g, xp.zeros_like(g)),
     x2=lambda xp, g, condition: xp.where(condition, xp.zeros_like(g), g),
 )

@@ -273,6 +273,10 @@ class Backend:
         """Give the sum of arrays of one shape and dtype; `out` is the first, and nothing else holds it."""
         return self.xp.add(array, other)
 
+    def may_hold_nan(self, array: Any) -> bool:
+        """Tell whether an array has NaN in it; True also where to look would cost more than it saves."""
+        return self.is_lazy or bool(self.xp.any(self.xp.isnan(array)))
+
     def nbytes(self, array: Any) -> int:
         """Give the bytes of an array's values."""
         found = getattr(array, "nbytes", None)

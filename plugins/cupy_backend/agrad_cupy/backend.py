@@ -142,6 +142,9 @@ class CupyBackend(Backend):
 
     # -- borders -------------------------------------------------------------------------------------------------------
 
+    def may_hold_nan(self, array: Any) -> bool:
+        return True  # to look would wait for the device
+
     def to_host(self, array: Any) -> Any:
         return array.get()
 
