@@ -177,7 +177,7 @@ class _Pass:
                 else:
                     pending[edge] = part
                     heappush(heap, (-edge.seq, edge))
-            gs = part = None  # what has been delivered must not outlive its use
+            gs = part = onward = None  # what has been delivered must not outlive its use
             if following is None:
                 if not heap:
                     return
