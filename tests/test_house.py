@@ -31,6 +31,7 @@ LAYERS = [
     ["agrad.core.node"],
     ["agrad.core.rule", "agrad.core.hooks"],
     ["agrad.core.tensor"],
+    ["agrad.core.saved"],
     ["agrad.core.op", "agrad.core.declare", "agrad.core.rules"],
     ["agrad.core.engine", "agrad.core.forward", "agrad.core.function"],
     ["agrad.core"],

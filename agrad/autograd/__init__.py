@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from agrad.autograd import function, graph
+from agrad.autograd.anomaly import (
+    detect_anomaly,
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    set_detect_anomaly,
+)
 from agrad.autograd.backward import backward, grad
 from agrad.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from agrad.core.function import Function
@@ -12,6 +18,7 @@ __all__ = [
     "Function",
     "GradcheckError",
     "backward",
+    "detect_anomaly",
     "enable_grad",
     "function",
     "grad",
@@ -19,6 +26,9 @@ __all__ = [
     "gradgradcheck",
     "graph",
     "inference_mode",
+    "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled",
     "no_grad",
+    "set_detect_anomaly",
     "set_grad_enabled",
 ]

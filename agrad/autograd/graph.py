@@ -1,13 +1,34 @@
-"""PyTorch's ``torch.autograd.graph``: nodes and edges of the recorded graph."""
+"""PyTorch's ``torch.autograd.graph``: nodes and edges of the recorded graph, and hooks on what it saves."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import os
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from agrad.core import mode
+from agrad.core.engine import _Pass, running
 from agrad.core.node import Node
+from agrad.core.saved import Disabled, Pair
 
 if TYPE_CHECKING:
+    from agrad.core.hooks import Handle
     from agrad.core.tensor import Tensor
+
+__all__ = [
+    "GradientEdge",
+    "Node",
+    "disable_saved_tensors_hooks",
+    "get_gradient_edge",
+    "register_multi_grad_hook",
+    "save_on",
+    "save_on_cpu",
+    "save_on_disk",
+    "saved_tensors_hooks",
+]
 
 
 class GradientEdge(NamedTuple):
@@ -20,6 +41,16 @@ class GradientEdge(NamedTuple):
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """Give the edge of a tensor, which stands for it in `grad` and `backward` without keeping its value.
 
+    Parameters
+    ----------
+    tensor : Tensor
+        One that requires grad.
+
+    Returns
+    -------
+    GradientEdge
+        Its node and the number of the node's result.
+
     Raises
     ------
     RuntimeError
@@ -31,4 +62,284 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     return GradientEdge(*tensor._node.address())
 
 
-__all__ = ["GradientEdge", "Node", "get_gradient_edge"]
+# -- hooks on saved values --------------------------------------------------------------------------------------------
+
+
+class saved_tensors_hooks:  # noqa: N801 (PyTorch's name)
+    """Send what operations save for backward through functions of yours: to another device, to disk, or away.
+
+    Pairs nest: the inner pair packs first, and the outer one packs what that gave, if it is a Tensor; unpacking goes the
+    other way. (PyTorch applies the innermost pair alone.)
+
+    Parameters
+    ----------
+    pack_hook : callable
+        ``pack_hook(tensor)`` is called when an operation saves a tensor, with operands as the very tensors of the call,
+        and may return anything. It must not change its argument.
+    unpack_hook : callable
+        ``unpack_hook(packed)`` is called at each use in backward and must return a Tensor of that value.
+
+    Raises
+    ------
+    RuntimeError
+        If hooks are disabled here, or (at the operation) if ``pack_hook`` changes its argument.
+    TypeError
+        In backward, if ``unpack_hook`` returns no Tensor.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> with ag.autograd.graph.saved_tensors_hooks(lambda t: t.tolist(), lambda values: ag.tensor(values)):
+    ...     y = (x * x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([2., 4.])
+    """
+
+    def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
+
+    def __enter__(self) -> None:
+        now = mode.current()
+        around = () if now is None else now.saved
+        for entry in around:
+            if isinstance(entry, Disabled):
+                raise RuntimeError(entry.message)  # noqa: TRY004 (PyTorch's type)
+        mode.push(saved=(*around, Pair(self.pack_hook, self.unpack_hook)), owner=self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        mode.pop(self)
+
+
+class disable_saved_tensors_hooks:  # noqa: N801 (PyTorch's name)
+    """Refuse saved-tensor hooks in a block of code.
+
+    Parameters
+    ----------
+    error_message : str
+        The message of the RuntimeError that entering such hooks then raises.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> with ag.autograd.graph.disable_saved_tensors_hooks("not here"):
+    ...     with ag.autograd.graph.save_on("numpy"):
+    ...         pass
+    Traceback (most recent call last):
+        ...
+    RuntimeError: not here
+    """
+
+    def __init__(self, error_message: str) -> None:
+        self.error_message = error_message
+
+    def __enter__(self) -> None:
+        now = mode.current()
+        around = () if now is None else now.saved
+        mode.push(saved=(*around, Disabled(self.error_message)), owner=self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        mode.pop(self)
+
+
+class save_on(saved_tensors_hooks):  # noqa: N801 (PyTorch's spelling: save_on_cpu)
+    """Keep what operations save for backward on another backend or device until it is needed.
+
+    Parameters
+    ----------
+    device : str
+        As for `to_device`: ``"numpy"`` keeps it in the host's memory.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> with ag.autograd.graph.save_on("numpy"):
+    ...     y = ag.exp(x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([2.7183, 7.3891])
+    """
+
+    def __init__(self, device: str) -> None:
+        def pack(tensor: Tensor) -> tuple[str, Tensor]:
+            return tensor.device, tensor.detach().to_device(device)
+
+        def unpack(packed: tuple[str, Tensor]) -> Tensor:
+            home, tensor = packed
+            moved: Tensor = tensor.to_device(home)
+            return moved
+
+        super().__init__(pack, unpack)
+
+
+def save_on_cpu(pin_memory: bool = False) -> save_on:
+    """Keep what operations save for backward in the host's memory: ``save_on("numpy")``.
+
+    Parameters
+    ----------
+    pin_memory : bool, optional
+        PyTorch's argument; host memory is never pinned here.
+
+    Returns
+    -------
+    save_on
+        A context manager.
+
+    Raises
+    ------
+    NotImplementedError
+        If pinned memory is asked for.
+    """
+    if pin_memory:
+        message = "save_on_cpu: pinned memory is not supported; leave pin_memory out"
+        raise NotImplementedError(message)
+    return save_on("numpy")
+
+
+class _File:
+    """A saved value in a file, which goes when nothing refers to it any more."""
+
+    def __init__(self, tensor: Tensor, directory: str | None) -> None:
+        from agrad.serialization import save  # noqa: PLC0415 (few programs need it)
+
+        handle, self.path = tempfile.mkstemp(suffix=".agrad", dir=directory)
+        os.close(handle)
+        weakref.finalize(self, os.unlink, self.path)
+        self.device = tensor.device
+        save(tensor.detach(), self.path)
+
+    def read(self) -> Tensor:
+        from agrad.serialization import load  # noqa: PLC0415
+
+        tensor: Tensor = load(self.path, device=self.device)
+        return tensor
+
+
+class save_on_disk(saved_tensors_hooks):  # noqa: N801 (as save_on)
+    """Keep what operations save for backward in files until it is needed.
+
+    Parameters
+    ----------
+    directory : str, optional
+        Where; default: the system's place for temporary files. The files go with the graph.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> with ag.autograd.graph.save_on_disk():
+    ...     y = (x * x * x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([ 3., 12.])
+    """
+
+    def __init__(self, directory: str | None = None) -> None:
+        super().__init__(lambda tensor: _File(tensor, directory), _File.read)
+
+
+# -- hooks on several gradients ---------------------------------------------------------------------------------------
+
+
+class _Handles:
+    """Takes several hooks away again."""
+
+    def __init__(self, handles: Sequence[Handle]) -> None:
+        self._handles = handles
+
+    def remove(self) -> None:
+        """Take the hooks away; doing so twice is no error."""
+        for handle in self._handles:
+            handle.remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.remove()
+
+
+def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., None], *, mode: str = "all") -> _Handles:
+    """Call a function once in each backward pass, when gradients of several tensors are known.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        They require grad.
+    fn : callable
+        With ``mode="all"``: ``fn(grads)``, a list with a gradient per tensor, None for those this pass does not compute;
+        called when the last one is there. With ``mode="any"``: ``fn(grad)``, at the first one. It returns nothing.
+    mode : {"all", "any"}, optional
+        Which.
+
+    Returns
+    -------
+    handle
+        Its ``remove()`` takes the hook away.
+
+    Raises
+    ------
+    ValueError
+        If the mode is another.
+    RuntimeError
+        If a tensor does not require grad.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a, b = ag.tensor(2.0, requires_grad=True), ag.tensor(3.0, requires_grad=True)
+    >>> handle = ag.autograd.graph.register_multi_grad_hook([a, b], print)
+    >>> (a * b).backward()
+    [tensor(3.), tensor(2.)]
+    """
+    if mode not in ("all", "any"):
+        message = f"Expects mode to be one of ('all', 'any') but got {mode}"
+        raise ValueError(message)
+    nodes = [get_gradient_edge(t).node if t._node is None else t._node for t in tensors]
+    calls: weakref.WeakKeyDictionary[_Pass, _Call] = weakref.WeakKeyDictionary()
+
+    def hook(index: int) -> Callable[[Tensor], None]:
+        def collect(g: Tensor) -> None:
+            task = running()
+            assert task is not None, "hooks run within a pass"
+            call = calls.get(task)
+            if call is None:
+                call = calls[task] = _Call(task, nodes, fn, mode)
+            call.take(index, g)
+
+        return collect
+
+    return _Handles([t.register_hook(hook(i)) for i, t in enumerate(tensors)])
+
+
+class _Call:
+    """The gradients of one pass for one hook on several tensors."""
+
+    def __init__(self, task: _Pass, nodes: Sequence[Node], fn: Callable[..., None], kind: str) -> None:
+        self.grads: list[Tensor | None] = [None] * len(nodes)
+        self.missing = sum(node in task.reachable for node in nodes)
+        self.fn: Callable[..., None] | None = fn
+        self.kind = kind
+        task.at_end.append(self.end)
+
+    def take(self, index: int, g: Tensor) -> None:
+        self.grads[index] = g
+        self.missing -= 1
+        if self.kind == "any" and self.fn is not None:
+            fn, self.fn = self.fn, None
+            fn(g)
+        elif self.missing <= 0:
+            self.end()
+
+    def end(self) -> None:
+        """Call the hook with what there is: a node that might have run got no gradient in the end."""
+        if self.kind == "all" and self.fn is not None:
+            fn, self.fn = self.fn, None
+            fn(self.grads)

@@ -10,21 +10,31 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from heapq import heappop, heappush
 from typing import Any
 
 from agrad.core import errors, mode
 from agrad.core import rule as rule_module
 from agrad.core.hooks import Hooks, checked_all
-from agrad.core.node import AccumulateGrad, Kept, Node, Output, output_of
+from agrad.core.node import AccumulateGrad, Freed, Kept, Node, Output, output_of
 from agrad.core.rule import Masked, ShapeMismatchError
+from agrad.core.saved import unpacked
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor, own, owned, wrap
 
 #: Accumulation into a leaf from several threads loses nothing.
 _ACCUMULATING = threading.Lock()
+
+#: The pass that is running in this context, the innermost one.
+_RUNNING: ContextVar[_Pass | None] = ContextVar("agrad_pass", default=None)
+
+
+def running() -> _Pass | None:
+    """Give the backward pass that is running, None outside."""
+    return _RUNNING.get()
 
 
 def run(
@@ -62,17 +72,28 @@ def run(
         return {}
     now = mode.current()
     as_tensors = create_graph or bool(now is not None and now.levels)
-    task = _Pass(retain_graph=retain_graph, create_graph=create_graph, as_tensors=as_tensors, targets=targets)
+    task = _Pass(
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        as_tensors=as_tensors,
+        targets=targets,
+        anomaly=None if now is None else now.anomaly,
+    )
     if targets is not None:
         task.needed = leading_to([node for node, _ in roots], targets)
     if masked:
         task.masked.update(node for node, _ in roots)
+    task.roots = [node for node, _ in roots]
     mode.push(grad=create_graph)
+    outer = _RUNNING.set(task)
     try:
         with quiet(roots[0][0]):
             task.loop([(node, task.start(g)) for node, g in roots])
+            for call in task.at_end:
+                call()
             task.finish(accumulate=accumulate)
     finally:
+        _RUNNING.reset(outer)
         mode.pop()
     return task.captured
 
@@ -80,7 +101,43 @@ def run(
 def careful(vjp: Any) -> Any:
     """Give the vjp for a cotangent that comes from an op which drops elements; a Function's stays what it is."""
     plan = getattr(vjp, "plan", None)
-    return vjp if plan is None else plan.careful_vjp
+    return vjp if plan is None else getattr(vjp, "careful_vjp", plan.careful_vjp)
+
+
+def unpack(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Open what saved-tensor hooks have packed."""
+    if type(saved) is Freed:
+        return saved
+    try:
+        opened: tuple[Any, ...] = unpacked(saved)
+    except Exception as error:
+        error.add_note(f"Raised while unpacking what was saved for backward.{errors.at(node)}")
+        raise
+    return opened
+
+
+def without_nan(vjp: Any) -> Any:
+    """Give a vjp that raises where a cotangent it gives holds NaN: anomaly detection."""
+
+    def checked_vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
+        gs = vjp(xp, g, saved, node)
+        several = isinstance(node.edges, tuple) or node.second is not None
+        places = [i for i, (target, _) in enumerate(node.next_functions) if target is not None]
+        for place, part in zip(places, gs if several else (gs,), strict=True):
+            if part is not None and holds_nan(part):
+                raise errors.nan_found(node, place)
+        return gs
+
+    return checked_vjp
+
+
+def holds_nan(part: Any) -> bool:
+    """Tell whether a cotangent, raw or a Tensor, has NaN in it."""
+    raw = part._data if isinstance(part, Tensor) else part
+    backend = backend_of(raw)
+    assert backend is not None
+    kernels = backend.xp
+    return bool(kernels.any(kernels.isnan(raw)))
 
 
 def quiet(node: Node) -> AbstractContextManager[Any]:
@@ -116,12 +173,22 @@ class _Pass:
         Gradients for results that asked to keep theirs.
     captured : dict
         Cotangents at the targets.
+    roots : list of Node
+        Where the pass started.
+    at_end : list of callable
+        To be called after the last node, before gradients are committed.
     masked : set of Node
         Pending nodes whose cotangent comes from an op that drops elements, directly or not.
     """
 
     def __init__(
-        self, *, retain_graph: bool, create_graph: bool, as_tensors: bool, targets: Collection[Node] | None
+        self,
+        *,
+        retain_graph: bool,
+        create_graph: bool,
+        as_tensors: bool,
+        targets: Collection[Node] | None,
+        anomaly: bool | None,
     ) -> None:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
@@ -132,13 +199,35 @@ class _Pass:
         self.retained: list[tuple[Any, Any]] = []
         self.captured: dict[Node, Any] = {}
         self.masked: set[Node] = set()
+        self.roots: list[Node] = []
+        self.at_end: list[Callable[[], None]] = []
+        self.anomaly = anomaly
+        self.freed = Freed()
+        self.freed.code, self.freed.lasti = errors.caller()
+
+    @functools.cached_property
+    def reachable(self) -> set[Node]:
+        """The nodes this pass may run."""
+        if self.needed is not None:
+            return self.needed
+        seen: set[Node] = set()
+        stack = list(self.roots)
+        while stack:
+            node = stack.pop()
+            if node not in seen:
+                seen.add(node)
+                stack.extend(node.inputs)
+        return seen
 
     def loop(self, roots: list[tuple[Node, Any]]) -> None:
         """Run nodes until none is pending. Each turn delivers what the last node gave, then runs the newest node."""
         as_tensors, retain_graph, needed, targets = self.as_tensors, self.retain_graph, self.needed, self.targets
         leaves, masked = self.leaves, self.masked
         leaves_get = leaves.get
-        watching = targets is not None or bool(masked)  # whether each node is to be looked at more closely
+        anomaly = self.anomaly
+        # whether each node is to be looked at more closely
+        watching = targets is not None or bool(masked) or anomaly is not None
+        freed = self.freed
         pending: dict[Node, Any] = {}  # cotangents of nodes on the heap
         summed: set[Node] = set()  # nodes whose cotangent is a sum made here: it may be added to in place
         heap: list[tuple[int, Node]] = []
@@ -192,7 +281,7 @@ class _Pass:
                 node = following
             following = None
             while True:  # runs once, but along a chain
-                vjp = node.vjp
+                vjp, saved = node.vjp, node.saved
                 if node.hooks is not None or watching:
                     if node in masked:
                         masked.remove(node)
@@ -209,6 +298,10 @@ class _Pass:
                             break
                     if node.hooks is not None and node.hooks.pre:
                         g = self.run_pre_hooks(node, node.hooks, g)
+                    if node.hooks is not None and node.hooks.packed:
+                        saved = unpack(node, saved)
+                    if anomaly and vjp is not None:
+                        vjp = without_nan(vjp)
                 if vjp is None:
                     edges = gs = ()
                     if type(node) is AccumulateGrad:
@@ -220,9 +313,6 @@ class _Pass:
                             heappush(heap, (-base.seq, base))
                         pending[base][node.number] = g
                     break
-                saved = node.saved
-                if saved is None:
-                    raise errors.second_time(node)
                 try:
                     if as_tensors:
                         gs = vjp(node.spec.backend.functions, g, rebuilt(node, saved), node)
@@ -231,6 +321,8 @@ class _Pass:
                 except ShapeMismatchError as mismatch:
                     raise errors.wrong_shape(node, 0, *mismatch.args) from None
                 except Exception as error:
+                    if type(saved) is Freed:
+                        raise errors.second_time(node) from None
                     if errors.at(node) not in str(error):
                         error.add_note(f"Raised in backward.{errors.at(node)}")
                     raise
@@ -239,7 +331,7 @@ class _Pass:
                     gs = self.run_post_hooks(node, node.hooks, gs, g)
                     gs = Masked(gs) if kind is Masked else gs
                 if saved and not retain_graph and type(saved) is not Kept:
-                    node.saved = None
+                    node.saved = freed
                 edges, second = node.edges, node.second
                 if second is not None:
                     # along a chain with a leaf as the other operand, as most steps of most programs are, no queue

@@ -100,12 +100,18 @@ def not_real(node: Any, dtype: Any) -> RuntimeError:
 
 
 def second_time(node: Any) -> RuntimeError:
+    freed = node.saved
     return RuntimeError(
         "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
         "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "
         "Specify retain_graph=True if you need to backward through the graph a second time or if you need to access "
         f"saved tensors after calling backward.{at(node)}"
+        f"\n  Its saved values were freed by the backward pass called at {line_of(freed.code, freed.lasti)}."
     )
+
+
+def nan_found(node: Any, place: int) -> RuntimeError:
+    return RuntimeError(f"Function '{node.name()}' returned nan values in its {place}th output.{at(node)}")
 
 
 def cotangent_shape(index: int, got: tuple[int, ...], expected: tuple[int, ...], node: Any) -> RuntimeError:

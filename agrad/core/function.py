@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 from agrad.core import errors, mode
-from agrad.core.node import Node, next_seq, output_of
+from agrad.core.node import Freed, Node, next_seq, output_of
 from agrad.core.rule import ShapeMismatchError, fit
+from agrad.core.saved import Parcel, active
 from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor, set_history, wrap
 
@@ -68,10 +69,10 @@ class FunctionNode(Node):
         if "_kept" not in self.__dict__:  # still within the call
             known = self.__dict__.get("_for_forward", self.__dict__.get("_to_save", ()))
             return cast("tuple[Tensor | None, ...]", known)
-        if self.saved is None:
+        if type(self.saved) is Freed:
             raise errors.second_time(self)
         return tuple(
-            None if value is None else self._revive(value, role)
+            None if value is None else self._revive(value.open() if isinstance(value, Parcel) else value, role)
             for value, role in zip(self.saved, self.__dict__["_kept"], strict=True)
         )
 
@@ -287,7 +288,8 @@ def _record(
         node.edges = cast("tuple[Node, ...]", edges)
         node.specs = tuple(a._spec for a in inputs)
         node.__dict__["_kept"] = [_role(t, arguments, places, outputs, dirty) for t in to_save]
-        node.saved = tuple(None if t is None else _bare(t) for t in to_save)
+        pairs = active()
+        node.saved = tuple(None if t is None else Parcel(t, pairs) if pairs else _bare(t) for t in to_save)
         attributes = node.__dict__["_attributes"] = {}
         for name, value in list(node.__dict__.items()):
             if isinstance(value, Tensor) and (role := _role(value, arguments, places, outputs, dirty))[0] != "other":
@@ -342,6 +344,8 @@ def _role(
 def _vjp(_xp: Any, g: Any, _saved: tuple[Any, ...], node: FunctionNode) -> Any:
     """Run the user's backward: what the engine calls at the node."""
     cls = node.function
+    if type(node.saved) is Freed:
+        raise errors.second_time(node)
     own_backward = cls.backward is not Function.backward
     if own_backward and cls.vjp is not Function.vjp:
         message = (

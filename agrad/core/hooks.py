@@ -60,9 +60,11 @@ class Hooks:
         After a leaf's `.grad` was updated.
     retained : list of weakref
         Results whose `.grad` is kept.
+    packed : bool
+        What the node saved went through saved-tensor hooks.
     """
 
-    __slots__ = ("accumulated", "post", "pre", "retained", "tensor")
+    __slots__ = ("accumulated", "packed", "post", "pre", "retained", "tensor")
 
     def __init__(self) -> None:
         self.tensor = _Table()
@@ -70,6 +72,7 @@ class Hooks:
         self.post = _Table()
         self.accumulated = _Table()
         self.retained: list[weakref.ref[Tensor]] = []
+        self.packed = False
 
     def add(self, kind: str, hook: Callable[..., Any]) -> Handle:
         """Register a hook of a kind."""

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from threading import get_ident
+from types import EllipsisType
 from typing import Any, TypeVar, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,6 +25,12 @@ class Mode:
         Whether operations are recorded for reverse mode.
     levels : tuple of int
         Active levels of forward mode, outermost first.
+    inference : bool
+        Whether it is `inference_mode`.
+    saved : tuple
+        Saved-tensor hooks, outermost first (see ``core.saved``).
+    anomaly : bool or None
+        Whether anomaly detection is on: True with the search for NaN, False without, None where it is off.
     thread : int
         The thread the mode was entered in; in any other it does not count, also where threads inherit the context.
     simple_in : int or None
@@ -34,18 +41,35 @@ class Mode:
         What has entered the mode and will leave it; None for the machinery itself.
     """
 
-    __slots__ = ("grad", "inference", "levels", "owner", "previous", "simple_in", "thread")
+    __slots__ = ("anomaly", "grad", "inference", "levels", "owner", "previous", "saved", "simple_in", "thread")
 
     def __init__(
-        self, grad: bool, levels: tuple[int, ...], inference: bool, previous: Mode | None, owner: object
+        self,
+        grad: bool,
+        levels: tuple[int, ...],
+        inference: bool,
+        saved: tuple[Any, ...],
+        anomaly: bool | None,
+        previous: Mode | None,
+        owner: object,
     ) -> None:
         self.grad = grad
         self.levels = levels
         self.inference = inference
+        self.saved = saved
+        self.anomaly = anomaly
         self.previous = previous
         self.owner = owner
         self.thread = get_ident()
-        self.simple_in = None if levels else self.thread
+        self.simple_in = None if levels or saved else self.thread
+
+    def moved(self, previous: Mode | None) -> Mode:
+        """Give this mode in another place of the chain."""
+        return Mode(self.grad, self.levels, self.inference, self.saved, self.anomaly, previous, self.owner)
+
+
+#: What is on where nothing has been entered.
+USUAL = Mode(True, (), False, (), None, None, None)
 
 
 _MODE: ContextVar[Mode | None] = ContextVar("agrad_mode", default=None)
@@ -63,15 +87,20 @@ def push(
     grad: bool | None = None,
     levels: tuple[int, ...] | None = None,
     inference: bool | None = None,
+    saved: tuple[Any, ...] | None = None,
+    anomaly: bool | EllipsisType | None = ...,
     owner: object = None,
 ) -> None:
     """Enter a mode that differs from the present one in what is given."""
     now = current()
+    base = USUAL if now is None else now
     _MODE.set(
         Mode(
-            (now.grad if now else True) if grad is None else grad,
-            (now.levels if now else ()) if levels is None else levels,
-            (now.inference if now else False) if inference is None else inference,
+            base.grad if grad is None else grad,
+            base.levels if levels is None else levels,
+            base.inference if inference is None else inference,
+            base.saved if saved is None else saved,
+            base.anomaly if anomaly is ... else anomaly,
             now,
             owner,
         )
@@ -104,6 +133,11 @@ def inside(owner: object) -> list[Mode]:
 def is_grad_enabled() -> bool:
     """Tell whether operations are being recorded.
 
+    Returns
+    -------
+    bool
+        Whether they are.
+
     Examples
     --------
     >>> import agrad as ag
@@ -116,7 +150,13 @@ def is_grad_enabled() -> bool:
 
 
 def is_inference_mode_enabled() -> bool:
-    """Tell whether `inference_mode` is on."""
+    """Tell whether `inference_mode` is on.
+
+    Returns
+    -------
+    bool
+        Whether it is on.
+    """
     now = current()
     return now.inference if now else False
 
@@ -127,6 +167,15 @@ class GradMode:
     ``with no_grad():``, ``with no_grad:``, ``@no_grad`` and ``@no_grad()`` all work. The object has no state of its
     own: the modes entered form a chain in the context, so one object may be entered again while it is active. Each call
     without a function gives a new object, which leaves what it has entered and nothing else.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor(2.0, requires_grad=True)
+    >>> with ag.no_grad():
+    ...     y = x * x
+    >>> y.requires_grad
+    False
     """
 
     def __init__(self, name: str, *, grad: bool | None, inference: bool | None = None) -> None:
@@ -213,7 +262,7 @@ def _steps(mode: GradMode, source: Generator[Any, Any, Any]) -> Generator[Any, A
     def run(function: Callable[..., Any], *args: Any) -> Any:
         push(grad=mode._grad, inference=mode._inference, owner=step)
         for own in entered:
-            push(grad=own.grad, levels=own.levels, inference=own.inference, owner=own.owner)
+            _MODE.set(own.moved(current()))
         try:
             return function(*args)
         finally:
@@ -270,7 +319,7 @@ class set_grad_enabled(GradMode):  # noqa: N801 (PyTorch's name)
             raise TypeError(message)
         super().__init__(f"set_grad_enabled({mode})", grad=mode)
         self._before = current()
-        _switch(mode)
+        replace(grad=mode)
 
     def __call__(self, function: Any = None) -> Any:
         if function is None:
@@ -280,29 +329,28 @@ class set_grad_enabled(GradMode):  # noqa: N801 (PyTorch's name)
 
     def __enter__(self) -> None:
         """Keep what the call has set, or set it again; leaving undoes it."""
-        assert self._grad is not None
-        _switch(self._grad)
+        replace(grad=self._grad)
 
     def __exit__(self, *exc: object) -> None:
         _MODE.set(self._before)
 
 
-def _switch(grad: bool) -> None:
+def replace(*, grad: bool | None = None, anomaly: bool | EllipsisType | None = ...) -> None:
     """Replace the present mode, rather than stack on it: called in a loop, this must not grow a chain."""
     now = current()
-    if now is None:
-        if not grad:
-            _MODE.set(Mode(grad, (), False, None, set_grad_enabled))
-    elif (
-        grad
-        and now.owner is set_grad_enabled
-        and now.previous is None
-        and now.simple_in is not None
-        and not now.inference
-    ):
-        _MODE.set(None)
-    else:
-        _MODE.set(Mode(grad, now.levels, now.inference, now.previous, now.owner))
+    base = USUAL if now is None else now
+    made = Mode(
+        base.grad if grad is None else grad,
+        base.levels,
+        base.inference,
+        base.saved,
+        base.anomaly if anomaly is ... else anomaly,
+        base.previous,
+        replace if now is None else base.owner,
+    )
+    alone = made.previous is None and made.owner is replace
+    usual = made.grad and made.simple_in is not None and not made.inference and made.anomaly is None
+    _MODE.set(None if alone and usual else made)
 
 
 no_grad = GradMode("no_grad", grad=False)
@@ -322,6 +370,11 @@ def inference_mode(mode: Any = True) -> Any:
     ----------
     mode : bool or callable, optional
         False does nothing; a function is decorated.
+
+    Returns
+    -------
+    GradMode or callable
+        A context manager that decorates functions too; the decorated function, if one was given.
     """
     if callable(mode):
         return decorate(_inference_on, mode)

@@ -33,8 +33,8 @@ class Node:
         `second`) two; a tuple where there are more, and for an op that drops elements. See `inputs`.
     second : Node or None
         The second of exactly two.
-    saved : tuple or None
-        The raw values the rule asks for; None once freed.
+    saved : tuple
+        The raw values the rule asks for; a `Freed` once they have been freed.
     vjp : callable or None
         ``vjp(xp, g, saved, node)`` gives the cotangents, one value for one edge, a tuple for several. None for the
         two kinds of node that the engine handles itself.
@@ -71,7 +71,7 @@ class Node:
     seq: int
     edges: Node | tuple[Node, ...]
     second: Node | None
-    saved: tuple[Any, ...] | None
+    saved: tuple[Any, ...]
     vjp: Callable[..., Any] | None
     spec: Any
     specs: tuple[Spec, ...]
@@ -155,6 +155,16 @@ class Kept(tuple[Any, ...]):
     """Saved values that hold no array, as the slices of a key: not freed, so the node can be run through again."""
 
     __slots__ = ()
+
+
+class Freed(tuple[Any, ...]):  # noqa: SLOT001 (a tuple has no room for slots)
+    """Stands for saved values that a backward pass has freed; knows where that pass was called.
+
+    It is empty, so that a rule which unpacks it fails: the engine looks for it only then.
+    """
+
+    code: CodeType
+    lasti: int
 
 
 class Output(Node):

@@ -7,6 +7,7 @@ rest to `general`, which handles everything.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import operator
@@ -19,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors
 from agrad.core.mode import Mode, current, get_mode
-from agrad.core.node import Kept, Node, next_seq, output_of
+from agrad.core.node import Freed, Kept, Node, next_seq, output_of
 from agrad.core.rule import Plan, Rule, compile_source
+from agrad.core.saved import pack_node, unpacked
 from agrad.core.spec import Spec, Specs, backend_of
 from agrad.core.tensor import Tensor, wrap
 
@@ -78,6 +80,8 @@ class Op:
         words = name.removeprefix("nn.").replace(".", "_").split("_")
         self.title = "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"
         self.node_class: type[Node] = type(self.title, (Node,), {"__slots__": (), "op": self, "title": self.title})
+        for kept in rule.saveable:  # PyTorch's way to look at one saved value
+            setattr(self.node_class, f"_saved_{kept}", property(functools.partial(_saved_value, name=kept)))
         arguments = []
         for p in self.signature.parameters.values():
             kind = "param"
@@ -123,6 +127,23 @@ class Op:
         return self._invoke(kernel, *values)
 
 
+def _saved_value(node: Any, *, name: str) -> Any:
+    """Give what a node saved under a name as a Tensor without history; None where it did not save it."""
+    if type(node.saved) is Freed:
+        raise errors.second_time(node)
+    plan = getattr(node.vjp, "plan", None)
+    if plan is None or name not in plan.saves:
+        return None
+    return _as_tensors(unpacked(node.saved[plan.saves.index(name)]))
+
+
+def _as_tensors(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return tuple(map(_as_tensors, value))
+    backend = backend_of(value)
+    return value if backend is None else wrap(value, backend.spec(value))
+
+
 # -- entry points -----------------------------------------------------------------------------------------------------
 
 
@@ -138,6 +159,7 @@ def make_entry(op: Op, stub: Callable[..., Any]) -> Callable[..., Any]:
     entry.__qualname__ = stub.__qualname__
     entry.__annotations__ = stub.__annotations__
     entry.__signature__ = op.signature  # type: ignore[attr-defined]
+    entry.__wrapped__ = stub  # type: ignore[attr-defined]  # what inspect.getsource and doctest are to find
     entry.op = op  # type: ignore[attr-defined]
     return entry
 
@@ -162,14 +184,16 @@ _OPERATOR_SIGNATURES = {
 }
 
 
+def _first_call(*args: Any, **kwargs: Any) -> Any:
+    """Stand for a function until its first call, over names of its own; its code is copied, as compiling takes longer."""
+    become()  # type: ignore[name-defined]  # noqa: F821
+    return function(*args, **kwargs)  # noqa: F821
+
+
 def _lazy_function(build: Callable[[dict[str, Any]], FunctionType], name: str) -> FunctionType:
     """Make a function that becomes what `build` gives when it is first called."""
     names: dict[str, Any] = {}
-    filename = f"<agrad first call of {name}>"
-    source = f"def {name}(*args, **kwargs):\n    become()\n    return function(*args, **kwargs)\n"
-    errors.INTERNAL_FILES.add(filename)
-    exec(compile(source, filename, "exec"), names)  # noqa: S102 (a constant text)
-    function: FunctionType = names[name]
+    function = FunctionType(_first_call.__code__.replace(co_name=name, co_qualname=name), names, name)
 
     def become() -> None:
         built = build(names)
@@ -204,7 +228,10 @@ def _compile_entry(op: Op, source: str, name: str, filename: str, names: dict[st
             for plain in (False, True) if op.rule.kind == "elementwise" and any(needs) else (False,) * any(needs):
                 tag = "".join(str(int(need)) for need in needs) + ("p" if plain else "")
                 op.plan(needs, plain=plain).use_in(names, f"vjp_{tag}")
+    used = names.get(name)
     function: FunctionType = compile_source(source, filename, names)[name]
+    if used is not None:  # the op is called what its own code calls something else, as `op`
+        names[name] = used
     return function
 
 
@@ -672,6 +699,7 @@ def finish(
         node.params = tuple(raw[i] for i in op.param_slots)
         node.code, node.lasti = errors.caller()
         node.hooks = None
+        pack_node(node, operands)
     if not several:
         return wrap(results[0], specs[0], node)
     made = [
@@ -701,6 +729,7 @@ def resolve_backend(op: Op, values: tuple[Any, ...]) -> tuple[Backend, Spec | No
     """Give the backend a call runs on, and the spec that Python scalars among its operands follow."""
     backends: dict[str, Backend] = {}
     spec: Spec | None = None
+    decided = False
     for i, argument in op.array_slots:
         value = values[i]
         if argument.kind == "sequence":
@@ -726,9 +755,10 @@ def resolve_backend(op: Op, values: tuple[Any, ...]) -> tuple[Backend, Spec | No
                     continue
                 found = backend.spec(member)
             backends[found.backend.name] = found.backend
-            # floating operands decide what a Python scalar becomes
-            if spec is None or (found.inexact and not spec.inexact):
-                spec = found
+            # operands decide what a Python scalar becomes, floating ones first; a condition only where it stands alone
+            decides = argument.kind in ("operand", "sequence")
+            if spec is None or (decides, found.inexact) > (decided, spec.inexact):
+                spec, decided = found, decides
     if not backends:
         return default_backend(), None  # noqa: F821 (see above)
     if len(backends) == 1:

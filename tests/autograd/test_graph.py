@@ -124,3 +124,85 @@ def test_gradient_edge_keeps_the_graph_but_not_the_value():
 def test_gradient_edge_needs_a_gradient_for_several_elements():
     with pytest.raises(RuntimeError, match="grad can be implicitly created only for scalar outputs"):
         ag.grad(get_gradient_edge(leaf(1.0, 2.0) * 2), leaf(1.0))
+
+
+# -- hooks on several gradients ----------------------------------------------------------------------------------------
+
+
+def multi(tensors, mode="all"):
+    seen = []
+    handle = ag.autograd.graph.register_multi_grad_hook(tensors, seen.append, mode=mode)
+    return seen, handle
+
+
+def values(gs):
+    return [None if g is None else g.tolist() for g in gs]
+
+
+def test_all_gradients_come_at_once():
+    a, b = (ag.tensor(v, requires_grad=True) for v in (2.0, 3.0))
+    c = a * b
+    seen, handle = multi([a, b, c])
+    (c * c).backward()
+    assert [values(s) for s in seen] == [[36.0, 24.0, 12.0]]
+    (a * b).backward()
+    assert values(seen[1]) == [3.0, 2.0, None]
+    handle.remove()
+    handle.remove()
+    (a * b).backward()
+    assert len(seen) == 2
+
+
+def test_gradients_a_pass_does_not_compute_are_none():
+    a, b = (ag.tensor(v, requires_grad=True) for v in (2.0, 3.0))
+    seen, _ = multi([a, b])
+    c = a * b
+    ag.grad(c, a, retain_graph=True)
+    (2.0 * a).backward()
+    assert [values(s) for s in seen] == [[3.0, None], [2.0, None]]
+
+
+def test_a_gradient_that_stays_undefined_does_not_hold_the_call_up():
+    class First(ag.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            return x * 1.0
+
+        @staticmethod
+        def backward(ctx, g):
+            return g, None
+
+    a, b = (ag.tensor(v, requires_grad=True) for v in (2.0, 3.0))
+    seen, _ = multi([a, b])
+    First.apply(a, b).backward()
+    assert [values(s) for s in seen] == [[1.0, None]]
+
+
+def test_any_takes_the_first():
+    a, b = (ag.tensor(v, requires_grad=True) for v in (2.0, 3.0))
+    c = a * b
+    seen, _ = multi([a, b, c], "any")
+    (c * c).backward()
+    assert values(seen) == [12.0]
+
+
+def test_what_a_multi_hook_refuses():
+    a = ag.tensor(1.0, requires_grad=True)
+    with pytest.raises(ValueError, match=r"Expects mode to be one of \('all', 'any'\) but got foo"):
+        multi([a], "foo")
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        multi([a.detach()])
+
+
+def test_a_multi_hook_holds_no_pass_and_no_tensor():
+    a, b = (ag.tensor(v, requires_grad=True) for v in (2.0, 3.0))
+    seen, _ = multi([a, b])
+    (a * b).backward()
+    seen.clear()
+    gone = weakref.ref(b)
+    gc.disable()
+    try:
+        del b
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -1,0 +1,108 @@
+"""Anomaly detection: find the operation whose derivative gives NaN."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from agrad.core.mode import current, pop, push, replace
+
+
+class detect_anomaly:  # noqa: N801 (PyTorch's name)
+    """Raise where a backward pass makes NaN, and name the operation and its line in the forward pass.
+
+    It belongs around the backward pass, where each gradient is looked at; programs outside pay nothing. (The line of the
+    forward call is always known.) Lazy gradients are computed to be looked at.
+
+    Parameters
+    ----------
+    check_nan : bool, optional
+        Look for NaN. Infinity is no anomaly.
+
+    Raises
+    ------
+    RuntimeError
+        From `backward` or `grad` inside, in PyTorch's words.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
+    >>> y = ag.sum(ag.sqrt(x) * ag.tensor([0.0, 1.0]))
+    >>> with ag.autograd.detect_anomaly():
+    ...     y.backward()
+    Traceback (most recent call last):
+        ...
+    RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output.
+      The operation is SqrtBackward0, recorded at ...
+    """
+
+    def __init__(self, check_nan: bool = True) -> None:
+        self._check_nan = check_nan
+
+    def __enter__(self) -> None:
+        push(anomaly=self._check_nan, owner=self)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        pop(self)
+
+
+class set_detect_anomaly:  # noqa: N801 (PyTorch's name)
+    """Turn anomaly detection on or off, at once and until it is set again, or for a ``with`` block.
+
+    Parameters
+    ----------
+    mode : bool
+        On or off.
+    check_nan : bool, optional
+        As for `detect_anomaly`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> with ag.autograd.set_detect_anomaly(True):
+    ...     ag.autograd.is_anomaly_enabled()
+    True
+    >>> ag.autograd.is_anomaly_enabled()
+    False
+    """
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self._before = _anomaly()
+        replace(anomaly=check_nan if mode else None)
+
+    def __enter__(self) -> None:
+        """Keep what the call has set; leaving undoes it."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        replace(anomaly=self._before)
+
+
+def is_anomaly_enabled() -> bool:
+    """Tell whether anomaly detection is on.
+
+    Returns
+    -------
+    bool
+        Whether it is.
+    """
+    return _anomaly() is not None
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Tell whether anomaly detection looks for NaN.
+
+    Returns
+    -------
+    bool
+        Whether it does.
+    """
+    return bool(_anomaly())
+
+
+def _anomaly() -> bool | None:
+    now = current()
+    return None if now is None else now.anomaly

@@ -1,0 +1,140 @@
+"""Saved-tensor hooks: what a node keeps goes out through the user's ``pack`` and comes back through ``unpack``.
+
+Hooks are part of the mode. While some are on, calls take the general way and end in `pack_node`; a node packed so says
+it by ``hooks.packed``, which the engine sees where it looks for hooks anyway. Programs without hooks pay nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agrad.core import errors, mode
+from agrad.core.hooks import hooks_of
+from agrad.core.node import Kept
+from agrad.core.spec import backend_of
+from agrad.core.tensor import Tensor, wrap
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from agrad.core.node import Node
+
+
+class Pair(NamedTuple):
+    """One entered pair of hooks."""
+
+    pack: Callable[[Tensor], Any]
+    unpack: Callable[[Any], Tensor]
+
+
+class Disabled(NamedTuple):
+    """Stands in the mode where saved-tensor hooks may not be entered."""
+
+    message: str
+
+
+class Parcel:
+    """One saved value in the user's keeping.
+
+    Attributes
+    ----------
+    content : object
+        What the outermost ``pack`` gave.
+    pairs : tuple of Pair
+        The hooks it went through, first to last.
+    spec : Spec
+        Of the value.
+    """
+
+    __slots__ = ("content", "pairs", "spec")
+
+    def __init__(self, value: Tensor, pairs: Iterable[Pair]) -> None:
+        """Pack a value; inner hooks first, and outer ones as long as what they get is a Tensor."""
+        raw = value._data
+        content: Any = value
+        passed = []
+        mode.push(grad=False, saved=())
+        try:
+            for pair in pairs:
+                if not isinstance(content, Tensor):
+                    break
+                content = pair.pack(content)
+                passed.append(pair)
+        finally:
+            mode.pop()
+        if value._data is not raw:
+            message = (
+                "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot"
+                " be modified by in-place operations as this can lead to unexpected side-effects."
+                f"\n  Called at {errors.line_of(*errors.caller())}."
+            )
+            raise RuntimeError(message)
+        self.spec = value._spec
+        # the user's own object may be given another value later
+        self.content = wrap(raw, value._spec) if content is value else content
+        self.pairs = tuple(passed)
+
+    def open(self) -> Tensor:
+        """Unpack the value."""
+        content = self.content
+        mode.push(grad=False, saved=())
+        try:
+            for pair in reversed(self.pairs):
+                content = pair.unpack(content)
+                if not isinstance(content, Tensor):
+                    message = (
+                        "Output of saved tensor unpack_hook expected to be a Tensor but got result of type"
+                        f" {type(content).__name__}"
+                    )
+                    raise TypeError(message)
+            if content._spec.backend is not self.spec.backend:
+                content = content.to_device(self.spec.device)
+        finally:
+            mode.pop()
+        opened: Tensor = content
+        return opened
+
+
+def active() -> tuple[Pair, ...]:
+    """Give the hooks that are on, innermost first."""
+    now = mode.current()
+    return tuple(pair for pair in reversed(now.saved) if isinstance(pair, Pair)) if now is not None else ()
+
+
+def pack_node(node: Node, operands: list[Tensor | None]) -> None:
+    """Pack what a node has just saved, if hooks are on.
+
+    Parameters
+    ----------
+    node : Node
+        The node of the call.
+    operands : list of Tensor or None
+        The operands of the call: hooks get the user's own tensors, such as a `Parameter`.
+    """
+    pairs = active()
+    if not pairs or not node.saved or type(node.saved) is Kept:
+        return
+    own = {id(t._data): t for t in operands if t is not None}
+    node.saved = tuple(_packed(value, own, pairs) for value in node.saved)
+    hooks_of(node).packed = True
+
+
+def _packed(value: Any, own: dict[int, Tensor], pairs: tuple[Pair, ...]) -> Any:
+    """Pack the arrays in a saved value: in itself, in a list of operands or in an indexing key."""
+    if isinstance(value, list | tuple):
+        return type(value)(_packed(part, own, pairs) for part in value)
+    backend = backend_of(value)
+    if backend is None:
+        return value
+    tensor = own.get(id(value))
+    return Parcel(wrap(value, backend.spec(value)) if tensor is None else tensor, pairs)
+
+
+def unpacked(value: Any) -> Any:
+    """Give a saved value, or a tuple or list of them, with every parcel opened: raw arrays."""
+    if isinstance(value, Parcel):
+        return value.open()._data
+    if isinstance(value, list | tuple):
+        return type(value)(map(unpacked, value))
+    return value
