@@ -46,6 +46,7 @@ LAYERS = [
         "agrad.serialization",
         "agrad.testing.*",
         "agrad.tree",
+        "agrad.utils.*",
         "agrad.view.*",
     ],
     ["agrad.extra", "agrad.fft", "agrad.linalg", "agrad.special"],

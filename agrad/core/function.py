@@ -289,7 +289,7 @@ def _record(
         node.specs = tuple(a._spec for a in inputs)
         node.__dict__["_kept"] = [_role(t, arguments, places, outputs, dirty) for t in to_save]
         pairs = active()
-        node.saved = tuple(None if t is None else Parcel(t, pairs) if pairs else _bare(t) for t in to_save)
+        node.saved = tuple(None if t is None else Parcel(t, pairs, node) if pairs else _bare(t) for t in to_save)
         attributes = node.__dict__["_attributes"] = {}
         for name, value in list(node.__dict__.items()):
             if isinstance(value, Tensor) and (role := _role(value, arguments, places, outputs, dirty))[0] != "other":

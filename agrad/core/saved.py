@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 class Pair(NamedTuple):
-    """One entered pair of hooks."""
+    """One entered pair of hooks. `note`, if there is one, is told the node before each of its values is packed."""
 
     pack: Callable[[Tensor], Any]
     unpack: Callable[[Any], Tensor]
+    note: Callable[[Node | None], None] | None = None
 
 
 class Disabled(NamedTuple):
@@ -49,8 +50,8 @@ class Parcel:
 
     __slots__ = ("content", "pairs", "spec")
 
-    def __init__(self, value: Tensor, pairs: Iterable[Pair]) -> None:
-        """Pack a value; inner hooks first, and outer ones as long as what they get is a Tensor."""
+    def __init__(self, value: Tensor, pairs: Iterable[Pair], node: Node | None = None) -> None:
+        """Pack a value of a node; inner hooks first, and outer ones as long as what they get is a Tensor."""
         raw = value._data
         content: Any = value
         passed = []
@@ -59,6 +60,8 @@ class Parcel:
             for pair in pairs:
                 if not isinstance(content, Tensor):
                     break
+                if pair.note is not None:
+                    pair.note(node)
                 content = pair.pack(content)
                 passed.append(pair)
         finally:
@@ -116,19 +119,19 @@ def pack_node(node: Node, operands: list[Tensor | None]) -> None:
     if not pairs or not node.saved or type(node.saved) is Kept:
         return
     own = {id(t._data): t for t in operands if t is not None}
-    node.saved = tuple(_packed(value, own, pairs) for value in node.saved)
+    node.saved = tuple(_packed(value, own, pairs, node) for value in node.saved)
     hooks_of(node).packed = True
 
 
-def _packed(value: Any, own: dict[int, Tensor], pairs: tuple[Pair, ...]) -> Any:
+def _packed(value: Any, own: dict[int, Tensor], pairs: tuple[Pair, ...], node: Node) -> Any:
     """Pack the arrays in a saved value: in itself, in a list of operands or in an indexing key."""
     if isinstance(value, list | tuple):
-        return type(value)(_packed(part, own, pairs) for part in value)
+        return type(value)(_packed(part, own, pairs, node) for part in value)
     backend = backend_of(value)
     if backend is None:
         return value
     tensor = own.get(id(value))
-    return Parcel(wrap(value, backend.spec(value)) if tensor is None else tensor, pairs)
+    return Parcel(wrap(value, backend.spec(value)) if tensor is None else tensor, pairs, node)
 
 
 def unpacked(value: Any) -> Any:

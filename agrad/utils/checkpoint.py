@@ -1,0 +1,446 @@
+"""Checkpointing: keep nothing a function saves for backward but its inputs, and run it again when backward comes.
+
+Built on saved-tensor hooks, as PyTorch's non-reentrant checkpoint is, of which this is the counterpart: forward stores
+a placeholder per saved value; the first one that a backward pass opens runs the function again, once per pass, which
+fills them all. Nests, works under `grad`, in higher orders, with keyword arguments and closures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from agrad import random
+from agrad.core import errors, mode
+from agrad.core.engine import running
+from agrad.core.saved import Pair, Parcel, active
+from agrad.core.tensor import Tensor
+from agrad.tree import flatten, unflatten
+
+if TYPE_CHECKING:
+    from agrad.core.node import Node
+
+__all__ = [
+    "CheckpointError",
+    "CheckpointPolicy",
+    "checkpoint",
+    "checkpoint_sequential",
+    "create_selective_checkpoint_contexts",
+    "set_checkpoint_early_stop",
+]
+
+
+class CheckpointError(RuntimeError):
+    """The function of a checkpoint did something else when it was run again."""
+
+
+class CheckpointPolicy(enum.Enum):
+    """Whether what an operation computes is kept or computed again."""
+
+    MUST_SAVE = 0
+    PREFER_SAVE = 1
+    MUST_RECOMPUTE = 2
+    PREFER_RECOMPUTE = 3
+
+
+_EARLY_STOP: ContextVar[bool | None] = ContextVar("agrad_checkpoint_early_stop", default=None)
+
+
+class set_checkpoint_early_stop:  # noqa: N801 (PyTorch's name)
+    """Choose for the checkpoints made in a block whether running again stops at the last value that is needed.
+
+    Parameters
+    ----------
+    enable : bool
+        True is what checkpoints do by themselves.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from agrad.utils.checkpoint import checkpoint, set_checkpoint_early_stop
+    >>> x = ag.tensor(2.0, requires_grad=True)
+    >>> with set_checkpoint_early_stop(False):
+    ...     y = checkpoint(lambda x: x * x, x)
+    """
+
+    def __init__(self, enable: bool) -> None:
+        self._enable = enable
+
+    def __enter__(self) -> None:
+        self._token = _EARLY_STOP.set(self._enable)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _EARLY_STOP.reset(self._token)
+
+
+class _Enough(BaseException):
+    """Ends a run of the function early: every value that is needed is there."""
+
+
+class _Slot:
+    """Stands in a node for a value it saved."""
+
+    __slots__ = ("__weakref__", "frame", "place")
+
+    def __init__(self, frame: _Frame, place: int) -> None:
+        self.frame = frame
+        self.place = place
+
+
+class _Entry:
+    """What is known of one saved value: who saved it, and what it looks like."""
+
+    __slots__ = ("code", "lasti", "slot", "spec", "title")
+
+    def __init__(self, node: Node | None, tensor: Tensor) -> None:
+        self.spec = tensor._spec
+        self.title = "the inputs of an inner checkpoint" if node is None else node.name()
+        self.code, self.lasti = errors.caller() if node is None or node.code is None else (node.code, node.lasti)
+        self.slot: weakref.ref[_Slot] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.title}, recorded at {errors.line_of(self.code, self.lasti)}"
+
+    def metadata(self) -> dict[str, Any]:
+        return {"shape": self.spec.shape, "dtype": self.spec.dtype, "device": self.spec.device}
+
+
+class _Frame:
+    """One call of a checkpointed function: how to run it again, and the values found by doing so, per backward pass."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        check: bool,
+        early_stop: bool,
+        random_state: tuple[int, int] | None,
+        contexts: tuple[Any, Any],
+    ) -> None:
+        self.function = function
+        leaves, self.treedef = flatten((args, kwargs))
+        # what an outer checkpoint or other hooks want to keep for the inner one, they keep
+        pairs = active()
+        self.inputs = [(_kept(v, pairs), v.requires_grad) if isinstance(v, Tensor) else (v, False) for v in leaves]
+        self.check = check
+        self.early_stop = early_stop
+        self.random_state = random_state
+        self.around, self.around_again = contexts
+        self.entries: list[_Entry] = []
+        self.values: weakref.WeakKeyDictionary[Any, dict[int, Tensor]] = weakref.WeakKeyDictionary()
+        self.node: Node | None = None
+
+    # -- forward
+
+    def note(self, node: Node | None) -> None:
+        self.node = node
+
+    def pack(self, tensor: Tensor) -> Any:
+        entry = _Entry(self.node, tensor)
+        policy = getattr(self.around, "policy", None)
+        if policy is not None and policy(tensor, self.node):
+            return tensor
+        slot = _Slot(self, len(self.entries))
+        entry.slot = weakref.ref(slot)
+        self.entries.append(entry)
+        return slot
+
+    # -- backward
+
+    def unpack(self, kept: _Slot | Tensor) -> Tensor:
+        if isinstance(kept, Tensor):
+            return kept
+        task = running()
+        found = {} if task is None else self.values.setdefault(task, {})
+        if kept.place not in found:  # also a value asked for twice: it was given away
+            found.clear()
+            self.run_again(found)
+        return found.pop(kept.place)
+
+    def run_again(self, found: dict[int, Tensor]) -> None:
+        """Run the function to find the values that are still asked for."""
+        again = _Again(self, found)
+        args, kwargs = unflatten(self.treedef, [_input(*pair) for pair in self.inputs])
+        state = random.default_generator.get_state()
+        if self.random_state is not None:
+            random.default_generator.set_state(self.random_state)
+        mode.push(grad=True, saved=(Pair(again.pack, _not_unpacked, again.note),))
+        try:
+            with self.around_again:
+                self.function(*args, **kwargs)
+        except _Enough:
+            pass
+        finally:
+            mode.pop()
+            if self.random_state is not None:
+                random.default_generator.set_state(state)
+        if again.count != len(self.entries):
+            message = (
+                "A different number of tensors was saved during the original forward and recomputation."
+                f"\nNumber of tensors saved during forward: {len(self.entries)}"
+                f"\nNumber of tensors saved during recomputation: {again.count}."
+                f"\n  The first that is missing was saved by {self.entries[again.count]}."
+            )
+            raise CheckpointError(message)
+
+
+class _Again:
+    """The hooks of one run of the function in backward."""
+
+    def __init__(self, frame: _Frame, found: dict[int, Tensor]) -> None:
+        self.frame = frame
+        self.found = found
+        self.count = 0
+        self.node: Node | None = None
+
+    def note(self, node: Node | None) -> None:
+        self.node = node
+
+    def pack(self, tensor: Tensor) -> Any:
+        frame = self.frame
+        policy = getattr(frame.around, "policy", None)
+        if policy is not None and policy(tensor, self.node):
+            return tensor
+        place = self.count
+        now = _Entry(self.node, tensor)
+        if place >= len(frame.entries):
+            message = (
+                "trying to save more tensors during recomputation than during the original forward pass."
+                f"\n  The first of them was saved by {now}."
+            )
+            raise CheckpointError(message)
+        then = frame.entries[place]
+        if frame.check and (then.title != now.title or then.metadata() != now.metadata()):
+            message = (
+                "Recomputed values for the following tensors have different metadata than during the forward pass."
+                f"\ntensor at position {place}:\nsaved metadata: {then.metadata()}"
+                f"\nrecomputed metadata: {now.metadata()}\n  In forward it was saved by {then}; now by {now}."
+            )
+            raise CheckpointError(message)
+        self.count += 1
+        if then.slot is not None and then.slot() is not None:
+            self.found[place] = tensor.detach()
+        if frame.early_stop and self.count == len(frame.entries):
+            raise _Enough
+        return None
+
+
+def _not_unpacked(_: Any) -> Tensor:
+    message = "a graph recorded while a checkpoint runs its function again has no backward pass of its own"
+    raise CheckpointError(message)
+
+
+def _kept(tensor: Tensor, pairs: tuple[Pair, ...]) -> Parcel | Tensor:
+    """Keep an input: its value only, by way of the hooks that are on."""
+    return Parcel(tensor, pairs) if pairs else tensor.detach()
+
+
+def _input(kept: Any, requires_grad: bool) -> Any:
+    """Give an input for another run."""
+    value = kept.open() if isinstance(kept, Parcel) else kept
+    return value.detach().requires_grad_(requires_grad) if isinstance(value, Tensor) else value
+
+
+def _nothing() -> tuple[Any, Any]:
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+def checkpoint(
+    function: Callable[..., Any],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    preserve_rng_state: bool = True,
+    context_fn: Callable[[], tuple[Any, Any]] = _nothing,
+    determinism_check: str = "default",
+    debug: bool = False,
+    early_stop: bool = True,
+    **kwargs: Any,
+) -> Any:
+    """Call a function without keeping what it saves for backward; it is run again there.
+
+    Parameters
+    ----------
+    function : callable
+        What to call. It must do the same when it is run again.
+    *args, **kwargs
+        Its arguments, with tensors anywhere in containers.
+    use_reentrant : bool, optional
+        PyTorch's argument. There is one implementation here, the non-reentrant: True is refused.
+    preserve_rng_state : bool, optional
+        Have the function draw the same random numbers again from the default generator.
+    context_fn : callable, optional
+        Gives two context managers: one around the function, one around running it again. See
+        `create_selective_checkpoint_contexts`.
+    determinism_check : {"default", "none"}, optional
+        Compare the operation, shape, dtype and device of every value found again with those of the forward pass.
+    debug : bool, optional
+        PyTorch's argument: errors always name the operation and its line here.
+    early_stop : bool, optional
+        Stop running the function again when the last value that is needed is there.
+
+    Returns
+    -------
+    object
+        What the function returns.
+
+    Raises
+    ------
+    CheckpointError
+        In backward, if the function does something else then; it names the first operation that differs.
+    ValueError
+        If ``use_reentrant=True``, or if ``determinism_check`` is unknown.
+
+    Notes
+    -----
+    Chen, Xu, Zhang, Guestrin: Training deep nets with sublinear memory cost (2016).
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from agrad.utils.checkpoint import checkpoint
+    >>> x = ag.tensor(2.0, requires_grad=True)
+    >>> checkpoint(lambda x: ag.exp(x) * x, x).backward()
+    >>> x.grad
+    tensor(22.1672)
+    """
+    if use_reentrant:
+        message = (
+            "checkpoint: use_reentrant=True is not available; leave it out, the one implementation does all it does"
+        )
+        raise ValueError(message)
+    if determinism_check not in ("default", "none"):
+        message = f"determinism_check should be one of ['default', 'none'], but got {determinism_check}"
+        raise ValueError(message)
+    del debug
+    chosen = _EARLY_STOP.get()
+    frame = _Frame(
+        function,
+        args,
+        kwargs,
+        check=determinism_check == "default",
+        early_stop=early_stop if chosen is None else chosen,
+        random_state=random.default_generator.get_state() if preserve_rng_state else None,
+        contexts=context_fn(),
+    )
+    now = mode.current()
+    mode.push(saved=(*(now.saved if now is not None else ()), Pair(frame.pack, frame.unpack, frame.note)))
+    try:
+        with frame.around:
+            return function(*args, **kwargs)
+    finally:
+        mode.pop()
+
+
+def checkpoint_sequential(functions: Iterable[Callable[[Any], Any]], segments: int, input: Any, **options: Any) -> Any:
+    """Call functions one after another, in segments of which all but the last are checkpointed.
+
+    Parameters
+    ----------
+    functions : iterable of callable
+        Such as an ``nn.Sequential``.
+    segments : int
+        Into how many to divide them.
+    input : object
+        What the first one takes.
+    **options
+        As for `checkpoint`.
+
+    Returns
+    -------
+    object
+        What the last one gives.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor(1.0, requires_grad=True)
+    >>> ag.utils.checkpoint.checkpoint_sequential([ag.sin, ag.exp, ag.cos], 2, x).backward()
+    >>> x.grad
+    tensor(-0.9180)
+    """
+    steps = list(functions)
+    size = max(len(steps) // segments, 1)
+
+    def run(part: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
+        def segment(value: Any) -> Any:
+            for step in part:
+                value = step(value)
+            return value
+
+        return segment
+
+    for start in range(0, size * (segments - 1), size):
+        input = checkpoint(run(steps[start : start + size]), input, **options)
+    return run(steps[size * (segments - 1) :])(input)
+
+
+class _Selective:
+    """Around a checkpointed function: keep some of what it saves."""
+
+    def __init__(self, policy: Callable[[Tensor, Any], bool]) -> None:
+        self.policy = policy
+
+    def __enter__(self) -> None:
+        """Nothing to do: the checkpoint looks at `policy`."""
+
+    def __exit__(self, *exc: object) -> None:
+        """Nothing to undo."""
+
+
+def create_selective_checkpoint_contexts(
+    policy_fn_or_list: Callable[..., CheckpointPolicy | bool] | Sequence[str],
+) -> tuple[Any, Any]:
+    """Give the contexts of a checkpoint that keeps what some operations compute.
+
+    Parameters
+    ----------
+    policy_fn_or_list : callable or sequence of str
+        Names of the operations whose results are kept, as ``["matmul"]``; or ``policy(ctx, op)``, which gives a
+        `CheckpointPolicy` (or a bool, True to keep) for an operation's name. ``ctx`` is None.
+
+    Returns
+    -------
+    tuple
+        Two context managers, for ``checkpoint(..., context_fn=lambda: ...)``.
+
+    Notes
+    -----
+    A value that is kept is not asked for when the function would be run again; if every value that backward needs is
+    kept, it is not run again at all.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from functools import partial
+    >>> from agrad.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+    >>> keep = partial(create_selective_checkpoint_contexts, ["matmul"])
+    >>> x = ag.ones((2, 2), requires_grad=True)
+    >>> checkpoint(lambda x: ag.sum(ag.exp(x @ x)), x, context_fn=keep).backward()
+    """
+    if callable(policy_fn_or_list):
+        decide = policy_fn_or_list
+    else:
+        names = set(policy_fn_or_list)
+
+        def decide(_: Any, op: str) -> bool:
+            return op in names
+
+    def policy(tensor: Tensor, node: Node | None) -> bool:
+        maker = node if tensor._node is None else tensor._node
+        op = getattr(maker, "op", None)
+        if op is None:
+            return False
+        verdict = decide(None, op.name)
+        return verdict in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE, True)
+
+    context = _Selective(policy)
+    return context, contextlib.nullcontext()

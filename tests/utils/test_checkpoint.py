@@ -1,0 +1,331 @@
+"""Checkpointing: the same gradients, less kept, and an error where the function does something else the second time."""
+
+import functools
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+import agrad as ag
+from agrad.autograd.graph import save_on, saved_tensors_hooks
+from agrad.utils.checkpoint import (
+    CheckpointError,
+    CheckpointPolicy,
+    checkpoint,
+    checkpoint_sequential,
+    create_selective_checkpoint_contexts,
+    set_checkpoint_early_stop,
+)
+
+
+def leaf(*values):
+    return ag.tensor(list(values), requires_grad=True)
+
+
+class Counted:
+    """A function that counts its calls."""
+
+    def __init__(self, function):
+        self.function, self.calls = function, 0
+
+    def __call__(self, *args, **kwargs):
+        self.calls += 1
+        return self.function(*args, **kwargs)
+
+
+def test_gradient_and_when_it_runs_again(backend):
+    x = ag.asarray(np.array([0.5, 2.0]), device=backend, requires_grad=True)
+    f = Counted(lambda x: ag.sin(ag.exp(x)) * x)
+    y = ag.sum(checkpoint(f, x))
+    assert f.calls == 1
+    y.backward(retain_graph=True)
+    assert f.calls == 2
+    v = np.array([0.5, 2.0])
+    expected = np.cos(np.exp(v)) * np.exp(v) * v + np.sin(np.exp(v))
+    np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-12)
+    y.backward()
+    assert f.calls == 3
+    np.testing.assert_allclose(x.grad.numpy(), 2 * expected, rtol=1e-12)
+
+
+def test_second_order():
+    x = leaf(2.0)
+    y = checkpoint(lambda x: x**3, x)
+    (g,) = ag.grad(ag.sum(y), x, create_graph=True)
+    (gg,) = ag.grad(ag.sum(g), x, create_graph=True)
+    (ggg,) = ag.grad(ag.sum(gg), x)
+    assert [g.item(), gg.item(), ggg.item()] == [12.0, 12.0, 6.0]
+
+
+def test_keyword_arguments_containers_and_closures():
+    x, w, b = leaf(2.0), leaf(3.0), leaf(1.0)
+
+    def f(inputs, *, scale, flag):
+        assert flag == "on"
+        return {"y": ag.exp(inputs["x"] * w) * scale, "n": 3}
+
+    out = checkpoint(f, {"x": x}, scale=b, flag="on")
+    assert out["n"] == 3
+    ag.sum(out["y"]).backward()
+    e = np.exp(6.0)
+    np.testing.assert_allclose([x.grad.item(), w.grad.item(), b.grad.item()], [3 * e, 2 * e, e])
+
+
+def test_nothing_is_kept_but_the_inputs():
+    x = leaf(*np.linspace(0, 1, 1000))
+    kept = []
+    with saved_tensors_hooks(lambda t: kept.append(t) or t.detach(), lambda t: t):
+        y = ag.sum(checkpoint(lambda x: ag.exp(ag.sin(ag.exp(x))), x))
+    assert len(kept) == 1  # what the outer hooks keep for it: the input
+    y.backward()
+    assert x.grad is not None
+
+
+def test_values_of_the_first_run_are_free():
+    x = leaf(0.5)
+    alive = []
+
+    def f(x):
+        y = ag.exp(x)
+        alive.append(weakref.ref(y._data))
+        return ag.sin(y)
+
+    gc.disable()
+    try:
+        y = checkpoint(f, x)
+        assert alive[0]() is None
+        y.backward()
+    finally:
+        gc.enable()
+    assert x.grad.item() == pytest.approx(np.cos(np.exp(0.5)) * np.exp(0.5))
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_early_stop(early):
+    reached = []
+
+    def f(x):
+        y = ag.exp(x)
+        z = y * 2.0  # saves a constant: the last value that is needed
+        reached.append("end")
+        return z + 1.0
+
+    x = leaf(1.0)
+    with set_checkpoint_early_stop(early):
+        y = checkpoint(f, x)
+    y.backward()
+    assert reached == (["end"] if early else ["end", "end"])
+    assert checkpoint(f, leaf(1.0), early_stop=early).requires_grad
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_nested(depth):
+    innermost = Counted(lambda x: ag.sin(ag.exp(x)))
+
+    def nest(level):
+        if level == 0:
+            return innermost
+        inner = nest(level - 1)
+        return lambda x: ag.exp(0.1 * checkpoint(inner, x * 1.5))
+
+    def value(v):
+        for _ in range(depth):
+            v = v * 1.5
+        v = np.sin(np.exp(v))
+        for _ in range(depth):
+            v = np.exp(0.1 * v)
+        return v
+
+    x = leaf(0.3)
+    y = checkpoint(nest(depth), x)
+    assert y.item() == pytest.approx(value(0.3))
+    (g,) = ag.grad(y, x, create_graph=True)
+    step = 1e-6
+    assert g.item() == pytest.approx((value(0.3 + step) - value(0.3 - step)) / (2 * step), rel=1e-8)
+    (gg,) = ag.grad(g, x)
+    step = 1e-4
+    assert gg.item() == pytest.approx((value(0.3 + step) - 2 * value(0.3) + value(0.3 - step)) / step**2, rel=1e-5)
+
+
+def test_random_numbers_are_the_same_again():
+    ag.manual_seed(3)
+    x = ag.ones(1000, requires_grad=True)
+    y = checkpoint(lambda x: ag.nn.functional.dropout(ag.exp(x), 0.5), x)
+    following = ag.rand(3).tolist()
+    ag.sum(y).backward()
+    np.testing.assert_allclose(x.grad.numpy(), y.detach().numpy())
+    ag.manual_seed(3)
+    ag.nn.functional.dropout(ag.ones(1000), 0.5)
+    assert ag.rand(3).tolist() == following
+
+
+def test_without_keeping_the_random_state():
+    ag.manual_seed(3)
+    x = ag.ones(1000, requires_grad=True)
+    y = checkpoint(lambda x: ag.nn.functional.dropout(ag.exp(x), 0.5), x, preserve_rng_state=False)
+    ag.sum(y).backward()
+    assert not np.allclose(x.grad.numpy(), y.detach().numpy())
+
+
+def test_function_whose_saved_tensors_are_read_twice():
+    class Cube(ag.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x**3
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_tensors
+            (again,) = ctx.saved_tensors
+            assert x.item() == again.item()
+            return 3 * x**2 * g
+
+    x = leaf(2.0)
+    checkpoint(lambda x: Cube.apply(ag.exp(x)), x).backward()
+    assert x.grad.item() == pytest.approx(3 * np.exp(6.0))
+
+
+def test_inputs_without_gradient_and_no_grad():
+    f = Counted(lambda x, k: ag.exp(x) * k)
+    x = ag.tensor([1.0])
+    assert not checkpoint(f, x, 2).requires_grad
+    with ag.no_grad():
+        assert not checkpoint(f, leaf(1.0), 2).requires_grad
+    assert f.calls == 2
+
+
+def test_a_parameter_changed_in_between_does_not_change_the_inputs():
+    x = leaf(2.0)
+    y = checkpoint(lambda x: x**3, x)
+    with ag.no_grad():
+        x.fill_(1.0)
+    y.backward()
+    assert x.grad.item() == 12.0
+
+
+def test_offloaded_inputs(backend):
+    x = ag.asarray(np.array([0.5]), device=backend, requires_grad=True)
+    with save_on("numpy"):
+        y = checkpoint(lambda x: ag.exp(x), ag.sin(x))
+    y.backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.exp(np.sin(0.5)) * np.cos(0.5))
+
+
+# -- what raises -------------------------------------------------------------------------------------------------------
+
+
+def changing(first, then):
+    calls = []
+
+    def f(x):
+        calls.append(1)
+        return (first if len(calls) == 1 else then)(x)
+
+    return f
+
+
+def test_fewer_values():
+    x = leaf(1.0)
+    y = checkpoint(changing(lambda x: ag.sin(ag.exp(ag.sin(x))), lambda x: ag.exp(ag.sin(x))), x)
+    with pytest.raises(
+        CheckpointError,
+        match=r"(?s)A different number of tensors was saved.*forward: 3\n.*recomputation: 2\..*SinBackward0.*checkpoint\.py:\d+",
+    ):
+        y.backward()
+    assert x.grad is None
+
+
+def test_another_shape():
+    x = leaf(1.0)
+    y = checkpoint(changing(lambda x: ag.sum(ag.exp(ag.sin(x))), lambda x: ag.sum(ag.exp(ag.sin(x) * ag.ones(2)))), x)
+    with pytest.raises(CheckpointError, match=r"(?s)have different metadata.*position 1.*saved by ExpBackward0"):
+        y.backward()
+
+
+def test_another_operation():
+    y = checkpoint(changing(lambda x: ag.cos(ag.sin(x)), lambda x: ag.sin(ag.sin(x))), leaf(1.0))
+    with pytest.raises(CheckpointError, match=r"(?s)In forward it was saved by CosBackward0.*now by SinBackward0"):
+        y.backward()
+
+
+def test_unchecked():
+    x = leaf(1.0)
+    checkpoint(changing(ag.sin, ag.cos), x, determinism_check="none").backward()
+    assert x.grad.item() == pytest.approx(np.cos(1.0))  # both save x
+
+
+def test_more_values_without_early_stop():
+    f = changing(lambda x: ag.exp(ag.sin(x)), lambda x: ag.sin(ag.exp(ag.sin(x))))
+    y = checkpoint(f, leaf(1.0), early_stop=False)
+    with pytest.raises(CheckpointError, match="trying to save more tensors during recomputation"):
+        y.backward()
+
+
+def test_an_error_of_the_function_comes_out():
+    def broken(x):
+        raise ZeroDivisionError
+
+    y = checkpoint(changing(ag.exp, broken), leaf(1.0))
+    with pytest.raises(ZeroDivisionError):
+        y.backward()
+    assert ag.is_grad_enabled()
+
+
+def test_arguments():
+    with pytest.raises(ValueError, match="use_reentrant=True is not available"):
+        checkpoint(ag.exp, leaf(1.0), use_reentrant=True)
+    with pytest.raises(ValueError, match=r"determinism_check should be one of \['default', 'none'\], but got foo"):
+        checkpoint(ag.exp, leaf(1.0), use_reentrant=False, determinism_check="foo")
+
+
+# -- sequences and policies --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("segments", [1, 2, 3, 5])
+def test_sequences(segments):
+    steps = [Counted(f) for f in (ag.sin, ag.exp, ag.cos, ag.tanh, ag.exp)]
+    x = leaf(0.4)
+    y = checkpoint_sequential(steps, segments, x)
+    y.backward()
+    e = np.exp(np.sin(0.4))
+    t = np.tanh(np.cos(e))
+    by_hand = np.exp(t) * (1 - t * t) * -np.sin(e) * e * np.cos(0.4)
+    assert x.grad.item() == pytest.approx(by_hand)
+    assert steps[-1].calls == 1  # the last segment is not checkpointed
+    assert steps[0].calls == (1 if segments == 1 else 2)
+
+
+def test_a_policy_keeps_what_costs_most():
+    a = ag.asarray(np.array([[1.0, 2.0], [3.0, 4.0]]), requires_grad=True)
+    products = []
+
+    def f(a):
+        products.append(1)
+        p = a @ a
+        return ag.sum(ag.exp(0.1 * p))
+
+    keep = functools.partial(create_selective_checkpoint_contexts, ["matmul", "exp", "multiply"])
+    checkpoint(f, a, context_fn=keep).backward()
+    w = 0.1 * np.exp(0.1 * a.detach().numpy() @ a.detach().numpy())
+    v = a.detach().numpy()
+    np.testing.assert_allclose(a.grad.numpy(), w @ v.T + v.T @ w)
+    assert len(products) == 2  # the operand of the product is no operation's result: it is asked for
+
+
+def test_everything_kept_is_never_run_again():
+    f = Counted(lambda x: ag.exp(ag.sin(x)))
+    x = leaf(1.0)
+    h = x * 1.0
+    asked = []
+
+    def policy(ctx, op):
+        asked.append(op)
+        return CheckpointPolicy.MUST_SAVE
+
+    y = checkpoint(f, h, context_fn=functools.partial(create_selective_checkpoint_contexts, policy))
+    assert asked == ["multiply", "exp"]
+    y.backward()
+    assert f.calls == 1
+    assert x.grad.item() == pytest.approx(np.exp(np.sin(1.0)) * np.cos(1.0))
