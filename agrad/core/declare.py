@@ -95,7 +95,7 @@ def linear(
     Returns
     -------
     callable
-        A decorator, as for `elementwise`.
+        A decorator for the function that gives signature and documentation; its body is never run.
     """
     return lambda stub: _declare(
         stub,
@@ -119,8 +119,15 @@ def multilinear(
 
     Parameters
     ----------
-    name, kernel, source, **adjoints
-        As for `linear`; an adjoint may ask for the values of the other operands.
+    name, kernel, source : optional
+        As for `elementwise`.
+    **adjoints : callable
+        Per operand, its cotangent from ``g``, as for `linear`; it may ask for the values of the other operands.
+
+    Returns
+    -------
+    callable
+        A decorator for the function that gives signature and documentation; its body is never run.
     """
     return lambda stub: _declare(stub, "multilinear", adjoints, name=name, kernel=kernel, source=source)
 
@@ -148,6 +155,11 @@ def custom(
         The tangent of the result from ``t_<operand>``; an operand without one gets None. None if not implemented.
     name, kernel, source, sequence, index, keys, outputs
         As for `linear`.
+
+    Returns
+    -------
+    callable
+        A decorator for the function that gives signature and documentation; its body is never run.
     """
     return lambda stub: _declare(
         stub,
@@ -188,6 +200,11 @@ def fused(
         Names of what the kernel gives beside its result.
     name, index, source
         As for `linear`.
+
+    Returns
+    -------
+    callable
+        A decorator for the function that gives signature and documentation; its body is never run.
     """
     return lambda stub: _declare(
         stub,
@@ -219,6 +236,11 @@ def nondifferentiable(
         As for `linear`.
     boolean : bool, optional
         The op acts element by element and its results are truth values.
+
+    Returns
+    -------
+    callable
+        A decorator for the function that gives signature and documentation; its body is never run.
     """
     return lambda stub: _declare(
         stub, "none", {}, name=name, kernel=kernel, index=operands, outputs=outputs, boolean=boolean
@@ -245,9 +267,11 @@ def _declare(
 ) -> F:
     full = name or stub.__name__
     if full in OPS:
-        message = f"{full}: an op of this name exists already; give yours a name of its own, as name='mine.{full}'"
+        own = f"{full}_2" if "." in full else f"mine.{full}"
+        message = f"{full}: an op of this name exists already; give yours a name of its own, as name={own!r}"
         raise errors.RuleError(message)
-    names = list(inspect.signature(stub).parameters)
+    signature = inspect.signature(stub)
+    names = list(signature.parameters)
     for operand in (*vjp, *index, *((sequence,) if sequence else ())):
         if operand not in names:
             message = f"{full}: {operand!r} is no name of its signature ({', '.join(names)})"
@@ -269,5 +293,8 @@ def _declare(
         boolean=boolean,
         drops=drops,
     )
-    op = OPS[full] = Op(full, stub, rule, kernel=kernel, keys=keys)
+    if not all(part.isidentifier() for part in full.split(".")):
+        message = f"{full}: the name of an op is made of identifiers, as name='mine.square'"
+        raise errors.RuleError(message)
+    op = OPS[full] = Op(full, stub, signature, rule, kernel=kernel, keys=keys)
     return op.entry  # type: ignore[return-value]

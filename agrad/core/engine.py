@@ -25,6 +25,13 @@ from agrad.core.saved import unpacked
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor, own, owned, wrap
 
+#: Levels of vmap that are open, outermost first. While there are any, a cotangent may have a batch axis that its node
+#: lacks, so that the kernels of a node follow from both.
+batch_levels: ContextVar[tuple[Any, ...]] = ContextVar("agrad_batch_levels", default=())
+
+#: Set by ``agrad.func.batching``: the kernels for a node's spec and a raw cotangent, or several.
+kernels_for: Callable[[Any, Any], Any]
+
 #: Accumulation into a leaf from several threads loses nothing.
 _ACCUMULATING = threading.Lock()
 
@@ -76,8 +83,10 @@ def run(
         retain_graph=retain_graph,
         create_graph=create_graph,
         as_tensors=as_tensors,
+        mixed=bool(batch_levels.get()),
         targets=targets,
         anomaly=None if now is None else now.anomaly,
+        profiler=None if now is None else now.profiler,
     )
     if targets is not None:
         task.needed = leading_to([node for node, _ in roots], targets)
@@ -187,12 +196,15 @@ class _Pass:
         retain_graph: bool,
         create_graph: bool,
         as_tensors: bool,
+        mixed: bool,
         targets: Collection[Node] | None,
         anomaly: bool | None,
+        profiler: Any,
     ) -> None:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
         self.as_tensors = as_tensors
+        self.mixed = mixed
         self.targets = targets
         self.needed: set[Node] | None = None
         self.leaves: dict[AccumulateGrad, list[Any]] = {}
@@ -201,7 +213,7 @@ class _Pass:
         self.masked: set[Node] = set()
         self.roots: list[Node] = []
         self.at_end: list[Callable[[], None]] = []
-        self.anomaly = anomaly
+        self.anomaly, self.profiler = anomaly, profiler
         self.freed = Freed()
         self.freed.code, self.freed.lasti = errors.caller()
 
@@ -222,11 +234,13 @@ class _Pass:
     def loop(self, roots: list[tuple[Node, Any]]) -> None:
         """Run nodes until none is pending. Each turn delivers what the last node gave, then runs the newest node."""
         as_tensors, retain_graph, needed, targets = self.as_tensors, self.retain_graph, self.needed, self.targets
+        mixed = self.mixed
+        in_place = not (as_tensors or mixed)
         leaves, masked = self.leaves, self.masked
         leaves_get = leaves.get
-        anomaly = self.anomaly
+        anomaly, profiler = self.anomaly, self.profiler
         # whether each node is to be looked at more closely
-        watching = targets is not None or bool(masked) or anomaly is not None
+        watching = targets is not None or bool(masked) or anomaly is not None or profiler is not None
         freed = self.freed
         pending: dict[Node, Any] = {}  # cotangents of nodes on the heap
         summed: set[Node] = set()  # nodes whose cotangent is a sum made here: it may be added to in place
@@ -252,7 +266,7 @@ class _Pass:
                         total[0] = edge.spec.xp.add_into(held, part, held)
                     else:
                         total[0] = self.add(edge, total[0], part, summed)
-                        total[1] = not as_tensors and edge.spec.accumulates
+                        total[1] = in_place and edge.spec.accumulates
                 elif edge is following:
                     g = self.add(following, g, part, summed)
                 elif edge in pending:
@@ -302,6 +316,8 @@ class _Pass:
                         saved = unpack(node, saved)
                     if anomaly and vjp is not None:
                         vjp = without_nan(vjp)
+                    if profiler is not None and vjp is not None:
+                        vjp = profiler.around_vjp(node, vjp)
                 if vjp is None:
                     edges = gs = ()
                     if type(node) is AccumulateGrad:
@@ -317,7 +333,7 @@ class _Pass:
                     if as_tensors:
                         gs = vjp(node.spec.backend.functions, g, rebuilt(node, saved), node)
                     else:
-                        gs = vjp(node.spec.xp, g, saved, node)
+                        gs = vjp(kernels_for(node.spec, g) if mixed else node.spec.xp, g, saved, node)  # noqa: F821
                 except ShapeMismatchError as mismatch:
                     raise errors.wrong_shape(node, 0, *mismatch.args) from None
                 except Exception as error:
@@ -361,7 +377,7 @@ class _Pass:
                         total[0] = leaf.spec.xp.add_into(held, part, held)
                     else:
                         total[0] = self.add(leaf, total[0], part, summed)
-                        total[1] = not as_tensors and leaf.spec.accumulates
+                        total[1] = in_place and leaf.spec.accumulates
                     node, g = ahead, onward
                     gs = part = onward = None
                     continue
@@ -380,6 +396,8 @@ class _Pass:
         """Add two cotangents of a node that may be shared with others; the sum is not."""
         if self.as_tensors:
             return node.spec.backend.functions.add(one, other)
+        if self.mixed:
+            return kernels_for(node.spec, (one, other)).add(one, other)  # noqa: F821 (see above)
         if node.spec.accumulates:
             summed.add(node)
         return node.spec.xp.add(one, other)

@@ -31,6 +31,8 @@ class Mode:
         Saved-tensor hooks, outermost first (see ``core.saved``).
     anomaly : bool or None
         Whether anomaly detection is on: True with the search for NaN, False without, None where it is off.
+    profiler : object or None
+        What is told of every call and every node that runs (see ``view.profile``).
     thread : int
         The thread the mode was entered in; in any other it does not count, also where threads inherit the context.
     simple_in : int or None
@@ -41,7 +43,18 @@ class Mode:
         What has entered the mode and will leave it; None for the machinery itself.
     """
 
-    __slots__ = ("anomaly", "grad", "inference", "levels", "owner", "previous", "saved", "simple_in", "thread")
+    __slots__ = (
+        "anomaly",
+        "grad",
+        "inference",
+        "levels",
+        "owner",
+        "previous",
+        "profiler",
+        "saved",
+        "simple_in",
+        "thread",
+    )
 
     def __init__(
         self,
@@ -50,6 +63,7 @@ class Mode:
         inference: bool,
         saved: tuple[Any, ...],
         anomaly: bool | None,
+        profiler: Any,
         previous: Mode | None,
         owner: object,
     ) -> None:
@@ -58,18 +72,20 @@ class Mode:
         self.inference = inference
         self.saved = saved
         self.anomaly = anomaly
+        self.profiler = profiler
         self.previous = previous
         self.owner = owner
         self.thread = get_ident()
-        self.simple_in = None if levels or saved else self.thread
+        self.simple_in = None if levels or saved or profiler is not None else self.thread
 
     def moved(self, previous: Mode | None) -> Mode:
         """Give this mode in another place of the chain."""
-        return Mode(self.grad, self.levels, self.inference, self.saved, self.anomaly, previous, self.owner)
+        known = self.grad, self.levels, self.inference, self.saved, self.anomaly, self.profiler
+        return Mode(*known, previous, self.owner)
 
 
 #: What is on where nothing has been entered.
-USUAL = Mode(True, (), False, (), None, None, None)
+USUAL = Mode(True, (), False, (), None, None, None, None)
 
 
 _MODE: ContextVar[Mode | None] = ContextVar("agrad_mode", default=None)
@@ -89,6 +105,7 @@ def push(
     inference: bool | None = None,
     saved: tuple[Any, ...] | None = None,
     anomaly: bool | EllipsisType | None = ...,
+    profiler: Any = None,
     owner: object = None,
 ) -> None:
     """Enter a mode that differs from the present one in what is given."""
@@ -101,6 +118,7 @@ def push(
             base.inference if inference is None else inference,
             base.saved if saved is None else saved,
             base.anomaly if anomaly is ... else anomaly,
+            base.profiler if profiler is None else profiler,
             now,
             owner,
         )
@@ -345,6 +363,7 @@ def replace(*, grad: bool | None = None, anomaly: bool | EllipsisType | None = .
         base.inference,
         base.saved,
         base.anomaly if anomaly is ... else anomaly,
+        base.profiler,
         base.previous,
         replace if now is None else base.owner,
     )

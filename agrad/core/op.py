@@ -38,6 +38,9 @@ default_backend: Callable[[], Backend]
 #: Set by ``agrad.core.forward``: pushes tangents through a call.
 push_forward: Callable[[Op, tuple[Any, ...], Mode], Any]
 
+#: Set by ``agrad.func.batching``: the backend of a call whose operands are of these, None where there is none.
+join_backends: Callable[[Sequence[Backend]], Backend | None]
+
 #: Up to so many edges stand in slots of a node rather than in a tuple.
 PAIR = 2
 
@@ -71,17 +74,21 @@ class Op:
     """
 
     def __init__(
-        self, name: str, stub: Callable[..., Any], rule: Rule, *, kernel: Callable[..., Any] | None, keys: Sequence[str]
+        self,
+        name: str,
+        stub: Callable[..., Any],
+        signature: inspect.Signature,
+        rule: Rule,
+        *,
+        kernel: Callable[..., Any] | None,
+        keys: Sequence[str],
     ) -> None:
         self.name = name
         self.rule = rule
         self.kernel = kernel
-        self.signature = inspect.signature(stub)
+        self.signature = signature
         words = name.removeprefix("nn.").replace(".", "_").split("_")
         self.title = "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"
-        self.node_class: type[Node] = type(self.title, (Node,), {"__slots__": (), "op": self, "title": self.title})
-        for kept in rule.saveable:  # PyTorch's way to look at one saved value
-            setattr(self.node_class, f"_saved_{kept}", property(functools.partial(_saved_value, name=kept)))
         arguments = []
         for p in self.signature.parameters.values():
             kind = "param"
@@ -105,6 +112,14 @@ class Op:
 
     def __repr__(self) -> str:
         return f"<op {self.name}{self.signature}>"
+
+    @functools.cached_property
+    def node_class(self) -> type[Node]:
+        """The class of this op's nodes. Made at the first use: there are hundreds of ops."""
+        members: dict[str, Any] = {"__slots__": (), "op": self, "title": self.title}
+        for name in self.rule.saveable:  # PyTorch's way to look at one saved value
+            members[f"_saved_{name}"] = property(functools.partial(_saved_value, name=name))
+        return type(self.title, (Node,), members)
 
     def plan(self, needs: tuple[bool, ...], *, plain: bool = False) -> Plan:
         """Give the plan for a pattern of needs, made once."""
@@ -398,7 +413,9 @@ def _fast_source(
         add("    if dtype is not None:")
         add("        dtype = s1.backend.dtype(dtype)")
     raw = {name: f"d{i}" for name, i in number.items()}
-    call = ", ".join(f"{a.name}={a.name}" if a.by_keyword else raw.get(a.name, a.name) for a in op.arguments)
+    call = ", ".join(
+        f"{a.name}={raw.get(a.name, a.name)}" if a.by_keyword else raw.get(a.name, a.name) for a in op.arguments
+    )
     _write_call(add, op, "r", call, raw)
     tensor_side = number[first]
     add(f"    if type(r) is not type(d{tensor_side}):")
@@ -650,6 +667,8 @@ def general(op: Op, values: tuple[Any, ...]) -> Any:
     if op.dtype_slot is not None and raw[op.dtype_slot] is not None:
         raw[op.dtype_slot] = backend.dtype(raw[op.dtype_slot])
     kernel = op.kernel_of(backend.xp)
+    if mode is not None and mode.profiler is not None:
+        kernel = mode.profiler.around(op, backend, kernel)
     try:
         result = op.invoke(kernel, raw)
     except Exception as error:
@@ -766,13 +785,16 @@ def resolve_backend(op: Op, values: tuple[Any, ...]) -> tuple[Backend, Spec | No
     for backend in backends.values():
         if all(name == backend.name or name in backend.absorbs for name in backends):
             return backend, spec
+    joined = join_backends(list(backends.values()))  # noqa: F821 (see above)
+    if joined is not None:
+        return joined, spec
     raise errors.mixed_backends(op.name, list(backends))
 
 
 def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spec | None) -> Tensor:
     """Give an operand as a Tensor on the backend of the call; a crossing is recorded."""
     if isinstance(value, Tensor):
-        return value if value._spec.backend is backend else value.to_device(backend.name)
+        return value if value._spec.backend is backend else backend.adopt(value)
     if isinstance(value, bool | int | float | complex) and backend_of(value) is None:
         raw = backend.asarray(value) if spec is None else backend.scalar(value, spec)
         return wrap(raw, backend.spec(raw))
@@ -781,13 +803,13 @@ def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spe
         raise errors.not_an_operand(op.name, argument.name, value)
     raw = owner.as_array(value)
     made = wrap(raw, owner.spec(raw))
-    return made if owner is backend else made.to_device(backend.name)
+    return made if owner is backend else backend.adopt(made)
 
 
 def _index(value: Any, backend: Backend) -> Any:
     """Give an index operand as a raw array of the call's backend; ints and the like pass through."""
     if isinstance(value, Tensor):
-        return (value if value._spec.backend is backend else value.to_device(backend.name))._data
+        return (value if value._spec.backend is backend else backend.adopt(value))._data
     if isinstance(value, list | tuple | range):
         return backend.asarray(list(value))
     owner = backend_of(value)

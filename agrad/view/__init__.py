@@ -1,4 +1,4 @@
-"""What people look at: tensors as text."""
+"""What people look at: tensors as text; the recorded graph as text, picture and bytes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING
 from agrad.ops.manipulation import concat
 from agrad.plugin import manager
 from agrad.view.format import DEFAULT_OPTIONS, edges, format_tensor
+from agrad.view.graph import Graph, Memory, dot, graph, html, memory, svg, text
+from agrad.view.profile import profile
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
     from agrad.dtypes import DType
+
+__all__ = ["Graph", "Memory", "dot", "graph", "html", "memory", "profile", "svg", "text", "text_of"]
 
 
 def text_of(tensor: Tensor) -> str:
