@@ -1,0 +1,609 @@
+"""Kernels of the NumPy backend for images: padding, convolution, pooling. Rules of ``nn_kernels`` apply here too."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from agrad.ops.nn import output_size
+
+Pair = tuple[int, int]
+Padding = tuple[Pair, Pair]
+
+#: Bytes of the buffer of a convolution by columns: a few images' windows, within the second-level cache.
+WINDOW_BYTES = 2**19
+
+#: Bytes of the buffers of a convolution by planes: more than the second-level cache holds, but calls are fewer.
+PLANE_BYTES = 2**20
+
+#: Bytes of the images whose largest elements are looked for at a time.
+POOL_BYTES = 2**21
+
+#: A call of einsum costs as much as so many products by columns.
+LONG = 50_000
+
+#: Up to so many channels of a group times filters of a group, a convolution goes by planes.
+FEW_CHANNELS = 4
+
+_NONE: Padding = ((0, 0), (0, 0))
+
+
+def _pad(x: Any, /, widths: Sequence[Pair], value: float = 0.0) -> Any:
+    shape = tuple(a + n + b for (a, b), n in zip(widths, x.shape, strict=True))
+    made = np.full(shape, value, x.dtype) if value else np.zeros(shape, x.dtype)
+    made[tuple(slice(a, a + n) for (a, _), n in zip(widths, x.shape, strict=True))] = x
+    return made
+
+
+# -- convolution --------------------------------------------------------------------------------------------------------
+#
+# Windows are copied into a buffer as columns, a few images at a time so that the buffer stays in the cache, and one
+# matrix product per image does the rest. With stride 1 the columns run over all places of the padded image's memory in
+# one piece, those included whose window reaches around the right edge: copying long rows is worth the few results that
+# are thrown away. (K. Chellapilla, S. Puri, P. Simard, High performance convolutional neural networks for document
+# processing, 2006, for the columns.)
+
+
+def _padded(x: Any, padding: Padding, value: float = 0.0) -> Any:
+    if padding == _NONE:
+        return np.ascontiguousarray(x)
+    return _pad(x, ((0, 0), (0, 0), *padding), value)
+
+
+class _How(NamedTuple):
+    """The parameters of a convolution."""
+
+    stride: Pair
+    padding: Padding
+    dilation: Pair
+    groups: int
+
+
+class _Windows:
+    """Where the windows of padded images lie in memory.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        Of the padded images, (N, C, H, W).
+    window : pair of int
+        Of the convolution, as is `how`.
+    exact : bool
+        Whether to make columns of the windows alone, none of what is thrown away.
+
+    Attributes
+    ----------
+    out : pair of int
+        Height and width of the result.
+    grid : tuple of int
+        Shape of the places the columns run over: ``out``, or one axis of whole rows of the padded image.
+    width : int
+        Columns per row of the result: ``out[1]``, or the padded image's width.
+    whole : bool
+        Whether the windows are of one element, so that the image itself is its columns.
+    """
+
+    def __init__(self, shape: tuple[int, ...], window: Pair, how: _How, *, exact: bool = False) -> None:
+        self.shape, self.window, self.groups = shape, window, how.groups
+        self.stride, self.dilation = stride, dilation = how.stride, how.dilation
+        width = shape[3]
+        self.out = tuple(output_size(shape[2 + a], window[a], stride[a], (0, 0), dilation[a]) for a in (0, 1))
+        self.flat = stride == (1, 1) and not exact
+        self.width = width if self.flat else self.out[1]
+        self.grid = ((self.out[0] - 1) * width + self.out[1],) if self.flat else self.out
+        self.length = math.prod(self.grid)
+        self.rows = shape[1] // how.groups * window[0] * window[1]
+        self.whole = window == (1, 1) and stride == (1, 1)
+
+    def images_at_a_time(self, itemsize: int) -> int:
+        return max(1, min(self.shape[0], WINDOW_BYTES // max(self.groups * self.rows * self.length * itemsize, 1)))
+
+    def buffer(self, count: int, dtype: Any) -> Any:
+        """Make room for the columns of some images: (count, C, kh, kw, *grid)."""
+        return np.empty((count, self.shape[1], *self.window, *self.grid), dtype)
+
+    def view(self, padded: Any) -> Any:
+        """Give the windows of padded images as a view of that shape; where windows overlap, its elements do."""
+        n, c, h, w = padded.strides
+        (down, across), (dh, dw) = self.stride, self.dilation
+        places = (w,) if self.flat else (h * down, w * across)
+        return as_strided(
+            padded, (padded.shape[0], self.shape[1], *self.window, *self.grid), (n, c, h * dh, w * dw, *places)
+        )
+
+    def columns(self, buffer: Any) -> Any:
+        """Give a buffer as matrices: (count, groups, rows, length)."""
+        return buffer.reshape(len(buffer), self.groups, self.rows, self.length)
+
+    def result(self, count: int, channels: int, dtype: Any, *, zeros: bool = False) -> tuple[Any, Any]:
+        """Make room for results of some images: as matrices, and as images without the places to throw away."""
+        make = np.zeros if zeros else np.empty
+        whole = make((count, channels, self.out[0], self.width), dtype)
+        matrices = whole.reshape(count, self.groups, channels // self.groups, -1)[..., : self.length]
+        return matrices, whole[..., : self.out[1]]
+
+
+# -- convolution of few channels ----------------------------------------------------------------------------------------
+#
+# Where each filter sees few channels (depthwise: one), matrices are too thin. There a convolution is a sum over the taps,
+# the places of a filter: shifted images times a number each. All images of a channel lie in one row of memory, in the
+# order (height, image, width), with room for the padding; a shift is an offset, and what reaches over the right edge is
+# thrown away. A stride splits the images into phases, every so many rows and columns, each a plane of its own. The sum
+# over the taps of a phase is one call of einsum, told to run over the places innermost: one pass per tap, in the cache.
+
+
+class _Part(NamedTuple):
+    """Along one axis, a phase of the stride and the taps that read it: the offset of the first, and the step to the next."""
+
+    phase: int
+    taps: slice
+    first: int
+    step: int
+
+
+def _parts(window: int, stride: int, dilation: int) -> list[_Part]:
+    period = stride // math.gcd(stride, dilation)
+    return [
+        _Part(i * dilation % stride, slice(i, None, period), i * dilation // stride, period * dilation // stride)
+        for i in range(min(period, window))
+    ]
+
+
+class _Planes:
+    """The planes of a convolution.
+
+    Parameters
+    ----------
+    images : tuple of int
+        Shape of the images, (N, C, H, W), without their padding.
+    filters : tuple of int
+        Shape of the filters by group: (groups, filters of a group, channels of a group, kh, kw).
+    how : _How
+        Of the convolution.
+    dtype : numpy.dtype
+        Of the result.
+
+    Attributes
+    ----------
+    out, size : pair of int
+        Height and width of the result, and of a plane.
+    parts : list of pair of _Part
+        The phases, with their taps along both axes.
+    """
+
+    def __init__(self, images: tuple[int, ...], filters: tuple[int, ...], how: _How, dtype: Any) -> None:
+        self.images, self.filters, self.dtype = images, filters, dtype
+        self.stride, self.padding = stride, padding = how.stride, how.padding
+        dilation = how.dilation
+        window, size = filters[3:], images[2:]
+        self.out = [output_size(size[a], window[a], stride[a], padding[a], dilation[a]) for a in (0, 1)]
+        self.size = [(window[a] - 1) * dilation[a] // stride[a] + self.out[a] for a in (0, 1)]
+        self.parts = list(itertools.product(*(_parts(window[a], stride[a], dilation[a]) for a in (0, 1))))
+        taps = filters[2] * math.prod(window)
+        planes = len(self.parts) * filters[2] + filters[1]
+        plane = math.prod(self.size) * dtype.itemsize
+        self.images_at_a_time = count = max(1, min(PLANE_BYTES // (planes * plane), images[0]))
+        self.long = taps * self.out[0] * self.size[1] * count >= LONG * filters[1]
+        planes += 0 if self.long else taps
+        self.groups_at_a_time = max(1, min(PLANE_BYTES // (planes * plane * count), filters[0]))
+
+    def chunks(self) -> list[slice]:
+        """Give the images to handle at a time."""
+        return [slice(i, i + self.images_at_a_time) for i in range(0, self.images[0], self.images_at_a_time)]
+
+    def blocks(self) -> list[slice]:
+        """Give the groups to handle at a time."""
+        return [slice(i, i + self.groups_at_a_time) for i in range(0, self.filters[0], self.groups_at_a_time)]
+
+    def by_group(self, images: Any) -> Any:
+        """Give images in the order of planes, (groups, channels, height, image, width): a view."""
+        n, channels, *size = images.shape
+        return images.reshape(n, self.filters[0], channels // self.filters[0], *size).transpose(1, 2, 3, 0, 4)
+
+    @functools.cached_property
+    def places(self) -> list[tuple[Any, Any]]:
+        """Give, by phase, where it lies in images in that order, and where this is in its plane."""
+        found = []
+        for part in self.parts:
+            here, there = [], []
+            for a in (0, 1):
+                shift, step = part[a].phase - self.padding[a][0], self.stride[a]
+                first, stop = max(0, -(shift // step)), min(self.size[a], -((shift - self.images[2 + a]) // step))
+                stop = max(first, stop)
+                here.append(slice(first * step + shift, max(0, stop * step + shift - step + 1), step))
+                there.append(slice(first, stop))
+            found.append(((..., here[0], slice(None), here[1]), (..., there[0], slice(None), there[1])))
+        return found
+
+    def taps(self, rows: Any, part: tuple[_Part, _Part], count: int, height: int, *, adjoint: bool = False) -> Any:
+        """Give rows as the taps of a part see them: (groups, channels, taps, taps, places), a view with overlaps.
+
+        The adjoint shifts the other way; there, `rows` begin with a margin.
+        """
+        row = count * self.size[1]
+        shifts, numbers = [], []
+        for p, k, width in zip(part, self.filters[3:], (row, 1), strict=True):
+            numbers.append(len(range(*p.taps.indices(k))))
+            shifts.append(p.step * width * rows.itemsize)
+        first = part[0].first * row + part[1].first
+        if adjoint:
+            first, shifts = self.margin(count) - first, [-s for s in shifts]
+        strides = (*rows.strides[:2], *shifts, rows.strides[2])
+        return as_strided(rows[..., first:], (*rows.shape[:2], *numbers, height * row), strides)
+
+    def margin(self, count: int) -> int:
+        """Give the largest offset of a tap, for so many images."""
+        return (self.size[0] - self.out[0]) * count * self.size[1] + self.size[1] - self.out[1]
+
+    def space(self, channels: int, height: int, count: int, margin: int = 0, end: int = 0) -> tuple[Any, Any]:
+        """Make room for the planes of so many images, filled with zeros: as rows, and as planes between two margins."""
+        shape = self.groups_at_a_time, channels, height, count, self.size[1]
+        length = math.prod(shape[2:])
+        rows = np.zeros((*shape[:2], margin + length + end), self.dtype)
+        return rows, rows[..., margin : margin + length].reshape(shape)
+
+    def images_seen(self, count: int) -> list[tuple[Any, Any]]:
+        """Make room for images by phase: what the taps see of them, and the planes to be filled."""
+        made = []
+        for part in self.parts:
+            rows, plane = self.space(self.filters[2], self.size[0], count, end=self.size[1] - self.out[1])
+            made.append((self.taps(rows, part, count, self.out[0]), plane))
+        return made
+
+    def sum_of_taps(self, phases: Sequence[tuple[Any, Any]], sums: Any) -> None:
+        """Write the sum over all taps of shifted rows, (groups, a, taps, taps, places), times filters.
+
+        The filters are (groups, b, a, taps, taps), the result (groups, b, places).
+        """
+        if self.long:
+            more = np.empty_like(sums[0, 0]) if len(phases) > 1 else None
+            for i, (seen, w) in enumerate(phases):
+                for at in np.ndindex(sums.shape[:2]):
+                    made = more if i else sums[at]
+                    np.einsum("lcij,cij->l", seen[at[0]].transpose(3, 0, 1, 2), w[at], out=made, order="F")
+                    if i:
+                        sums[at] += made
+            return
+        groups, results, length = sums.shape
+        factors = np.concatenate([w.reshape(groups, results, -1) for _, w in phases], axis=2)
+        columns = np.empty((groups, factors.shape[2], length), self.dtype)
+        start = 0
+        for seen, _ in phases:
+            stop = start + math.prod(seen.shape[1:4])
+            columns[:, start:stop].reshape(seen.shape)[...] = seen
+            start = stop
+        np.matmul(factors, columns, out=sums)
+
+
+def _conv2d_planes(y: Any, input: Any, filters: Any, bias: Any, planes: _Planes) -> None:
+    """Write the convolution of some images."""
+    x, results = planes.by_group(input), planes.by_group(y)
+    seen = planes.images_seen(len(input))
+    sums, images = planes.space(filters.shape[1], planes.out[0], len(input))
+    for at in planes.blocks():
+        w, block = filters[at], x[at]
+        g = len(w)
+        for (here, there), (_, plane) in zip(planes.places, seen, strict=True):
+            plane[:g][there] = block[here]
+        phases = [(s[:g], w[..., i.taps, j.taps]) for (s, _), (i, j) in zip(seen, planes.parts, strict=True)]
+        planes.sum_of_taps(phases, sums[:g])
+        made = images[:g, ..., : planes.out[1]]
+        if bias is None:
+            results[at] = made
+        else:
+            np.add(made, bias[at], out=results[at])
+
+
+def _conv2d_input_planes(made: Any, grad: Any, filters: Any, planes: _Planes) -> None:
+    """Write the adjoint in the input, for some images."""
+    count = len(grad)
+    cotangents, results = planes.by_group(grad), planes.by_group(made)
+    rows, plane = planes.space(filters.shape[1], planes.size[0], count, margin=planes.margin(count))
+    seen = [planes.taps(rows, part, count, planes.size[0], adjoint=True) for part in planes.parts]
+    sums, images = planes.space(filters.shape[2], planes.size[0], count)
+    transposed = filters.swapaxes(1, 2)
+    for at in planes.blocks():
+        w, result = transposed[at], results[at]
+        g = len(w)
+        plane[:g, :, : planes.out[0], :, : planes.out[1]] = cotangents[at]
+        for s, (i, j), (here, there) in zip(seen, planes.parts, planes.places, strict=True):
+            planes.sum_of_taps([(s[:g], w[..., i.taps, j.taps])], sums[:g])
+            result[here] = images[:g][there]
+
+
+def _conv2d_weight_planes(total: Any, input: Any, grad: Any, planes: _Planes) -> None:
+    """Add the adjoint in the filters, for some images."""
+    x, cotangents = planes.by_group(input), planes.by_group(grad)
+    seen = planes.images_seen(len(input))
+    spread, images = planes.space(total.shape[1], planes.out[0], len(grad))
+    for at in planes.blocks():
+        block, result = x[at], total[at]
+        g = len(block)
+        images[:g, ..., : planes.out[1]] = cotangents[at]
+        g_rows = spread[:g, :, None, None, None]
+        for (i, j), (here, there), (s, plane) in zip(planes.parts, planes.places, seen, strict=True):
+            plane[:g][there] = block[here]
+            result[..., i.taps, j.taps] += np.vecdot(s[:g, None], g_rows)
+
+
+# -- the kernels of convolution -----------------------------------------------------------------------------------------
+
+
+def _few(filters: tuple[int, ...]) -> bool:
+    return filters[1] * filters[2] <= FEW_CHANNELS
+
+
+def _conv2d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Pair = (1, 1),
+    padding: Padding = _NONE,
+    dilation: Pair = (1, 1),
+    groups: int = 1,
+) -> Any:
+    how = _How(stride, padding, dilation, groups)
+    dtype = np.result_type(input, weight)
+    filters = weight.reshape(groups, -1, *weight.shape[1:]).astype(dtype, copy=False)
+    if not _few(filters.shape):
+        return _conv2d_columns(input, weight, bias, how, dtype)
+    planes = _Planes(input.shape, filters.shape, how, dtype)
+    offset = None if bias is None else bias.reshape(groups, -1, 1, 1, 1)
+    y = np.empty((len(input), len(weight), *planes.out), dtype)
+    for at in planes.chunks():
+        _conv2d_planes(y[at], input[at], filters, offset, planes)
+    return y
+
+
+def _conv2d_columns(input: Any, weight: Any, bias: Any, how: _How, dtype: Any) -> Any:
+    n, out, groups = len(input), len(weight), how.groups
+    padded = _padded(input, how.padding)
+    windows = _Windows(padded.shape, weight.shape[2:], how)
+    filters = weight.reshape(groups, out // groups, windows.rows)
+    offset = None if bias is None else bias.reshape(-1, 1, 1)
+    y = np.empty((n, out, *windows.out), dtype)
+    if windows.whole:
+        np.matmul(filters, windows.columns(padded), out=y.reshape(n, groups, out // groups, windows.length))
+        if offset is not None:
+            y += offset
+        return y
+    view = windows.view(padded)
+    step = windows.images_at_a_time(dtype.itemsize)
+    buffer = windows.buffer(step, dtype)
+    columns = windows.columns(buffer)
+    matrices, images = windows.result(step, out, dtype)
+    for i in range(0, n, step):
+        m = min(step, n - i)
+        np.copyto(buffer[:m], view[i : i + m])
+        np.matmul(filters, columns[:m], out=matrices[:m])
+        if offset is None:
+            y[i : i + m] = images[:m]
+        else:
+            np.add(images[:m], offset, out=y[i : i + m])
+    return y
+
+
+# Both ways multiply zeros: planes in the margins around cotangents, long columns in the places to throw away. Where the
+# other factor is infinite or NaN, that would give NaN where there is nothing; columns of the windows alone do not.
+
+
+def _conv2d_input(
+    grad: Any, weight: Any, size: Pair, stride: Pair, padding: Padding, dilation: Pair, groups: int
+) -> Any:
+    how = _How(stride, padding, dilation, groups)
+    dtype = np.result_type(grad, weight)
+    filters = weight.reshape(groups, -1, *weight.shape[1:]).astype(dtype, copy=False)
+    exact = not np.isfinite(weight).all()
+    if exact or not _few(filters.shape):
+        return _conv2d_input_columns(grad, weight, size, how, dtype, exact=exact)
+    shape = (len(grad), weight.shape[1] * groups, *size)
+    planes = _Planes(shape, filters.shape, how, dtype)
+    made = np.zeros(shape, dtype)
+    for at in planes.chunks():
+        _conv2d_input_planes(made[at], grad[at], filters, planes)
+    return made
+
+
+def _conv2d_input_columns(grad: Any, weight: Any, size: Pair, how: _How, dtype: Any, *, exact: bool) -> Any:
+    n, out = grad.shape[:2]
+    kh, kw = weight.shape[2:]
+    groups, padding = how.groups, how.padding
+    height, width = (size[a] + sum(padding[a]) for a in (0, 1))
+    whole = np.zeros((n, weight.shape[1] * groups, height, width), dtype)
+    windows = _Windows(whole.shape, (kh, kw), how, exact=exact)
+    filters = weight.reshape(groups, out // groups, windows.rows).transpose(0, 2, 1)
+    if windows.whole:
+        g = grad.reshape(n, groups, out // groups, windows.length)
+        np.matmul(filters, g, out=whole.reshape(n, groups, windows.rows, windows.length))
+        return _cropped(whole, size, padding)
+    view = windows.view(whole)
+    step = windows.images_at_a_time(dtype.itemsize)
+    buffer = windows.buffer(step, dtype)
+    columns = windows.columns(buffer)
+    filters = np.ascontiguousarray(filters)
+    matrices, images = windows.result(step, out, dtype, zeros=True)
+    for i in range(0, n, step):
+        m = min(step, n - i)
+        images[:m] = grad[i : i + m]
+        np.matmul(filters, matrices[:m], out=columns[:m])
+        for j in range(kh):
+            for k in range(kw):
+                view[i : i + m, :, j, k] += buffer[:m, :, j, k]
+    return _cropped(whole, size, padding)
+
+
+def _cropped(whole: Any, size: Pair, padding: Padding) -> Any:
+    if padding == _NONE:
+        return whole
+    (top, _), (left, _) = padding
+    return np.ascontiguousarray(whole[:, :, top : top + size[0], left : left + size[1]])
+
+
+def _conv2d_weight(
+    input: Any, grad: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, groups: int
+) -> Any:
+    how = _How(stride, padding, dilation, groups)
+    dtype = np.result_type(input, grad)
+    shape = (groups, grad.shape[1] // groups, input.shape[1] // groups, *window)
+    with np.errstate(invalid="ignore"):
+        if _few(shape):
+            total = np.zeros(shape, dtype)
+            planes = _Planes(input.shape, shape, how, dtype)
+            for at in planes.chunks():
+                _conv2d_weight_planes(total, input[at], grad[at], planes)
+        else:
+            total = _conv2d_weight_columns(input, grad, shape, how, dtype, exact=False)
+    if not np.isfinite(total).all():
+        total = _conv2d_weight_columns(input, grad, shape, how, dtype, exact=True)
+    return total.reshape(-1, *shape[2:])
+
+
+def _conv2d_weight_columns(
+    input: Any, grad: Any, filters: tuple[int, ...], how: _How, dtype: Any, *, exact: bool
+) -> Any:
+    n, out = grad.shape[:2]
+    padded = _padded(input, how.padding)
+    windows = _Windows(padded.shape, filters[3:], how, exact=exact)
+    total = np.zeros((*filters[:2], windows.rows), dtype)
+    step = windows.images_at_a_time(dtype.itemsize)
+    if windows.whole:
+        g = np.ascontiguousarray(grad).reshape(n, *filters[:2], windows.length)
+        for i in range(0, n, step):
+            columns = windows.columns(padded[i : i + step])
+            total += np.matmul(g[i : i + step], columns.swapaxes(2, 3)).sum(0)
+        return total
+    view = windows.view(padded)
+    buffer = windows.buffer(step, dtype)
+    columns = windows.columns(buffer).swapaxes(2, 3)
+    matrices, images = windows.result(step, out, dtype, zeros=True)
+    for i in range(0, n, step):
+        m = min(step, n - i)
+        np.copyto(buffer[:m], view[i : i + m])
+        images[:m] = grad[i : i + m]
+        total += np.matmul(matrices[:m], columns[:m]).sum(0)
+    return total
+
+
+# -- pooling ------------------------------------------------------------------------------------------------------------
+
+
+def _places(x: Any, window: Pair, stride: Pair, dilation: Pair) -> Iterator[Any]:
+    """Give, per place in the window, a view of the elements that stand there: (N, C, Ho, Wo)."""
+    sizes = [output_size(x.shape[2 + a], window[a], stride[a], (0, 0), dilation[a]) for a in (0, 1)]
+    for i in range(window[0]):
+        rows = slice(i * dilation[0], i * dilation[0] + stride[0] * (sizes[0] - 1) + 1, stride[0])
+        for j in range(window[1]):
+            start = j * dilation[1]
+            yield x[:, :, rows, start : start + stride[1] * (sizes[1] - 1) + 1 : stride[1]]
+
+
+def _max_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /) -> Any:
+    places = _places(_padded(x, padding, -math.inf), window, stride, dilation)
+    best = next(places).copy()
+    for part in places:
+        np.maximum(best, part, out=best)
+    return best
+
+
+def _firsts(x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair) -> Iterator[Any]:
+    """Give, per place in the window, where the first of the largest elements stands; NaN counts as largest."""
+    free = np.ones(best.shape, np.bool_)
+    nan = bool(np.isnan(best).any())
+    last = window[0] * window[1] - 1
+    for i, part in enumerate(_places(_padded(x, padding, -math.inf), window, stride, dilation)):
+        if i == last:
+            yield free
+            return
+        here = part == best
+        if nan:
+            here |= part != part  # noqa: PLR0124 (only NaN)
+        here &= free
+        free ^= here
+        yield here
+
+
+def _max_pool2d_adjoint(
+    grad: Any, x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /
+) -> Any:
+    size = x.shape[2:]
+    apart = dilation == (1, 1) and stride[0] >= window[0] and stride[1] >= window[1]
+    made = np.zeros(x.shape, grad.dtype)
+    step = max(1, POOL_BYTES // max(1, x[:1].nbytes))  # many passes: a few images at a time
+    for i in range(0, len(x), step):
+        at = slice(i, i + step)
+        g = grad[at]
+        whole = made[at]
+        if padding != _NONE:
+            whole = np.zeros((*g.shape[:2], *(size[a] + sum(padding[a]) for a in (0, 1))), grad.dtype)
+        firsts = _firsts(x[at], best[at], window, stride, padding, dilation)
+        for here, part in zip(firsts, _places(whole, window, stride, dilation), strict=True):
+            if apart:
+                np.multiply(g, here, out=part)
+            else:
+                part += g * here  # noqa: PLW2901 (a view: adds into `whole`)
+        if padding != _NONE:
+            made[at] = whole[:, :, padding[0][0] :, padding[1][0] :][:, :, : size[0], : size[1]]
+    return made
+
+
+def _max_pool2d_tangent(
+    tangent: Any, x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /
+) -> Any:
+    total = np.zeros(best.shape, tangent.dtype)
+    firsts = _firsts(x, best, window, stride, padding, dilation)
+    for here, part in zip(firsts, _places(_padded(tangent, padding), window, stride, dilation), strict=True):
+        np.copyto(total, part, where=here)
+    return total
+
+
+def _counts(
+    size: Sequence[int], out: Sequence[int], window: Pair, stride: Pair, padding: Padding, count_pad: bool
+) -> Any:
+    """How many elements count in each window: one number, or an array (Ho, Wo)."""
+    if count_pad or padding == _NONE:
+        return window[0] * window[1]
+    counts = []
+    for a in (0, 1):
+        start = np.arange(out[a]) * stride[a] - padding[a][0]
+        counts.append(np.minimum(start + window[a], size[a]) - np.maximum(start, 0))
+    return np.multiply.outer(*counts)
+
+
+def _avg_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, count_pad: bool, /) -> Any:
+    places = _places(_padded(x, padding), window, stride, (1, 1))
+    total = next(places).copy()
+    for part in places:
+        total += part
+    counts = _counts(x.shape[2:], total.shape[2:], window, stride, padding, count_pad)
+    return np.divide(total, counts, out=total, casting="same_kind")
+
+
+def _avg_pool2d_adjoint(grad: Any, size: Pair, window: Pair, stride: Pair, padding: Padding, count_pad: bool, /) -> Any:
+    share = np.divide(grad, _counts(size, grad.shape[2:], window, stride, padding, count_pad), dtype=grad.dtype)
+    whole = np.zeros((*grad.shape[:2], *(size[a] + sum(padding[a]) for a in (0, 1))), grad.dtype)
+    apart = stride[0] >= window[0] and stride[1] >= window[1]
+    for part in _places(whole, window, stride, (1, 1)):
+        if apart:
+            part[...] = share
+        else:
+            part += share  # noqa: PLW2901 (a view: adds into `whole`)
+    return _cropped(whole, size, padding)
+
+
+IMAGE_KERNELS: dict[str, Callable[..., Any]] = {
+    "nn.avg_pool2d": _avg_pool2d,
+    "nn.avg_pool2d_adjoint": _avg_pool2d_adjoint,
+    "nn.conv2d": _conv2d,
+    "nn.conv2d_input": _conv2d_input,
+    "nn.conv2d_weight": _conv2d_weight,
+    "nn.max_pool2d": _max_pool2d,
+    "nn.max_pool2d_adjoint": _max_pool2d_adjoint,
+    "nn.max_pool2d_tangent": _max_pool2d_tangent,
+    "nn.pad": _pad,
+}

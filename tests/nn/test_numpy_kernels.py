@@ -1,0 +1,259 @@
+"""Kernels of the NumPy backend that choose between several ways: each way against the definition, loop by loop."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import signal, special
+
+import agrad as ag
+from agrad_numpy import image_kernels, nn_kernels
+
+F = ag.nn.functional
+RNG = np.random.default_rng(11)
+
+#: Shapes of images and filters; stride, padding, dilation, groups.
+CONVOLUTIONS = {
+    "depthwise": ((3, 5, 7, 6), (5, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 5),
+    "depthwise, no padding": ((2, 4, 6, 5), (4, 1, 3, 2), (1, 1), ((0, 0), (0, 0)), (1, 1), 4),
+    "stride 2": ((3, 4, 9, 8), (4, 1, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 4),
+    "stride 2 and 3": ((2, 3, 10, 11), (3, 1, 4, 5), (2, 3), ((2, 1), (0, 3)), (1, 1), 3),
+    "stride over the window": ((2, 3, 9, 9), (3, 1, 2, 2), (4, 3), ((0, 1), (1, 0)), (1, 1), 3),
+    "dilation": ((2, 3, 9, 10), (3, 1, 3, 3), (1, 1), ((2, 2), (1, 3)), (2, 3), 3),
+    "stride and dilation": ((2, 3, 11, 12), (3, 1, 3, 2), (2, 3), ((1, 2), (0, 1)), (3, 2), 3),
+    "stride and dilation of one divisor": ((2, 2, 13, 14), (2, 1, 3, 3), (4, 2), ((1, 1), (2, 2)), (2, 4), 2),
+    "padding over the window": ((2, 3, 2, 3), (3, 1, 2, 3), (1, 2), ((4, 5), (6, 4)), (1, 1), 3),
+    "more filters than channels": ((2, 3, 6, 5), (9, 1, 3, 3), (1, 2), ((1, 1), (1, 1)), (1, 1), 3),
+    "two channels a group": ((3, 6, 5, 5), (6, 2, 3, 2), (2, 1), ((1, 0), (0, 1)), (1, 1), 3),
+    "one channel": ((4, 1, 6, 6), (2, 1, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    "one row": ((3, 4, 1, 9), (4, 1, 1, 3), (1, 1), ((0, 0), (1, 1)), (1, 1), 4),
+    "window of one": ((2, 3, 4, 5), (3, 1, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 3),
+    "window of one, stride 2": ((2, 3, 4, 5), (3, 1, 1, 1), (2, 2), ((0, 0), (0, 0)), (1, 1), 3),
+    "no image": ((0, 3, 4, 5), (3, 1, 2, 2), (1, 1), ((0, 0), (0, 0)), (1, 1), 3),
+    "dense": ((3, 4, 7, 6), (5, 4, 3, 3), (1, 1), ((1, 1), (1, 1)), (1, 1), 1),
+    "dense, stride 2": ((3, 4, 7, 6), (6, 2, 3, 3), (2, 2), ((1, 1), (1, 1)), (1, 1), 2),
+    "dense, window of one": ((3, 4, 5, 6), (6, 4, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+    "dense, window of one, no image": ((0, 4, 5, 6), (6, 4, 1, 1), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+    "dense, no image": ((0, 4, 5, 6), (6, 4, 3, 3), (1, 1), ((0, 0), (0, 0)), (1, 1), 1),
+}
+
+
+def padded(x, padding):
+    return np.pad(x, ((0, 0), (0, 0), *padding))
+
+
+def spread(w, dilation):
+    """A filter with zeros between its taps."""
+    made = np.zeros([d * (k - 1) + 1 for d, k in zip(dilation, w.shape, strict=True)])
+    made[:: dilation[0], :: dilation[1]] = w
+    return made
+
+
+def conv2d(x, w, b, stride, padding, dilation, groups):
+    """Sums of SciPy's correlations."""
+    out, per_group = w.shape[:2]
+    x = padded(x, padding)
+    images = []
+    for image in x:
+        channels = []
+        for o in range(out):
+            first = o // (out // groups) * per_group
+            parts = [
+                signal.correlate2d(image[first + c], spread(w[o, c], dilation), mode="valid") for c in range(per_group)
+            ]
+            channels.append(sum(parts)[:: stride[0], :: stride[1]] + b[o])
+        images.append(channels)
+    return np.asarray(images)
+
+
+def taps(x, w, g, stride, padding, dilation, groups):
+    """Each product of the convolution once: (image, filter, channel, tap, place in the padded image, place in g)."""
+    out, per_group, kh, kw = w.shape
+    for o, c, i, j in np.ndindex(out, per_group, kh, kw):
+        channel = o // (out // groups) * per_group + c
+        for p, q in np.ndindex(*g.shape[2:]):
+            place = (slice(None), channel, p * stride[0] + i * dilation[0], q * stride[1] + j * dilation[1])
+            yield (o, c, i, j), place, (slice(None), o, p, q)
+
+
+def adjoints(x, w, g, stride, padding, dilation, groups):
+    """The adjoints in the input and in the filters, product by product."""
+    images = padded(x, padding)
+    by_input, by_weight = np.zeros(images.shape), np.zeros(w.shape)
+    with np.errstate(invalid="ignore"):
+        for tap, place, at in taps(x, w, g, stride, padding, dilation, groups):
+            by_input[place] += w[tap] * g[at]
+            by_weight[tap] += (images[place] * g[at]).sum()
+    (top, _), (left, _) = padding
+    return by_input[:, :, top : top + x.shape[2], left : left + x.shape[3]], by_weight
+
+
+@pytest.fixture(params=["as chosen", "rows one by one", "in small blocks", "rows one by one, in small blocks"])
+def way(request, monkeypatch):
+    """Choose how convolutions of few channels go, and how much they do at a time."""
+    if "one by one" in request.param:
+        monkeypatch.setattr(image_kernels, "LONG", 0)
+    if "small" in request.param:
+        monkeypatch.setattr(image_kernels, "PLANE_BYTES", 2000)
+        monkeypatch.setattr(image_kernels, "WINDOW_BYTES", 2000)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+def test_convolution_and_its_adjoints(case):
+    shape, filters, *how = CONVOLUTIONS[case]
+    x, w, b = (RNG.normal(size=s) for s in (shape, filters, filters[:1]))
+    y = image_kernels._conv2d(x, w, b, *how)
+    if len(x):
+        np.testing.assert_allclose(y, conv2d(x, w, b, *how), rtol=1e-12, atol=1e-12)
+    g = RNG.normal(size=y.shape)
+    by_input, by_weight = adjoints(x, w, g, *how)
+    found = image_kernels._conv2d_input(g, w, shape[2:], *how)
+    assert found.shape == x.shape
+    assert not np.shares_memory(found, g)
+    np.testing.assert_allclose(found, by_input, rtol=1e-12, atol=1e-12)
+    found = image_kernels._conv2d_weight(x, g, filters[2:], *how)
+    assert found.shape == w.shape
+    np.testing.assert_allclose(found, by_weight, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtypes", [("f4", "f4", "f4"), ("f4", "f8", "f8"), ("f8", "f4", "f8"), ("f2", "f2", "f2")])
+@pytest.mark.parametrize("case", ["stride 2", "depthwise", "dense"])
+def test_dtypes_of_convolution(case, dtypes):
+    shape, filters, *how = CONVOLUTIONS[case]
+    one, other, result = dtypes
+    x, w = RNG.normal(size=shape).astype(one), RNG.normal(size=filters).astype(other)
+    y = image_kernels._conv2d(x, w, None, *how)
+    assert y.dtype == result
+    tolerance = {"f2": 3e-2, "f4": 1e-5}.get(min(one, other), 1e-12)
+    np.testing.assert_allclose(y, conv2d(x.astype("f8"), w, np.zeros(len(w)), *how), rtol=tolerance, atol=tolerance)
+    g = RNG.normal(size=y.shape).astype(one)
+    by_input, by_weight = adjoints(x.astype("f8"), w.astype("f8"), g.astype("f8"), *how)
+    assert image_kernels._conv2d_input(g, w, shape[2:], *how).dtype == result
+    np.testing.assert_allclose(
+        image_kernels._conv2d_input(g, w, shape[2:], *how), by_input, rtol=tolerance, atol=4 * tolerance
+    )
+    np.testing.assert_allclose(
+        image_kernels._conv2d_weight(x, g, filters[2:], *how), by_weight, rtol=tolerance, atol=20 * tolerance
+    )
+
+
+@pytest.mark.parametrize("case", ["depthwise, no padding", "dilation", "dense", "dense, stride 2"])
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_what_is_not_finite_stays_where_it_belongs(case, bad):
+    """An infinity meets the products it has a part in, and no zeros that stand between the images."""
+    shape, filters, *how = CONVOLUTIONS[case]
+    x, w = RNG.normal(size=shape), RNG.normal(size=filters)
+    y = image_kernels._conv2d(x, w, None, *how)
+    g = RNG.normal(size=y.shape)
+    x[0, 0, 0, -1] = bad
+    _, by_weight = adjoints(x, w, g, *how)
+    np.testing.assert_allclose(image_kernels._conv2d_weight(x, g, filters[2:], *how), by_weight, rtol=1e-9)
+    x[0, 0, 0, -1] = 0
+    w[0, 0, 0, 0] = bad
+    by_input, _ = adjoints(x, w, g, *how)
+    np.testing.assert_allclose(image_kernels._conv2d_input(g, w, shape[2:], *how), by_input, rtol=1e-9)
+
+
+def test_images_that_are_views():
+    x = np.broadcast_to(RNG.normal(size=(1, 1, 6, 1)), (2, 4, 6, 5))
+    w, g = RNG.normal(size=(4, 1, 3, 3)), np.broadcast_to(RNG.normal(size=(1, 1, 1, 3)), (2, 4, 4, 3))
+    how = ((1, 1), ((0, 0), (0, 0)), (1, 1), 4)
+    np.testing.assert_allclose(
+        image_kernels._conv2d(x, w, None, *how), conv2d(x, w, np.zeros(4), *how), rtol=1e-9, atol=1e-12
+    )
+    by_input, by_weight = adjoints(x, w, g, *how)
+    np.testing.assert_allclose(image_kernels._conv2d_input(g, w, (6, 5), *how), by_input, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(image_kernels._conv2d_weight(x, g, (3, 3), *how), by_weight, rtol=1e-9, atol=1e-12)
+
+
+def test_groups_that_do_not_divide_are_refused():
+    with pytest.raises((ValueError, RuntimeError), match="groups"):
+        F.conv2d(ag.zeros((1, 5, 4, 4)), ag.zeros((4, 1, 3, 3)), groups=4)
+    with pytest.raises((ValueError, RuntimeError), match="groups"):
+        F.conv2d(ag.zeros((1, 4, 4, 4)), ag.zeros((6, 1, 3, 3)), groups=4)
+
+
+def normal_slope(x):
+    return special.ndtr(x) + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("f4", 1.5e-6), ("f8", 4e-15), ("f2", 1e-3)])
+@pytest.mark.parametrize("size", [1, 1000, 100_000])
+def test_gelu_against_scipy(dtype, tolerance, size):
+    x = (np.linspace(-6, 6, size) if size > 1 else np.asarray([0.3])).astype(dtype)
+    exact = x.astype("f8")
+    for kernel, formula in (
+        (nn_kernels._gelu, exact * special.ndtr(exact)),
+        (nn_kernels._normal_cdf, special.ndtr(exact)),
+        (nn_kernels._gelu_slope, normal_slope(exact)),
+    ):
+        y = kernel(x)
+        assert y.dtype == dtype
+        np.testing.assert_allclose(y, formula, rtol=30 * tolerance, atol=tolerance / 8)  # relative in the tail, too
+        near = np.abs(exact) < 1
+        np.testing.assert_allclose(y[near], formula[near], rtol=tolerance, atol=tolerance / 8)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_gelu_of_extreme_values(dtype):
+    x = np.asarray([1e30, -1e30, np.inf, 0.0, -0.0, 50.0, -50.0], dtype)
+    assert nn_kernels._gelu(x).tolist() == [x[0], 0.0, np.inf, 0.0, 0.0, 50.0, 0.0]
+    assert nn_kernels._gelu_slope(x).tolist() == [1.0, 0.0, 1.0, 0.5, 0.5, 1.0, 0.0]
+    assert nn_kernels._normal_cdf(x).tolist() == [1.0, 0.0, 1.0, 0.5, 0.5, 1.0, 0.0]
+    assert np.isnan(nn_kernels._gelu(np.asarray([np.nan, 1.0], dtype))).tolist() == [True, False]
+    assert nn_kernels._gelu(np.empty((0, 3), dtype)).shape == (0, 3)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_silu_and_its_slope(dtype):
+    x = np.linspace(-90, 90, 50_001).astype(dtype)
+    exact = x.astype("f8")
+    s = special.expit(exact)
+    tolerance = {"f4": 1e-5, "f8": 1e-13}[dtype]
+    np.testing.assert_allclose(nn_kernels._silu(x), exact * s, rtol=tolerance, atol=1e-30)
+    np.testing.assert_allclose(nn_kernels._silu_slope(x), s * (1 + exact * (1 - s)), rtol=tolerance, atol=tolerance / 8)
+
+
+INDICES = {
+    "few, often": RNG.integers(0, 3, 200),
+    "many, seldom": RNG.integers(0, 500, 200),
+    "one often, others seldom": np.where(RNG.random(300) < 0.5, 7, RNG.integers(0, 400, 300)),
+    "all different": RNG.permutation(400)[:50],
+    "all the same": np.full(100, 5),
+    "none": np.zeros(0, np.int64),
+    "two axes": RNG.integers(0, 400, (6, 9)),
+    "small integers": RNG.integers(0, 200, 90).astype(np.uint8),
+    "large table": RNG.integers(0, 70_000, 90),
+}
+
+
+@pytest.mark.parametrize("width", [1, 5, 0])
+@pytest.mark.parametrize("case", INDICES)
+def test_embedding_adds_up_rows(case, width):
+    indices = INDICES[case]
+    shape = (70_000 if case == "large table" else 500, width)
+    g = RNG.normal(size=(*indices.shape, width))
+    expected = np.zeros(shape)
+    np.add.at(expected, indices, g)
+    found = nn_kernels._embedding_adjoint(g, indices, SimpleNamespace(shape=shape))
+    np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize(("rows", "length"), list(itertools.product((1, 3, 700), (1, 7, 600))))
+def test_layer_norm_in_blocks(rows, length):
+    x, w, b, g = (RNG.normal(size=s) for s in ((rows, length), length, length, (rows, length)))
+    size = np.getbufsize()
+    y, mean, scale = nn_kernels._layer_norm(x, w, b, 1, 1e-5)
+    by_input = nn_kernels._layer_norm_input(g, x, w, mean, scale, 1)
+    by_weight = nn_kernels._layer_norm_weight(g, x, mean, scale, 1)
+    assert np.getbufsize() == size
+    normal = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    h = g * w
+    slope = h - h.mean(1, keepdims=True) - normal * (h * normal).mean(1, keepdims=True)
+    np.testing.assert_allclose(y, normal * w + b, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(by_input, slope / np.sqrt(x.var(1, keepdims=True) + 1e-5), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(by_weight, (g * normal).sum(0), rtol=1e-9, atol=1e-10)
