@@ -1,58 +1,112 @@
-"""Linear algebra functions of the standard."""
+"""Linear algebra functions of the standard: products, diagonals, norms; and the rest by name."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from agrad.core.declare import multilinear
-from agrad.core.rule import is_complex, promote, unbroadcast
-from agrad.ops.manipulation import matrix_transpose
+from agrad.core.declare import custom, linear, multilinear
+from agrad.core.rule import device_of, promote, unbroadcast
+from agrad.ops import elementwise, statistical
+from agrad.ops.decompositions import cholesky, qr, svd, svdvals
+from agrad.ops.eigenvalues import eig, eigh, eigvals, eigvalsh
+from agrad.ops.manipulation import expand_dims, matrix_transpose
+from agrad.ops.matrices import adjoint, conj, mm, real
+from agrad.ops.solving import det, inv, matrix_power, matrix_rank, pinv, slogdet, solve
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
-__all__ = ["matmul", "matrix_transpose", "outer", "tensordot", "vecdot"]
+__all__ = [
+    "cholesky",
+    "cross",
+    "det",
+    "diagonal",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "inv",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
+]
 
-
-def adjoint(xp: Any, a: Any) -> Any:
-    """The conjugate transpose of matrices."""
-    a = xp.matrix_transpose(a)
-    return xp.conj(a) if is_complex(xp, a) else a
-
-
-def _conj(xp: Any, a: Any) -> Any:
-    return xp.conj(a) if is_complex(xp, a) else a
-
-
-def _mm(xp: Any, a: Any, b: Any) -> Any:
-    return xp.matmul(*promote(xp, a, b))
+# -- products ---------------------------------------------------------------------------------------------------------
 
 
 def _matmul_by_first(xp: Any, g: Any, x2: Any, x1_spec: Any) -> Any:
     """Give g x2^H, with the axes that vectors lack put in."""
     if x2.ndim == 1:
-        a, b = promote(xp, g, _conj(xp, x2))
+        a, b = promote(xp, g, conj(xp, x2))
         return xp.multiply(a if len(x1_spec.shape) == 1 else a[..., None], b)
     if len(x1_spec.shape) == 1:
-        return _mm(xp, g[..., None, :], adjoint(xp, x2))[..., 0, :]
-    return _mm(xp, g, adjoint(xp, x2))
+        return mm(xp, g[..., None, :], adjoint(xp, x2))[..., 0, :]
+    return mm(xp, g, adjoint(xp, x2))
 
 
 def _matmul_by_second(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
     """x1^H g, with the axes that vectors lack put in."""
     if x1.ndim == 1:
-        a, b = promote(xp, g, _conj(xp, x1))
+        a, b = promote(xp, g, conj(xp, x1))
         return xp.multiply(a, b) if len(x2_spec.shape) == 1 else xp.multiply(b[:, None], a[..., None, :])
     if len(x2_spec.shape) == 1:
-        product = _mm(xp, adjoint(xp, x1), g[..., None])[..., 0]
+        product = mm(xp, adjoint(xp, x1), g[..., None])[..., 0]
         return product if product.ndim == 1 else xp.sum(product, axis=tuple(range(product.ndim - 1)))
-    return _mm(xp, adjoint(xp, x1), g)
+    return mm(xp, adjoint(xp, x1), g)
 
 
 @multilinear(x1=_matmul_by_first, x2=_matmul_by_second)
 def matmul(x1: Any, x2: Any, /) -> Tensor:
-    """Matrix product over the last two axes, the others broadcast; 1-d operands are vectors."""
+    """The matrix product over the last two axes; the others are broadcast.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor or array
+        Numeric, shapes (..., M, K) and (..., K, N), or (K,): a vector stands for one row (`x1`) or one column (`x2`),
+        which the result lacks.
+
+    Returns
+    -------
+    Tensor
+        Shape (..., M, N), (..., N), (..., M) or ().
+
+    Raises
+    ------
+    ValueError
+        The backend's own error, if an operand has no axis or the shapes do not fit.
+
+    Notes
+    -----
+    Derivative: ``g x2^H`` and ``x1^H g``.
+    Source: array API 2025.12, linear algebra functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> b = ag.tensor([10.0, 1.0])
+    >>> y = ag.matmul(a, b)
+    >>> y.detach()
+    tensor([12., 34.])
+    >>> ag.grad(y.sum(), a)[0]
+    tensor([[10.,  1.],
+            [10.,  1.]])
+    """
 
 
 def _contraction(axes: Any, rank1: int, rank2: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -71,7 +125,7 @@ def _tensordot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axes: Any, *, fir
     free_mine = tuple(i for i in range(rank) if i not in mine)
     free_theirs = tuple(i for i in range(rank_other) if i not in theirs)
     g_axes = tuple(range(len(free_mine), g.ndim)) if first else tuple(range(len(free_theirs)))
-    result = xp.tensordot(*promote(xp, g, _conj(xp, other)), axes=(g_axes, free_theirs))
+    result = xp.tensordot(*promote(xp, g, conj(xp, other)), axes=(g_axes, free_theirs))
     # the result has my free axes, then theirs that were contracted, in rising order
     rising = sorted(range(len(theirs)), key=lambda i: theirs[i])
     place = {axis: i for i, axis in enumerate(free_mine)}
@@ -84,7 +138,43 @@ def _tensordot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axes: Any, *, fir
     x2=lambda xp, g, x1, x2_spec, axes: _tensordot_adjoint(xp, g, x1, x2_spec, axes, first=False),
 )
 def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
-    """Contraction over axes."""
+    """The sum of products over pairs of axes.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor or array
+        Numeric.
+    axes : int or tuple of two sequences of int, optional
+        How many of the last axes of `x1` meet the first of `x2`, or which axes of `x1` meet which of `x2`. Axes that
+        meet are of equal length.
+
+    Returns
+    -------
+    Tensor
+        The remaining axes of `x1`, then those of `x2`.
+
+    Raises
+    ------
+    ValueError
+        The backend's own error, if axes that meet differ in length.
+
+    Notes
+    -----
+    Derivative: the cotangent contracted with the conjugate of the other operand over that one's remaining axes.
+    Source: array API 2025.12, linear algebra functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> b = ag.tensor([[1.0, 0.0], [2.0, 1.0]])
+    >>> y = ag.tensordot(a, b)
+    >>> y.detach()
+    tensor(11.)
+    >>> ag.grad(y, a)[0]
+    tensor([[1., 0.],
+            [2., 1.]])
+    """
 
 
 def _vecdot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
@@ -96,17 +186,368 @@ def _vecdot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
 
 
 @multilinear(
-    x1=lambda xp, g, x2, x1_spec, axis: _vecdot_adjoint(xp, _conj(xp, g), x2, x1_spec, axis),
+    x1=lambda xp, g, x2, x1_spec, axis: _vecdot_adjoint(xp, conj(xp, g), x2, x1_spec, axis),
     x2=lambda xp, g, x1, x2_spec, axis: _vecdot_adjoint(xp, g, x1, x2_spec, axis),
 )
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
-    """Dot product along an axis; `x1` is conjugated."""
+    """The dot product of vectors along an axis; `x1` is conjugated.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor or array
+        Numeric, of equal length along the axis; the other axes are broadcast.
+    axis : int, optional
+        The axis of the vectors, from -N to -1, N the smaller rank.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape without the axis.
+
+    Raises
+    ------
+    ValueError
+        The backend's own error, if the vectors differ in length.
+
+    Notes
+    -----
+    Derivative: ``conj(g) x2`` and ``g x1``.
+    Source: array API 2025.12, linear algebra functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = ag.vecdot(a, ag.tensor([3.0, 4.0]))
+    >>> y.detach()
+    tensor(11.)
+    >>> ag.grad(y, a)[0]
+    tensor([3., 4.])
+    """
 
 
 @multilinear(
     name="linalg.outer",
-    x1=lambda xp, g, x2: _mm(xp, g, _conj(xp, x2)),
-    x2=lambda xp, g, x1: _mm(xp, xp.matrix_transpose(g), _conj(xp, x1)),
+    x1=lambda xp, g, x2: mm(xp, g, conj(xp, x2)),
+    x2=lambda xp, g, x1: mm(xp, xp.matrix_transpose(g), conj(xp, x1)),
 )
 def outer(x1: Any, x2: Any, /) -> Tensor:
-    """The products of all pairs of elements of two vectors."""
+    """The products of all pairs of elements of two vectors.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor or array
+        Numeric, shapes (N,) and (M,).
+
+    Returns
+    -------
+    Tensor
+        Shape (N, M). Nothing is conjugated.
+
+    Raises
+    ------
+    ValueError
+        The backend's own error, if an operand is no vector.
+
+    Notes
+    -----
+    Derivative: ``g conj(x2)`` and ``g^T conj(x1)``.
+    Source: array API 2025.12, linear algebra.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = ag.linalg.outer(a, ag.tensor([10.0, 1.0]))
+    >>> y.detach()
+    tensor([[10.,  1.],
+            [20.,  2.]])
+    >>> ag.grad(y.sum(), a)[0]
+    tensor([11., 11.])
+    """
+
+
+def _cross_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int, *, first: bool) -> Any:
+    """Give other x g, or g x other, with the vectors along the last axis while the rest is un-broadcast."""
+    if axis < 0:
+        a, b = promote(xp, conj(xp, other), g)
+        return xp.linalg.cross(a, b, axis=axis) if first else xp.linalg.cross(b, a, axis=axis)
+    a, b = promote(xp, conj(xp, xp.moveaxis(other, axis, -1)), xp.moveaxis(g, axis, -1))
+    product = xp.linalg.cross(a, b) if first else xp.linalg.cross(b, a)
+    shape = list(spec.shape)
+    shape.append(shape.pop(axis))
+    return xp.moveaxis(unbroadcast(xp, product, tuple(shape)), -1, axis)
+
+
+@multilinear(
+    name="linalg.cross",
+    x1=lambda xp, g, x2, x1_spec, axis: _cross_adjoint(xp, g, x2, x1_spec, axis, first=True),
+    x2=lambda xp, g, x1, x2_spec, axis: _cross_adjoint(xp, g, x1, x2_spec, axis, first=False),
+)
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
+    """The cross product of vectors of length 3 along an axis.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor or array
+        Numeric, of length 3 along the axis; the other axes are broadcast.
+    axis : int, optional
+        The axis of the vectors, from -N to -1, N the smaller rank.
+
+    Returns
+    -------
+    Tensor
+        The broadcast shape. Nothing is conjugated.
+
+    Raises
+    ------
+    ValueError
+        The backend's own error, if the axis is not of length 3.
+
+    Notes
+    -----
+    Derivative: ``cross(conj(x2), g)`` and ``cross(g, conj(x1))``.
+    Source: array API 2025.12, linear algebra.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([1.0, 0.0, 0.0], requires_grad=True)
+    >>> y = ag.linalg.cross(a, ag.tensor([0.0, 1.0, 0.0]))
+    >>> y.detach()
+    tensor([0., 0., 1.])
+    >>> ag.grad(y.sum(), a)[0]
+    tensor([ 1.,  0., -1.])
+    """
+
+
+# -- diagonals --------------------------------------------------------------------------------------------------------
+
+
+def _put_on_diagonal(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
+    """Give zeros with `g` on a diagonal."""
+    (*lead, m, n), size = x_spec.shape, g.shape[-1]
+    places = xp.arange(size, device=device_of(g))
+    square = xp.where(places[:, None] == places, g[..., None, :], xp.zeros_like(g)[..., None, :])
+    above, before = max(0, -offset), max(0, offset)
+
+    def zeros(rows: int, columns: int) -> Any:
+        return xp.zeros((*lead, rows, columns), dtype=g.dtype, device=device_of(g))
+
+    if n != size:
+        square = xp.concat([zeros(size, min(before, n)), square, zeros(size, max(0, n - size - before))], axis=-1)
+    if m != size:
+        square = xp.concat([zeros(min(above, m), n), square, zeros(max(0, m - size - above), n)], axis=-2)
+    return square
+
+
+@linear(name="linalg.diagonal", x=_put_on_diagonal)
+def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
+    """A diagonal of matrices.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Shape (..., M, N).
+    offset : int, optional
+        Which diagonal: above the main one if positive, below if negative.
+
+    Returns
+    -------
+    Tensor
+        Shape (..., K), K the length of the diagonal.
+
+    Notes
+    -----
+    Derivative: the cotangent on that diagonal, zeros elsewhere.
+    Source: array API 2025.12, linear algebra.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> y = ag.linalg.diagonal(x)
+    >>> y.detach()
+    tensor([1., 4.])
+    >>> ag.grad(y[1], x)[0]
+    tensor([[0., 0.],
+            [0., 1.]])
+    """
+
+
+def _trace_adjoint(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
+    *lead, m, n = x_spec.shape
+    size = max(0, min(m, n - offset) if offset >= 0 else min(m + offset, n))
+    return _put_on_diagonal(xp, xp.broadcast_to(g[..., None], (*lead, size)), x_spec, offset)
+
+
+@linear(name="linalg.trace", x=_trace_adjoint)
+def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
+    """The sum of a diagonal of matrices.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Numeric, shape (..., M, N).
+    offset : int, optional
+        Which diagonal: above the main one if positive, below if negative.
+    dtype : DType, backend's dtype or str, optional
+        Dtype of the sum and of the result. Default: that of `x`, the backend's default integer dtype for smaller
+        integers.
+
+    Returns
+    -------
+    Tensor
+        Shape (...).
+
+    Notes
+    -----
+    Derivative: the cotangent on every place of that diagonal, zeros elsewhere.
+    Source: array API 2025.12, linear algebra.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> y = ag.linalg.trace(x)
+    >>> y.detach()
+    tensor(5.)
+    >>> ag.grad(y, x)[0]
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+
+
+# -- norms ------------------------------------------------------------------------------------------------------------
+
+Axis = int | tuple[int, ...] | None
+
+
+def _norm_gradient(xp: Any, x: Any, ans: Any, axis: Axis, ord: float) -> Any:
+    """Give the gradient of each norm by its elements; 0 where there is none: at 0, and for ord <= 1 at zero elements."""
+    if ord == 0:
+        return xp.zeros_like(x)
+    if ord == 1:
+        return xp.sign(x)
+    size = xp.abs(x)
+    if math.isinf(ord):
+        ties = xp.astype(size == ans, ans.dtype)
+        return xp.sign(x) * (ties / xp.sum(ties, axis=axis, keepdims=True))
+    none = (ans == 0) | (x == 0)
+    size = xp.where(none, xp.ones_like(size), size)
+    return xp.where(none, xp.zeros_like(x), xp.sign(x) * (size / _not_zero(xp, ans)) ** (ord - 1))
+
+
+def _not_zero(xp: Any, a: Any) -> Any:
+    """1 in the place of 0."""
+    return xp.where(a == 0, xp.ones_like(a), a)
+
+
+def _norm_vjp(xp: Any, g: Any, x: Any, ans: Any, x_spec: Any, axis: Axis, keepdims: bool, ord: float) -> Any:
+    g, ans = (statistical.unreduce(xp, a, x_spec, axis, keepdims) for a in (g, ans))
+    if ord == 2:
+        return x * (g / _not_zero(xp, ans))
+    return g * _norm_gradient(xp, x, ans, axis, ord)
+
+
+def _norm_jvp(xp: Any, t_x: Any, x: Any, ans: Any, x_spec: Any, axis: Axis, keepdims: bool, ord: float) -> Any:
+    if ord == 2:
+        return xp.sum(real(xp, conj(xp, x) * t_x), axis=axis, keepdims=keepdims) / _not_zero(xp, ans)
+    ans = statistical.unreduce(xp, ans, x_spec, axis, keepdims)
+    gradient = _norm_gradient(xp, x, ans, axis, ord)
+    return xp.sum(real(xp, conj(xp, gradient) * t_x), axis=axis, keepdims=keepdims)
+
+
+@custom(name="linalg.vector_norm", vjp={"x": _norm_vjp}, jvp=_norm_jvp)
+def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Tensor:
+    """The norm of vectors, or of all elements as one vector.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Floating-point, real or complex.
+    axis : int or tuple of int, optional
+        The axes of the vectors. Default: all.
+    keepdims : bool, optional
+        Keep these axes, with length 1.
+    ord : int or float, optional
+        ``sum(abs(x)**ord)**(1/ord)``; ``inf`` and ``-inf``: the largest and smallest magnitude; 0: how many elements
+        are not 0.
+
+    Returns
+    -------
+    Tensor
+        Real, of the precision of `x`, without the reduced axes.
+
+    Notes
+    -----
+    Derivative: ``sign(x) (abs(x) / norm)**(ord - 1)``. Where there is none it is 0, as in PyTorch: where the norm is 0,
+    and (ord <= 1) at elements that are 0. ``inf`` and ``-inf`` split it evenly among ties; for ord=0 it is 0.
+    Source: array API 2025.12, linear algebra.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([3.0, -4.0], requires_grad=True)
+    >>> y = ag.linalg.vector_norm(x)
+    >>> y.detach()
+    tensor(5.)
+    >>> ag.grad(y, x)[0]
+    tensor([ 0.6000, -0.8000])
+    """
+
+
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Tensor:
+    """The norm of matrices.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Floating-point, real or complex, shape (..., M, N).
+    keepdims : bool, optional
+        Keep the last two axes, with length 1.
+    ord : {"fro", "nuc", 1, 2, inf, -1, -2, -inf, None}, optional
+        The root of the sum of squares ("fro", None); the sum of the singular values ("nuc"); the largest (smallest, if
+        negative) column sum of magnitudes (1), singular value (2) or row sum of magnitudes (inf).
+
+    Returns
+    -------
+    Tensor
+        Real, of the precision of `x`, shape (...).
+
+    Raises
+    ------
+    ValueError
+        If `ord` is none of these.
+
+    Notes
+    -----
+    Derivative: that of the functions it is made of, `vector_norm`, `svdvals`, `abs`, `max` and `min`. So it is 0 for
+    "fro" at 0, split evenly among equal column sums, row sums or singular values, and for 2, -2 and "nuc" at a zero
+    singular value one of several subgradients.
+    Source: array API 2025.12, linear algebra.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([[1.0, 2.0], [2.0, 4.0]], requires_grad=True)
+    >>> y = ag.linalg.matrix_norm(x)
+    >>> y.detach()
+    tensor(5.)
+    >>> ag.grad(y, x)[0]
+    tensor([[0.2000, 0.4000],
+            [0.4000, 0.8000]])
+    """
+    if ord is None or ord == "fro":
+        return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
+    if ord == "nuc":
+        norm = statistical.sum(svdvals(x), axis=-1)
+    elif ord in (2, -2):
+        norm = (statistical.max if ord == 2 else statistical.min)(svdvals(x), axis=-1)
+    elif ord in (1, -1, math.inf, -math.inf):
+        sums = statistical.sum(elementwise.abs(x), axis=-2 if ord in (1, -1) else -1)
+        norm = (statistical.max if ord in (1, math.inf) else statistical.min)(sums, axis=-1)
+    else:
+        message = f"linalg.matrix_norm: Order {ord} not supported."
+        raise ValueError(f"{message}\n  It is one of 'fro', 'nuc', 1, -1, 2, -2, inf and -inf.")
+    return expand_dims(expand_dims(norm, -1), -1) if keepdims else norm

@@ -1,0 +1,114 @@
+"""Words of matrix formulas: what the derivatives of linear algebra are written in, for stacks of matrices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agrad.core.rule import device_of, is_complex, promote
+
+
+def conj(xp: Any, a: Any) -> Any:
+    """The complex conjugate, where there is something to conjugate."""
+    return xp.conj(a) if is_complex(xp, a) else a
+
+
+def adjoint(xp: Any, a: Any) -> Any:
+    """The conjugate transpose of matrices."""
+    return conj(xp, xp.matrix_transpose(a))
+
+
+def mm(xp: Any, a: Any, *others: Any) -> Any:
+    """The product of matrices, from left to right."""
+    for b in others:
+        a = xp.matmul(*promote(xp, a, b))
+    return a
+
+
+def eye(xp: Any, n: int, like: Any) -> Any:
+    """An identity matrix of the real dtype of an array, where that array is."""
+    dtype = like.dtype
+    if is_complex(xp, like):
+        dtype = xp.real(like).dtype
+    return xp.eye(n, dtype=dtype, device=device_of(like))
+
+
+def real(xp: Any, a: Any) -> Any:
+    """The real part."""
+    return xp.real(a) if is_complex(xp, a) else a
+
+
+def hermitian(xp: Any, a: Any) -> Any:
+    """The Hermitian part of matrices."""
+    return (a + adjoint(xp, a)) / 2
+
+
+def skew(xp: Any, a: Any) -> Any:
+    """Twice the skew-Hermitian part of matrices."""
+    return a - adjoint(xp, a)
+
+
+def diag(xp: Any, a: Any) -> Any:
+    """The main diagonal of square matrices."""
+    return xp.linalg.diagonal(a)
+
+
+def on_diagonal(xp: Any, d: Any) -> Any:
+    """Diagonal matrices."""
+    return d[..., None, :] * eye(xp, d.shape[-1], d)
+
+
+def lower_half(xp: Any, a: Any) -> Any:
+    """The lower triangle with half the diagonal: Phi of Murray (2016)."""
+    return xp.tril(a) * (1 - eye(xp, a.shape[-1], a) / 2)
+
+
+def over_gaps(xp: Any, a: Any, gaps: Any) -> Any:
+    """``a / gaps`` off the diagonal, 0 on it. A gap of 0 gives inf or NaN: the derivative does not exist there."""
+    one = eye(xp, a.shape[-1], gaps)
+    return a / (gaps + one) * (1 - one)
+
+
+def differences(values: Any) -> Any:
+    """The matrix of ``values[j] - values[i]``."""
+    return values[..., None, :] - values[..., :, None]
+
+
+def defined(xp: Any, result: Any, wrong: Any, scale: Any, spec: Any, message: str) -> Any:
+    """Give a cotangent, if what has to vanish for it to exist does; `message` says what if not.
+
+    Parameters
+    ----------
+    result : array
+        The cotangent, matrices.
+    wrong : array
+        What vanishes, but for rounding, if the loss does not depend on what the decomposition leaves open.
+    scale : array
+        What `wrong` is small against; both matrices.
+    spec : Spec
+        Where the values are lazy nothing can be raised: matrices without a derivative become NaN.
+    """
+    if 0 in wrong.shape or 0 in scale.shape:
+        return result
+    wrong, scale = xp.abs(wrong), xp.abs(scale)
+    rounding = float(xp.finfo(wrong.dtype).eps) ** 0.5
+    largest = xp.max(wrong, axis=(-2, -1), keepdims=True)
+    bad = largest > rounding * (1 + 32 * xp.max(scale, axis=(-2, -1), keepdims=True))
+    if spec.backend.is_lazy:
+        return xp.where(bad, xp.full_like(result, float("nan")), result)
+    if bool(xp.any(bad)):
+        raise RuntimeError(message)
+    return result
+
+
+def on_leading(xp: Any, q: Any, g: Any, k: int) -> Any:
+    """Bring the cotangent of all columns of a unitary matrix to its first `k`.
+
+    The rest is some basis of their orthogonal complement; it moves by ``dQ2 = -Q1 dQ1^H Q2`` and a rotation, which
+    an invariant loss does not see.
+    """
+    return g[..., :k] - mm(xp, q[..., k:], adjoint(xp, g[..., k:]), q[..., :k])
+
+
+def rotation_of(xp: Any, q: Any, g: Any, k: int) -> Any:
+    """What a loss that sees only the span of the columns after the first `k` has zero."""
+    return skew(xp, mm(xp, adjoint(xp, q[..., k:]), g[..., k:]))

@@ -1,0 +1,31 @@
+"""Kernels of linear algebra: where NumPy has a faster way than the standard's functions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from agrad.core.op import OPS
+
+
+def kernel(op: str, xp: Any) -> Callable[..., Any] | None:
+    """Give the kernel of an operation, None where the standard's function is the best."""
+    if op != "linalg.adjugate":
+        return None
+    default: Any = OPS[op].kernel
+    return functools.partial(_adjugate, functools.partial(default, xp))
+
+
+def _adjugate(by_singular_values: Callable[..., Any], x: Any, /) -> Any:
+    """By the inverse, several times as fast, where that is accurate to eps**0.625."""
+    try:
+        inverse = np.linalg.inv(x)
+    except np.linalg.LinAlgError:  # exactly singular
+        return by_singular_values(x)
+    norms = (np.max(np.sum(np.abs(a), axis=-1), axis=-1, initial=0.0) for a in (x, inverse))
+    if np.all(next(norms) * next(norms) < float(np.finfo(x.dtype).eps) ** -0.375):
+        return np.linalg.det(x)[..., None, None] * inverse
+    return by_singular_values(x)
