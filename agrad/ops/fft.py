@@ -1,5 +1,617 @@
-"""Fourier transforms of the standard."""
+"""Fourier transforms of the standard: the ``fft`` extension.
+
+A transform is linear, so its rule is its adjoint: the inverse transform with the normalisation swapped, followed by
+what undoes zero-padding or trimming. Where half a spectrum stands for a whole one, the frequencies that have a
+conjugate partner count twice; frequency 0, and for even lengths the highest, have none.
+"""
 
 from __future__ import annotations
 
-__all__: list[str] = []
+from collections.abc import Sequence
+from typing import Any
+
+from agrad.core.declare import linear
+from agrad.core.rule import device_of
+from agrad.core.tensor import Tensor
+from agrad.ops.creation import arange
+from agrad.plugin import manager
+
+__all__ = [
+    "fft",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfftn",
+    "rfft",
+    "rfftfreq",
+    "rfftn",
+]
+
+#: The normalisation of the adjoint. NumPy takes None for "backward".
+_SWAPPED = {"backward": "forward", "forward": "backward", "ortho": "ortho", None: "forward"}
+
+
+def _resized(xp: Any, g: Any, axis: int, size: int) -> Any:
+    """Trim or zero-pad an axis at its end: the adjoint of zero-padding or trimming it."""
+    extra = size - g.shape[axis]
+    if extra == 0:
+        return g
+    if extra < 0:
+        return g[(*(slice(None),) * axis, slice(0, size), ...)]
+    zeros = xp.zeros((*g.shape[:axis], extra, *g.shape[axis + 1 :]), dtype=g.dtype, device=device_of(g))
+    return xp.concat([g, zeros], axis=axis)
+
+
+def _restored(xp: Any, g: Any, spec: Any, axes: Sequence[int]) -> Any:
+    """Bring every transformed axis back to its length in the operand."""
+    for axis in axes:
+        g = _resized(xp, g, axis, spec.shape[axis])
+    return g
+
+
+def _paired(xp: Any, g: Any, axis: int, n: int, factor: float) -> Any:
+    """Multiply those frequencies of half a spectrum that have a partner in the other half, of `n` in all."""
+    k = xp.arange(g.shape[axis], device=device_of(g))
+    inner = xp.reshape((k > 0) & (2 * k < n), (-1,) + (1,) * (g.ndim - axis - 1))
+    return xp.where(inner, g * factor, g)
+
+
+def _place(spec: Any, axis: int) -> int:
+    return axis % len(spec.shape)
+
+
+def _places(spec: Any, s: Any, axes: Any) -> tuple[int, ...]:
+    """The axes of a transform over several, not negative."""
+    rank = len(spec.shape)
+    if axes is None:
+        axes = range(rank) if s is None else range(rank - len(s), rank)
+    places = tuple(int(a) % rank for a in axes)
+    if len(set(places)) != len(places):
+        message = f"a transform over axes {places} has no gradient: the axes must be distinct"
+        raise ValueError(message)
+    return places
+
+
+# -- whole spectra ----------------------------------------------------------------------------------------------------
+
+
+def _fft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
+    return _restored(xp, xp.fft.ifft(g, axis=axis, norm=_SWAPPED[norm]), x_spec, [_place(x_spec, axis)])
+
+
+@linear(name="fft.fft", x=_fft_adjoint)
+def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+    """Discrete Fourier transform along an axis, ``sum(x[j] * exp(-2j * pi * j * k / n))``.
+
+    Parameters
+    ----------
+    x : Tensor
+        Complex (real, where the backend allows it).
+    n : int, optional
+        The length to transform: `x` is zero-padded or trimmed to it. Default: that of the axis.
+    axis : int, optional
+        The axis. Default: the last.
+    norm : {"backward", "ortho", "forward"}, optional
+        Divide by 1, by ``sqrt(n)``, or by `n`.
+
+    Returns
+    -------
+    Tensor
+        Complex, with length `n` along the axis.
+
+    Raises
+    ------
+    ValueError
+        If `n` is not positive or `norm` is none of the three.
+
+    Notes
+    -----
+    Array API 2025.12, section ``fft``. For real `x` the gradient is real: the real part of the complex one.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.fft.fft(ag.asarray([1 + 0j, 2 + 0j]))
+    tensor([ 3.+0.j, -1.+0.j])
+    """
+
+
+def _ifft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
+    return _restored(xp, xp.fft.fft(g, axis=axis, norm=_SWAPPED[norm]), x_spec, [_place(x_spec, axis)])
+
+
+@linear(name="fft.ifft", x=_ifft_adjoint)
+def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+    """Inverse of `fft` along an axis, ``sum(x[k] * exp(2j * pi * j * k / n)) / n``.
+
+    Parameters
+    ----------
+    x, n, axis
+        As for `fft`.
+    norm : {"backward", "ortho", "forward"}, optional
+        Divide by `n`, by ``sqrt(n)``, or by 1.
+
+    Returns
+    -------
+    Tensor
+        Complex, with length `n` along the axis.
+
+    Notes
+    -----
+    Array API 2025.12, section ``fft``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.fft.ifft(ag.asarray([3 + 0j, -1 + 0j]))
+    tensor([1.+0.j, 2.+0.j])
+    """
+
+
+def _fftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) -> Any:
+    axes = _places(x_spec, s, axes)
+    return _restored(xp, xp.fft.ifftn(g, axes=axes, norm=_SWAPPED[norm]), x_spec, axes)
+
+
+@linear(name="fft.fftn", x=_fftn_adjoint)
+def fftn(
+    x: Any, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> Tensor:
+    """Discrete Fourier transform over several axes.
+
+    Parameters
+    ----------
+    x : Tensor
+        Complex (real, where the backend allows it).
+    s : sequence of int, optional
+        A length per axis: `x` is zero-padded or trimmed to it; -1 keeps what the axis has. Needs `axes`.
+    axes : sequence of int, optional
+        The axes, each once. Default: all.
+    norm : {"backward", "ortho", "forward"}, optional
+        Divide by 1, by ``sqrt(n)``, or by `n`, the product of the lengths.
+
+    Returns
+    -------
+    Tensor
+        Complex, with lengths `s` along the axes.
+
+    Raises
+    ------
+    ValueError
+        If a length is not positive, `norm` is none of the three, or, for a gradient, an axis is named twice.
+
+    Notes
+    -----
+    Array API 2025.12, section ``fft``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.fft.fftn(ag.asarray([[1 + 0j, 2 + 0j], [3 + 0j, 4 + 0j]]))
+    tensor([[10.+0.j, -2.+0.j],
+            [-4.+0.j,  0.+0.j]])
+    """
+
+
+def _ifftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) -> Any:
+    axes = _places(x_spec, s, axes)
+    return _restored(xp, xp.fft.fftn(g, axes=axes, norm=_SWAPPED[norm]), x_spec, axes)
+
+
+@linear(name="fft.ifftn", x=_ifftn_adjoint)
+def ifftn(
+    x: Any, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> Tensor:
+    """Inverse of `fftn`.
+
+    Parameters
+    ----------
+    x, s, axes
+        As for `fftn`.
+    norm : {"backward", "ortho", "forward"}, optional
+        Divide by `n`, the product of the lengths, by ``sqrt(n)``, or by 1.
+
+    Returns
+    -------
+    Tensor
+        Complex, with lengths `s` along the axes.
+
+    Notes
+    -----
+    Array API 2025.12, section ``fft``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.fft.ifftn(ag.asarray([[10 + 0j, -2 + 0j], [-4 + 0j, 0j]]))
+    tensor([[1.+0.j, 2.+0.j],
+            [3.+0.j, 4.+0.j]])
+    """
+
+
+# -- half spectra -----------------------------------------------------------------------------------------------------
+
+
+def _rfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Any) -> Any:
+    place = _place(x_spec, axis)
+    n = x_spec.shape[place] if n is None else n
+    full = xp.fft.irfft(_paired(xp, g, place, n, 0.5), n=n, axis=axis, norm=_SWAPPED[norm])
+    return _restored(xp, full, x_spec, [place])
+
+
+@linear(name="fft.rfft", x=_rfft_adjoint)
+def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+    """First half of the spectrum of a real signal: frequencies 0 to ``n // 2`` of `fft`.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real.
+    n, axis, norm
+        As for `fft`.
+
+    Returns
+    -------
+    Tensor
+        Complex, with length ``n // 2 + 1`` along the axis.
+
+    Notes
+    -----
+    Array API 2025.12, section ``fft``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.fft.rfft(ag.asarray([1.0, 2.0, 3.0, 4.0]))
+    tensor([10.+0.j, -2.+2.j, -2.+0.j])
+    """
+
+
+def _irfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
+    place = _place(x_spec, axis)
+    half = xp.fft.rfft(g, axis=axis, norm=_SWAPPED[norm])
+    return _restored(xp, _paired(xp, half, place, g.shape[place], 2), x_spec, [place])
+
+
+@linear(name="fft.irfft", x=_irfft_adjoint)
+def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+    """Inverse of `rfft`: the real signal of half a spectrum.
+
+    Parameters
+    ----------
+    x : Tensor
+        Complex: frequencies 0 to ``n // 2``, zero-padded or trimmed to these.
+    n : int, optional
+        The length of the result. Default: ``2 * (m - 1)``, where `m` is the length of the axis; an odd length has to
+        be given.
+    axis, norm
+        As for `ifft`.
+
+    Returns
+    -------
+    Tensor
+        Real, with length `n` along the axis.
+
+    Notes
+    -----
+    Array API 2025.12, section ``fft``. The imaginary parts of frequency 0, and for even `n` of the highest, do not
+    count; their gradient is 0.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.fft.irfft(ag.asarray([10 + 0j, -2 + 2j, -2 + 0j]))
+    tensor([1., 2., 3., 4.])
+    """
+
+
+def _rfftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) -> Any:
+    axes = _places(x_spec, s, axes)
+    kept = (None, -1)
+    sizes = [x_spec.shape[a] if s is None or s[i] in kept else s[i] for i, a in enumerate(axes)]
+    full = xp.fft.irfftn(_paired(xp, g, axes[-1], sizes[-1], 0.5), s=sizes, axes=axes, norm=_SWAPPED[norm])
+    return _restored(xp, full, x_spec, axes)
+
+
+@linear(name="fft.rfftn", x=_rfftn_adjoint)
+def rfftn(
+    x: Any, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> Tensor:
+    """Spectrum of a real signal over several axes, the first half of it along the last of them.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real.
+    s, axes, norm
+        As for `fftn`.
+
+    Returns
+    -------
+    Tensor
+        Complex, with length ``s[-1] // 2 + 1`` along the last of the axes.
+
+    Notes
+    -----
+    Array API 2025.12, section ``fft``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.fft.rfftn(ag.asarray([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[10.+0.j, -2.+0.j],
+            [-4.+0.j,  0.+0.j]])
+    """
+
+
+def _irfftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) -> Any:
+    axes = _places(x_spec, s, axes)
+    half = xp.fft.rfftn(g, axes=axes, norm=_SWAPPED[norm])
+    return _restored(xp, _paired(xp, half, axes[-1], g.shape[axes[-1]], 2), x_spec, axes)
+
+
+@linear(name="fft.irfftn", x=_irfftn_adjoint)
+def irfftn(
+    x: Any, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+) -> Tensor:
+    """Inverse of `rfftn`.
+
+    Parameters
+    ----------
+    x : Tensor
+        Complex: half a spectrum along the last of the axes.
+    s : sequence of int, optional
+        A length of the result per axis. Default: those of `x`, and ``2 * (m - 1)`` for length `m` of the last.
+    axes, norm
+        As for `ifftn`.
+
+    Returns
+    -------
+    Tensor
+        Real, with lengths `s` along the axes.
+
+    Notes
+    -----
+    Array API 2025.12, section ``fft``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.fft.irfftn(ag.asarray([[10 + 0j, -2 + 0j], [-4 + 0j, 0j]]))
+    tensor([[1., 2.],
+            [3., 4.]])
+    """
+
+
+def _hfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
+    place = _place(x_spec, axis)
+    half = xp.fft.ihfft(g, axis=axis, norm=_SWAPPED[norm])
+    return _restored(xp, _paired(xp, half, place, g.shape[place], 2), x_spec, [place])
+
+
+@linear(name="fft.hfft", x=_hfft_adjoint)
+def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+    """Real spectrum of a signal with Hermitian symmetry, of which the first half is given.
+
+    Parameters
+    ----------
+    x : Tensor
+        Complex: times 0 to ``n // 2``, zero-padded or trimmed to these.
+    n : int, optional
+        The length of the result. Default: ``2 * (m - 1)``, where `m` is the length of the axis; an odd length has to
+        be given.
+    axis, norm
+        As for `fft`.
+
+    Returns
+    -------
+    Tensor
+        Real, with length `n` along the axis.
+
+    Notes
+    -----
+    Array API 2025.12, section ``fft``. The imaginary parts of time 0, and for even `n` of the last, do not count; their
+    gradient is 0.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.fft.hfft(ag.asarray([1 + 0j, 2 - 1j, 3 + 0j]))
+    tensor([ 8., -4.,  0.,  0.])
+    """
+
+
+def _ihfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: Any) -> Any:
+    place = _place(x_spec, axis)
+    n = x_spec.shape[place] if n is None else n
+    full = xp.fft.hfft(_paired(xp, g, place, n, 0.5), n=n, axis=axis, norm=_SWAPPED[norm])
+    return _restored(xp, full, x_spec, [place])
+
+
+@linear(name="fft.ihfft", x=_ihfft_adjoint)
+def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+    """Inverse of `hfft`: the first half of the signal of a real spectrum.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real.
+    n : int, optional
+        The length to transform: `x` is zero-padded or trimmed to it. Default: that of the axis.
+    axis, norm
+        As for `ifft`.
+
+    Returns
+    -------
+    Tensor
+        Complex, with length ``n // 2 + 1`` along the axis.
+
+    Notes
+    -----
+    Array API 2025.12, section ``fft``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.fft.ihfft(ag.asarray([8.0, -4.0, 0.0, 0.0]))
+    tensor([1.-0.j, 2.-1.j, 3.-0.j])
+    """
+
+
+# -- frequencies ------------------------------------------------------------------------------------------------------
+
+
+@linear(name="fft.fftshift", x=lambda xp, g, axes: xp.fft.ifftshift(g, axes=axes))
+def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+    """Move frequency 0 to the middle.
+
+    Parameters
+    ----------
+    x : Tensor
+        A spectrum, as `fft` orders it.
+    axes : int or sequence of int, optional
+        The axes to reorder. Default: all.
+
+    Returns
+    -------
+    Tensor
+        The same elements in rising order of frequency.
+
+    Notes
+    -----
+    Array API 2025.12, section ``fft``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.fft.fftshift(ag.fft.fftfreq(4))
+    tensor([-0.5000, -0.2500,  0.0000,  0.2500])
+    """
+
+
+@linear(name="fft.ifftshift", x=lambda xp, g, axes: xp.fft.fftshift(g, axes=axes))
+def ifftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+    """Inverse of `fftshift`: move frequency 0 from the middle to the front.
+
+    Parameters
+    ----------
+    x : Tensor
+        A spectrum in rising order of frequency.
+    axes : int or sequence of int, optional
+        The axes to reorder. Default: all.
+
+    Returns
+    -------
+    Tensor
+        The same elements as `fft` orders them.
+
+    Notes
+    -----
+    Array API 2025.12, section ``fft``. For odd lengths it differs from `fftshift`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.fft.ifftshift(ag.asarray([-1.0, 0.0, 1.0]))
+    tensor([ 0.,  1., -1.])
+    """
+
+
+def _frequencies(
+    name: str, start: int, stop: int, n: int, d: float, dtype: Any, device: Any, requires_grad: bool
+) -> Tensor:
+    """Whole numbers over ``n * d``."""
+    if n < 1:
+        message = f"{name}() takes a positive number of samples, got {n}"
+        raise ValueError(message)
+    dtype = manager.get_default_dtype() if dtype is None else dtype
+    backend, _ = manager.device_of(device)
+    if backend.kind(backend.dtype(dtype)) != "float":
+        message = f"{name}() takes a real floating-point dtype, got {dtype}"
+        raise TypeError(message)
+    made = arange(start, stop, dtype=dtype, device=device) * (1 / (n * d))
+    if name == "fftfreq":
+        made = ifftshift(made)
+    return made.requires_grad_() if requires_grad else made
+
+
+def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """The frequencies of `fft`, in cycles per unit of the sample spacing.
+
+    Parameters
+    ----------
+    n : int
+        How many samples.
+    d : float, optional
+        The sample spacing.
+    dtype : DType, backend's dtype or str, optional
+        Real floating. Default: `get_default_dtype`.
+    device : str, optional
+        ``"<backend>[:<device>]"``.
+    requires_grad : bool, optional
+        Record what is done with it.
+
+    Returns
+    -------
+    Tensor
+        ``[0, 1, ..., (n - 1) // 2, -(n // 2), ..., -1] / (n * d)``.
+
+    Raises
+    ------
+    ValueError
+        If `n` is not positive.
+    TypeError
+        If `dtype` is not real floating.
+
+    Notes
+    -----
+    Array API 2025.12, section ``fft``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.fft.fftfreq(4, d=0.5)
+    tensor([ 0.0000,  0.5000, -1.0000, -0.5000])
+    """
+    return _frequencies("fftfreq", -(n // 2), (n + 1) // 2, n, d, dtype, device, requires_grad)
+
+
+def rfftfreq(
+    n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """The frequencies of `rfft`, in cycles per unit of the sample spacing.
+
+    Parameters
+    ----------
+    n, d, dtype, device, requires_grad
+        As for `fftfreq`.
+
+    Returns
+    -------
+    Tensor
+        ``[0, 1, ..., n // 2] / (n * d)``.
+
+    Raises
+    ------
+    ValueError
+        If `n` is not positive.
+    TypeError
+        If `dtype` is not real floating.
+
+    Notes
+    -----
+    Array API 2025.12, section ``fft``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.fft.rfftfreq(4, d=0.5)
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    return _frequencies("rfftfreq", 0, n // 2 + 1, n, d, dtype, device, requires_grad)

@@ -1,5 +1,0 @@
-"""Special functions under SciPy's names."""
-
-from __future__ import annotations
-
-__all__: list[str] = []

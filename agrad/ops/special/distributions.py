@@ -1,0 +1,1009 @@
+"""Distribution functions under the names of Cephes: their derivatives by the argument and by continuous parameters.
+
+Counts have no derivative. A function ``xtri`` is the inverse of ``xtr`` in one operand; its derivatives follow from
+the implicit function theorem.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agrad.core.declare import elementwise
+from agrad.ops.special.incomplete import in_double
+from agrad.ops.special.series import refused
+
+if TYPE_CHECKING:
+    from agrad.core.tensor import Tensor
+
+# -- Student's t ------------------------------------------------------------------------------------------------------
+
+
+def _t_density(xp: Any, df: Any, x: Any) -> Any:
+    tail = -(df + 1) / 2 * xp.log1p(x * x / df) - xp.special.betaln(df / 2, xp.zeros_like(df) + 0.5)
+    return xp.exp(tail) / xp.sqrt(df)
+
+
+def _t_score(xp: Any, df: Any, x: Any) -> Any:
+    """The derivative of the logarithm of the density by the degrees of freedom."""
+    square = x * x
+    gap = xp.special.psi(df / 2) - xp.special.psi((df + 1) / 2)
+    return (-xp.log1p(square / df) + (df + 1) / df * (square / (df + square)) - gap - 1 / df) / 2
+
+
+@in_double
+def _t_by_df(xp: Any, df: Any, x: Any, order: int = 1) -> Any:
+    """By way of the incomplete beta function of df / (df + x**2) or its complement, whichever is smaller."""
+    square = x * x
+    near = square < df
+    half = xp.zeros_like(df + square) + 0.5
+    p = xp.where(near, half, df / (df + square))
+    q = xp.where(near, square / (df + square), half)
+    a = df / 2 + 0 * half
+    low, high = xp.special.betainc_by(half, a, q, 0, order), xp.special.betainc_by(a, half, p, order, 0)
+    part = xp.where(near, -low, high)
+    edge = xp.abs(x) * _t_density(xp, df, x) / df
+    if order == 1:
+        return -xp.sign(x) / 2 * (part / 2 + edge)
+    score = -xp.log1p(square / df) - xp.special.psi(df / 2) + xp.special.psi((df + 1) / 2)
+    return -xp.sign(x) / 2 * (part / 4 + edge * (score / 2 + _t_score(xp, df, x) - 1 / df))
+
+
+def _t_higher(xp: Any, df: Any, x: Any, order: int, *, by_df: bool) -> Any:
+    if order > 1:
+        message = "special.stdtr: the third derivative by 'df' is not implemented"
+        raise NotImplementedError(message)
+    return xp.special.stdtr_by_df(df, x, 2) if by_df else _t_density(xp, df, x) * _t_score(xp, df, x)
+
+
+@elementwise(
+    name="special.stdtr_by_df",
+    df=lambda xp, df, x, order: _t_higher(xp, df, x, order, by_df=True),
+    x=lambda xp, df, x, order: _t_higher(xp, df, x, order, by_df=False),
+    kernel=_t_by_df,
+)
+def stdtr_by_df(df: Any, x: Any, order: int = 1, /) -> Tensor:
+    """The derivative of `stdtr` by the degrees of freedom, of order 1 or 2."""
+
+
+@elementwise(
+    name="special.stdtr",
+    df=lambda xp, df, x: xp.special.stdtr_by_df(df, x),
+    x=lambda xp, df, x: _t_density(xp, df, x),
+)
+def stdtr(df: Any, x: Any, /) -> Tensor:
+    """Distribution function of Student's t.
+
+    Parameters
+    ----------
+    df : Tensor
+        Degrees of freedom, positive.
+    x : Tensor
+        Real.
+
+    Returns
+    -------
+    Tensor
+        The probability of at most `x`.
+
+    Notes
+    -----
+    The derivative by `x` is the density; the one by `df` that of the incomplete beta function. It falls off as
+    ``df**-2`` and has a relative error of about ``3e-16 * df**2``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.stdtr(ag.asarray([1.0, 10.0]), 1.0)
+    tensor([0.7500, 0.8296])
+    """
+
+
+@elementwise(
+    name="special.stdtrit",
+    df=lambda xp, ans, df: -xp.special.stdtr_by_df(df, ans) / _t_density(xp, df, ans),
+    p=lambda xp, ans, df: 1 / _t_density(xp, df, ans),
+)
+def stdtrit(df: Any, p: Any, /) -> Tensor:
+    """Inverse of `stdtr` in `x`.
+
+    Parameters
+    ----------
+    df : Tensor
+        Degrees of freedom, positive.
+    p : Tensor
+        The probability.
+
+    Returns
+    -------
+    Tensor
+        The quantiles of Student's t.
+
+    Notes
+    -----
+    Derivatives as for `stdtr`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.stdtrit(ag.asarray([1.0, 10.0]), 0.75)
+    tensor([1.0000, 0.6998])
+    """
+
+
+# -- chi-squared and gamma --------------------------------------------------------------------------------------------
+
+
+def _chi_density(xp: Any, v: Any, x: Any) -> Any:
+    return xp.special.gamma_density(v / 2, x / 2) / 2
+
+
+def _chi_by_v(xp: Any, v: Any, x: Any) -> Any:
+    return xp.special.gammainc_by_a(v / 2, x / 2) / 2
+
+
+@elementwise(
+    name="special.chdtr",
+    v=_chi_by_v,
+    x=_chi_density,
+)
+def chdtr(v: Any, x: Any, /) -> Tensor:
+    """Distribution function of the chi-squared distribution.
+
+    Parameters
+    ----------
+    v : Tensor
+        Degrees of freedom, positive.
+    x : Tensor
+        Not negative.
+
+    Returns
+    -------
+    Tensor
+        The probability of at most `x`, ``gammainc(v / 2, x / 2)``.
+
+    Notes
+    -----
+    Derivatives as for `gammainc`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.chdtr(ag.asarray([1.0, 2.0]), 1.0)
+    tensor([0.6827, 0.3935])
+    """
+
+
+@elementwise(
+    name="special.chdtrc",
+    v=lambda xp, v, x: -_chi_by_v(xp, v, x),
+    x=lambda xp, v, x: -_chi_density(xp, v, x),
+)
+def chdtrc(v: Any, x: Any, /) -> Tensor:
+    """Survival function of the chi-squared distribution.
+
+    Parameters
+    ----------
+    v : Tensor
+        Degrees of freedom, positive.
+    x : Tensor
+        Not negative.
+
+    Returns
+    -------
+    Tensor
+        The probability of more than `x`, ``gammaincc(v / 2, x / 2)``.
+
+    Notes
+    -----
+    Derivatives as for `gammainc`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.chdtrc(ag.asarray([1.0, 2.0]), 1.0)
+    tensor([0.3173, 0.6065])
+    """
+
+
+@elementwise(
+    name="special.chdtri",
+    v=lambda xp, ans, v: -_chi_by_v(xp, v, ans) / _chi_density(xp, v, ans),
+    p=lambda xp, ans, v: -1 / _chi_density(xp, v, ans),
+)
+def chdtri(v: Any, p: Any, /) -> Tensor:
+    """Inverse of `chdtrc` in `x`.
+
+    Parameters
+    ----------
+    v : Tensor
+        Degrees of freedom, positive.
+    p : Tensor
+        The probability.
+
+    Returns
+    -------
+    Tensor
+        The `x` with ``chdtrc(v, x) = p``.
+
+    Notes
+    -----
+    Derivatives as for `gammainc`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.chdtri(ag.asarray([1.0, 2.0]), 0.5)
+    tensor([0.4549, 1.3863])
+    """
+
+
+@elementwise(
+    name="special.chdtriv",
+    p=lambda xp, ans, x: 1 / _chi_by_v(xp, ans, x),
+    x=lambda xp, ans, x: -_chi_density(xp, ans, x) / _chi_by_v(xp, ans, x),
+)
+def chdtriv(p: Any, x: Any, /) -> Tensor:
+    """Inverse of `chdtr` in `v`.
+
+    Parameters
+    ----------
+    p : Tensor
+        The probability.
+    x : Tensor
+        Positive.
+
+    Returns
+    -------
+    Tensor
+        The `v` with ``chdtr(v, x) = p``.
+
+    Notes
+    -----
+    Derivatives as for `gammainc`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.chdtriv(ag.asarray([0.25, 0.5]), 1.0)
+    tensor([2.6825, 1.5971])
+    """
+
+
+@elementwise(
+    name="special.gdtr",
+    a=lambda xp, a, b, x: x * xp.special.gamma_density(b, a * x),
+    b=lambda xp, a, b, x: xp.special.gammainc_by_a(b, a * x),
+    x=lambda xp, a, b, x: a * xp.special.gamma_density(b, a * x),
+)
+def gdtr(a: Any, b: Any, x: Any, /) -> Tensor:
+    """Distribution function of the gamma distribution.
+
+    Parameters
+    ----------
+    a : Tensor
+        The rate, positive.
+    b : Tensor
+        The shape, positive.
+    x : Tensor
+        Not negative.
+
+    Returns
+    -------
+    Tensor
+        The probability of at most `x`, ``gammainc(b, a * x)``.
+
+    Notes
+    -----
+    Derivatives as for `gammainc`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.gdtr(ag.asarray([1.0, 2.0]), 2.0, 1.0)
+    tensor([0.2642, 0.5940])
+    """
+
+
+@elementwise(
+    name="special.gdtrc",
+    a=lambda xp, a, b, x: -x * xp.special.gamma_density(b, a * x),
+    b=lambda xp, a, b, x: -xp.special.gammainc_by_a(b, a * x),
+    x=lambda xp, a, b, x: -a * xp.special.gamma_density(b, a * x),
+)
+def gdtrc(a: Any, b: Any, x: Any, /) -> Tensor:
+    """Survival function of the gamma distribution.
+
+    Parameters
+    ----------
+    a : Tensor
+        The rate, positive.
+    b : Tensor
+        The shape, positive.
+    x : Tensor
+        Not negative.
+
+    Returns
+    -------
+    Tensor
+        The probability of more than `x`, ``gammaincc(b, a * x)``.
+
+    Notes
+    -----
+    Derivatives as for `gammainc`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.gdtrc(ag.asarray([1.0, 2.0]), 2.0, 1.0)
+    tensor([0.7358, 0.4060])
+    """
+
+
+@elementwise(
+    name="special.gdtria",
+    p=lambda xp, ans, b, x: 1 / (x * xp.special.gamma_density(b, ans * x)),
+    b=lambda xp, ans, b, x: -xp.special.gammainc_by_a(b, ans * x) / (x * xp.special.gamma_density(b, ans * x)),
+    x=lambda ans, x: -ans / x,
+)
+def gdtria(p: Any, b: Any, x: Any, /) -> Tensor:
+    """Inverse of `gdtr` in the rate.
+
+    Parameters
+    ----------
+    p : Tensor
+        The probability.
+    b : Tensor
+        The shape, positive.
+    x : Tensor
+        Positive.
+
+    Returns
+    -------
+    Tensor
+        The `a` with ``gdtr(a, b, x) = p``.
+
+    Notes
+    -----
+    Derivatives as for `gammainc`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.gdtria(ag.asarray([0.25, 0.5]), 2.0, 1.0)
+    tensor([0.9613, 1.6783])
+    """
+
+
+@elementwise(
+    name="special.gdtrib",
+    a=lambda xp, ans, a, x: -x * xp.special.gamma_density(ans, a * x) / xp.special.gammainc_by_a(ans, a * x),
+    p=lambda xp, ans, a, x: 1 / xp.special.gammainc_by_a(ans, a * x),
+    x=lambda xp, ans, a, x: -a * xp.special.gamma_density(ans, a * x) / xp.special.gammainc_by_a(ans, a * x),
+)
+def gdtrib(a: Any, p: Any, x: Any, /) -> Tensor:
+    """Inverse of `gdtr` in the shape.
+
+    Parameters
+    ----------
+    a : Tensor
+        The rate, positive.
+    p : Tensor
+        The probability.
+    x : Tensor
+        Positive.
+
+    Returns
+    -------
+    Tensor
+        The `b` with ``gdtr(a, b, x) = p``.
+
+    Notes
+    -----
+    Derivatives as for `gammainc`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.gdtrib(ag.asarray([1.0, 2.0]), 0.5, 1.0)
+    tensor([1.3143, 2.3235])
+    """
+
+
+@elementwise(
+    name="special.gdtrix",
+    a=lambda ans, a: -ans / a,
+    b=lambda xp, ans, a, b: -xp.special.gammainc_by_a(b, a * ans) / (a * xp.special.gamma_density(b, a * ans)),
+    p=lambda xp, ans, a, b: 1 / (a * xp.special.gamma_density(b, a * ans)),
+)
+def gdtrix(a: Any, b: Any, p: Any, /) -> Tensor:
+    """Inverse of `gdtr` in `x`.
+
+    Parameters
+    ----------
+    a : Tensor
+        The rate, positive.
+    b : Tensor
+        The shape, positive.
+    p : Tensor
+        The probability.
+
+    Returns
+    -------
+    Tensor
+        The `x` with ``gdtr(a, b, x) = p``.
+
+    Notes
+    -----
+    Derivatives as for `gammainc`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.gdtrix(ag.asarray([1.0, 2.0]), 2.0, 0.5)
+    tensor([1.6783, 0.8392])
+    """
+
+
+# -- beta and F -------------------------------------------------------------------------------------------------------
+
+
+@elementwise(
+    name="special.btdtria",
+    p=lambda xp, ans, b, x: 1 / xp.special.betainc_by(ans, b, x, 1, 0),
+    b=lambda xp, ans, b, x: -xp.special.betainc_by(ans, b, x, 0, 1) / xp.special.betainc_by(ans, b, x, 1, 0),
+    x=lambda xp, ans, b, x: -xp.special.beta_density(ans, b, x) / xp.special.betainc_by(ans, b, x, 1, 0),
+)
+def btdtria(p: Any, b: Any, x: Any, /) -> Tensor:
+    """Inverse of `betainc` in its first operand.
+
+    Parameters
+    ----------
+    p : Tensor
+        The probability.
+    b : Tensor
+        Positive.
+    x : Tensor
+        From 0 to 1.
+
+    Returns
+    -------
+    Tensor
+        The `a` with ``betainc(a, b, x) = p``.
+
+    Notes
+    -----
+    Derivatives as for `betainc`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.btdtria(ag.asarray([0.25, 0.5]), 2.0, 0.5)
+    tensor([3.4449, 2.0000])
+    """
+
+
+@elementwise(
+    name="special.btdtrib",
+    a=lambda xp, ans, a, x: -xp.special.betainc_by(a, ans, x, 1, 0) / xp.special.betainc_by(a, ans, x, 0, 1),
+    p=lambda xp, ans, a, x: 1 / xp.special.betainc_by(a, ans, x, 0, 1),
+    x=lambda xp, ans, a, x: -xp.special.beta_density(a, ans, x) / xp.special.betainc_by(a, ans, x, 0, 1),
+)
+def btdtrib(a: Any, p: Any, x: Any, /) -> Tensor:
+    """Inverse of `betainc` in its second operand.
+
+    Parameters
+    ----------
+    a : Tensor
+        Positive.
+    p : Tensor
+        The probability.
+    x : Tensor
+        From 0 to 1.
+
+    Returns
+    -------
+    Tensor
+        The `b` with ``betainc(a, b, x) = p``.
+
+    Notes
+    -----
+    Derivatives as for `betainc`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.btdtrib(ag.asarray([1.0, 2.0]), 0.5, 0.5)
+    tensor([1.0000, 2.0000])
+    """
+
+
+def _f_parts(xp: Any, dfn: Any, dfd: Any, x: Any) -> tuple[Any, Any, Any, Any]:
+    """Half the degrees of freedom, the argument of the incomplete beta function, and its density there."""
+    total = dfd + dfn * x
+    a, b = dfn / 2 + xp.zeros_like(total), dfd / 2 + xp.zeros_like(total)
+    z, w = dfn * x / total, dfd / total
+    low = z < w
+    # of the two, 1 - z and z, the smaller one is right to the last digit
+    density = xp.special.beta_density(xp.where(low, a, b), xp.where(low, b, a), xp.where(low, z, w))
+    return a, b, z, density
+
+
+def _f_density(xp: Any, dfn: Any, dfd: Any, x: Any) -> Any:
+    *_, density = _f_parts(xp, dfn, dfd, x)
+    return density * dfn * dfd / xp.square(dfd + dfn * x)
+
+
+def _f_by_dfn(xp: Any, dfn: Any, dfd: Any, x: Any) -> Any:
+    a, b, z, density = _f_parts(xp, dfn, dfd, x)
+    return xp.special.betainc_by(a, b, z, 1, 0) / 2 + density * dfd * x / xp.square(dfd + dfn * x)
+
+
+def _f_by_dfd(xp: Any, dfn: Any, dfd: Any, x: Any) -> Any:
+    a, b, z, density = _f_parts(xp, dfn, dfd, x)
+    return xp.special.betainc_by(a, b, z, 0, 1) / 2 - density * dfn * x / xp.square(dfd + dfn * x)
+
+
+@elementwise(
+    name="special.fdtr",
+    dfn=_f_by_dfn,
+    dfd=_f_by_dfd,
+    x=_f_density,
+)
+def fdtr(dfn: Any, dfd: Any, x: Any, /) -> Tensor:
+    """Distribution function of the F distribution.
+
+    Parameters
+    ----------
+    dfn, dfd : Tensor
+        Degrees of freedom of numerator and denominator, positive.
+    x : Tensor
+        Not negative.
+
+    Returns
+    -------
+    Tensor
+        The probability of at most `x`.
+
+    Notes
+    -----
+    Derivatives as for `betainc`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.fdtr(ag.asarray([1.0, 2.0]), 3.0, 1.0)
+    tensor([0.6090, 0.5352])
+    """
+
+
+@elementwise(
+    name="special.fdtrc",
+    dfn=lambda xp, dfn, dfd, x: -_f_by_dfn(xp, dfn, dfd, x),
+    dfd=lambda xp, dfn, dfd, x: -_f_by_dfd(xp, dfn, dfd, x),
+    x=lambda xp, dfn, dfd, x: -_f_density(xp, dfn, dfd, x),
+)
+def fdtrc(dfn: Any, dfd: Any, x: Any, /) -> Tensor:
+    """Survival function of the F distribution.
+
+    Parameters
+    ----------
+    dfn, dfd : Tensor
+        Degrees of freedom of numerator and denominator, positive.
+    x : Tensor
+        Not negative.
+
+    Returns
+    -------
+    Tensor
+        The probability of more than `x`.
+
+    Notes
+    -----
+    Derivatives as for `betainc`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.fdtrc(ag.asarray([1.0, 2.0]), 3.0, 1.0)
+    tensor([0.3910, 0.4648])
+    """
+
+
+@elementwise(
+    name="special.fdtri",
+    dfn=lambda xp, ans, dfn, dfd: -_f_by_dfn(xp, dfn, dfd, ans) / _f_density(xp, dfn, dfd, ans),
+    dfd=lambda xp, ans, dfn, dfd: -_f_by_dfd(xp, dfn, dfd, ans) / _f_density(xp, dfn, dfd, ans),
+    p=lambda xp, ans, dfn, dfd: 1 / _f_density(xp, dfn, dfd, ans),
+)
+def fdtri(dfn: Any, dfd: Any, p: Any, /) -> Tensor:
+    """Inverse of `fdtr` in `x`.
+
+    Parameters
+    ----------
+    dfn, dfd : Tensor
+        Degrees of freedom of numerator and denominator, positive.
+    p : Tensor
+        The probability.
+
+    Returns
+    -------
+    Tensor
+        The `x` with ``fdtr(dfn, dfd, x) = p``.
+
+    Notes
+    -----
+    Derivatives as for `betainc`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.fdtri(ag.asarray([1.0, 2.0]), 3.0, 0.5)
+    tensor([0.5851, 0.8811])
+    """
+
+
+# -- of counts --------------------------------------------------------------------------------------------------------
+
+
+def _bernoulli_density(xp: Any, k: Any, n: Any, p: Any) -> Any:
+    """The density of the beta distribution that counts of successes up to k among n lead to."""
+    k = xp.floor(k)
+    all_counts = (k >= n) & ~xp.isnan(p)  # the sum is 1
+    density = xp.special.beta_density(k + 1, xp.where(k >= n, n * 0 + 1, n - k), p)
+    return xp.where(all_counts, xp.zeros_like(density), density)
+
+
+@elementwise(
+    name="special.bdtr",
+    k=refused("bdtr", "k"),
+    n=refused("bdtr", "n"),
+    p=lambda xp, k, n, p: -_bernoulli_density(xp, k, n, p),
+)
+def bdtr(k: Any, n: Any, p: Any, /) -> Tensor:
+    """Distribution function of the binomial distribution.
+
+    Parameters
+    ----------
+    k : Tensor
+        Successes, rounded down.
+    n : Tensor
+        Trials.
+    p : Tensor
+        The probability of one success.
+
+    Returns
+    -------
+    Tensor
+        The probability of at most `k`.
+
+    Raises
+    ------
+    NotImplementedError
+        If a derivative by a count is asked for.
+
+    Notes
+    -----
+    The derivative by `p` is that of ``betainc(n - k, k + 1, 1 - p)``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.bdtr(1.0, 3.0, ag.asarray([0.25, 0.5]))
+    tensor([0.8438, 0.5000])
+    """
+
+
+@elementwise(
+    name="special.bdtrc",
+    k=refused("bdtrc", "k"),
+    n=refused("bdtrc", "n"),
+    p=_bernoulli_density,
+)
+def bdtrc(k: Any, n: Any, p: Any, /) -> Tensor:
+    """Survival function of the binomial distribution.
+
+    Parameters
+    ----------
+    k : Tensor
+        Successes, rounded down.
+    n : Tensor
+        Trials.
+    p : Tensor
+        The probability of one success.
+
+    Returns
+    -------
+    Tensor
+        The probability of more than `k`.
+
+    Raises
+    ------
+    NotImplementedError
+        If a derivative by a count is asked for.
+
+    Notes
+    -----
+    The derivative by `p` is that of ``betainc(k + 1, n - k, p)``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.bdtrc(1.0, 3.0, ag.asarray([0.25, 0.5]))
+    tensor([0.1562, 0.5000])
+    """
+
+
+@elementwise(
+    name="special.bdtri",
+    k=refused("bdtri", "k"),
+    n=refused("bdtri", "n"),
+    y=lambda xp, ans, k, n: -1 / _bernoulli_density(xp, k, n, ans),
+)
+def bdtri(k: Any, n: Any, y: Any, /) -> Tensor:
+    """Inverse of `bdtr` in `p`.
+
+    Parameters
+    ----------
+    k : Tensor
+        Successes.
+    n : Tensor
+        Trials.
+    y : Tensor
+        The probability.
+
+    Returns
+    -------
+    Tensor
+        The `p` with ``bdtr(k, n, p) = y``.
+
+    Raises
+    ------
+    NotImplementedError
+        If a derivative by a count is asked for.
+
+    Notes
+    -----
+    Derivative by the implicit function theorem.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.bdtri(1.0, 3.0, ag.asarray([0.25, 0.5]))
+    tensor([0.6736, 0.5000])
+    """
+
+
+def _waiting_density(xp: Any, k: Any, n: Any, p: Any) -> Any:
+    """The density of the beta distribution that counts of failures up to k before the n-th success lead to."""
+    return xp.special.beta_density(n, k + 1, p)
+
+
+@elementwise(
+    name="special.nbdtr",
+    k=refused("nbdtr", "k"),
+    n=refused("nbdtr", "n"),
+    p=_waiting_density,
+)
+def nbdtr(k: Any, n: Any, p: Any, /) -> Tensor:
+    """Distribution function of the negative binomial distribution.
+
+    Parameters
+    ----------
+    k : Tensor
+        Failures.
+    n : Tensor
+        Successes to wait for.
+    p : Tensor
+        The probability of one success.
+
+    Returns
+    -------
+    Tensor
+        The probability of at most `k`.
+
+    Raises
+    ------
+    NotImplementedError
+        If a derivative by a count is asked for.
+
+    Notes
+    -----
+    The derivative by `p` is that of ``betainc(n, k + 1, p)``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.nbdtr(1.0, 3.0, ag.asarray([0.25, 0.5]))
+    tensor([0.0508, 0.3125])
+    """
+
+
+@elementwise(
+    name="special.nbdtrc",
+    k=refused("nbdtrc", "k"),
+    n=refused("nbdtrc", "n"),
+    p=lambda xp, k, n, p: -_waiting_density(xp, k, n, p),
+)
+def nbdtrc(k: Any, n: Any, p: Any, /) -> Tensor:
+    """Survival function of the negative binomial distribution.
+
+    Parameters
+    ----------
+    k : Tensor
+        Failures.
+    n : Tensor
+        Successes to wait for.
+    p : Tensor
+        The probability of one success.
+
+    Returns
+    -------
+    Tensor
+        The probability of more than `k`.
+
+    Raises
+    ------
+    NotImplementedError
+        If a derivative by a count is asked for.
+
+    Notes
+    -----
+    The derivative by `p` is that of ``betaincc(n, k + 1, p)``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.nbdtrc(1.0, 3.0, ag.asarray([0.25, 0.5]))
+    tensor([0.9492, 0.6875])
+    """
+
+
+@elementwise(
+    name="special.nbdtri",
+    k=refused("nbdtri", "k"),
+    n=refused("nbdtri", "n"),
+    y=lambda xp, ans, k, n: 1 / _waiting_density(xp, k, n, ans),
+)
+def nbdtri(k: Any, n: Any, y: Any, /) -> Tensor:
+    """Inverse of `nbdtr` in `p`.
+
+    Parameters
+    ----------
+    k : Tensor
+        Failures.
+    n : Tensor
+        Successes to wait for.
+    y : Tensor
+        The probability.
+
+    Returns
+    -------
+    Tensor
+        The `p` with ``nbdtr(k, n, p) = y``.
+
+    Raises
+    ------
+    NotImplementedError
+        If a derivative by a count is asked for.
+
+    Notes
+    -----
+    Derivative by the implicit function theorem.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.nbdtri(1.0, 3.0, ag.asarray([0.25, 0.5]))
+    tensor([0.4563, 0.6143])
+    """
+
+
+@elementwise(
+    name="special.pdtr",
+    k=refused("pdtr", "k"),
+    m=lambda xp, k, m: -xp.special.gamma_density(xp.floor(k) + 1, m),
+)
+def pdtr(k: Any, m: Any, /) -> Tensor:
+    """Distribution function of the Poisson distribution.
+
+    Parameters
+    ----------
+    k : Tensor
+        The count, rounded down.
+    m : Tensor
+        The mean, not negative.
+
+    Returns
+    -------
+    Tensor
+        The probability of at most `k`.
+
+    Raises
+    ------
+    NotImplementedError
+        If a derivative by the count is asked for.
+
+    Notes
+    -----
+    The derivative by `m` is that of ``gammaincc(k + 1, m)``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.pdtr(1.0, ag.asarray([1.0, 2.0]))
+    tensor([0.7358, 0.4060])
+    """
+
+
+@elementwise(
+    name="special.pdtrc",
+    k=refused("pdtrc", "k"),
+    m=lambda xp, k, m: xp.special.gamma_density(xp.floor(k) + 1, m),
+)
+def pdtrc(k: Any, m: Any, /) -> Tensor:
+    """Survival function of the Poisson distribution.
+
+    Parameters
+    ----------
+    k : Tensor
+        The count, rounded down.
+    m : Tensor
+        The mean, not negative.
+
+    Returns
+    -------
+    Tensor
+        The probability of more than `k`.
+
+    Raises
+    ------
+    NotImplementedError
+        If a derivative by the count is asked for.
+
+    Notes
+    -----
+    The derivative by `m` is that of ``gammainc(k + 1, m)``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.pdtrc(1.0, ag.asarray([1.0, 2.0]))
+    tensor([0.2642, 0.5940])
+    """
+
+
+@elementwise(
+    name="special.pdtri",
+    k=refused("pdtri", "k"),
+    y=lambda xp, ans, k: -1 / xp.special.gamma_density(k + 1, ans),
+)
+def pdtri(k: Any, y: Any, /) -> Tensor:
+    """Inverse of `pdtr` in `m`.
+
+    Parameters
+    ----------
+    k : Tensor
+        The count.
+    y : Tensor
+        The probability.
+
+    Returns
+    -------
+    Tensor
+        The `m` with ``pdtr(k, m) = y``.
+
+    Raises
+    ------
+    NotImplementedError
+        If a derivative by the count is asked for.
+
+    Notes
+    -----
+    Derivative by the implicit function theorem.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.pdtri(1.0, ag.asarray([0.25, 0.5]))
+    tensor([2.6926, 1.6783])
+    """

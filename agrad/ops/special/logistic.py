@@ -1,0 +1,316 @@
+"""The logistic function and its kin, and the sums of exponentials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from agrad.core.declare import custom, elementwise
+from agrad.core.tensor import Tensor
+from agrad.ops import nn
+from agrad.ops.creation import asarray
+from agrad.ops.elementwise import abs, exp, isfinite, log, real, sign
+from agrad.ops.manipulation import permute_dims, reshape
+from agrad.ops.searching import where
+from agrad.ops.statistical import max, sum
+
+
+@elementwise(
+    name="special.expit",
+    x=lambda xp, ans, x: ans * xp.special.expit(-x),
+    kernel=lambda xp, x: xp.nn.sigmoid(x),
+)
+def expit(x: Any, /) -> Tensor:
+    """Logistic function.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real.
+
+    Returns
+    -------
+    Tensor
+        ``1 / (1 + exp(-x))``.
+
+    Notes
+    -----
+    The derivative is ``expit(x) * expit(-x)``, which keeps its digits in both tails.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.expit(ag.asarray([0.0, -100.0]))
+    tensor([5.0000e-01, 3.7201e-44])
+    """
+
+
+@elementwise(
+    name="special.logit",
+    x=lambda x: 1 / (x * (1 - x)),
+    kernel=lambda xp, x: xp.log(x / (1 - x)),
+)
+def logit(x: Any, /) -> Tensor:
+    """Inverse of `expit`.
+
+    Parameters
+    ----------
+    x : Tensor
+        From 0 to 1.
+
+    Returns
+    -------
+    Tensor
+        ``log(x / (1 - x))``.
+
+    Notes
+    -----
+    The derivative is ``1 / (x * (1 - x))``, infinite at 0 and 1.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.logit(ag.asarray([0.5, 1e-10]))
+    tensor([  0.0000, -23.0259])
+    """
+
+
+@elementwise(
+    name="special.log_expit",
+    x=lambda xp, x: xp.special.expit(-x),
+    kernel=lambda xp, x: xp.nn.log_sigmoid(x),
+)
+def log_expit(x: Any, /) -> Tensor:
+    """Logarithm of `expit`.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real.
+
+    Returns
+    -------
+    Tensor
+        ``-log(1 + exp(-x))``, without overflow.
+
+    Notes
+    -----
+    The derivative is ``expit(-x)``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.log_expit(ag.asarray([0.0, -1e3]))
+    tensor([-6.9315e-01, -1.0000e+03])
+    """
+
+
+def _logsumexp_kernel(xp: Any, a: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """The largest come out of the sum, so that what the others add is not rounded away."""
+    top = xp.max(a, axis=axis, keepdims=True)
+    shift = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
+    tops = a == top
+    e = xp.exp(xp.where(tops, xp.zeros_like(a), a - shift))
+    count = xp.sum(xp.astype(tops, a.dtype), axis=axis, keepdims=True)
+    rest = xp.sum(xp.where(tops, xp.zeros_like(e), e), axis=axis, keepdims=True)
+    safe = xp.where(count > 0, count, xp.ones_like(count))  # none is the largest where one is NaN
+    found = xp.log1p(rest / safe) + xp.log(safe) + top
+    if keepdims:
+        return found
+    axes = range(a.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    return xp.squeeze(found, axis=tuple(i % a.ndim for i in axes)) if a.ndim else found
+
+
+def _wide(xp: Any, value: Any, a: Any, axis: Any, keepdims: bool) -> Any:
+    """Put back the axes that were summed."""
+    if keepdims or not a.ndim:
+        return value
+    axes = range(a.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
+    places = {i % a.ndim for i in axes}
+    return xp.reshape(value, tuple(1 if i in places else n for i, n in enumerate(a.shape)))
+
+
+def _shares(xp: Any, a: Any, axis: Any) -> Any:
+    """The exponentials over their sum; of -inf alone 0, and among infinite ones these get all."""
+    top = xp.max(a, axis=axis, keepdims=True)
+    infinite = xp.isinf(top)
+    e = xp.exp(xp.where(infinite, xp.zeros_like(a), a - xp.where(infinite, xp.zeros_like(top), top)))
+    tops = xp.astype(infinite & (a == top) & (a > 0), a.dtype)
+    count = xp.sum(tops, axis=axis, keepdims=True)
+    shared = tops / xp.where(count > 0, count, xp.ones_like(count))
+    return xp.where(infinite, shared, e / xp.sum(e, axis=axis, keepdims=True))
+
+
+@custom(
+    name="special.logsumexp_over",
+    vjp={"a": lambda xp, g, a, axis, keepdims: _wide(xp, g, a, axis, keepdims) * _shares(xp, a, axis)},
+    jvp=lambda xp, t_a, a, axis, keepdims: xp.sum(t_a * _shares(xp, a, axis), axis=axis, keepdims=keepdims),
+    kernel=_logsumexp_kernel,
+)
+def logsumexp_over(a: Any, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The logarithm of the sum of exponentials of real numbers."""
+
+
+def logsumexp(
+    a: Any,
+    axis: int | tuple[int, ...] | None = None,
+    b: Any = None,
+    keepdims: bool = False,
+    return_sign: bool = False,
+) -> Any:
+    """Logarithm of a sum of exponentials, without overflow.
+
+    Parameters
+    ----------
+    a : Tensor
+        Real or complex.
+    axis : int or tuple of int, optional
+        What to sum over. Default: all axes.
+    b : Tensor, optional
+        Factors of the exponentials, of either sign.
+    keepdims : bool, optional
+        Keep the summed axes with length 1.
+    return_sign : bool, optional
+        Give the sign of the sum beside the logarithm of its magnitude.
+
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        ``log(sum(b * exp(a)))``; NaN where that sum is negative, unless `return_sign`.
+
+    Notes
+    -----
+    The gradient is `softmax`. Where all elements are -inf it is 0; an infinite sum gives it to the infinite elements.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.logsumexp(ag.asarray([1000.0, 1000.0]))
+    tensor(1000.6931)
+    >>> ag.special.logsumexp(ag.asarray([0.0, 1.0]), b=ag.asarray([1.0, -1.0]), return_sign=True)
+    (tensor(0.5413), tensor(-1.))
+    """
+    a = asarray(a)
+    a = a if a._spec.inexact else a * 1.0
+    if b is None and not return_sign and not a._spec.is_complex:
+        return logsumexp_over(a, axis=axis, keepdims=keepdims)
+    levels = real(a) if a._spec.is_complex else a
+    levels = levels.detach()
+    if b is not None:
+        b = asarray(b)
+        levels = where(b == 0, levels * 0 - float("inf"), levels)
+    top = max(levels, axis=axis, keepdims=True)
+    top = where(isfinite(top), top, top * 0)
+    e = exp(a - top)
+    total = sum(e if b is None else b * e, axis=axis, keepdims=True)
+    signs = sign(total)
+    found = log(abs(total) if return_sign else total) + top
+    if not keepdims:
+        shape = _narrow(found.shape, axis)
+        found, signs = reshape(found, shape), reshape(signs, shape)
+    return (found, signs) if return_sign else found
+
+
+def _narrow(shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:
+    """The shape without the summed axes."""
+    axes = range(len(shape)) if axis is None else (axis,) if isinstance(axis, int) else axis
+    places = {i % len(shape) for i in axes}
+    return tuple(n for i, n in enumerate(shape) if i not in places)
+
+
+def _over(function: Callable[..., Tensor], x: Any, axis: Any) -> Tensor:
+    """Run a function of one axis over several or all: they become the last one."""
+    x = asarray(x)
+    x = x if x._spec.inexact else x * 1.0
+    if isinstance(axis, int):
+        return function(x, axis=axis)
+    axes = tuple(range(x.ndim)) if axis is None else tuple(i % x.ndim for i in axis)
+    rest = tuple(i for i in range(x.ndim) if i not in axes)
+    order = (*rest, *axes)
+    turned = permute_dims(x, order)
+    lengths = tuple(x.shape[i] for i in rest)
+    found = function(reshape(turned, (*lengths, math.prod(x.shape[i] for i in axes))), axis=-1)
+    return permute_dims(reshape(found, turned.shape), tuple(order.index(i) for i in range(x.ndim)))
+
+
+def softmax(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
+    """Exponentials that sum to 1.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real.
+    axis : int or tuple of int, optional
+        What to sum over. Default: all axes.
+
+    Returns
+    -------
+    Tensor
+        ``exp(x - logsumexp(x))``.
+
+    Notes
+    -----
+    The same kernels and rule as `agrad.nn.functional.softmax`, which takes one axis.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.softmax(ag.asarray([0.0, 0.0, 1000.0]))
+    tensor([0., 0., 1.])
+    """
+    return _over(nn.softmax, x, axis)
+
+
+def log_softmax(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
+    """Logarithm of `softmax`, without overflow or cancellation.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real.
+    axis : int or tuple of int, optional
+        What to sum over. Default: all axes.
+
+    Returns
+    -------
+    Tensor
+        ``x - logsumexp(x)``.
+
+    Notes
+    -----
+    The same kernels and rule as `agrad.nn.functional.log_softmax`, which takes one axis.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.log_softmax(ag.asarray([0.0, 1000.0]))
+    tensor([-1000.,     0.])
+    """
+    return _over(nn.log_softmax, x, axis)
+
+
+def softplus(x: Any) -> Tensor:
+    """Smooth positive part.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real.
+
+    Returns
+    -------
+    Tensor
+        ``log(1 + exp(x))``, without overflow.
+
+    Notes
+    -----
+    The derivative is ``expit(x)``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.special.softplus(ag.asarray([0.0, 1000.0]))
+    tensor([6.9315e-01, 1.0000e+03])
+    """
+    return -log_expit(-asarray(x))

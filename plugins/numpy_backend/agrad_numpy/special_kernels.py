@@ -1,0 +1,123 @@
+"""Special functions of the NumPy backend: SciPy's, imported when the first of them is needed.
+
+Without SciPy the functions that agrad composes of the standard's still run.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from agrad.core.errors import UnsupportedOp
+from agrad.core.op import OPS
+
+
+def kernel(op: str) -> Callable[..., Any] | None:
+    """Give SciPy's function for an operation, None if it has none of that name."""
+    name = op.removeprefix("special.")
+    try:
+        import scipy.special  # noqa: PLC0415 (most programs need none of it)
+    except ImportError as error:
+        known = OPS.get(op)
+        return None if known is not None and known.kernel is not None else _missing(op, error)
+    if name in _OWN:
+        return _typed(functools.partial(_OWN[name], scipy.special))
+    found = getattr(scipy.special, name, None)
+    if name in _ORDERED:
+        found = _real_orders(found)
+    if name in _COUNTED:
+        found = _whole_counts(found, _COUNTED[name])
+    return None if found is None else _typed(found)
+
+
+def _missing(op: str, error: ImportError) -> Callable[..., Any]:
+    def missing(*args: Any, **kwargs: Any) -> Any:
+        absent = isinstance(error, ModuleNotFoundError) and error.name == "scipy"
+        why = "is not installed" if absent else f"cannot be imported ({' '.join(str(error).split())})"
+        raise UnsupportedOp(op, "numpy", f'it needs SciPy, which {why}; pip install "agrad-numpy[special]"') from error
+
+    return missing
+
+
+def _typed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give the result the dtype that the floating operands have among them.
+
+    SciPy has no loops for half precision, and orders or counts that are integers would bring double precision with them.
+    """
+
+    def typed(*values: Any) -> Any:
+        result = function(*values)
+        dtypes = {v.dtype for v in values if hasattr(v, "dtype") and v.dtype.kind in "fc"}
+        if len(dtypes) == 1 and result.dtype not in dtypes and result.dtype.kind == next(iter(dtypes)).kind:
+            return result.astype(dtypes.pop())
+        return result
+
+    return typed
+
+
+def _real_orders(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Take the parameters before a complex argument as real numbers, which they are beside it as Python numbers."""
+
+    def ordered(*values: Any) -> Any:
+        *orders, z = values
+        return function(*map(_real_part, orders), z)
+
+    return ordered
+
+
+def _real_part(order: Any) -> Any:
+    if not np.iscomplexobj(order):
+        return order
+    if np.any(np.imag(order)):
+        message = "the order or parameter of a special function must be real"
+        raise TypeError(message)
+    return np.real(order)
+
+
+def _whole_counts(function: Callable[..., Any], counts: tuple[int, ...]) -> Callable[..., Any]:
+    """Take operands as integers where they are whole; SciPy warns of floats there."""
+
+    def counted(*values: Any) -> Any:
+        return function(*(_whole(v) if i in counts else v for i, v in enumerate(values)))
+
+    return counted
+
+
+def _whole(value: Any) -> Any:
+    whole = np.asarray(value)
+    return whole.astype(np.int64) if whole.dtype.kind == "f" and np.all(whole == np.floor(whole)) else value
+
+
+def _polygamma(special: Any, n: Any, x: Any, /) -> Any:
+    if isinstance(n, int) and n > 0:
+        return float(special.gamma(n + 1.0) * (-1) ** (n + 1)) * special.zeta(n + 1, x)
+    return special.polygamma(n, x)
+
+
+def _expn(special: Any, n: Any, x: Any, /) -> Any:
+    """For orders below 1 too: gamma(1 - n, x) x**(n - 1) (DLMF 8.19.1)."""
+    low = np.less(n, 1)
+    if not np.any(low):
+        return special.expn(n, x)
+    m = 1 - np.where(low, n, 0)
+    below = special.gamma(m) * special.gammaincc(m, x) * np.power(x, -1.0 * m)
+    return np.where(low, below, special.expn(np.where(low, 1, n), x))
+
+
+#: Where SciPy's function is not quite the kernel: they get ``scipy.special`` first.
+_OWN: dict[str, Callable[..., Any]] = {"expn": _expn, "polygamma": _polygamma}
+#: Of real order or parameters, and an argument that may be complex.
+_ORDERED = frozenset(["hyp1f1", "hyp2f1", "iv", "ive", "jv", "kv", "kve", "yv"])
+#: The places of counts that are to be integers.
+_COUNTED = {
+    "bdtr": (1,),
+    "bdtrc": (1,),
+    "bdtri": (1,),
+    "nbdtr": (0, 1),
+    "nbdtrc": (0, 1),
+    "nbdtri": (0, 1),
+    "pdtri": (0,),
+}
