@@ -1,0 +1,97 @@
+"""What the functions beyond the standard share: operands as tensors, axes, messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agrad.core import errors
+from agrad.core.tensor import Tensor
+from agrad.ops.creation import asarray
+from agrad.ops.data_type import astype, result_type
+from agrad.ops.manipulation import permute_dims, reshape
+
+Axis = int | tuple[int, ...] | None
+
+#: Types whose values have no device of their own: they go to that of the operand beside them.
+PLAIN = (bool, int, float, complex, list, tuple, range)
+
+
+def called() -> str:
+    """The sentence that closes a message with the user's line."""
+    return f"\n  Called at {errors.line_of(*errors.caller())}."
+
+
+def as_operand(value: Any, beside: Any = None) -> Tensor:
+    """An operand as a Tensor; Python numbers and lists go to the device of the operand beside them."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(beside, Tensor) and isinstance(value, PLAIN):
+        return asarray(list(value) if isinstance(value, range) else value, device=beside.device)
+    return asarray(value)
+
+
+def as_operands(*values: Any) -> tuple[Tensor, ...]:
+    """Operands as tensors; Python numbers and lists go to the device of the first array among them."""
+    if all(isinstance(v, Tensor) for v in values):
+        return values
+    first = next((as_operand(v) for v in values if not isinstance(v, PLAIN)), None)
+    return tuple(as_operand(v, first) for v in values)
+
+
+def kind_of(x: Tensor) -> str:
+    """bool, int, float or complex."""
+    return x._spec.backend.kind(x.dtype)
+
+
+def alike(x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
+    """Two real operands in one dtype."""
+    if x1.dtype == x2.dtype:
+        return x1, x2
+    mixed = x1._spec.inexact != x2._spec.inexact
+    dtype = (x1 if x1._spec.inexact else x2).dtype if mixed else result_type(x1, x2)
+    return astype(x1, dtype, copy=False), astype(x2, dtype, copy=False)
+
+
+def checked_axis(name: str, axis: int, rank: int) -> int:
+    """An axis counted from the front.
+
+    Raises
+    ------
+    IndexError
+        If there is no such axis.
+    """
+    if not -rank <= axis < rank:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {axis})"
+            f"\n  {name}() was given a tensor of {rank} axes.{called()}"
+        )
+    return axis % rank
+
+
+def checked_axes(name: str, axis: Axis, rank: int) -> tuple[int, ...]:
+    """Axes counted from the front; all for None."""
+    if axis is None:
+        return tuple(range(rank))
+    axes = tuple(checked_axis(name, a, rank) for a in (axis if isinstance(axis, tuple | list) else (axis,)))
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"{name}(): an axis is given twice in {axis}{called()}")
+    return axes
+
+
+def along(axis: int, part: slice | int | None) -> tuple[Any, ...]:
+    """The key of a part along an axis that is counted from the front."""
+    return (*(slice(None),) * axis, part, ...)
+
+
+def joined(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """Axes moved to the end and made one."""
+    rest = tuple(i for i in range(x.ndim) if i not in axes)
+    if len(axes) == 1 and axes[0] == x.ndim - 1:
+        return x
+    moved = permute_dims(x, rest + axes)
+    return moved if len(axes) == 1 else reshape(moved, (*(x.shape[i] for i in rest), -1))
+
+
+def without(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
+    """Take axes of length 1 away, unless they are to be kept."""
+    return x if keepdims else reshape(x, tuple(n for i, n in enumerate(x.shape) if i not in axes))

@@ -1,0 +1,558 @@
+"""Functions that join, split, insert and delete."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from agrad.core.tensor import Tensor
+from agrad.ops.creation import asarray
+from agrad.ops.data_type import astype
+from agrad.ops.extra.common import along, as_operand, as_operands, called, checked_axis
+from agrad.ops.extra.shaping import atleast_2d, atleast_3d, ravel
+from agrad.ops.manipulation import (
+    broadcast_shapes,
+    broadcast_to,
+    concat,
+    moveaxis,
+    reshape,
+)
+from agrad.ops.searching import getitem, take, where
+
+# -- joining ----------------------------------------------------------------------------------------------------------
+
+
+def _members(name: str, arrays: Any) -> tuple[Tensor, ...]:
+    if not isinstance(arrays, list | tuple):
+        raise TypeError(f"{name}(): arrays must be a list or tuple of tensors, not {type(arrays).__name__}{called()}")
+    if not arrays:
+        raise ValueError(f"{name}() expects a non-empty list of tensors{called()}")
+    return as_operands(*arrays)
+
+
+def cat(arrays: Sequence[Any], /, axis: int | None = 0) -> Tensor:
+    """Joined along an axis: PyTorch's name of the standard's `agrad.concat`.
+
+    Parameters
+    ----------
+    arrays : sequence of Tensor
+        Of one shape but for that axis.
+    axis : int or None, optional
+        The axis; None flattens first.
+
+    Returns
+    -------
+    Tensor
+        The result.
+
+    Notes
+    -----
+    Linear.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.cat([ag.tensor([1, 2]), ag.tensor([3])])
+    tensor([1, 2, 3])
+    """
+    return concat(_members("cat", arrays), axis=axis)
+
+
+def hstack(arrays: Sequence[Any], /) -> Tensor:
+    """Joined side by side: along the second axis, or the only one.
+
+    Parameters
+    ----------
+    arrays : sequence of Tensor
+        Of one shape but for that axis.
+
+    Returns
+    -------
+    Tensor
+        The result.
+
+    Notes
+    -----
+    As ``numpy.hstack``. Linear.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.hstack([ag.tensor([1, 2]), ag.tensor([3])])
+    tensor([1, 2, 3])
+    """
+    members = [x if x.ndim else reshape(x, (1,)) for x in _members("hstack", arrays)]
+    return concat(members, axis=0 if members[0].ndim == 1 else 1)
+
+
+def vstack(arrays: Sequence[Any], /) -> Tensor:
+    """Joined one below the other: along the first axis; vectors are rows.
+
+    Parameters
+    ----------
+    arrays : sequence of Tensor
+        Of one shape but for the first axis.
+
+    Returns
+    -------
+    Tensor
+        At least two axes.
+
+    Notes
+    -----
+    As ``numpy.vstack``. Linear.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.vstack([ag.tensor([1, 2]), ag.tensor([3, 4])])
+    tensor([[1, 2],
+            [3, 4]])
+    """
+    return concat([atleast_2d(x) for x in _members("vstack", arrays)], axis=0)
+
+
+def dstack(arrays: Sequence[Any], /) -> Tensor:
+    """Joined behind one another: along the third axis.
+
+    Parameters
+    ----------
+    arrays : sequence of Tensor
+        Of one shape but for the third axis; fewer axes are filled up as by `atleast_3d`.
+
+    Returns
+    -------
+    Tensor
+        At least three axes.
+
+    Notes
+    -----
+    As ``numpy.dstack``. Linear.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.dstack([ag.tensor([1, 2]), ag.tensor([3, 4])])
+    tensor([[[1, 3],
+             [2, 4]]])
+    """
+    return concat([atleast_3d(x) for x in _members("dstack", arrays)], axis=2)
+
+
+def column_stack(arrays: Sequence[Any], /) -> Tensor:
+    """Joined as columns: vectors are columns, matrices stand side by side.
+
+    Parameters
+    ----------
+    arrays : sequence of Tensor
+        Vectors and matrices of one number of rows.
+
+    Returns
+    -------
+    Tensor
+        At least two axes.
+
+    Notes
+    -----
+    As ``numpy.column_stack``. Linear.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.column_stack([ag.tensor([1, 2]), ag.tensor([3, 4])])
+    tensor([[1, 3],
+            [2, 4]])
+    """
+    members = _members("column_stack", arrays)
+    return concat([reshape(x, (x.size, 1)) if x.ndim < 2 else x for x in members], axis=1)
+
+
+def append(x: Any, values: Any, /, *, axis: int | None = None) -> Tensor:
+    """Values joined to the end.
+
+    Parameters
+    ----------
+    x, values : Tensor
+        Of one shape but for the axis.
+    axis : int, optional
+        The axis; by default both are flattened.
+
+    Returns
+    -------
+    Tensor
+        A new tensor.
+
+    Notes
+    -----
+    As ``numpy.append``. Linear.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.append(ag.tensor([1, 2]), [3])
+    tensor([1, 2, 3])
+    """
+    x, values = as_operands(x, values)
+    return concat([ravel(x), ravel(values)]) if axis is None else concat([x, values], axis=axis)
+
+
+# -- splitting --------------------------------------------------------------------------------------------------------
+
+
+def _pieces(x: Tensor, bounds: Sequence[int | None], axis: int) -> tuple[Tensor, ...]:
+    return tuple(getitem(x, along(axis, slice(a, b))) for a, b in itertools.pairwise(bounds))
+
+
+def array_split(x: Any, indices_or_sections: int | Sequence[int], /, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """Cut along an axis into parts, which need not be of one length.
+
+    Parameters
+    ----------
+    x : Tensor
+        At least one axis.
+    indices_or_sections : int or sequence of int
+        A number of parts (the first ones get one element more where the length is no multiple), or where to cut.
+    axis : int, optional
+        The axis.
+
+    Returns
+    -------
+    tuple of Tensor
+        The parts.
+
+    Raises
+    ------
+    ValueError
+        If the number of parts is not positive.
+
+    Notes
+    -----
+    As ``numpy.array_split``. Linear.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.array_split(ag.arange(5), 2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    """
+    return _array_split("array_split", x, indices_or_sections, axis)
+
+
+def _array_split(name: str, x: Any, indices_or_sections: Any, axis: int) -> tuple[Tensor, ...]:
+    x = as_operand(x)
+    axis = checked_axis(name, axis, x.ndim)
+    if not isinstance(indices_or_sections, int):
+        return _pieces(x, (0, *(operator.index(i) for i in indices_or_sections), None), axis)
+    if indices_or_sections <= 0:
+        raise ValueError(f"{name}(): number sections must be larger than 0{called()}")
+    each, more = divmod(x.shape[axis], indices_or_sections)
+    return _pieces(x, [i * each + min(i, more) for i in range(indices_or_sections + 1)], axis)
+
+
+def split(x: Any, indices_or_sections: int | Sequence[int], /, *, axis: int = 0) -> tuple[Tensor, ...]:
+    """Cut along an axis into parts of one length, or at given places.
+
+    Parameters
+    ----------
+    x : Tensor
+        At least one axis.
+    indices_or_sections : int or sequence of int
+        A number of parts, or where to cut.
+    axis : int, optional
+        The axis.
+
+    Returns
+    -------
+    tuple of Tensor
+        The parts.
+
+    Raises
+    ------
+    ValueError
+        If the length is no multiple of the number of parts.
+
+    Notes
+    -----
+    As ``numpy.split``: an integer is the number of parts, where PyTorch's ``split`` has the length of a part. Linear.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.split(ag.arange(4), 2)
+    (tensor([0, 1]), tensor([2, 3]))
+    >>> ag.extra.split(ag.arange(4), [1])
+    (tensor([0]), tensor([1, 2, 3]))
+    """
+    x = as_operand(x)
+    return _split("split", x, indices_or_sections, checked_axis("split", axis, x.ndim))
+
+
+def _split(name: str, x: Tensor, indices_or_sections: Any, axis: int) -> tuple[Tensor, ...]:
+    n = x.shape[axis]
+    if isinstance(indices_or_sections, int) and indices_or_sections > 0 and n % indices_or_sections:
+        raise ValueError(
+            f"{name}(): an axis of length {n} cannot be cut into {indices_or_sections} parts of one length; "
+            f"array_split can{called()}"
+        )
+    return _array_split(name, x, indices_or_sections, axis)
+
+
+def hsplit(x: Any, indices_or_sections: int | Sequence[int], /) -> tuple[Tensor, ...]:
+    """`split` along the second axis, or the only one.
+
+    Parameters
+    ----------
+    x, indices_or_sections
+        As for `split`.
+
+    Returns
+    -------
+    tuple of Tensor
+        The parts.
+
+    Notes
+    -----
+    As ``numpy.hsplit``. Linear.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> [part.shape for part in ag.extra.hsplit(ag.zeros((2, 4)), 2)]
+    [(2, 2), (2, 2)]
+    """
+    x = as_operand(x)
+    if not x.ndim:
+        raise ValueError(f"hsplit() only works on tensors of 1 or more dimensions{called()}")
+    return _split("hsplit", x, indices_or_sections, 1 if x.ndim > 1 else 0)
+
+
+def vsplit(x: Any, indices_or_sections: int | Sequence[int], /) -> tuple[Tensor, ...]:
+    """`split` along the first axis of two or more.
+
+    Parameters
+    ----------
+    x, indices_or_sections
+        As for `split`.
+
+    Returns
+    -------
+    tuple of Tensor
+        The parts.
+
+    Notes
+    -----
+    As ``numpy.vsplit``. Linear.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> [part.shape for part in ag.extra.vsplit(ag.zeros((4, 2)), 2)]
+    [(2, 2), (2, 2)]
+    """
+    x = as_operand(x)
+    if x.ndim < 2:
+        raise ValueError(f"vsplit() only works on tensors of 2 or more dimensions{called()}")
+    return _split("vsplit", x, indices_or_sections, 0)
+
+
+def chunk(x: Any, chunks: int, /, axis: int = 0) -> tuple[Tensor, ...]:
+    """Cut along an axis into at most so many parts, all of one length but the last.
+
+    Parameters
+    ----------
+    x : Tensor
+        At least one axis.
+    chunks : int
+        The number of parts wanted. There are fewer where parts of the length rounded up suffice.
+    axis : int, optional
+        The axis.
+
+    Returns
+    -------
+    tuple of Tensor
+        The parts.
+
+    Raises
+    ------
+    RuntimeError
+        If `chunks` is not positive.
+
+    Notes
+    -----
+    As ``torch.chunk``. Linear.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.chunk(ag.arange(5), 3)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    """
+    x = as_operand(x)
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}{called()}")
+    axis = checked_axis("chunk", axis, x.ndim)
+    n = x.shape[axis]
+    length = -(-n // chunks)
+    bounds = [*range(0, n, length), n] if n else [0] * (chunks + 1)
+    return _pieces(x, bounds, axis)
+
+
+# -- inserting and deleting -------------------------------------------------------------------------------------------
+
+
+def _places(name: str, obj: Any, n: int, stop: int) -> list[int]:
+    """Indices, a slice or an array of them as integers from 0 to before `stop`."""
+    if isinstance(obj, slice):
+        return list(range(*obj.indices(n)))
+    if hasattr(obj, "shape"):
+        obj = as_operand(obj).tolist()
+    if isinstance(obj, list | tuple | range) and any(isinstance(i, bool) for i in obj):
+        if len(obj) != n:
+            raise ValueError(f"{name}(): a mask of {len(obj)} elements does not fit an axis of length {n}{called()}")
+        return [i for i, chosen in enumerate(obj) if chosen]
+    found = [operator.index(i) for i in obj] if isinstance(obj, list | tuple | range) else [operator.index(obj)]
+    for i in found:
+        if not -n <= i < stop:
+            raise IndexError(f"{name}(): index {i} is out of bounds for an axis of length {n}{called()}")
+    return [i + n if i < 0 else i for i in found]
+
+
+def delete(x: Any, obj: Any, /, *, axis: int | None = None) -> Tensor:
+    """Without the elements at some places along an axis.
+
+    Parameters
+    ----------
+    x : Tensor
+        Any shape.
+    obj : int, slice, sequence of int, mask or Tensor
+        The places; their values are looked at, because the shape of the result depends on them.
+    axis : int, optional
+        The axis; by default `x` is flattened.
+
+    Returns
+    -------
+    Tensor
+        A new tensor.
+
+    Raises
+    ------
+    IndexError
+        If a place is out of bounds.
+
+    Notes
+    -----
+    As ``numpy.delete``. Linear; what is deleted gets the gradient 0.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.delete(ag.tensor([1, 2, 3, 4]), [0, -1])
+    tensor([2, 3])
+    """
+    x = as_operand(x)
+    if axis is None:
+        x, axis = ravel(x), 0
+    axis = checked_axis("delete", axis, x.ndim)
+    n = x.shape[axis]
+    gone = set(_places("delete", obj, n, n))
+    kept = [i for i in range(n) if i not in gone]
+    return take(x, asarray(kept, dtype="int64", device=x.device), axis=axis)
+
+
+def insert(x: Any, obj: Any, values: Any, /, *, axis: int | None = None) -> Tensor:
+    """Values put in before some places along an axis.
+
+    Parameters
+    ----------
+    x : Tensor
+        Any shape.
+    obj : int, slice, sequence of int or Tensor
+        The places, counted in `x` as it is given.
+    values : Tensor
+        What to put in, one slice per place: it broadcasts to `x` with as many elements along the axis as there are
+        places. For a single place it may be several slices, and lacks the axis where it has fewer axes than `x`.
+    axis : int, optional
+        The axis; by default `x` is flattened.
+
+    Returns
+    -------
+    Tensor
+        A new tensor, of the dtype of `x`.
+
+    Raises
+    ------
+    IndexError
+        If a place is out of bounds.
+
+    Notes
+    -----
+    As ``numpy.insert``. Linear in `x` and `values`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.insert(ag.tensor([1, 2, 3]), 1, 9)
+    tensor([1, 9, 2, 3])
+    """
+    x, values = as_operands(x, values)
+    if axis is None:
+        x, axis = ravel(x), 0
+    axis = checked_axis("insert", axis, x.ndim)
+    n = x.shape[axis]
+    places = _places("insert", obj, n, n + 1)
+    values = astype(values, x.dtype, copy=False)
+    if values.ndim < x.ndim:
+        values = reshape(values, (1,) * (x.ndim - values.ndim) + values.shape)
+    if len(places) == 1:
+        values = moveaxis(values, 0, axis) if isinstance(obj, int) else values  # as NumPy has it for a number
+        places *= values.shape[axis]
+    shape = broadcast_shapes(values.shape, (*x.shape[:axis], len(places), *x.shape[axis + 1 :]))
+    both = concat([x, broadcast_to(values, shape)], axis=axis)
+    order = sorted([*((i, 1, i) for i in range(n)), *((place, 0, n + j) for j, place in enumerate(places))])
+    return take(both, asarray([source for _, _, source in order], dtype="int64", device=x.device), axis=axis)
+
+
+def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
+    """Elements chosen by the first of several conditions that is true.
+
+    Parameters
+    ----------
+    condlist : sequence of boolean Tensor
+        The conditions.
+    choicelist : sequence of Tensor
+        As many, what to choose.
+    default : Tensor or scalar, optional
+        What to choose where no condition is true.
+
+    Returns
+    -------
+    Tensor
+        Of the shape that all of them broadcast to.
+
+    Raises
+    ------
+    ValueError
+        If the two lists are empty or not of one length.
+
+    Notes
+    -----
+    As ``numpy.select``. Linear in the choices: each gets the gradient where it was chosen, 0 elsewhere.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.arange(5)
+    >>> ag.extra.select([x < 2, x > 2], [x, x * x], 9)
+    tensor([ 0,  1,  9,  9, 16])
+    """
+    if not condlist or len(condlist) != len(choicelist):
+        raise ValueError(
+            f"select(): list of cases must be the same length as list of conditions, and not empty{called()}"
+        )
+    found = default
+    for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
+        found = where(condition, choice, found)
+    made: Tensor = found
+    return made

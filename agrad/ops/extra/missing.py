@@ -1,0 +1,313 @@
+"""Reductions that leave NaN out."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from agrad.core.declare import custom
+from agrad.core.tensor import Tensor
+from agrad.ops.data_type import astype, finfo
+from agrad.ops.elementwise import conj, isnan, logical_not, real, sqrt, square
+from agrad.ops.extra.common import (
+    Axis,
+    as_operand,
+    checked_axes,
+    without,
+)
+from agrad.ops.extra.running import cumsum
+from agrad.ops.searching import where
+from agrad.ops.statistical import (
+    mean,
+    prod,
+    std,
+    unreduce,
+    var,
+)
+from agrad.ops.statistical import sum as sum_of
+
+# -- without NaN ------------------------------------------------------------------------------------------------------
+
+
+def _replaced(x: Tensor, value: float) -> Tensor:
+    """`x` with a number in the places of NaN: `where` gives them the gradient 0."""
+    return where(isnan(x), value, x) if x._spec.inexact else x
+
+
+def _counted(x: Tensor, axis: Axis) -> Tensor:
+    """How many elements are not NaN, with the axes kept at length 1, as real numbers."""
+    dtype = finfo(x.dtype).dtype if x._spec.is_complex else x.dtype
+    return sum_of(astype(logical_not(isnan(x)), dtype), axis=axis, keepdims=True)
+
+
+def nansum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """Sum over axes, NaN counting as 0.
+
+    Parameters
+    ----------
+    x : Tensor
+        Any shape.
+    axis : int or tuple of int, optional
+        The axes; all by default.
+    dtype : dtype, optional
+        The dtype of the result.
+    keepdims : bool, optional
+        Keep the axes at length 1.
+
+    Returns
+    -------
+    Tensor
+        The sums.
+
+    Notes
+    -----
+    As ``numpy.nansum``. NaN gets the gradient 0, in any order.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, ag.nan, 2.0], requires_grad=True)
+    >>> ag.extra.nansum(x).backward()
+    >>> x.grad
+    tensor([1., 0., 1.])
+    """
+    return sum_of(_replaced(as_operand(x), 0.0), axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def nanprod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """Product over axes, NaN counting as 1.
+
+    Parameters
+    ----------
+    x, axis, dtype, keepdims
+        As for `nansum`.
+
+    Returns
+    -------
+    Tensor
+        The products.
+
+    Notes
+    -----
+    As ``numpy.nanprod``. NaN gets the gradient 0, in any order; the gradient is exact where elements are 0.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.nanprod(ag.tensor([3.0, ag.nan, 2.0]))
+    tensor(6.)
+    """
+    return prod(_replaced(as_operand(x), 1.0), axis=axis, dtype=dtype, keepdims=keepdims)
+
+
+def nanmean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Mean over axes of the elements that are not NaN.
+
+    Parameters
+    ----------
+    x, axis, keepdims
+        As for `nansum`.
+
+    Returns
+    -------
+    Tensor
+        The means, NaN where there is no other element.
+
+    Notes
+    -----
+    As ``numpy.nanmean``, without its warning. NaN gets the gradient 0, in any order.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.nanmean(ag.tensor([1.0, ag.nan, 2.0]))
+    tensor(1.5000)
+    """
+    x = as_operand(x)
+    if not x._spec.inexact:
+        return mean(x, axis=axis, keepdims=keepdims)
+    axes = checked_axes("nanmean", axis, x.ndim)
+    return without(sum_of(_replaced(x, 0.0), axis=axes, keepdims=True) / _divisor(x, axes, 0.0), axes, keepdims)
+
+
+def _divisor(x: Tensor, axes: tuple[int, ...], correction: float) -> Tensor:
+    """The number of elements that are not NaN less the correction; NaN where nothing is left."""
+    n = _counted(x, axes)
+    return where(n > correction, n - correction, math.nan)
+
+
+def nanvar(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """Variance over axes of the elements that are not NaN.
+
+    Parameters
+    ----------
+    x, axis, keepdims
+        As for `nansum`.
+    correction : float, optional
+        What is taken off the number of elements before it divides.
+
+    Returns
+    -------
+    Tensor
+        The variances, real; NaN where no more elements than the correction are left.
+
+    Notes
+    -----
+    As ``numpy.nanvar``, without its warning. NaN gets the gradient 0, in any order.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.nanvar(ag.tensor([1.0, ag.nan, 3.0]))
+    tensor(1.)
+    """
+    x = as_operand(x)
+    if not x._spec.inexact:
+        return var(x, axis=axis, correction=correction, keepdims=keepdims)
+    axes = checked_axes("nanvar", axis, x.ndim)
+    centre = sum_of(_replaced(x, 0.0), axis=axes, keepdims=True) / _divisor(x, axes, 0.0)
+    centred = where(isnan(x), 0.0, x - centre)
+    squares = real(centred * conj(centred)) if x._spec.is_complex else square(centred)
+    return without(sum_of(squares, axis=axes, keepdims=True) / _divisor(x, axes, correction), axes, keepdims)
+
+
+def nanstd(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
+    """Standard deviation over axes of the elements that are not NaN.
+
+    Parameters
+    ----------
+    x, axis, correction, keepdims
+        As for `nanvar`.
+
+    Returns
+    -------
+    Tensor
+        The standard deviations, real; NaN where no more elements than the correction are left.
+
+    Notes
+    -----
+    As ``numpy.nanstd``, without its warning. NaN gets the gradient 0, in any order, and so do equal elements.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.nanstd(ag.tensor([1.0, ag.nan, 5.0]))
+    tensor(2.)
+    """
+    x = as_operand(x)
+    if not x._spec.inexact:
+        return std(x, axis=axis, correction=correction, keepdims=keepdims)
+    found = nanvar(x, axis=axis, correction=correction, keepdims=keepdims)
+    flat = found == 0
+    return where(flat, 0.0, sqrt(where(flat, 1.0, found)))
+
+
+def _nan_extremum(name: str, worst: float) -> dict[str, Any]:
+    """The rule and kernel of nanmax and nanmin; NaN never shares in a gradient."""
+
+    def kernel(xp: Any, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+        best = getattr(xp, name)
+        if not xp.isdtype(x.dtype, "real floating"):
+            return best(x, axis=axis, keepdims=keepdims)
+        missing = xp.isnan(x)
+        found = best(xp.where(missing, xp.full_like(x, worst), x), axis=axis, keepdims=keepdims)
+        return xp.where(xp.all(missing, axis=axis, keepdims=keepdims), xp.full_like(found, math.nan), found)
+
+    def shares(xp: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, keepdims: bool) -> Any:
+        equal = xp.astype(x == unreduce(xp, ans, x_spec, axis, keepdims), x_spec.dtype)
+        number = xp.sum(equal, axis=axis, keepdims=True)
+        return equal / xp.where(number == 0, xp.ones_like(number), number)
+
+    def vjp(xp: Any, g: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, keepdims: bool) -> Any:
+        return unreduce(xp, g, x_spec, axis, keepdims) * shares(xp, x, x_spec, ans, axis, keepdims)
+
+    def jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, keepdims: bool) -> Any:
+        return xp.sum(t_x * shares(xp, x, x_spec, ans, axis, keepdims), axis=axis, keepdims=keepdims)
+
+    return {"vjp": {"x": vjp}, "jvp": jvp, "kernel": kernel}
+
+
+@custom(name="extra.nanmax", **_nan_extremum("max", -math.inf))
+def nanmax(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Largest element over axes of those that are not NaN.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real, any shape.
+    axis : int or tuple of int, optional
+        The axes; all by default.
+    keepdims : bool, optional
+        Keep the axes at length 1.
+
+    Returns
+    -------
+    Tensor
+        The largest elements, NaN where there is no other element.
+
+    Notes
+    -----
+    As ``numpy.nanmax``, without its warning. Ties share the gradient evenly; NaN gets 0.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.nanmax(ag.tensor([1.0, ag.nan, 3.0]))
+    tensor(3.)
+    """
+
+
+@custom(name="extra.nanmin", **_nan_extremum("min", math.inf))
+def nanmin(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Smallest element over axes of those that are not NaN.
+
+    Parameters
+    ----------
+    x, axis, keepdims
+        As for `nanmax`.
+
+    Returns
+    -------
+    Tensor
+        The smallest elements, NaN where there is no other element.
+
+    Notes
+    -----
+    As ``numpy.nanmin``, without its warning. Ties share the gradient evenly; NaN gets 0.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.nanmin(ag.tensor([1.0, ag.nan, 3.0]))
+    tensor(1.)
+    """
+
+
+def nancumsum(x: Any, /, *, axis: int | None = None, dtype: Any = None) -> Tensor:
+    """Running sum along an axis, NaN counting as 0.
+
+    Parameters
+    ----------
+    x : Tensor
+        Any shape.
+    axis : int, optional
+        The axis; by default `x` is flattened.
+    dtype : dtype, optional
+        The dtype of the result.
+
+    Returns
+    -------
+    Tensor
+        The running sums.
+
+    Notes
+    -----
+    As ``numpy.nancumsum``. NaN gets the gradient 0.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.nancumsum(ag.tensor([1.0, ag.nan, 2.0]))
+    tensor([1., 1., 3.])
+    """
+    return cumsum(_replaced(as_operand(x), 0.0), axis=axis, dtype=dtype)

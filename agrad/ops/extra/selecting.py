@@ -1,0 +1,544 @@
+"""Functions that choose, count and place elements by index, rank or mask."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+from agrad.core.declare import nondifferentiable
+from agrad.core.errors import UnsupportedOp
+from agrad.core.tensor import Tensor
+from agrad.ops import searching
+from agrad.ops.creation import arange, asarray, zeros
+from agrad.ops.data_type import astype
+from agrad.ops.elementwise import subtract
+from agrad.ops.extra.common import alike, as_operand, as_operands, called, checked_axis, kind_of
+from agrad.ops.manipulation import broadcast_arrays, broadcast_to, moveaxis, repeat, reshape
+from agrad.ops.searching import getitem, searchsorted, setitem, take, take_along_axis, where
+from agrad.ops.statistical import all as all_of
+from agrad.ops.statistical import max as largest
+from agrad.ops.statistical import min as smallest
+
+
+def masked_fill(x: Any, mask: Any, value: Any, /) -> Tensor:
+    """A copy with one value where a mask is true.
+
+    Parameters
+    ----------
+    x : Tensor
+        Any shape.
+    mask : Tensor
+        Boolean; it broadcasts with `x`.
+    value : scalar or 0-d Tensor
+        The value.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`.
+
+    Raises
+    ------
+    TypeError
+        If the mask is not boolean.
+
+    Notes
+    -----
+    As ``torch.masked_fill``. What is replaced gets the gradient 0, and `value` the sum of those in its places.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.masked_fill(ag.tensor([1.0, 2.0]), ag.tensor([True, False]), 0.0)
+    tensor([0., 2.])
+    """
+    x, mask = as_operands(x, mask)
+    if kind_of(mask) != "bool":
+        raise TypeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}{called()}")
+    return where(mask, astype(as_operand(value, x), x.dtype, copy=False), x)
+
+
+def masked_select(x: Any, mask: Any, /) -> Tensor:
+    """The elements where a mask is true, as a vector.
+
+    Parameters
+    ----------
+    x : Tensor
+        Any shape.
+    mask : Tensor
+        Boolean; the two broadcast.
+
+    Returns
+    -------
+    Tensor
+        A vector, in row-major order.
+
+    Raises
+    ------
+    TypeError
+        If the mask is not boolean.
+
+    Notes
+    -----
+    As ``torch.masked_select``. Linear.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0, 3.0])
+    >>> ag.extra.masked_select(x, x > 1.5)
+    tensor([2., 3.])
+    """
+    x, mask = as_operands(x, mask)
+    if kind_of(mask) != "bool":
+        raise TypeError(f"masked_select: expected BoolTensor for mask, but got {mask.dtype}{called()}")
+    if x.shape != mask.shape:
+        x, mask = broadcast_arrays(x, mask)
+    return getitem(x, mask)
+
+
+def index_select(x: Any, axis: int, index: Any, /) -> Tensor:
+    """The slices at indices along an axis: PyTorch's order of the arguments of `agrad.take`.
+
+    Parameters
+    ----------
+    x : Tensor
+        At least one axis.
+    axis : int
+        The axis.
+    index : Tensor
+        A vector of integers.
+
+    Returns
+    -------
+    Tensor
+        As many slices as indices.
+
+    Notes
+    -----
+    As ``torch.index_select``. Linear; a slice taken several times gets the sum of the gradients.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.index_select(ag.tensor([[1, 2, 3], [4, 5, 6]]), 1, ag.tensor([2, 0]))
+    tensor([[3, 1],
+            [6, 4]])
+    """
+    x = as_operand(x)
+    return take(x, as_operand(index, x), axis=checked_axis("index_select", axis, x.ndim))
+
+
+def _fitted(name: str, x: Tensor, axis: int, index: Tensor) -> Tensor:
+    """The part of `x` along the other axes that an index reaches."""
+    if index.ndim != x.ndim:
+        raise RuntimeError(f"{name}(): Index tensor must have the same number of dimensions as input tensor{called()}")
+    key: list[Any] = []
+    for i, (n, m) in enumerate(zip(x.shape, index.shape, strict=True)):
+        if i != axis and m > n:
+            raise RuntimeError(
+                f"{name}(): Size does not match at dimension {i} expected index {index.shape} to be smaller than self "
+                f"{x.shape} apart from dimension {axis}{called()}"
+            )
+        key.append(slice(None) if i == axis or m == n else slice(0, m))
+    return x if all(part == slice(None) for part in key) else getitem(x, tuple(key))
+
+
+def gather(x: Any, axis: int, index: Any, /) -> Tensor:
+    """Elements at indices along an axis, each index for its own place along the others.
+
+    Parameters
+    ----------
+    x : Tensor
+        Any shape.
+    axis : int
+        The axis the indices count along.
+    index : Tensor
+        Integers; as many axes as `x`, none longer but that one.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of the index.
+
+    Raises
+    ------
+    RuntimeError
+        If the index does not fit.
+
+    Notes
+    -----
+    As ``torch.gather``. Where only the length along the axis differs it is the standard's `agrad.take_along_axis`.
+    Linear; an element taken several times gets the sum of the gradients.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.gather(ag.tensor([[1, 2], [3, 4]]), 1, ag.tensor([[0, 0], [1, 0]]))
+    tensor([[1, 1],
+            [4, 3]])
+    """
+    x = as_operand(x)
+    index = as_operand(index, x)
+    axis = checked_axis("gather", axis, x.ndim)
+    return take_along_axis(_fitted("gather", x, axis, index), index, axis=axis)
+
+
+def _placed(name: str, x: Any, axis: int, index: Any, src: Any) -> tuple[Tensor, tuple[Any, ...], Tensor]:
+    """The operand, the key of the places, and what goes there."""
+    x = as_operand(x)
+    index, src = as_operand(index, x), as_operand(src, x)
+    axis = checked_axis(name, axis, x.ndim)
+    _fitted(name, x, axis, index)
+    if src.ndim:
+        if src.ndim != index.ndim or any(n < m for n, m in zip(src.shape, index.shape, strict=True)):
+            raise RuntimeError(
+                f"{name}(): Expected index {index.shape} to be no larger than src {src.shape} in any dimension{called()}"
+            )
+        if src.shape != index.shape:
+            src = getitem(src, tuple(slice(0, m) for m in index.shape))
+    else:
+        src = broadcast_to(src, index.shape)
+    lines = (
+        reshape(arange(n, device=x.device), tuple(-1 if j == i else 1 for j in range(x.ndim)))
+        for i, n in enumerate(index.shape)
+    )
+    key = tuple(index if i == axis else line for i, line in enumerate(lines))
+    return x, key, astype(src, x.dtype, copy=False)
+
+
+def scatter(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
+    """A copy with elements put at indices along an axis, each index for its own place along the others.
+
+    Parameters
+    ----------
+    x : Tensor
+        Any shape.
+    axis : int
+        The axis the indices count along.
+    index : Tensor
+        Integers; as many axes as `x`, none longer but that one.
+    src : Tensor or scalar
+        What to put there: as many axes as the index, each at least as long.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Raises
+    ------
+    RuntimeError
+        If the operands do not fit.
+
+    Notes
+    -----
+    As ``torch.scatter``; of several elements put at one place the last counts, and gets the gradient. What is replaced
+    gets 0. It needs assignment at integer arrays, which is not in the standard.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.scatter(ag.zeros((2, 2)), 1, ag.tensor([[1], [0]]), ag.tensor([[3.0], [4.0]]))
+    tensor([[0., 3.],
+            [4., 0.]])
+    """
+    x, key, src = _placed("scatter", x, axis, index, src)
+    return setitem(x, key, src)
+
+
+def scatter_add(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
+    """A copy with elements added at indices along an axis, each index for its own place along the others.
+
+    Parameters
+    ----------
+    x, axis, index, src
+        As for `scatter`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Raises
+    ------
+    RuntimeError
+        If the operands do not fit.
+
+    Notes
+    -----
+    As ``torch.scatter_add``; elements put at one place add up. Linear. (`agrad.scatter_add` is another function: the
+    adjoint of indexing by any key.)
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.scatter_add(ag.zeros((1, 2)), 1, ag.tensor([[1, 1]]), ag.tensor([[3.0, 4.0]]))
+    tensor([[0., 7.]])
+    """
+    x, key, src = _placed("scatter_add", x, axis, index, src)
+    added: Tensor = x + searching.scatter_add(x._spec, key, src)
+    return added
+
+
+def _argtop_kernel(xp: Any, x: Any, /, k: int, largest: bool) -> Any:
+    return xp.argsort(x, axis=-1, descending=largest, stable=True)[..., :k]
+
+
+@nondifferentiable("x", name="extra.argtop", kernel=_argtop_kernel)
+def argtop(x: Any, /, k: int, largest: bool) -> Tensor:
+    """Where the largest (or smallest) elements along the last axis stand: the first part of a stable argsort.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real, at least one axis.
+    k : int
+        How many.
+    largest : bool
+        Whether the largest, in falling order, or the smallest, in rising order.
+
+    Returns
+    -------
+    Tensor
+        Indices; of equal elements the first comes first.
+    """
+
+
+class TopK(NamedTuple):
+    """What `topk` gives."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def topk(x: Any, k: int, /, axis: int = -1, largest: bool = True, sorted: bool = True) -> TopK:
+    """The largest elements along an axis, in falling order, and where they stand.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real, at least one axis.
+    k : int
+        How many.
+    axis : int, optional
+        The axis.
+    largest : bool, optional
+        False gives the smallest, in rising order.
+    sorted : bool, optional
+        They are sorted in any case.
+
+    Returns
+    -------
+    values : Tensor
+        The elements.
+    indices : Tensor
+        Their indices, which have no derivative. Of equal elements the first comes first.
+
+    Raises
+    ------
+    RuntimeError
+        If there are not so many elements.
+
+    Notes
+    -----
+    As ``torch.topk``. The gradient goes to the elements picked.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> values, indices = ag.extra.topk(ag.tensor([1.0, 3.0, 2.0]), 2)
+    >>> values
+    tensor([3., 2.])
+    >>> indices
+    tensor([1, 2])
+    """
+    x = as_operand(x)
+    at = checked_axis("topk", axis, x.ndim)
+    k = operator.index(k)
+    if not 0 <= k <= x.shape[at]:
+        raise RuntimeError(f"selected index k out of range: {k} of {x.shape[at]} elements{called()}")
+    indices = moveaxis(argtop(moveaxis(x, at, -1), k, largest), -1, at)
+    return TopK(take_along_axis(x, indices, axis=at), indices)
+
+
+def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Tensor:
+    """The bin that each element falls into.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real, any shape.
+    bins : Tensor
+        A vector of bounds, rising or falling.
+    right : bool, optional
+        Whether a bin contains its upper bound instead of its lower one.
+
+    Returns
+    -------
+    Tensor
+        Integers: i for ``bins[i - 1] <= x < bins[i]``, 0 below the first bound, the number of bounds beyond the last.
+
+    Raises
+    ------
+    ValueError
+        If the bounds are no vector, or neither rise nor fall. (Their values are looked at.)
+
+    Notes
+    -----
+    As ``numpy.digitize``. No derivative.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.digitize(ag.tensor([0.2, 6.4, 3.0]), [0.0, 1.0, 2.5, 4.0])
+    tensor([1, 4, 3])
+    """
+    x, bins = (value.detach() for value in as_operands(x, bins))
+    if bins.ndim != 1:
+        raise ValueError(f"digitize(): bins must be a vector, not of shape {bins.shape}{called()}")
+    x, bins = alike(x, bins)
+    low, high = getitem(bins, slice(None, -1)), getitem(bins, slice(1, None))
+    if bool(all_of(low <= high)):
+        return searchsorted(bins, x, side="left" if right else "right")
+    if not bool(all_of(low >= high)):
+        raise ValueError(f"digitize(): bins must be monotonically increasing or decreasing{called()}")
+    # falling: count from the other end
+    rising = getitem(bins, slice(None, None, -1))
+    beyond = searchsorted(rising, x, side="left" if right else "right")
+    return subtract(bins.shape[0], beyond)
+
+
+def bincount(x: Any, /, weights: Any = None, *, minlength: int = 0, length: int | None = None) -> Tensor:
+    """How often each integer occurs, or the sum of the weights of its places.
+
+    Parameters
+    ----------
+    x : Tensor
+        A vector of integers, not negative.
+    weights : Tensor, optional
+        As many as `x` has elements.
+    minlength : int, optional
+        The least length of the result; it is longer where `x` has larger elements.
+    length : int, optional
+        The length of the result: no element may be as large. A lazy backend needs it, because the shape of the result
+        would depend on values otherwise.
+
+    Returns
+    -------
+    Tensor
+        A vector: integers, or of the dtype of the weights.
+
+    Raises
+    ------
+    ValueError
+        If `x` is no vector of integers, an element is negative or not below `length`, or the weights do not fit.
+    UnsupportedOp
+        On a lazy backend, without `length`.
+
+    Notes
+    -----
+    As ``numpy.bincount``. Linear in the weights: each gets the gradient of its integer's sum. On a lazy backend the
+    elements are not checked: those out of range raise, or count from the end, when they are computed.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.bincount(ag.tensor([0, 2, 2]))
+    tensor([1, 0, 2])
+    >>> ag.extra.bincount(ag.tensor([0, 2, 2]), [0.5, 1.0, 2.0])
+    tensor([0.5000, 0.0000, 3.0000])
+    """
+    x, w = as_operands(x, 1 if weights is None else weights)
+    if x.ndim != 1 or kind_of(x) != "int":
+        raise ValueError(
+            f"bincount only supports 1-d non-negative integral inputs, got {x.dtype} of shape {x.shape}{called()}"
+        )
+    if weights is not None and w.shape != x.shape:
+        raise ValueError(f"input and weights should have the same length: {x.shape} and {w.shape}{called()}")
+    lazy = x._spec.backend.is_lazy
+    if lazy and length is None:
+        reason = "the length of the result depends on the elements; give it as length="
+        raise UnsupportedOp("extra.bincount", x._spec.backend.name, reason)
+    n = minlength if length is None else length
+    if not lazy and x.shape[0]:
+        low, high = int(smallest(x)), int(largest(x))
+        if low < 0 or (length is not None and high >= length):
+            raise ValueError(
+                f"bincount only supports 1-d non-negative integral inputs below length={length}; found {low} to {high}{called()}"
+            )
+        n = n if length is not None else max(n, high + 1)
+    like = zeros((n,), dtype=w.dtype, device=x.device)
+    return searching.scatter_add(like._spec, astype(x, "int64", copy=False), broadcast_to(w, x.shape))
+
+
+def _triangle(n: int, starts: list[int], stops: list[int], device: Any) -> tuple[Tensor, Tensor]:
+    """Row and column indices of the elements from a start to before a stop in each row."""
+    counts = [max(b - a, 0) for a, b in zip(starts, stops, strict=True)]
+    shifts, total = [], 0
+    for start, size in zip(starts, counts, strict=True):
+        shifts.append(total - start)
+        total += size
+    sizes = asarray(counts, dtype="int64", device=device)
+    rows = repeat(arange(n, device=device), sizes)
+    return rows, arange(total, device=device) - repeat(asarray(shifts, dtype="int64", device=device), sizes)
+
+
+def tril_indices(n: int, /, *, k: int = 0, m: int | None = None, device: Any = None) -> tuple[Tensor, Tensor]:
+    """The indices of the elements on and below a diagonal of a matrix.
+
+    Parameters
+    ----------
+    n : int
+        The number of rows.
+    k : int, optional
+        Which diagonal: above (positive) or below the main one.
+    m : int, optional
+        The number of columns. Default: that of the rows.
+    device : str, optional
+        ``"<backend>[:<device>]"``.
+
+    Returns
+    -------
+    tuple of Tensor
+        Row and column indices, row by row.
+
+    Notes
+    -----
+    As ``numpy.tril_indices``. No derivative.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.tril_indices(2)
+    (tensor([0, 1, 1]), tensor([0, 0, 1]))
+    """
+    m = n if m is None else m
+    return _triangle(n, [0] * n, [min(max(i + k + 1, 0), m) for i in range(n)], device)
+
+
+def triu_indices(n: int, /, *, k: int = 0, m: int | None = None, device: Any = None) -> tuple[Tensor, Tensor]:
+    """The indices of the elements on and above a diagonal of a matrix.
+
+    Parameters
+    ----------
+    n, k, m, device
+        As for `tril_indices`.
+
+    Returns
+    -------
+    tuple of Tensor
+        Row and column indices, row by row.
+
+    Notes
+    -----
+    As ``numpy.triu_indices``. No derivative.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.triu_indices(2)
+    (tensor([0, 0, 1]), tensor([0, 1, 1]))
+    """
+    m = n if m is None else m
+    return _triangle(n, [min(max(i + k, 0), m) for i in range(n)], [m] * n, device)

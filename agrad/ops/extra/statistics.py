@@ -1,0 +1,450 @@
+"""Statistics: weighted, of ranks, and between variables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from agrad.core.declare import nondifferentiable
+from agrad.core.rule import device_of
+from agrad.core.tensor import Tensor
+from agrad.ops.creation import asarray, zeros
+from agrad.ops.data_type import astype, finfo
+from agrad.ops.elementwise import clip, conj, isnan, real, sqrt
+from agrad.ops.extra.common import (
+    Axis,
+    as_operand,
+    called,
+    checked_axes,
+    joined,
+    kind_of,
+    without,
+)
+from agrad.ops.linalg import matmul, matrix_transpose
+from agrad.ops.manipulation import concat, expand_dims, permute_dims, reshape
+from agrad.ops.searching import getitem, take_along_axis, where
+from agrad.ops.statistical import (
+    any as any_of,
+)
+from agrad.ops.statistical import max as largest
+from agrad.ops.statistical import (
+    mean,
+)
+from agrad.ops.statistical import min as smallest
+from agrad.ops.statistical import sum as sum_of
+
+# -- spread and weights -----------------------------------------------------------------------------------------------
+
+
+def ptp(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Largest less smallest element over axes.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real, any shape.
+    axis : int or tuple of int, optional
+        The axes; all by default.
+    keepdims : bool, optional
+        Keep the axes at length 1.
+
+    Returns
+    -------
+    Tensor
+        The differences.
+
+    Notes
+    -----
+    As ``numpy.ptp``. Ties share the gradients evenly.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.ptp(ag.tensor([3.0, 1.0, 7.0]))
+    tensor(6.)
+    """
+    x = as_operand(x)
+    return largest(x, axis=axis, keepdims=keepdims) - smallest(x, axis=axis, keepdims=keepdims)
+
+
+def average(x: Any, /, *, axis: Axis = None, weights: Any = None, keepdims: bool = False) -> Tensor:
+    """Weighted mean over axes.
+
+    Parameters
+    ----------
+    x : Tensor
+        Any shape.
+    axis : int or tuple of int, optional
+        The axes; all by default.
+    weights : Tensor, optional
+        Of the shape of `x`, or of the lengths of the axes, in their order. By default all weigh the same.
+    keepdims : bool, optional
+        Keep the axes at length 1.
+
+    Returns
+    -------
+    Tensor
+        The sums of products, divided by the sums of the weights.
+
+    Raises
+    ------
+    ValueError
+        If the weights do not fit.
+
+    Notes
+    -----
+    As ``numpy.average``, but weights that sum to 0 give infinities or NaN instead of an error. Differentiable in `x`
+    and the weights.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.average(ag.tensor([1.0, 4.0]), weights=[3, 1])
+    tensor(1.7500)
+    """
+    x = as_operand(x)
+    x = x if x._spec.inexact else astype(x, asarray(0.0).dtype)
+    if weights is None:
+        return mean(x, axis=axis, keepdims=keepdims)
+    w = as_operand(weights, x)
+    axes = checked_axes("average", axis, x.ndim)
+    if w.shape != x.shape:
+        if axis is None or w.shape != tuple(x.shape[a] for a in axes):
+            raise ValueError(
+                f"average(): weights of shape {w.shape} fit neither the shape {x.shape} nor the axes {axis}{called()}"
+            )
+        places = {a: i for i, a in enumerate(axes)}
+        w = reshape(
+            permute_dims(w, tuple(places[a] for a in sorted(axes))),
+            tuple(n if i in axes else 1 for i, n in enumerate(x.shape)),
+        )
+    if not w._spec.inexact:
+        w = astype(w, x.dtype)
+    scale = sum_of(w, axis=axes, keepdims=True)
+    return without(sum_of(x * w, axis=axes, keepdims=True) / scale, axes, keepdims)
+
+
+# -- ranks ------------------------------------------------------------------------------------------------------------
+
+
+def _order_kernel(xp: Any, x: Any, /, ranks: tuple[int, ...]) -> Any:
+    order = xp.argsort(x, axis=-1, stable=True)
+    if len(ranks) == 1:
+        return order[..., ranks[0] : ranks[0] + 1]
+    return xp.take(order, xp.asarray(ranks, dtype=xp.int64, device=device_of(x)), axis=-1)
+
+
+@nondifferentiable("x", name="extra.argrank", kernel=_order_kernel)
+def argrank(x: Any, /, ranks: tuple[int, ...]) -> Tensor:
+    """Where the elements of some ranks stand along the last axis: part of a stable argsort.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real, at least one axis.
+    ranks : tuple of int
+        0 is the smallest element.
+
+    Returns
+    -------
+    Tensor
+        Indices, one per rank along the last axis; of equal elements the first has the lower rank.
+    """
+
+
+def _ranked(x: Tensor, ranks: tuple[int, ...]) -> Tensor:
+    """The elements of some ranks along the last axis; the gradient goes to the elements picked."""
+    return take_along_axis(x, argrank(x, ranks), axis=-1)
+
+
+def _ranks_of(q: float, n: int, method: str) -> tuple[int, int, float]:
+    """The two ranks a quantile lies between, and how far from the first to the second."""
+    place = q * (n - 1)
+    low = math.floor(place)
+    part = place - low
+    if method == "lower":
+        part = 0.0
+    elif method == "higher":
+        part = float(part > 0)
+    elif method == "midpoint":
+        part = 0.5 * (part > 0)
+    elif method == "nearest":
+        low, part = round(place), 0.0
+    return low, min(low + (part > 0), n - 1), part
+
+
+def _quantiles(name: str, x: Any, q: Any, axis: Axis, method: str, keepdims: bool) -> Tensor:
+    x = as_operand(x)
+    if method not in ("linear", "lower", "higher", "midpoint", "nearest"):
+        raise ValueError(
+            f"{name}(): method {method!r} is not supported; it is linear, lower, higher, midpoint or nearest{called()}"
+        )
+    if kind_of(x) not in ("float", "int"):
+        raise TypeError(f"{name}() takes real numbers, not {x.dtype}{called()}")
+    x = x if x._spec.inexact else astype(x, asarray(0.0).dtype)
+    wanted = [q] if isinstance(q, int | float) else list(q)
+    if not all(0 <= value <= 1 for value in wanted):
+        what = (
+            "Percentiles must be in the range [0, 100]"
+            if name == "percentile"
+            else "Quantiles must be in the range [0, 1]"
+        )
+        raise ValueError(f"{name}(): {what}{called()}")
+    axes = checked_axes(name, axis, x.ndim)
+    kept = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+    flat = joined(x, axes) if axes else expand_dims(x, axis=-1)
+    n = flat.shape[-1]
+    if not n:
+        raise ValueError(f"{name}(): an empty axis has no quantiles{called()}")
+    shape = kept if keepdims else tuple(n for i, n in enumerate(x.shape) if i not in axes)
+    if not wanted:
+        return zeros((0, *shape), dtype=x.dtype, device=x.device)
+    places = [_ranks_of(value, n, method) for value in wanted]
+    ranks = tuple(sorted({rank for low, high, _ in places for rank in (low, high)}))
+    picked = _ranked(flat, ranks)
+    found = []
+    for low, high, part in places:
+        value = getitem(picked, (..., ranks.index(low)))
+        if part:
+            value = value * (1 - part) + getitem(picked, (..., ranks.index(high))) * part
+        found.append(where(any_of(isnan(flat), axis=-1), math.nan, value))
+    if isinstance(q, int | float):
+        return reshape(found[0], shape)
+    return concat([reshape(value, (1, *shape)) for value in found], axis=0)
+
+
+def _levels(name: str, q: Any, scale: float) -> float | list[float]:
+    """The levels as Python numbers between 0 and 1."""
+    if isinstance(q, Tensor) and q.requires_grad:
+        raise RuntimeError(f"{name}() has no derivative in q; give q.detach(){called()}")
+    if hasattr(q, "shape"):
+        q = as_operand(q).tolist()
+    if isinstance(q, int | float):
+        return q / scale
+    if any(not isinstance(value, int | float) for value in q):
+        raise ValueError(f"{name}(): q must be a number or one-dimensional{called()}")
+    return [value / scale for value in q]
+
+
+def quantile(
+    x: Any, q: float | Sequence[float] | Any, /, *, axis: Axis = None, method: str = "linear", keepdims: bool = False
+) -> Tensor:
+    """Quantiles over axes.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real, any shape.
+    q : float, or sequence or Tensor of them
+        Levels from 0 to 1.
+    axis : int or tuple of int, optional
+        The axes; all by default.
+    method : {"linear", "lower", "higher", "midpoint", "nearest"}, optional
+        What to give where the level falls between two elements.
+    keepdims : bool, optional
+        Keep the axes at length 1.
+
+    Returns
+    -------
+    Tensor
+        For several levels they are the first axis. NaN where an element is NaN.
+
+    Raises
+    ------
+    ValueError
+        If a level is out of range, the method unknown, or an axis empty.
+    RuntimeError
+        If `q` requires grad.
+
+    Notes
+    -----
+    As ``numpy.quantile``. The gradient goes to the one or two elements picked, where several are equal to the first
+    ones in a stable order (as in PyTorch, whose quantiles are picked from a sort). A result that is NaN passes none.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.quantile(ag.tensor([1.0, 2.0, 4.0]), [0.5, 0.75])
+    tensor([2., 3.])
+    """
+    return _quantiles("quantile", x, _levels("quantile", q, 1), axis, method, keepdims)
+
+
+def percentile(
+    x: Any, q: float | Sequence[float] | Any, /, *, axis: Axis = None, method: str = "linear", keepdims: bool = False
+) -> Tensor:
+    """`quantile`, with levels from 0 to 100.
+
+    Parameters
+    ----------
+    x, q, axis, method, keepdims
+        As for `quantile`.
+
+    Returns
+    -------
+    Tensor
+        As of `quantile`.
+
+    Notes
+    -----
+    As ``numpy.percentile``; the derivative is that of `quantile`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.percentile(ag.tensor([1.0, 2.0, 4.0]), 75)
+    tensor(3.)
+    """
+    return _quantiles("percentile", x, _levels("percentile", q, 100), axis, method, keepdims)
+
+
+def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+    """Median over axes: the middle element, or the mean of the two middle ones.
+
+    Parameters
+    ----------
+    x : Tensor
+        Real, any shape.
+    axis : int or tuple of int, optional
+        The axes; all by default.
+    keepdims : bool, optional
+        Keep the axes at length 1.
+
+    Returns
+    -------
+    Tensor
+        The medians. NaN where an element is NaN.
+
+    Notes
+    -----
+    As ``numpy.median``, where PyTorch gives the lower of two middle elements. The gradient goes to the one or two
+    elements picked, as in `quantile`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([3.0, 1.0, 7.0, 2.0], requires_grad=True)
+    >>> ag.extra.median(x).backward()
+    >>> x.grad
+    tensor([0.5000, 0.0000, 0.0000, 0.5000])
+    """
+    return _quantiles("median", x, 0.5, axis, "linear", keepdims)
+
+
+# -- between variables ------------------------------------------------------------------------------------------------
+
+
+def cov(x: Any, /, *, rowvar: bool = True, correction: float = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
+    """Covariance matrix of variables.
+
+    Parameters
+    ----------
+    x : Tensor
+        A matrix with a row per variable and a column per observation, or the observations of one variable.
+    rowvar : bool, optional
+        False for a column per variable.
+    correction : float, optional
+        What is taken off the number of observations (or the sum of their weights) before it divides.
+    fweights : Tensor, optional
+        Integers, how often each observation occurred.
+    aweights : Tensor, optional
+        The relative weight of each observation, not negative.
+
+    Returns
+    -------
+    Tensor
+        A matrix, Hermitian; 0-d for one variable.
+
+    Raises
+    ------
+    ValueError
+        If `x` has more than two axes, or weights do not fit.
+
+    Notes
+    -----
+    As ``torch.cov`` and ``numpy.cov`` (where the correction is called ``ddof``). A divisor that is not positive gives
+    infinities or NaN. Differentiable in `x` and `aweights`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.cov(ag.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
+    x = as_operand(x)
+    if x.ndim > 2:
+        raise ValueError(
+            f"cov(): expected input to have two or fewer dimensions but got an input with {x.ndim}{called()}"
+        )
+    x = x if x._spec.inexact else astype(x, asarray(0.0).dtype)
+    if x.ndim < 2:
+        x = reshape(x, (1, -1))
+    elif not rowvar and x.shape[0] != 1:
+        x = matrix_transpose(x)
+    n = x.shape[1]
+    real_dtype = finfo(x.dtype).dtype if x._spec.is_complex else x.dtype
+    weights = None
+    for name, given in (("fweights", fweights), ("aweights", aweights)):
+        if given is None:
+            continue
+        w = as_operand(given, x)
+        if w.shape != (n,):
+            raise ValueError(f"cov(): {name} must have the shape ({n},), not {w.shape}{called()}")
+        if name == "fweights" and kind_of(w) != "int":
+            raise TypeError(f"cov(): fweights must be integers, not {w.dtype}{called()}")
+        w = astype(w, real_dtype, copy=False)
+        weights = w if weights is None else weights * w
+    if weights is None:
+        centred = x - mean(x, axis=1, keepdims=True)
+        product = matmul(centred, conj(matrix_transpose(centred)) if x._spec.is_complex else matrix_transpose(centred))
+        found = product / (n - correction) if n != correction else product * math.inf
+    else:
+        total = sum_of(weights)
+        centred = x - sum_of(x * weights, axis=1, keepdims=True) / total
+        turned = matrix_transpose(centred * weights)
+        factor = total - correction
+        if aweights is not None and correction:
+            factor = total - correction * sum_of(weights * astype(as_operand(aweights, x), real_dtype)) / total
+        found = matmul(centred, conj(turned) if x._spec.is_complex else turned) / factor
+    return reshape(found, ()) if found.shape == (1, 1) else found
+
+
+def corrcoef(x: Any, /, *, rowvar: bool = True) -> Tensor:
+    """Correlation coefficients of variables.
+
+    Parameters
+    ----------
+    x, rowvar
+        As for `cov`.
+
+    Returns
+    -------
+    Tensor
+        A matrix with ones on the diagonal; 0-d for one variable.
+
+    Raises
+    ------
+    ValueError
+        If `x` has more than two axes.
+
+    Notes
+    -----
+    As ``numpy.corrcoef``. Real coefficients are clipped to [-1, 1], where rounding takes them beyond. Those of a
+    constant are NaN.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.extra.corrcoef(ag.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
+    found = cov(x, rowvar=rowvar)
+    if not found.ndim:
+        return found / found
+    variances = getitem(reshape(found, (-1,)), (slice(None, None, found.shape[0] + 1),))
+    spread = sqrt(real(variances) if found._spec.is_complex else variances)
+    scaled = found / expand_dims(spread, axis=-1) / spread
+    return scaled if found._spec.is_complex else clip(scaled, -1, 1)
