@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from agrad.core import forward as _forward  # noqa: F401 (puts itself in place)
 from agrad.core import tensor as _tensor
 from agrad.core.declare import custom, elementwise, fused, linear, multilinear, nondifferentiable
-from agrad.core.errors import BackendError, LeavesGraphWarning, RuleError, UnsupportedOp
+from agrad.core.errors import BackendError, LeavesGraphWarning, LostWriteWarning, RuleError, UnsupportedOp
 from agrad.core.function import Function
 from agrad.core.hooks import hooks_of as _hooks_of
 from agrad.core.mode import (
@@ -145,6 +145,35 @@ from agrad.ops.elementwise import (
     tanh,
     trunc,
 )
+from agrad.ops.extra import (
+    allclose,
+    cat,
+    chunk,
+    cumprod,
+    cumsum,
+    diag,
+    dot,
+    einsum,
+    flatten,
+    gather,
+    hstack,
+    index_select,
+    isclose,
+    kron,
+    lerp,
+    logcumsumexp,
+    masked_fill,
+    masked_select,
+    median,
+    nanmean,
+    nansum,
+    norm,
+    quantile,
+    ravel,
+    swapaxes,
+    topk,
+    vstack,
+)
 from agrad.ops.linalg import matmul, outer, tensordot, vecdot
 from agrad.ops.manipulation import (
     broadcast_arrays,
@@ -184,6 +213,7 @@ from agrad.ops.searching import (
     take_along_axis,
     where,
 )
+from agrad.ops.set_functions import isin, unique_all, unique_counts, unique_inverse, unique_values
 from agrad.ops.statistical import (
     all,
     any,
@@ -198,6 +228,8 @@ from agrad.ops.statistical import (
     var,
 )
 from agrad.ops.ufunc import call_ufunc as _call_ufunc
+from agrad.ops.ufunc import refused_function as _refused_function
+from agrad.ops.utility import diff
 from agrad.plugin.backend import CONTRACT, Backend, Device
 from agrad.plugin.manager import (
     default_backend,
@@ -209,10 +241,12 @@ from agrad.plugin.manager import (
 )
 from agrad.plugin.manager import to_numpy as _to_numpy
 
-from agrad import autograd, backends, extra, fft, linalg, nn, optim, random, special, tree, view  # isort: skip (they use what stands above)
+from agrad import autograd, backends, extra, fft, func, linalg, nn, optim, random, special, tree, utils, view  # isort: skip (they use what stands above)
 from agrad.autograd.backward import backward, grad  # isort: skip
+from agrad.func import vmap  # isort: skip
 from agrad.random import manual_seed, permutation, rand, rand_like, randint, randn, randn_like, randperm  # isort: skip
 from agrad.serialization import load, save  # isort: skip
+from agrad.view import profile  # isort: skip
 
 if TYPE_CHECKING:
     from typing import Any
@@ -228,6 +262,7 @@ __all__ = [
     "FloatTensor",
     "Function",
     "LeavesGraphWarning",
+    "LostWriteWarning",
     "RuleError",
     "Tensor",
     "UnsupportedOp",
@@ -238,6 +273,7 @@ __all__ = [
     "acosh",
     "add",
     "all",
+    "allclose",
     "any",
     "arange",
     "argmax",
@@ -266,7 +302,9 @@ __all__ = [
     "broadcast_shapes",
     "broadcast_to",
     "can_cast",
+    "cat",
     "ceil",
+    "chunk",
     "clip",
     "complex64",
     "complex128",
@@ -276,12 +314,18 @@ __all__ = [
     "cos",
     "cosh",
     "count_nonzero",
+    "cumprod",
+    "cumsum",
     "cumulative_prod",
     "cumulative_sum",
     "custom",
     "default_backend",
+    "diag",
+    "diff",
     "divide",
+    "dot",
     "e",
+    "einsum",
     "elementwise",
     "empty",
     "empty_like",
@@ -294,6 +338,7 @@ __all__ = [
     "eye",
     "fft",
     "finfo",
+    "flatten",
     "flip",
     "float16",
     "float32",
@@ -304,15 +349,19 @@ __all__ = [
     "from_numpy",
     "full",
     "full_like",
+    "func",
     "fused",
+    "gather",
     "get_default_dtype",
     "getitem",
     "grad",
     "greater",
     "greater_equal",
+    "hstack",
     "hypot",
     "iinfo",
     "imag",
+    "index_select",
     "inf",
     "inference_mode",
     "int8",
@@ -323,10 +372,14 @@ __all__ = [
     "is_grad_enabled",
     "is_inference_mode_enabled",
     "is_tensor",
+    "isclose",
     "isdtype",
     "isfinite",
+    "isin",
     "isinf",
     "isnan",
+    "kron",
+    "lerp",
     "less",
     "less_equal",
     "linalg",
@@ -338,16 +391,20 @@ __all__ = [
     "log2",
     "log10",
     "logaddexp",
+    "logcumsumexp",
     "logical_and",
     "logical_not",
     "logical_or",
     "logical_xor",
     "manual_seed",
+    "masked_fill",
+    "masked_select",
     "matmul",
     "matrix_transpose",
     "max",
     "maximum",
     "mean",
+    "median",
     "meshgrid",
     "min",
     "minimum",
@@ -356,6 +413,8 @@ __all__ = [
     "multiply",
     "namespace",
     "nan",
+    "nanmean",
+    "nansum",
     "negative",
     "newaxis",
     "nextafter",
@@ -363,6 +422,7 @@ __all__ = [
     "no_grad",
     "nondifferentiable",
     "nonzero",
+    "norm",
     "not_equal",
     "ones",
     "ones_like",
@@ -374,6 +434,8 @@ __all__ = [
     "positive",
     "pow",
     "prod",
+    "profile",
+    "quantile",
     "rand",
     "rand_like",
     "randint",
@@ -381,6 +443,7 @@ __all__ = [
     "randn_like",
     "random",
     "randperm",
+    "ravel",
     "real",
     "reciprocal",
     "register",
@@ -411,6 +474,7 @@ __all__ = [
     "std",
     "subtract",
     "sum",
+    "swapaxes",
     "take",
     "take_along_axis",
     "tan",
@@ -419,6 +483,7 @@ __all__ = [
     "tensordot",
     "tile",
     "to_device",
+    "topk",
     "tree",
     "tril",
     "triu",
@@ -427,11 +492,18 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
     "unstack",
     "use_backend",
+    "utils",
     "var",
     "vecdot",
     "view",
+    "vmap",
+    "vstack",
     "where",
     "zeros",
     "zeros_like",
@@ -468,10 +540,10 @@ _tensor.functions = _SimpleNamespace(
     backward=backward,
     call_ufunc=_call_ufunc,
     empty=empty,
-    finfo=finfo,
     get_default_dtype=get_default_dtype,
     hooks_of=_hooks_of,
     namespace=namespace,
+    refused_function=_refused_function,
     text_of=view.text_of,
     to_device=to_device,
     to_numpy=_to_numpy,

@@ -324,6 +324,8 @@ def ravel(tree: Any) -> tuple[Tensor, Callable[[Any], Any]]:
 
 def _open(tree: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
     """The keys and children of a container; None for a leaf."""
+    if isinstance(tree, Tensor):
+        return None
     if tree is None:
         return (), []
     if isinstance(tree, dict):

@@ -51,6 +51,7 @@ LAYERS = [
     ],
     ["agrad.extra", "agrad.fft", "agrad.linalg", "agrad.special"],
     ["agrad", "agrad.__main__", "agrad.backends.*"],
+    ["agrad.einops"],
 ]
 
 # -- reading the source -----------------------------------------------------------------------------------------------

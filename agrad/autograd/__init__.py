@@ -10,6 +10,8 @@ from agrad.autograd.anomaly import (
     set_detect_anomaly,
 )
 from agrad.autograd.backward import backward, grad
+
+from agrad.autograd import forward_ad, functional  # isort: skip (they use backward)
 from agrad.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from agrad.core.function import Function
 from agrad.core.mode import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -20,7 +22,9 @@ __all__ = [
     "backward",
     "detect_anomaly",
     "enable_grad",
+    "forward_ad",
     "function",
+    "functional",
     "grad",
     "gradcheck",
     "gradgradcheck",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from agrad.autograd.graph import GradientEdge
@@ -10,6 +11,9 @@ from agrad.core import engine, errors
 from agrad.core.mode import no_grad
 from agrad.core.node import Node, output_of
 from agrad.core.tensor import Tensor, wrap
+
+#: A function is being run by one of the transforms of ``agrad.func``: it must not call backward().
+transforming: ContextVar[bool] = ContextVar("agrad_transforming", default=False)
 
 Tensors = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
 
@@ -42,6 +46,8 @@ def backward(
     RuntimeError
         In PyTorch's words; every `.grad` is then as it was.
     """
+    if transforming.get():
+        raise errors.backward_in_transform()
     outputs = _as_sequence(tensors, "tensors")
     roots = _roots(outputs, grad_tensors)
     retain = create_graph if retain_graph is None else retain_graph
@@ -80,6 +86,7 @@ def grad(
     create_graph: bool = False,
     allow_unused: bool | None = None,
     *,
+    is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> Any:
     """Give the gradients of outputs by inputs; no `.grad` of a leaf changes.
@@ -98,6 +105,8 @@ def grad(
         Record the pass, so that the gradients can be differentiated.
     allow_unused : bool, optional
         Give None for an input the outputs do not depend on. Default: `materialize_grads`.
+    is_grads_batched : bool, optional
+        The first axis of every cotangent is that of a batch: the gradients, computed in one pass, have it too.
     materialize_grads : bool, optional
         Give zeros instead of that None.
 
@@ -132,6 +141,15 @@ def grad(
         message = "`inputs` argument to `grad()` cannot be empty."
         raise RuntimeError(message)
     nodes = [_node_of(t, i) for i, t in enumerate(wanted)]
+    if is_grads_batched:
+        several = isinstance(inputs, dict)
+        found = _batched(
+            _as_sequence(outputs, "outputs"), wanted, grad_outputs, retain_graph, create_graph, unused_is_fine
+        )
+        if materialize_grads:
+            size = next(g for g in _as_cotangents(grad_outputs) if g is not None).shape[0]
+            found = [_zero_rows(t, size) if g is None else g for t, g in zip(wanted, found, strict=True)]
+        return dict(zip(inputs, found, strict=True)) if several else tuple(found)
     roots = _roots(_as_sequence(outputs, "outputs"), grad_outputs)
     captured = engine.run(
         roots,
@@ -151,6 +169,54 @@ def grad(
                 g = zeros.requires_grad_() if create_graph else zeros
         result.append(g if g is None or isinstance(g, Tensor) else engine.tensor_of(g))
     return dict(zip(inputs, result, strict=True)) if isinstance(inputs, dict) else tuple(result)
+
+
+def _batched(
+    outputs: list[Any],
+    inputs: list[Any],
+    grads: Any,
+    retain_graph: bool | None,
+    create_graph: bool,
+    unused_is_fine: bool,
+) -> list[Tensor | None]:
+    """Give the gradients for a batch of cotangents; None for an input that none arrives at."""
+    from agrad.func.vmap import vmap  # noqa: PLC0415 (it builds on this file)
+
+    cotangents = _as_cotangents(grads)
+    for i, (g, output) in enumerate(zip(cotangents, outputs, strict=False)):
+        if isinstance(g, Tensor) and isinstance(output, Tensor) and g.shape[1:] != output.shape:
+            raise errors.batched_cotangent(i, g.shape, output.shape)
+    if not any(isinstance(g, Tensor) for g in cotangents):
+        message = "is_grads_batched=True takes grad_outputs whose first axis is that of the batch, but got none"
+        raise RuntimeError(message)
+    unused: list[bool] = []
+
+    def one(*gs: Any) -> Any:
+        every = iter(gs)
+        found = grad(
+            outputs,
+            inputs,
+            [None if g is None else next(every) for g in cotangents],
+            retain_graph,
+            create_graph,
+            unused_is_fine,
+        )
+        unused[:] = [g is None for g in found]
+        return tuple(g for g in found if g is not None)
+
+    given = iter(vmap(one)(*(g for g in cotangents if g is not None)))
+    return [None if missing else next(given) for missing in unused]
+
+
+def _as_cotangents(grads: Any) -> list[Any]:
+    return list(grads) if isinstance(grads, list | tuple) else [grads]
+
+
+def _zero_rows(tensor: Tensor, size: int) -> Tensor:
+    zeros: Tensor = tensor._spec.backend.functions.zeros(
+        (size, *tensor.shape), dtype=tensor.dtype, device=tensor.device
+    )
+    return zeros
 
 
 def _values(inputs: Any, function: str) -> Any:
@@ -209,11 +275,11 @@ def _roots(outputs: list[Any], grads: Any) -> list[tuple[Node, Tensor]]:
         if isinstance(output, Tensor) and output._node is None:
             raise errors.no_grad_fn(i)
         node = _node_of(output, i)
-        roots.append((node, _cotangent(i, node, g)))
+        roots.append((node, cotangent_for(i, node, g)))
     return roots
 
 
-def _cotangent(index: int, node: Node, g: Any) -> Tensor:
+def cotangent_for(index: int, node: Node, g: Any) -> Tensor:
     """Give the cotangent to start from at a root: the user's, checked, or 1."""
     spec = node.spec
     if g is None:

@@ -70,6 +70,7 @@ def linear(
     keys: Sequence[str] = (),
     outputs: int | None = None,
     drops: bool = False,
+    views: bool = False,
     **adjoints: Derivative,
 ) -> Callable[[F], F]:
     """Declare an op that is linear in all its operands jointly, by its adjoint.
@@ -89,6 +90,9 @@ def linear(
     drops : bool, optional
         The op leaves out elements by a condition, as `where` does: the gradient of what computed them is 0, also where
         a derivative there is infinite or undefined.
+    views : bool, optional
+        NumPy and PyTorch give a view of the first operand: an in-place operation on the result, which here would not
+        reach the operand, warns while that is alive.
     **adjoints : callable
         Per operand, its cotangent from ``g``, under the inner product Re<., .>: conjugates included.
 
@@ -109,6 +113,7 @@ def linear(
         keys=keys,
         outputs=outputs,
         drops=drops,
+        views=views,
     )
 
 
@@ -264,6 +269,7 @@ def _declare(
     residuals: tuple[str, ...] = (),
     boolean: bool = False,
     drops: bool = False,
+    views: bool = False,
 ) -> F:
     full = name or stub.__name__
     if full in OPS:
@@ -292,6 +298,7 @@ def _declare(
         source=source,
         boolean=boolean,
         drops=drops,
+        views=views,
     )
     if not all(part.isidentifier() for part in full.split(".")):
         message = f"{full}: the name of an op is made of identifiers, as name='mine.square'"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import warnings
 from types import CodeType, FrameType
 from typing import Any
 
@@ -42,6 +43,10 @@ class RuleError(TypeError):
 
 class LeavesGraphWarning(UserWarning):
     """A tensor that requires a gradient became a Python number, so what follows is not differentiated."""
+
+
+class LostWriteWarning(UserWarning):
+    """An in-place operation changed what other libraries would make a view, and not what that is a view of."""
 
 
 # -- the user's own line ----------------------------------------------------------------------------------------------
@@ -128,6 +133,25 @@ def cotangent_kind(index: int, got: Any, expected: Any, node: Any) -> RuntimeErr
     )
 
 
+def backward_in_transform() -> RuntimeError:
+    return RuntimeError(
+        "backward() called inside a functorch transform. This is not supported, please use functorch.grad or"
+        " functorch.vjp instead or call backward() outside of functorch transforms."
+        "\n  Here these are agrad.func.grad and agrad.func.vjp; agrad.autograd.grad works inside too."
+        f"\n  Called at {line_of(*caller())}."
+    )
+
+
+def batched_cotangent(index: int, got: tuple[int, ...], expected: tuple[int, ...]) -> RuntimeError:
+    return RuntimeError(
+        "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the batch dimension. The"
+        " sizes of the remaining dimensions are expected to match the shape of corresponding output, but a mismatch was"
+        f" detected: grad_output[{index}] has a shape of {got} and output[{index}] has a shape of {expected}. If you only"
+        f" want some tensors in `grad_output` to be considered batched, consider using vmap.\n  Called at"
+        f" {line_of(*caller())}."
+    )
+
+
 def unused_input(index: int) -> RuntimeError:
     return RuntimeError(
         f"The differentiated Tensor at index {index} appears to not have been used in the graph. "
@@ -188,6 +212,19 @@ def lost_assignment(how: str, instead: str) -> RuntimeError:
     return RuntimeError(
         f"this assignment would be lost: the target is the result of {how}, and results do not alias their operands in"
         f" agrad.\n  Write {instead} instead.\n  Called at {line_of(*caller())}."
+    )
+
+
+def warn_lost_write(what: str) -> None:
+    frame = user_frame(sys._getframe(1))
+    warnings.warn_explicit(
+        f"{what} changes this tensor alone, not the one it was taken from, as it would in NumPy and PyTorch: results do"
+        " not share memory with their operands in agrad. To change the other, write to it directly (x[0] += 1 for row ="
+        " x[0]; row += 1); to leave it as it is, work on a copy (row.clone()) or write the operation out (row = row + 1).",
+        LostWriteWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
     )
 
 

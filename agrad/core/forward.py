@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from agrad.core.mode import Mode
     from agrad.core.node import Node
 
-_next_level = itertools.count(1).__next__
+next_level = itertools.count(1).__next__
 
 
 @contextmanager
 def level() -> Iterator[int]:
     """Open a level of forward mode inside those that are open; tangents of it vanish at exit."""
     now = mode.current()
-    number = _next_level()
+    number = next_level()
     mode.push(levels=(*(now.levels if now else ()), number))
     try:
         yield number
@@ -127,13 +127,17 @@ def _save_tangents(node: Node, op: Op, values: tuple[Any, ...], results: list[An
             saved[i] = _dual(by_name[name], saved[i])
     base.saved = tuple(saved)
 
-    def vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
-        if not isinstance(g, Tensor) and not isinstance(next((x for x in _flat(g) if x is not None), None), Tensor):
-            saved = tuple(map(_without_tangents, saved))  # the level is closed
-        return plan.vjp(xp, g, saved, node)
+    def within(name: str) -> Any:
+        def vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
+            if not isinstance(g, Tensor) and not isinstance(next((x for x in _flat(g) if x is not None), None), Tensor):
+                saved = tuple(map(_without_tangents, saved))  # the level is closed
+            return getattr(plan, name)(xp, g, saved, node)
 
-    vjp.plan = plan  # type: ignore[attr-defined]
-    base.vjp = vjp
+        vjp.plan = plan  # type: ignore[attr-defined]
+        return vjp
+
+    base.vjp = within("vjp")
+    base.vjp.careful_vjp = within("careful_vjp")  # type: ignore[union-attr]
 
 
 def _dual(value: Any, otherwise: Any = None) -> Any:

@@ -8,11 +8,16 @@ from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
 from agrad.core import errors, mode
+from agrad.core.engine import batch_levels
 from agrad.core.node import Freed, Node, next_seq, output_of
 from agrad.core.rule import ShapeMismatchError, fit
 from agrad.core.saved import Parcel, active
 from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor, set_history, wrap
+
+#: Set by ``agrad.func.batching``: for arguments that are mapped over, the result of the Function's own vmap, or
+#: arguments its forward can take.
+with_batch: Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[Any, tuple[Any, ...], dict[str, Any]]]
 
 _new = object.__new__
 
@@ -135,6 +140,10 @@ class Function:
     ``setup_context(ctx, inputs, output)`` and ``backward``. ``vjp`` is another name of ``backward``; ``jvp(ctx,
     *tangents)`` serves forward mode. Call it by `apply`.
 
+    Under `vmap` a Function needs a static method ``vmap(info, in_dims, *args)``, which gets the batch as an axis of its
+    arguments and returns ``(result, out_dims)``; or ``generate_vmap_rule = True``, if its methods consist of agrad's
+    functions.
+
     Raises
     ------
     RuntimeError
@@ -159,6 +168,7 @@ class Function:
     tensor(12.)
     """
 
+    generate_vmap_rule: ClassVar[bool] = False
     _node_class: ClassVar[type[FunctionNode] | None] = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -211,6 +221,10 @@ class Function:
         Tensor or tuple
             What ``forward`` returns.
         """
+        if batch_levels.get():
+            result, args, kwargs = with_batch(cls, args, kwargs)  # noqa: F821 (see above)
+            if result is not None:
+                return result
         node = _make_node(cls)
         separate = cls.setup_context is not Function.setup_context
         arguments = _bound(cls.forward, args, kwargs, separate=separate)

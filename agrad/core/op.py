@@ -12,6 +12,7 @@ import inspect
 import itertools
 import operator
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import get_ident
@@ -24,7 +25,7 @@ from agrad.core.node import Freed, Kept, Node, next_seq, output_of
 from agrad.core.rule import Plan, Rule, compile_source
 from agrad.core.saved import pack_node, unpacked
 from agrad.core.spec import Spec, Specs, backend_of
-from agrad.core.tensor import Tensor, wrap
+from agrad.core.tensor import Tensor, bases, wrap
 
 if TYPE_CHECKING:
     from agrad.plugin.backend import Backend
@@ -223,6 +224,7 @@ def _compile_entry(op: Op, source: str, name: str, filename: str, names: dict[st
     names |= {
         "Node": op.node_class,
         "Tensor": Tensor,
+        "bases": bases,
         "general": general,
         "get_ident": get_ident,
         "get_mode": get_mode,
@@ -232,6 +234,7 @@ def _compile_entry(op: Op, source: str, name: str, filename: str, names: dict[st
         "note_call": errors.note_call,
         "next_seq": next_seq,
         "op": op,
+        "ref": weakref.ref,
         "operate": operate,
         "user_frame": errors.user_frame,
     }
@@ -273,6 +276,7 @@ RESERVED = frozenset(
     [
         "Node",
         "Tensor",
+        "bases",
         "code",
         "frame",
         "general",
@@ -290,6 +294,7 @@ RESERVED = frozenset(
         "plain",
         "r",
         "recording",
+        "ref",
         "s",
         "t",
         "user_frame",
@@ -422,6 +427,8 @@ def _fast_source(
     add(f"        r = s{tensor_side}.backend.as_array(r)")
     add("    t = new(Tensor)")
     add("    t._data = r")
+    if rule.views:
+        add(f"    t._base = bases({first}) if {first}._base else (ref({first}), None)")
     if rule.boolean:
         # as many booleans as the operands have elements
         add(f"    s = s1.booleans{' if s1 is s2 else None' if second else ''}")
@@ -539,13 +546,15 @@ def _is_wide(op: Op) -> bool:
 def _wide_source(op: Op, head: str, everything: str) -> str:
     """Write the entry point of an op of several operands, some perhaps optional or without derivative, or fused.
 
-    It handles the call where every array is a Tensor of one backend (or None, where that is the default).
+    It handles the call where every array is a Tensor of one backend (or None, where that is the default), and floating
+    operands beside which other operands are Python numbers.
     """
     rule = op.rule
     lines = [head]
     add = lines.append
     number = {a.name: i + 1 for i, (_, a) in enumerate(op.array_slots)}
-    first = next(name for name in number if op.signature.parameters[name].default is inspect.Parameter.empty)
+    required = [name for name in number if op.signature.parameters[name].default is inspect.Parameter.empty]
+    first = next((name for name in required if name in rule.operands), required[0])
     lead = number[first]
     _write_mode(add, everything)
     for name in (first, *(name for name in number if name != first)):
@@ -558,7 +567,17 @@ def _wide_source(op: Op, head: str, everything: str) -> str:
         add(f"    {'el' if optional else ''}if isinstance({name}, Tensor){same}:")
         add(f"        s{i} = {name}._spec; d{i} = {name}._data; n{i} = {name}._node")
         add("    else:")
-        add(f"        return {everything}")
+        if name != first and name in rule.operands:
+            number_of = f"s{lead}.floats if type({name}) is float else s{lead}.ints if type({name}) is int else None"
+            add(f"        kept = {number_of}")
+            add(f"        if kept is None or not s{lead}.inexact:")
+            add(f"            return {everything}")
+            add(f"        d{i} = kept.get({name})")
+            add(f"        if d{i} is None:")
+            add(f"            d{i} = s{lead}.scalar({name})")
+            add(f"        s{i} = s{lead}.backend.spec(d{i}); n{i} = None")
+        else:
+            add(f"        return {everything}")
         if name == first:
             add(f"    xp = s{i}.xp")
     if op.dtype_slot is not None:
@@ -720,13 +739,23 @@ def finish(
         node.hooks = None
         pack_node(node, operands)
     if not several:
-        return wrap(results[0], specs[0], node)
+        made_one = wrap(results[0], specs[0], node)
+        if rule.views and not (op.has_key and any(map(_holds_array, _parts(raw[1])))):
+            made_one._base = bases(operands[0])  # type: ignore[arg-type]
+        return made_one
     made = [
         wrap(r, s, output_of(node, i) if node is not None and s.inexact else None)
         for i, (r, s) in enumerate(zip(results, specs, strict=True))
     ]
+    if rule.views:
+        for view in made:
+            view._base = bases(operands[0])  # type: ignore[arg-type]
     kind = type(result)
     return kind(*made) if hasattr(kind, "_fields") else made if kind is list else tuple(made)
+
+
+def _parts(key: Any) -> tuple[Any, ...]:
+    return key if isinstance(key, tuple) else (key,)
 
 
 def _holds_array(value: Any) -> bool:

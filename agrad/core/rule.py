@@ -8,13 +8,17 @@ requests of the operands that need a gradient follow what a node saves and the s
 
 from __future__ import annotations
 
+import ast
 import functools
+import inspect
 import linecache
-from collections.abc import Callable, Mapping
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors
+from agrad.core.spec import backend_of
 
 if TYPE_CHECKING:
     from agrad.core.node import Node
@@ -93,6 +97,9 @@ class Rule:
     drops : bool
         The op leaves out elements of its operands by a condition: what is infinite or undefined behind them must not
         reach their gradient.
+    views : bool
+        Other libraries' result shares memory with the first operand, so that writing to it changes both. Here it does
+        not: such a write warns while the operand lives (see `core.tensor.rebind`).
     """
 
     op: str
@@ -109,9 +116,11 @@ class Rule:
     source: str = ""
     boolean: bool = False
     drops: bool = False
+    views: bool = False
 
     def __post_init__(self) -> None:
-        taken = sorted(TAKEN & {*self.operands, *self.index, *self.params, *self.residuals}) if self.vjp else []
+        names = {*self.operands, *self.index, *self.params, *self.residuals}
+        taken = sorted(name for name in names if name in TAKEN or name.startswith("_by_")) if self.vjp else []
         if taken:
             message = f"{self.op}: {', '.join(taken)} cannot be the name of an argument; derivatives use it themselves"
             raise errors.RuleError(message)
@@ -139,13 +148,14 @@ class Rule:
             raise errors.RuleError(message)
 
     def __str__(self) -> str:
-        lines = [f"{self.op}  ({self.kind})"]
+        lines = [f"{self.op}  ({'no derivative' if self.kind == 'none' else self.kind})"]
         for name, derivative in self.vjp.items():
             lines.append(f"  by {name}: {source_of(derivative)}")
-            saves = [r for r in requests_of(derivative) if r in self.saveable]
-            lines.append(f"    saves {', '.join(saves) or 'nothing'}")
+            lines.append(f"    saves {', '.join(self.saves([name])) or 'nothing'}")
         if self.jvp is not None:
             lines.append(f"  forward: {source_of(self.jvp)}")
+        if self.define is not None:
+            lines.append(f"  stands for: {source_of(self.define)}")
         if self.source:
             lines.append(f"  source: {self.source}")
         return "\n".join(lines)
@@ -155,15 +165,43 @@ class Rule:
         """Names whose request makes a node keep a value."""
         return (*self.operands, *self.index, "ans", *self.residuals)
 
+    def saves(self, wanted: Iterable[str]) -> tuple[str, ...]:
+        """Give what a node keeps for the gradients of these operands."""
+        asked = {r for name in wanted for r in requests_of(self.vjp[name])}
+        if self.define is not None:  # create_graph runs the composition, which starts from the operands
+            asked |= {*self.operands, *self.index}
+        return tuple(name for name in self.saveable if name in asked)
+
+
+#: How long an expression is still shown rather than only named.
+READABLE = 100
+
 
 def source_of(derivative: Derivative) -> str:
-    """Give a derivative as written: the text of its lambda, or the name of its function."""
+    """Give a derivative as written: a lambda, or a function with what it returns or says of itself."""
     if isinstance(derivative, int | float):
         return repr(derivative)
-    if derivative.__name__ != "<lambda>":
-        return f"{derivative.__name__}({', '.join(requests_of(derivative))})"
-    text = _lambda_text(derivative)
-    return text or f"lambda {', '.join(requests_of(derivative))}: ..."
+    if derivative.__name__ == "<lambda>":
+        return _lambda_text(derivative) or f"lambda {', '.join(requests_of(derivative))}: ..."
+    return f"{derivative.__name__}({', '.join(requests_of(derivative))}){_function_text(derivative)}"
+
+
+def _function_text(derivative: Callable[..., Any]) -> str:
+    """Give the expression that a function of one statement returns, else the first line of its docstring."""
+    said = f"  # {derivative.__doc__.partition(chr(10))[0]}" if derivative.__doc__ else ""
+    try:
+        source = textwrap.dedent(inspect.getsource(derivative))
+    except OSError:  # typed in, and nobody kept it
+        return said
+    body = [part for part in ast.parse(source).body[0].body if not isinstance(part, ast.Expr)]  # type: ignore[attr-defined]
+    if len(body) != 1 or not isinstance(body[0], ast.Return):
+        return said
+    text = _one_line((ast.get_source_segment(source, body[0]) or "").removeprefix("return "))
+    return f": {text}" if len(text) <= READABLE else said
+
+
+def _one_line(source: str) -> str:
+    return " ".join(source.split()).replace("( ", "(").replace(", )", ")").replace(" )", ")")
 
 
 def _lambda_text(derivative: Callable[..., Any]) -> str:
@@ -178,7 +216,7 @@ def _lambda_text(derivative: Callable[..., Any]) -> str:
     lines = [linecache.getline(code.co_filename, number).encode() for number in range(first, last + 1)]
     lines[-1] = lines[-1][:stop]
     lines[0] = lines[0][start:]
-    body = " ".join(line.decode(errors="replace").strip() for line in lines)
+    body = _one_line("".join(line.decode(errors="replace") for line in lines))
     return f"lambda {', '.join(requests_of(derivative))}: {body}"
 
 
@@ -256,8 +294,8 @@ def unmasked(xp: Any, g: Any, product: Any, node: Node) -> Any:
     """
     if product is None or product.shape != g.shape:
         return product
-    raw = product if xp is node.spec.xp else product._data
-    if not node.spec.backend.may_hold_nan(raw):
+    raw = product._data if xp is node.spec.backend.functions else product
+    if not (backend_of(raw) or node.spec.backend).may_hold_nan(raw):
         return product
     lost = xp.logical_and(xp.isnan(product), g == 0)
     return xp.where(lost, xp.zeros_like(product), product)
@@ -304,10 +342,7 @@ class Plan:
             if rule.sequence
             else tuple(n for n, need in zip(rule.operands, needs, strict=True) if need)
         )
-        asked = {r for name in self.wanted for r in requests_of(rule.vjp[name])}
-        if rule.define is not None:  # create_graph runs the composition, which starts from the operands
-            asked |= {*rule.operands, *rule.index}
-        self.saves = tuple(name for name in rule.saveable if name in asked)
+        self.saves = rule.saves(self.wanted)
         self.source = ""
         self._users: list[tuple[dict[str, Any], str]] = []
         self.vjp = self._lazy()
@@ -359,7 +394,7 @@ class Plan:
         lines = ["def vjp(xp, g, saved, node):"]
         if rule.define is not None:
             lines += [
-                "    if xp is not node.spec.xp:",
+                "    if xp is node.spec.backend.functions:",
                 f"        return recompute(node, g, saved, masked={self.careful})",
             ]
         if self.saves:
@@ -404,7 +439,7 @@ class Plan:
             if self.rule.kind == "elementwise":
                 text = f"xp.multiply(g, {text})" if self.plain else f"times(xp, g, {text})"
         else:
-            name = f"by_{operand}"
+            name = f"_by_{operand}"  # no argument is called so: `TAKEN`
             names[name] = derivative
             text = f"{name}({self._arguments(operand)})"
             if self.rule.kind == "elementwise":

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from agrad.core import errors, mode
 from agrad.core.node import AccumulateGrad, Node
@@ -65,6 +66,7 @@ class Tensor(_Methods):
     _leaf: AccumulateGrad | None = None  # a frozen leaf's state, or that of a tensor given a .grad by hand
     _retained: Retained | None = None
     _tangents: dict[int, Tensor] | None = None
+    _base: tuple[weakref.ref[Tensor], Any] | None = None  # of what other libraries would make this a view: see `bases`
 
     def __init__(self, *args: Any, dtype: Any = None, device: Any = None) -> None:
         if all(type(arg) is int for arg in args):
@@ -100,8 +102,9 @@ class Tensor(_Methods):
 
     @property
     def size(self) -> int:
-        """The number of elements (the standard's attribute; PyTorch's ``size()`` is ``shape`` here)."""
-        return self._spec.size
+        """The number of elements, None where a lazy backend does not know; PyTorch's ``size()`` is ``shape`` here."""
+        size = self._spec.size
+        return size if size == size else None  # type: ignore[return-value]  # noqa: PLR0124 (nan: unknown)
 
     @property
     def nbytes(self) -> int:
@@ -109,23 +112,54 @@ class Tensor(_Methods):
         return int(self._spec.backend.nbytes(self._data))
 
     def numel(self) -> int:
-        """Give the number of elements."""
-        return self._spec.size
+        """Give the number of elements.
+
+        Returns
+        -------
+        int
+            As `size`.
+        """
+        return self.size
 
     def dim(self) -> int:
-        """Give the number of axes."""
+        """Give the number of axes.
+
+        Returns
+        -------
+        int
+            As `ndim`.
+        """
         return len(self._spec.shape)
 
     def element_size(self) -> int:
-        """Give the bytes of one element."""
-        return int(functions.finfo(self.dtype).bits // 8) if self._spec.inexact else self.nbytes // max(self.size, 1)
+        """Give the bytes of one element.
+
+        Returns
+        -------
+        int
+            The bytes.
+        """
+        bits = "".join(filter(str.isdigit, self._spec.backend.dtype_name(self.dtype)))  # as in "complex64"
+        return int(bits or 8) // 8
 
     def is_floating_point(self) -> bool:
-        """Tell whether the dtype is real floating point."""
+        """Tell whether the dtype is real floating point.
+
+        Returns
+        -------
+        bool
+            False for a complex one.
+        """
         return self._spec.inexact and not self._spec.is_complex
 
     def is_complex(self) -> bool:
-        """Tell whether the dtype is complex."""
+        """Tell whether the dtype is complex.
+
+        Returns
+        -------
+        bool
+            Whether it is.
+        """
         return self._spec.is_complex
 
     # -- the graph ----------------------------------------------------------------------------------------------------
@@ -166,6 +200,11 @@ class Tensor(_Methods):
         ----------
         requires_grad : bool, optional
             False freezes the leaf: graphs recorded before skip it too.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
 
         Raises
         ------
@@ -302,6 +341,16 @@ class Tensor(_Methods):
 
         Such a leaf gets its gradient as soon as it is complete, not when the whole backward has succeeded.
 
+        Parameters
+        ----------
+        hook : callable
+            ``hook(self)``; what it returns is ignored.
+
+        Returns
+        -------
+        Handle
+            Its ``remove()`` takes the hook away.
+
         Raises
         ------
         RuntimeError
@@ -352,14 +401,25 @@ class Tensor(_Methods):
         functions.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def detach(self) -> Tensor:
-        """Give the same value without history."""
+        """Give the same value without history.
+
+        Returns
+        -------
+        Tensor
+            A value of its own: changing it in place does not change this tensor.
+        """
         result = wrap(self._data, self._spec)
-        if self._tangents and not mode.current():
-            result._tangents = None
+        result._base = bases(self)
         return result
 
     def detach_(self) -> Self:
-        """Forget the history of this tensor; a leaf keeps its `.grad` and stops requiring one."""
+        """Forget the history of this tensor; a leaf keeps its `.grad` and stops requiring one.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+        """
         if self.is_leaf:
             return self.requires_grad_(False)
         set_history(self, None)
@@ -391,7 +451,7 @@ class Tensor(_Methods):
     # -- the array API's object ---------------------------------------------------------------------------------------
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
-        return functions.namespace(self._spec.backend.name, api_version=api_version)
+        return functions.namespace(self._spec.device, api_version=api_version)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
         """Give the same value on another device or backend, recorded.
@@ -400,11 +460,20 @@ class Tensor(_Methods):
         ----------
         device : str
             ``"<backend>[:<device>]"``, as ``"numpy"`` or ``"cupy:0"``.
+        stream : object, optional
+            Only None: the standard leaves it to the library.
+
+        Returns
+        -------
+        Tensor
+            This tensor itself, if it is there already.
 
         Raises
         ------
         BackendError
             If the backend is unknown or unusable here.
+        ValueError
+            If a stream is given.
         """
         result: Tensor = functions.to_device(self, device, stream=stream)
         return result
@@ -424,6 +493,11 @@ class Tensor(_Methods):
 
     def numpy(self) -> Any:
         """Give the value as a NumPy array, without a copy where it is one; read-only, as values are immutable.
+
+        Returns
+        -------
+        numpy.ndarray
+            On the memory of this tensor.
 
         Raises
         ------
@@ -446,24 +520,40 @@ class Tensor(_Methods):
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return functions.call_ufunc(ufunc, method, inputs, kwargs)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
-        message = (
-            f"numpy.{function.__name__} is not defined for tensors; use agrad.{function.__name__} if there is one, or"
-            f" take the value with tensor.detach().numpy().\n  Called at {errors.line_of(*errors.caller())}."
-        )
-        raise TypeError(message)
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        name = function.__name__
+        if name in ("ndim", "shape", "size") and len(args) == 1 and not kwargs:
+            return getattr(args[0], name)  # np.ndim(x) and the like only look
+        raise functions.refused_function(function)
 
     # -- leaving for Python -------------------------------------------------------------------------------------------
 
     def item(self) -> Any:
-        """Give the one element as a Python number."""
+        """Give the one element as a Python number.
+
+        Returns
+        -------
+        bool, int, float or complex
+            The number, which has no history.
+
+        Raises
+        ------
+        RuntimeError
+            If there is more than one element, or none.
+        """
         if self.size != 1:
             message = f"a Tensor with {self.size} elements cannot be converted to Scalar"
             raise RuntimeError(message)
         return self._spec.backend.item(self._data)
 
     def tolist(self) -> Any:
-        """Give the value as nested lists of Python numbers."""
+        """Give the value as nested lists of Python numbers.
+
+        Returns
+        -------
+        list or scalar
+            One list per axis; for a 0-d tensor the number.
+        """
         return self._spec.backend.tolist(self._data)
 
     def _number(self, what: str) -> Any:
@@ -562,7 +652,9 @@ class Tensor(_Methods):
         return _restore, (type(self), self._spec.device, data, state)
 
     def _plain_dict(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_buffer", "_leaf", "_retained", "_tangents")}
+        return {
+            k: v for k, v in self.__dict__.items() if k not in ("_base", "_buffer", "_leaf", "_retained", "_tangents")
+        }
 
     if TYPE_CHECKING:  # attached by agrad.ops, one generated entry point each
 
@@ -698,6 +790,17 @@ def owned(tensor: Tensor) -> Any:
     return tensor.__dict__.get("_buffer")
 
 
+def bases(tensor: Tensor) -> tuple[weakref.ref[Tensor], Any]:
+    """Give what a view of `tensor` is a view of, newest first: a weak reference to each, then the older ones in a pair.
+
+    A view of a view is one of the first, which may live on when the one between is gone.
+    """
+    older = tensor._base
+    while older is not None and older[0]() is None:
+        older = older[1]
+    return weakref.ref(tensor), older
+
+
 def rebind(target: Tensor, result: Tensor, what: str, *, fresh: bool = False) -> None:
     """Give `target` the value and history of `result`: what every in-place spelling ends with.
 
@@ -711,6 +814,13 @@ def rebind(target: Tensor, result: Tensor, what: str, *, fresh: bool = False) ->
         The array of `result` was made for it and is held by nothing else, no node's saved values either.
     """
     spec = target._spec
+    base = target._base
+    if base is not None:
+        target._base = None
+        while base is not None and base[0]() is None:
+            base = base[1]
+        if base is not None:
+            errors.warn_lost_write(what)
     if result._spec is not spec:
         if result.shape != spec.shape:
             message = (

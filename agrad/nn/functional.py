@@ -122,6 +122,11 @@ def leaky_relu(input: Any, negative_slope: float = 0.01) -> Tensor:
     negative_slope : float, optional
         The slope below 0.
 
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
+
     Examples
     --------
     >>> import agrad as ag
@@ -140,6 +145,11 @@ def elu(input: Any, alpha: float = 1.0) -> Tensor:
         Any shape, real.
     alpha : float, optional
         Minus the limit at minus infinity, and the derivative at 0.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
 
     Examples
     --------
@@ -162,6 +172,11 @@ def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     threshold : float, optional
         Where ``beta * x`` is above it, the result is `x` itself, as in PyTorch.
 
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
+
     Examples
     --------
     >>> import agrad as ag
@@ -178,6 +193,17 @@ def silu(input: Any) -> Tensor:
     ----------
     input : Tensor
         Any shape, real.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.silu(ag.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.2689,  0.0000,  1.7616])
     """
     return ops.silu(input)
 
@@ -189,6 +215,11 @@ def sigmoid(input: Any) -> Tensor:
     ----------
     input : Tensor
         Any shape, real.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
 
     Examples
     --------
@@ -206,6 +237,17 @@ def logsigmoid(input: Any) -> Tensor:
     ----------
     input : Tensor
         Any shape, real.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.logsigmoid(ag.tensor([-1000.0, 0.0, 2.0]))
+    tensor([-1.0000e+03, -6.9315e-01, -1.2693e-01])
     """
     return ops.log_sigmoid(input)
 
@@ -219,6 +261,11 @@ def gelu(input: Any, approximate: str = "none") -> Tensor:
         Any shape, real.
     approximate : {"none", "tanh"}, optional
         "none" is accurate to the dtype, in the tail too; "tanh" is the approximation by a tanh of a cubic.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
 
     Raises
     ------
@@ -248,6 +295,11 @@ def softmax(input: Any, dim: int | None = None, *, axis: int | None = None, dtyp
     dtype : optional
         Convert to this dtype first.
 
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
     Raises
     ------
     TypeError
@@ -263,7 +315,26 @@ def softmax(input: Any, dim: int | None = None, *, axis: int | None = None, dtyp
 
 
 def log_softmax(input: Any, dim: int | None = None, *, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """The logarithm of `softmax`, without overflow or cancellation; arguments as there.
+    """The logarithm of `softmax`, without overflow or cancellation.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any shape, real.
+    dim, axis : int
+        The axis, under PyTorch's or the standard's name.
+    dtype : optional
+        Convert to this dtype first.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
+    Raises
+    ------
+    TypeError
+        If no axis is given.
 
     Examples
     --------
@@ -351,6 +422,11 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: ran
         False gives `input` itself.
     generator : agrad.random.Generator, optional
         Where random keys come from. Default: the one that `agrad.manual_seed` seeds.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
 
     Raises
     ------
@@ -489,6 +565,11 @@ def layer_norm(
     eps : float, optional
         Added to the variance.
 
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
+
     Raises
     ------
     RuntimeError
@@ -530,6 +611,11 @@ def normalize(input: Any, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: f
     eps : float, optional
         The least divisor.
 
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `input`.
+
     Examples
     --------
     >>> import agrad as ag
@@ -562,6 +648,11 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
         The only mode there is.
     value : float, optional
         The constant. Default: 0.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `input`, longer along the padded axes.
 
     Raises
     ------
@@ -840,10 +931,21 @@ def adaptive_avg_pool2d(input: Any, output_size: IntOrPair) -> Tensor:
     output_size : int or pair
         Height and width of the result.
 
+    Returns
+    -------
+    Tensor
+        Shape (N, C, *output_size), or (C, *output_size) for one image.
+
     Raises
     ------
     NotImplementedError
         If height and width are no multiples of `output_size`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.functional.adaptive_avg_pool2d(ag.tensor([[[1.0, 3.0], [5.0, 7.0]]]), 1)
+    tensor([[[4.]]])
     """
     height, width = _pair("adaptive_avg_pool2d", output_size, "output_size")
     *_, h, w = input.shape
@@ -901,7 +1003,24 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
 
 
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """Absolute difference; arguments as for `mse_loss`. The derivative at 0 is 0.
+    """Absolute difference; the derivative at 0 is 0.
+
+    Parameters
+    ----------
+    input, target : Tensor
+        Of one shape; differing shapes broadcast, with PyTorch's warning.
+    reduction : {"mean", "sum", "none"}, optional
+        What to do with the values.
+
+    Returns
+    -------
+    Tensor
+        A number; for "none", of the operands' shape.
+
+    Raises
+    ------
+    ValueError
+        If `reduction` is not known.
 
     Examples
     --------
@@ -954,6 +1073,11 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
         Targets of this value do not count.
     reduction : {"mean", "sum", "none"}, optional
         What to do with the values.
+
+    Returns
+    -------
+    Tensor
+        A number; for "none", of the shape of `target`.
 
     Raises
     ------
@@ -1104,6 +1228,11 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
     reduction : {"mean", "sum", "none"}, optional
         What to do with the values.
 
+    Returns
+    -------
+    Tensor
+        A number; for "none", of the operands' shape.
+
     Raises
     ------
     ValueError
@@ -1145,6 +1274,11 @@ def binary_cross_entropy_with_logits(
         What to do with the values.
     pos_weight : Tensor, optional
         A weight of the positive part, ``target * log(sigmoid(input))``, broadcast.
+
+    Returns
+    -------
+    Tensor
+        A number; for "none", of the operands' shape.
 
     Raises
     ------

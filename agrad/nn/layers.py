@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from agrad.core.mode import no_grad
 from agrad.core.tensor import Tensor
 from agrad.nn import functional as F
 from agrad.nn import init
@@ -258,9 +259,8 @@ class Embedding(Module):
         """Draw the table anew."""
         init.normal_(self.weight)
         if self.padding_idx is not None:
-            table = self.weight.detach()
-            table[self.padding_idx, ...] = 0.0
-            self.weight.data = table
+            with no_grad():
+                self.weight[self.padding_idx, ...] = 0.0
 
     def forward(self, input: Any) -> Tensor:
         return F.embedding(input, self.weight, self.padding_idx)

@@ -13,9 +13,9 @@ from agrad import dtypes
 from agrad.core import errors
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor, shape_tuple, wrap
-from agrad.ops.data_type import astype, to_device
+from agrad.ops.data_type import astype, result_type, to_device
 from agrad.ops.elementwise import positive
-from agrad.ops.manipulation import broadcast_shapes, broadcast_to, reshape, stack
+from agrad.ops.manipulation import broadcast_like, broadcast_shapes, broadcast_to, reshape, stack
 from agrad.plugin import manager
 from agrad.plugin.backend import Backend
 
@@ -31,7 +31,8 @@ def leaf(backend: Backend, raw: Any, requires_grad: bool = False) -> Tensor:
 def _call(name: str, *args: Any, dtype: Any, device: Any, requires_grad: bool = False, default: Any = None) -> Tensor:
     """Call a creation function of a backend's namespace."""
     backend, full = manager.device_of(device)
-    dtype = backend.dtype(dtype if dtype is not None else default) if dtype or default else None
+    wanted = default if dtype is None else dtype
+    dtype = None if wanted is None else backend.dtype(wanted)
     native = backend.native_device(full)
     kwargs = {} if native is None else {"device": native}
     raw = getattr(backend.namespace(), name)(*args, dtype=dtype, **kwargs)
@@ -42,7 +43,7 @@ def _call(name: str, *args: Any, dtype: Any, device: Any, requires_grad: bool = 
 
 
 def zeros(shape: Shape, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Zeros.
+    """Zeros of a shape.
 
     Parameters
     ----------
@@ -51,9 +52,25 @@ def zeros(shape: Shape, *, dtype: Any = None, device: Any = None, requires_grad:
     dtype : DType, backend's dtype or str, optional
         Default: `get_default_dtype`.
     device : str, optional
-        ``"<backend>[:<device>]"``.
+        ``"<backend>[:<device>]"``. Default: the default backend's.
     requires_grad : bool, optional
-        Record what is done with it.
+        Record what is done with the result.
+
+    Returns
+    -------
+    Tensor
+        A new leaf.
+
+    Raises
+    ------
+    RuntimeError
+        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError
+        If the backend is unknown or unusable here.
+
+    Notes
+    -----
+    Source: array API 2025.12, creation functions.
 
     Examples
     --------
@@ -67,13 +84,81 @@ def zeros(shape: Shape, *, dtype: Any = None, device: Any = None, requires_grad:
 
 
 def ones(shape: Shape, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Ones; arguments as for `zeros`."""
+    """Ones of a shape.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        The shape.
+    dtype : DType, backend's dtype or str, optional
+        Default: `get_default_dtype`.
+    device : str, optional
+        ``"<backend>[:<device>]"``. Default: the default backend's.
+    requires_grad : bool, optional
+        Record what is done with the result.
+
+    Returns
+    -------
+    Tensor
+        A new leaf.
+
+    Raises
+    ------
+    RuntimeError
+        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError
+        If the backend is unknown or unusable here.
+
+    Notes
+    -----
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.ones(3, dtype="int64")
+    tensor([1, 1, 1])
+    """
     default = manager.get_default_dtype()
     return _call("ones", shape, dtype=dtype, device=device, requires_grad=requires_grad, default=default)
 
 
 def empty(shape: Shape, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Uninitialised memory; arguments as for `zeros`."""
+    """Uninitialised memory of a shape.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        The shape.
+    dtype : DType, backend's dtype or str, optional
+        Default: `get_default_dtype`.
+    device : str, optional
+        ``"<backend>[:<device>]"``. Default: the default backend's.
+    requires_grad : bool, optional
+        Record what is done with the result.
+
+    Returns
+    -------
+    Tensor
+        A new leaf, with whatever values the memory held.
+
+    Raises
+    ------
+    RuntimeError
+        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError
+        If the backend is unknown or unusable here.
+
+    Notes
+    -----
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.empty((2, 3)).shape
+    (2, 3)
+    """
     default = manager.get_default_dtype()
     return _call("empty", shape, dtype=dtype, device=device, requires_grad=requires_grad, default=default)
 
@@ -81,28 +166,74 @@ def empty(shape: Shape, *, dtype: Any = None, device: Any = None, requires_grad:
 def full(
     shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """One value everywhere. A 0-d tensor as value stays in the graph.
+    """One value everywhere.
 
     Parameters
     ----------
     shape : int or tuple of int
         The shape.
     fill_value : scalar or 0-d Tensor
-        Its dtype is the default for `dtype`.
-    dtype, device, requires_grad
-        As for `zeros`.
+        The value.
+    dtype : DType, backend's dtype or str, optional
+        Default: that of the value; `get_default_dtype` for a Python float.
+    device : str, optional
+        ``"<backend>[:<device>]"``. Default: the default backend's.
+    requires_grad : bool, optional
+        Record what is done with the result.
+
+    Returns
+    -------
+    Tensor
+        A new leaf; for a Tensor as value, part of its graph.
+
+    Raises
+    ------
+    RuntimeError
+        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError
+        If the backend is unknown or unusable here.
+
+    Notes
+    -----
+    Derivative, for a Tensor as value: the sum of the cotangent.
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.full((2, 2), 7.0)
+    tensor([[7., 7.],
+            [7., 7.]])
+    >>> v = ag.tensor(3.0, requires_grad=True)
+    >>> ag.grad(ag.full((2, 2), v).sum(), v)[0]
+    tensor(4.)
     """
-    if isinstance(fill_value, Tensor):
-        made = broadcast_to(fill_value, shape_tuple(shape))
-        made = made if dtype is None else astype(made, dtype, copy=False)
-        return made if device is None else to_device(made, device)
-    default = {bool: dtypes.bool, int: dtypes.int64, float: manager.get_default_dtype()}.get(type(fill_value))
-    if isinstance(fill_value, complex):
-        default = _complex_default()
+    if not isinstance(fill_value, bool | int | float | complex):
+        made = broadcast_to(_fill(fill_value, dtype, device), shape_tuple(shape))
+        return made.requires_grad_() if requires_grad else made
+    default = (
+        dtypes.bool
+        if isinstance(fill_value, bool)
+        else dtypes.int64
+        if isinstance(fill_value, int)
+        else manager.get_default_dtype()
+        if isinstance(fill_value, float)
+        else complex_default()
+    )
     return _call("full", shape, fill_value, dtype=dtype, device=device, requires_grad=requires_grad, default=default)
 
 
-def _complex_default() -> dtypes.DType:
+def _fill(value: Any, dtype: Any, device: Any) -> Tensor:
+    """A fill value that is an array, of the dtype and on the device asked for."""
+    made = asarray(value, dtype=dtype, device=device)
+    if made.ndim:
+        message = f"fill_value must be a number or a 0-d tensor, not one of shape {made.shape}; use broadcast_to"
+        raise ValueError(message)
+    return made
+
+
+def complex_default() -> dtypes.DType:
+    """Give the complex dtype of the default floating dtype's precision."""
     return dtypes.complex64 if manager.get_default_dtype() == dtypes.float32 else dtypes.complex128
 
 
@@ -116,24 +247,128 @@ def _filled_like(x: Any, value: complex, dtype: Any, device: Any, requires_grad:
     x = asarray(x)
     if dtype is None and device is None:
         spec = x._spec
-        raw = spec.xp.full_like(x._data, value) if value else spec.xp.zeros_like(x._data)
+        raw = spec.xp.zeros_like(x._data) if type(value) is int and not value else spec.xp.full_like(x._data, value)
         return leaf(spec.backend, spec.backend.as_array(raw), requires_grad)
     dtype, device = _like(x, dtype, device)
     return full(x.shape, value, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Zeros of the shape, dtype and device of `x`."""
+    """Zeros of the shape, dtype and device of `x`.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Whose shape, dtype and device the result has.
+    dtype : DType, backend's dtype or str, optional
+        Default: that of `x`.
+    device : str, optional
+        ``"<backend>[:<device>]"``. Default: that of `x`.
+    requires_grad : bool, optional
+        Record what is done with the result.
+
+    Returns
+    -------
+    Tensor
+        A new leaf; where neither dtype nor device is given, in the layout of `x` too (a lazy backend takes over the
+        chunks).
+
+    Raises
+    ------
+    RuntimeError
+        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError
+        If the backend is unknown or unusable here.
+
+    Notes
+    -----
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.zeros_like(ag.tensor([[1.0, 2.0]]))
+    tensor([[0., 0.]])
+    """
     return _filled_like(x, 0, dtype, device, requires_grad)
 
 
 def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Ones of the shape, dtype and device of `x`."""
+    """Ones of the shape, dtype and device of `x`.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Whose shape, dtype and device the result has.
+    dtype : DType, backend's dtype or str, optional
+        Default: that of `x`.
+    device : str, optional
+        ``"<backend>[:<device>]"``. Default: that of `x`.
+    requires_grad : bool, optional
+        Record what is done with the result.
+
+    Returns
+    -------
+    Tensor
+        A new leaf; where neither dtype nor device is given, in the layout of `x` too (a lazy backend takes over the
+        chunks).
+
+    Raises
+    ------
+    RuntimeError
+        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError
+        If the backend is unknown or unusable here.
+
+    Notes
+    -----
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.ones_like(ag.tensor([[1.0, 2.0]]))
+    tensor([[1., 1.]])
+    """
     return _filled_like(x, 1, dtype, device, requires_grad)
 
 
 def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Uninitialised memory of the shape, dtype and device of `x`."""
+    """Uninitialised memory of the shape, dtype and device of `x`.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Whose shape, dtype and device the result has.
+    dtype : DType, backend's dtype or str, optional
+        Default: that of `x`.
+    device : str, optional
+        ``"<backend>[:<device>]"``. Default: that of `x`.
+    requires_grad : bool, optional
+        Record what is done with the result.
+
+    Returns
+    -------
+    Tensor
+        A new leaf, with whatever values the memory held.
+
+    Raises
+    ------
+    RuntimeError
+        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError
+        If the backend is unknown or unusable here.
+
+    Notes
+    -----
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.empty_like(ag.tensor([[1.0, 2.0]])).shape
+    (1, 2)
+    """
     dtype, device = _like(x, dtype, device)
     return empty(x.shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
@@ -141,9 +376,49 @@ def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_gra
 def full_like(
     x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """One value everywhere, of the shape, dtype and device of `x`."""
-    dtype, device = _like(x, dtype, device)
-    return full(x.shape, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
+    """One value everywhere, of the shape, dtype and device of `x`.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Whose shape, dtype and device the result has.
+    fill_value : scalar or 0-d Tensor
+        The value, which is converted to the dtype.
+    dtype : DType, backend's dtype or str, optional
+        Default: that of `x`.
+    device : str, optional
+        ``"<backend>[:<device>]"``. Default: that of `x`.
+    requires_grad : bool, optional
+        Record what is done with the result.
+
+    Returns
+    -------
+    Tensor
+        A new leaf; for a Tensor as value, part of its graph.
+
+    Raises
+    ------
+    RuntimeError
+        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError
+        If the backend is unknown or unusable here.
+
+    Notes
+    -----
+    Derivative, for a Tensor as value: the sum of the cotangent.
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.full_like(ag.tensor([[1.0, 2.0]]), 7.0)
+    tensor([[7., 7.]])
+    """
+    if isinstance(fill_value, bool | int | float | complex):
+        return _filled_like(x, fill_value, dtype, device, requires_grad)
+    x = asarray(x)
+    made = broadcast_like(_fill(fill_value, *_like(x, dtype, device)), x._spec)
+    return made.requires_grad_() if requires_grad else made
 
 
 def arange(
@@ -156,7 +431,47 @@ def arange(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Evenly spaced numbers from `start` to before `stop`; with one argument, from 0 to before it."""
+    """Evenly spaced numbers from `start` to before `stop`.
+
+    Parameters
+    ----------
+    start : int or float
+        The first; with one argument, where to stop, and the first is 0.
+    stop : int or float, optional
+        Where to stop; not part of the result, but for rounding.
+    step : int or float, optional
+        The distance, not 0.
+    dtype : DType, backend's dtype or str, optional
+        Default: int64 where all three are integers, else `get_default_dtype`.
+    device : str, optional
+        ``"<backend>[:<device>]"``. Default: the default backend's.
+    requires_grad : bool, optional
+        Record what is done with the result.
+
+    Returns
+    -------
+    Tensor
+        A new leaf, 1-d.
+
+    Raises
+    ------
+    RuntimeError
+        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError
+        If the backend is unknown or unusable here.
+
+    Notes
+    -----
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.arange(3)
+    tensor([0, 1, 2])
+    >>> ag.arange(0.0, 1.0, 0.25)
+    tensor([0.0000, 0.2500, 0.5000, 0.7500])
+    """
     if stop is None:
         start, stop = 0, start
     integral = all(isinstance(v, int) for v in (start, stop, step))
@@ -175,10 +490,48 @@ def linspace(
     endpoint: bool = True,
     requires_grad: bool = False,
 ) -> Tensor:
-    """`num` evenly spaced numbers from `start` to `stop`."""
+    """A number of evenly spaced numbers from `start` to `stop`.
+
+    Parameters
+    ----------
+    start, stop : int, float or complex
+        The first, and the last or (without `endpoint`) the one after it.
+    num : int
+        How many.
+    dtype : DType, backend's dtype or str, optional
+        Default: `get_default_dtype`, or the complex dtype of its precision.
+    device : str, optional
+        ``"<backend>[:<device>]"``. Default: the default backend's.
+    endpoint : bool, optional
+        `stop` is the last one.
+    requires_grad : bool, optional
+        Record what is done with the result.
+
+    Returns
+    -------
+    Tensor
+        A new leaf, 1-d.
+
+    Raises
+    ------
+    RuntimeError
+        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError
+        If the backend is unknown or unusable here.
+
+    Notes
+    -----
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.linspace(0.0, 1.0, 5)
+    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
     backend, where = manager.device_of(device)
     is_complex = isinstance(start, complex) or isinstance(stop, complex)
-    default = _complex_default() if is_complex else manager.get_default_dtype()
+    default = complex_default() if is_complex else manager.get_default_dtype()
     native = backend.native_device(where)
     kwargs = {} if native is None else {"device": native}
     raw = backend.namespace().linspace(
@@ -197,7 +550,46 @@ def eye(
     device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Ones on a diagonal, zeros elsewhere."""
+    """Ones on a diagonal, zeros elsewhere.
+
+    Parameters
+    ----------
+    n_rows : int
+        The number of rows.
+    n_cols : int, optional
+        The number of columns. Default: as many.
+    k : int, optional
+        The diagonal: 0 the main one, positive above it, negative below.
+    dtype : DType, backend's dtype or str, optional
+        Default: `get_default_dtype`.
+    device : str, optional
+        ``"<backend>[:<device>]"``. Default: the default backend's.
+    requires_grad : bool, optional
+        Record what is done with the result.
+
+    Returns
+    -------
+    Tensor
+        A new leaf, 2-d.
+
+    Raises
+    ------
+    RuntimeError
+        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError
+        If the backend is unknown or unusable here.
+
+    Notes
+    -----
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.eye(2, 3, k=1)
+    tensor([[0., 1., 0.],
+            [0., 0., 1.]])
+    """
     backend, where = manager.device_of(device)
     native = backend.native_device(where)
     kwargs = {} if native is None else {"device": native}
@@ -230,18 +622,40 @@ def asarray(
     requires_grad : bool, optional
         Record what is done with it.
 
+    Returns
+    -------
+    Tensor
+        On the memory of an array, if nothing asks for a copy; `obj` itself, if it is a Tensor with nothing to change.
+
     Raises
     ------
     ValueError
         If `copy` is False and a copy is needed.
     RuntimeError
         If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+
+    Notes
+    -----
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.asarray([1, 2.5])
+    tensor([1.0000, 2.5000])
+    >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> ag.grad(ag.asarray([x[0], 5.0]).sum(), x)[0]
+    tensor([1., 0.])
     """
     if isinstance(obj, Tensor):
         return _of_tensor(obj, dtype, device, copy, requires_grad=requires_grad)
     owner = None if isinstance(obj, bool | int | float | complex | list | tuple) else backend_of(obj)
-    if owner is None and isinstance(obj, list | tuple) and _has_tensor(obj):
-        return asarray(stack([asarray(part) for part in obj]), dtype=dtype, device=device)
+    if owner is None and isinstance(obj, list | tuple) and (tensors := _tensors_in(obj)):
+        if copy is False:
+            message = "asarray() of a list of tensors has to copy; copy=False cannot be met"
+            raise ValueError(message)
+        made = _stacked(obj, result_type(*_numbers_in(obj)) if dtype is None else dtype, tensors[0].device)
+        return _of_tensor(made, None, device, None, requires_grad=requires_grad)
     if owner is None:
         backend, where = manager.device_of(device)
         if copy is False and not hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
@@ -250,7 +664,7 @@ def asarray(
         raw = backend.asarray(obj, dtype=dtype, device=where, copy=copy)
         if dtype is None and not hasattr(obj, "dtype"):
             kind = backend.kind(raw.dtype)
-            wanted = {"float": manager.get_default_dtype(), "complex": _complex_default()}.get(kind)
+            wanted = {"float": manager.get_default_dtype(), "complex": complex_default()}.get(kind)
             if wanted is not None and wanted != raw.dtype:
                 raw = backend.asarray(obj, dtype=wanted, device=where)
         return leaf(backend, raw, requires_grad)
@@ -281,8 +695,23 @@ def _of_tensor(x: Tensor, dtype: Any, device: Any, copy: bool | None, *, require
     return made.requires_grad_() if requires_grad else made
 
 
-def _has_tensor(values: Sequence[Any]) -> bool:
-    return any(isinstance(v, Tensor) or (isinstance(v, list | tuple) and _has_tensor(v)) for v in values)
+def _numbers_in(values: Sequence[Any]) -> list[Any]:
+    """What stands in nested lists: tensors, arrays and Python numbers."""
+    return [n for v in values for n in (_numbers_in(v) if isinstance(v, list | tuple) else (v,))]
+
+
+def _tensors_in(values: Sequence[Any]) -> list[Tensor]:
+    return [v for v in _numbers_in(values) if isinstance(v, Tensor)]
+
+
+def _stacked(values: Sequence[Any], dtype: Any, device: Any) -> Tensor:
+    """Nested lists with tensors among them, stacked; Python numbers follow the dtype of the tensors."""
+    return stack(
+        [
+            _stacked(v, dtype, device) if isinstance(v, list | tuple) else asarray(v, dtype=dtype, device=device)
+            for v in values
+        ]
+    )
 
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -291,14 +720,23 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     Parameters
     ----------
     data : array, scalar or nested sequence
-        The data.
-    dtype, device, requires_grad
+        The data; a Tensor is detached, with PyTorch's warning.
+    dtype, device, requires_grad : optional
         As for `asarray`.
+
+    Returns
+    -------
+    Tensor
+        A new leaf.
 
     Raises
     ------
     RuntimeError
         If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+
+    Notes
+    -----
+    Source: PyTorch's function of this name.
 
     Examples
     --------
@@ -327,21 +765,72 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     x : object
         Has ``__dlpack__`` and ``__dlpack_device__``.
     device : str, optional
-        Where to put it.
+        Where to put it. Default: the default backend.
     copy : bool, optional
         As for `asarray`.
+
+    Returns
+    -------
+    Tensor
+        A new leaf.
+
+    Raises
+    ------
+    BufferError
+        If `x` is a Tensor that requires grad, or the memory cannot be exported.
+
+    Notes
+    -----
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> import numpy as np
+    >>> ag.from_dlpack(np.array([1.0, 2.0]))
+    tensor([1., 2.])
     """
     if isinstance(x, Tensor):
         if x.requires_grad:
             message = "Can't export tensors that require gradient, use tensor.detach()"
             raise BufferError(message)
         return asarray(x, device=device, copy=copy)
-    backend, _ = manager.device_of(device)
-    return leaf(backend, backend.from_dlpack(x, copy=copy))
+    if backend_of(x) is not None:
+        return asarray(x, device=device, copy=copy)
+    backend, where = manager.device_of(device)
+    made = leaf(backend, backend.from_dlpack(x, copy=copy))
+    return made if device is None else to_device(made, where)
 
 
 def from_numpy(array: Any) -> Tensor:
-    """A Tensor on the memory of a NumPy array."""
+    """A Tensor on the memory of a NumPy array.
+
+    Parameters
+    ----------
+    array : numpy.ndarray
+        Change it afterwards and you change the tensor.
+
+    Returns
+    -------
+    Tensor
+        A new leaf, on the NumPy backend.
+
+    Raises
+    ------
+    TypeError
+        If it is an array of another library.
+
+    Notes
+    -----
+    Source: PyTorch's function of this name.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> import numpy as np
+    >>> ag.from_numpy(np.array([1.0, 2.0]))
+    tensor([1., 2.])
+    """
     made = asarray(array)
     if made._spec.backend.name != "numpy":
         message = f"expected np.ndarray (got {type(array).__name__})"
@@ -350,7 +839,26 @@ def from_numpy(array: Any) -> Tensor:
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """PyTorch's name of `asarray`."""
+    """PyTorch's name of `asarray`.
+
+    Parameters
+    ----------
+    data : Tensor, array, scalar or nested sequence
+        The data.
+    dtype, device : optional
+        As for `asarray`.
+
+    Returns
+    -------
+    Tensor
+        As of `asarray`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.as_tensor([1.0, 2.0])
+    tensor([1., 2.])
+    """
     return asarray(data, dtype=dtype, device=device)
 
 
@@ -359,15 +867,38 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
 
     Parameters
     ----------
-    *arrays : Tensor
-        One-dimensional, of one dtype.
+    *arrays : Tensor or array
+        1-d, of one dtype.
     indexing : {"xy", "ij"}, optional
         Cartesian or matrix order of the first two axes.
+
+    Returns
+    -------
+    tuple of Tensor
+        One per operand, each with one axis per operand.
 
     Raises
     ------
     ValueError
         If an operand is not one-dimensional, or `indexing` is neither.
+
+    Notes
+    -----
+    Derivative: each vector gets the sum of the cotangent over the axes of the others.
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x, y = ag.meshgrid(ag.tensor([1, 2]), ag.tensor([3, 4, 5]))
+    >>> x
+    tensor([[1, 2],
+            [1, 2],
+            [1, 2]])
+    >>> y
+    tensor([[3, 3],
+            [4, 4],
+            [5, 5]])
     """
     if indexing not in ("xy", "ij"):
         message = f"indexing must be 'xy' or 'ij', not {indexing!r}"
@@ -388,10 +919,58 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
 
 
 def legacy_float_tensor(*args: Any) -> Tensor:
-    """PyTorch's ``FloatTensor``: float32, of a shape or of data; see `Tensor`."""
+    """PyTorch's ``FloatTensor``: float32, of a shape or of data.
+
+    Parameters
+    ----------
+    *args : int or sequence
+        A shape as separate integers (uninitialised then), or one nested sequence of numbers.
+
+    Returns
+    -------
+    Tensor
+        A new leaf of dtype float32.
+
+    Raises
+    ------
+    TypeError
+        If the arguments are neither.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.FloatTensor([1, 2]).dtype
+    dtype('float32')
+    >>> ag.FloatTensor(2, 3).shape
+    (2, 3)
+    """
     return Tensor(*args, dtype=dtypes.float32)
 
 
 def legacy_double_tensor(*args: Any) -> Tensor:
-    """PyTorch's ``DoubleTensor``: float64, of a shape or of data; see `Tensor`."""
+    """PyTorch's ``DoubleTensor``: float64, of a shape or of data.
+
+    Parameters
+    ----------
+    *args : int or sequence
+        A shape as separate integers (uninitialised then), or one nested sequence of numbers.
+
+    Returns
+    -------
+    Tensor
+        A new leaf of dtype float64.
+
+    Raises
+    ------
+    TypeError
+        If the arguments are neither.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.DoubleTensor([1, 2]).dtype
+    dtype('float64')
+    >>> ag.DoubleTensor(2, 3).shape
+    (2, 3)
+    """
     return Tensor(*args, dtype=dtypes.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agrad import dtypes
@@ -22,18 +23,38 @@ def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
 
 
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
-    """The elements converted to another dtype; recorded, the gradient is converted back.
+    """The elements converted to another dtype.
 
     Parameters
     ----------
-    x : Tensor
-        What to convert.
+    x : Tensor or array
+        Any dtype, any shape.
     dtype : DType, backend's dtype or str
-        Its dtype.
+        The dtype.
     copy : bool, optional
-        False gives `x` itself if it has the dtype already. Values are immutable, so this is never needed for safety.
+        False gives `x` itself if it has the dtype already. Values are immutable, so a copy is never needed for safety.
     device : str, optional
-        Where to put the result.
+        Where to put the result. Default: where `x` is.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`; outside the graph where the dtype is neither real nor complex floating point.
+
+    Notes
+    -----
+    Derivative: linear; the cotangent is converted back (its real part, for a complex result of a real `x`).
+    Source: array API 2025.12, data type functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.5, 2.5], requires_grad=True)
+    >>> y = ag.astype(x, "float32")
+    >>> y.detach()
+    tensor([1.5000, 2.5000], dtype=float32)
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1., 1.])
     """
     if device is not None:
         x = to_device(x, device)
@@ -57,7 +78,7 @@ def _to_device(x: Any, device: str, /) -> Tensor:
 
 
 def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
-    """The same value on another device or backend, recorded: the gradient comes back the same way.
+    """The same value on another device or backend.
 
     Parameters
     ----------
@@ -68,10 +89,30 @@ def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
     stream : object, optional
         Only None: the standard leaves it to the library.
 
+    Returns
+    -------
+    Tensor
+        On that device; `x` itself if it is there already.
+
     Raises
     ------
     BackendError
         If the backend is unknown or unusable here.
+    ValueError
+        If a stream is given.
+
+    Notes
+    -----
+    Derivative: linear; the cotangent is moved back.
+    Source: array API 2025.12, array object (``to_device``).
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = ag.to_device(x, "numpy")
+    >>> y is x
+    True
     """
     if stream is not None:
         message = "to_device() takes no stream: order is kept by the backends"
@@ -98,6 +139,52 @@ def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
 # -- queries ----------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class FloatInfo:
+    """The limits of a floating dtype, as `finfo` gives them; of a complex one, those of its parts.
+
+    Attributes
+    ----------
+    bits : int
+        How many bits a (real) number takes.
+    eps : float
+        The distance from 1.0 to the next larger number.
+    max, min : float
+        The largest and the most negative finite number.
+    smallest_normal : float
+        The smallest positive number of full precision.
+    dtype : object
+        The real dtype, the backend's own.
+    """
+
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: Any
+
+
+@dataclass(frozen=True)
+class IntInfo:
+    """The limits of an integer dtype, as `iinfo` gives them.
+
+    Attributes
+    ----------
+    bits : int
+        How many bits a number takes.
+    max, min : int
+        The largest and the smallest number.
+    dtype : object
+        The dtype, the backend's own.
+    """
+
+    bits: int
+    max: int
+    min: int
+    dtype: Any
+
+
 def _backend_for(*values: Any) -> Backend:
     """The backend of the first tensor or array among values, else the default one."""
     for value in values:
@@ -111,36 +198,156 @@ def _backend_for(*values: Any) -> Backend:
 
 
 def _native(backend: Backend, value: Any) -> Any:
-    """An argument of result_type and its like in the backend's own terms."""
-    if isinstance(value, Tensor):
-        return value._data
-    if isinstance(value, bool | int | float | complex) or backend_of(value) is not None:
+    """An argument of result_type and its like in the backend's own terms: an array stands for its dtype."""
+    if isinstance(value, bool | int | float | complex) and backend_of(value) is None:
         return value
-    return backend.dtype(value)
+    return _dtype_of(backend, value)
+
+
+def _dtype_of(backend: Backend, value: Any) -> Any:
+    """A dtype, or that of an array, as the backend's own."""
+    is_array = isinstance(value, Tensor) or (not isinstance(value, str | type) and backend_of(value) is not None)
+    return backend.dtype(value.dtype if is_array else value)
 
 
 def result_type(*arrays_and_dtypes: Any) -> Any:
-    """The dtype that arrays, dtypes and Python scalars promote to."""
+    """The dtype that arrays, dtypes and Python scalars promote to.
+
+    Parameters
+    ----------
+    *arrays_and_dtypes : Tensor, array, dtype or scalar
+        At least one that is no scalar; of one backend.
+
+    Returns
+    -------
+    object
+        The dtype, one of the backend's own.
+
+    Notes
+    -----
+    A Python scalar follows the kind of the others and never widens them.
+    Source: array API 2025.12, data type functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> str(ag.result_type(ag.float32, ag.float64))
+    'float64'
+    >>> str(ag.result_type(ag.tensor([1.0], dtype="float32"), 2.0))
+    'float32'
+    """
     backend = _backend_for(*arrays_and_dtypes)
     return backend.namespace().result_type(*(_native(backend, v) for v in arrays_and_dtypes))
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Whether the standard's promotion takes one dtype, or that of an array, to another."""
+    """Whether the standard's promotion takes one dtype, or that of an array, to another.
+
+    Parameters
+    ----------
+    from_ : Tensor, array or dtype
+        From which.
+    to : DType, backend's dtype or str
+        To which.
+
+    Returns
+    -------
+    bool
+        Whether it does.
+
+    Notes
+    -----
+    Source: array API 2025.12, data type functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.can_cast(ag.float32, ag.float64)
+    True
+    >>> ag.can_cast(ag.float64, ag.float32)
+    False
+    """
     backend = _backend_for(from_)
     return bool(backend.namespace().can_cast(_native(backend, from_), backend.dtype(to)))
 
 
-def finfo(type: Any, /) -> Any:
-    """The limits of a floating dtype, or of that of an array."""
+def finfo(type: Any, /) -> FloatInfo:
+    """The limits of a floating dtype, or of that of an array.
+
+    Parameters
+    ----------
+    type : Tensor, array or dtype
+        Real or complex floating point; of a complex one, those of its parts.
+
+    Returns
+    -------
+    object
+        Has ``bits``, ``eps``, ``max``, ``min``, ``smallest_normal`` and ``dtype``.
+
+    Notes
+    -----
+    Source: array API 2025.12, data type functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> info = ag.finfo(ag.float64)
+    >>> info.bits
+    64
+    >>> float(info.eps)
+    2.220446049250313e-16
+    """
     backend = _backend_for(type)
-    return backend.namespace().finfo(backend.dtype(type.dtype if hasattr(type, "dtype") else type))
+    dtype = _dtype_of(backend, type)
+    if backend.kind(dtype) not in ("float", "complex"):
+        message = f"finfo() takes a floating-point dtype, not {dtype}; use iinfo() for integers"
+        raise ValueError(message)
+    found = backend.namespace().finfo(dtype)
+    return FloatInfo(
+        bits=int(found.bits),
+        eps=float(found.eps),
+        max=float(found.max),
+        min=float(found.min),
+        smallest_normal=float(found.smallest_normal),
+        dtype=found.dtype,
+    )
 
 
-def iinfo(type: Any, /) -> Any:
-    """The limits of an integer dtype, or of that of an array."""
+def iinfo(type: Any, /) -> IntInfo:
+    """The limits of an integer dtype, or of that of an array.
+
+    Parameters
+    ----------
+    type : Tensor, array or dtype
+        Integer.
+
+    Returns
+    -------
+    object
+        Has ``bits``, ``max``, ``min`` and ``dtype``.
+
+    Notes
+    -----
+    Source: array API 2025.12, data type functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> info = ag.iinfo(ag.int8)
+    >>> info.bits
+    8
+    >>> info.min
+    -128
+    >>> info.max
+    127
+    """
     backend = _backend_for(type)
-    return backend.namespace().iinfo(backend.dtype(type.dtype if hasattr(type, "dtype") else type))
+    dtype = _dtype_of(backend, type)
+    if backend.kind(dtype) != "int":
+        message = f"iinfo() takes an integer dtype, not {dtype}; use finfo() for floating-point ones"
+        raise ValueError(message)
+    found = backend.namespace().iinfo(dtype)
+    return IntInfo(int(found.bits), int(found.max), int(found.min), dtype=found.dtype)
 
 
 _KINDS = {
@@ -155,7 +362,40 @@ _KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["compl
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
-    """Whether a dtype (agrad's or any backend's) is of a kind, one of several kinds, or another dtype."""
+    """Whether a dtype is of a kind, one of several kinds, or another dtype.
+
+    Parameters
+    ----------
+    dtype : DType or backend's dtype
+        agrad's or any backend's.
+    kind : str, dtype or tuple of these
+        "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric", or a
+        dtype; a tuple is any of them.
+
+    Returns
+    -------
+    bool
+        Whether it is.
+
+    Raises
+    ------
+    ValueError
+        If the kind is unknown.
+
+    Notes
+    -----
+    Source: array API 2025.12, data type functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.isdtype(ag.float32, "real floating")
+    True
+    >>> ag.isdtype(ag.tensor([1]).dtype, ("bool", "real floating"))
+    False
+    >>> ag.isdtype(ag.float32, ag.float64)
+    False
+    """
     if isinstance(kind, tuple):
         return any(isdtype(dtype, k) for k in kind)
     name = dtypes.name_of(dtype)
@@ -168,10 +408,56 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 
 def is_tensor(obj: Any) -> bool:
-    """Whether an object is a Tensor."""
+    """Whether an object is a Tensor.
+
+    Parameters
+    ----------
+    obj : object
+        Anything.
+
+    Returns
+    -------
+    bool
+        Whether it is.
+
+    Notes
+    -----
+    Source: PyTorch's function of this name.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.is_tensor(ag.tensor(1.0))
+    True
+    >>> ag.is_tensor(1.0)
+    False
+    """
     return isinstance(obj, Tensor)
 
 
 def is_floating_point(x: Tensor) -> bool:
-    """Whether the dtype of a tensor is real floating point."""
+    """Whether the dtype of a tensor is real floating point.
+
+    Parameters
+    ----------
+    x : Tensor
+        The tensor.
+
+    Returns
+    -------
+    bool
+        Whether it is; False for a complex one.
+
+    Notes
+    -----
+    Source: PyTorch's function of this name.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.is_floating_point(ag.tensor(1.0))
+    True
+    >>> ag.is_floating_point(ag.tensor(1j))
+    False
+    """
     return x.is_floating_point()

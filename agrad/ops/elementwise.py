@@ -21,32 +21,199 @@ if TYPE_CHECKING:
 
 @elementwise(x1=1, x2=1)
 def add(x1: Any, x2: Any, /) -> Tensor:
-    """Sum, ``x1 + x2``."""
+    """Sum, ``x1 + x2``.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Numeric; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: 1 by both.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> b = ag.tensor(10.0, requires_grad=True)
+    >>> y = a + b
+    >>> y.detach()
+    tensor([11., 12.])
+    >>> ag.grad(y.sum(), (a, b))
+    (tensor([1., 1.]), tensor(2.))
+    """
 
 
 @elementwise(x1=1, x2=-1)
 def subtract(x1: Any, x2: Any, /) -> Tensor:
-    """Difference, ``x1 - x2``."""
+    """Difference, ``x1 - x2``.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Numeric; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: 1 by `x1`, -1 by `x2`.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> b = ag.tensor(10.0, requires_grad=True)
+    >>> y = a - b
+    >>> y.detach()
+    tensor([-9., -8.])
+    >>> ag.grad(y.sum(), (a, b))
+    (tensor([1., 1.]), tensor(-2.))
+    """
 
 
 @elementwise(x1=lambda x2: x2, x2=lambda x1: x1)
 def multiply(x1: Any, x2: Any, /) -> Tensor:
-    """Product, ``x1 * x2``."""
+    """Product, ``x1 * x2``.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Numeric; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: `x2` by `x1`, `x1` by `x2`; each is saved only if the other needs a gradient.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> b = ag.tensor(10.0, requires_grad=True)
+    >>> y = a * b
+    >>> y.detach()
+    tensor([10., 20.])
+    >>> ag.grad(y.sum(), (a, b))
+    (tensor([10., 10.]), tensor(3.))
+    """
 
 
-@elementwise(x1=lambda xp, x2: xp.reciprocal(x2), x2=lambda xp, ans, x2: xp.negative(ans / x2))
+@elementwise(x1=lambda x2: 1 / x2, x2=lambda xp, ans, x2: xp.negative(ans / x2))
 def divide(x1: Any, x2: Any, /) -> Tensor:
-    """Quotient, ``x1 / x2``."""
+    """Quotient, ``x1 / x2``.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        Dividend and divisor. Floating-point, real or complex; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: ``1 / x2`` by `x1` and ``-x1 / x2**2`` by `x2`. At ``x2 == 0`` both are infinite, or NaN by `x2` where
+    `x1` is 0 too.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> b = ag.tensor(4.0, requires_grad=True)
+    >>> y = a / b
+    >>> y.detach()
+    tensor([0.2500, 0.5000])
+    >>> ag.grad(y.sum(), (a, b))
+    (tensor([0.2500, 0.2500]), tensor(-0.1875))
+    """
 
 
 @elementwise(x1=0, x2=0)
 def floor_divide(x1: Any, x2: Any, /) -> Tensor:
-    """Quotient rounded down, ``x1 // x2``; its gradient is zero."""
+    """Quotient rounded down, ``x1 // x2``.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        Dividend and divisor. Real-valued; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: 0 by both, everywhere: the result is piecewise constant. (PyTorch refuses to differentiate it.)
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([7.0, -7.0], requires_grad=True)
+    >>> b = ag.tensor(2.0, requires_grad=True)
+    >>> y = a // b
+    >>> y.detach()
+    tensor([ 3., -4.])
+    >>> ag.grad(y.sum(), (a, b))
+    (tensor([0., 0.]), tensor(0.))
+    """
 
 
 @elementwise(x1=1, x2=lambda xp, x1, x2: xp.negative(xp.floor(x1 / x2)))
 def remainder(x1: Any, x2: Any, /) -> Tensor:
-    """Remainder with the sign of the divisor, ``x1 % x2``."""
+    """Remainder with the sign of the divisor, ``x1 % x2``.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        Dividend and divisor. Real-valued; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: 1 by `x1`, ``-floor(x1 / x2)`` by `x2`; at the jumps too.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([5.0, -5.0], requires_grad=True)
+    >>> b = ag.tensor(3.0, requires_grad=True)
+    >>> y = a % b
+    >>> y.detach()
+    tensor([2., 1.])
+    >>> ag.grad(y.sum(), (a, b))
+    (tensor([1., 1.]), tensor(1.))
+    """
 
 
 def _pow_by_base(xp: Any, x1: Any, x2: Any) -> Any:
@@ -64,32 +231,196 @@ def _pow_by_exponent(xp: Any, ans: Any, x1: Any, x2: Any) -> Any:
 
 @elementwise(x1=_pow_by_base, x2=_pow_by_exponent)
 def pow(x1: Any, x2: Any, /) -> Tensor:
-    """Power, ``x1 ** x2``."""
+    """Power, ``x1 ** x2``.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        Base and exponent. Numeric; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: ``x2 * x1**(x2 - 1)`` by `x1` and ``x1**x2 * log(x1)`` by `x2`. ``0**0`` gives 0 by both, a base of 0
+    with an exponent above 0 gives 0 by `x2`. A negative real base gives NaN by `x2`; for a complex power make it
+    complex.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([3.0, 0.0], requires_grad=True)
+    >>> b = ag.tensor(2.0, requires_grad=True)
+    >>> y = a**b
+    >>> y.detach()
+    tensor([9., 0.])
+    >>> ag.grad(y.sum(), (a, b))
+    (tensor([6., 0.]), tensor(9.8875))
+    """
 
 
 @elementwise(x=-1)
 def negative(x: Any, /) -> Tensor:
-    """Negation, ``-x``."""
+    """Negation, ``-x``.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Numeric, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: -1.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, -2.0], requires_grad=True)
+    >>> y = -x
+    >>> y.detach()
+    tensor([-1.,  2.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([-1., -1.])
+    """
 
 
 @elementwise(x=1)
 def positive(x: Any, /) -> Tensor:
-    """The same values, ``+x``."""
+    """The same values, ``+x``: a copy that stays in the graph.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Numeric, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: 1.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, -2.0], requires_grad=True)
+    >>> y = +x
+    >>> y.detach()
+    tensor([ 1., -2.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1., 1.])
+    """
 
 
 @elementwise(x=lambda xp, ans: xp.negative(ans * ans))
 def reciprocal(x: Any, /) -> Tensor:
-    """``1 / x``."""
+    """Reciprocal, ``1 / x``.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``-1 / x**2``; -inf at 0, of either sign.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, -2.0], requires_grad=True)
+    >>> y = ag.reciprocal(x)
+    >>> y.detach()
+    tensor([ 1.0000, -0.5000])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([-1.0000, -0.2500])
+    """
 
 
 @elementwise(x=lambda x: 2 * x)
 def square(x: Any, /) -> Tensor:
-    """``x * x``."""
+    """Square, ``x * x``.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Numeric, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``2 * x``.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, -2.0], requires_grad=True)
+    >>> y = ag.square(x)
+    >>> y.detach()
+    tensor([1., 4.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([ 2., -4.])
+    """
 
 
 @elementwise(x=lambda ans: 0.5 / ans)
 def sqrt(x: Any, /) -> Tensor:
-    """Square root; the derivative at 0 is infinite."""
+    """Square root.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``1 / (2 * sqrt(x))``; inf at 0, NaN below for a real `x`.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    The branch cut of the complex root is the negative real axis.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 4.0], requires_grad=True)
+    >>> y = ag.sqrt(x)
+    >>> y.detach()
+    tensor([0., 2.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([   inf, 0.2500])
+    """
 
 
 # -- exponentials and logarithms --------------------------------------------------------------------------------------
@@ -97,32 +428,195 @@ def sqrt(x: Any, /) -> Tensor:
 
 @elementwise(x=lambda ans: ans)
 def exp(x: Any, /) -> Tensor:
-    """Exponential."""
+    """Exponential, ``e**x``.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: the result itself.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
+    >>> y = ag.exp(x)
+    >>> y.detach()
+    tensor([1.0000, 2.7183])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1.0000, 2.7183])
+    """
 
 
 @elementwise(x=lambda ans: ans + 1)
 def expm1(x: Any, /) -> Tensor:
-    """``exp(x) - 1``, accurate near 0."""
+    """``exp(x) - 1``, accurate near 0.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``exp(x)``, from the result.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
+    >>> y = ag.expm1(x)
+    >>> y.detach()
+    tensor([0.0000, 1.7183])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1.0000, 2.7183])
+    """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(x))
 def log(x: Any, /) -> Tensor:
-    """Natural logarithm."""
+    """Natural logarithm.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``1 / x``; inf at 0, and ``1 / x`` below it too, where the result is NaN.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    The branch cut of the complex logarithm is the negative real axis.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = ag.log(x)
+    >>> y.detach()
+    tensor([0.0000, 0.6931])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1.0000, 0.5000])
+    """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(1 + x))
 def log1p(x: Any, /) -> Tensor:
-    """``log(1 + x)``, accurate near 0."""
+    """``log(1 + x)``, accurate near 0.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``1 / (1 + x)``; inf at -1, and the same formula below it, where the result is NaN.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
+    >>> y = ag.log1p(x)
+    >>> y.detach()
+    tensor([0.0000, 0.6931])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1.0000, 0.5000])
+    """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(x * 0.6931471805599453))
 def log2(x: Any, /) -> Tensor:
-    """Logarithm to base 2."""
+    """Logarithm to base 2.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``1 / (x * log(2))``; inf at 0.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 8.0], requires_grad=True)
+    >>> y = ag.log2(x)
+    >>> y.detach()
+    tensor([0., 3.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1.4427, 0.1803])
+    """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(x * 2.302585092994046))
 def log10(x: Any, /) -> Tensor:
-    """Logarithm to base 10."""
+    """Logarithm to base 10.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``1 / (x * log(10))``; inf at 0.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 100.0], requires_grad=True)
+    >>> y = ag.log10(x)
+    >>> y.detach()
+    tensor([0., 2.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([0.4343, 0.0043])
+    """
 
 
 @elementwise(
@@ -130,7 +624,35 @@ def log10(x: Any, /) -> Tensor:
     x2=lambda xp, x1, x2: xp.reciprocal(1 + xp.exp(x1 - x2)),
 )
 def logaddexp(x1: Any, x2: Any, /) -> Tensor:
-    """``log(exp(x1) + exp(x2))``, without overflow."""
+    """``log(exp(x1) + exp(x2))``, without overflow.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Real floating-point; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: ``1 / (1 + exp(x2 - x1))`` by `x1`, and the same with the operands exchanged by `x2`; they sum to 1. NaN
+    by both where both are the same infinity.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([0.0, 1000.0], requires_grad=True)
+    >>> b = ag.tensor(0.0, requires_grad=True)
+    >>> y = ag.logaddexp(a, b)
+    >>> y.detach()
+    tensor([6.9315e-01, 1.0000e+03])
+    >>> ag.grad(y.sum(), (a, b))
+    (tensor([0.5000, 1.0000]), tensor(0.5000))
+    """
 
 
 # -- trigonometric and hyperbolic -------------------------------------------------------------------------------------
@@ -138,32 +660,194 @@ def logaddexp(x1: Any, x2: Any, /) -> Tensor:
 
 @elementwise(x=lambda xp, x: xp.cos(x))
 def sin(x: Any, /) -> Tensor:
-    """Sine."""
+    """Sine.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The angle in radians. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``cos(x)``.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
+    >>> y = ag.sin(x)
+    >>> y.detach()
+    tensor([0.0000, 0.8415])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1.0000, 0.5403])
+    """
 
 
 @elementwise(x=lambda xp, x: xp.negative(xp.sin(x)))
 def cos(x: Any, /) -> Tensor:
-    """Cosine."""
+    """Cosine.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The angle in radians. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``-sin(x)``.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
+    >>> y = ag.cos(x)
+    >>> y.detach()
+    tensor([1.0000, 0.5403])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([-0.0000, -0.8415])
+    """
 
 
 @elementwise(x=lambda ans: 1 + ans * ans)
 def tan(x: Any, /) -> Tensor:
-    """Tangent."""
+    """Tangent.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The angle in radians. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``1 + tan(x)**2``, from the result.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
+    >>> y = ag.tan(x)
+    >>> y.detach()
+    tensor([0.0000, 1.5574])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1.0000, 3.4255])
+    """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(xp.sqrt(1 - x * x)))
 def asin(x: Any, /) -> Tensor:
-    """Arc sine."""
+    """Arc sine, in radians.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``1 / sqrt(1 - x**2)``; inf at -1 and 1, NaN beyond for a real `x`.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 0.6], requires_grad=True)
+    >>> y = ag.asin(x)
+    >>> y.detach()
+    tensor([0.0000, 0.6435])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1.0000, 1.2500])
+    """
 
 
 @elementwise(x=lambda xp, x: xp.negative(xp.reciprocal(xp.sqrt(1 - x * x))))
 def acos(x: Any, /) -> Tensor:
-    """Arc cosine."""
+    """Arc cosine, in radians.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``-1 / sqrt(1 - x**2)``; -inf at -1 and 1, NaN beyond for a real `x`.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 0.6], requires_grad=True)
+    >>> y = ag.acos(x)
+    >>> y.detach()
+    tensor([1.5708, 0.9273])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([-1.0000, -1.2500])
+    """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(1 + x * x))
 def atan(x: Any, /) -> Tensor:
-    """Arc tangent."""
+    """Arc tangent, in radians.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``1 / (1 + x**2)``.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 2.0], requires_grad=True)
+    >>> y = ag.atan(x)
+    >>> y.detach()
+    tensor([0.0000, 1.1071])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1.0000, 0.2000])
+    """
 
 
 def _distance(xp: Any, x1: Any, x2: Any) -> Any:
@@ -177,37 +861,226 @@ def _distance(xp: Any, x1: Any, x2: Any) -> Any:
     x2=lambda xp, x1, x2: xp.negative(x1) / _distance(xp, x1, x2),
 )
 def atan2(x1: Any, x2: Any, /) -> Tensor:
-    """The angle of the point (x2, x1); its gradient at the origin is 0."""
+    """The angle of the point (`x2`, `x1`), in radians between -pi and pi.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The y and the x coordinate, in this order. Real floating-point; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: ``x2 / (x1**2 + x2**2)`` by `x1` and ``-x1 / (x1**2 + x2**2)`` by `x2`; 0 by both at the origin.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([1.0, 0.0], requires_grad=True)
+    >>> b = ag.tensor([1.0, 0.0], requires_grad=True)
+    >>> y = ag.atan2(a, b)
+    >>> y.detach()
+    tensor([0.7854, 0.0000])
+    >>> ag.grad(y.sum(), (a, b))
+    (tensor([0.5000, 0.0000]), tensor([-0.5000, -0.0000]))
+    """
 
 
 @elementwise(x=lambda xp, x: xp.cosh(x))
 def sinh(x: Any, /) -> Tensor:
-    """Hyperbolic sine."""
+    """Hyperbolic sine.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``cosh(x)``.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
+    >>> y = ag.sinh(x)
+    >>> y.detach()
+    tensor([0.0000, 1.1752])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1.0000, 1.5431])
+    """
 
 
 @elementwise(x=lambda xp, x: xp.sinh(x))
 def cosh(x: Any, /) -> Tensor:
-    """Hyperbolic cosine."""
+    """Hyperbolic cosine.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``sinh(x)``.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
+    >>> y = ag.cosh(x)
+    >>> y.detach()
+    tensor([1.0000, 1.5431])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([0.0000, 1.1752])
+    """
 
 
 @elementwise(x=lambda ans: 1 - ans * ans)
 def tanh(x: Any, /) -> Tensor:
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``1 - tanh(x)**2``, from the result.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
+    >>> y = ag.tanh(x)
+    >>> y.detach()
+    tensor([0.0000, 0.7616])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1.0000, 0.4200])
+    """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(xp.sqrt(x * x + 1)))
 def asinh(x: Any, /) -> Tensor:
-    """Inverse hyperbolic sine."""
+    """Inverse hyperbolic sine.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``1 / sqrt(x**2 + 1)``.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
+    >>> y = ag.asinh(x)
+    >>> y.detach()
+    tensor([0.0000, 0.8814])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1.0000, 0.7071])
+    """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(xp.sqrt(x - 1) * xp.sqrt(x + 1)))
 def acosh(x: Any, /) -> Tensor:
-    """Inverse hyperbolic cosine."""
+    """Inverse hyperbolic cosine.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``1 / (sqrt(x - 1) * sqrt(x + 1))``; inf at 1, NaN below for a real `x`.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.25, 2.0], requires_grad=True)
+    >>> y = ag.acosh(x)
+    >>> y.detach()
+    tensor([0.6931, 1.3170])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1.3333, 0.5774])
+    """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(1 - x * x))
 def atanh(x: Any, /) -> Tensor:
-    """Inverse hyperbolic tangent."""
+    """Inverse hyperbolic tangent.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Floating-point, real or complex, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: ``1 / (1 - x**2)``; inf at -1 and 1, and the same formula beyond, where the result is NaN.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 0.5], requires_grad=True)
+    >>> y = ag.atanh(x)
+    >>> y.detach()
+    tensor([0.0000, 0.5493])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1.0000, 1.3333])
+    """
 
 
 # -- choosing and rounding --------------------------------------------------------------------------------------------
@@ -250,12 +1123,67 @@ def _choosing(lost: Callable[[Any, Any], Any]) -> dict[str, Any]:
 
 @custom(**_choosing(operator.lt))
 def maximum(x1: Any, x2: Any, /) -> Tensor:
-    """The larger of two; at a tie each gets half of the gradient."""
+    """The larger of two operands, element by element.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Real-valued; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: 1 by the operand taken, 0 by the other, half each at a tie; where either is NaN, 1 by both.
+    So ``maximum(x, 0)`` at 0 has 0.5, `nn.functional.relu` 0 and ``clip(x, min=0)`` 1, as in PyTorch.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> b = ag.tensor(2.0, requires_grad=True)
+    >>> y = ag.maximum(a, b)
+    >>> y.detach()
+    tensor([2., 2., 3.])
+    >>> ag.grad(y.sum(), (a, b))
+    (tensor([0.0000, 0.5000, 1.0000]), tensor(1.5000))
+    """
 
 
 @custom(**_choosing(operator.gt))
 def minimum(x1: Any, x2: Any, /) -> Tensor:
-    """The smaller of two; at a tie each gets half of the gradient."""
+    """The smaller of two operands, element by element.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Real-valued; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: 1 by the operand taken, 0 by the other, half each at a tie; where either is NaN, 1 by both.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> b = ag.tensor(2.0, requires_grad=True)
+    >>> y = ag.minimum(a, b)
+    >>> y.detach()
+    tensor([1., 2., 2.])
+    >>> ag.grad(y.sum(), (a, b))
+    (tensor([1.0000, 0.5000, 0.0000]), tensor(1.5000))
+    """
 
 
 def _inside(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
@@ -292,12 +1220,68 @@ def _clip_kernel(xp: Any, x: Any, /, min: Any = None, max: Any = None) -> Any:
 
 @custom(vjp={"x": _inside, "min": _below, "max": _above}, jvp=_clip_jvp, kernel=_clip_kernel)
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
-    """Limit to a range. The gradient goes to `x` within the bounds and on them, else to the bound that holds."""
+    """Limit to the range from `min` to `max`.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        What to limit. Real-valued, any shape.
+    min, max : Tensor, array or scalar, optional
+        The bounds, which broadcast with `x`; None is no bound. Where they cross, `max` holds.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the dtype of `x`.
+
+    Notes
+    -----
+    Derivative: by `x` 1 within the bounds and on them, 0 outside; by a bound 1 where it holds strictly (``x < min``,
+    ``x > max``). At ``x == min == max`` it goes to `x`, where the bounds cross to `max`, at NaN to none.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([-2.0, 1.0, 5.0], requires_grad=True)
+    >>> y = ag.clip(x, -1.0, 1.0)
+    >>> y.detach()
+    tensor([-1.,  1.,  1.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([0., 1., 0.])
+    """
 
 
 @elementwise(x1=lambda xp, x1, ans: xp.sign(x1) * xp.sign(ans), x2=0)
 def copysign(x1: Any, x2: Any, /) -> Tensor:
-    """The magnitude of `x1` with the sign of `x2`."""
+    """The magnitude of `x1` with the sign of `x2`.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        Magnitude and sign. Real floating-point; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: ``sign(x1) * sign(result)`` by `x1`, so 0 at ``x1 == 0``; 0 by `x2`.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([1.0, -2.0], requires_grad=True)
+    >>> b = ag.tensor(-1.0, requires_grad=True)
+    >>> y = ag.copysign(a, b)
+    >>> y.detach()
+    tensor([-1., -2.])
+    >>> ag.grad(y.sum(), (a, b))
+    (tensor([-1.,  1.]), tensor(0.))
+    """
 
 
 @elementwise(
@@ -305,32 +1289,189 @@ def copysign(x1: Any, x2: Any, /) -> Tensor:
     x2=lambda xp, x2, ans: xp.where(ans == 0, xp.zeros_like(ans), x2 / ans),
 )
 def hypot(x1: Any, x2: Any, /) -> Tensor:
-    """``sqrt(x1**2 + x2**2)``, without overflow; the gradient at the origin is 0."""
+    """``sqrt(x1**2 + x2**2)``, without overflow.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Real floating-point; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: ``x1 / hypot`` and ``x2 / hypot``; 0 by both at the origin (where PyTorch gives NaN).
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([3.0, 0.0], requires_grad=True)
+    >>> b = ag.tensor([4.0, 0.0], requires_grad=True)
+    >>> y = ag.hypot(a, b)
+    >>> y.detach()
+    tensor([5., 0.])
+    >>> ag.grad(y.sum(), (a, b))
+    (tensor([0.6000, 0.0000]), tensor([0.8000, 0.0000]))
+    """
 
 
 @elementwise(x1=1, x2=0)
 def nextafter(x1: Any, x2: Any, /) -> Tensor:
-    """The next representable value after `x1` towards `x2`."""
+    """The next representable value after `x1` towards `x2`.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        From where and towards what. Real floating-point; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: 1 by `x1`, 0 by `x2`.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> bool(ag.nextafter(1.0, 2.0) > 1.0)
+    True
+    >>> x = ag.tensor(1.0, requires_grad=True)
+    >>> ag.grad(ag.nextafter(x, 2.0), x)[0]
+    tensor(1.)
+    """
 
 
 @elementwise(x=0)
 def floor(x: Any, /) -> Tensor:
-    """Round down; the gradient is zero."""
+    """Round down to an integer, towards minus infinity.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Real-valued, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: 0 everywhere, at the jumps too.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.5, -1.5], requires_grad=True)
+    >>> y = ag.floor(x)
+    >>> y.detach()
+    tensor([ 1., -2.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([0., 0.])
+    """
 
 
 @elementwise(x=0)
 def ceil(x: Any, /) -> Tensor:
-    """Round up; the gradient is zero."""
+    """Round up to an integer, towards infinity.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Real-valued, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: 0 everywhere, at the jumps too.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.5, -1.5], requires_grad=True)
+    >>> y = ag.ceil(x)
+    >>> y.detach()
+    tensor([ 2., -1.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([0., 0.])
+    """
 
 
 @elementwise(x=0)
 def trunc(x: Any, /) -> Tensor:
-    """Round towards 0; the gradient is zero."""
+    """Round to an integer towards 0.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Real-valued, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: 0 everywhere, at the jumps too.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.5, -1.5], requires_grad=True)
+    >>> y = ag.trunc(x)
+    >>> y.detach()
+    tensor([ 1., -1.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([0., 0.])
+    """
 
 
 @elementwise(x=0)
 def round(x: Any, /) -> Tensor:
-    """Round to the nearest integer, halves to even; the gradient is zero."""
+    """Round to the nearest integer, halves to the even one.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Numeric, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: 0 everywhere, at the jumps too.
+    Real and imaginary part of a complex number are rounded each by itself.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.5, 1.5, -1.6], requires_grad=True)
+    >>> y = ag.round(x)
+    >>> y.detach()
+    tensor([ 0.,  2., -2.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([0., 0., 0.])
+    """
 
 
 # -- not holomorphic --------------------------------------------------------------------------------------------------
@@ -349,7 +1490,34 @@ def _conj(xp: Any, x: Any) -> Any:
     jvp=lambda xp, t_x, x: _real(xp, xp.multiply(t_x, _conj(xp, xp.sign(x)))),
 )
 def abs(x: Any, /) -> Tensor:
-    """Magnitude; its gradient at 0 is 0."""
+    """Magnitude, ``|x|``.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Numeric, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`; of its dtype, or the real dtype of the same precision for a complex `x`.
+
+    Notes
+    -----
+    Derivative: ``sign(x)``, and so 0 at 0.
+    Complex: not holomorphic; the gradient is ``g * x / abs(x)``, the direction of steepest ascent.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([-2.0, 0.0, 3.0], requires_grad=True)
+    >>> y = ag.abs(x)
+    >>> y.detach()
+    tensor([2., 0., 3.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([-1.,  0.,  1.])
+    """
 
 
 def _sign_vjp(xp: Any, g: Any, x: Any, ans: Any) -> Any:
@@ -363,22 +1531,131 @@ def _sign_vjp(xp: Any, g: Any, x: Any, ans: Any) -> Any:
 
 @custom(vjp={"x": _sign_vjp}, jvp=lambda xp, t_x, x, ans: _sign_vjp(xp, t_x, x, ans))
 def sign(x: Any, /) -> Tensor:
-    """Sign; for complex `x`, ``x / abs(x)``. The gradient of a real one is zero."""
+    """Sign: -1, 0 or 1; for a complex `x`, ``x / abs(x)`` and 0 at 0.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Numeric, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: 0 for a real `x`.
+    Complex: not holomorphic; the gradient is the part of `g` across `x`, ``(g - s * real(g * conj(s))) / abs(x)`` with
+    `s` the result, and 0 at 0.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([-2.0, 0.0, 3.0], requires_grad=True)
+    >>> y = ag.sign(x)
+    >>> y.detach()
+    tensor([-1.,  0.,  1.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([0., 0., 0.])
+    >>> ag.sign(ag.tensor(3 + 4j))
+    tensor(0.6000+0.8000j)
+    """
 
 
 @linear(x=lambda xp, g: _conj(xp, g))
 def conj(x: Any, /) -> Tensor:
-    """Complex conjugate."""
+    """Complex conjugate.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Numeric, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: the gradient is the conjugate of the cotangent.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor(1 + 2j, requires_grad=True)
+    >>> y = ag.conj(x)
+    >>> y.detach()
+    tensor(1.-2.j)
+    >>> ag.grad(y, x, ag.tensor(0 + 1j))[0]
+    tensor(0.-1.j)
+    """
 
 
 @linear(x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype))
 def real(x: Any, /) -> Tensor:
-    """Real part."""
+    """Real part.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Numeric, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`, real, of the same precision.
+
+    Notes
+    -----
+    Derivative: the gradient of a complex `x` is the cotangent, as a complex number.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor(1 + 2j, requires_grad=True)
+    >>> y = ag.real(x)
+    >>> y.detach()
+    tensor(1.)
+    >>> ag.grad(y, x)[0]
+    tensor(1.+0.j)
+    """
 
 
 @linear(x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype) * 1j if x_spec.is_complex else xp.zeros_like(g))
 def imag(x: Any, /) -> Tensor:
-    """Imaginary part."""
+    """Imaginary part.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Numeric, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`, real, of the same precision.
+
+    Notes
+    -----
+    Derivative: the gradient of a complex `x` is ``1j`` times the cotangent. Of a real `x`, which not every backend
+    takes, result and gradient are 0.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor(1 + 2j, requires_grad=True)
+    >>> y = ag.imag(x)
+    >>> y.detach()
+    tensor(2.)
+    >>> ag.grad(y, x)[0]
+    tensor(0.+1.j)
+    """
 
 
 # -- boolean and integer results --------------------------------------------------------------------------------------
@@ -386,99 +1663,541 @@ def imag(x: Any, /) -> Tensor:
 
 @nondifferentiable("x1", "x2", boolean=True)
 def equal(x1: Any, x2: Any, /) -> Tensor:
-    """Whether ``x1 == x2``."""
+    """Whether ``x1 == x2``, element by element.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Any dtype; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Boolean, of the broadcast shape.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.equal(ag.tensor([1.0, 2.0]), 1.0)
+    tensor([ True, False])
+    """
 
 
 @nondifferentiable("x1", "x2", boolean=True)
 def not_equal(x1: Any, x2: Any, /) -> Tensor:
-    """Whether ``x1 != x2``."""
+    """Whether ``x1 != x2``, element by element.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Any dtype; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Boolean, of the broadcast shape.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.not_equal(ag.tensor([1.0, 2.0]), 1.0)
+    tensor([False,  True])
+    """
 
 
 @nondifferentiable("x1", "x2", boolean=True)
 def less(x1: Any, x2: Any, /) -> Tensor:
-    """Whether ``x1 < x2``."""
+    """Whether ``x1 < x2``, element by element.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Real-valued; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Boolean, of the broadcast shape.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.less(ag.tensor([1.0, 2.0]), 2.0)
+    tensor([ True, False])
+    """
 
 
 @nondifferentiable("x1", "x2", boolean=True)
 def less_equal(x1: Any, x2: Any, /) -> Tensor:
-    """Whether ``x1 <= x2``."""
+    """Whether ``x1 <= x2``, element by element.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Real-valued; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Boolean, of the broadcast shape.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.less_equal(ag.tensor([1.0, 2.0]), 1.0)
+    tensor([ True, False])
+    """
 
 
 @nondifferentiable("x1", "x2", boolean=True)
 def greater(x1: Any, x2: Any, /) -> Tensor:
-    """Whether ``x1 > x2``."""
+    """Whether ``x1 > x2``, element by element.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Real-valued; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Boolean, of the broadcast shape.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.greater(ag.tensor([1.0, 2.0]), 1.0)
+    tensor([False,  True])
+    """
 
 
 @nondifferentiable("x1", "x2", boolean=True)
 def greater_equal(x1: Any, x2: Any, /) -> Tensor:
-    """Whether ``x1 >= x2``."""
+    """Whether ``x1 >= x2``, element by element.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Real-valued; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Boolean, of the broadcast shape.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.greater_equal(ag.tensor([1.0, 2.0]), 2.0)
+    tensor([False,  True])
+    """
 
 
 @nondifferentiable("x1", "x2", boolean=True)
 def logical_and(x1: Any, x2: Any, /) -> Tensor:
-    """Logical and."""
+    """Whether both operands are true.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Boolean; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Boolean, of the broadcast shape.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.logical_and(ag.tensor([True, False]), True)
+    tensor([ True, False])
+    """
 
 
 @nondifferentiable("x1", "x2", boolean=True)
 def logical_or(x1: Any, x2: Any, /) -> Tensor:
-    """Logical or."""
+    """Whether one operand or both are true.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Boolean; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Boolean, of the broadcast shape.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.logical_or(ag.tensor([True, False]), False)
+    tensor([ True, False])
+    """
 
 
 @nondifferentiable("x1", "x2", boolean=True)
 def logical_xor(x1: Any, x2: Any, /) -> Tensor:
-    """Logical exclusive or."""
+    """Whether exactly one of the operands is true.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Boolean; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Boolean, of the broadcast shape.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.logical_xor(ag.tensor([True, False]), True)
+    tensor([False,  True])
+    """
 
 
 @nondifferentiable("x", boolean=True)
 def logical_not(x: Any, /) -> Tensor:
-    """Logical not."""
+    """Whether the operand is false.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Boolean, any shape.
+
+    Returns
+    -------
+    Tensor
+        Boolean, of the shape of `x`.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.logical_not(ag.tensor([True, False]))
+    tensor([False,  True])
+    """
 
 
 @nondifferentiable("x1", "x2")
 def bitwise_and(x1: Any, x2: Any, /) -> Tensor:
-    """Bitwise and, ``x1 & x2``."""
+    """Bits set in both operands, ``x1 & x2``.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Integer or boolean; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    No derivative: the result is integer or boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.bitwise_and(ag.tensor([12, 10]), 6)
+    tensor([4, 2])
+    """
 
 
 @nondifferentiable("x1", "x2")
 def bitwise_or(x1: Any, x2: Any, /) -> Tensor:
-    """Bitwise or, ``x1 | x2``."""
+    """Bits set in one operand or both, ``x1 | x2``.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Integer or boolean; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    No derivative: the result is integer or boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.bitwise_or(ag.tensor([12, 10]), 6)
+    tensor([14, 14])
+    """
 
 
 @nondifferentiable("x1", "x2")
 def bitwise_xor(x1: Any, x2: Any, /) -> Tensor:
-    """Bitwise exclusive or, ``x1 ^ x2``."""
+    """Bits set in exactly one operand, ``x1 ^ x2``.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The operands. Integer or boolean; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    No derivative: the result is integer or boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.bitwise_xor(ag.tensor([12, 10]), 6)
+    tensor([10, 12])
+    """
 
 
 @nondifferentiable("x")
 def bitwise_invert(x: Any, /) -> Tensor:
-    """Bitwise not, ``~x``."""
+    """Every bit inverted, ``~x``.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Integer or boolean, any shape.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    No derivative: the result is integer or boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.bitwise_invert(ag.tensor([0, 5]))
+    tensor([-1, -6])
+    >>> ~ag.tensor([True, False])
+    tensor([False,  True])
+    """
 
 
 @nondifferentiable("x1", "x2")
 def bitwise_left_shift(x1: Any, x2: Any, /) -> Tensor:
-    """Bits shifted to the left, ``x1 << x2``."""
+    """Bits shifted to the left, ``x1 << x2``.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The bits, and by how many places to shift them (not negative). Integer; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    No derivative: the result is integer.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.bitwise_left_shift(ag.tensor([1, 3]), 2)
+    tensor([ 4, 12])
+    """
 
 
 @nondifferentiable("x1", "x2")
 def bitwise_right_shift(x1: Any, x2: Any, /) -> Tensor:
-    """Bits shifted to the right, ``x1 >> x2``."""
+    """Bits shifted to the right, ``x1 >> x2``; the sign is kept.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor, array or scalar
+        The bits, and by how many places to shift them (not negative). Integer; shapes broadcast, dtypes promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    No derivative: the result is integer.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.bitwise_right_shift(ag.tensor([8, -8]), 2)
+    tensor([ 2, -2])
+    """
 
 
 @nondifferentiable("x", boolean=True)
 def isfinite(x: Any, /) -> Tensor:
-    """Whether neither infinite nor NaN."""
+    """Whether elements are neither infinite nor NaN.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Numeric, any shape.
+
+    Returns
+    -------
+    Tensor
+        Boolean, of the shape of `x`.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.isfinite(ag.tensor([1.0, ag.inf, ag.nan]))
+    tensor([ True, False, False])
+    """
 
 
 @nondifferentiable("x", boolean=True)
 def isinf(x: Any, /) -> Tensor:
-    """Whether infinite."""
+    """Whether elements are infinite, of either sign.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Numeric, any shape.
+
+    Returns
+    -------
+    Tensor
+        Boolean, of the shape of `x`.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.isinf(ag.tensor([1.0, -ag.inf, ag.nan]))
+    tensor([False,  True, False])
+    """
 
 
 @nondifferentiable("x", boolean=True)
 def isnan(x: Any, /) -> Tensor:
-    """Whether NaN."""
+    """Whether elements are NaN.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Numeric, any shape.
+
+    Returns
+    -------
+    Tensor
+        Boolean, of the shape of `x`.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.isnan(ag.tensor([1.0, ag.inf, ag.nan]))
+    tensor([False, False,  True])
+    """
 
 
 @nondifferentiable("x", boolean=True)
 def signbit(x: Any, /) -> Tensor:
-    """Whether the sign bit is set."""
+    """Whether the sign bit is set: below 0, and for -0.0.
+
+    Parameters
+    ----------
+    x : Tensor, array or scalar
+        The operand. Real floating-point, any shape.
+
+    Returns
+    -------
+    Tensor
+        Boolean, of the shape of `x`.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, elementwise functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.signbit(ag.tensor([1.0, -0.0, -2.0]))
+    tensor([False,  True,  True])
+    """

@@ -14,9 +14,42 @@ if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
 
-@linear(x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape))
+@linear(views=True, x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape))
 def reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
-    """The same elements in another shape; one entry may be -1."""
+    """The same elements in another shape.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, any shape.
+    shape : tuple of int
+        The shape, of as many elements. One entry may be -1: what is left for it.
+    copy : bool, optional
+        True copies the memory, False refuses where that is needed. Results never alias `x` either way.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and the dtype of `x`; elements in row-major order.
+
+    Raises
+    ------
+    ValueError
+        If the numbers of elements differ.
+
+    Notes
+    -----
+    Derivative: linear; the cotangent is reshaped back.
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0, 3.0, 4.0])
+    >>> ag.reshape(x, (2, -1))
+    tensor([[1., 2.],
+            [3., 4.]])
+    """
 
 
 def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
@@ -26,34 +59,204 @@ def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(inverse)
 
 
-@linear(x=lambda xp, g, axes: xp.permute_dims(g, _inverse(axes)))
+@linear(views=True, x=lambda xp, g, axes: xp.permute_dims(g, _inverse(axes)))
 def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
-    """The axes in another order."""
+    """The axes in another order.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, any shape.
+    axes : tuple of int
+        For each axis of the result, which one of `x` it is.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`, its axes permuted.
+
+    Raises
+    ------
+    ValueError
+        If `axes` is no permutation of the axes of `x`.
+
+    Notes
+    -----
+    Derivative: linear; the cotangent's axes are permuted back.
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.permute_dims(ag.zeros((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
 
 
-@linear(x=lambda xp, g: xp.matrix_transpose(g), kernel=lambda xp, x: x.mT)
+@linear(views=True, x=lambda xp, g: xp.matrix_transpose(g), kernel=lambda xp, x: x.mT)
 def matrix_transpose(x: Any, /) -> Tensor:
-    """The last two axes exchanged."""
+    """The last two axes exchanged.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, at least 2 axes: matrices.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`; shape (..., n, m) for (..., m, n).
+
+    Raises
+    ------
+    ValueError
+        If `x` has fewer than 2 axes.
+
+    Notes
+    -----
+    Derivative: linear; the cotangent is transposed. A complex `x` is not conjugated: see `Tensor.H`.
+    Source: array API 2025.12, linear algebra functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.matrix_transpose(ag.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[1., 3.],
+            [2., 4.]])
+    """
 
 
-@linear(x=lambda xp, g, source, destination: xp.moveaxis(g, destination, source))
+@linear(views=True, x=lambda xp, g, source, destination: xp.moveaxis(g, destination, source))
 def moveaxis(x: Any, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Tensor:
-    """Axes moved to other places."""
+    """Axes moved to other places, the others keeping their order.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, any shape.
+    source : int or tuple of int
+        The axes to move.
+    destination : int or tuple of int
+        For each, its place in the result.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`, its axes permuted.
+
+    Notes
+    -----
+    Derivative: linear; the cotangent's axes are moved back.
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.moveaxis(ag.zeros((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
 
 
-@linear(x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape))
-def expand_dims(x: Any, /, *, axis: int | tuple[int, ...] = 0) -> Tensor:
-    """A new axis of length 1."""
+@linear(views=True, x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape))
+def expand_dims(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
+    """New axes of length 1.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, any shape.
+    axis : int or tuple of int
+        Their places in the result.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`, with the new axes.
+
+    Raises
+    ------
+    IndexError or ValueError
+        If a place is out of range (the backend's error).
+
+    Notes
+    -----
+    Derivative: linear; the cotangent is reshaped back.
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.expand_dims(ag.tensor([1.0, 2.0]), axis=1)
+    tensor([[1.],
+            [2.]])
+    """
 
 
-@linear(x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape))
+@linear(views=True, x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape))
 def squeeze(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
-    """Axes of length 1 removed."""
+    """Axes of length 1 removed.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, any shape.
+    axis : int or tuple of int
+        The axes, each of length 1.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`, without these axes.
+
+    Raises
+    ------
+    ValueError
+        If one of them is longer than 1.
+
+    Notes
+    -----
+    Derivative: linear; the cotangent is reshaped back.
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.squeeze(ag.zeros((2, 1, 3)), 1).shape
+    (2, 3)
+    """
 
 
 @linear(x=lambda xp, g, axis: xp.flip(g, axis=axis))
 def flip(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
-    """The elements in reverse order along axes, all by default."""
+    """The elements in reverse order along axes.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, any shape.
+    axis : int or tuple of int, optional
+        The axes. Default: all.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: linear; the cotangent is flipped.
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> y = ag.flip(x)
+    >>> y.detach()
+    tensor([3., 2., 1.])
+    >>> ag.grad(y, x, ag.tensor([10.0, 20.0, 30.0]))[0]
+    tensor([30., 20., 10.])
+    """
 
 
 def _negated(shift: int | tuple[int, ...]) -> int | tuple[int, ...]:
@@ -62,26 +265,138 @@ def _negated(shift: int | tuple[int, ...]) -> int | tuple[int, ...]:
 
 @linear(x=lambda xp, g, shift, axis: xp.roll(g, _negated(shift), axis=axis))
 def roll(x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Tensor:
-    """The elements shifted along axes; those that fall off come back at the other end."""
+    """The elements shifted along axes; those that fall off come back at the other end.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, any shape.
+    shift : int or tuple of int
+        By how many places, forward if positive. A tuple has one per axis.
+    axis : int or tuple of int, optional
+        The axes. Default: the elements as one row, put back into the shape of `x`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: linear; the cotangent is shifted back.
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> y = ag.roll(x, 1)
+    >>> y.detach()
+    tensor([3., 1., 2.])
+    >>> ag.grad(y, x, ag.tensor([10.0, 20.0, 30.0]))[0]
+    tensor([20., 30., 10.])
+    """
 
 
 @linear(x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape))
 def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Tensor:
-    """Repeated along new axes and axes of length 1."""
+    """Repeated along new leading axes and along axes of length 1.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, any shape.
+    shape : tuple of int
+        The shape, which `x` must broadcast to.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and the dtype of `x`.
+
+    Raises
+    ------
+    ValueError
+        If `x` does not broadcast to the shape.
+
+    Notes
+    -----
+    Derivative: linear; the cotangent is summed over the repeated axes.
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = ag.broadcast_to(x, (3, 2))
+    >>> y.shape
+    (3, 2)
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([3., 3.])
+    """
 
 
 @linear(x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape))
 def broadcast_like(x: Any, spec: Any, /) -> Tensor:
-    """`broadcast_to` the shape of a spec, in its layout (a lazy backend takes over the chunks)."""
+    """`broadcast_to` the shape of a spec, in its layout: a lazy backend takes over the chunks.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, any shape.
+    spec : Spec
+        As a derivative gets it under the name ``<operand>_spec``.
+
+    Returns
+    -------
+    Tensor
+        Of the spec's shape and the dtype of `x`.
+
+    Notes
+    -----
+    Derivative: linear; the cotangent is summed over the repeated axes.
+    Not in the standard: derivatives spread cotangents by it.
+    Source: agrad's own; what a backend gives beyond the standard.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> @ag.linear(x=lambda xp, g, x_spec: xp.broadcast_like(g, x_spec), kernel=lambda xp, x: xp.sum(x))
+    ... def total(x, /):
+    ...     "The sum of all elements."
+    >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> ag.grad(total(x), x)[0]
+    tensor([1., 1.])
+    """
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that shapes broadcast to.
 
+    Parameters
+    ----------
+    *shapes : tuple of int
+        The shapes; none gives ``()``.
+
+    Returns
+    -------
+    tuple of int
+        The common shape.
+
     Raises
     ------
     ValueError
         If they do not broadcast.
+
+    Notes
+    -----
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.broadcast_shapes((2, 1), (3,))
+    (2, 3)
     """
     result: list[int] = []
     for shape in shapes:
@@ -96,7 +411,38 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
-    """Each operand broadcast to their common shape."""
+    """Each operand broadcast to their common shape.
+
+    Parameters
+    ----------
+    *arrays : Tensor or array
+        Any dtypes, which stay as they are; shapes that broadcast.
+
+    Returns
+    -------
+    tuple of Tensor
+        One per operand.
+
+    Raises
+    ------
+    ValueError
+        If they do not broadcast.
+
+    Notes
+    -----
+    Derivative: as of `broadcast_to`.
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a, b = ag.broadcast_arrays(ag.tensor([[1.0], [2.0]]), ag.tensor([3, 4, 5]))
+    >>> a
+    tensor([[1., 1., 1.],
+            [2., 2., 2.]])
+    >>> b.shape
+    (2, 3)
+    """
     shape = broadcast_shapes(*(a.shape for a in arrays))
     return tuple(broadcast_to(a, shape) for a in arrays)
 
@@ -119,12 +465,76 @@ def _pieces(xp: Any, g: Any, arrays_spec: Sequence[Any], axis: int | None) -> li
 
 @linear(sequence="arrays", arrays=_pieces)
 def concat(arrays: tuple[Any, ...] | list[Any], /, *, axis: int | None = 0) -> Tensor:
-    """Joined along an axis; flattened first if `axis` is None."""
+    """Joined along an axis they have.
+
+    Parameters
+    ----------
+    arrays : tuple or list of Tensor or array
+        At least one; of one shape but for the axis. Dtypes promote.
+    axis : int or None, optional
+        The axis. None joins them as rows, whatever their shapes. Default: 0.
+
+    Returns
+    -------
+    Tensor
+        Of the promoted dtype, as long along the axis as all together.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or shapes differ.
+
+    Notes
+    -----
+    Derivative: linear in all jointly; each gets its part of the cotangent.
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([1.0], requires_grad=True)
+    >>> b = ag.tensor([2.0, 3.0], requires_grad=True)
+    >>> y = ag.concat([a, b])
+    >>> y.detach()
+    tensor([1., 2., 3.])
+    >>> ag.grad(y, (a, b), ag.tensor([10.0, 20.0, 30.0]))
+    (tensor([10.]), tensor([20., 30.]))
+    """
 
 
 @linear(sequence="arrays", arrays=lambda xp, g, axis: xp.unstack(g, axis=axis))
 def stack(arrays: tuple[Any, ...] | list[Any], /, *, axis: int = 0) -> Tensor:
-    """Joined along a new axis."""
+    """Joined along a new axis.
+
+    Parameters
+    ----------
+    arrays : tuple or list of Tensor or array
+        At least one, of one shape. Dtypes promote.
+    axis : int, optional
+        The place of the new axis in the result. Default: in front.
+
+    Returns
+    -------
+    Tensor
+        Of the promoted dtype, with one axis more.
+
+    Raises
+    ------
+    ValueError
+        If there is none, or shapes differ.
+
+    Notes
+    -----
+    Derivative: linear in all jointly; each gets its slice of the cotangent.
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.stack([ag.tensor([1.0, 2.0]), ag.tensor([3.0, 4.0])], axis=1)
+    tensor([[1., 3.],
+            [2., 4.]])
+    """
 
 
 def _restack(xp: Any, g: tuple[Any, ...], axis: int) -> Any:
@@ -137,9 +547,36 @@ def _unstack_kernel(xp: Any, x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple(moved[i, ...] for i in range(moved.shape[0]))
 
 
-@linear(outputs=0, x=_restack, kernel=_unstack_kernel)
+@linear(views=True, outputs=0, x=_restack, kernel=_unstack_kernel)
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The slices along an axis, as a tuple."""
+    """The slices along an axis.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, at least 1 axis.
+    axis : int, optional
+        The axis. Default: the first.
+
+    Returns
+    -------
+    tuple of Tensor
+        The slices, of the dtype of `x`, without the axis.
+
+    Notes
+    -----
+    Derivative: linear; the cotangents are stacked, 0 for slices that are not used.
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> top, bottom = ag.unstack(x)
+    >>> ag.grad(bottom.sum(), x)[0]
+    tensor([[0., 0.],
+            [1., 1.]])
+    """
 
 
 def _repeat_adjoint(xp: Any, g: Any, x_spec: Any, repeats: Any, axis: int | None) -> Any:
@@ -165,7 +602,37 @@ def unravel(places: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
 
 @linear(index=("repeats",), x=_repeat_adjoint)
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Tensor:
-    """Each element repeated, a number of times or a number of times each."""
+    """Each element repeated.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, any shape.
+    repeats : int, Tensor or array
+        How often: one number, or an integer vector with one for each place along the axis.
+    axis : int, optional
+        The axis. Default: the elements as one row.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`.
+
+    Notes
+    -----
+    Derivative: linear; each element gets the sum of the cotangents of its copies.
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = ag.repeat(x, ag.tensor([1, 3]))
+    >>> y.detach()
+    tensor([1., 2., 2., 2.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1., 3.])
+    """
 
 
 def _tile_adjoint(xp: Any, g: Any, x_spec: Any, repetitions: tuple[int, ...]) -> Any:
@@ -179,14 +646,102 @@ def _tile_adjoint(xp: Any, g: Any, x_spec: Any, repetitions: tuple[int, ...]) ->
 
 @linear(x=_tile_adjoint)
 def tile(x: Any, repetitions: tuple[int, ...], /) -> Tensor:
-    """The whole repeated along each axis."""
+    """The whole repeated along each axis.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, any shape.
+    repetitions : tuple of int
+        How often along each axis, from the last; the shorter of it and the shape counts as 1 in front.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`.
+
+    Notes
+    -----
+    Derivative: linear; each element gets the sum of the cotangents of its copies.
+    Source: array API 2025.12, manipulation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+    >>> y = ag.tile(x, (2,))
+    >>> y.detach()
+    tensor([1., 2., 1., 2.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([2., 2.])
+    """
 
 
 @linear(x=lambda xp, g, k: xp.tril(g, k=k))
 def tril(x: Any, /, *, k: int = 0) -> Tensor:
-    """The part of matrices on and below a diagonal."""
+    """The part of matrices on and below a diagonal, 0 elsewhere.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, at least 2 axes: matrices.
+    k : int, optional
+        The diagonal: 0 the main one, positive above it, negative below.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: linear; the same part of the cotangent.
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> y = ag.tril(x)
+    >>> y.detach()
+    tensor([[1., 0.],
+            [3., 4.]])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([[1., 0.],
+            [1., 1.]])
+    """
 
 
 @linear(x=lambda xp, g, k: xp.triu(g, k=k))
 def triu(x: Any, /, *, k: int = 0) -> Tensor:
-    """The part of matrices on and above a diagonal."""
+    """The part of matrices on and above a diagonal, 0 elsewhere.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, at least 2 axes: matrices.
+    k : int, optional
+        The diagonal: 0 the main one, positive above it, negative below.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: linear; the same part of the cotangent.
+    Source: array API 2025.12, creation functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> y = ag.triu(x)
+    >>> y.detach()
+    tensor([[1., 2.],
+            [0., 4.]])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([[1., 1.],
+            [0., 1.]])
+    """

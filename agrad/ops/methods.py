@@ -52,9 +52,11 @@ def _in_place(name: str, symbol: str) -> Callable[[Tensor, Any], Tensor]:
 
     def method(self: Tensor, other: Any, /) -> Tensor:
         check_leaf(self, symbol)
+        if self._base is not None and is_temporary(sys.getrefcount(self), self):
+            self._base = None  # x[i] += v: Python assigns the result to x[i]
         result = function(self, other)
-        if result is NotImplemented:
-            return result
+        if not isinstance(result, Tensor):
+            return NotImplemented  # the other operand knows how, and Python asks it again
         rebind(self, result, symbol)
         return self
 
@@ -117,156 +119,556 @@ class Methods:
         dim: Axis = None,
         keepdim: bool = False,
     ) -> Tensor:
-        """Sum over axes; see `agrad.sum`."""
+        """Sum over axes; see `agrad.sum`.
+
+        Parameters
+        ----------
+        axis, dtype, keepdims : optional
+            As for `agrad.sum`.
+        dim, keepdim : optional
+            PyTorch's names of `axis` and `keepdims`.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return statistical.sum(self, axis=_either(axis, dim), dtype=dtype, keepdims=keepdims or keepdim)
 
     def mean(
         self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
     ) -> Tensor:
-        """Mean over axes; see `agrad.mean`."""
+        """Mean over axes; see `agrad.mean`.
+
+        Parameters
+        ----------
+        axis, keepdims : optional
+            As for `agrad.mean`.
+        dim, keepdim : optional
+            PyTorch's names of `axis` and `keepdims`.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return statistical.mean(self, axis=_either(axis, dim), keepdims=keepdims or keepdim)
 
     def prod(
         self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
     ) -> Tensor:
-        """Product over axes; see `agrad.prod`."""
+        """Product over axes; see `agrad.prod`.
+
+        Parameters
+        ----------
+        axis, keepdims : optional
+            As for `agrad.prod`.
+        dim, keepdim : optional
+            PyTorch's names of `axis` and `keepdims`.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return statistical.prod(self, axis=_either(axis, dim), keepdims=keepdims or keepdim)
 
     def max(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
-        """Largest element over axes; see `agrad.max`. PyTorch's ``max(dim)`` gives indices too: here `argmax` does."""
+        """Largest element over axes; see `agrad.max`.
+
+        Parameters
+        ----------
+        axis, keepdims : optional
+            As for `agrad.max`.
+        dim, keepdim : optional
+            PyTorch's names of `axis` and `keepdims`.
+
+        Returns
+        -------
+        Tensor
+            The result.
+
+        Notes
+        -----
+        PyTorch's ``max(dim)`` gives indices too: here `argmax` does, and ties share the gradient evenly.
+        """
         return statistical.max(self, axis=_either(axis, dim), keepdims=keepdims or keepdim)
 
     def min(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
-        """Smallest element over axes; see `agrad.min`."""
+        """Smallest element over axes; see `agrad.min`.
+
+        Parameters
+        ----------
+        axis, keepdims : optional
+            As for `agrad.min`.
+        dim, keepdim : optional
+            PyTorch's names of `axis` and `keepdims`.
+
+        Returns
+        -------
+        Tensor
+            The result.
+
+        Notes
+        -----
+        PyTorch's ``min(dim)`` gives indices too: here `argmin` does, and ties share the gradient evenly.
+        """
         return statistical.min(self, axis=_either(axis, dim), keepdims=keepdims or keepdim)
 
     def var(
         self: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False, *, dim: Axis = None
     ) -> Tensor:
-        """Variance over axes; see `agrad.var`. The default correction is the standard's 0, not PyTorch's 1."""
+        """Variance over axes; see `agrad.var`.
+
+        Parameters
+        ----------
+        axis, correction, keepdims : optional
+            As for `agrad.var`.
+        dim : optional
+            PyTorch's name of `axis`.
+
+        Returns
+        -------
+        Tensor
+            The result.
+
+        Notes
+        -----
+        The default `correction` is the standard's 0, not PyTorch's 1.
+        """
         return statistical.var(self, axis=_either(axis, dim), correction=correction, keepdims=keepdims)
 
     def std(
         self: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False, *, dim: Axis = None
     ) -> Tensor:
-        """Standard deviation over axes; see `agrad.std`. The default correction is the standard's 0."""
+        """Standard deviation over axes; see `agrad.std`.
+
+        Parameters
+        ----------
+        axis, correction, keepdims : optional
+            As for `agrad.std`.
+        dim : optional
+            PyTorch's name of `axis`.
+
+        Returns
+        -------
+        Tensor
+            The result.
+
+        Notes
+        -----
+        The default `correction` is the standard's 0, not PyTorch's 1.
+        """
         return statistical.std(self, axis=_either(axis, dim), correction=correction, keepdims=keepdims)
 
     def all(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None) -> Tensor:
-        """Whether all elements are true."""
+        """Whether all elements are true; see `agrad.all`.
+
+        Parameters
+        ----------
+        axis, keepdims : optional
+            As for `agrad.all`.
+        dim : optional
+            PyTorch's name of `axis`.
+
+        Returns
+        -------
+        Tensor
+            Boolean.
+        """
         return statistical.all(self, axis=_either(axis, dim), keepdims=keepdims)
 
     def any(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None) -> Tensor:
-        """Whether any element is true."""
+        """Whether any element is true; see `agrad.any`.
+
+        Parameters
+        ----------
+        axis, keepdims : optional
+            As for `agrad.any`.
+        dim : optional
+            PyTorch's name of `axis`.
+
+        Returns
+        -------
+        Tensor
+            Boolean.
+        """
         return statistical.any(self, axis=_either(axis, dim), keepdims=keepdims)
 
     def argmax(self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None) -> Tensor:
-        """The index of the largest element."""
+        """The index of the largest element; see `agrad.argmax`.
+
+        Parameters
+        ----------
+        axis, keepdims : optional
+            As for `agrad.argmax`.
+        dim : optional
+            PyTorch's name of `axis`.
+
+        Returns
+        -------
+        Tensor
+            Integer.
+        """
         return searching.argmax(self, axis=_either(axis, dim), keepdims=keepdims)
 
     def argmin(self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None) -> Tensor:
-        """The index of the smallest element."""
+        """The index of the smallest element; see `agrad.argmin`.
+
+        Parameters
+        ----------
+        axis, keepdims : optional
+            As for `agrad.argmin`.
+        dim : optional
+            PyTorch's name of `axis`.
+
+        Returns
+        -------
+        Tensor
+            Integer.
+        """
         return searching.argmin(self, axis=_either(axis, dim), keepdims=keepdims)
 
     def cumsum(self: Any, axis: int | None = None, *, dim: int | None = None) -> Tensor:
-        """Running sum; see `agrad.cumulative_sum`."""
+        """Running sum along an axis; see `agrad.cumulative_sum`.
+
+        Parameters
+        ----------
+        axis : optional
+            As for `agrad.cumulative_sum`.
+        dim : optional
+            PyTorch's name of `axis`.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return statistical.cumulative_sum(self, axis=_either(axis, dim))
 
     def cumprod(self: Any, axis: int | None = None, *, dim: int | None = None) -> Tensor:
-        """Running product; see `agrad.cumulative_prod`."""
+        """Running product along an axis; see `agrad.cumulative_prod`.
+
+        Parameters
+        ----------
+        axis : optional
+            As for `agrad.cumulative_prod`.
+        dim : optional
+            PyTorch's name of `axis`.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return statistical.cumulative_prod(self, axis=_either(axis, dim))
 
     # -- shapes -------------------------------------------------------------------------------------------------------------
 
     def reshape(self: Any, *shape: Any) -> Tensor:
-        """The same elements in another shape, given as integers or one tuple."""
+        """The same elements in another shape; see `agrad.reshape`.
+
+        Parameters
+        ----------
+        *shape : int, or one tuple of int
+            The shape; one entry may be -1.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return manipulation.reshape(self, _shape(shape))
 
     def view(self: Any, *shape: Any) -> Tensor:
-        """As `reshape`; results never alias here."""
+        """As `reshape`; results never alias here.
+
+        Parameters
+        ----------
+        *shape : int, or one tuple of int
+            The shape; one entry may be -1.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return manipulation.reshape(self, _shape(shape))
 
     def view_as(self: Any, other: Tensor) -> Tensor:
-        """`reshape` to the shape of another tensor."""
+        """`reshape` to the shape of another tensor.
+
+        Parameters
+        ----------
+        other : Tensor
+            Of as many elements.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return manipulation.reshape(self, other.shape)
 
     def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-        """Axes from `start_dim` to `end_dim` made one."""
+        """Axes from `start_dim` to `end_dim` made one.
+
+        Parameters
+        ----------
+        start_dim, end_dim : int, optional
+            The first and the last of them. Default: all axes.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         rank = max(self.ndim, 1)
         start, end = start_dim % rank, end_dim % rank
         shape = self.shape or (1,)
         return manipulation.reshape(self, (*shape[:start], -1, *shape[end + 1 :]))
 
     def permute(self: Any, *axes: Any) -> Tensor:
-        """The axes in another order."""
+        """The axes in another order; see `agrad.permute_dims`.
+
+        Parameters
+        ----------
+        *axes : int, or one tuple of int
+            For each axis of the result, which one of this tensor it is.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return manipulation.permute_dims(self, _shape(axes))
 
-    def transpose(self: Any, axis0: int, axis1: int) -> Tensor:
-        """Two axes exchanged."""
+    def transpose(self: Any, axis0: int | tuple[int, ...], axis1: int | None = None) -> Tensor:
+        """Two axes exchanged; or, as NumPy spells it, all axes in the order of a tuple.
+
+        Parameters
+        ----------
+        axis0 : int or tuple of int
+            The one axis; or, without `axis1`, all axes in their new order.
+        axis1 : int, optional
+            The other axis.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
+        if axis1 is None:
+            return manipulation.permute_dims(self, _shape((axis0,)))
+        if not isinstance(axis0, int):
+            message = f"transpose() takes two axes, or one tuple of all axes, not {axis0!r} and {axis1!r}"
+            raise TypeError(message)
         axes = list(range(self.ndim))
         axes[axis0], axes[axis1] = axes[axis1], axes[axis0]
         return manipulation.permute_dims(self, tuple(axes))
 
     def t(self: Any) -> Tensor:
-        """The transpose of a matrix; fewer axes stay as they are."""
+        """The transpose of a matrix.
+
+        Returns
+        -------
+        Tensor
+            This tensor itself, if it has fewer than two axes.
+
+        Raises
+        ------
+        ValueError
+            If it has more than two.
+        """
         return self if self.ndim < 2 else self.T
 
     def squeeze(self: Any, axis: Axis = None, *, dim: Axis = None) -> Tensor:
-        """Axes of length 1 removed, all by default."""
+        """Axes of length 1 removed; see `agrad.squeeze`.
+
+        Parameters
+        ----------
+        axis : int or tuple of int, optional
+            The axes. Default: all of length 1.
+        dim : optional
+            PyTorch's name of `axis`.
+
+        Returns
+        -------
+        Tensor
+            The result.
+
+        Raises
+        ------
+        ValueError
+            If one of them is longer than 1 (PyTorch leaves it).
+        """
         axis = _either(axis, dim)
         if axis is None:
             axis = tuple(i for i, n in enumerate(self.shape) if n == 1)
         return manipulation.squeeze(self, axis)
 
     def unsqueeze(self: Any, axis: int) -> Tensor:
-        """A new axis of length 1."""
+        """A new axis of length 1; see `agrad.expand_dims`.
+
+        Parameters
+        ----------
+        axis : int
+            Its place in the result.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return manipulation.expand_dims(self, axis=axis)
 
     def expand(self: Any, *shape: Any) -> Tensor:
-        """Broadcast to a shape; -1 keeps an axis."""
+        """Broadcast to a shape; see `agrad.broadcast_to`.
+
+        Parameters
+        ----------
+        *shape : int, or one tuple of int
+            The shape; -1 keeps an axis as it is.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         wanted = _shape(shape)
         lead = len(wanted) - self.ndim
         full = tuple(self.shape[i - lead] if n == -1 else n for i, n in enumerate(wanted))
         return manipulation.broadcast_to(self, full)
 
     def expand_as(self: Any, other: Tensor) -> Tensor:
-        """Broadcast to the shape of another tensor."""
+        """Broadcast to the shape of another tensor.
+
+        Parameters
+        ----------
+        other : Tensor
+            The other.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return manipulation.broadcast_to(self, other.shape)
 
     def repeat(self: Any, *repetitions: Any) -> Tensor:
-        """The whole repeated along each axis (PyTorch's meaning; the standard's `agrad.tile`)."""
+        """The whole repeated along each axis: PyTorch's meaning, which is the standard's `agrad.tile`.
+
+        Parameters
+        ----------
+        *repetitions : int, or one tuple of int
+            How often along each axis.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return manipulation.tile(self, _shape(repetitions))
 
     def unbind(self: Any, axis: int = 0) -> tuple[Tensor, ...]:
-        """The slices along an axis."""
+        """The slices along an axis; see `agrad.unstack`.
+
+        Parameters
+        ----------
+        axis : int, optional
+            The axis. Default: the first.
+
+        Returns
+        -------
+        tuple of Tensor
+            The slices, without the axis.
+        """
         return manipulation.unstack(self, axis=axis)
 
     # -- elementwise --------------------------------------------------------------------------------------------------------
 
     def clamp(self: Any, min: Any = None, max: Any = None) -> Tensor:
-        """Limit to a range; see `agrad.clip`."""
+        """Limit to a range; see `agrad.clip`.
+
+        Parameters
+        ----------
+        min, max : Tensor, array or scalar, optional
+            The bounds; None is no bound.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return elementwise.clip(self, min, max)
 
     def clip(self: Any, min: Any = None, max: Any = None) -> Tensor:
-        """Limit to a range; see `agrad.clip`."""
+        """Limit to a range; see `agrad.clip`.
+
+        Parameters
+        ----------
+        min, max : Tensor, array or scalar, optional
+            The bounds; None is no bound.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return elementwise.clip(self, min, max)
 
     def conj(self: Any) -> Tensor:
-        """Complex conjugate."""
+        """Complex conjugate; see `agrad.conj`.
+
+        Returns
+        -------
+        Tensor
+            This tensor itself, if it is not complex.
+        """
         return elementwise.conj(self) if self.is_complex() else self
 
     def masked_fill(self: Any, mask: Any, value: Any) -> Tensor:
-        """A copy with `value` where a mask is true."""
+        """A copy with `value` where a mask is true; see `agrad.where`.
+
+        Parameters
+        ----------
+        mask : Tensor or array
+            Boolean; it broadcasts with this tensor.
+        value : Tensor, array or scalar
+            What to put there.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return searching.where(mask, value, self)
 
     def clone(self: Any) -> Tensor:
-        """A copy that stays in the graph."""
+        """A copy that stays in the graph.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         if not self._spec.inexact:
             return creation.asarray(self, copy=True)
         return elementwise.positive(self)
 
     def matmul(self: Any, other: Any) -> Tensor:
-        """Matrix product."""
+        """Matrix product; see `agrad.matmul`.
+
+        Parameters
+        ----------
+        other : Tensor or array
+            The second factor.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return linalg.matmul(self, other)
 
     mm = matmul
@@ -274,11 +676,32 @@ class Methods:
     bmm = matmul
 
     def dot(self: Any, other: Any) -> Tensor:
-        """Sum of the products of two vectors."""
+        """Sum of the products of two vectors.
+
+        Parameters
+        ----------
+        other : Tensor or array
+            The second factor, which is not conjugated.
+
+        Returns
+        -------
+        Tensor
+            The result.
+        """
         return linalg.tensordot(self, other, axes=1)
 
     def norm(self: Any) -> Tensor:
-        """The Euclidean norm of all elements."""
+        """The Euclidean norm of all elements.
+
+        Returns
+        -------
+        Tensor
+            Real, 0-d.
+
+        Notes
+        -----
+        Derivative: ``x / norm(x)``; 0 where the norm is 0, as in PyTorch.
+        """
         total = statistical.sum(elementwise.square(elementwise.abs(self)))
         zero = total == 0
         # the root of 1 where there is nothing: the gradient there is 0, as PyTorch's
@@ -287,7 +710,20 @@ class Methods:
     # -- dtype and device -----------------------------------------------------------------------------------------------------
 
     def to(self: Any, *args: Any, dtype: Any = None, device: Any = None) -> Tensor:
-        """Converted to a dtype, moved to a device, or both; a tensor as argument gives its dtype and device."""
+        """Converted to a dtype, moved to a device, or both.
+
+        Parameters
+        ----------
+        *args : DType, backend's dtype, str or Tensor
+            Dtypes and devices in any order; a tensor stands for its own.
+        dtype, device : optional
+            The same by name.
+
+        Returns
+        -------
+        Tensor
+            This tensor itself, if there is nothing to do.
+        """
         for arg in args:
             if isinstance(arg, Tensor):
                 dtype, device = arg.dtype, arg.device
@@ -299,47 +735,137 @@ class Methods:
         return made if dtype is None else data_type.astype(made, dtype, copy=False)
 
     def type_as(self: Any, other: Tensor) -> Tensor:
-        """Converted to the dtype of another tensor."""
+        """Converted to the dtype of another tensor.
+
+        Parameters
+        ----------
+        other : Tensor
+            The other.
+
+        Returns
+        -------
+        Tensor
+            This tensor itself, if it has the dtype already.
+        """
         return data_type.astype(self, other.dtype, copy=False)
 
     def double(self: Any) -> Tensor:
-        """Converted to float64."""
+        """Converted to float64.
+
+        Returns
+        -------
+        Tensor
+            This tensor itself, if it has the dtype already.
+        """
         return data_type.astype(self, "float64", copy=False)
 
     def float(self: Any) -> Tensor:
-        """Converted to float32."""
+        """Converted to float32.
+
+        Returns
+        -------
+        Tensor
+            This tensor itself, if it has the dtype already.
+        """
         return data_type.astype(self, "float32", copy=False)
 
     def long(self: Any) -> Tensor:
-        """Converted to int64."""
+        """Converted to int64.
+
+        Returns
+        -------
+        Tensor
+            This tensor itself, if it has the dtype already.
+        """
         return data_type.astype(self, "int64", copy=False)
 
     def int(self: Any) -> Tensor:
-        """Converted to int32."""
+        """Converted to int32.
+
+        Returns
+        -------
+        Tensor
+            This tensor itself, if it has the dtype already.
+        """
         return data_type.astype(self, "int32", copy=False)
 
     def bool(self: Any) -> Tensor:
-        """Converted to bool."""
+        """Converted to bool.
+
+        Returns
+        -------
+        Tensor
+            This tensor itself, if it has the dtype already.
+        """
         return data_type.astype(self, "bool", copy=False)
 
     def cpu(self: Any) -> Tensor:
-        """Moved to the numpy backend."""
+        """Moved to the numpy backend.
+
+        Returns
+        -------
+        Tensor
+            This tensor itself, if it is there already.
+        """
         return data_type.to_device(self, "numpy")
 
     # -- in place -----------------------------------------------------------------------------------------------------------
 
     def zero_(self: Any) -> Tensor:
-        """Set to zeros."""
+        """Set to zeros.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+
+        Raises
+        ------
+        RuntimeError
+            On a leaf that requires grad, while recording.
+        """
         return self.fill_(0)
 
     def fill_(self: Any, value: Any) -> Tensor:
-        """Set every element to a value."""
+        """Set every element to a value.
+
+        Parameters
+        ----------
+        value : Tensor or scalar
+            The value.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+
+        Raises
+        ------
+        RuntimeError
+            On a leaf that requires grad, while recording.
+        """
         check_leaf(self, "fill_()")
         rebind(self, searching.where(creation.ones_like(self, dtype="bool"), value, self), "fill_()")
         return self
 
     def copy_(self: Any, source: Any) -> Tensor:
-        """Set to the values of another tensor, broadcast and converted."""
+        """Set to the values of another tensor, broadcast and converted.
+
+        Parameters
+        ----------
+        source : Tensor, array or scalar
+            The values; they stay in the graph.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+
+        Raises
+        ------
+        RuntimeError
+            On a leaf that requires grad, while recording.
+        """
         check_leaf(self, "copy_()")
         if not isinstance(source, Tensor):
             source = creation.asarray(source, copy=True)  # the caller's array stays theirs
@@ -350,39 +876,193 @@ class Methods:
         return self
 
     def add_(self: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-        """``self += alpha * other``."""
+        """``self += alpha * other``.
+
+        Parameters
+        ----------
+        other : Tensor, array or scalar
+            The second operand.
+        alpha : scalar, optional
+            A factor for it.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+
+        Raises
+        ------
+        RuntimeError
+            On a leaf that requires grad, while recording.
+        """
         return self._update("add_()", elementwise.add, other if alpha == 1 else other * alpha)
 
     def sub_(self: Any, other: Any, *, alpha: Any = 1) -> Tensor:
-        """``self -= alpha * other``."""
+        """``self -= alpha * other``.
+
+        Parameters
+        ----------
+        other : Tensor, array or scalar
+            The second operand.
+        alpha : scalar, optional
+            A factor for it.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+
+        Raises
+        ------
+        RuntimeError
+            On a leaf that requires grad, while recording.
+        """
         return self._update("sub_()", elementwise.subtract, other if alpha == 1 else other * alpha)
 
     def mul_(self: Any, other: Any) -> Tensor:
-        """``self *= other``."""
+        """``self *= other``.
+
+        Parameters
+        ----------
+        other : Tensor, array or scalar
+            The second operand.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+
+        Raises
+        ------
+        RuntimeError
+            On a leaf that requires grad, while recording.
+        """
         return self._update("mul_()", elementwise.multiply, other)
 
     def div_(self: Any, other: Any) -> Tensor:
-        """``self /= other``."""
+        """``self /= other``.
+
+        Parameters
+        ----------
+        other : Tensor, array or scalar
+            The second operand.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+
+        Raises
+        ------
+        RuntimeError
+            On a leaf that requires grad, while recording.
+        """
         return self._update("div_()", elementwise.divide, other)
 
     def pow_(self: Any, other: Any) -> Tensor:
-        """``self **= other``."""
+        """``self **= other``.
+
+        Parameters
+        ----------
+        other : Tensor, array or scalar
+            The second operand.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+
+        Raises
+        ------
+        RuntimeError
+            On a leaf that requires grad, while recording.
+        """
         return self._update("pow_()", elementwise.pow, other)
 
     def clamp_(self: Any, min: Any = None, max: Any = None) -> Tensor:
-        """Limit to a range, in place."""
+        """Limit to a range, in place; see `agrad.clip`.
+
+        Parameters
+        ----------
+        min, max : Tensor, array or scalar, optional
+            The bounds; None is no bound.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+
+        Raises
+        ------
+        RuntimeError
+            On a leaf that requires grad, while recording.
+        """
         return self._update("clamp_()", elementwise.clip, min, max)
 
     def addcmul_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
-        """``self += value * tensor1 * tensor2``."""
+        """``self += value * tensor1 * tensor2``.
+
+        Parameters
+        ----------
+        tensor1, tensor2 : Tensor
+            The operands.
+        value : scalar, optional
+            A factor.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+
+        Raises
+        ------
+        RuntimeError
+            On a leaf that requires grad, while recording.
+        """
         return self._update("addcmul_()", elementwise.add, tensor1 * tensor2 * value)
 
     def addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
-        """``self += value * tensor1 / tensor2``."""
+        """``self += value * tensor1 / tensor2``.
+
+        Parameters
+        ----------
+        tensor1, tensor2 : Tensor
+            The operands.
+        value : scalar, optional
+            A factor.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+
+        Raises
+        ------
+        RuntimeError
+            On a leaf that requires grad, while recording.
+        """
         return self._update("addcdiv_()", elementwise.add, tensor1 / tensor2 * value)
 
     def masked_fill_(self: Any, mask: Any, value: Any) -> Tensor:
-        """Set to `value` where a mask is true."""
+        """Set to `value` where a mask is true.
+
+        Parameters
+        ----------
+        mask : Tensor or array
+            Boolean; it broadcasts with this tensor.
+        value : Tensor, array or scalar
+            What to put there.
+
+        Returns
+        -------
+        Tensor
+            This tensor.
+
+        Raises
+        ------
+        RuntimeError
+            On a leaf that requires grad, while recording.
+        """
         return self._update("masked_fill_()", lambda x: searching.where(mask, value, x))
 
     def _update(self: Any, what: str, function: Callable[..., Tensor], *args: Any) -> Tensor:
@@ -525,12 +1205,29 @@ def attach() -> None:
     for name, op in (COMPARISON | UNARY).items():
         setattr(Tensor, f"__{name}__", make_operator(OPS[op], f"__{name}__"))
     for name, op in UNARY_METHODS.items():
-        setattr(Tensor, name, make_operator(OPS[op], name))
-        setattr(Tensor, name + "_", _in_place_unary(OPS[op].entry, name + "_()"))
+        _attach(name, make_operator(OPS[op], name), f"{_summary(op)} See `agrad.{op}`.", "The result.")
+        in_place = _in_place_unary(OPS[op].entry, name + "_()")
+        _attach(name + "_", in_place, f"`{name}`, in place.", "This tensor.")
     for name, op in BINARY_METHODS.items():
-        setattr(Tensor, name, make_operator(OPS[op], name))
+        summary = f"{_summary(op)} See `agrad.{op}`."
+        _attach(name, make_operator(OPS[op], name), summary, "The result.", operand=_OPERAND)
     Tensor.__getitem__ = _getitem  # type: ignore[method-assign]
     Tensor.__setitem__ = _setitem  # type: ignore[method-assign]
+
+
+_OPERAND = "Parameters\n----------\nother : Tensor, array or scalar\n    The second operand.\n\n"
+
+
+def _attach(name: str, method: Any, summary: str, result: str, *, operand: str = "") -> None:
+    """Put a method that was made from a table on `Tensor`, with its name and documentation."""
+    method.__name__, method.__qualname__, method.__module__ = name, f"Tensor.{name}", Tensor.__module__
+    method.__doc__ = f"{summary}\n\n{operand}Returns\n-------\nTensor\n    {result}\n"
+    setattr(Tensor, name, method)
+
+
+def _summary(op: str) -> str:
+    """The first line of an op's documentation, which ``python -OO`` leaves out."""
+    return (OPS[op].entry.__doc__ or "").partition("\n")[0]
 
 
 def _in_place_unary(function: Callable[..., Tensor], what: str) -> Callable[[Tensor], Tensor]:

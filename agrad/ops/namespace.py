@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 from agrad import dtypes
@@ -22,11 +22,13 @@ from agrad.ops import (
     linalg,
     manipulation,
     searching,
+    set_functions,
     special,
     statistical,
+    utility,
 )
 from agrad.plugin import manager
-from agrad.plugin.backend import Backend
+from agrad.plugin.backend import Backend, Device
 
 #: The version of the standard.
 API_VERSION = "2025.12"
@@ -45,8 +47,13 @@ CREATION = (
     "linspace",
     "ones",
     "rfftfreq",
+    "tril_indices",
+    "triu_indices",
     "zeros",
 )
+
+#: Functions that take dtypes, which do not tell their backend: bound namespaces answer for their own.
+QUERIES = ("can_cast", "finfo", "iinfo", "result_type")
 
 #: Sub-namespaces by name; those without a module of functions have ops alone.
 SUBNAMESPACES: dict[str, ModuleType | None] = {
@@ -57,7 +64,17 @@ SUBNAMESPACES: dict[str, ModuleType | None] = {
     "special": special,
 }
 
-_CHAPTERS = (creation, data_type, elementwise, linalg, manipulation, searching, statistical)
+_CHAPTERS = (
+    creation,
+    data_type,
+    elementwise,
+    linalg,
+    manipulation,
+    searching,
+    set_functions,
+    statistical,
+    utility,
+)
 
 
 def public_functions() -> dict[str, Any]:
@@ -195,8 +212,14 @@ _MAIN = frozenset(
         "take",
         "take_along_axis",
         "where",
+        "isin",
+        "unique_all",
+        "unique_counts",
+        "unique_inverse",
+        "unique_values",
         "all",
         "any",
+        "diff",
         "cumulative_prod",
         "cumulative_sum",
         "max",
@@ -209,6 +232,111 @@ _MAIN = frozenset(
         "to_device",
     ]
 )
+
+
+class Info:
+    """What a namespace can, as the standard's ``__array_namespace_info__`` gives it (array API 2025.12, Inspection).
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> info = ag.namespace("numpy").__array_namespace_info__()
+    >>> info.devices()
+    ('numpy',)
+    >>> sorted(info.dtypes(kind="real floating"))
+    ['float32', 'float64']
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def _library(self) -> Any:
+        """The array library's own inspection object; None where it has none."""
+        found = getattr(self._backend.namespace(), "__array_namespace_info__", None)
+        return None if found is None else found()
+
+    def capabilities(self) -> dict[str, Any]:
+        """Give what is supported: "boolean indexing", "data-dependent shapes", "max dimensions".
+
+        Returns
+        -------
+        dict
+            Two truth values, and the largest number of axes (None if there is no limit).
+        """
+        known = self._backend.capabilities
+        library = self._library()
+        return {
+            "boolean indexing": known["boolean indexing"],
+            "data-dependent shapes": known["data-dependent shapes"],
+            "max dimensions": library.capabilities().get("max dimensions") if library else None,
+        }
+
+    def default_device(self) -> Any:
+        """Give the device of creation functions that are given none."""
+        return Device(self._backend.default_device())
+
+    def devices(self) -> tuple[Any, ...]:
+        """Give the devices that ``device=`` takes, as a tuple."""
+        return tuple(map(Device, self._backend.devices()))
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+        """Give the default dtypes: "real floating", "complex floating", "integral", "indexing".
+
+        Parameters
+        ----------
+        device : str, optional
+            Of this namespace. The defaults are the same on all of them.
+
+        Returns
+        -------
+        dict
+            The backend's own dtypes. `set_default_dtype` changes the first two.
+        """
+        self._native(device)
+        names = {
+            "real floating": manager.get_default_dtype(),
+            "complex floating": creation.complex_default(),
+            "integral": dtypes.int64,
+            "indexing": dtypes.int64,
+        }
+        return {kind: self._backend.dtype(name) for kind, name in names.items()}
+
+    def dtypes(self, *, device: Any = None, kind: str | tuple[str, ...] | None = None) -> dict[str, Any]:
+        """Give the dtypes of the standard that are supported, by name.
+
+        Parameters
+        ----------
+        device : str, optional
+            Of this namespace. Default: its default one.
+        kind : str or tuple of str, optional
+            A kind as `isdtype` knows them, or several. Default: all.
+
+        Returns
+        -------
+        dict
+            The backend's own dtypes by the standard's names.
+
+        Raises
+        ------
+        ValueError
+            If the kind is unknown, or the device is another backend's.
+        """
+        native = self._native(device)
+        library = self._library()
+        names = dtypes.NAMES if library is None else tuple(library.dtypes(device=native))
+        return {n: self._backend.dtype(n) for n in dtypes.NAMES if n in names and _is_of(n, kind)}
+
+    def _native(self, device: Any) -> Any:
+        """What the library calls a device of this namespace."""
+        backend, full = (self._backend, self.default_device()) if device is None else manager.device_of(device)
+        if backend is not self._backend:
+            message = f"{device!r} is no device of {self._backend.name}: {', '.join(self._backend.devices())}"
+            raise ValueError(message)
+        return backend.native_device(full)
+
+
+def _is_of(name: str, kind: str | tuple[str, ...] | None) -> bool:
+    return kind is None or data_type.isdtype(name, kind)
 
 
 class Namespace(ModuleType):
@@ -231,6 +359,8 @@ class Namespace(ModuleType):
         for name in CREATION:
             if name in vars(self):
                 setattr(self, name, self._bind(vars(self)[name]))
+        for name in QUERIES:
+            setattr(self, name, self._bind_query(vars(self)[name]))
         for name, chapter in SUBNAMESPACES.items():
             setattr(self, name, _Chapter(self, name, chapter))
 
@@ -245,6 +375,14 @@ class Namespace(ModuleType):
 
         return bound
 
+    def _bind_query(self, function: Any) -> Any:
+        @functools.wraps(function)
+        def bound(*args: Any) -> Any:
+            with manager.use_backend(self._backend.name):
+                return function(*args)
+
+        return bound
+
     def _missing(self, name: str) -> Any:
         """Give the backend's dtypes and the user's own ops; a module's ``__getattr__``, so that the rest stays fast."""
         if name in dtypes.NAMES:
@@ -253,26 +391,14 @@ class Namespace(ModuleType):
             return native
         if name in OPS and "." not in name:
             return OPS[name].entry
+        if any(op.startswith(f"{name}.") for op in OPS):  # where users keep their own
+            return _Chapter(self, name, None)
         message = f"namespace {self.__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
 
-    def __array_namespace_info__(self) -> Any:
+    def __array_namespace_info__(self) -> Info:
         """Give the standard's inspection object."""
-        backend = self._backend
-        return SimpleNamespace(
-            capabilities=lambda: {**backend.capabilities, "max dimensions": None},
-            default_device=backend.default_device,
-            devices=backend.devices,
-            default_dtypes=lambda *, device=None: {
-                "real floating": backend.dtype(manager.get_default_dtype()),
-                "complex floating": backend.dtype("complex128"),
-                "integral": backend.dtype("int64"),
-                "indexing": backend.dtype("int64"),
-            },
-            dtypes=lambda *, device=None, kind=None: {
-                n: backend.dtype(n) for n in dtypes.NAMES if kind is None or data_type.isdtype(n, kind)
-            },
-        )
+        return Info(self._backend)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return manager.namespace, (self._backend.name,)
@@ -325,12 +451,24 @@ def namespace(name: str | None = None, *, api_version: str | None = None) -> Nam
     api_version : str, optional
         The version of the standard wanted.
 
+    Returns
+    -------
+    Namespace
+        The same object at every call for a backend.
+
     Raises
     ------
     BackendError
         If the backend is unknown or unusable here.
     ValueError
         If the version is not known.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> xp = ag.namespace("numpy")
+    >>> xp.ones(2)
+    tensor([1., 1.])
     """
     if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12", API_VERSION):
         message = f"unknown version of the array API standard: {api_version!r}; this is {API_VERSION}"

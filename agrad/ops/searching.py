@@ -6,8 +6,9 @@ from typing import Any
 
 from agrad.core import errors
 from agrad.core.declare import custom, linear, nondifferentiable
+from agrad.core.engine import batch_levels
 from agrad.core.mode import is_grad_enabled
-from agrad.core.op import OPS, _key, finish
+from agrad.core.op import OPS, _key, finish, resolve_backend
 from agrad.core.rule import device_of, unbroadcast
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor, check_leaf, owned, rebind, wrap
@@ -18,13 +19,49 @@ from agrad.plugin.backend import at
 
 
 @linear(
+    views=True,
     index=("key",),
     keys=("key",),
     x=lambda xp, g, x_spec, key: xp.scatter_add(x_spec, key, g),
     kernel=at,
 )
 def getitem(x: Any, key: Any, /) -> Tensor:
-    """The elements at a key, ``x[key]``: integers, slices, None, ``...``, masks, integer arrays."""
+    """The elements at a key, ``x[key]``.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, any shape.
+    key : int, slice, None, Ellipsis, array, or a tuple of these
+        What the standard and NumPy take: boolean arrays choose elements, integer arrays choose places.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`, never an alias of it.
+
+    Raises
+    ------
+    IndexError
+        If a place is out of range.
+
+    Notes
+    -----
+    Derivative: linear; the cotangent is added into zeros at the key (`scatter_add`), places that were taken twice
+    accumulating.
+    Indexing an axis by slices and integers saves no array.
+    Source: array API 2025.12, indexing.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> y = x[ag.tensor([0, 0, 2])]
+    >>> y.detach()
+    tensor([1., 1., 3.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([2., 0., 1.])
+    """
 
 
 @linear(
@@ -33,7 +70,37 @@ def getitem(x: Any, key: Any, /) -> Tensor:
     values=lambda xp, g, key: xp.getitem(g, key),
 )
 def scatter_add(spec: Any, key: Any, values: Any, /) -> Tensor:
-    """Zeros of a spec with `values` added at a key, repeated places accumulating: the adjoint of `getitem`."""
+    """Zeros of a spec with values added at a key: the adjoint of `getitem`.
+
+    Parameters
+    ----------
+    spec : Spec
+        Shape, dtype and device of the result, as a derivative gets it under the name ``<operand>_spec``.
+    key : int, slice, None, Ellipsis, array, or a tuple of these
+        As for `getitem`; values at a place that occurs several times add up.
+    values : Tensor or array
+        What to add, of the shape of ``x[key]``.
+
+    Returns
+    -------
+    Tensor
+        Of the spec.
+
+    Notes
+    -----
+    Derivative: linear; ``g[key]`` by `values`.
+    Source: agrad's own; what a backend gives beyond the standard.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> @ag.linear(x=lambda xp, g, x_spec: xp.scatter_add(x_spec, 0, g), kernel=lambda xp, x: x[0, ...])
+    ... def first(x, /):
+    ...     "The first element."
+    >>> x = ag.tensor([5.0, 6.0], requires_grad=True)
+    >>> ag.grad(first(x), x)[0]
+    tensor([1., 0.])
+    """
 
 
 def _zero_at(xp: Any, g: Any, key: Any) -> Any:
@@ -66,7 +133,45 @@ def _value_adjoint(xp: Any, g: Any, key: Any, value_spec: Any) -> Any:
     value=_value_adjoint,
 )
 def setitem(x: Any, key: Any, value: Any, /) -> Tensor:
-    """A copy of `x` with ``x[key] = value`` done; of places written twice the last value counts."""
+    """A copy of `x` with ``x[key] = value`` done.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, any shape.
+    key : int, slice, None, Ellipsis, array, or a tuple of these
+        As for `getitem`. Of a place that occurs several times the last value counts.
+    value : Tensor, array or scalar
+        What to put there; it broadcasts to the shape of ``x[key]``.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Raises
+    ------
+    IndexError
+        If a place is out of range.
+
+    Notes
+    -----
+    Derivative: linear in both jointly; the cotangent with 0 at the key by `x`, the cotangent at the key by `value`, and
+    0 for a value that a later one overwrites. As in `where`, 0 stays 0 also where a derivative on the way to what was
+    overwritten is infinite or NaN.
+    Source: array API 2025.12, indexing (``x[key] = value``).
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> v = ag.tensor(9.0, requires_grad=True)
+    >>> y = ag.setitem(x, slice(0, 2), v)
+    >>> y.detach()
+    tensor([9., 9., 3.])
+    >>> ag.grad(y.sum(), (x, v))
+    (tensor([0., 0., 1.]), tensor(2.))
+    """
 
 
 def assign(x: Tensor, key: Any, value: Any) -> None:
@@ -118,6 +223,8 @@ def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> Tenso
     is_tensor = isinstance(value, Tensor)
     if x._tangents or (is_tensor and (value._tangents or value._spec.backend is not backend)):
         return None
+    if batch_levels.get() and resolve_backend(OPS["setitem"], (source, key, value))[0] is not backend:
+        return None
     raw = value._data if is_tensor else backend.scalar(value, x._spec)
     places = _key(key, backend)
     buffer = owned(x)  # asked last: to read the value and the key is to end the ownership, if they are `x` itself
@@ -154,12 +261,84 @@ def _take_adjoint(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int | None) 
 
 @linear(index=("indices",), x=_take_adjoint)
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
-    """The elements at 1-d indices along an axis, which a 1-d operand need not name."""
+    """The elements at 1-d indices along an axis.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, at least 1 axis.
+    indices : Tensor or array
+        Integers, 1-d; negative ones count from the end.
+    axis : int, optional
+        The axis, which a 1-d operand need not name.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x`, along the axis as long as `indices`.
+
+    Raises
+    ------
+    IndexError
+        If an index is out of range.
+
+    Notes
+    -----
+    Derivative: linear; the cotangent is added into zeros at the indices, repeated ones accumulating.
+    Source: array API 2025.12, indexing functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> y = ag.take(x, ag.tensor([2, 0, 2]))
+    >>> y.detach()
+    tensor([3., 1., 3.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1., 0., 2.])
+    """
 
 
 @linear(index=("indices",), x=_scatter_along)
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
-    """The elements at indices of the operand's rank, along an axis."""
+    """The elements at indices along an axis, one set for each place along the others.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, at least 1 axis.
+    indices : Tensor or array
+        Integers, with as many axes as `x`; the other axes broadcast.
+    axis : int, optional
+        The axis. Default: the last.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype of `x` and the shape of `indices`, broadcast.
+
+    Raises
+    ------
+    IndexError
+        If an index is out of range.
+
+    Notes
+    -----
+    Derivative: linear; the cotangent is added into zeros at the indices, repeated ones accumulating.
+    Source: array API 2025.12, indexing functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> y = ag.take_along_axis(x, ag.tensor([[0], [1]]))
+    >>> y.detach()
+    tensor([[1.],
+            [4.]])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
 
 
 # -- searching --------------------------------------------------------------------------------------------------------
@@ -172,32 +351,200 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     x2=lambda xp, g, condition: xp.where(condition, xp.zeros_like(g), g),
 )
 def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
-    """`x1` where the condition is true, else `x2`."""
+    """`x1` where a condition is true, else `x2`.
+
+    Parameters
+    ----------
+    condition : Tensor or array
+        Boolean.
+    x1, x2 : Tensor, array or scalar
+        What to choose from. Any dtype; all three broadcast, the dtypes of these two promote.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the promoted dtype.
+
+    Notes
+    -----
+    Derivative: linear in both jointly; the cotangent goes to what was chosen, 0 to the other.
+    Where an element was not chosen its gradient is 0 even if a derivative on the way to it is infinite or NaN:
+    ``where(x > 0, sqrt(x), 0.0)`` has the gradient 0 at 0 (PyTorch gives NaN).
+    Source: array API 2025.12, searching functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 4.0], requires_grad=True)
+    >>> y = ag.where(x > 0, ag.sqrt(x), 0.0)
+    >>> y.detach()
+    tensor([0., 2.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([0.0000, 0.2500])
+    """
 
 
 @nondifferentiable("x")
 def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the largest element along an axis, the first of several."""
+    """The index of the largest element along an axis, the first of several.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Real-valued, any shape.
+    axis : int, optional
+        The axis. Default: all elements as one row.
+    keepdims : bool, optional
+        Keep the axis, with length 1.
+
+    Returns
+    -------
+    Tensor
+        Integer, of the shape of `x` without the axis.
+
+    Notes
+    -----
+    No derivative: the result is integer.
+    Source: array API 2025.12, searching functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.argmax(ag.tensor([[1.0, 3.0, 3.0], [5.0, 4.0, 4.0]]), axis=1)
+    tensor([1, 0])
+    """
 
 
 @nondifferentiable("x")
 def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The index of the smallest element along an axis, the first of several."""
+    """The index of the smallest element along an axis, the first of several.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Real-valued, any shape.
+    axis : int, optional
+        The axis. Default: all elements as one row.
+    keepdims : bool, optional
+        Keep the axis, with length 1.
+
+    Returns
+    -------
+    Tensor
+        Integer, of the shape of `x` without the axis.
+
+    Notes
+    -----
+    No derivative: the result is integer.
+    Source: array API 2025.12, searching functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.argmin(ag.tensor([[1.0, 3.0, 3.0], [5.0, 4.0, 4.0]]), axis=1)
+    tensor([0, 1])
+    """
 
 
 @nondifferentiable("x")
 def count_nonzero(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-    """How many elements along axes are not zero."""
+    """How many elements along axes are not 0.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, any shape.
+    axis : int or tuple of int, optional
+        The axes to count over. Default: all.
+    keepdims : bool, optional
+        Keep the counted axes, with length 1.
+
+    Returns
+    -------
+    Tensor
+        Integer, of the shape of `x` without the counted axes.
+
+    Notes
+    -----
+    No derivative: the result is integer.
+    Source: array API 2025.12, searching functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.count_nonzero(ag.tensor([[1.0, 0.0], [2.0, 3.0]]), axis=0)
+    tensor([2, 1])
+    """
 
 
 @nondifferentiable("x", outputs=0)
 def nonzero(x: Any, /) -> tuple[Tensor, ...]:
-    """The indices of the elements that are not zero, one tensor per axis."""
+    """The indices of the elements that are not 0.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype, at least 1 axis.
+
+    Returns
+    -------
+    tuple of Tensor
+        One integer vector per axis of `x`; together they index the elements in row-major order.
+
+    Raises
+    ------
+    ValueError
+        If `x` has no axis.
+
+    Notes
+    -----
+    No derivative: the result is integer. How long it is depends on the values: a lazy backend does not know.
+    Source: array API 2025.12, searching functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> rows, columns = ag.nonzero(ag.tensor([[0.0, 7.0], [8.0, 0.0]]))
+    >>> rows
+    tensor([0, 1])
+    >>> columns
+    tensor([1, 0])
+    """
 
 
 @nondifferentiable("x1", "x2", "sorter")
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Tensor:
-    """Where to insert `x2` into sorted `x1`."""
+    """Where to insert values into a sorted vector to keep it sorted.
+
+    Parameters
+    ----------
+    x1 : Tensor or array
+        The vector: real-valued, 1-d, in rising order (by `sorter`, where one is given).
+    x2 : Tensor or array
+        The values, real-valued, of any shape.
+    side : {"left", "right"}, optional
+        Before or after elements that are equal.
+    sorter : Tensor or array, optional
+        Integers, 1-d: the indices that sort `x1`.
+
+    Returns
+    -------
+    Tensor
+        Integer, of the shape of `x2`.
+
+    Notes
+    -----
+    No derivative: the result is integer.
+    Source: array API 2025.12, searching functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.searchsorted(ag.tensor([1.0, 3.0, 5.0]), ag.tensor([3.0, 4.0]))
+    tensor([1, 2])
+    >>> ag.searchsorted(ag.tensor([1.0, 3.0, 5.0]), ag.tensor([3.0, 4.0]), side="right")
+    tensor([2, 2])
+    """
 
 
 # -- sorting ----------------------------------------------------------------------------------------------------------
@@ -214,9 +561,69 @@ def _sorted_tangent(xp: Any, t_x: Any, x: Any, axis: int, descending: bool, stab
 
 @custom(vjp={"x": _unsort}, jvp=_sorted_tangent)
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """Sorted along an axis; the gradient goes back along the permutation."""
+    """Sorted along an axis.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Real-valued, at least 1 axis.
+    axis : int, optional
+        The axis. Default: the last.
+    descending : bool, optional
+        Falling order instead of rising.
+    stable : bool, optional
+        Equal elements keep their order.
+
+    Returns
+    -------
+    Tensor
+        Of the shape and dtype of `x`.
+
+    Notes
+    -----
+    Derivative: the cotangent goes back along the permutation of `argsort`, also among equal elements.
+    Source: array API 2025.12, sorting functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([3.0, 1.0, 2.0], requires_grad=True)
+    >>> y = ag.sort(x)
+    >>> y.detach()
+    tensor([1., 2., 3.])
+    >>> ag.grad(y, x, ag.tensor([10.0, 20.0, 30.0]))[0]
+    tensor([30., 10., 20.])
+    """
 
 
 @nondifferentiable("x")
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
-    """The indices that sort along an axis."""
+    """The indices that sort along an axis.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Real-valued, at least 1 axis.
+    axis : int, optional
+        The axis. Default: the last.
+    descending : bool, optional
+        Falling order instead of rising.
+    stable : bool, optional
+        Equal elements keep their order.
+
+    Returns
+    -------
+    Tensor
+        Integer, of the shape of `x`.
+
+    Notes
+    -----
+    No derivative: the result is integer.
+    Source: array API 2025.12, sorting functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.argsort(ag.tensor([3.0, 1.0, 2.0]))
+    tensor([1, 2, 0])
+    """

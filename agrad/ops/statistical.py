@@ -44,12 +44,79 @@ def count(spec: Any, axis: Axis) -> int:
 
 @linear(x=lambda xp, g, x_spec, axis, keepdims: _spread(xp, g, x_spec, axis, keepdims))
 def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """Sum over axes, all by default."""
+    """Sum over axes, all by default.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Numeric, any shape.
+    axis : int or tuple of int, optional
+        The axes to reduce. Default: all.
+    dtype : DType, backend's dtype or str, optional
+        Dtype of the sum and of the result. Default: that of `x`, the backend's default integer dtype for smaller
+        integers.
+    keepdims : bool, optional
+        Keep the reduced axes, with length 1.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x` without the reduced axes, of `dtype`; 0 where there is nothing to add.
+
+    Notes
+    -----
+    Derivative: 1; the cotangent is spread over the summed axes. Nothing is saved but the shape.
+    Source: array API 2025.12, statistical functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> y = ag.sum(x, axis=0)
+    >>> y.detach()
+    tensor([4., 6.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([[1., 1.],
+            [1., 1.]])
+    """
 
 
 @linear(x=lambda xp, g, x_spec, axis, keepdims: _spread(xp, g / (count(x_spec, axis) or 1), x_spec, axis, keepdims))
 def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Mean over axes, all by default."""
+    """Mean over axes, all by default.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Floating-point, real or complex, any shape.
+    axis : int or tuple of int, optional
+        The axes to reduce. Default: all.
+    keepdims : bool, optional
+        Keep the reduced axes, with length 1.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x` without the reduced axes, of its dtype; NaN, with the backend's warning, where there is
+        nothing to average.
+
+    Notes
+    -----
+    Derivative: ``1 / n`` with `n` the number of elements averaged.
+    A lazy backend that does not know `n` before it computes raises `UnsupportedOp` in backward.
+    Source: array API 2025.12, statistical functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> y = ag.mean(x, axis=1)
+    >>> y.detach()
+    tensor([1.5000, 3.5000])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]])
+    """
 
 
 def _prod_others(xp: Any, x: Any, axes: tuple[int, ...]) -> Any:
@@ -88,7 +155,42 @@ def _prod_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans_spec: Any, axis: Axis,
 
 @custom(vjp={"x": _prod_vjp}, jvp=_prod_jvp)
 def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """Product over axes, all by default; the gradient is exact where elements are zero."""
+    """Product over axes, all by default.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Numeric, any shape.
+    axis : int or tuple of int, optional
+        The axes to reduce. Default: all.
+    dtype : DType, backend's dtype or str, optional
+        Dtype of the product and of the result. Default: that of `x`, the backend's default integer dtype for smaller
+        integers.
+    keepdims : bool, optional
+        Keep the reduced axes, with length 1.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x` without the reduced axes, of `dtype`; 1 where there is nothing to multiply.
+
+    Notes
+    -----
+    Derivative: the product of the other elements, from running products and not by division: exact where elements are
+    zero, however many, and to every order.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, statistical functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([0.0, 2.0, 3.0], requires_grad=True)
+    >>> y = ag.prod(x)
+    >>> y.detach()
+    tensor(0.)
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([6., 0., 0.])
+    """
 
 
 def _ties(xp: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, keepdims: bool) -> Any:
@@ -108,12 +210,84 @@ def _extremum_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, 
 
 @custom(vjp={"x": _extremum_vjp}, jvp=_extremum_jvp)
 def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Largest element over axes, all by default; ties share the gradient evenly."""
+    """Largest element over axes, all by default.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Real-valued, any shape.
+    axis : int or tuple of int, optional
+        The axes to reduce. Default: all.
+    keepdims : bool, optional
+        Keep the reduced axes, with length 1.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x` without the reduced axes, of its dtype; NaN where one of the elements is.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to choose from, on most backends.
+
+    Notes
+    -----
+    Derivative: 1 by the element that attains the extremum; elements that tie share the gradient evenly, as in PyTorch's
+    `amax` and `amin` (NaNs tie with one another).
+    Source: array API 2025.12, statistical functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 3.0, 3.0], requires_grad=True)
+    >>> y = ag.max(x)
+    >>> y.detach()
+    tensor(3.)
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([0.0000, 0.5000, 0.5000])
+    """
 
 
 @custom(vjp={"x": _extremum_vjp}, jvp=_extremum_jvp)
 def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Smallest element over axes, all by default; ties share the gradient evenly."""
+    """Smallest element over axes, all by default.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Real-valued, any shape.
+    axis : int or tuple of int, optional
+        The axes to reduce. Default: all.
+    keepdims : bool, optional
+        Keep the reduced axes, with length 1.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x` without the reduced axes, of its dtype; NaN where one of the elements is.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to choose from, on most backends.
+
+    Notes
+    -----
+    Derivative: 1 by the element that attains the extremum; elements that tie share the gradient evenly, as in PyTorch's
+    `amax` and `amin` (NaNs tie with one another).
+    Source: array API 2025.12, statistical functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 1.0, 3.0], requires_grad=True)
+    >>> y = ag.min(x)
+    >>> y.detach()
+    tensor(1.)
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([0.5000, 0.5000, 0.0000])
+    """
 
 
 def _divisor(spec: Any, axis: Axis, correction: float) -> float:
@@ -135,7 +309,41 @@ def _var_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, axis: Axis, correction: flo
 
 @custom(vjp={"x": _var_vjp}, jvp=_var_jvp)
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Variance over axes, all by default; divides by the number of elements less `correction`."""
+    """Variance over axes, all by default.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Floating-point, any shape.
+    axis : int or tuple of int, optional
+        The axes to reduce. Default: all.
+    correction : float, optional
+        The sum of squares is divided by the number of elements less this: 0 (the standard's default; PyTorch's is 1)
+        for a population, 1 for a sample.
+    keepdims : bool, optional
+        Keep the reduced axes, with length 1.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x` without the reduced axes, real, of the same precision.
+
+    Notes
+    -----
+    Derivative: ``2 * (x - mean(x)) / (n - correction)``; NaN where ``n <= correction``.
+    Complex: the variance of a complex `x` is that of ``abs(x - mean(x))``; the same formula holds.
+    Source: array API 2025.12, statistical functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0, 6.0], requires_grad=True)
+    >>> y = ag.var(x, correction=1)
+    >>> y.detach()
+    tensor(7.)
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([-2., -1.,  3.])
+    """
 
 
 def _slope(xp: Any, ans: Any) -> Any:
@@ -154,7 +362,41 @@ def _std_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, corre
 
 @custom(vjp={"x": _std_vjp}, jvp=_std_jvp)
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
-    """Standard deviation over axes, all by default; the gradient of a constant is 0."""
+    """Standard deviation over axes, all by default.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Floating-point, any shape.
+    axis : int or tuple of int, optional
+        The axes to reduce. Default: all.
+    correction : float, optional
+        The sum of squares is divided by the number of elements less this: 0 (the standard's default; PyTorch's is 1)
+        for a population, 1 for a sample.
+    keepdims : bool, optional
+        Keep the reduced axes, with length 1.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x` without the reduced axes, real, of the same precision.
+
+    Notes
+    -----
+    Derivative: ``(x - mean(x)) / ((n - correction) * std(x))``; 0 where the standard deviation is 0, NaN where ``n <=
+    correction``.
+    Source: array API 2025.12, statistical functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> y = ag.std(x)
+    >>> y.detach()
+    tensor(0.8165)
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([-0.4082,  0.0000,  0.4082])
+    """
 
 
 def _cumulative_sum_adjoint(xp: Any, g: Any, x_spec: Any, axis: int | None, include_initial: bool) -> Any:
@@ -166,7 +408,45 @@ def _cumulative_sum_adjoint(xp: Any, g: Any, x_spec: Any, axis: int | None, incl
 
 @linear(x=_cumulative_sum_adjoint)
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
-    """Running sum along an axis, which a 1-d operand need not name."""
+    """Running sum along an axis.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Numeric, any shape.
+    axis : int, optional
+        The axis to run along. A 1-d operand need not name it.
+    dtype : DType, backend's dtype or str, optional
+        Dtype of the sum and of the result. Default: that of `x`, the backend's default integer dtype for smaller
+        integers.
+    include_initial : bool, optional
+        Begin with the 0, so that the axis is longer by 1.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x` (longer by 1 along the axis with `include_initial`), of `dtype`.
+
+    Raises
+    ------
+    ValueError
+        If `axis` is left out and `x` has more than one.
+
+    Notes
+    -----
+    Derivative: the running sum of the cotangent from the far end. Nothing is saved but the shape.
+    Source: array API 2025.12, statistical functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    >>> y = ag.cumulative_sum(x)
+    >>> y.detach()
+    tensor([1., 3., 6.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([3., 2., 1.])
+    """
 
 
 def _pairwise(xp: Any, x: Any) -> Any:
@@ -203,14 +483,106 @@ def _cumulative_prod_jvp(xp: Any, t_x: Any, x: Any, ans_spec: Any, axis: int | N
 
 @custom(vjp={"x": _cumulative_prod_vjp}, jvp=_cumulative_prod_jvp)
 def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
-    """Running product along an axis, which a 1-d operand need not name; the gradient is exact at zeros."""
+    """Running product along an axis.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Numeric, any shape.
+    axis : int, optional
+        The axis to run along. A 1-d operand need not name it.
+    dtype : DType, backend's dtype or str, optional
+        Dtype of the product and of the result. Default: that of `x`, the backend's default integer dtype for smaller
+        integers.
+    include_initial : bool, optional
+        Begin with the 1, so that the axis is longer by 1.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x` (longer by 1 along the axis with `include_initial`), of `dtype`.
+
+    Raises
+    ------
+    ValueError
+        If `axis` is left out and `x` has more than one.
+
+    Notes
+    -----
+    Derivative: of the j-th product by the i-th element, ``i <= j``, the product of the others up to j. It is formed
+    without division, so it is exact at zeros; it takes memory for the square of the axis' length.
+    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
+    Source: array API 2025.12, statistical functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([2.0, 0.0, 3.0], requires_grad=True)
+    >>> y = ag.cumulative_prod(x)
+    >>> y.detach()
+    tensor([2., 0., 0.])
+    >>> ag.grad(y.sum(), x)[0]
+    tensor([1., 8., 0.])
+    """
 
 
 @nondifferentiable("x")
 def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Whether all elements along axes are true."""
+    """Whether all elements along axes are true.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype; what is not 0 is true, any shape.
+    axis : int or tuple of int, optional
+        The axes to reduce. Default: all.
+    keepdims : bool, optional
+        Keep the reduced axes, with length 1.
+
+    Returns
+    -------
+    Tensor
+        Boolean; true where there is no element.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, utility functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.all(ag.tensor([[True, False], [True, True]]), axis=1)
+    tensor([False,  True])
+    """
 
 
 @nondifferentiable("x")
 def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
-    """Whether any element along axes is true."""
+    """Whether any element along axes is true.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Any dtype; what is not 0 is true, any shape.
+    axis : int or tuple of int, optional
+        The axes to reduce. Default: all.
+    keepdims : bool, optional
+        Keep the reduced axes, with length 1.
+
+    Returns
+    -------
+    Tensor
+        Boolean; false where there is no element.
+
+    Notes
+    -----
+    No derivative: the result is boolean.
+    Source: array API 2025.12, utility functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.any(ag.tensor([[True, False], [False, False]]), axis=1)
+    tensor([ True, False])
+    """

@@ -1,6 +1,7 @@
 """NumPy's ufuncs on tensors: ``np.sin(tensor)`` and ``ndarray * tensor`` stay in the graph, the rest raises.
 
-NumPy calls `call_ufunc` through ``__array_ufunc__``. Only names are compared; NumPy itself is not imported.
+NumPy calls `call_ufunc` through ``__array_ufunc__``, and `refused_function` through ``__array_function__``. Only names
+are compared; NumPy itself is not imported.
 """
 
 from __future__ import annotations
@@ -10,11 +11,19 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.op import OPS
 from agrad.core.tensor import Tensor
+from agrad.plugin import manager
 
-#: NumPy's names of functions that the standard calls otherwise.
-RENAMED = {
+#: NumPy's ufuncs that stay in the graph, and the op each stands for: those that mean the same.
+UFUNCS = {
+    **{name: name for name in ("add", "subtract", "multiply", "divide", "floor_divide", "remainder", "matmul")},
+    **{name: name for name in ("vecdot", "negative", "positive", "sign", "signbit", "square", "sqrt", "reciprocal")},
+    **{name: name for name in ("exp", "expm1", "log", "log1p", "log2", "log10", "logaddexp", "hypot", "copysign")},
+    **{name: name for name in ("sin", "cos", "tan", "sinh", "cosh", "tanh", "floor", "ceil", "trunc", "nextafter")},
+    **{name: name for name in ("maximum", "minimum", "isfinite", "isinf", "isnan")},
+    **{name: name for name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")},
+    **{name: name for name in ("logical_and", "logical_or", "logical_xor", "logical_not")},
+    **{name: name for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
     "absolute": "abs",
-    "fabs": "abs",
     "arccos": "acos",
     "arccosh": "acosh",
     "arcsin": "asin",
@@ -23,36 +32,64 @@ RENAMED = {
     "arctan2": "atan2",
     "arctanh": "atanh",
     "conjugate": "conj",
+    "fabs": "abs",
     "invert": "bitwise_invert",
     "left_shift": "bitwise_left_shift",
     "power": "pow",
     "right_shift": "bitwise_right_shift",
     "rint": "round",
-    "true_divide": "divide",
-    "mod": "remainder",
+}
+
+#: agrad's names of NumPy's other functions, where they differ.
+RENAMED = {
+    "absolute": "abs",
+    "amax": "max",
+    "amin": "min",
+    "array": "asarray",
+    "around": "round",
+    "concatenate": "concat",
+    "cumprod": "cumulative_prod",
+    "cumsum": "cumulative_sum",
+    "dot": "matmul",
+    "hstack": "concat",
+    "norm": "linalg.vector_norm",
+    "swapaxes": "permute_dims",
+    "transpose": "permute_dims",
+    "unique": "unique_values",
+    "vstack": "concat",
 }
 
 
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    """Call the op that a NumPy ufunc stands for.
+    """Call the op that a ufunc stands for: one of NumPy's, or one of SciPy's that `agrad.special` has.
 
     Raises
     ------
     TypeError
         For ``out=`` and other arguments, methods such as ``reduce``, and ufuncs without a counterpart.
     """
-    name = RENAMED.get(ufunc.__name__, ufunc.__name__)
+    name = UFUNCS.get(ufunc.__name__, f"special.{ufunc.__name__}")
     op = OPS.get(name)
-    if (
-        method == "__call__"
-        and op is not None
-        and not kwargs
-        and op.rule.kind in ("elementwise", "custom", "none", "multilinear", "linear")
-    ):
+    if method == "__call__" and op is not None and not kwargs:
         result: Tensor = op.entry(*inputs)
         return result
-    what = f"numpy.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
+    library = "scipy" if name.startswith("special.") and op is not None else "numpy"
+    what = f"{library}.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     extra = f" with {', '.join(f'{k}=' for k in kwargs)}" if kwargs else ""
     instead = f"agrad.{name}" if op is not None else "an agrad function, or take the value with tensor.detach().numpy()"
     message = f"{what}{extra} is not defined for tensors; use {instead}.\n  Called at "
     raise TypeError(message + errors.line_of(*errors.caller()) + ".")
+
+
+def refused_function(function: Any) -> TypeError:
+    """Give the error for a function of NumPy that is no ufunc; it names agrad's, if there is one."""
+    room = function.__module__.removeprefix("numpy").lstrip(".")
+    name = RENAMED.get(function.__name__, f"{room}.{function.__name__}" if room else function.__name__)
+    found: Any = manager.namespace(manager.default_backend().name)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    full = ".".join(part for part in ("numpy", room, function.__name__) if part)
+    value = "take the value with tensor.detach().numpy()"
+    instead = value if found is None else f"use agrad.{name}, or {value}"
+    message = f"{full} is not defined for tensors; {instead}.\n  Called at {errors.line_of(*errors.caller())}."
+    return TypeError(message)

@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
-from agrad.core.errors import UnsupportedOp
-from agrad.core.op import OPS
+from agrad.core.errors import RuleError, UnsupportedOp
+from agrad.core.op import OPS, Op
 from agrad.core.spec import Spec
 
 #: The version of this contract. Raised when a backend written for the old one would no longer be right.
@@ -182,11 +182,14 @@ class Backend:
         name = self.dtype_name(dtype)
         found = self._dtypes.get(name)
         if found is None:
+            xp = self.namespace()
             try:
-                found = self._dtypes[name] = getattr(self.namespace(), name)
+                found = getattr(xp, name)
             except AttributeError:
                 message = f"the {self.name} backend has no dtype {name}"
                 raise TypeError(message) from None
+            # As arrays have it: NumPy's namespace has scalar types, which are equal but hash otherwise.
+            found = self._dtypes[name] = xp.empty((0,), dtype=found).dtype
         return found
 
     @functools.cached_property
@@ -300,6 +303,10 @@ class Backend:
         """Take an array of another backend, or move one of its own to another of its devices."""
         return self.from_host(source.to_host(array), device)
 
+    def adopt(self, tensor: Any) -> Any:
+        """Give a Tensor of another backend as an operand of a call on this one; the crossing is recorded."""
+        return tensor.to_device(self.name)
+
     def item(self, array: Any) -> Any:
         """Give the one element as a Python number."""
         convert = {"bool": bool, "int": int, "float": float, "complex": complex}[self.kind(array.dtype)]
@@ -409,15 +416,39 @@ def _resolve(backend: Backend, name: str) -> Any:
         return kernel
     if name in PRIMITIVES:
         return getattr(backend, name)
+    op = OPS.get(name)
+    if op is not None and op.kernel is not None and not op.entry.__module__.startswith("agrad."):
+        return _users_kernel(op, backend)  # before the library's function of that name, which may be another one
     found: Any = backend.namespace()
     for part in name.split("."):
         found = getattr(found, part, None)
-    op = OPS.get(name)
     if found is None and op is not None and op.kernel is not None:
         return functools.partial(op.kernel, backend.xp)
     if found is None:
         return _lacking(name, backend.name, "its namespace has no function of that name")
     return found
+
+
+def _users_kernel(op: Op, backend: Backend) -> Callable[..., Any]:
+    """Give the kernel of an op that a user declared; results that its declaration does not announce are an error."""
+    rule, kernel, xp = op.rule, op.kernel, backend.xp
+    assert kernel is not None
+    several = rule.outputs is not None or bool(rule.residuals)
+    count = rule.outputs or (1 + len(rule.residuals) if rule.residuals else 0)  # 0: any number
+
+    def checked(*arguments: Any, **parameters: Any) -> Any:
+        result = kernel(xp, *arguments, **parameters)
+        if several != isinstance(result, tuple | list) or (several and count not in (0, len(result))):
+            given = f"{len(result)} results" if isinstance(result, tuple | list) else "one result"
+            announced = f"{count or 'a tuple of'} results" if several else "one result"
+            message = (
+                f"{op.name}: its kernel gave {given}, its declaration announces {announced}; outputs= says how many"
+                " there are, residuals= names what a fused kernel gives beside its result"
+            )
+            raise RuleError(message)
+        return result
+
+    return checked
 
 
 #: What a backend gives beyond the standard, reached as kernels too.

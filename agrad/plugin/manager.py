@@ -166,6 +166,9 @@ def find_backend(array_type: type) -> Backend | None:
     BackendError
         If the type is that of a known library whose plugin is not installed.
     """
+    own = getattr(array_type, "backend", None)
+    if isinstance(own, Backend):  # arrays of vmap say it themselves
+        return own
     name = _ask("agrad_backend_of", array_type=array_type)
     if name is not None:
         return get(name)
@@ -257,6 +260,11 @@ def default_backend() -> Backend:
     In this order: `use_backend`, `set_default_backend`, the environment variable AGRAD_BACKEND, numpy, the only usable
     one.
 
+    Returns
+    -------
+    Backend
+        The backend.
+
     Raises
     ------
     BackendError
@@ -311,6 +319,11 @@ def use_backend(device: str) -> Iterator[None]:
     device : str
         ``"<backend>[:<device>]"``.
 
+    Yields
+    ------
+    None
+        The choice holds while the block runs.
+
     Examples
     --------
     >>> import agrad as ag
@@ -350,7 +363,13 @@ def set_default_dtype(dtype: Any) -> None:
 
 
 def get_default_dtype() -> DType:
-    """Give the real floating dtype of numbers that come without one."""
+    """Give the real floating dtype of numbers that come without one.
+
+    Returns
+    -------
+    DType
+        float64, unless `set_default_dtype` has chosen another.
+    """
     from agrad import dtypes  # noqa: PLC0415
 
     return _default_dtype or dtypes.float64

@@ -8,7 +8,10 @@ import threading
 from typing import Any
 
 from agrad import dtypes
+from agrad.core.engine import batch_levels
+from agrad.core.spec import spec_of
 from agrad.core.tensor import Tensor
+from agrad.func.batching import sampled
 from agrad.ops.creation import leaf
 from agrad.plugin import manager
 
@@ -67,6 +70,11 @@ def manual_seed(seed: int) -> Generator:
     seed : int
         The same seed gives the same numbers, on every run of one backend.
 
+    Returns
+    -------
+    Generator
+        The default generator.
+
     Examples
     --------
     >>> import agrad as ag
@@ -93,6 +101,9 @@ def _sample(
     backend, where = manager.device_of(device)
     native = backend.dtype(default if dtype is None else dtype)
     key = (generator or default_generator).key()
+    if batch_levels.get():
+        raw = sampled(backend, kind, shape, key, dtype=native, device=where, **parameters)
+        return leaf(spec_of(raw).backend, raw, requires_grad)
     raw = backend.random(kind, shape, key, dtype=native, device=where, **parameters)
     return leaf(backend, raw, requires_grad)
 
@@ -112,10 +123,28 @@ def rand(
     ----------
     *shape : int or tuple
         The shape, as integers or one tuple.
-    dtype, device, requires_grad
-        As for `agrad.zeros`.
+    dtype : DType, backend's dtype or str, optional
+        Default: `get_default_dtype`.
+    device : str, optional
+        ``"<backend>[:<device>]"``. Default: the default backend's.
+    requires_grad : bool, optional
+        Record what is done with the result.
     generator : Generator, optional
         Where keys come from. Default: the generator of `manual_seed`.
+
+    Returns
+    -------
+    Tensor
+        A new leaf.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.rand(2, 3)
+    >>> x.shape
+    (2, 3)
+    >>> bool(ag.all((x >= 0) & (x < 1)))
+    True
     """
     return _sample(
         "uniform",
@@ -131,7 +160,32 @@ def rand(
 def randn(
     *shape: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Generator | None = None
 ) -> Tensor:
-    """Numbers of the standard normal distribution; arguments as for `rand`."""
+    """Numbers of the standard normal distribution.
+
+    Parameters
+    ----------
+    *shape : int or tuple
+        The shape, as integers or one tuple.
+    dtype : DType, backend's dtype or str, optional
+        Default: `get_default_dtype`.
+    device : str, optional
+        ``"<backend>[:<device>]"``. Default: the default backend's.
+    requires_grad : bool, optional
+        Record what is done with the result.
+    generator : Generator, optional
+        Where keys come from. Default: the generator of `manual_seed`.
+
+    Returns
+    -------
+    Tensor
+        A new leaf.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.randn((2, 3)).shape
+    (2, 3)
+    """
     return _sample(
         "normal",
         _shape(shape),
@@ -157,16 +211,34 @@ def randint(
     Parameters
     ----------
     low, high : int
-        The range.
-    size : tuple of int
+        The range; with `low` alone, from 0 to before it.
+    size : int or tuple of int
         The shape.
-    dtype, device, generator
-        As for `rand`; int64 by default.
+    dtype : DType, backend's dtype or str, optional
+        Default: int64.
+    device : str, optional
+        ``"<backend>[:<device>]"``. Default: the default backend's.
+    generator : Generator, optional
+        Where keys come from. Default: the generator of `manual_seed`.
+
+    Returns
+    -------
+    Tensor
+        A new leaf.
 
     Raises
     ------
+    TypeError
+        If there is no size.
     ValueError
         If the range is empty.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.randint(3, 5, (100,))
+    >>> sorted(set(x.tolist()))
+    [3, 4]
     """
     if isinstance(high, tuple | list):
         low, high, size = 0, low, tuple(high)
@@ -189,7 +261,30 @@ def randint(
 
 
 def randperm(n: int, *, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> Tensor:
-    """The integers 0 to n - 1 in random order; PyTorch's name of `permutation`."""
+    """The integers 0 to n - 1 in random order; `permutation` is another name of it.
+
+    Parameters
+    ----------
+    n : int
+        How many.
+    dtype : DType, backend's dtype or str, optional
+        Default: int64.
+    device : str, optional
+        ``"<backend>[:<device>]"``. Default: the default backend's.
+    generator : Generator, optional
+        Where keys come from. Default: the generator of `manual_seed`.
+
+    Returns
+    -------
+    Tensor
+        A new leaf.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> sorted(ag.randperm(4).tolist())
+    [0, 1, 2, 3]
+    """
     return _sample(
         "permutation", (n,), dtype=dtype, default=dtypes.int64, device=device, generator=generator, n=operator.index(n)
     )
@@ -199,10 +294,48 @@ permutation = randperm
 
 
 def rand_like(x: Tensor, **kwargs: Any) -> Tensor:
-    """`rand` of the shape, dtype and device of a tensor."""
+    """`rand` of the shape, dtype and device of a tensor.
+
+    Parameters
+    ----------
+    x : Tensor
+        Whose shape, dtype and device the result has.
+    **kwargs : optional
+        As for `rand`; a dtype or a device takes the place of those of `x`.
+
+    Returns
+    -------
+    Tensor
+        A new leaf.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.rand_like(ag.zeros((2, 3), dtype="float32")).dtype
+    dtype('float32')
+    """
     return rand(x.shape, **{"dtype": x.dtype, "device": x.device, **kwargs})
 
 
 def randn_like(x: Tensor, **kwargs: Any) -> Tensor:
-    """`randn` of the shape, dtype and device of a tensor."""
+    """`randn` of the shape, dtype and device of a tensor.
+
+    Parameters
+    ----------
+    x : Tensor
+        Whose shape, dtype and device the result has.
+    **kwargs : optional
+        As for `randn`; a dtype or a device takes the place of those of `x`.
+
+    Returns
+    -------
+    Tensor
+        A new leaf.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.randn_like(ag.zeros((2, 3), dtype="float32")).dtype
+    dtype('float32')
+    """
     return randn(x.shape, **{"dtype": x.dtype, "device": x.device, **kwargs})

@@ -21,6 +21,8 @@ def text_of(tensor: Tensor) -> str:
     """Give the text of a tensor, as PyTorch prints it."""
     spec = tensor._spec
     backend = spec.backend
+    if hasattr(backend, "text_of"):  # a tensor that is being mapped over
+        return str(backend.text_of(tensor))
     shown = tensor.detach() if tensor.requires_grad else tensor
     kind = backend.kind(spec.dtype)
     if spec.size > DEFAULT_OPTIONS.threshold:

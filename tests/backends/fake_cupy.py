@@ -12,6 +12,7 @@ import sys
 import types
 
 import numpy as np
+import scipy.special
 
 COUNT = 2
 _current = [0]
@@ -164,6 +165,9 @@ def install():
     cupyx = types.ModuleType("cupyx")
     cupyx.scatter_add = lambda a, key, values: np.add.at(plain(a), _key(key), plain(values))
     sys.modules["cupyx"] = cupyx
+    cupyx.scipy = sys.modules["cupyx.scipy"] = types.ModuleType("cupyx.scipy")
+    special = cupyx.scipy.special = sys.modules["cupyx.scipy.special"] = types.ModuleType("cupyx.scipy.special")
+    special.gammaln, special.psi = function(scipy.special.gammaln), function(scipy.special.psi)
     for library in ("nvrtc", "cublas"):
         name = f"cupy_backends.cuda.libs.{library}"
         sys.modules[name] = types.ModuleType(name)

@@ -244,6 +244,25 @@ def test_samples():
 
 
 @pytest.mark.parametrize("devices", [1, 2])
+def test_special_functions_are_cupys(devices):
+    fake(f"""
+        fake_cupy.COUNT = {devices}
+        a = np.array([0.5, 3.0])
+        x = ag.asarray(a, device="cupy", requires_grad=True)
+        y = ag.special.gammaln(x)
+        same(y.detach(), np.array([0.5723649429247001, 0.6931471805599453]))
+        (g,) = ag.autograd.grad(y, x, ag.ones_like(y))
+        same(g, np.array([-1.9635100260214235, 0.9227843350984671]))
+        try:
+            ag.special.gammainc(x, x)
+        except ag.UnsupportedOp as error:
+            assert "special.gammainc is not supported by the cupy backend" in str(error), error
+        else:
+            raise AssertionError
+    """)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
 def test_every_op_and_its_rule_run(devices):
     """Each sample of each op, forward and backward: NumPy's values, and nothing falls back to the host."""
     fake(f"""
@@ -264,6 +283,8 @@ def test_every_op_and_its_rule_run(devices):
 
         done = 0
         for sample in (s for name, samples in SAMPLES.items() if name != "to_device" for s in samples):
+            if sample.op.startswith("special.") and sample.beyond:
+                continue  # the stand-in has two of CuPy's special functions
             found = {{}}
             for name in ("numpy", "cupy"):
                 leaves = []

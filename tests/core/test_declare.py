@@ -437,3 +437,18 @@ def test_an_argument_cannot_have_a_name_that_derivatives_use(name):
     exec(f"def stub(x, /, {name}): 'x'", scope)
     with pytest.raises(ag.RuleError, match=f"{name} cannot be the name of an argument"):
         ag.linear(x=lambda g: g, name="mine.taken")(scope["stub"])
+
+
+def test_a_parameter_may_be_called_as_derivatives_were():
+    @ag.elementwise(name="mine.scaled_by", x=lambda by_x: by_x, kernel=lambda xp, x, by_x: x * by_x)
+    def scaled(x, /, by_x=2.0):
+        """x times a number."""
+
+    x = ag.tensor([3.0], requires_grad=True)
+    scaled(x, 4.0).sum().backward()
+    assert x.grad.tolist() == [4.0]
+    with pytest.raises(ag.RuleError, match="_by_x"):
+
+        @ag.elementwise(name="mine.refused_by", x=lambda x: x, kernel=lambda xp, x, _by_x: x)
+        def refused(x, /, _by_x=2.0):
+            """Refused."""

@@ -6,6 +6,7 @@ import math
 import operator
 import sys
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -86,10 +87,91 @@ def test_nothing_else_changes(change, becomes):
 @each_spelling
 def test_results_do_not_alias_their_operand(change, becomes):
     x = ag.tensor([1.0, 2.0])
-    for view in (x.detach(), x[:], x[0:2], x.reshape(2), x.clone(), ag.asarray(x.numpy())):
-        change(view)
+    for view in (x.detach(), x.data, x[:], x[0:2], x.reshape(2), x[None].squeeze(0), ag.unstack(x[None])[0]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ag.LostWriteWarning)
+            change(view)
         assert view.tolist() == becomes
         assert x.tolist() == [1.0, 2.0]
+    for copy in (x.clone(), ag.asarray(x.numpy()), +x, x[ag.tensor([True, True])], x[ag.tensor([0, 1])]):
+        change(copy)
+        assert copy.tolist() == becomes
+        assert x.tolist() == [1.0, 2.0]
+
+
+VIEWS = {
+    "slice": lambda x: x[0:1],
+    "row": lambda x: x[0],
+    "reshape": lambda x: ag.reshape(x, (4,)),
+    "flatten": lambda x: x.flatten(),
+    "T": lambda x: x.T,
+    "mT": lambda x: x.mT,
+    "permute": lambda x: ag.permute_dims(x, (1, 0)),
+    "moveaxis": lambda x: ag.moveaxis(x, 0, 1),
+    "expand_dims": lambda x: ag.expand_dims(x, axis=0),
+    "squeeze": lambda x: ag.squeeze(x[None], 0),
+    "unstack": lambda x: ag.unstack(x)[0],
+    "detach": lambda x: x.detach(),
+    "data": lambda x: x.data,
+}
+
+
+@pytest.mark.parametrize(
+    "view", [v for n, v in VIEWS.items() if n != "squeeze"], ids=[n for n in VIEWS if n != "squeeze"]
+)
+@pytest.mark.parametrize("recorded", [False, True])
+@pytest.mark.parametrize(
+    "write",
+    [lambda t: t.mul_(2.0), lambda t: t.zero_(), lambda t: t.__setitem__(0, 1.0), lambda t: operator.iadd(t, 1.0)],
+    ids=["mul_", "zero_", "setitem", "iadd"],
+)
+def test_a_write_that_numpy_would_let_through_warns(view, write, recorded):
+    x = ag.asarray(np.ones((2, 2)), requires_grad=recorded)
+    x = x * 1.0 if recorded else x
+    part = view(x)
+    with pytest.warns(ag.LostWriteWarning, match="changes this tensor alone") as caught:
+        write(part)
+    assert caught[0].filename == __file__
+    write(part)  # it has a value of its own by now
+    assert x.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def test_a_write_to_a_view_of_a_view_that_is_gone_warns():
+    x = ag.asarray(np.ones((2, 2)))
+    part = x[0][:1]
+    with pytest.warns(ag.LostWriteWarning):
+        part += 1.0
+    part += 1.0  # it has a value of its own by now
+    row = x.T.reshape(4)
+    row = row[1:]
+    del x
+    row += 1.0  # nobody is left to miss it
+    assert part.tolist() == [3.0]
+    assert row.tolist() == [2.0] * 3
+
+
+def test_views_of_views_keep_nothing_of_what_is_gone():
+    x = ag.asarray(np.ones((2, 2)))
+    kept = y = x
+    for _ in range(100):
+        y = y.T
+    base, length = y._base, 0
+    while base is not None:
+        base, length = base[1], length + 1
+    assert length == 2  # the last but one, of which nothing is left but its reference, and the first
+    assert kept is x
+
+
+def test_a_write_to_what_nothing_else_holds_is_fine():
+    x = ag.asarray(np.ones((2, 2)))
+    y = (x * 2.0).reshape(4)
+    y += 1.0
+    x = x.reshape(4)
+    x[0] = 5.0
+    x[1:] += 1.0
+    x[2] *= 3.0
+    assert x.tolist() == [5.0, 2.0, 6.0, 2.0]
+    assert y.tolist() == [3.0] * 4
 
 
 @each_spelling
@@ -259,7 +341,8 @@ def test_lost_assignments_raise():
 def test_assignments_that_are_seen_are_fine():
     x = ag.tensor([[1.0, 2.0], [3.0, 4.0]])
     row = x[0]
-    row[1] = 5.0
+    with pytest.warns(ag.LostWriteWarning):
+        row[1] = 5.0
     assert row.tolist() == [1.0, 5.0]
     assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
     x[0, 1] = 6.0
@@ -511,7 +594,8 @@ def test_a_slice_read_before_an_assignment():
     y = x[0:2]
     x[0] = 9.0
     assert y.tolist() == [1.0, 2.0]
-    y[1] = 8.0
+    with pytest.warns(ag.LostWriteWarning):
+        y[1] = 8.0
     assert x.tolist() == [9.0, 2.0, 4.0]
 
 
@@ -574,7 +658,8 @@ def test_two_tensors_never_own_one_buffer():
     x = ag.zeros(3)
     x[0] = 1.0
     y = x.detach()
-    y[1] = 2.0
+    with pytest.warns(ag.LostWriteWarning):
+        y[1] = 2.0
     x[2] = 3.0
     assert (x.tolist(), y.tolist()) == ([1.0, 0.0, 3.0], [1.0, 2.0, 0.0])
     x.copy_(y)

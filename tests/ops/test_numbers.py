@@ -184,3 +184,11 @@ def test_what_is_no_operand(other, backend):
         other - x
     with pytest.raises(TypeError):
         ag.multiply(x, other)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8"])
+def test_division_by_an_integer_tensor(dtype):
+    """The partial by the dividend is 1 / divisor, which in integers would be 0."""
+    x = ag.tensor([3.0, 5.0], requires_grad=True)
+    (x / ag.tensor([2, 4], dtype=dtype)).sum().backward()
+    assert x.grad.tolist() == [0.5, 0.25]

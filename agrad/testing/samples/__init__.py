@@ -16,6 +16,7 @@ from agrad.testing.samples import (  # noqa: F401 (each adds its own)
     manipulation,
     special,
     statistical,
+    utility,
 )
 from agrad.testing.samples.data import SAMPLES, Data, Like, Sample, resolve
 

@@ -56,11 +56,22 @@ class DaskBackend(Backend):
         from agrad_dask.kernels import KERNELS  # noqa: PLC0415 (Dask loads late)
 
         found: Any = KERNELS.get(op)
-        if found is None:
+        if op.startswith("special."):
+            from agrad_dask.special_kernels import kernel  # noqa: PLC0415 (as above)
+
+            found = kernel(op)
+        elif found is None:
             found = self.namespace()
             for part in op.split("."):
                 found = getattr(found, part, None)
         return _refusing(op, found) if callable(found) and not isinstance(found, type) else None
+
+    def dtype(self, dtype: Any) -> Any:
+        if self.dtype_name(dtype) == "float16":  # no attribute of the namespace
+            import numpy as np  # noqa: PLC0415 (Dask loads late)
+
+            return np.float16
+        return super().dtype(dtype)
 
     def spec(self, array: Any) -> Spec:
         shape = array.shape
@@ -99,6 +110,8 @@ class DaskBackend(Backend):
     def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
         from agrad_dask import indexing  # noqa: PLC0415 (as above)
 
+        if values.dtype == "float16":  # added in float32, rounded once
+            return indexing.scatter_add(spec, key, values.astype("float32")).astype("float16")
         return indexing.scatter_add(spec, key, values)
 
     def setitem(self, array: Any, key: Any, value: Any) -> Any:

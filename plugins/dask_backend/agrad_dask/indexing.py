@@ -286,6 +286,7 @@ def scatter_add(spec: Any, key: Any, values: Any) -> Any:
     values : dask.array.Array
         Of the shape of ``x[key]``.
     """
+    values = da.asarray(values)  # the cotangent that starts a pass is a scalar on the host
     basic, arrays, target = parse(len(spec.shape), key)
     if _has_nan(spec.shape):
         if arrays:

@@ -14,6 +14,7 @@ from dask.array.core import normalize_chunks
 
 from agrad_dask import indexing
 from agrad_dask.backend import UnknownSizes
+from agrad_numpy.kernels import in_single
 
 # -- shapes and chunks ------------------------------------------------------------------------------------------------
 
@@ -176,12 +177,14 @@ def _stacked(name: str, signature: str) -> Callable[..., Any]:
     def kernel(*arrays: Any, sizes: dict[str, int] | None = None, signature: str = signature, **parameters: Any) -> Any:
         arrays = tuple(map(da.asarray, arrays))
         sample = block(*(_tiny(a, 3) for a in arrays), **parameters)
-        dtypes = [r.dtype for r in sample] if isinstance(sample, tuple) else sample.dtype
+        # given as dtypes, Dask would cast a complex array to a real result's, with a warning
+        like = arrays[0]._meta
+        meta = tuple(np.empty_like(like, r.dtype, shape=(0,)) for r in (sample if type(sample) is tuple else (sample,)))
         return da.apply_gufunc(
             functools.partial(block, **parameters),
             signature,
             *arrays,
-            output_dtypes=dtypes,
+            meta=meta,
             output_sizes=sizes,
             allow_rechunk=True,
         )
@@ -196,8 +199,6 @@ _QR = _stacked("qr", "(i,j)->(i,k),(k,j)")
 _SVD = _stacked("svd", "(i,j)->(i,k),(k),(k,j)")
 _SVDVALS = _stacked("svdvals", "(i,j)->(k)")
 _SOLVE = _stacked("solve", "(i,j),(j,k)->(i,k)")
-_PINV = _stacked("pinv", "(i,j)->(j,i)")
-_RANK = _stacked("matrix_rank", "(i,j)->()")
 _CROSS = _stacked("cross", "(i),(i)->(i)")
 
 
@@ -233,13 +234,32 @@ def _svd(x: Any, /, *, full_matrices: bool = True) -> Any:
         parts = _SVD(x, full_matrices=True, signature=signature, sizes={"m": m, "k": min(m, n), "n": n})
         return xp.linalg.SVDResult(*parts)
     if not full_matrices and _is_tall(x):
-        return xp.linalg.SVDResult(*da.linalg.svd(x, coerce_signs=False))
+        q, r = da.linalg.qr(x)  # block by block; da.linalg.svd does the same, but not for complex arrays
+        u, s, vh = _SVD(r, full_matrices=False, sizes={"k": n})
+        return xp.linalg.SVDResult(q @ u, s, vh)
     return xp.linalg.SVDResult(*_SVD(x, full_matrices=full_matrices, sizes={"k": min(m, n)}))
 
 
 def _is_tall(x: Any) -> bool:
     """Tell whether the rows of one matrix are in several chunks, and its columns in one."""
     return x.ndim == 2 and x.numblocks[0] > 1 and x.numblocks[1] == 1 and x.shape[0] >= x.shape[1]
+
+
+def _with_tolerance(name: str, result: str) -> Callable[..., Any]:
+    """Make a function of ``linalg`` with a relative tolerance, which may be an array: one per matrix."""
+
+    def block(x: Any, rtol: Any) -> Any:
+        return getattr(_library(x).linalg, name)(x, rtol=rtol)
+
+    plain = _stacked(name, f"(i,j)->{result}")
+
+    def kernel(x: Any, /, *, rtol: Any = None) -> Any:
+        if not hasattr(rtol, "dtype"):
+            return plain(x, rtol=rtol)
+        meta = np.empty_like(x._meta, block(_tiny(x, 3), None).dtype, shape=(0,))
+        return da.apply_gufunc(block, f"(i,j),()->{result}", x, da.asarray(rtol), meta=meta, allow_rechunk=True)
+
+    return kernel
 
 
 def _svdvals(x: Any, /) -> Any:
@@ -263,7 +283,8 @@ def _fourier(name: str) -> Callable[..., Any]:
             lengths, axes = parameters.get("s"), parameters.get("axes")
             axes = range(x.ndim - len(lengths), x.ndim) if axes is None and lengths else axes
             axes = range(x.ndim) if axes is None else axes
-            lengths = [None] * len(axes) if lengths is None else lengths
+            lengths = lengths or (None,) * len(axes)
+            lengths = [x.shape[a] if n == -1 else n for a, n in zip(axes, lengths, strict=True)]
         else:
             axes, lengths = [parameters.get("axis", -1)], [parameters.get("n")]
         axes = [a % x.ndim for a in axes]
@@ -305,6 +326,10 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "tril": lambda x, /, *, k=0: _triangle(x, k, lower=True),
     "triu": lambda x, /, *, k=0: _triangle(x, k, lower=False),
     "zeros_like": _zeros_like,
+    **{
+        name: in_single(getattr(xp, name))
+        for name in ("cumulative_prod", "cumulative_sum", "mean", "prod", "std", "sum", "var")
+    },
     **{f"fft.{name}": _fourier(name) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
     **{f"fft.{name}": _fourier(name) for name in ("fftn", "ifftn", "rfftn", "irfftn")},
     "linalg.cholesky": _stacked("cholesky", "(i,j)->(i,j)"),
@@ -316,8 +341,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "linalg.eigvalsh": _stacked("eigvalsh", "(i,j)->(i)"),
     "linalg.inv": _stacked("inv", "(i,j)->(i,j)"),
     "linalg.matrix_power": lambda x, n, /: _stacked("matrix_power", "(i,j)->(i,j)")(x, n=n),
-    "linalg.matrix_rank": _RANK,
-    "linalg.pinv": _PINV,
+    "linalg.matrix_rank": _with_tolerance("matrix_rank", "()"),
+    "linalg.pinv": _with_tolerance("pinv", "(j,i)"),
     "linalg.qr": _qr,
     "linalg.slogdet": _named(xp.linalg.SlogdetResult, _SLOGDET),
     "linalg.solve": _solve,

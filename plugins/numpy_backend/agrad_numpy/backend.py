@@ -11,7 +11,7 @@ import numpy as np
 
 from agrad.core.spec import Spec
 from agrad.plugin.backend import SPECS_KEPT, Backend
-from agrad_numpy.kernels import KERNELS
+from agrad_numpy.kernels import HALF, KERNELS
 
 
 class NumpyBackend(Backend):
@@ -30,6 +30,18 @@ class NumpyBackend(Backend):
             from agrad_numpy.nn_kernels import NN_KERNELS  # noqa: PLC0415 (most programs need none of them)
 
             return NN_KERNELS.get(op)
+        if op.startswith("extra."):
+            from agrad_numpy.extra_kernels import EXTRA_KERNELS  # noqa: PLC0415 (as above)
+
+            return EXTRA_KERNELS.get(op)
+        if op.startswith("special."):
+            from agrad_numpy.special_kernels import kernel  # noqa: PLC0415 (as above)
+
+            return kernel(op)
+        if op.startswith("linalg."):
+            from agrad_numpy import linalg_kernels  # noqa: PLC0415 (as above)
+
+            return linalg_kernels.kernel(op, self.xp)
         return KERNELS.get(op)
 
     def spec(self, array: Any) -> Spec:
@@ -46,15 +58,16 @@ class NumpyBackend(Backend):
         return value if type(value) is np.ndarray else np.asarray(value)
 
     def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
-        made = np.zeros(spec.shape, values.dtype)
-        if _visits_once(key):
+        once = _visits_once(key)
+        made = np.zeros(spec.shape, np.float32 if values.dtype == HALF and not once else values.dtype)
+        if once:
             made[key] = values
         else:
             np.add.at(made, key, values)
-        return made
+        return made.astype(values.dtype, copy=False)
 
     def setitem(self, array: Any, key: Any, value: Any) -> Any:
-        made = array.copy()
+        made = np.array(array)  # its method `copy` leaves a scalar a scalar
         made[key] = value
         return made
 

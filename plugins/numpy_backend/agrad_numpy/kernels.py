@@ -5,9 +5,11 @@ Where nothing stands here, array-api-compat's function of the name is the kernel
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import array_api_compat.numpy as compat
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
@@ -17,8 +19,26 @@ _add_reduce = np.add.reduce
 DOT_BELOW = 2**14
 
 
+#: NumPy adds float16 in float16 along most axes: sums of ones end at 2048. Here they are added in float32.
+HALF = np.dtype(np.float16)
+
+
 def _sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+    if x.dtype is HALF and dtype is None:
+        return _add_reduce(x, axis, np.float32, None, keepdims).astype(HALF)
     return _add_reduce(x, axis, dtype, None, keepdims)
+
+
+def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a reduction that computes float16 in float32 and rounds once."""
+
+    @functools.wraps(function)
+    def reduce(x: Any, /, **options: Any) -> Any:
+        if x.dtype != HALF or options.get("dtype") is not None:
+            return function(x, **options)
+        return function(x.astype(np.float32), **options).astype(HALF)
+
+    return reduce
 
 
 def _mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
@@ -60,11 +80,18 @@ def _matmul(x1: Any, x2: Any, /) -> Any:
     return np.matmul(x1, x2)
 
 
+def _clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+    plain = all(bound is None or getattr(bound, "dtype", None) is x.dtype for bound in (min, max))
+    if not plain or (min is None and max is None):
+        return compat.clip(x, min, max)
+    return np.clip(x, min, max)
+
+
 def _permute_dims(x: Any, /, axes: tuple[int, ...]) -> Any:
     return x.transpose(axes)
 
 
-def _expand_dims(x: Any, /, *, axis: Any = 0) -> Any:
+def _expand_dims(x: Any, /, axis: Any) -> Any:
     return np.expand_dims(x, axis)
 
 
@@ -90,6 +117,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "astype": _astype,
     "broadcast_like": _broadcast_like,
     "broadcast_to": _broadcast_to,
+    "clip": _clip,
     "expand_dims": _expand_dims,
     "getitem": _getitem,
     "matmul": _matmul,
@@ -98,6 +126,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     "sum": _sum,
     "windows": _windows,
+    **{name: in_single(getattr(compat, name)) for name in ("cumulative_prod", "cumulative_sum", "prod", "std", "var")},
     **{
         name: getattr(np, ufunc or name)
         for name, ufunc in {

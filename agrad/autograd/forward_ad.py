@@ -1,0 +1,193 @@
+"""PyTorch's ``torch.autograd.forward_ad``: forward mode by dual tensors, with levels that nest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, NamedTuple, TypeVar
+
+from agrad.core import forward, mode
+from agrad.core.tensor import Tensor
+from agrad.func.arguments import called
+from agrad.func.grad import dual_of
+
+__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class UnpackedDualTensor(NamedTuple):
+    """What `unpack_dual` gives.
+
+    Parameters
+    ----------
+    primal : Tensor
+        The value, without a tangent of the level.
+    tangent : Tensor or None
+        Its tangent.
+    """
+
+    primal: Tensor
+    tangent: Tensor | None
+
+
+class _Entered(NamedTuple):
+    """A level entered here: what leaves the mode."""
+
+    number: int
+
+
+#: The levels entered here, outermost first; their place is what callers know them by.
+_entered: ContextVar[tuple[_Entered, ...]] = ContextVar("agrad_dual_levels", default=())
+
+
+def enter_dual_level() -> int:
+    """Open a level of forward mode; `dual_level` closes it too.
+
+    Returns
+    -------
+    int
+        The level, counted from 0.
+
+    Notes
+    -----
+    Levels nest, unlike PyTorch's.
+    """
+    level = _Entered(forward.next_level())
+    now = mode.current()
+    mode.push(levels=(*(now.levels if now else ()), level.number), owner=level)
+    _entered.set((*_entered.get(), level))
+    return len(_entered.get()) - 1
+
+
+def exit_dual_level(*, level: int | None = None) -> None:
+    """Close the innermost level: its tangents vanish.
+
+    Parameters
+    ----------
+    level : int, optional
+        Must be the innermost. Default: that.
+
+    Raises
+    ------
+    RuntimeError
+        If it is not, or none is open.
+    """
+    entered = _entered.get()
+    if not entered or level not in (None, len(entered) - 1):
+        raise RuntimeError(
+            "Trying to exit a forward AD level that was not the last one that was created. This is not supported."
+            + called()
+        )
+    mode.pop(entered[-1])
+    _entered.set(entered[:-1])
+
+
+class dual_level:  # noqa: N801 (PyTorch's name)
+    """Open a level of forward mode for a block.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> import agrad.autograd.forward_ad as fwAD
+    >>> with fwAD.dual_level():
+    ...     x = fwAD.make_dual(ag.tensor(3.0), ag.tensor(1.0))
+    ...     fwAD.unpack_dual(x * x).tangent
+    tensor(6.)
+    """
+
+    def __enter__(self) -> int:
+        return enter_dual_level()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        exit_dual_level()
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function: it runs in a level of its own."""
+        import functools  # noqa: PLC0415 (only here)
+
+        @functools.wraps(function)
+        def within(*args: Any, **kwargs: Any) -> Any:
+            with dual_level():
+                return function(*args, **kwargs)
+
+        return within  # type: ignore[return-value]
+
+
+def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
+    """Give a tensor with a tangent.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        The primal: real or complex floating point.
+    tangent : Tensor
+        Of its shape.
+    level : int, optional
+        Default: the innermost.
+
+    Returns
+    -------
+    Tensor
+        A new one; results of operations on it carry tangents too.
+
+    Raises
+    ------
+    RuntimeError
+        If no level is open, the shapes differ, or the tangent has a tangent of this level itself.
+    ValueError
+        If the primal is neither real nor complex floating point.
+    TypeError
+        If one is no tensor.
+    """
+    at = _number(level)
+    if at is None:
+        raise RuntimeError(
+            "Trying to create a dual Tensor for forward AD but no level exists, make sure to enter_dual_level() first."
+            + called()
+        )
+    for one in (tensor, tangent):
+        if not isinstance(one, Tensor):
+            raise TypeError(f"make_dual() takes two Tensors, not {type(one).__name__}{called()}")
+    if forward.tangent_of(tangent, at) is not None:
+        raise RuntimeError(
+            "Setting a forward grad that itself has a forward gradient at the same level"
+            f"{len(_entered.get()) - 1 if level is None else level} is not supported.{called()}"
+        )
+    return dual_of(tensor, tangent, at)
+
+
+def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
+    """Give primal and tangent of a tensor.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Any.
+    level : int, optional
+        Default: the innermost.
+
+    Returns
+    -------
+    UnpackedDualTensor
+        ``(primal, tangent)``; the tangent is None if there is none.
+    """
+    at = _number(level)
+    if at is None:
+        return UnpackedDualTensor(tensor, None)
+    return UnpackedDualTensor(forward.strip(tensor, at), forward.tangent_of(tensor, at))
+
+
+def _number(level: int | None) -> int | None:
+    """Give the number of a level of callers; None if none is open."""
+    entered = _entered.get()
+    if not entered:
+        return None
+    if level is None:
+        return entered[-1].number
+    if not 0 <= level < len(entered):
+        raise RuntimeError(f"there is no forward AD level {level}; open are {len(entered)}{called()}")
+    return entered[level].number

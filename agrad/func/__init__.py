@@ -1,0 +1,19 @@
+"""Transforms of functions, PyTorch's ``torch.func``: each takes a function and gives one; they compose in any order."""
+
+from agrad.func.grad import grad, grad_and_value, hvp, jvp, linearize, value_and_grad, vjp
+from agrad.func.jacobian import hessian, jacfwd, jacrev
+from agrad.func.vmap import vmap
+
+__all__ = [
+    "grad",
+    "grad_and_value",
+    "hessian",
+    "hvp",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linearize",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+]

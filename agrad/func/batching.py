@@ -1,0 +1,662 @@
+"""Batched arrays: a backend whose arrays carry one more axis than anybody sees, so that vmap needs no change elsewhere.
+
+A `Batched` array is an array of another namespace with a batch axis in front. Its backend belongs to a level, one call
+of vmap, and to the backend of the arrays inside; levels nest by wrapping batched arrays again, the larger number
+outside. What does not depend on the batch stays the plain array it is: kernels take both. How each kernel is batched
+stands in ``func.rules``.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+
+from agrad.core import engine as engine_module
+from agrad.core import errors, mode
+from agrad.core import function as function_module
+from agrad.core import op as op_module
+from agrad.core.engine import batch_levels
+from agrad.core.node import Node, next_seq
+from agrad.core.spec import BACKENDS, Spec, Specs, backend_of
+from agrad.core.tensor import Tensor, wrap
+from agrad.plugin.backend import SPECS_KEPT, Backend
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+# -- levels -----------------------------------------------------------------------------------------------------------
+
+
+class Level:
+    """One call of vmap.
+
+    Attributes
+    ----------
+    number : int
+        Its place in the nesting of batched arrays; free for another level once nothing refers to this one.
+    size : int
+        The length of the batch.
+    randomness : str
+        ``"error"``, ``"same"`` or ``"different"``.
+    open : bool
+        The mapped function is running. Afterwards a cotangent that leaves the batch is summed over it.
+    """
+
+    __slots__ = ("__weakref__", "number", "open", "randomness", "size")
+
+    def __init__(self, size: int, randomness: str) -> None:
+        self.size = size
+        self.randomness = randomness
+        self.open = True
+        with _numbering:
+            self.number = next(n for n in range(1, len(_levels) + 2) if n not in _levels)
+            _levels[self.number] = self
+
+
+_numbering = threading.Lock()
+_levels: weakref.WeakValueDictionary[int, Level] = weakref.WeakValueDictionary()
+
+
+@contextmanager
+def opened(size: int, randomness: str) -> Iterator[Level]:
+    """Open a level inside those that are open."""
+    level = Level(size, randomness)
+    token = batch_levels.set((*batch_levels.get(), level))
+    try:
+        yield level
+    finally:
+        level.open = False
+        batch_levels.reset(token)
+
+
+# -- arrays -----------------------------------------------------------------------------------------------------------
+
+
+class Batched:
+    """An array of another namespace with a batch axis in front, which its shape does not show.
+
+    Each backend has a subclass of its own, so that the type tells the backend.
+
+    Attributes
+    ----------
+    data : array
+        The array with the batch axis.
+    level : Level
+        Whose batch it is.
+    """
+
+    __slots__ = ("__weakref__", "data", "level")
+    __array_ufunc__ = None  # arrays of libraries leave operators to this class
+
+    number: ClassVar[int]
+    backend: ClassVar[BatchedBackend]
+    data: Any
+    level: Level
+
+    def __init__(self, data: Any, level: Level) -> None:
+        self.data = data
+        self.level = level
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape without the batch axis."""
+        return tuple(self.data.shape[1:])
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes without the batch axis."""
+        return int(self.data.ndim) - 1
+
+    @property
+    def size(self) -> int:
+        """The number of elements of one member of the batch."""
+        return functools.reduce(operator.mul, self.shape, 1)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype."""
+        return self.data.dtype
+
+    @property
+    def device(self) -> Any:
+        """The device, as the library inside has it."""
+        return getattr(self.data, "device", None)
+
+    def __getitem__(self, key: Any) -> Any:
+        parts = key if isinstance(key, tuple) else (key,)
+        return _joined_of((self, *parts)).xp.getitem(self, key)
+
+    def __matmul__(self, other: Any) -> Any:
+        return _joined_of((self, other)).xp.matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return _joined_of((self, other)).xp.matmul(other, self)
+
+    def __bool__(self) -> bool:
+        raise control_flow()
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise leaves_vmap("__array__()")
+
+    __float__ = __int__ = __complex__ = __index__ = __bool__
+
+    def __repr__(self) -> str:
+        return f"Batched({self.data!r}, level={self.number})"
+
+
+def _operator(name: str) -> None:
+    function = getattr(operator, f"__{name}__")
+
+    def method(self: Batched, *others: Any) -> Any:
+        kind = type(self)
+        if not others:
+            return kind(function(self.data), self.level)
+        (other,) = others
+        if isinstance(other, int | float | complex):
+            return kind(function(self.data, other), self.level)
+        if type(other) is kind and other.data.ndim == self.data.ndim:
+            return kind(function(self.data, other.data), self.level)
+        return elementwise(function, (self, other))
+
+    setattr(Batched, f"__{name}__", method)
+    if name not in _REFLECTED:
+        return
+
+    def reflected(self: Batched, other: Any) -> Any:
+        if isinstance(other, int | float | complex):
+            return type(self)(function(other, self.data), self.level)
+        return elementwise(function, (other, self))
+
+    setattr(Batched, f"__r{name}__", reflected)
+
+
+_REFLECTED = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift")
+for _name in (*_REFLECTED, "lt", "le", "gt", "ge", "eq", "ne", "neg", "pos", "abs", "invert"):
+    _operator(_name)
+Batched.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+def elementwise(function: Callable[..., Any], arrays: tuple[Any, ...], options: dict[str, Any] | None = None) -> Any:
+    """Call a function that acts element by element: ranks are aligned behind the batch axis, broadcasting does the rest.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the arrays inside.
+    arrays : tuple
+        Arrays, batched or not, and Python scalars.
+    options : dict, optional
+        Handed on as keywords.
+    """
+    number, rank = 0, 0
+    for a in arrays:
+        rank = max(rank, getattr(a, "ndim", 0))
+        if isinstance(a, Batched):
+            number = max(number, a.number)
+    level: Any = None
+    inner = []
+    for a in arrays:
+        if isinstance(a, Batched) and a.number == number:
+            level = a.level
+            inner.append(aligned(a, rank))
+        else:
+            inner.append(a)
+    result = function(*inner, **options) if options else function(*inner)
+    return result if level is None else rewrap(result, level)
+
+
+def aligned(array: Batched, rank: int) -> Any:
+    """Give the array inside with axes of length 1 behind the batch axis, up to a rank."""
+    data = array.data
+    lacking = rank - data.ndim + 1
+    if lacking <= 0:
+        return data
+    return kernels_of(data).reshape(data, (data.shape[0], *(1,) * lacking, *data.shape[1:]))
+
+
+def kernels_of(array: Any) -> Any:
+    """Give the kernels of an array's backend."""
+    backend = backend_of(array)
+    assert backend is not None
+    return backend.xp
+
+
+def rewrap(data: Any, level: Level) -> Any:
+    """Wrap an array with a batch axis in front, or each of several."""
+    if isinstance(data, tuple | list):
+        parts = [rewrap(part, level) for part in data]
+        return type(data)(*parts) if hasattr(data, "_fields") else type(data)(parts)
+    kind = _KINDS.get((level.number, type(data)))
+    if kind is None:
+        owner = backend_of(data)
+        assert owner is not None, f"a kernel gave {type(data).__name__}, which is no array"
+        kind = _KINDS[level.number, type(data)] = batched_backend(level.number, owner).kind_of_array
+    return kind(data, level)
+
+
+#: The class of batched arrays by level number and type of the array inside.
+_KINDS: dict[tuple[int, type], type[Batched]] = {}
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+def control_flow() -> RuntimeError:
+    """Make the error of a value that differs over the batch but is asked for as one Python number."""
+    return RuntimeError(
+        "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor,"
+        " please try to rewrite what you're doing with other operations. If it stands in an `if` or `while`: It looks"
+        " like you're attempting to use a Tensor in some data-dependent control flow; use agrad.where instead."
+        f"\n  Called at {errors.line_of(*errors.caller())}."
+    )
+
+
+def leaves_vmap(how: str) -> RuntimeError:
+    """Make the error of a batched value that is asked for as an array of a library."""
+    return RuntimeError(
+        f"vmap: {how} of a Tensor that is being mapped over: its value differs over the batch. Use agrad's functions, or"
+        f" call {how} outside of the mapped function.\n  Called at {errors.line_of(*errors.caller())}."
+    )
+
+
+# -- backends ---------------------------------------------------------------------------------------------------------
+
+
+class BatchedBackend(Backend):
+    """The backend of batched arrays of one level over the arrays of one backend.
+
+    Attributes
+    ----------
+    number : int
+        The level's number.
+    inner : Backend
+        Whose arrays are inside: a library's, or a batched backend of a smaller number.
+    kind_of_array : type
+        The class of its arrays.
+    """
+
+    is_lazy = True  # a value is not to be had: what would look at elements, to check them, passes on
+
+    def __init__(self, number: int, inner: Backend) -> None:
+        self.number = number
+        self.inner = inner
+        self.name = f"vmap{number}({inner.name})"
+        self.capabilities = inner.capabilities
+        members = {"__slots__": (), "number": number, "backend": self}
+        self.kind_of_array: type[Batched] = type("Batched", (Batched,), members)
+        BACKENDS[self.kind_of_array] = self
+
+    @property
+    def base(self) -> Backend:
+        """The library's backend below all levels."""
+        return self.inner.base if isinstance(self.inner, BatchedBackend) else self.inner
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        """The numbers of the levels, this one's and those inside."""
+        inside = self.inner.numbers if isinstance(self.inner, BatchedBackend) else frozenset[int]()
+        return inside | {self.number}
+
+    @functools.cached_property
+    def functions(self) -> Any:
+        return self.base.functions
+
+    def namespace(self) -> Any:
+        return self.base.namespace()
+
+    def default_device(self) -> str:
+        return self.base.default_device()
+
+    def native_device(self, device: str) -> Any:
+        return self.base.native_device(device)
+
+    def spec(self, array: Any) -> Spec:
+        if not isinstance(array, Batched):
+            owner = backend_of(array)
+            assert owner is not None
+            return owner.spec(array)
+        if array.backend is not self:
+            return array.backend.spec(array)
+        inside = self.inner.spec(array.data)
+        found: Spec | None = self._interned.get(inside)
+        if found is None:
+            found = Spec(self, inside.shape[1:], inside.dtype, inside.device)
+            if not self.base.is_lazy:
+                if len(self._interned) >= SPECS_KEPT:
+                    self._interned.clear()
+                self._interned[inside] = found
+        return found
+
+    @functools.cached_property
+    def _interned(self) -> dict[Spec, Spec]:
+        return {}
+
+    def kernel(self, op: str) -> Callable[..., Any]:
+        from agrad.func.rules import kernel_of  # noqa: PLC0415 (the rules are about these arrays)
+
+        return kernel_of(self, op)
+
+    def kind(self, dtype: Any) -> str:
+        return self.base.kind(dtype)
+
+    def dtype(self, dtype: Any) -> Any:
+        return self.base.dtype(dtype)
+
+    def dtype_name(self, dtype: Any) -> str:
+        return self.base.dtype_name(dtype)
+
+    def as_array(self, value: Any) -> Any:
+        if isinstance(value, Batched):
+            return value
+        return (backend_of(value) or self.base).as_array(value)
+
+    def asarray(self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
+        return value if isinstance(value, Batched) else self.base.asarray(value, dtype=dtype, device=device, copy=copy)
+
+    def scalar(self, value: complex, spec: Spec) -> Any:
+        return self.base.scalar(value, spec)
+
+    def scalar_dtype(self, value: complex, spec: Spec) -> Any:
+        return self.base.scalar_dtype(value, spec)
+
+    def may_hold_nan(self, array: Any) -> bool:
+        return self.inner.may_hold_nan(array.data)
+
+    def nbytes(self, array: Any) -> int:
+        return self.inner.nbytes(array.data)
+
+    def broadcast_like(self, array: Any, spec: Spec) -> Any:
+        return self.xp.broadcast_like(array, spec)
+
+    def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
+        return self.xp.scatter_add(spec, key, values)
+
+    def setitem(self, array: Any, key: Any, value: Any) -> Any:
+        return self.xp.setitem(array, key, value)
+
+    def add_into(self, array: Any, other: Any, out: Any) -> Any:
+        return self.xp.add(array, other)
+
+    def adopt(self, tensor: Tensor) -> Tensor:
+        owner = tensor._spec.backend
+        if (owner.base if isinstance(owner, BatchedBackend) else owner) is not self.base:
+            tensor = tensor.to_device(self.base.name)
+        numbers = owner.numbers if isinstance(owner, BatchedBackend) else frozenset()
+        return lift(tensor, tuple(_levels[n] for n in sorted(self.numbers - numbers)))
+
+    def receive(self, source: Backend, array: Any, device: str) -> Any:
+        base = source.base if isinstance(source, BatchedBackend) else source
+        return array if base is self.base else self.base.receive(source, array, device)
+
+    def to_host(self, array: Any) -> NoReturn:
+        raise leaves_vmap("numpy()")
+
+    def item(self, array: Any) -> NoReturn:
+        raise control_flow()
+
+    def tolist(self, array: Any) -> NoReturn:
+        raise leaves_vmap("tolist()")
+
+    def text_of(self, tensor: Tensor) -> str:
+        """Give the text of a tensor: that of all examples."""
+        inside = wrap(tensor._data.data, self.inner.spec(tensor._data.data))
+        return f"BatchedTensor(lvl={self.number}, value={inside!r})"
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        return self.base.quiet()
+
+
+@functools.cache
+def batched_backend(number: int, inner: Backend) -> BatchedBackend:
+    """Give the backend of a level's number over another backend."""
+    return BatchedBackend(number, inner)
+
+
+def join(backends: Sequence[Backend]) -> Backend | None:
+    """Give the backend of a call whose operands are of these: all their levels over the one library."""
+    return _join(frozenset(backends))
+
+
+@functools.cache
+def _join(backends: frozenset[Backend]) -> Backend | None:
+    numbers: set[int] = set()
+    bases: set[Backend] = set()
+    for backend in backends:
+        if isinstance(backend, BatchedBackend):
+            numbers |= backend.numbers
+            bases.add(backend.base)
+        else:
+            bases.add(backend)
+    found = next((b for b in bases if all(o is b or o.name in b.absorbs for o in bases)), None)
+    if found is None or not numbers or any(isinstance(b, BatchedBackend) and b.base is not found for b in backends):
+        return None
+    for number in sorted(numbers):
+        found = batched_backend(number, found)
+    return found
+
+
+def _joined_of(arrays: Sequence[Any]) -> Backend:
+    """Give the backend of a call on raw arrays and whatever else."""
+    known = [type(a).backend if isinstance(a, Batched) else BACKENDS.get(type(a)) for a in arrays]
+    found = join([b for b in known if b is not None])
+    assert found is not None
+    return found
+
+
+def kernels_for(spec: Spec | Specs, cotangents: Any) -> Any:
+    """Give the kernels for a node, whose cotangents may have levels that it lacks."""
+    backend: Backend | None = spec.backend
+    for g in cotangents if isinstance(cotangents, tuple | list) else (cotangents,):
+        if isinstance(g, Batched) and g.backend is not backend:
+            assert backend is not None
+            backend = join((backend, g.backend))
+    assert backend is not None
+    return backend.xp
+
+
+def sampled(backend: Backend, kind: str, shape: tuple[int, ...], key: tuple[int, int], **options: Any) -> Any:
+    """Sample inside the mapped functions of all open levels, as each of them wants it."""
+    levels = batch_levels.get()
+    if any(level.randomness == "error" for level in levels):
+        message = (
+            "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different'"
+            " randomness flags on vmap or perform the randomness operation out of vmap"
+        )
+        raise RuntimeError(f"{message}\n  Called at {errors.line_of(*errors.caller())}.")
+    levels = tuple(level for level in levels if level.randomness == "different")
+    sizes = tuple(level.size for level in levels)
+    if kind == "permutation" and levels:
+        numbers = backend.random(
+            "uniform", (*sizes, *shape), key, dtype=backend.dtype("float64"), device=options["device"]
+        )
+        raw = backend.xp.astype(backend.xp.argsort(numbers, axis=-1), options["dtype"])
+    else:
+        raw = backend.random(kind, (*sizes, *shape), key, **options)
+    for level in levels:
+        raw = _entered(raw, 0, level)
+    return raw
+
+
+def with_batch(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Give what `Function.apply` is to run where arguments are batched: the result of its own ``vmap``, or arguments."""
+    tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
+    backend = join([t._spec.backend for t in tensors]) if tensors else None
+    if not isinstance(backend, BatchedBackend):
+        return None, args, kwargs
+    if getattr(cls, "vmap", None) is not None:
+        return _through_own_vmap(cls, backend, args, kwargs), args, kwargs
+    if not getattr(cls, "generate_vmap_rule", False):
+        raise RuntimeError(
+            f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and implement the"
+            " vmap staticmethod or set generate_vmap_rule=True.\n  With generate_vmap_rule=True its methods run on batched"
+            f" tensors, so they must consist of agrad's functions.\n  Called at {errors.line_of(*errors.caller())}."
+        )
+
+    def adopted(a: Any) -> Any:
+        return backend.adopt(a) if isinstance(a, Tensor) and a._spec.backend is not backend else a
+
+    return None, tuple(map(adopted, args)), {k: adopted(v) for k, v in kwargs.items()}
+
+
+class VmapInfo(NamedTuple):
+    """What a Function's ``vmap`` is told."""
+
+    batch_size: int
+    randomness: str
+
+
+def _through_own_vmap(cls: Any, backend: BatchedBackend, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call ``vmap(info, in_dims, *args)`` of a Function, for the innermost level; it gives result and out_dims."""
+    level = next(level for level in reversed(batch_levels.get()) if level.number in backend.numbers)
+
+    def has(a: Any) -> bool:
+        return isinstance(a, Tensor) and level.number in _numbers_of(a._spec.backend)
+
+    in_dims = tuple(0 if has(a) else None for a in args)
+    outside = tuple(leave(a, 0, level) if has(a) else a for a in args)
+    result, out_dims = cls.vmap(VmapInfo(level.size, level.randomness), in_dims, *outside, **kwargs)
+
+    def back(y: Any, dim: int | None) -> Any:
+        return y if dim is None else enter(y, dim % y.ndim, level, inside=True)
+
+    if not isinstance(result, tuple):
+        return back(result, out_dims)
+    dims = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(result)
+    return tuple(back(y, dim) for y, dim in zip(result, dims, strict=True))
+
+
+op_module.join_backends = join
+function_module.with_batch = with_batch
+engine_module.kernels_for = kernels_for
+
+
+# -- crossings: into the batch, out of it, and past it ------------------------------------------------------------------
+# Each is linear, and each other's adjoint: `enter` and `leave` trade an axis for the batch, `lift` takes a value that
+# does not depend on the batch among those that do, and `lower` is the way back of its cotangent.
+
+
+class Crossing(Node):
+    """A value entered or left a batch."""
+
+    __slots__ = ()
+    title = "VmapBackward0"
+
+
+def _cross(tensor: Tensor, raw: Any, back: Callable[[Tensor], Tensor], back_raw: Callable[[Any], Any]) -> Tensor:
+    """Give a tensor of a crossed value, with a node that sends its cotangent back."""
+    backend = backend_of(raw)
+    assert backend is not None
+    spec = backend.spec(raw)
+    node = None
+    if tensor._node is not None and mode.is_grad_enabled() and spec.inexact:
+        node = object.__new__(Crossing)
+        node.seq = next_seq()
+        node.edges, node.second = tensor._node, None
+        node.saved = ()
+        node.vjp = lambda _xp, g, _saved, _node: back(g) if isinstance(g, Tensor) else back_raw(g)
+        node.spec, node.specs, node.params = spec, (tensor._spec,), ()
+        node.code, node.lasti = errors.caller()
+        node.hooks = None
+    return wrap(raw, spec, node)
+
+
+def _with_tangents(made: Tensor, tensor: Tensor, cross: Callable[[Tensor], Tensor]) -> Tensor:
+    now = mode.current()
+    if tensor._tangents and now is not None:
+        made._tangents = {at: cross(t) for at, t in tensor._tangents.items() if at in now.levels} or None
+    return made
+
+
+def enter(tensor: Tensor, axis: int, level: Level, *, inside: bool = False) -> Tensor:
+    """Make an axis of a tensor the batch of a level; `inside` says that its history may lead out of the batch again."""
+
+    def back(g: Tensor) -> Tensor:
+        _check_closed(level, inside=inside)
+        return leave(g, axis, level)
+
+    def back_raw(g: Any) -> Any:
+        _check_closed(level, inside=inside)
+        return _left(g, axis, level)
+
+    made = _cross(tensor, _entered(tensor._data, axis, level), back, back_raw)
+    return _with_tangents(made, tensor, lambda t: enter(t, axis, level))
+
+
+def _check_closed(level: Level, *, inside: bool) -> None:
+    """Refuse to differentiate, inside the mapped function, by the whole of what it is mapped over."""
+    if level.open and not inside:
+        message = (
+            "vmap: cannot differentiate inside the mapped function by a Tensor whose axis it is mapped over; differentiate"
+            f" by the function's own argument.\n  Called at {errors.line_of(*errors.caller())}."
+        )
+        raise RuntimeError(message)
+
+
+def leave(tensor: Tensor, axis: int, level: Level) -> Tensor:
+    """Make the batch of a level an axis; what does not depend on the batch is repeated along it."""
+    if level.number not in _numbers_of(tensor._spec.backend):
+        xp = tensor._spec.backend.functions
+        shape = (*tensor.shape[:axis], level.size, *tensor.shape[axis:])
+        plain = wrap(tensor._data, tensor._spec, tensor._node)
+        made: Tensor = xp.broadcast_to(xp.expand_dims(plain, axis=axis), shape)
+    else:
+        raw = _left(tensor._data, axis, level)
+        made = _cross(tensor, raw, lambda g: enter(g, axis, level), lambda g: _entered(g, axis, level))
+    return _with_tangents(made, tensor, lambda t: leave(t, axis, level))
+
+
+def lift(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
+    """Give a tensor that does not depend on the batches of levels, as an operand beside others that do."""
+    if tensor._node is None or not levels or not mode.is_grad_enabled():
+        return tensor
+    made = _cross(tensor, tensor._data, lambda g: lower(g, levels), lambda g: _lowered(g, levels))
+    made._tangents = tensor._tangents
+    return made
+
+
+def lower(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
+    """Sum over the batches of those levels that are closed: within an open one every member has a cotangent of its own."""
+    levels = tuple(level for level in levels if not level.open)
+    if not levels:
+        return tensor
+    made = _cross(tensor, _lowered(tensor._data, levels), lambda g: lift(g, levels), lambda g: g)
+    return _with_tangents(made, tensor, lambda t: lower(t, levels))
+
+
+def _numbers_of(backend: Backend) -> frozenset[int]:
+    return backend.numbers if isinstance(backend, BatchedBackend) else frozenset()
+
+
+def _entered(x: Any, axis: int, level: Level) -> Any:
+    if isinstance(x, Batched) and x.number > level.number:
+        return rewrap(_entered(x.data, axis + 1, level), x.level)
+    return rewrap(kernels_of(x).moveaxis(x, axis, 0) if axis else x, level)
+
+
+def _left(x: Any, axis: int, level: Level) -> Any:
+    if isinstance(x, Batched) and x.number > level.number:
+        return rewrap(_left(x.data, axis + 1, level), x.level)
+    if not (isinstance(x, Batched) and x.number == level.number):
+        xp = kernels_of(x)
+        return xp.broadcast_to(xp.expand_dims(x, axis=axis), (*x.shape[:axis], level.size, *x.shape[axis:]))
+    return kernels_of(x.data).moveaxis(x.data, 0, axis) if axis else x.data
+
+
+def _lowered(x: Any, levels: tuple[Level, ...]) -> Any:
+    for level in levels:
+        if not level.open:
+            x = _summed(x, level)
+    return x
+
+
+def _summed(x: Any, level: Level) -> Any:
+    if isinstance(x, Batched) and x.number > level.number:
+        return rewrap(_summed(x.data, level), x.level)
+    if isinstance(x, Batched) and x.number == level.number:
+        return kernels_of(x.data).sum(x.data, axis=0)
+    return x * level.size

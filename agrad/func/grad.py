@@ -1,0 +1,654 @@
+"""Derivatives as functions: grad, vjp, jvp, linearize and hvp. They compose, and leave every `.grad` alone.
+
+Reverse mode gives every argument a name of its own in the graph (a new leaf, or a step of its own behind what the
+argument came from) and differentiates by that name, with everything else that the function sees held fixed. Only where
+the function also sees something that is being recorded outside is the backward pass itself recorded.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from agrad import tree
+from agrad.autograd.backward import cotangent_for, transforming
+from agrad.core import engine, forward, mode
+from agrad.core.errors import inexact_only, not_real
+from agrad.core.node import AccumulateGrad, Node, next_seq
+from agrad.core.tensor import Tensor, wrap
+from agrad.func.arguments import Argnums, called, of_chosen, outputs_of, split_aux, tensors_of
+from agrad.ops.elementwise import conj, positive
+
+# -- one run in reverse mode --------------------------------------------------------------------------------------------
+
+
+def variable(tensor: Tensor, *, recording: bool) -> Tensor:
+    """Give the same value under a name of its own in the graph; with its history only if that is being recorded."""
+    if not tensor._spec.inexact:
+        raise inexact_only(tensor.dtype)
+    if tensor._node is not None and recording:
+        return positive(tensor)
+    made = wrap(tensor._data, tensor._spec)
+    made._tangents = tensor._tangents
+    leaf = AccumulateGrad(made, tensor._spec)
+    leaf.active = False  # a backward pass of the user's that comes by leaves nothing here
+    made._node = leaf
+    return made
+
+
+class Tape:
+    """One run of a function, recorded, and the way back through it.
+
+    Attributes
+    ----------
+    inputs : list of Tensor
+        The arguments' leaves under names of their own.
+    outputs : list of Tensor
+        The leaves of what the function returned.
+    outward : bool
+        The run also depends on something outside that is being recorded: then derivatives are recorded too.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], primals: Sequence[Any], what: str, *, has_aux: bool, tensors: str = ""
+    ) -> None:
+        self.recording = mode.is_grad_enabled()
+        with recorded():
+            leaves, self.structure = tensors_of(tuple(primals), what)
+            floor = next_seq()
+            self.inputs = [variable(leaf, recording=self.recording) for leaf in leaves]
+            self.names = [t._node for t in self.inputs]
+            returned = function(*tree.unflatten(self.structure, self.inputs))
+        self.aux: Any = None
+        if has_aux:
+            returned, self.aux = split_aux(returned, what)
+        self.outputs, self.result_structure = outputs_of(returned, what, tensors)
+        roots = [t._node for t in self.outputs if t._node is not None]
+        self.outward = self.recording and leads_outward(roots, floor)
+
+    def result(self) -> Any:
+        """What the function returned, without the names given here."""
+        return tree.unflatten(self.result_structure, [self.released(t) for t in self.outputs])
+
+    def auxiliary(self) -> Any:
+        """The auxiliary values, likewise."""
+        return tree.map(lambda t: self.released(t) if isinstance(t, Tensor) else t, self.aux)
+
+    def released(self, tensor: Tensor) -> Tensor:
+        """Give a value without the history that ends here."""
+        return tensor if self.outward and tensor._node is not None else engine.fresh(tensor, None)
+
+    def back(
+        self,
+        cotangents: Sequence[Tensor | None],
+        *,
+        keep: bool,
+        record: bool = False,
+        missing: Callable[[int], None] | None = None,
+    ) -> list[Tensor]:
+        """Give a cotangent per input, zeros where the outputs do not depend on it.
+
+        Parameters
+        ----------
+        cotangents : sequence of Tensor or None
+            One per output; None is 1.
+        keep : bool
+            The tape will be used again.
+        record : bool, optional
+            Record the pass even if nothing outside asks for that.
+        missing : callable, optional
+            Called with the number of an input that no cotangent reaches.
+        """
+        given = any(g is not None and g._node is not None for g in cotangents)
+        record = record or (mode.is_grad_enabled() and (self.outward or given))
+        roots = [
+            (t._node, cotangent_for(i, t._node, g))
+            for i, (t, g) in enumerate(zip(self.outputs, cotangents, strict=True))
+            if t._node is not None
+        ]
+        return run_back(roots, self.inputs, keep=keep, record=record, missing=missing)
+
+    def transposed(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Give cotangents of the outputs that stand for any, and those of the inputs as recorded functions of them."""
+        with recorded():
+            seeds = [
+                t
+                if t._node is None
+                else variable(t._spec.backend.functions.zeros_like(engine.fresh(t, None)), recording=False)
+                for t in self.outputs
+            ]
+            return seeds, self.back(seeds, keep=True, record=True)
+
+    def push(
+        self,
+        transposed: tuple[list[Tensor], list[Tensor]],
+        tangents: Sequence[Tensor | None],
+        *,
+        keep: bool,
+        record: bool = False,
+        missing: Callable[[int], None] | None = None,
+    ) -> list[Tensor]:
+        """Give the tangents of the outputs: the backward pass is linear in its cotangents, and this is its adjoint."""
+        seeds, pulled = transposed
+        given = any(t is not None and t._node is not None for t in tangents)
+        record = record or (mode.is_grad_enabled() and (self.outward or given))
+        roots = [
+            (g._node, cotangent_for(i, g._node, t))
+            for i, (g, t) in enumerate(zip(pulled, tangents, strict=True))
+            if g._node is not None
+        ]
+        return run_back(roots, seeds, keep=keep, record=record, missing=missing)
+
+
+def run_back(
+    roots: Sequence[tuple[Node, Any]],
+    inputs: Sequence[Tensor],
+    *,
+    keep: bool,
+    record: bool,
+    missing: Callable[[int], None] | None = None,
+) -> list[Tensor]:
+    """Run a backward pass to inputs: their cotangents, zeros where none arrives."""
+    targets = {t._node for t in inputs if t._node is not None}
+    found: dict[Node, Any] = {}
+    if roots and targets:
+        found = engine.run(roots, retain_graph=keep or record, create_graph=record, targets=targets, accumulate=False)
+    gradients = []
+    for i, t in enumerate(inputs):
+        g = None if t._node is None else found.get(t._node)
+        if g is None:
+            if missing is not None:
+                missing(i)
+            g = t._spec.backend.functions.zeros_like(engine.fresh(t, None))
+        gradients.append(g if isinstance(g, Tensor) else engine.tensor_of(g))
+    return gradients
+
+
+def leads_outward(roots: Sequence[Node], floor: int) -> bool:
+    """Tell whether a graph leads to a node that is older than the run."""
+    seen: set[Node] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        if node.seq < floor:
+            return True
+        seen.add(node)
+        stack.extend(node.inputs)
+    return False
+
+
+@contextmanager
+def recorded() -> Iterator[None]:
+    """Record, whatever is on outside; a call of backward() is refused."""
+    mode.push(grad=True)
+    token = transforming.set(True)
+    try:
+        yield
+    finally:
+        transforming.reset(token)
+        mode.pop()
+
+
+def check_complex(leaves: Sequence[Tensor], what: str, which: str, *, holomorphic: bool) -> None:
+    """Refuse complex values where a derivative is a real matrix, and real ones where it is to be holomorphic."""
+    for i, t in enumerate(leaves):
+        if holomorphic and not t._spec.is_complex:
+            message = f"{what}: with holomorphic=True, expected all {which} to be complex but received {t.dtype} tensor"
+            raise RuntimeError(f"{message} at flattened {which[:-1]} idx: {i}{called()}")
+        if not holomorphic and t._spec.is_complex:
+            message = (
+                f"{what}: Expected all {which} to be real but received complex tensor at flattened {which[:-1]} idx: {i}"
+                f"\n  If the function is holomorphic, pass holomorphic=True; else differentiate by real and imaginary parts."
+            )
+            raise RuntimeError(message + called())
+
+
+# -- reverse mode -------------------------------------------------------------------------------------------------------
+
+
+def _scalar(tape: Tape, what: str) -> Tensor:
+    """Give the one output of a run that must be a scalar."""
+    if tape.result_structure.kind is not None:
+        kind = tape.result_structure.kind
+        raise TypeError(f"{what}: Expected f(*args) to return a Tensor, got {kind}{called()}")
+    (output,) = tape.outputs
+    if output.ndim:
+        raise RuntimeError(
+            f"{what}: Expected f(*args) to return a scalar Tensor, got tensor with {output.ndim} dims. Maybe you wanted"
+            f" to use the vjp or jacrev APIs instead?{called()}"
+        )
+    return output
+
+
+def _value_and_grad(
+    func: Callable[..., Any], argnums: Argnums, args: Any, kwargs: Any, *, has_aux: bool, holomorphic: bool
+) -> tuple[Any, Any, Any]:
+    """Give gradient, value and auxiliary values."""
+    what = "grad_and_value(f)(*args)"
+    of, chosen = of_chosen(func, argnums, args, kwargs)
+    tape = Tape(of, chosen, what, has_aux=has_aux, tensors="Expected f(*args) to return a Tensor, got")
+    output = _scalar(tape, what)
+    if holomorphic:
+        check_complex(tape.inputs, "grad", "inputs", holomorphic=True)
+        check_complex(tape.outputs, "grad", "outputs", holomorphic=True)
+    elif output._spec.is_complex:
+        raise not_real(output._node, output.dtype) if output._node is not None else TypeError(f"{what}: complex")
+    one = output._spec.backend.functions.ones((), dtype=output.dtype, device=output.device) if holomorphic else None
+    gradients = tape.back([one], keep=False)
+    if holomorphic:
+        gradients = [conj(g) for g in gradients]
+    unpacked = tree.unflatten(tape.structure, gradients)
+    return unpacked[0] if isinstance(argnums, int) else unpacked, tape.result(), tape.auxiliary()
+
+
+def grad(
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """Give the function that computes the gradient of a function with a scalar result.
+
+    Parameters
+    ----------
+    func : callable
+        Takes tensors or containers of tensors (dict, list, tuple, dataclass) and returns a 0-d tensor. With `has_aux`,
+        a pair of that and auxiliary values.
+    argnums : int or tuple of int, optional
+        By which arguments; negative ones count from the end.
+    has_aux : bool, optional
+        The function returns ``(output, aux)``; so does the one given: ``(gradient, aux)``.
+    holomorphic : bool, optional
+        Function, arguments and result are complex: give the complex derivative.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `func`; gives a gradient in the structure of the chosen argument, a tuple of them if
+        `argnums` is one.
+
+    Raises
+    ------
+    RuntimeError
+        When called: if the result is no scalar, or complex without `holomorphic`, or an argument has no derivative.
+    TypeError
+        When called: if the function returns something else than a tensor.
+
+    Notes
+    -----
+    Arguments need not require grad, and no `.grad` changes. What the function uses beside its arguments counts as
+    constant; if that is being recorded, or is an argument of a transform outside, the gradient is a function of it too.
+    It records under an outer `no_grad` and respects an inner one. An argument that the result does not depend on has
+    the gradient 0. For a complex argument of a real function it is PyTorch's, the direction of steepest ascent;
+    ``holomorphic=True`` gives the derivative ``f'(z)`` itself, as `jacrev` and `jacfwd` do.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> square = ag.func.grad(lambda x: x * x)
+    >>> square(ag.tensor(3.0))
+    tensor(6.)
+    >>> ag.func.grad(square)(ag.tensor(3.0))
+    tensor(2.)
+    >>> ag.func.grad(lambda p: p["w"] * p["b"])({"w": ag.tensor(2.0), "b": ag.tensor(5.0)})
+    {'w': tensor(5.), 'b': tensor(2.)}
+    """
+
+    @functools.wraps(func)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        found, _, aux = _value_and_grad(func, argnums, args, kwargs, has_aux=has_aux, holomorphic=holomorphic)
+        return (found, aux) if has_aux else found
+
+    return gradient
+
+
+def value_and_grad(
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """Give the function that computes value and gradient together, as ``(value, gradient)``.
+
+    Parameters
+    ----------
+    func, argnums, has_aux, holomorphic
+        As for `grad`.
+
+    Returns
+    -------
+    callable
+        Gives ``(value, gradient)``, with `has_aux` ``((value, aux), gradient)``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.func.value_and_grad(lambda x: x * x)(ag.tensor(3.0))
+    (tensor(9.), tensor(6.))
+    """
+
+    @functools.wraps(func)
+    def both(*args: Any, **kwargs: Any) -> Any:
+        found, value, aux = _value_and_grad(func, argnums, args, kwargs, has_aux=has_aux, holomorphic=holomorphic)
+        return ((value, aux) if has_aux else value), found
+
+    return both
+
+
+def grad_and_value(
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """Give the function that computes gradient and value together, as PyTorch orders them.
+
+    Parameters
+    ----------
+    func, argnums, has_aux, holomorphic
+        As for `grad`.
+
+    Returns
+    -------
+    callable
+        Gives ``(gradient, value)``, with `has_aux` ``(gradient, (value, aux))``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.func.grad_and_value(lambda x: x * x)(ag.tensor(3.0))
+    (tensor(6.), tensor(9.))
+    """
+    value_first = value_and_grad(func, argnums, has_aux, holomorphic=holomorphic)
+
+    @functools.wraps(func)
+    def both(*args: Any, **kwargs: Any) -> Any:
+        value, found = value_first(*args, **kwargs)
+        return found, value
+
+    return both
+
+
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """Run a function; give its result, and the function from cotangents of the result to those of the arguments.
+
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors or containers of tensors.
+    *primals : Tensor or container
+        The arguments.
+    has_aux : bool, optional
+        The function returns ``(output, aux)``.
+
+    Returns
+    -------
+    output : Tensor or container
+        What the function returned.
+    vjp_fn : callable
+        ``vjp_fn(cotangents)``, of the structure of `output`, gives a tuple with a cotangent per argument. It may be
+        called several times.
+    aux
+        With `has_aux`: the auxiliary values.
+
+    Raises
+    ------
+    RuntimeError
+        From `vjp_fn`: if the cotangents do not have the structure or the shapes of the output.
+    TypeError
+        If the function returns something else than tensors.
+
+    Notes
+    -----
+    The product is the adjoint under the real part of the inner product, as everywhere in agrad: for complex values,
+    with conjugates.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> y, pull = ag.func.vjp(lambda a, b: a * b, ag.tensor([1.0, 2.0]), ag.tensor([3.0, 4.0]))
+    >>> y
+    tensor([3., 8.])
+    >>> pull(ag.tensor([1.0, 10.0]))
+    (tensor([ 3., 40.]), tensor([ 1., 20.]))
+    """
+    what = "vjp(f, *primals)"
+    tape = Tape(func, primals, what, has_aux=has_aux)
+
+    def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
+        given, structure = tree.flatten(cotangents)
+        if structure != tape.result_structure:
+            raise RuntimeError(
+                "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function."
+                f" cotangents: {structure}, primal output: {tape.result_structure}{called()}"
+            )
+        return tree.unflatten(tape.structure, tape.back(given, keep=retain_graph, record=bool(create_graph)))
+
+    if has_aux:
+        return tape.result(), vjp_fn, tape.auxiliary()
+    return tape.result(), vjp_fn
+
+
+# -- forward mode ---------------------------------------------------------------------------------------------------------
+
+
+def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
+    """Run a function in forward mode; give its result and the tangent of that.
+
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors or containers of tensors.
+    primals : tuple
+        The arguments.
+    tangents : tuple
+        Of the structure of `primals`: the direction.
+    strict : bool, optional
+        Raise if a part of the result does not depend on the arguments, instead of giving it the tangent 0.
+    has_aux : bool, optional
+        The function returns ``(output, aux)``.
+
+    Returns
+    -------
+    output : Tensor or container
+        What the function returned.
+    tangents : Tensor or container
+        The product of the Jacobian and the tangents, of the structure of `output`.
+    aux
+        With `has_aux`: the auxiliary values.
+
+    Raises
+    ------
+    RuntimeError
+        If primals and tangents differ in structure or shape, or with `strict`.
+    TypeError
+        If the function returns something else than tensors.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0])
+    >>> ag.func.jvp(lambda x: x * x, (x,), (ag.tensor([1.0, 10.0]),))
+    (tensor([1., 4.]), tensor([ 2., 40.]))
+    """
+    what = "jvp(f, primals, tangents)"
+    if not isinstance(primals, tuple):
+        raise TypeError(
+            f"{what}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).{called()}"
+        )
+    values, structure = tensors_of(primals, what)
+    directions, tangent_structure = tensors_of(tangents, what)
+    if structure != tangent_structure:
+        raise RuntimeError(
+            f"{what}: Expected primals and tangents to have the same python structure. For example, if primals is a"
+            f" tuple of 3 tensors, tangents also must be. Got primals with structure {structure} and tangents with"
+            f" structure {tangent_structure}{called()}"
+        )
+    if not values:
+        raise RuntimeError(f"{what}: Expected primals to contain at least one Tensor.{called()}")
+    token = transforming.set(True)
+    try:
+        with forward.level() as at:
+            duals = [dual_of(p, t, at) for p, t in zip(values, directions, strict=True)]
+            returned = func(*tree.unflatten(structure, duals))
+            aux = None
+            if has_aux:
+                returned, aux = split_aux(returned, what)
+            outputs, result_structure = outputs_of(returned, what)
+            results = [forward.strip(t, at) for t in outputs]
+            pushed = []
+            for t in outputs:
+                tangent = forward.tangent_of(t, at)
+                if tangent is None:
+                    if strict:
+                        raise RuntimeError(
+                            "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This"
+                            f" is not allowed with strict=True.{called()}"
+                        )
+                    tangent = t._spec.backend.functions.zeros_like(engine.fresh(forward.strip(t, at), None))
+                pushed.append(tangent)
+            aux = tree.map(lambda t: forward.strip(t, at), aux)
+    finally:
+        transforming.reset(token)
+    result = tree.unflatten(result_structure, results), tree.unflatten(result_structure, pushed)
+    return (*result, aux) if has_aux else result
+
+
+def dual_of(primal: Tensor, tangent: Tensor, at: int) -> Tensor:
+    """Give a primal with a tangent at a level, both checked."""
+    if not primal._spec.inexact:
+        message = f"Expected primal to be floating point or complex, but got: {primal.dtype}{called()}"
+        raise ValueError(message)
+    if primal.shape != tangent.shape:
+        raise RuntimeError(
+            "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not"
+            f" supported. Tensor is of size {list(primal.shape)} while the given forward gradient is of size"
+            f" {list(tangent.shape)}.{called()}"
+        )
+    if tangent._spec.is_complex and not primal._spec.is_complex:
+        message = f"Expected a real tangent for a real primal, but got {tangent.dtype} for {primal.dtype}{called()}"
+        raise ValueError(message)
+    if tangent.dtype != primal.dtype:
+        tangent = primal._spec.backend.functions.astype(tangent, primal.dtype)
+    return forward.with_tangent(primal, tangent, at)
+
+
+# -- both -----------------------------------------------------------------------------------------------------------------
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """Run a function once; give its result, and its derivative there as a linear function of tangents.
+
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors or containers of tensors.
+    *primals : Tensor or container
+        The arguments.
+
+    Returns
+    -------
+    output : Tensor or container
+        What the function returned.
+    jvp_fn : callable
+        ``jvp_fn(*tangents)``, one per argument, gives the tangent of the output, without running `func` again.
+
+    Raises
+    ------
+    RuntimeError
+        From `jvp_fn`: if the tangents do not have the structure or the shapes of the arguments.
+    TypeError
+        If the function returns something else than tensors.
+
+    Notes
+    -----
+    The backward pass is linear in the cotangents it starts from; its own adjoint, taken through its recorded graph, is
+    the derivative. So every call of `jvp_fn` is one pass over that graph, and the function needs second derivatives
+    (it has them, unless an operation of the user's own does not).
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> y, push = ag.func.linearize(lambda x: x * x, ag.tensor([1.0, 2.0]))
+    >>> push(ag.tensor([1.0, 10.0]))
+    tensor([ 2., 40.])
+    """
+    tape = Tape(func, primals, "linearize(f, *primals)", has_aux=False)
+    transposed = tape.transposed()
+
+    def jvp_fn(*tangents: Any) -> Any:
+        given, structure = tensors_of(tangents, "linearize(f, *primals)")
+        if structure != tape.structure:
+            raise RuntimeError(
+                f"Expected the tangents {structure} to have the same argspec as the primals {tape.structure}{called()}"
+            )
+        for i, (t, primal) in enumerate(zip(given, tape.inputs, strict=True)):
+            if t.shape != primal.shape:
+                raise RuntimeError(
+                    f"tangent:{i} with shape {t.shape} in flattened pytree doesn't match the shape {primal.shape} of the"
+                    f" corresponding primal.{called()}"
+                )
+        return tree.unflatten(tape.result_structure, tape.push(transposed, given, keep=True))
+
+    return tape.result(), jvp_fn
+
+
+def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool = False) -> Any:
+    """Give the product of the Hessian of a function with a scalar result, and a vector.
+
+    Parameters
+    ----------
+    func : callable
+        Takes tensors or containers of tensors, returns a 0-d tensor.
+    primals : tuple
+        The arguments.
+    tangents : tuple
+        Of the structure of `primals`: the vector.
+    has_aux : bool, optional
+        The function returns ``(output, aux)``; then the result is ``(product, aux)``.
+
+    Returns
+    -------
+    Tensor, container or tuple
+        Of the structure of the argument; a tuple if there are several.
+
+    Raises
+    ------
+    RuntimeError
+        If the result is no scalar, or primals and tangents differ in structure or shape.
+
+    Notes
+    -----
+    Two backward passes, the second through the first: a few times the cost of the function, whatever its size.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 2.0])
+    >>> ag.func.hvp(lambda x: (x**3).sum(), (x,), (ag.tensor([1.0, 1.0]),))
+    tensor([ 6., 12.])
+    """
+    what = "hvp(f, primals, tangents)"
+    if not isinstance(primals, tuple):
+        raise TypeError(
+            f"{what}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).{called()}"
+        )
+    tape = Tape(func, primals, what, has_aux=has_aux)
+    _scalar(tape, what)
+    given, structure = tensors_of(tangents, what)
+    if structure != tape.structure:
+        raise RuntimeError(
+            f"{what}: Expected primals and tangents to have the same python structure. Got primals with structure"
+            f" {tape.structure} and tangents with structure {structure}{called()}"
+        )
+    with recorded():
+        gradients = tape.back([None], keep=True, record=True)
+    record = mode.is_grad_enabled() and (tape.outward or any(t._node is not None for t in given))
+    for i, (t, x) in enumerate(zip(given, tape.inputs, strict=True)):
+        if t.shape != x.shape:
+            message = f"{what}: tangent {i} has shape {t.shape}, its primal {x.shape}{called()}"
+            raise RuntimeError(message)
+    roots = [
+        (g._node, cotangent_for(i, g._node, t))
+        for i, (g, t) in enumerate(zip(gradients, given, strict=True))
+        if g._node is not None
+    ]
+    product = tree.unflatten(tape.structure, run_back(roots, tape.inputs, keep=False, record=record))
+    if len(product) == 1:
+        product = product[0]
+    return (product, tape.auxiliary()) if has_aux else product

@@ -1,0 +1,248 @@
+"""Jacobians and Hessians: all rows, or all columns, in one pass that is mapped over a basis."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agrad import tree
+from agrad.core.tensor import Tensor
+from agrad.func.arguments import Argnums, called, of_chosen, tensors_of
+from agrad.func.grad import Tape, check_complex, jvp
+from agrad.func.vmap import over_rows, vmap
+from agrad.ops.elementwise import conj
+from agrad.ops.manipulation import moveaxis, reshape
+
+
+def jacrev(
+    func: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
+    """Give the function that computes the Jacobian in reverse mode: best for few outputs.
+
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors or containers of tensors.
+    argnums : int or tuple of int, optional
+        By which arguments.
+    has_aux : bool, optional
+        The function returns ``(output, aux)``; so does the one given: ``(jacobian, aux)``.
+    chunk_size : int, optional
+        Compute so many rows at a time: less memory. Default: all.
+    holomorphic : bool, optional
+        Function, arguments and results are complex: give the matrix of complex derivatives.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `func`; gives, in the structure of its result and within that of the arguments, a tensor
+        of shape ``output.shape + argument.shape``.
+
+    Raises
+    ------
+    RuntimeError
+        When called: if arguments or results are complex without `holomorphic`, or real with it.
+    ValueError
+        If `chunk_size` is not positive.
+
+    Notes
+    -----
+    One forward pass, and one backward pass for all rows (`vmap` over the rows of an identity matrix). Complex
+    derivatives are those of `jacfwd`: not conjugated.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.func.jacrev(lambda x: x * ag.sum(x))(ag.tensor([1.0, 2.0]))
+    tensor([[4., 1.],
+            [2., 5.]])
+    """
+    if chunk_size is not None and not chunk_size > 0:
+        raise ValueError(f"jacrev: `chunk_size` should be greater than 0.{called()}")
+
+    @functools.wraps(func)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        of, chosen = of_chosen(func, argnums, args, kwargs)
+        tape = Tape(of, chosen, "jacrev(f)(*args)", has_aux=has_aux)
+        check_complex(tape.inputs, "jacrev", "inputs", holomorphic=holomorphic)
+        check_complex(tape.outputs, "jacrev", "outputs", holomorphic=holomorphic)
+        sizes = [math.prod(y.shape) for y in tape.outputs]
+        total = sum(sizes)
+        if total == 1:
+            rows = [reshape(g, (1, *g.shape)) for g in tape.back([_ones(y) for y in tape.outputs], keep=True)]
+        elif any(y._node is not None for y in tape.outputs) and total:
+            rows = over_rows(lambda *gs: tape.back(gs, keep=True), basis(tape.outputs), chunk_size)
+        else:
+            rows = [_zeros(x, total) for x in tape.inputs]
+        if holomorphic:
+            rows = [conj(r) for r in rows]
+        blocks = []
+        for part, y in zip(_parts(rows, sizes), tape.outputs, strict=True):
+            of_output = [reshape(r, (*y.shape, *x.shape)) for r, x in zip(part, tape.inputs, strict=True)]
+            unpacked = tree.unflatten(tape.structure, of_output)
+            blocks.append(unpacked[0] if isinstance(argnums, int) else unpacked)
+        found = tree.unflatten(tape.result_structure, blocks)
+        return (found, tape.auxiliary()) if has_aux else found
+
+    return jacobian
+
+
+def jacfwd(
+    func: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    randomness: str = "error",
+    chunk_size: int | None = None,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
+    """Give the function that computes the Jacobian in forward mode: best for few inputs.
+
+    Parameters
+    ----------
+    func, argnums, has_aux
+        As for `jacrev`.
+    randomness : str, optional
+        As for `vmap`.
+    chunk_size : int, optional
+        Compute so many columns at a time. Default: all.
+    holomorphic : bool, optional
+        As for `jacrev`.
+
+    Returns
+    -------
+    callable
+        As for `jacrev`.
+
+    Raises
+    ------
+    RuntimeError
+        When called: if arguments or results are complex without `holomorphic`, or real with it.
+    ValueError
+        If `chunk_size` is not positive.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.func.jacfwd(lambda x: x * ag.sum(x))(ag.tensor([1.0, 2.0]))
+    tensor([[4., 1.],
+            [2., 5.]])
+    """
+    if chunk_size is not None and not chunk_size > 0:
+        raise ValueError(f"jacfwd: `chunk_size` should be greater than 0.{called()}")
+
+    @functools.wraps(func)
+    def jacobian(*args: Any, **kwargs: Any) -> Any:
+        of, chosen = of_chosen(func, argnums, args, kwargs)
+        primals, structure = tensors_of(chosen, "jacfwd(f)(*args)")
+        check_complex(primals, "jacfwd", "inputs", holomorphic=holomorphic)
+        arguments = tree.unflatten(structure, primals)
+        kept: list[Any] = []
+
+        def push(*tangents: Any) -> Any:
+            pushed = jvp(of, arguments, tree.unflatten(structure, tangents), has_aux=has_aux)
+            leaves, result_structure = tree.flatten(pushed[1])
+            check_complex(leaves, "jacfwd", "outputs", holomorphic=holomorphic)
+            kept[:] = [result_structure, [y.shape for y in leaves], *pushed[2:]]
+            return leaves
+
+        columns = vmap(push, randomness=randomness, chunk_size=chunk_size)(*basis(primals))
+        result_structure, shapes = kept[:2]
+        sizes = [math.prod(x.shape) for x in primals]
+        by_input = _parts(columns, sizes)
+        blocks = []
+        for i, shape in enumerate(shapes):
+            of_output = [reshape(moveaxis(by_input[k][i], 0, -1), (*shape, *x.shape)) for k, x in enumerate(primals)]
+            unpacked = tree.unflatten(structure, of_output)
+            blocks.append(unpacked[0] if isinstance(argnums, int) else unpacked)
+        found = tree.unflatten(result_structure, blocks)
+        return (found, kept[2]) if has_aux else found
+
+    return jacobian
+
+
+def hessian(
+    func: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
+    """Give the function that computes the second derivatives.
+
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors or containers of tensors; usually it returns a scalar.
+    argnums, has_aux, chunk_size, holomorphic
+        As for `jacrev`.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `func`; for a scalar function of one tensor it gives a tensor of shape ``argument.shape +
+        argument.shape``, else containers as `jacrev` of `jacrev` does.
+
+    Raises
+    ------
+    RuntimeError
+        When called: as `jacrev`.
+
+    Notes
+    -----
+    Reverse mode over reverse mode: of a scalar function, one recorded backward pass and one more for all rows of the
+    matrix. ``jacfwd(jacrev(func))`` and ``jacfwd(jacfwd(func))`` give the same.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.func.hessian(lambda x: x[0] * x[0] * x[1])(ag.tensor([1.0, 2.0]))
+    tensor([[4., 2.],
+            [2., 0.]])
+    """
+    options: dict[str, Any] = {"has_aux": has_aux, "chunk_size": chunk_size, "holomorphic": holomorphic}
+    return jacrev(jacrev(func, argnums, **options), argnums, **options)
+
+
+def basis(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """Give, per tensor, its part of an identity matrix over the elements of all: rows first, then the tensor's shape."""
+    sizes = [math.prod(t.shape) for t in tensors]
+    total = sum(sizes)
+    made = []
+    start = 0
+    for t, size in zip(tensors, sizes, strict=True):
+        xp = t._spec.backend.functions
+        part = xp.eye(total, size, k=-start, dtype=t.dtype, device=t.device)
+        made.append(reshape(part, (total, *t.shape)))
+        start += size
+    return made
+
+
+def _parts(rows: Sequence[Tensor], sizes: Sequence[int]) -> list[list[Tensor]]:
+    """Cut every tensor's first axis into parts of these sizes."""
+    if len(sizes) == 1:
+        return [list(rows)]
+    parts = []
+    start = 0
+    for size in sizes:
+        parts.append([r[start : start + size, ...] for r in rows])
+        start += size
+    return parts
+
+
+def _ones(y: Tensor) -> Tensor:
+    made: Tensor = y._spec.backend.functions.ones(y.shape, dtype=y.dtype, device=y.device)
+    return made
+
+
+def _zeros(x: Tensor, rows: int) -> Tensor:
+    made: Tensor = x._spec.backend.functions.zeros((rows, *x.shape), dtype=x.dtype, device=x.device)
+    return made

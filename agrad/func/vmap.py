@@ -1,0 +1,294 @@
+"""vmap: a function of one example becomes one of a batch of them."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agrad import tree
+from agrad.autograd.backward import transforming
+from agrad.core.tensor import Tensor
+from agrad.func.arguments import called, name_of, tensor_of
+from agrad.func.batching import Level, enter, leave, opened
+from agrad.ops.manipulation import concat
+from agrad.tree import TreeDef
+
+RANDOMNESS = ("error", "different", "same")
+
+
+def vmap(
+    func: Callable[..., Any],
+    in_dims: Any = 0,
+    out_dims: Any = 0,
+    randomness: str = "error",
+    *,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
+    """Give the function that maps a function over an axis of its arguments, all at once.
+
+    Parameters
+    ----------
+    func : callable
+        Takes tensors or containers of tensors (and whatever else is not mapped over), returns tensors or containers of
+        tensors. It is called once, on tensors that do not show the axis.
+    in_dims : int, None or container of them, optional
+        The axis of every argument to map over, as a tuple with an entry per argument; an entry is an int, None for an
+        argument that stays as it is, or a container of these of the argument's structure. One int stands for all.
+    out_dims : int, None or container of them, optional
+        Where the axis stands in the results; None for a result that does not depend on it.
+    randomness : str, optional
+        What a random function gives inside: ``"error"`` refuses, ``"same"`` numbers for the whole batch,
+        ``"different"`` numbers for every example.
+    chunk_size : int, optional
+        Map over so many at a time and join the results. Default: all.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `func`; keyword arguments are not mapped over.
+
+    Raises
+    ------
+    ValueError
+        When called: if the arguments do not fit `in_dims` or differ in the length of the axis, or results do not fit
+        `out_dims`.
+    RuntimeError
+        When called: if the function needs the value of a tensor, as in ``if x > 0``, or the shape of a result depends
+        on values.
+    UnsupportedOp
+        When called: if an operation has no batching rule. None is ever looped over.
+
+    Notes
+    -----
+    It composes with itself and with all other transforms: ``vmap(grad(f))`` gives the gradient for every example.
+    A tensor of outside that is used in the function is the same for all examples. Assigning into it, or keeping a
+    tensor of inside beyond the call, is not supported.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> a = ag.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> ag.func.vmap(lambda row: ag.vecdot(row, row))(a)
+    tensor([ 5., 25.])
+    >>> loss = lambda w, x: (w * x) ** 2
+    >>> ag.func.vmap(ag.func.grad(loss), in_dims=(None, 0))(ag.tensor(3.0), ag.tensor([1.0, 2.0]))
+    tensor([ 6., 24.])
+    """
+    if randomness not in RANDOMNESS:
+        raise RuntimeError(
+            f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}{called()}"
+        )
+    if chunk_size is not None and not (isinstance(chunk_size, int) and chunk_size > 0):
+        raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size}){called()}")
+
+    @functools.wraps(func)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        leaves, structure, axes = _inputs(func, in_dims, args)
+        size = _batch_size(leaves, axes)
+        if chunk_size is None or size <= chunk_size:
+            results, result_structure, places = _run(func, leaves, structure, axes, kwargs, out_dims, size, randomness)
+        else:
+            parts = []
+            for start in range(0, size, chunk_size):
+                stop = min(start + chunk_size, size)
+                chunk = [
+                    x if axis is None else x[(slice(None),) * axis + (slice(start, stop), ...)]
+                    for x, axis in zip(leaves, axes, strict=True)
+                ]
+                part = _run(func, chunk, structure, axes, kwargs, out_dims, stop - start, randomness)
+                parts.append(part[0])
+                result_structure, places = part[1], part[2]
+            results = [
+                columns[0] if place is None else concat(columns, axis=place)
+                for columns, place in zip(map(list, zip(*parts, strict=True)), places, strict=True)
+            ]
+        return tree.unflatten(result_structure, results)
+
+    return mapped
+
+
+def over_rows(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor], chunk_size: int | None) -> list[Tensor]:
+    """Map a function of tensors, which gives a list of them, over their first axis: vmap without what users may pass."""
+    size = tensors[0].shape[0]
+    if chunk_size is not None and size > chunk_size:
+        parts = [
+            over_rows(function, [t[start : min(start + chunk_size, size), ...] for t in tensors], None)
+            for start in range(0, size, chunk_size)
+        ]
+        return [concat(column, axis=0) for column in zip(*parts, strict=True)]
+    token = transforming.set(True)
+    try:
+        with opened(size, "error") as level:
+            return [leave(y, 0, level) for y in function(*(enter(t, 0, level) for t in tensors))]
+    finally:
+        transforming.reset(token)
+
+
+def _run(
+    func: Callable[..., Any],
+    leaves: Sequence[Any],
+    structure: TreeDef,
+    axes: Sequence[int | None],
+    kwargs: dict[str, Any],
+    out_dims: Any,
+    size: int,
+    randomness: str,
+) -> tuple[list[Any], TreeDef, list[int | None]]:
+    """Call the function once; give the leaves of its result, their structure, and where the axis stands in each."""
+    token = transforming.set(True)
+    try:
+        with opened(size, randomness) as level:
+            inside = [x if axis is None else enter(x, axis, level) for x, axis in zip(leaves, axes, strict=True)]
+            returned = func(*tree.unflatten(structure, inside), **kwargs)
+            outputs, result_structure = tree.flatten(returned)
+            places = _places(func, out_dims, returned, result_structure)
+            results = []
+            for i, (y, place) in enumerate(zip(outputs, places, strict=True)):
+                result, places[i] = _result(func, y, place, level)
+                results.append(result)
+            return results, result_structure, places
+    finally:
+        transforming.reset(token)
+
+
+def _result(func: Callable[..., Any], y: Any, place: int | None, level: Level) -> tuple[Any, int | None]:
+    """Give a result with the batch as an axis, and where."""
+    name = name_of(func)
+    if place is None:
+        if isinstance(y, Tensor) and level.number in getattr(y._spec.backend, "numbers", ()):
+            raise ValueError(
+                f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None{called()}"
+            )
+        return y, None
+    if not isinstance(y, Tensor):
+        raise ValueError(  # noqa: TRY004 (PyTorch's type)
+            f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(y)}. Did you mean to set out_dims= to"
+            f" None for output?{called()}"
+        )
+    rank = y.ndim + 1
+    if not -rank <= place < rank:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {place}){called()}"
+        )
+    return leave(y, place % rank, level), place % rank
+
+
+# -- axes by container --------------------------------------------------------------------------------------------------
+
+
+def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tuple[list[Any], TreeDef, list[Any]]:
+    """Take the arguments apart, and give the axis of each leaf."""
+    name = name_of(func)
+    if not isinstance(in_dims, int | tuple | list) or isinstance(in_dims, bool):
+        raise ValueError(  # noqa: TRY004 (PyTorch's type)
+            f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): expected `in_dims` to be int or a (potentially nested)"
+            f" tuple matching the structure of inputs, got: {type(in_dims)}.{called()}"
+        )
+    if not args:
+        raise ValueError(
+            f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a"
+            f" function with no inputs. The latter is unsupported.{called()}"
+        )
+    leaves, structure = tree.flatten(args)
+    axes = spread(tuple(in_dims) if isinstance(in_dims, list) else in_dims, args)
+    if axes is None:
+        raise ValueError(
+            f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): in_dims is not compatible with the structure of `inputs`."
+            f" in_dims has structure {_structure(in_dims)} but inputs has structure {structure}.{called()}"
+        )
+    found: list[int | None] = []
+    for i, (x, axis) in enumerate(zip(leaves, axes, strict=True)):
+        if axis is None:
+            found.append(None)
+            continue
+        if isinstance(axis, bool) or not isinstance(axis, int):
+            raise ValueError(  # noqa: TRY004 (PyTorch's type)
+                f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={axis} for an input but in_dim must be"
+                f" either an integer dimension or None.{called()}"
+            )
+        if not isinstance(x, Tensor):
+            try:
+                if isinstance(x, bool | int | float | complex):
+                    raise TypeError
+                x = tensor_of(x, "vmap")  # noqa: PLW2901 (an array of a library)
+            except TypeError:
+                raise ValueError(
+                    f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={axis} for an input but the input is of"
+                    f" type {type(x)}. We cannot vmap over non-Tensor arguments, please use None as the respective"
+                    f" in_dim{called()}"
+                ) from None
+            leaves[i] = x
+        if not -x.ndim <= axis < x.ndim:
+            raise ValueError(
+                f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={axis} for some input, but that input is a"
+                f" Tensor of dimensionality {x.ndim} so expected in_dim to satisfy -{x.ndim} <= in_dim < {x.ndim}."
+                f"{called()}"
+            )
+        found.append(axis % x.ndim)
+    return leaves, structure, found
+
+
+def _batch_size(leaves: Sequence[Any], axes: Sequence[int | None]) -> int:
+    sizes = [x.shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None]
+    if not sizes:
+        raise ValueError(f"vmap: at least one input must be mapped over, but every in_dim is None{called()}")
+    if any(size != sizes[0] for size in sizes):
+        raise ValueError(
+            "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes"
+            f" {sizes} for the mapped dimension{called()}"
+        )
+    return operator.index(sizes[0])
+
+
+def _places(func: Callable[..., Any], out_dims: Any, returned: Any, structure: TreeDef) -> list[int | None]:
+    """Give where the axis is to stand in each result."""
+    name = name_of(func)
+    found = spread(out_dims, returned)
+    if found is None and isinstance(out_dims, tuple) and len(out_dims) == 1:
+        found = spread(out_dims[0], returned)  # PyTorch takes a tuple of one for one result
+    if found is None:
+        raise ValueError(
+            f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of"
+            f" `outputs`. out_dims has structure {_structure(out_dims)} but outputs has structure {structure}.{called()}"
+        )
+    for place in found:
+        if place is not None and (isinstance(place, bool) or not isinstance(place, int)):
+            raise ValueError(
+                f"vmap({name}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python collection of ints"
+                f" representing where in the outputs the vmapped dimension should appear.{called()}"
+            )
+    return found
+
+
+def spread(dims: Any, container: Any) -> list[Any] | None:
+    """Give an entry of `dims` per leaf of a container: one may stand for a whole part; None if they do not match."""
+    leaves, structure = tree.flatten(container)
+    if dims is None or isinstance(dims, int) or structure.kind is None:
+        return [dims] * len(leaves) if dims is None or not isinstance(dims, tuple | list | dict) else None
+    parts = _children(container)
+    entries = _children(dims)
+    if parts is None or entries is None or parts.keys() != entries.keys():
+        return None
+    found: list[Any] = []
+    for key, part in parts.items():
+        below = spread(entries[key], part)
+        if below is None:
+            return None
+        found += below
+    return found
+
+
+def _children(container: Any) -> dict[Any, Any] | None:
+    """Give the parts of a container by key, in the order of its leaves; None for a leaf."""
+    _, structure = tree.flatten(container)
+    if isinstance(container, dict):
+        return {key: container[key] for key in structure.keys}
+    if isinstance(container, tuple | list):
+        return dict(enumerate(container))
+    return {name: getattr(container, name) for name in structure.keys} if structure.keys else None
+
+
+def _structure(dims: Any) -> str:
+    return str(tree.flatten(tree.map(lambda _: 0, dims))[1])

@@ -1,0 +1,194 @@
+"""Set functions of the standard: the distinct elements, and membership."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from agrad.core.declare import nondifferentiable
+from agrad.core.tensor import Tensor
+from agrad.ops.elementwise import logical_not
+from agrad.ops.manipulation import reshape
+from agrad.ops.searching import take
+
+
+class UniqueAllResult(NamedTuple):
+    """What `unique_all` gives."""
+
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+class UniqueCountsResult(NamedTuple):
+    """What `unique_counts` gives."""
+
+    values: Tensor
+    counts: Tensor
+
+
+class UniqueInverseResult(NamedTuple):
+    """What `unique_inverse` gives."""
+
+    values: Tensor
+    inverse_indices: Tensor
+
+
+@nondifferentiable("x", name="unique_all", outputs=4)
+def _unique_all(x: Any, /) -> tuple[Tensor, ...]:
+    """The distinct elements, where each stands first, which of them each element is, and how often each occurs."""
+
+
+def unique_all(x: Any, /) -> UniqueAllResult:
+    """The distinct elements, where each stands first, which of them each element is, and how often each occurs.
+
+    Parameters
+    ----------
+    x : Tensor
+        Taken as if flattened.
+
+    Returns
+    -------
+    UniqueAllResult
+        ``values`` (1-D, of `x`'s dtype), ``indices`` of their first occurrences in the flattened `x`,
+        ``inverse_indices`` (of the shape of `x`) and ``counts``. The order of the values is the backend's: ascending
+        on NumPy.
+
+    Notes
+    -----
+    The gradient of ``values`` goes to the places that ``indices`` names; other places that hold an equal value get 0.
+    The derivative ignores that values that meet or part change the number of results. NaNs are distinct.
+
+    Source: array API 2025.12, Set Functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([3.0, 1.0, 3.0], requires_grad=True)
+    >>> values, indices, inverse, counts = ag.unique_all(x)
+    >>> counts
+    tensor([1, 2])
+    >>> (values * ag.tensor([10.0, 20.0])).sum().backward()
+    >>> x.grad
+    tensor([20., 10.,  0.])
+    """
+    values, indices, inverse_indices, counts = _unique_all(x)
+    if isinstance(x, Tensor) and (x.requires_grad or x._tangents):
+        values = take(reshape(x, (-1,)), indices)
+    return UniqueAllResult(values, indices, inverse_indices, counts)
+
+
+def unique_counts(x: Any, /) -> UniqueCountsResult:
+    """The distinct elements, and how often each occurs.
+
+    Parameters
+    ----------
+    x : Tensor
+        Taken as if flattened.
+
+    Returns
+    -------
+    UniqueCountsResult
+        ``values`` and ``counts``, as `unique_all` gives them, derivative included.
+
+    Notes
+    -----
+    Source: array API 2025.12, Set Functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.unique_counts(ag.tensor([3, 1, 3])).counts
+    tensor([1, 2])
+    """
+    found = unique_all(x)
+    return UniqueCountsResult(found.values, found.counts)
+
+
+def unique_inverse(x: Any, /) -> UniqueInverseResult:
+    """The distinct elements, and which of them each element is.
+
+    Parameters
+    ----------
+    x : Tensor
+        Taken as if flattened.
+
+    Returns
+    -------
+    UniqueInverseResult
+        ``values`` and ``inverse_indices``, as `unique_all` gives them, derivative included.
+
+    Notes
+    -----
+    Source: array API 2025.12, Set Functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.unique_inverse(ag.tensor([3, 1, 3])).inverse_indices
+    tensor([1, 0, 1])
+    """
+    found = unique_all(x)
+    return UniqueInverseResult(found.values, found.inverse_indices)
+
+
+def unique_values(x: Any, /) -> Tensor:
+    """The distinct elements.
+
+    Parameters
+    ----------
+    x : Tensor
+        Taken as if flattened.
+
+    Returns
+    -------
+    Tensor
+        The values of `unique_all`, in its order, with its derivative.
+
+    Notes
+    -----
+    Source: array API 2025.12, Set Functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.unique_values(ag.tensor([3, 1, 3]))
+    tensor([1, 3])
+    """
+    return unique_all(x).values
+
+
+@nondifferentiable("x1", "x2", name="isin")
+def _isin(x1: Any, x2: Any, /) -> Tensor:
+    """Whether each element of one is among those of the other."""
+
+
+def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Tensor:
+    """Whether each element of `x1` is among those of `x2`.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor or scalar
+        At least one of them a Tensor. The standard asks for integers; most backends take other dtypes too.
+    invert : bool, optional
+        Whether each is *not* among them.
+
+    Returns
+    -------
+    Tensor
+        Truth values in the shape of `x1`.
+
+    Notes
+    -----
+    Elements are the same if they are equal: NaN is in nothing, 0.0 is -0.0.
+
+    Source: array API 2025.12, Set Functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.isin(ag.tensor([1, 2, 3]), ag.tensor([3, 1]))
+    tensor([ True, False,  True])
+    """
+    found = _isin(x1, x2)
+    return logical_not(found) if invert else found

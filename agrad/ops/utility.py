@@ -1,0 +1,85 @@
+"""Utility functions of the standard beside `all` and `any`, which stand with the reductions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agrad.core.declare import linear
+from agrad.core.rule import device_of
+from agrad.core.tensor import Tensor
+from agrad.ops.manipulation import concat
+
+
+def _diff_kernel(xp: Any, x: Any, /, *, axis: int = -1, n: int = 1) -> Any:
+    lead = (slice(None),) * (axis % x.ndim)
+    for _ in range(n):
+        x = x[(*lead, slice(1, None), ...)] - x[(*lead, slice(None, -1), ...)]
+    return x
+
+
+def _diff_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, n: int) -> Any:
+    """(-1)^n times the differences of the cotangent with n zeros before and behind."""
+    axis = axis % len(x_spec.shape)
+    n = min(n, x_spec.shape[axis])
+    if not n:
+        return g
+    zeros = xp.zeros((*g.shape[:axis], n, *g.shape[axis + 1 :]), dtype=g.dtype, device=device_of(g))
+    made = xp.diff(xp.concat([zeros, g, zeros], axis=axis), axis=axis, n=n)
+    return -made if n % 2 else made
+
+
+@linear(name="diff", x=_diff_adjoint, kernel=_diff_kernel)
+def _diff(x: Any, /, *, axis: int = -1, n: int = 1) -> Tensor:
+    """The differences of neighbours along an axis, `n` times over."""
+
+
+def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
+    """The differences of neighbours along an axis, `n` times over.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of at least one axis and a numeric dtype.
+    axis : int, optional
+        Along which.
+    n : int, optional
+        How many times over; each makes the axis shorter by 1, down to nothing. 0 gives `x`.
+    prepend, append : Tensor, optional
+        Put before and behind `x` along the axis first; operands with a derivative of their own. Of the rank of `x`,
+        and its shape but for that axis.
+
+    Returns
+    -------
+    Tensor
+        ``x[..., 1:] - x[..., :-1]`` for ``n=1`` and the last axis.
+
+    Raises
+    ------
+    ValueError
+        If `n` is negative or `x` has no axis.
+
+    Notes
+    -----
+    Linear; the adjoint is minus the difference of the cotangent with zeros at both ends.
+
+    Source: array API 2025.12, Utility Functions.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.tensor([1.0, 4.0, 9.0], requires_grad=True)
+    >>> y = ag.diff(x)
+    >>> y.detach()
+    tensor([3., 5.])
+    >>> (y * ag.tensor([1.0, 10.0])).sum().backward()
+    >>> x.grad
+    tensor([-1., -9., 10.])
+    """
+    if n < 0:
+        message = f"diff() takes n of 0 or more, not {n}"
+        raise ValueError(message)
+    if not x.ndim:
+        message = "diff() takes a tensor of at least one axis, not a 0-d one"
+        raise ValueError(message)
+    parts = [part for part in (prepend, x, append) if part is not None]
+    return _diff(concat(parts, axis=axis) if len(parts) > 1 and n else x, axis=axis, n=n)

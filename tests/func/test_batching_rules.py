@@ -1,0 +1,157 @@
+"""Every op under vmap against a loop over the batch: values and the gradients of every example, on every sample."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import agrad as ag
+from agrad.core.op import OPS
+from agrad.func import jvp, vjp, vmap
+from agrad.func.rules import RULES
+from agrad.testing.samples import SAMPLES, Data, resolve
+
+#: Ops of the samples that have no batching rule, and why.
+WITHOUT_RULE: dict[str, str] = {}
+
+#: Of ops that act element by element, whose batching is one and the same, so many samples.
+FEW = 2
+
+#: What the examples of a batch differ by. Scaling keeps symmetry, order and the distance from kinks.
+FACTORS = (1.0, 0.97, 1.02)
+
+ALL = [
+    sample
+    for op, samples in SAMPLES.items()
+    for sample in (samples[:FEW] if OPS[op].rule.kind == "elementwise" else samples)
+]
+
+
+class Call:
+    """A sample's call as a function of its inexact arrays, on a backend."""
+
+    def __init__(self, sample, backend):
+        self.sample, self.backend = sample, backend
+        self.op = OPS[sample.op]
+        self.operands = []
+        bound = self.op.signature.bind(*sample.args, **sample.kwargs)
+        for argument in self.op.arguments:
+            if argument.kind in ("operand", "sequence") and argument.name in bound.arguments:
+                value = bound.arguments[argument.name]
+                members = value if argument.kind == "sequence" else [value]
+                self.operands += [m for m in members if isinstance(m, Data) and m.inexact]
+        self.places = {id(data): i for i, data in enumerate(self.operands)}
+        self.arrays = [numpy_of(data) for data in self.operands]
+
+    def tensor(self, array):
+        return ag.asarray(np.asarray(array), device=self.backend)
+
+    def __call__(self, *tensors):
+        def make(data):
+            return tensors[self.places[id(data)]] if id(data) in self.places else self.tensor(numpy_of(data))
+
+        def spec(like):
+            return self.tensor(np.zeros(like.shape, like.dtype))._spec
+
+        args = [resolve(v, make, spec) for v in self.sample.args]
+        kwargs = {k: resolve(v, make, spec) for k, v in self.sample.kwargs.items()}
+        result = self.op.entry(*args, **kwargs)
+        return tuple(result) if self.op.rule.outputs is not None else (result,)
+
+
+def numpy_of(data):
+    return np.array(data.values, dtype=data.dtype).reshape(data.shape)
+
+
+def host(tensor):
+    return np.asarray(tensor._spec.backend.to_host(tensor._data))
+
+
+def patterns(count):
+    """Which operands carry the batch: all, then each alone."""
+    yield (True,) * count
+    if count > 1:
+        yield from (tuple(i == k for i in range(count)) for k in range(min(count, 3)))
+
+
+def close(got, expected):
+    got, expected = host(got), np.asarray(expected)
+    assert got.shape == expected.shape
+    assert got.dtype == expected.dtype
+    scale = max(1.0, float(np.max(np.abs(expected), initial=0.0)))
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-10 * scale)
+
+
+def like(rng, array):
+    made = rng.uniform(0.5, 1.5, array.shape)
+    return made + 1j * rng.uniform(-1, 1, array.shape) if np.iscomplexobj(array) else made
+
+
+def stacked(rows):
+    """Give the columns of a table of tensors, each as one array."""
+    return [np.stack([host(v) for v in column]) for column in zip(*rows, strict=True)]
+
+
+@pytest.mark.parametrize("sample", ALL, ids=[f"{i}-{s}" for i, s in enumerate(ALL)])
+def test_every_sample_agrees_with_a_loop(sample, backend):
+    if sample.op in WITHOUT_RULE:
+        pytest.skip(WITHOUT_RULE[sample.op])
+    if backend != "numpy" and sample.beyond:
+        pytest.skip(sample.beyond)
+    if backend != "numpy" and sample.op not in RULES:
+        pytest.skip("no rule of its own, so nothing that a backend could lack")
+    call = Call(sample, backend)
+    if not call.operands:
+        pytest.skip("no operand to map over")
+    rng = np.random.default_rng(3)
+    every = patterns(len(call.operands)) if backend == "numpy" else [(True,) * len(call.operands)]
+    for pattern in every:
+        rows = [
+            [call.tensor(a * f if mapped else a) for a, mapped in zip(call.arrays, pattern, strict=True)]
+            for f in FACTORS
+        ]
+        columns = [
+            call.tensor(np.stack([host(row[i]) for row in rows])) if mapped else rows[0][i]
+            for i, mapped in enumerate(pattern)
+        ]
+        in_dims = tuple(0 if mapped else None for mapped in pattern)
+        expected = [call(*row) for row in rows]
+        got = vmap(call, in_dims)(*columns)
+        for y, value in zip(got, stacked(expected), strict=True):
+            close(y, value)
+        if backend != "numpy" or not any(y._spec.inexact for y in expected[0]):
+            continue
+        cotangents = [like(rng, host(y)) for y in got]
+
+        def gradients(gs, *xs):
+            return vjp(call, *xs)[1](tuple(gs))
+
+        one_by_one = [gradients([call.tensor(g[k]) for g in cotangents], *row) for k, row in enumerate(rows)]
+        of_examples = stacked(one_by_one)
+        cotangents = [call.tensor(g) for g in cotangents]
+        for g, value in zip(vmap(gradients, (0, *in_dims))(cotangents, *columns), of_examples, strict=True):
+            close(g, value)
+        # differentiated from outside, what all examples share gets the sum
+        outside = vjp(lambda *xs: vmap(call, in_dims)(*xs), *columns)[1](tuple(cotangents))  # noqa: B023 (run at once)
+        for g, value, mapped in zip(outside, of_examples, pattern, strict=True):
+            close(g, value if mapped else value.sum(axis=0))
+        if OPS[sample.op].rule.jvp is None and OPS[sample.op].rule.kind == "custom":
+            continue
+        directions = [like(rng, host(x)) for x in columns]
+
+        def tangents(xs, ts):
+            return jvp(call, tuple(xs), tuple(ts))[1]
+
+        pushed = [
+            tangents(row, [call.tensor(t[k] if mapped else t) for t, mapped in zip(directions, pattern, strict=True)])
+            for k, row in enumerate(rows)
+        ]
+        mapped_tangents = vmap(tangents, (in_dims, in_dims))(tuple(columns), tuple(map(call.tensor, directions)))
+        for t, value in zip(mapped_tangents, stacked(pushed), strict=True):
+            close(t, value)
+
+
+def test_there_are_samples():
+    assert len(ALL) > 500
+    assert set(WITHOUT_RULE) <= set(SAMPLES)
+    assert list(patterns(2)) == [(True, True), (True, False), (False, True)]

@@ -1,0 +1,208 @@
+"""The documentation: docstrings name what signatures have, examples run, generated pages are up to date."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import itertools
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+import agrad as ag
+from agrad.core.op import OPS
+from agrad.plugin import manager
+from agrad.plugin.backend import forget_kernels
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+
+#: Public namespaces by name; in the first few every function computes with arrays and shows how.
+ARRAYS = {
+    "linalg": ag.linalg,
+    "fft": ag.fft,
+    "special": ag.special,
+    "extra": ag.extra,
+    "nn.functional": ag.nn.functional,
+}
+OTHERS = {
+    "optim": ag.optim,
+    "autograd": ag.autograd,
+    "autograd.functional": ag.autograd.functional,
+    "autograd.forward_ad": ag.autograd.forward_ad,
+    "func": ag.func,
+}
+
+#: Classes that nobody calls with arguments of their own.
+UNCALLED = {ag.Device: "takes what str takes", ag.Function: "is subclassed and never called"}
+
+# -- reading a docstring ----------------------------------------------------------------------------------------------
+
+
+def sections(text):
+    """Give the lines of a numpydoc docstring by section; those before the first section under ""."""
+    found, heading = {"": []}, ""
+    for line, following in itertools.pairwise([*inspect.cleandoc(text).splitlines(), ""]):
+        if line and following == "-" * len(line):
+            heading = line
+            found[heading] = []
+        elif line != "-" * max(len(heading), 1):
+            found[heading].append(line)
+    return found
+
+
+def described(lines):
+    """Give the names that a section of parameters describes, and those that lack a description."""
+    names, bare = [], []
+    for line, following in itertools.pairwise([*lines, ""]):
+        if line and not line.startswith(" "):
+            group = [name.strip().lstrip("*") for name in line.partition(" : ")[0].split(",")]
+            names += group
+            bare += [] if following.startswith("    ") else group
+    return names, bare
+
+
+def problems(value, *, example=False):
+    """Give what is wrong with the docstring of a function, a class or a method."""
+    if not value.__doc__:
+        return ["no docstring"]
+    found = sections(value.__doc__)
+    wrong = [] if found[""][0].endswith(".") else ["the first line is no sentence"]
+    if inspect.isclass(value) and (issubclass(value, BaseException) or value in UNCALLED):
+        return wrong
+    if not inspect.isclass(value) and not inspect.isroutine(value):
+        return wrong  # `no_grad` and its like, objects that their class describes
+    signature = inspect.signature(value)
+    names, bare = described(found.get("Parameters", []))
+    wanted = [name for name in signature.parameters if name not in {"self", "cls"}]
+    wrong += [f"{name} is not documented" for name in wanted if name not in names]
+    wrong += [f"{name} is no parameter" for name in names if name not in wanted]
+    wrong += [f"{name} is not described" for name in bare]
+    wrong += [f"{name} is documented twice" for name in set(names) if names.count(name) > 1]
+    result = signature.return_annotation
+    gives = not inspect.isclass(value) and result not in {signature.empty, None, "None", "NoReturn"}
+    if gives and not {"Returns", "Yields"} & set(found):
+        wrong.append("no section Returns")
+    if example and not any(line.startswith(">>> ") for line in found.get("Examples", [])):
+        wrong.append("no example")
+    return wrong
+
+
+# -- what is public ---------------------------------------------------------------------------------------------------
+
+
+def members(name, module):
+    for public in module.__all__:
+        value = getattr(module, public)
+        if callable(value) and not isinstance(value, types.ModuleType):
+            yield f"{name}.{public}", value
+
+
+PUBLIC = dict(members("agrad", ag))
+for _name, _module in (ARRAYS | OTHERS).items():
+    PUBLIC |= dict(members(_name, _module))
+METHODS = {
+    f"Tensor.{name}": getattr(ag.Tensor, name)
+    for name in dir(ag.Tensor)
+    if not name.startswith("_") and callable(inspect.getattr_static(ag.Tensor, name))
+}
+PROPERTIES = [n for n in dir(ag.Tensor) if isinstance(inspect.getattr_static(ag.Tensor, n), property)]
+DOCUMENTED = PUBLIC | METHODS
+
+
+def computes(name, value):
+    """Tell whether a function belongs to an array namespace: these show an example."""
+    if name.rpartition(".")[0] in ARRAYS:
+        return True
+    return name.startswith("agrad.") and inspect.isfunction(value) and value.__module__.startswith("agrad.ops.")
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_docstrings_say_what_signatures_have(name):
+    value = DOCUMENTED[name]
+    assert problems(value, example=computes(name, value)) == []
+
+
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_attributes_are_described(name):
+    assert inspect.getattr_static(ag.Tensor, name).__doc__
+
+
+def test_problems_are_seen():
+    def good(x, *rest) -> int:
+        """Do it.
+
+        Parameters
+        ----------
+        x : int
+            One.
+        *rest : int
+            More.
+
+        Returns
+        -------
+        int
+            It.
+        """
+
+    def bad(x, y) -> int:
+        """Do it
+
+        Parameters
+        ----------
+        x, z : int
+        """
+
+    assert problems(good) == []
+    assert problems(good, example=True) == ["no example"]
+    assert problems(bad) == [
+        "the first line is no sentence",
+        "y is not documented",
+        "z is no parameter",
+        "x is not described",
+        "z is not described",
+        "no section Returns",
+    ]
+    assert problems(lambda: None) == ["no docstring"]
+
+
+# -- pages ------------------------------------------------------------------------------------------------------------
+
+PAGES = [page for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))] if ">>> " in page.read_text("utf-8")]
+
+
+@pytest.fixture
+def forgetful():
+    """Forget the ops and plugins that a test adds."""
+    ops, plugins = set(OPS), manager.plugins().get_plugins()
+    yield
+    for name in set(OPS) - ops:
+        del OPS[name]
+    for plugin in manager.plugins().get_plugins() - plugins:
+        manager.plugins().unregister(plugin)
+    for row in ag.backends():
+        forget_kernels(manager.get(row.name))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_examples_of_pages_run(page, forgetful):
+    lines = ["" if line.startswith("```") else line for line in page.read_text("utf-8").splitlines()]
+    test = doctest.DocTestParser().get_doctest("\n".join(lines), {"__name__": "page"}, page.name, str(page), 0)
+    assert test.examples
+    output = []
+    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).run(test, out=output.append)
+    assert not output, "".join(output)
+
+
+def test_pages_with_examples_are_found():
+    assert "own_ops.md" in [page.name for page in PAGES]
+
+
+def test_the_page_of_rules_is_up_to_date():
+    done = subprocess.run(
+        [sys.executable, str(DOCS / "make_rules.py"), "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
