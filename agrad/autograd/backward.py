@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -15,7 +15,7 @@ from agrad.core.tensor import Tensor, wrap
 #: A function is being run by one of the transforms of ``agrad.func``: it must not call backward().
 transforming: ContextVar[bool] = ContextVar("agrad_transforming", default=False)
 
-Tensors = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
+Tensors = Tensor | GradientEdge | Iterable[Tensor | GradientEdge]
 
 
 def backward(
@@ -30,7 +30,7 @@ def backward(
 
     Parameters
     ----------
-    tensors : Tensor or sequence of Tensor
+    tensors : Tensor, GradientEdge or iterable of them
         What to differentiate; their gradients add up.
     grad_tensors : Tensor, None or sequence of them, optional
         A cotangent per tensor, of its shape; may be None for a single real element (then 1).
@@ -38,7 +38,7 @@ def backward(
         Keep what the graph saved, to run through it again. Default: `create_graph`.
     create_graph : bool, optional
         Record the pass itself, for higher derivatives.
-    inputs : Tensor, or sequence or dict of Tensor, optional
+    inputs : Tensor, GradientEdge, or iterable or dict of them, optional
         Accumulate into these only; one that is not a leaf gets a `.grad` too.
 
     Raises
@@ -93,9 +93,9 @@ def grad(
 
     Parameters
     ----------
-    outputs : Tensor or sequence of Tensor
+    outputs : Tensor, GradientEdge or iterable of them
         What to differentiate; their gradients add up.
-    inputs : Tensor, or sequence or dict of Tensor
+    inputs : Tensor, GradientEdge, or iterable or dict of them
         By what.
     grad_outputs : Tensor, None or sequence of them, optional
         A cotangent per output.
@@ -235,7 +235,7 @@ def _values(inputs: Any, function: str) -> Any:
 def _as_sequence(tensors: Any, name: str) -> list[Any]:
     if isinstance(tensors, Tensor | GradientEdge):
         return [tensors]
-    if isinstance(tensors, list | tuple):
+    if isinstance(tensors, Iterable) and getattr(tensors, "shape", None) != ():
         return list(tensors)
     message = f"{name} must be a Tensor or a sequence of them, not {type(tensors).__name__}"
     raise TypeError(message)

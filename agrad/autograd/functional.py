@@ -324,7 +324,7 @@ def jacobian(
 def _rows_at_once(tape: Tape) -> Sequence[Tensor]:
     if not any(y._node is not None for y in tape.outputs):
         return [_no_rows(x, sum(math.prod(y.shape) for y in tape.outputs)) for x in tape.inputs]
-    return over_rows(lambda *gs: tape.back(gs, keep=True), basis(tape.outputs), None)
+    return over_rows(lambda *gs: tape.back(gs, keep=True), basis(tape.outputs))
 
 
 def _rows_in_turn(tape: Tape, missing: Any, *, record: bool) -> Sequence[Tensor]:

@@ -9,16 +9,17 @@ its gradient is complete).
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
-from contextvars import ContextVar
-from heapq import heappop, heappush
+from contextvars import ContextVar, copy_context
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from agrad.core import errors, mode
 from agrad.core import rule as rule_module
-from agrad.core.hooks import Hooks, checked_all
+from agrad.core.hooks import HOOKED, Hooks, checked_all
 from agrad.core.node import AccumulateGrad, Freed, Kept, Node, Output, output_of
 from agrad.core.rule import Masked, ShapeMismatchError
 from agrad.core.saved import unpacked
@@ -37,6 +38,9 @@ _ACCUMULATING = threading.Lock()
 
 #: The pass that is running in this context, the innermost one.
 _RUNNING: ContextVar[_Pass | None] = ContextVar("agrad_pass", default=None)
+
+#: Every so many passes within passes, one gets a thread, and so a stack, of its own: none is too deep for Python.
+_NESTED = 20
 
 
 def running() -> _Pass | None:
@@ -93,18 +97,95 @@ def run(
     if masked:
         task.masked.update(node for node, _ in roots)
     task.roots = [node for node, _ in roots]
-    mode.push(grad=create_graph)
-    outer = _RUNNING.set(task)
-    try:
-        with quiet(roots[0][0]):
-            task.loop([(node, task.start(g)) for node, g in roots])
-            for call in task.at_end:
-                call()
-            task.finish(accumulate=accumulate)
-    finally:
-        _RUNNING.reset(outer)
-        mode.pop()
+    if HOOKED:
+        task.await_leaves()
+    outer = _RUNNING.get()
+    if outer is not None:
+        task.depth = outer.depth + 1
+        if task.depth % _NESTED == 0:
+            in_a_thread(functools.partial(task.execute, roots, accumulate=accumulate))
+            return task.captured
+    task.execute(roots, accumulate=accumulate)
     return task.captured
+
+
+def in_a_thread(work: Callable[[], None]) -> None:
+    """Do something in a thread of its own, in the present context and mode, and wait for it."""
+    now = mode.current()
+    failures: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            mode.adopt(now)
+            work()
+        except BaseException as error:  # noqa: BLE001 (handed on)
+            failures.append(error)
+
+    thread = threading.Thread(target=copy_context().run, args=(do,), name="agrad nested backward")
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures.pop()
+
+
+@functools.cache
+def _logger(logging: Any) -> Any:
+    return logging.getLogger("agrad.autograd.graph")
+
+
+def debug_log() -> Callable[..., None] | None:
+    """Give what writes a line for every node that runs, None where nobody wants that (nor ever imported logging)."""
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return None
+    logger = _logger(logging)
+    return logger.debug if logger.isEnabledFor(logging.DEBUG) else None  # type: ignore[no-any-return]
+
+
+def described(g: Any) -> str:
+    """Give dtype and shape of a cotangent, or of several, for the log."""
+    if isinstance(g, list | tuple):
+        return ", ".join(map(described, g))
+    return "None" if g is None else f"{g.dtype}{list(g.shape)}"
+
+
+def call(node: Node, cotangents: tuple[Any, ...]) -> Any:
+    """Run one node's rule for cotangents of the user's: what calling a node does."""
+    specs = node.out_specs
+    if len(cotangents) != len(specs):
+        message = f"expected {len(specs)} arguments, got {len(cotangents)} instead"
+        raise TypeError(message)
+    for i, (g, spec) in enumerate(zip(cotangents, specs, strict=True)):
+        if g is not None and not isinstance(g, Tensor):
+            message = f"gradients can be either Tensors or None, but got {type(g).__name__}"
+            raise TypeError(message)
+        if g is not None and g.shape != spec.shape:
+            raise errors.cotangent_shape(i, g.shape, spec.shape, node)
+    record = mode.is_grad_enabled()
+    gs = [None if g is None else rule_module.fit(s.backend.functions, g, s) for g, s in zip(cotangents, specs, strict=True)]
+    if type(node) is AccumulateGrad:
+        if gs[0] is not None:
+            run([(node, gs[0])], retain_graph=True, create_graph=record and gs[0].requires_grad)
+        return ()
+    places = [target is not None for target, _ in node.next_functions]
+    found: Any = [None] * len(node.inputs)
+    if any(g is not None for g in gs):
+        assert node.vjp is not None
+        if type(node.saved) is Freed:
+            raise errors.second_time(node)
+        saved = unpack(node, node.saved)
+        with quiet(node):
+            found = node.vjp(
+                node.spec.backend.functions,
+                gs if isinstance(node.spec, tuple) else gs[0],
+                rebuilt(node, saved),
+                node,
+            )
+        if not isinstance(node.edges, tuple) and node.second is None:
+            found = (found,)
+    parts = iter(found)
+    result = tuple(next(parts) if place else None for place in places)
+    return result if len(result) != 1 else result[0]
 
 
 def careful(vjp: Any) -> Any:
@@ -188,6 +269,10 @@ class _Pass:
         To be called after the last node, before gradients are committed.
     masked : set of Node
         Pending nodes whose cotangent comes from an op that drops elements, directly or not.
+    waiting : dict
+        Per leaf with hooks how many of its consumers are still to run.
+    depth : int
+        Of how many other passes this one is a part.
     """
 
     def __init__(
@@ -213,7 +298,9 @@ class _Pass:
         self.masked: set[Node] = set()
         self.roots: list[Node] = []
         self.at_end: list[Callable[[], None]] = []
-        self.anomaly, self.profiler = anomaly, profiler
+        self.waiting: dict[Node, int] = {}
+        self.depth = 0
+        self.anomaly, self.profiler, self.log = anomaly, profiler, debug_log()
         self.freed = Freed()
         self.freed.code, self.freed.lasti = errors.caller()
 
@@ -231,6 +318,27 @@ class _Pass:
                 stack.extend(node.inputs)
         return seen
 
+    def await_leaves(self) -> None:
+        """Count the consumers of each leaf with hooks: it runs as soon as the last of them has."""
+        for node in self.reachable:
+            for edge in node.inputs:
+                if edge.hooks is not None and type(edge) is AccumulateGrad:
+                    self.waiting[edge] = self.waiting.get(edge, 0) + 1
+
+    def execute(self, roots: Sequence[tuple[Node, Any]], *, accumulate: bool) -> None:
+        """Run the pass, with recording as it asks for."""
+        mode.push(grad=self.create_graph)
+        outer = _RUNNING.set(self)
+        try:
+            with quiet(roots[0][0]):
+                self.loop([(node, self.start(g)) for node, g in roots])
+                for at_end in self.at_end:
+                    at_end()
+                self.finish(accumulate=accumulate)
+        finally:
+            _RUNNING.reset(outer)
+            mode.pop()
+
     def loop(self, roots: list[tuple[Node, Any]]) -> None:
         """Run nodes until none is pending. Each turn delivers what the last node gave, then runs the newest node."""
         as_tensors, retain_graph, needed, targets = self.as_tensors, self.retain_graph, self.needed, self.targets
@@ -238,9 +346,17 @@ class _Pass:
         in_place = not (as_tensors or mixed)
         leaves, masked = self.leaves, self.masked
         leaves_get = leaves.get
-        anomaly, profiler = self.anomaly, self.profiler
+        anomaly, profiler, log = self.anomaly, self.profiler, self.log
+        waiting = self.waiting
+        ready: list[Node] = []  # leaves with hooks whose last consumer has run
         # whether each node is to be looked at more closely
-        watching = targets is not None or bool(masked) or anomaly is not None or profiler is not None
+        watching = (
+            targets is not None
+            or bool(masked or waiting)
+            or anomaly is not None
+            or profiler is not None
+            or log is not None
+        )
         freed = self.freed
         pending: dict[Node, Any] = {}  # cotangents of nodes on the heap
         summed: set[Node] = set()  # nodes whose cotangent is a sum made here: it may be added to in place
@@ -297,6 +413,23 @@ class _Pass:
             while True:  # runs once, but along a chain
                 vjp, saved = node.vjp, node.saved
                 if node.hooks is not None or watching:
+                    while ready and type(node) is not AccumulateGrad:
+                        leaf = ready.pop()
+                        if leaf in pending:  # its turn comes before the node's
+                            pending[node] = g
+                            heap.remove((-leaf.seq, leaf))
+                            heap.append((-node.seq, node))
+                            heapify(heap)
+                            node, g = leaf, pending.pop(leaf)
+                            vjp, saved = node.vjp, node.saved
+                    if waiting:
+                        for edge in node.inputs:
+                            if edge in waiting:
+                                waiting[edge] -= 1
+                                if waiting[edge] == 0:
+                                    ready.append(edge)
+                    if log is not None and type(node) is not Output:
+                        log("Executing: %s with grad_outputs: [%s]", node, described(g))
                     if node in masked:
                         masked.remove(node)
                         masked.update(node.inputs)
@@ -470,8 +603,11 @@ class _Pass:
             total: Tensor = new._spec.backend.functions.add(old, new)
             return total
         spec = old._spec
-        if new._spec.backend is not spec.backend:
-            new = new.to_device(spec.device)
+        if new._spec is not spec:
+            if new._spec.backend is not spec.backend:
+                new = new.to_device(spec.device)
+            if new.dtype != spec.dtype:  # the leaf's `grad_dtype` allows any
+                new = spec.backend.functions.astype(new, spec.dtype)
         buffer = owned(old)
         own(
             old,
@@ -497,6 +633,8 @@ class _Pass:
 
     def run_tensor_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
         """Run the hooks on the gradient of a result, then keep it where `retain_grad` asked for that."""
+        if hooks.grad_dtype is not None and hooks.grad_dtype[0] is not None:
+            g = self.unwrap(node.spec.backend.functions.astype(self.as_tensor(g), hooks.grad_dtype[0]))
         if hooks.tensor:
             g = self.unwrap(hooks.run_tensor(self.as_tensor(g), node))
         self.retained.extend((reference, g) for reference in hooks.retained)

@@ -16,7 +16,7 @@ from agrad.core import errors, mode
 from agrad.core import op as op_module
 from agrad.core.engine import restore
 from agrad.core.op import Op, general, tensors_in
-from agrad.core.rule import promote, requests_of
+from agrad.core.rule import floating, promote, requests_of
 from agrad.core.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
@@ -224,6 +224,9 @@ def _as_operand(value: Any, like: Tensor) -> Any:
 
 def _sum_of_partials(op: Op, known: dict[str, Any], tangents: dict[str, Any]) -> Tensor | None:
     xp = known["xp"]
+    for name in op.rule.operands:
+        if known[name] is not None and not known[name]._spec.inexact:
+            known[name] = floating(xp, known[name], known["ans_spec"])
     total = None
     for name in op.rule.operands:
         tangent = tangents[name]

@@ -76,10 +76,28 @@ class FunctionNode(Node):
             return cast("tuple[Tensor | None, ...]", known)
         if type(self.saved) is Freed:
             raise errors.second_time(self)
+        saved: Any = self.saved
+        if self.function.clear_saved_tensors_on_access and saved:
+            (box,) = saved
+            saved = box.pop() if box else None
+            if saved is None:
+                message = (
+                    "saved_tensors can only be accessed once when clear_saved_tensors_on_access=True is set on the"
+                    " autograd.Function. Either access saved_tensors only once, or set"
+                    f" clear_saved_tensors_on_access=False.{errors.at(self)}"
+                )
+                raise RuntimeError(message)
         return tuple(
             None if value is None else self._revive(value.open() if isinstance(value, Parcel) else value, role)
-            for value, role in zip(self.saved, self.__dict__["_kept"], strict=True)
+            for value, role in zip(saved, self.__dict__["_kept"], strict=True)
         )
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """Pairs of node and output number, one per tensor argument; ``(None, 0)`` for one that needs no gradient."""
+        edges = iter(self.inputs)
+        arguments = zip(self.__dict__["needs_input_grad"], self.__dict__["_is_tensor"], strict=True)
+        return tuple(next(edges).address() if need else (None, 0) for need, is_tensor in arguments if is_tensor)
 
     def _revive(self, value: Tensor, role: tuple[str, Any]) -> Tensor:
         """Give a kept value as a tensor with the history its role in the call gives it."""
@@ -168,6 +186,10 @@ class Function:
     tensor(12.)
     """
 
+    #: ``saved_tensors`` may be read once, which frees what was saved, ``retain_graph`` or not.
+    clear_saved_tensors_on_access: ClassVar[bool] = False
+    #: ``backward(ctx, grad_outputs)`` gets all cotangents in one list, which it may empty as it goes.
+    boxed_grads_call: ClassVar[bool] = False
     generate_vmap_rule: ClassVar[bool] = False
     _node_class: ClassVar[type[FunctionNode] | None] = None
 
@@ -303,7 +325,9 @@ def _record(
         node.specs = tuple(a._spec for a in inputs)
         node.__dict__["_kept"] = [_role(t, arguments, places, outputs, dirty) for t in to_save]
         pairs = active()
-        node.saved = tuple(None if t is None else Parcel(t, pairs, node) if pairs else _bare(t) for t in to_save)
+        kept = tuple(None if t is None else Parcel(t, pairs, node) if pairs else _bare(t) for t in to_save)
+        # in a list of its own, what is saved can be dropped while the engine still holds `node.saved`
+        node.saved = ([kept],) if kept and node.function.clear_saved_tensors_on_access else kept
         attributes = node.__dict__["_attributes"] = {}
         for name, value in list(node.__dict__.items()):
             if isinstance(value, Tensor) and (role := _role(value, arguments, places, outputs, dirty))[0] != "other":
@@ -376,8 +400,14 @@ def _vjp(_xp: Any, g: Any, _saved: tuple[Any, ...], node: FunctionNode) -> Any:
             t if t is not None or s is None else s.backend.functions.zeros(s.shape, dtype=s.dtype, device=s.device)
             for t, s in zip(tensors, specs, strict=True)
         ]
-    gradients = (cls.backward if own_backward else cls.vjp)(node, *tensors)
-    return _checked(node, gradients, raw=raw)
+    method = cls.backward if own_backward else cls.vjp
+    if cls.boxed_grads_call:
+        parts.clear()
+        if isinstance(node.spec, tuple) and (node.hooks is None or not node.hooks.post):
+            g.clear()  # the engine's list: the one the user gets is the last to hold the cotangents
+        box, tensors = tensors, []
+        return _checked(node, method(node, box), raw=raw)
+    return _checked(node, method(node, *tensors), raw=raw)
 
 
 def _cotangent(part: Any) -> Tensor:

@@ -13,12 +13,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from agrad.core import errors
+from agrad.core.node import AccumulateGrad, Node
 
 if TYPE_CHECKING:
-    from agrad.core.node import Node
     from agrad.core.tensor import Tensor
 
 _next_key = itertools.count().__next__
+
+#: The leaves that have hooks. While there are any, a pass looks for them, to run each as soon as its gradient is complete.
+HOOKED: weakref.WeakSet[AccumulateGrad] = weakref.WeakSet()
 
 
 class Handle:
@@ -62,9 +65,11 @@ class Hooks:
         Results whose `.grad` is kept.
     packed : bool
         What the node saved went through saved-tensor hooks.
+    grad_dtype : tuple of one, or None
+        What `Tensor.grad_dtype` of a leaf was set to.
     """
 
-    __slots__ = ("accumulated", "packed", "post", "pre", "retained", "tensor")
+    __slots__ = ("accumulated", "grad_dtype", "packed", "post", "pre", "retained", "tensor")
 
     def __init__(self) -> None:
         self.tensor = _Table()
@@ -73,6 +78,7 @@ class Hooks:
         self.accumulated = _Table()
         self.retained: list[weakref.ref[Tensor]] = []
         self.packed = False
+        self.grad_dtype: tuple[Any] | None = None
 
     def add(self, kind: str, hook: Callable[..., Any]) -> Handle:
         """Register a hook of a kind."""
@@ -105,6 +111,8 @@ def hooks_of(node: Node) -> Hooks:
     """Give the hooks of a node, made at the first registration."""
     if node.hooks is None:
         node.hooks = Hooks()
+        if type(node) is AccumulateGrad:
+            HOOKED.add(node)
     return node.hooks
 
 

@@ -138,6 +138,11 @@ def pop(owner: object = None) -> None:
         _MODE.set(found.previous)
 
 
+def adopt(mode: Mode | None) -> None:
+    """Have a mode of the thread that started this one count here too."""
+    _MODE.set(None if mode is None else mode.moved(mode.previous))
+
+
 def inside(owner: object) -> list[Mode]:
     """Give the modes inside the innermost one of an owner, outermost first."""
     modes: list[Mode] = []

@@ -105,6 +105,39 @@ class Node:
         """Give the node and output number this stands for: itself and 0, but for an `Output`."""
         return self, 0
 
+    def __call__(self, *cotangents: Any) -> Any:
+        """Run the node's derivative by itself, without its hooks and without what comes after it.
+
+        Parameters
+        ----------
+        *cotangents : Tensor or None
+            One per result of the operation.
+
+        Returns
+        -------
+        Tensor, None or tuple of them
+            A cotangent per operand, recorded while recording is on. What the node saved stays.
+
+        Raises
+        ------
+        TypeError
+            If the number of cotangents is wrong.
+        RuntimeError
+            If a shape is, or if the saved values have been freed.
+        """
+        from agrad.core.engine import call  # noqa: PLC0415 (the engine knows nodes)
+
+        return call(self, cotangents)
+
+    def _sequence_nr(self) -> int:
+        """Give the creation number: PyTorch's name."""
+        return self.seq
+
+    @property
+    def _input_metadata(self) -> tuple[Spec, ...]:
+        """Shape, dtype and device per result: PyTorch's name."""
+        return self.out_specs
+
     def register_prehook(self, hook: Callable[..., Any]) -> Handle:
         """Call a hook just before the node runs.
 

@@ -50,6 +50,7 @@ TAKEN = frozenset(
         "ans_spec",
         "derivative",
         "fit",
+        "floating",
         "g",
         "gs",
         "node",
@@ -244,6 +245,12 @@ def promote(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
     return a, b
 
 
+def floating(xp: Any, x: Any, spec: Spec) -> Any:
+    """Give integers or truth values in the precision of a result: a partial computed in them would wrap or round."""
+    x = xp.astype(x, spec.dtype)
+    return xp.real(x) if spec.is_complex else x
+
+
 def device_of(array: Any) -> Any:
     """Give what the ``device=`` of its namespace takes for the device of an array, raw or Tensor."""
     return getattr(array, "device", None)
@@ -375,7 +382,13 @@ class Plan:
     def compile(self) -> Callable[..., Any]:
         """Compile `vjp` from its source, once."""
         if not self.source:
-            names: dict[str, Any] = {"Masked": Masked, "fit": fit, "times": times, "unmasked": unmasked}
+            names: dict[str, Any] = {
+                "Masked": Masked,
+                "fit": fit,
+                "floating": floating,
+                "times": times,
+                "unmasked": unmasked,
+            }
             if self.rule.define is not None:
                 names["recompute"] = recompute  # noqa: F821 (see above)
             self.source = self._write(names)
@@ -422,6 +435,8 @@ class Plan:
             return "node.spec"
         if request.endswith("_spec") and request[:-5] in self.rule.operands:
             return self._spec(request[:-5])
+        if self.rule.kind == "elementwise" and not self.plain and request in self.rule.operands:
+            return f"({request} if {self._spec(request)}.inexact else floating(xp, {request}, node.spec))"
         return request
 
     def _spec(self, operand: str) -> str:

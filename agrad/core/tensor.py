@@ -256,12 +256,8 @@ class Tensor(_Methods):
         if isinstance(node, AccumulateGrad):
             node.grad = value
         elif node is None:
-            if self._leaf is None:
-                if value is None:
-                    return
-                self._leaf = AccumulateGrad(self, self._spec)
-                self._leaf.active = False
-            self._leaf.grad = value
+            if self._leaf is not None or value is not None:
+                self._state().grad = value
         else:
             if self._retained is None:
                 self._retained = Retained()
@@ -284,12 +280,63 @@ class Tensor(_Methods):
                 f" '{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size"
             )
             raise RuntimeError(message)
-        if value.dtype != self.dtype:
+        if value._spec.device != self._spec.device:
             message = (
-                f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with grad_dtype"
-                f" '{self.dtype}'. The gradient must match the tensor's dtype"
+                f"attempting to assign a gradient with device type '{value._spec.device}' to a tensor with"
+                f" device type '{self._spec.device}'. Please ensure that the gradient and the tensor are on the same device"
             )
             raise RuntimeError(message)
+        expected = self.grad_dtype if self.is_leaf else self.dtype
+        if expected is not None and value.dtype != expected:
+            message = (
+                f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with grad_dtype '{expected}'."
+                " The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype)."
+                "\n  A leaf's grad_dtype may be set to another dtype, or to None to allow any."
+            )
+            raise RuntimeError(message)
+
+    @property
+    def grad_dtype(self) -> Any:
+        """The dtype that gradients of this leaf are cast to; None where any may be assigned to `grad`.
+
+        It is the leaf's own unless set otherwise. Hooks and `agrad.grad` see the cast gradient.
+        """
+        if not self.is_leaf:
+            message = "grad_dtype can only be accessed on leaf tensors."
+            raise RuntimeError(message)
+        state = self._node if isinstance(self._node, AccumulateGrad) else self._leaf
+        chosen = state.hooks.grad_dtype if state is not None and state.hooks is not None else None
+        return self.dtype if chosen is None else chosen[0]
+
+    @grad_dtype.setter
+    def grad_dtype(self, dtype: Any) -> None:
+        if not self.is_leaf:
+            message = "grad_dtype can only be set on leaf tensors."
+            raise RuntimeError(message)
+        backend = self._spec.backend
+        if dtype is not None:
+            dtype = backend.dtype(dtype)
+            kinds = ("float", "complex")[self.is_complex() :]
+            if backend.kind(dtype) not in kinds:
+                message = f"grad_dtype of a tensor of dtype {self.dtype} must be {' or '.join(kinds)}, not {dtype}"
+                raise RuntimeError(message)
+            if self.grad is not None and self.grad.dtype != dtype:
+                message = (
+                    f"Cannot set grad_dtype to '{dtype}' because there is already a gradient with dtype"
+                    f" '{self.grad.dtype}'. Please clear the gradient (.grad = None) before changing grad_dtype, or"
+                    " ensure the new grad_dtype matches the existing gradient's dtype."
+                )
+                raise RuntimeError(message)
+        functions.hooks_of(self._state()).grad_dtype = (dtype,)
+
+    def _state(self) -> AccumulateGrad:
+        """Give this leaf's state, made for one that requires no grad."""
+        if isinstance(self._node, AccumulateGrad):
+            return self._node
+        if self._leaf is None:
+            self._leaf = AccumulateGrad(self, self._spec)
+            self._leaf.active = False
+        return self._leaf
 
     def retain_grad(self) -> None:
         """Keep `.grad` of this tensor in backward, though it is not a leaf.
@@ -382,7 +429,7 @@ class Tensor(_Methods):
             Keep what the graph saved, to run through it again. Default: `create_graph`.
         create_graph : bool, optional
             Record the backward pass itself, for higher derivatives.
-        inputs : Tensor or sequence of Tensor, optional
+        inputs : Tensor, GradientEdge, or iterable or dict of them, optional
             Accumulate into these only.
 
         Raises
@@ -643,10 +690,16 @@ class Tensor(_Methods):
         if self._node is not None:
             made._node = AccumulateGrad(made, self._spec)
         if self.grad is not None:
+            if self.grad.dtype != self.dtype:
+                made.grad_dtype = self.grad_dtype
             made.grad = copy.deepcopy(self.grad, memo)
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._node is not None and self._node.hooks is not None:
+            for hook in self._node.hooks.tensor.values():
+                message = f"backward hook {hook!r} on tensor will not be serialized. Remove it to be rid of this warning."
+                warnings.warn(message, UserWarning, stacklevel=2)
         state = {**self._plain_dict(), "requires_grad": self.requires_grad}
         data = self._data
         return _restore, (type(self), self._spec.device, data, state)

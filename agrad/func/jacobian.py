@@ -11,7 +11,7 @@ from agrad import tree
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import Argnums, called, of_chosen, tensors_of
 from agrad.func.grad import Tape, check_complex, jvp
-from agrad.func.vmap import over_rows, vmap
+from agrad.func.vmap import check_randomness, over_rows
 from agrad.ops.elementwise import conj
 from agrad.ops.manipulation import moveaxis, reshape
 
@@ -137,6 +137,7 @@ def jacfwd(
     """
     if chunk_size is not None and not chunk_size > 0:
         raise ValueError(f"jacfwd: `chunk_size` should be greater than 0.{called()}")
+    check_randomness(randomness)
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
@@ -153,7 +154,7 @@ def jacfwd(
             kept[:] = [result_structure, [y.shape for y in leaves], *pushed[2:]]
             return leaves
 
-        columns = vmap(push, randomness=randomness, chunk_size=chunk_size)(*basis(primals))
+        columns = over_rows(push, basis(primals), chunk_size, randomness)
         result_structure, shapes = kept[:2]
         sizes = [math.prod(x.shape) for x in primals]
         by_input = _parts(columns, sizes)

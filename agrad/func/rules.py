@@ -47,8 +47,12 @@ ELEMENTWISE = frozenset(
         "signbit",
         "where",
         "nn.dropout",
+        "special.gammasgn",
     ]
 )
+
+#: Ops that have no batching rule, and why.
+UNBATCHED = {"to_device": "it moves whole arrays between libraries; call it outside of the mapped function"}
 
 #: Functions of kernels that are no ops and do not look at values: they get the arrays inside.
 UNTOUCHED = frozenset(
@@ -70,7 +74,7 @@ UNTOUCHED = frozenset(
 )
 
 #: Ops whose result's shape depends on values.
-DYNAMIC = frozenset(["nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"])
+DYNAMIC = frozenset(["nonzero", "unique_all"])
 
 
 class Call:
@@ -269,7 +273,7 @@ def _dynamic(b: Call, *_args: Any, **_kwargs: Any) -> Any:
 
 
 def _lacking(b: Call, *_args: Any, **_kwargs: Any) -> Any:
-    raise UnsupportedOp(b.name, "vmap", "it has no batching rule")
+    raise UnsupportedOp(b.name, "vmap", UNBATCHED.get(b.name, "it has no batching rule"))
 
 
 # -- one operand and axes ---------------------------------------------------------------------------------------------

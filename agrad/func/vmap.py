@@ -76,10 +76,7 @@ def vmap(
     >>> ag.func.vmap(ag.func.grad(loss), in_dims=(None, 0))(ag.tensor(3.0), ag.tensor([1.0, 2.0]))
     tensor([ 6., 24.])
     """
-    if randomness not in RANDOMNESS:
-        raise RuntimeError(
-            f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}{called()}"
-        )
+    check_randomness(randomness)
     if chunk_size is not None and not (isinstance(chunk_size, int) and chunk_size > 0):
         raise ValueError(f"vmap: chunk_size should be None or greater than 0. (got {chunk_size}){called()}")
 
@@ -109,18 +106,31 @@ def vmap(
     return mapped
 
 
-def over_rows(function: Callable[..., list[Tensor]], tensors: Sequence[Tensor], chunk_size: int | None) -> list[Tensor]:
+def check_randomness(randomness: str) -> None:
+    """Refuse what is none of the three ways."""
+    if randomness not in RANDOMNESS:
+        raise RuntimeError(
+            f"Only allowed values for randomness are 'error', 'different', or 'same'. Got {randomness}{called()}"
+        )
+
+
+def over_rows(
+    function: Callable[..., list[Tensor]],
+    tensors: Sequence[Tensor],
+    chunk_size: int | None = None,
+    randomness: str = "error",
+) -> list[Tensor]:
     """Map a function of tensors, which gives a list of them, over their first axis: vmap without what users may pass."""
     size = tensors[0].shape[0]
     if chunk_size is not None and size > chunk_size:
         parts = [
-            over_rows(function, [t[start : min(start + chunk_size, size), ...] for t in tensors], None)
+            over_rows(function, [t[start : min(start + chunk_size, size), ...] for t in tensors], None, randomness)
             for start in range(0, size, chunk_size)
         ]
         return [concat(column, axis=0) for column in zip(*parts, strict=True)]
     token = transforming.set(True)
     try:
-        with opened(size, "error") as level:
+        with opened(size, randomness) as level:
             return [leave(y, 0, level) for y in function(*(enter(t, 0, level) for t in tensors))]
     finally:
         transforming.reset(token)

@@ -850,15 +850,16 @@ def atan(x: Any, /) -> Tensor:
     """
 
 
-def _distance(xp: Any, x1: Any, x2: Any) -> Any:
-    """Give x1**2 + x2**2, and 1 at the origin."""
-    square = x1 * x1 + x2 * x2
-    return xp.where(square == 0, xp.ones_like(square), square)
+def _over_square(xp: Any, x: Any, x1: Any, x2: Any) -> Any:
+    """Give x / (x1**2 + x2**2), and x at the origin; the squares could leave the range."""
+    distance = xp.hypot(x1, x2)
+    distance = xp.where(distance == 0, xp.ones_like(distance), distance)
+    return x / distance / distance
 
 
 @elementwise(
-    x1=lambda xp, x1, x2: x2 / _distance(xp, x1, x2),
-    x2=lambda xp, x1, x2: xp.negative(x1) / _distance(xp, x1, x2),
+    x1=lambda xp, x1, x2: _over_square(xp, x2, x1, x2),
+    x2=lambda xp, x1, x2: xp.negative(_over_square(xp, x1, x1, x2)),
 )
 def atan2(x1: Any, x2: Any, /) -> Tensor:
     """The angle of the point (`x2`, `x1`), in radians between -pi and pi.
@@ -1232,7 +1233,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     Returns
     -------
     Tensor
-        Of the broadcast shape and the dtype of `x`.
+        Of the broadcast shape and the dtype of `x`; floating-point where only a bound is.
 
     Notes
     -----

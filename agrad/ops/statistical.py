@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import custom, linear, nondifferentiable
 from agrad.core.errors import UnsupportedOp
-from agrad.core.rule import device_of, is_complex, promote
+from agrad.core.rule import is_complex, promote
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
@@ -449,14 +449,27 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
     """
 
 
-def _pairwise(xp: Any, x: Any) -> Any:
-    """Give d out_j / d x_i along the last axis, as (..., i, j): the product of x_k over k <= j, k != i. Zero-safe."""
-    n = x.shape[-1]
-    i = xp.arange(n, device=device_of(x))
-    diagonal = i[:, None] == i[None, :]
-    rows = xp.where(diagonal, xp.ones_like(x)[..., None, :], x[..., None, :])
-    products = xp.cumulative_prod(rows, axis=x.ndim)
-    return xp.where(i[None, :] >= i[:, None], products, xp.zeros_like(products))
+def _run_back(xp: Any, factors: Any, terms: Any) -> Any:
+    """Give s along the last axis, where ``s[i] = terms[i] + factors[i] * s[i + 1]`` and the last s is the last term.
+
+    By doubling (Hillis, Steele: Data parallel algorithms, 1986): after a step every s covers twice as many terms, and
+    every factor leads twice as far.
+    """
+    length, step = terms.shape[-1], 1
+    while step < length:
+        ahead = terms[..., : length - step] + factors[..., : length - step] * terms[..., step:]
+        terms = xp.concat([ahead, terms[..., length - step :]], axis=-1)
+        rest = length - 2 * step
+        if rest > 0:
+            factors = factors[..., :rest] * factors[..., step : step + rest]
+        step *= 2
+    return terms
+
+
+def _before(xp: Any, x: Any) -> Any:
+    """The product of what stands before each element along the last axis."""
+    one = xp.ones_like(x[..., :1])
+    return xp.cumulative_prod(xp.concat([one, x[..., : x.shape[-1] - 1]], axis=-1), axis=-1)
 
 
 def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, ans_spec: Any, axis: int | None, include_initial: bool) -> Any:
@@ -464,21 +477,25 @@ def _cumulative_prod_vjp(xp: Any, g: Any, x: Any, ans_spec: Any, axis: int | Non
     axis = 0 if axis is None else axis % x.ndim
     if include_initial:
         g = g[(slice(None),) * axis + (slice(1, None), ...)]
-    jacobian = _pairwise(xp, xp.moveaxis(x, axis, -1))
-    if is_complex(xp, jacobian):
-        jacobian = xp.conj(jacobian)
-    product = xp.sum(xp.moveaxis(g, axis, -1)[..., None, :] * jacobian, axis=-1)
-    return xp.moveaxis(product, -1, axis)
+    if not x.shape[axis]:
+        return g
+    x, g = xp.moveaxis(x, axis, -1), xp.moveaxis(g, axis, -1)
+    if is_complex(xp, x):
+        x = xp.conj(x)
+    return xp.moveaxis(_before(xp, x) * _run_back(xp, x[..., 1:], g), -1, axis)
 
 
 def _cumulative_prod_jvp(xp: Any, t_x: Any, x: Any, ans_spec: Any, axis: int | None, include_initial: bool) -> Any:
     x, t_x = xp.astype(x, ans_spec.dtype, copy=False), xp.astype(t_x, ans_spec.dtype, copy=False)
     axis = 0 if axis is None else axis % x.ndim
-    jacobian = _pairwise(xp, xp.moveaxis(x, axis, -1))
-    tangent = xp.moveaxis(xp.sum(xp.moveaxis(t_x, axis, -1)[..., :, None] * jacobian, axis=-2), -1, axis)
+    if x.shape[axis]:
+        x, t_x = xp.moveaxis(x, axis, -1), xp.moveaxis(t_x, axis, -1)
+        terms = xp.flip(_before(xp, x) * t_x, axis=-1)
+        tangent = xp.flip(_run_back(xp, xp.flip(x, axis=-1), terms), axis=-1)
+        t_x = xp.moveaxis(tangent, -1, axis)
     if not include_initial:
-        return tangent
-    return xp.concat([xp.zeros_like(xp.sum(tangent, axis=axis, keepdims=True)), tangent], axis=axis)
+        return t_x
+    return xp.concat([xp.zeros_like(xp.sum(t_x, axis=axis, keepdims=True)), t_x], axis=axis)
 
 
 @custom(vjp={"x": _cumulative_prod_vjp}, jvp=_cumulative_prod_jvp)
@@ -510,7 +527,7 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
     Notes
     -----
     Derivative: of the j-th product by the i-th element, ``i <= j``, the product of the others up to j. It is formed
-    without division, so it is exact at zeros; it takes memory for the square of the axis' length.
+    without division, so it is exact at zeros.
     Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
     Source: array API 2025.12, statistical functions.
 

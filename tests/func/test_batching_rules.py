@@ -8,11 +8,8 @@ import pytest
 import agrad as ag
 from agrad.core.op import OPS
 from agrad.func import jvp, vjp, vmap
-from agrad.func.rules import RULES
+from agrad.func.rules import DYNAMIC, ELEMENTWISE, RULES, UNBATCHED
 from agrad.testing.samples import SAMPLES, Data, resolve
-
-#: Ops of the samples that have no batching rule, and why.
-WITHOUT_RULE: dict[str, str] = {}
 
 #: Of ops that act element by element, whose batching is one and the same, so many samples.
 FEW = 2
@@ -94,8 +91,6 @@ def stacked(rows):
 
 @pytest.mark.parametrize("sample", ALL, ids=[f"{i}-{s}" for i, s in enumerate(ALL)])
 def test_every_sample_agrees_with_a_loop(sample, backend):
-    if sample.op in WITHOUT_RULE:
-        pytest.skip(WITHOUT_RULE[sample.op])
     if backend != "numpy" and sample.beyond:
         pytest.skip(sample.beyond)
     if backend != "numpy" and sample.op not in RULES:
@@ -135,7 +130,7 @@ def test_every_sample_agrees_with_a_loop(sample, backend):
         outside = vjp(lambda *xs: vmap(call, in_dims)(*xs), *columns)[1](tuple(cotangents))  # noqa: B023 (run at once)
         for g, value, mapped in zip(outside, of_examples, pattern, strict=True):
             close(g, value if mapped else value.sum(axis=0))
-        if OPS[sample.op].rule.jvp is None and OPS[sample.op].rule.kind == "custom":
+        if not all(pattern) or (call.op.rule.jvp is None and call.op.rule.kind == "custom"):
             continue
         directions = [like(rng, host(x)) for x in columns]
 
@@ -153,5 +148,62 @@ def test_every_sample_agrees_with_a_loop(sample, backend):
 
 def test_there_are_samples():
     assert len(ALL) > 500
-    assert set(WITHOUT_RULE) <= set(SAMPLES)
     assert list(patterns(2)) == [(True, True), (True, False), (False, True)]
+
+
+def test_every_op_has_a_rule_or_a_reason():
+    own = {name: op for name, op in OPS.items() if op.entry.__module__.startswith("agrad.")}
+    without = {
+        name
+        for name, op in own.items()
+        if name not in RULES | dict.fromkeys(DYNAMIC | ELEMENTWISE)
+        and op.kernel is None
+        and op.rule.kind != "elementwise"
+        and not op.rule.boolean
+    }
+    assert without == set(UNBATCHED)
+    assert set(RULES) - set(OPS) == {"empty_like", "full_like", "ones_like", "zeros_like"}
+    assert set(OPS) >= ELEMENTWISE | DYNAMIC
+
+
+X = np.random.default_rng(0).normal(size=(3, 4, 5))
+Y = np.random.default_rng(1).normal(size=(3, 4, 5))
+CALLS = {
+    "median": lambda x, y: ag.extra.median(x, axis=0) + ag.extra.median(y),
+    "quantile": lambda x, y: ag.extra.quantile(x * y, 0.3, axis=1),
+    "topk": lambda x, y: ag.extra.topk(x + y, 2)[0],
+    "einsum": lambda x, y: ag.einsum("ij,kj->ki", x, y),
+    "einsum of three": lambda x, y: ag.einsum("ij,kj,k->i", x, y, x[:, 0]),
+    "convolve": lambda x, y: ag.extra.convolve(x[0], y[0, :3], "same"),
+    "kron": lambda x, y: ag.extra.kron(x, y),
+    "cov": lambda x, y: ag.extra.cov(x - y),
+    "trapezoid": lambda x, y: ag.extra.trapezoid(x, dx=0.5, axis=0) * y[0],
+    "logsumexp": lambda x, y: ag.special.logsumexp(x * y, axis=1),
+    "gammaln": lambda x, y: ag.special.gammaln(ag.abs(x) + 1) * y,
+    "l1_loss": lambda x, y: ag.nn.functional.l1_loss(x, y),
+    "mse_loss": lambda x, y: ag.nn.functional.mse_loss(x, y, reduction="sum"),
+    "bce": lambda x, y: ag.nn.functional.binary_cross_entropy_with_logits(x, ag.nn.functional.sigmoid(y)),
+    "nll_loss": lambda x, y: ag.nn.functional.nll_loss(x * y, ag.tensor([0, 1, 4, 4])),
+    "norms": lambda x, y: ag.linalg.vector_norm(x, ord=3) * ag.linalg.matrix_norm(y),
+    "pinv": lambda x, y: ag.matmul(ag.linalg.pinv(x), y),
+    "diff and cumulative": lambda x, y: (
+        ag.cumulative_sum(ag.diff(x, axis=0), axis=1) * ag.cumulative_prod(y, axis=1)[1:]
+    ),
+    "meshgrid": lambda x, y: ag.meshgrid(x[0], y[:, 0])[1] * x,
+    "broadcast_arrays": lambda x, y: ag.broadcast_arrays(x, y[0])[1] * 2,
+    "tensordot": lambda x, y: ag.tensordot(x, y, axes=((0, 1), (0, 1))),
+    "outer": lambda x, y: ag.linalg.outer(x[0], y[:, 0]),
+}
+
+
+@pytest.mark.parametrize("in_dims", [(0, 0), (0, None), (None, 0)])
+@pytest.mark.parametrize("f", CALLS.values(), ids=CALLS)
+def test_compositions_agree_with_a_loop(f, in_dims):
+    rows = [[ag.asarray(m[k] if d == 0 else m[0]) for m, d in zip((X, Y), in_dims, strict=True)] for k in range(3)]
+    args = [ag.asarray(m if d == 0 else m[0]) for m, d in zip((X, Y), in_dims, strict=True)]
+    close(vmap(f, in_dims)(*args), np.stack([host(f(*row)) for row in rows]))
+    loss = lambda x, y: (f(x, y) ** 2).sum()
+    found = vmap(lambda x, y: vjp(loss, x, y)[1](ag.tensor(1.0)), in_dims)(*args)
+    expected = [vjp(loss, *row)[1](ag.tensor(1.0)) for row in rows]
+    for g, value in zip(found, stacked(expected), strict=True):
+        np.testing.assert_allclose(host(g), value, rtol=1e-9, atol=1e-9)

@@ -60,7 +60,8 @@ def _contraction_kernel(xp: Any, x1: Any, x2: Any, /, first: str, second: str, r
     else:
         k = math.prod(shape1[batch + rows :])
         if batch and not rows and not theirs and k <= FEW:
-            product = xp.sum(x1 * x2, axis=tuple(range(batch, len(shape1))), dtype=x1.dtype)
+            product = x1 * x2
+            product = xp.sum(product, axis=tuple(range(batch, len(shape1))), dtype=product.dtype)
             return product if order is None else xp.permute_dims(product, order)
         if rows != 1 or summed != 1:
             x1 = xp.reshape(x1, (*lead, math.prod(mine), k))

@@ -83,6 +83,8 @@ def _matmul(x1: Any, x2: Any, /) -> Any:
 def _clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     plain = all(bound is None or getattr(bound, "dtype", None) is x.dtype for bound in (min, max))
     if not plain or (min is None and max is None):
+        if x.dtype.kind not in "fc" and any(getattr(bound, "dtype", x.dtype).kind == "f" for bound in (min, max)):
+            return np.clip(x, min, max)  # promotes; the other rounds the bounds to integers
         return compat.clip(x, min, max)
     return np.clip(x, min, max)
 
