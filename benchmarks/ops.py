@@ -24,6 +24,7 @@ import operator
 import os
 import statistics
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -468,11 +469,11 @@ case(
     lambda xp, a: _first_and_square(*xp.linalg.eigh(a)),
 )
 case("linalg.eigvalsh", definite, lambda xp, a: xp.linalg.eigvalsh(a), lambda xp, a: xp.linalg.eigvalsh(a), None)
-case(
+case(  # the order of eigenvalues is a library's own
     "linalg.eigvals",
     matrices,
-    lambda xp, a: xp.abs(xp.linalg.eigvals(a)),
-    lambda xp, a: xp.abs(xp.linalg.eigvals(a)),
+    lambda xp, a: xp.sum(xp.abs(xp.linalg.eigvals(a))),
+    lambda xp, a: xp.sum(xp.abs(xp.linalg.eigvals(a))),
     None,
 )
 case(
@@ -544,6 +545,7 @@ named("fft.irfftn", lambda n, rng: [table(n // 2, rng)[0] + 1j * table(n // 2, r
 
 # -- special functions -------------------------------------------------------------------------------------------------
 
+_HIPS_SPECIAL = ("gammaln", "digamma", "erf", "erfc", "erfinv", "expit", "logit", "i0", "i1")
 for _op, _draws, _torch in (
     ("gammaln", (positive,), "special.gammaln"),
     ("digamma", (positive,), "special.digamma"),
@@ -565,7 +567,11 @@ for _op, _draws, _torch in (
     ("i1", (real,), "special.i1"),
     ("i1e", (real,), "special.i1e"),
 ):
-    named(f"special.{_op}", each(*_draws), _torch, None)
+    named(f"special.{_op}", each(*_draws), _torch, f"scipy.special.{_op}" if _op in _HIPS_SPECIAL else None)
+for _op in ("gamma", "j0", "j1", "y0", "y1", "erfcinv"):  # PyTorch has no derivative of these
+    named(f"special.{_op}", each(unit if _op == "erfcinv" else above_one), None, f"scipy.special.{_op}")
+for _op in ("beta", "betaln"):
+    named(f"special.{_op}", each(positive, positive), None, f"scipy.special.{_op}")
 
 # -- losses and layers -------------------------------------------------------------------------------------------------
 
@@ -622,8 +628,92 @@ case(
     lambda xp, x: xp.nn.functional.nll_loss(x, rows(xp, x)),
 )
 
+_KERNEL = "NumPy's own function takes longer than PyTorch's, forward and in the derivative"
+_PASSES = "made of NumPy's exp or tanh and some passes over memory, where PyTorch has one pass"
+_SCIPY = "SciPy's function takes longer than PyTorch's"
+
 #: Why an op is above `SLOW` times PyTorch, by op.
-CAUSES: dict[str, str] = {}
+CAUSES: dict[str, str] = {
+    **dict.fromkeys(
+        [
+            "acos",
+            "acosh",
+            "asin",
+            "asinh",
+            "atan",
+            "atan2",
+            "atanh",
+            "cos",
+            "cosh",
+            "exp",
+            "expm1",
+            "log",
+            "log10",
+            "log1p",
+            "log2",
+            "sin",
+            "sinh",
+            "tan",
+            "tanh",
+            "hypot",
+        ],
+        _KERNEL,
+    ),
+    **dict.fromkeys(["logaddexp", "remainder"], _KERNEL),
+    **dict.fromkeys(
+        [
+            "nn.elu",
+            "nn.sigmoid",
+            "nn.softplus",
+            "nn.silu",
+            "nn.gelu",
+            "nn.log_sigmoid",
+            "nn.softmax",
+            "nn.log_softmax",
+            "nn.layer_norm",
+        ],
+        _PASSES,
+    ),
+    **dict.fromkeys(["nn.binary_cross_entropy", "nn.binary_cross_entropy_with_logits", "nn.cross_entropy"], _PASSES),
+    **dict.fromkeys(["nn.relu", "nn.leaky_relu", "clip"], "a mask and a product, where PyTorch has one pass"),
+    "nn.nll_loss": "gathers and scatters through index arrays, and checks the classes",
+    "prod": "running products from both sides, exact at zeros; PyTorch divides where there are none",
+    "cumulative_prod": "ten doublings for a thousand elements, exact at zeros; PyTorch divides where there are none",
+    "cumulative_sum": "NumPy's cumsum, and two reversals in the derivative",
+    "sort": "the derivative sorts twice more; PyTorch keeps the permutation",
+    "setitem": "a copy of the value",
+    "expand_dims": "a view either way: the sum of the cotangent is what is timed",
+    "unstack": "one array per row in Python",
+    "linalg.qr": "several small products per matrix in Python",
+    "linalg.cross": "NumPy's cross is written in Python",
+    "linalg.diagonal": "the derivative chooses by where over whole matrices",
+    "linalg.trace": "as linalg.diagonal",
+    "linalg.eigvals": "computes the vectors too, for the derivative",
+    "linalg.eigvalsh": "computes the vectors too, for the derivative",
+    "fft.irfftn": "NumPy's transform takes longer than PyTorch's",
+    "fft.rfftn": "NumPy's transform takes longer than PyTorch's",
+    **dict.fromkeys(
+        (
+            f"special.{n}"
+            for n in [
+                "digamma",
+                "erf",
+                "erfc",
+                "erfcx",
+                "expit",
+                "log_ndtr",
+                "logit",
+                "ndtr",
+                "sinc",
+                "i0",
+                "i0e",
+                "i1",
+                "i1e",
+            ]
+        ),
+        _SCIPY,
+    ),
+}
 
 # -- measuring ---------------------------------------------------------------------------------------------------------
 
@@ -631,11 +721,13 @@ CAUSES: dict[str, str] = {}
 def namespaces() -> dict[str, Any]:
     """Import the libraries."""
     import autograd.numpy
+    import autograd.scipy.special
     import torch
 
     import agrad
 
     torch.set_num_threads(1)
+    autograd.numpy.scipy = autograd.scipy  # one namespace, as the others have
     return {"agrad": agrad, "torch": torch, "HIPS": autograd.numpy}
 
 
@@ -786,7 +878,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print("\n".join(f"  {line}" for line in slow))
     timed = {chosen.op.split(" ")[0] for chosen in CASES}
     missing = [name for name, rule in ag.rules.items() if rule.kind != "none" and name not in timed]
-    print("\nno row of their own: " + ", ".join(missing))
+    print("\nno row of their own (layers: see layers.py; the rest have no peer with a derivative, or serve others):")
+    print(textwrap.fill(", ".join(missing), 118, initial_indent="  ", subsequent_indent="  "))
     return 1 if wrong else 0
 
 
