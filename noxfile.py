@@ -118,6 +118,16 @@ def demo(session: nox.Session) -> None:
 
 
 @nox.session
+def torch(session: nox.Session) -> None:
+    """Run drawn programs in agrad and in PyTorch; arguments go to pytest. Optional: installs PyTorch, which is large.
+
+    ``AGRAD_TORCH_EXAMPLES=5000 nox -s torch`` draws more programs than usual.
+    """
+    session.install(*CORE, *NUMPY, "hypothesis>=6.100", "pytest>=8.4", "torch>=2.6")
+    session.run("pytest", "tests/test_against_torch.py", *session.posargs)
+
+
+@nox.session
 def benchmarks(session: nox.Session) -> None:
     """Compare agrad's overhead with PyTorch's and HIPS autograd's. Optional: installs PyTorch, which is large."""
     session.install(*CORE, *NUMPY, "autograd", "torch")

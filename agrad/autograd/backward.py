@@ -8,7 +8,6 @@ from typing import Any
 
 from agrad.autograd.graph import GradientEdge
 from agrad.core import engine, errors
-from agrad.core.mode import no_grad
 from agrad.core.node import Node, output_of
 from agrad.core.tensor import Tensor, wrap
 
@@ -39,7 +38,7 @@ def backward(
     create_graph : bool, optional
         Record the pass itself, for higher derivatives.
     inputs : Tensor, GradientEdge, or iterable or dict of them, optional
-        Accumulate into these only; one that is not a leaf gets a `.grad` too.
+        Accumulate into these only; one that is not a leaf gets a `.grad` too, from now on (see `Tensor.retain_grad`).
 
     Raises
     ------
@@ -59,23 +58,10 @@ def backward(
         message = "`inputs` argument to `backward()` cannot be empty."
         raise RuntimeError(message)
     nodes = [_node_of(t, i) for i, t in enumerate(wanted)]
-    captured = engine.run(roots, retain_graph=retain, create_graph=create_graph, targets=set(nodes))
-    for node, tensor in dict(zip(nodes, wanted, strict=True)).items():
-        if isinstance(tensor, Tensor) and not tensor.is_leaf and not tensor.retains_grad and node in captured:
-            _accumulate(tensor, captured[node], create_graph=create_graph)
-
-
-def _accumulate(tensor: Tensor, g: Any, *, create_graph: bool) -> None:
-    """Add to the `.grad` of a result, on the same object unless the sum is to have a history."""
-    new = g if isinstance(g, Tensor) else engine.tensor_of(g)
-    old = tensor._retained.grad if tensor._retained else None
-    if old is None:
-        tensor.grad = new
-    elif create_graph:
-        tensor.grad = old + new
-    else:
-        with no_grad():
-            old += new
+    for tensor in wanted:
+        if isinstance(tensor, Tensor):
+            tensor.retain_grad()  # as in PyTorch, it stays so
+    engine.run(roots, retain_graph=retain, create_graph=create_graph, targets=set(nodes))
 
 
 def grad(
@@ -140,7 +126,6 @@ def grad(
     if not wanted:
         message = "`inputs` argument to `grad()` cannot be empty."
         raise RuntimeError(message)
-    nodes = [_node_of(t, i) for i, t in enumerate(wanted)]
     if is_grads_batched:
         several = isinstance(inputs, dict)
         found = _batched(
@@ -151,6 +136,7 @@ def grad(
             found = [_zero_rows(t, size) if g is None else g for t, g in zip(wanted, found, strict=True)]
         return dict(zip(inputs, found, strict=True)) if several else tuple(found)
     roots = _roots(_as_sequence(outputs, "outputs"), grad_outputs)
+    nodes = [_node_of(t, i) for i, t in enumerate(wanted)]
     captured = engine.run(
         roots,
         retain_graph=create_graph if retain_graph is None else retain_graph,

@@ -139,7 +139,7 @@ def debug_log() -> Callable[..., None] | None:
     if logging is None:
         return None
     logger = _logger(logging)
-    return logger.debug if logger.isEnabledFor(logging.DEBUG) else None  # type: ignore[no-any-return]
+    return logger.debug if logger.isEnabledFor(logging.DEBUG) else None
 
 
 def described(g: Any) -> str:
@@ -162,7 +162,10 @@ def call(node: Node, cotangents: tuple[Any, ...]) -> Any:
         if g is not None and g.shape != spec.shape:
             raise errors.cotangent_shape(i, g.shape, spec.shape, node)
     record = mode.is_grad_enabled()
-    gs = [None if g is None else rule_module.fit(s.backend.functions, g, s) for g, s in zip(cotangents, specs, strict=True)]
+    gs = [
+        None if g is None else rule_module.fit(s.backend.functions, g, s)
+        for g, s in zip(cotangents, specs, strict=True)
+    ]
     if type(node) is AccumulateGrad:
         if gs[0] is not None:
             run([(node, gs[0])], retain_graph=True, create_graph=record and gs[0].requires_grad)
@@ -414,7 +417,7 @@ class _Pass:
                 vjp, saved = node.vjp, node.saved
                 if node.hooks is not None or watching:
                     while ready and type(node) is not AccumulateGrad:
-                        leaf = ready.pop()
+                        leaf = ready.pop(0)
                         if leaf in pending:  # its turn comes before the node's
                             pending[node] = g
                             heap.remove((-leaf.seq, leaf))

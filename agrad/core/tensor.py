@@ -698,7 +698,9 @@ class Tensor(_Methods):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._node is not None and self._node.hooks is not None:
             for hook in self._node.hooks.tensor.values():
-                message = f"backward hook {hook!r} on tensor will not be serialized. Remove it to be rid of this warning."
+                message = (
+                    f"backward hook {hook!r} on tensor will not be serialized. Remove it to be rid of this warning."
+                )
                 warnings.warn(message, UserWarning, stacklevel=2)
         state = {**self._plain_dict(), "requires_grad": self.requires_grad}
         data = self._data

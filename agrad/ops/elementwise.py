@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import custom, elementwise, linear, nondifferentiable
 from agrad.core.rule import is_complex, promote
+from agrad.ops.matrices import conj as _conj
+from agrad.ops.matrices import real as _real
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
@@ -1476,14 +1478,6 @@ def round(x: Any, /) -> Tensor:
 
 
 # -- not holomorphic --------------------------------------------------------------------------------------------------
-
-
-def _real(xp: Any, x: Any) -> Any:
-    return xp.real(x) if is_complex(xp, x) else x
-
-
-def _conj(xp: Any, x: Any) -> Any:
-    return xp.conj(x) if is_complex(xp, x) else x
 
 
 @custom(

@@ -170,7 +170,6 @@ TAIL = (
 #: From here on the tail is 0 in every dtype; the formula would divide infinities.
 TAIL_END = 40.0
 
-_ROOT_HALF = math.sqrt(0.5)
 _DENSITY_AT_0 = 1 / math.sqrt(2 * math.pi)
 
 
@@ -841,15 +840,6 @@ def reduced(xp: Any, values: Any, reduction: str) -> Any:
 def _per_element(g: Any, shape: Sequence[int], reduction: str) -> Any:
     """The cotangent of each element of the values that were reduced, up to broadcasting."""
     return g / math.prod(shape) if reduction == "mean" and 0 not in shape else g
-
-
-def _both(shape1: Sequence[int], shape2: Sequence[int]) -> tuple[int, ...]:
-    """The shape two operands broadcast to, known to fit."""
-    if shape1 == shape2:
-        return tuple(shape1)
-    rank = max(len(shape1), len(shape2))
-    one, two = ((1,) * (rank - len(s)) + tuple(s) for s in (shape1, shape2))
-    return tuple(n if m == 1 else m for n, m in zip(one, two, strict=True))
 
 
 def _pair_loss_jvp(xp: Any, t_input: Any, t_target: Any, slope: Any, reduction: str) -> Any:

@@ -81,7 +81,17 @@ def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fal
     """
 
 
-@linear(x=lambda xp, g, x_spec, axis, keepdims: _spread(xp, g / (count(x_spec, axis) or 1), x_spec, axis, keepdims))
+#: The largest number of float16, exactly.
+_HALF_MAX = 65504
+
+
+def _mean_adjoint(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) -> Any:
+    n = count(x_spec, axis) or 1
+    share = g / n if n <= _HALF_MAX else g * (1 / n)
+    return _spread(xp, share, x_spec, axis, keepdims)
+
+
+@linear(x=_mean_adjoint)
 def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Mean over axes, all by default.
 

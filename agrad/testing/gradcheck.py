@@ -9,6 +9,7 @@ derivative of the output along 1 and (complex inputs) along i. For real function
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import random
 import warnings
@@ -19,8 +20,9 @@ from agrad.autograd.backward import grad
 from agrad.core import forward
 from agrad.core.tensor import Tensor
 from agrad.dtypes import name_of
-from agrad.ops.creation import asarray
-from agrad.ops.manipulation import reshape
+from agrad.func.vmap import vmap
+from agrad.ops.creation import asarray, zeros_like
+from agrad.ops.manipulation import reshape, stack
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -42,6 +44,8 @@ def gradcheck(
     nondet_tol: float = 0.0,
     check_undefined_grad: bool = True,
     check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
     check_forward_ad: bool = False,
     check_backward_ad: bool = True,
     fast_mode: bool = False,
@@ -67,6 +71,8 @@ def gradcheck(
         Leave the cotangents of the other outputs undefined while one is looked at; otherwise they are zeros.
     check_grad_dtypes : bool, optional
         Gradients must have the dtype of their input.
+    check_batched_grad, check_batched_forward_grad : bool, optional
+        Cotangents, or tangents, with the axis of a batch must give what they give one by one.
     check_forward_ad, check_backward_ad : bool, optional
         Which modes to check.
     fast_mode : bool, optional
@@ -82,7 +88,7 @@ def gradcheck(
     GradcheckError
         If not; the message shows both Jacobians and the worst entry.
     ValueError
-        If no input requires grad.
+        If no input requires grad, or a batched check is asked for of a mode that is not checked.
 
     Examples
     --------
@@ -94,6 +100,12 @@ def gradcheck(
     if not (check_forward_ad or check_backward_ad):
         message = "Expected at least one of check_forward_ad or check_backward_ad to be True"
         raise ValueError(message)
+    if check_batched_grad and not check_backward_ad:
+        message = "Setting check_batched_grad=True requires check_backward_ad to be True"
+        raise ValueError(message)
+    if check_batched_forward_grad and not check_forward_ad:
+        message = "Setting check_batched_forward_grad=True requires check_forward_ad to be True"
+        raise ValueError(message)
     arguments = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
     check = _Check(func, arguments, eps=eps, atol=atol, rtol=rtol)
     try:
@@ -103,8 +115,12 @@ def gradcheck(
             check.repeated(nondet_tol)
             if check_grad_dtypes:
                 check.dtypes()
+            if check_batched_grad:
+                check.batched()
         if check_forward_ad:
             check.forward(fast=fast_mode)
+            if check_batched_forward_grad:
+                check.batched_forward()
     except GradcheckError:
         if raise_exception:
             raise
@@ -124,6 +140,7 @@ def gradgradcheck(
     nondet_tol: float = 0.0,
     check_undefined_grad: bool = True,
     check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
     check_fwd_over_rev: bool = False,
     check_rev_over_rev: bool = True,
     fast_mode: bool = False,
@@ -136,7 +153,7 @@ def gradgradcheck(
         As for `gradcheck`.
     grad_outputs : Tensor or sequence of Tensor, optional
         The cotangents; random ones by default.
-    eps, atol, rtol, raise_exception, nondet_tol, check_undefined_grad, check_grad_dtypes, fast_mode
+    eps, atol, rtol, raise_exception, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad, fast_mode
         As for `gradcheck`.
     check_fwd_over_rev, check_rev_over_rev : bool, optional
         How to differentiate the gradients.
@@ -189,6 +206,7 @@ def gradgradcheck(
         nondet_tol=nondet_tol,
         check_undefined_grad=check_undefined_grad,
         check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
         check_forward_ad=check_fwd_over_rev,
         check_backward_ad=check_rev_over_rev,
         fast_mode=fast_mode,
@@ -482,6 +500,70 @@ class _Check:
                     f" for nondeterminism was {tolerance}."
                 )
                 raise GradcheckError(message)
+
+    def batched(self) -> None:
+        """Check that cotangents give the same in a batch as one by one."""
+        wanted = [self.arguments[i] for i in self.chosen]
+        for k, output in enumerate(self.outputs):
+            if not output.requires_grad:
+                continue
+            draw, cotangents = self._drawn(output)
+            alone = [self.gradients([output], [g]) for g in cotangents]
+            with self._mentioned("batched gradients"):
+                together = grad(output, wanted, draw, retain_graph=True, allow_unused=True, is_grads_batched=True)
+            for at, i in enumerate(self.chosen):
+                self._same_rows(
+                    together[at], [row[at] for row in alone], f"batched gradient of output {k} by input {i}"
+                )
+
+    def batched_forward(self) -> None:
+        """Check that tangents give the same in a batch as one by one."""
+        for place in self.chosen:
+            x = self.arguments[place]
+
+            def push(t: Tensor, place: int = place, x: Tensor = x) -> list[Tensor]:
+                arguments = list(self.arguments)
+                with forward.level() as at:
+                    arguments[place] = forward.with_tangent(x, t, at)
+                    outputs = _outputs(self.func(*arguments))
+                    tangents = [forward.tangent_of(y, at) for y in outputs]
+                    return [
+                        zeros_like(y.detach()) if t is None else t.detach()
+                        for y, t in zip(outputs, tangents, strict=True)
+                    ]
+
+            draw, tangents = self._drawn(x)
+            alone = [push(t) for t in tangents]
+            with self._mentioned("batched tangents"):
+                together = vmap(push)(draw)
+            for k, rows in enumerate(together):
+                self._same_rows(rows, [row[k] for row in alone], f"batched tangent of output {k} along input {place}")
+
+    def _drawn(self, like: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """Draw two directions: in a batch, and one by one."""
+        numbers = random.Random(3)  # noqa: S311 (directions, not secrets)
+        rows = [_make([_draw(numbers, like) for _ in range(like.size)], like, requires_grad=False) for _ in range(2)]
+        return stack(rows), rows
+
+    @contextlib.contextmanager
+    def _mentioned(self, what: str) -> Iterator[None]:
+        """Say what was being computed when the function failed."""
+        try:
+            yield
+        except Exception as error:
+            message = f"While computing {what}, got: {error}"
+            raise GradcheckError(message) from error
+
+    def _same_rows(self, got: Tensor | None, expected: Sequence[Tensor | None], what: str) -> None:
+        """Raise if the rows of a batch differ from what was computed one by one."""
+        rows = [x for row in expected if row is not None for x in _numbers(row)]
+        found = [] if got is None else _numbers(got)
+        if len(rows) != len(found) or any(
+            not (a == b or abs(a - b) <= self.atol + self.rtol * abs(b) or (a != a and b != b))
+            for a, b in zip(found, rows, strict=True)
+        ):
+            message = f"The {what} differs from what is computed one by one.\nGot:\n{got}\nExpected:\n{list(expected)}"
+            raise GradcheckError(message)
 
     def dtypes(self) -> None:
         """Check that gradients have the dtype of their input."""

@@ -391,7 +391,7 @@ def test_inputs_that_are_results():
     z.backward(inputs=[y, y], retain_graph=True)  # named twice, counted once
     assert y.grad is held
     assert y.grad.tolist() == [24.0]
-    assert not y.retains_grad
+    assert y.retains_grad
     z.backward(inputs=[y, x])
     assert y.grad.tolist() == [36.0]
     assert x.grad.tolist() == [36.0]

@@ -189,6 +189,11 @@ def test_clip_with_one_bound(place, backend):
     check(lambda x: ag.clip(x, **{name: 0.0}), [x], [by_x], backend)
 
 
+@pytest.mark.parametrize("scale", [1e-170, 1e-30, 1.0, 1e30, 1e170])
+def test_atan2_where_squares_leave_the_range(scale, backend):
+    check(ag.atan2, [[3.0 * scale], [4.0 * scale]], [[0.16 / scale], [-0.12 / scale]], backend)
+
+
 def test_three_spellings_of_relu_at_zero(backend):
     check(lambda x: ag.maximum(x, 0.0), [[0.0]], [[0.5]], backend)
     check(lambda x: ag.clip(x, min=0.0), [[0.0]], [[1.0]], backend)

@@ -224,6 +224,21 @@ def test_what_is_refused(equation, shapes, message):
     assert f"Called at {__file__}" in str(caught.value)
 
 
+@pytest.mark.parametrize("equation", ["i,i->", "bi,bi->b", "ij,jk->ik", "i,j->ij", "ii,i->i"])
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool"])
+def test_integers_beside_numbers(equation, dtype):
+    terms = equation.partition("->")[0].split(",")
+    whole = np.ones((2,) * len(terms[0]), dtype=dtype)
+    numbers = operands([(2,) * len(terms[1])])[0]
+    x = ag.asarray(numbers, requires_grad=True)
+    result = ag.extra.einsum(equation, ag.asarray(whole), x)
+    np.testing.assert_allclose(np.asarray(result.detach()), np.einsum(equation, whole, numbers), rtol=1e-12)
+    (gradient,) = ag.autograd.grad(result.sum(), x)
+    for i in range(x.size):  # linear: what each unit gives
+        unit = np.eye(x.size)[i].reshape(x.shape)
+        assert np.asarray(gradient).ravel()[i] == np.einsum(equation, whole, unit).sum()
+
+
 def test_no_equation():
     with pytest.raises(TypeError, match="the equation must be a str"):
         ag.extra.einsum(ag.tensor([1.0]), [0])

@@ -748,6 +748,28 @@ def test_integers_stay_integers(backend, make):
         assert ag.isdtype(result.dtype, "integral")
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int64"])
+def test_differences_of_integers_do_not_wrap_around(dtype, close, numpy_backend):
+    nine, five, places = (np.array(v, dtype) for v in ([9], [5], [9, 5, 200]))
+    w = ag.tensor(0.25, requires_grad=True)
+    close(E.lerp(nine, five, w).detach(), [8.0])
+    close(ag.grad(E.lerp(nine, five, w).sum(), w)[0], -4.0)
+    close(E.lerp(nine, five, 0.25), [8.0])
+    close(E.lerp(1.0, 2.0, nine), [10.0])
+    y = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    close(E.trapezoid(y, places).detach(), scipy.integrate.trapezoid([1.0, 2.0, 3.0], places.astype(float)))
+    close(ag.grad(E.trapezoid(y, places), y)[0], [-2.0, 95.5, 97.5])
+    close(E.cumulative_trapezoid(y, places).detach(), [-6.0, 481.5])
+    close(ag.special.softplus(ag.asarray(nine)), np.logaddexp(0.0, [9.0]))
+
+
+def test_cov_with_a_divisor_that_is_not_positive(close, numpy_backend):
+    for correction in (2, 3):
+        close(E.cov([1.0, 3.0], correction=correction), INF)
+        with np.errstate(divide="ignore"):
+            close(E.cov([1.0, 3.0], correction=correction, fweights=[1, 1]), INF)
+
+
 def test_forward_mode_of_masks_and_picks():
     """What is picked by detached values still takes the tangents along."""
     x = ag.tensor([0.5, 4.0, 7.9, 1.0], requires_grad=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.core.forward import level, tangent_of, with_tangent
 
 BINARY = {
     "add": operator.add,
@@ -120,6 +121,57 @@ def test_a_numpy_array_before_the_operator(op):
     assert isinstance(result, ag.Tensor)
     np.testing.assert_allclose(host(result), BINARY[op](array, np.array([0.5, 1.25])))
     assert result.requires_grad
+
+
+# function of a number and of integers, its derivative by the number: worked out in double precision
+BESIDE_INTEGERS = {
+    "divide": (lambda x, n: x / n, lambda x, n: 1 / n),
+    "divided": (lambda x, n: n / x, lambda x, n: -n / x**2),
+    "pow": (lambda x, n: x**n, lambda x, n: np.where(n == 0, 0.0, n * x ** (n - 1))),
+    "remainder": (lambda x, n: n % x, lambda x, n: -np.floor(n / x)),
+    "hypot": (ag.hypot, lambda x, n: x / np.hypot(x, n)),
+    "atan2": (ag.atan2, lambda x, n: n / (x**2 + n**2)),
+    "atan2 by x": (lambda x, n: ag.atan2(n, x), lambda x, n: -n / (x**2 + n**2)),
+    "xlogy": (ag.special.xlogy, lambda x, n: np.log(n)),
+    "xlog1py": (ag.special.xlog1py, lambda x, n: np.log1p(n)),
+    "rel_entr": (lambda x, n: ag.special.rel_entr(n, x), lambda x, n: -n / x),
+    "boxcox": (lambda x, n: ag.special.boxcox(x, n), lambda x, n: x ** (n - 1)),
+    "inv_boxcox": (lambda x, n: ag.special.inv_boxcox(x, n), lambda x, n: (1 + n * x) ** (1 / n - 1)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int32", "bool"])
+@pytest.mark.parametrize("case", BESIDE_INTEGERS)
+def test_derivatives_beside_integers(case, dtype):
+    """Nothing wraps around, and nothing is rounded to the half precision that NumPy gives small integers."""
+    function, derivative = BESIDE_INTEGERS[case]
+    whole = {"uint8": [1, 2, 17, 130, 255], "int8": [1, 2, 17, 100, 127], "int32": [1, 2, 17, 46341, 10**5]}
+    n = np.array(whole.get(dtype, [True] * 5), dtype=dtype)
+    if case in ("pow", "boxcox"):
+        n = np.minimum(n, np.array(5).astype(dtype))
+        n[0] = 0
+    if dtype == "bool" and case == "remainder":
+        pytest.skip("NumPy has no remainder of truth values by numbers")
+    x = np.array([0.5, 0.25, 1.5, 2.0, 0.75])
+    expected = derivative(x, n.astype(np.float64))
+    leaf = ag.asarray(x, requires_grad=True)
+    for create_graph in (False, True):
+        (got,) = ag.autograd.grad(function(leaf, ag.asarray(n)).sum(), leaf, create_graph=create_graph)
+        np.testing.assert_allclose(host(got), expected, rtol=1e-12)
+    with level() as at:
+        dual = with_tangent(ag.asarray(x), ag.ones(x.shape), at)
+        np.testing.assert_allclose(host(tangent_of(function(dual, ag.asarray(n)), at)), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "dask"])
+def test_floating_bounds_of_integers_are_not_rounded(backend):
+    x = ag.asarray([-2, 1, 3], device=backend)
+    assert ag.clip(x, 0.5, 2.5).tolist() == [0.5, 1.0, 2.5]
+    low = ag.asarray(0.5, device=backend, requires_grad=True)
+    result = ag.clip(x, low)
+    assert result.tolist() == [0.5, 1.0, 3.0]
+    (gradient,) = ag.autograd.grad(result.sum(), low)
+    assert gradient.item() == 1.0
 
 
 # -- numbers that are equal but not the same --------------------------------------------------------------------------

@@ -769,6 +769,17 @@ def test_float16_reductions_round_once(name, half):
     assert found.tolist() == [expected, expected]
 
 
+def test_float16_beyond_its_range():
+    """A count, a square or a sum on the way may exceed 65504 where the result does not."""
+    x = ag.asarray(np.ones(100_000, dtype=np.float16), requires_grad=True)
+    for function, value, slope in ((ag.mean, 1.0, 1e-5), (ag.linalg.vector_norm, 316.2278, 1 / 316.2278)):
+        found = function(x)
+        assert found.item() == pytest.approx(value, rel=1e-3)
+        (gradient,) = ag.autograd.grad(found, x)
+        np.testing.assert_allclose(host(gradient).astype(np.float64), slope, rtol=5e-3)
+    assert ag.extra.logcumsumexp(ag.zeros(5000, dtype="float16"))[-1].item() == pytest.approx(math.log(5000), rel=1e-3)
+
+
 def test_float16_stays_float16(half):
     x = half([0.5, 2.0])
     for found in (ag.exp(x), x * 2.0, x / 3, 1.0 + x, x**2, ag.sort(x), ag.where(x > 1.0, x, 0.0), ag.concat([x, x])):

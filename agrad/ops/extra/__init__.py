@@ -109,38 +109,6 @@ from agrad.ops.extra.statistics import (
     quantile,
 )
 
-#: Those that ``agrad`` itself has too. Not `split`, `outer` and `scatter_add`, whose names mean something else there or in
-#: PyTorch.
-TOP_LEVEL = (
-    "allclose",
-    "cat",
-    "chunk",
-    "cumprod",
-    "cumsum",
-    "diag",
-    "dot",
-    "einsum",
-    "flatten",
-    "gather",
-    "hstack",
-    "index_select",
-    "isclose",
-    "kron",
-    "lerp",
-    "logcumsumexp",
-    "masked_fill",
-    "masked_select",
-    "median",
-    "nanmean",
-    "nansum",
-    "norm",
-    "quantile",
-    "ravel",
-    "swapaxes",
-    "topk",
-    "vstack",
-)
-
 __all__ = [
     "allclose",
     "append",

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from agrad.core.declare import multilinear
-from agrad.core.rule import is_complex, promote
+from agrad.core.rule import promote
 from agrad.core.tensor import Tensor
 from agrad.ops.extra.common import as_operands, called
 from agrad.ops.manipulation import permute_dims, reshape, squeeze
+from agrad.ops.matrices import conj
 from agrad.ops.searching import getitem
 from agrad.ops.statistical import sum as sum_of
 
@@ -73,14 +74,10 @@ def _contraction_kernel(xp: Any, x1: Any, x2: Any, /, first: str, second: str, r
     return product if order is None else xp.permute_dims(product, order)
 
 
-def _conj(xp: Any, x: Any) -> Any:
-    return xp.conj(x) if is_complex(xp, x) else x
-
-
 @multilinear(
     name="extra.contraction",
-    x1=lambda xp, g, x2, first, second, result: xp.extra.contraction(g, _conj(xp, x2), result, second, first),
-    x2=lambda xp, g, x1, first, second, result: xp.extra.contraction(_conj(xp, x1), g, first, result, second),
+    x1=lambda xp, g, x2, first, second, result: xp.extra.contraction(g, conj(xp, x2), result, second, first),
+    x2=lambda xp, g, x1, first, second, result: xp.extra.contraction(conj(xp, x1), g, first, result, second),
     kernel=_contraction_kernel,
 )
 def contraction(x1: Any, x2: Any, /, first: str, second: str, result: str) -> Tensor:

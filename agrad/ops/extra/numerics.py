@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from agrad.core.declare import multilinear
-from agrad.core.rule import is_complex, promote
+from agrad.core.rule import promote
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, finfo
@@ -24,6 +24,7 @@ from agrad.ops.extra.common import (
     kind_of,
 )
 from agrad.ops.manipulation import broadcast_to, concat, flip, reshape, unstack
+from agrad.ops.matrices import conj as _conj
 from agrad.ops.searching import argsort, getitem, searchsorted, take, where
 from agrad.ops.statistical import all as all_of
 from agrad.ops.statistical import cumulative_sum
@@ -234,12 +235,12 @@ def lerp(start: Any, end: Any, weight: Any, /) -> Tensor:
     >>> ag.extra.lerp(ag.tensor([1.0, 2.0]), ag.tensor([3.0, 4.0]), 0.5)
     tensor([2., 3.])
     """
-    start, end = as_operands(start, end)
+    start, end = map(_floating, as_operands(start, end))
     gap = end - start
     if isinstance(weight, int | float | complex):
         near: Tensor = start + weight * gap if abs(weight) < 0.5 else end - gap * (1 - weight)
         return near
-    weight = as_operand(weight, start)
+    weight = _floating(weight, start)
     return where(less(absolute(weight), 0.5), start + weight * gap, end - gap * (1 - weight))
 
 
@@ -463,7 +464,7 @@ def _areas(name: str, y: Any, x: Any, dx: Any, axis: int) -> tuple[Tensor, int]:
     means = (_part(y, at, 1, None) + _part(y, at, None, -1)) * 0.5
     if x is None:
         return means * dx, at
-    x = as_operand(x, y)
+    x = _floating(x, y)
     if x.ndim == 1:
         if x.shape[0] != y.shape[at]:
             raise ValueError(f"{name}(): {x.shape[0]} coordinates do not fit an axis of length {y.shape[at]}{called()}")
@@ -737,10 +738,6 @@ def _sliding(x: Any, weights: Any, n: int) -> Any:
         term = x[i : i + n] * weights[i]
         total = term if total is None else total + term
     return total
-
-
-def _conj(xp: Any, x: Any) -> Any:
-    return xp.conj(x) if is_complex(xp, x) else x
 
 
 @multilinear(

@@ -399,7 +399,7 @@ def cov(x: Any, /, *, rowvar: bool = True, correction: float = 1, fweights: Any 
     if weights is None:
         centred = x - mean(x, axis=1, keepdims=True)
         product = matmul(centred, conj(matrix_transpose(centred)) if x._spec.is_complex else matrix_transpose(centred))
-        found = product / (n - correction) if n != correction else product * math.inf
+        found = product / (n - correction) if n > correction else product * math.inf
     else:
         total = sum_of(weights)
         centred = x - sum_of(x * weights, axis=1, keepdims=True) / total
@@ -407,7 +407,7 @@ def cov(x: Any, /, *, rowvar: bool = True, correction: float = 1, fweights: Any 
         factor = total - correction
         if aweights is not None and correction:
             factor = total - correction * sum_of(weights * astype(as_operand(aweights, x), real_dtype)) / total
-        found = matmul(centred, conj(turned) if x._spec.is_complex else turned) / factor
+        found = matmul(centred, conj(turned) if x._spec.is_complex else turned) / where(factor > 0, factor, 0.0)
     return reshape(found, ()) if found.shape == (1, 1) else found
 
 

@@ -313,4 +313,5 @@ def softplus(x: Any) -> Tensor:
     >>> ag.special.softplus(ag.asarray([0.0, 1000.0]))
     tensor([6.9315e-01, 1.0000e+03])
     """
-    return -log_expit(-asarray(x))
+    x = asarray(x)
+    return -log_expit(-(x if x._spec.inexact else x * 1.0))

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from agrad_numpy.kernels import in_single
+
 
 def _axis_of(axis: int | None, x: Any) -> int:
     """The axis counted from the front; a 1-d operand need not name it."""
@@ -22,6 +24,7 @@ def _running(ufunc: Any) -> Callable[..., Any]:
     return kernel
 
 
+@in_single
 def _logcumsumexp(x: Any, /, *, axis: int | None = None) -> Any:
     return np.logaddexp.accumulate(x, axis=_axis_of(axis, x))
 

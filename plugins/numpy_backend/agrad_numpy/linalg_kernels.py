@@ -6,13 +6,17 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import array_api_compat.numpy.linalg as compat
 import numpy as np
 
 from agrad.core.op import OPS
+from agrad_numpy.kernels import in_single
 
 
 def kernel(op: str, xp: Any) -> Callable[..., Any] | None:
     """Give the kernel of an operation, None where the standard's function is the best."""
+    if op == "linalg.vector_norm":
+        return in_single(compat.vector_norm)
     if op != "linalg.adjugate":
         return None
     default: Any = OPS[op].kernel
