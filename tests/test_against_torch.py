@@ -676,7 +676,7 @@ def excluded(reference, instruction):
     if name == "gradient":
         return bool(reference.hooked.intersection(args[2]))
     if name == "compute":
-        if args[2] == "logsumexp" and 0 in env[args[3].place].shape:
+        if args[2] in {"logsumexp", "softmax"} and 0 in env[args[3].place].shape:
             return True
         if args[2] == "mask" and env[args[4].place].numel() == 0:
             return True  # NumPy takes an empty mask for any length
