@@ -178,14 +178,8 @@ def call(node: Node, cotangents: tuple[Any, ...]) -> Any:
             raise errors.second_time(node)
         saved = unpack(node, node.saved)
         with quiet(node):
-            found = node.vjp(
-                node.spec.backend.functions,
-                gs if isinstance(node.spec, tuple) else gs[0],
-                rebuilt(node, saved),
-                node,
-            )
-        if not isinstance(node.edges, tuple) and node.second is None:
-            found = (found,)
+            g = gs if isinstance(node.spec, tuple) else gs[0]
+            found = node.per_input(node.vjp(node.spec.backend.functions, g, rebuilt(node, saved), node))
     parts = iter(found)
     result = tuple(next(parts) if place else None for place in places)
     return result if len(result) != 1 else result[0]
@@ -214,9 +208,8 @@ def without_nan(vjp: Any) -> Any:
 
     def checked_vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
         gs = vjp(xp, g, saved, node)
-        several = isinstance(node.edges, tuple) or node.second is not None
         places = [i for i, (target, _) in enumerate(node.next_functions) if target is not None]
-        for place, part in zip(places, gs if several else (gs,), strict=True):
+        for place, part in zip(places, node.per_input(gs), strict=True):
             if part is not None and holds_nan(part):
                 raise errors.nan_found(node, place)
         return gs
@@ -238,16 +231,21 @@ def quiet(node: Node) -> AbstractContextManager[Any]:
     return node.out_specs[0].backend.quiet()
 
 
-def leading_to(roots: Iterable[Node], targets: Collection[Node]) -> set[Node]:
-    """Give the nodes that have a path to a target, the targets included."""
-    floor = min(node.seq for node in targets)
+def behind(roots: Iterable[Node], *, oldest: int = 0) -> set[Node]:
+    """Give the nodes that cotangents from the roots may come to, down to a creation number; the roots included."""
     seen: set[Node] = set()
     stack = list(roots)
     while stack:
         node = stack.pop()
-        if node not in seen and node.seq >= floor:
+        if node not in seen and node.seq >= oldest:
             seen.add(node)
             stack.extend(node.inputs)
+    return seen
+
+
+def leading_to(roots: Iterable[Node], targets: Collection[Node]) -> set[Node]:
+    """Give the nodes that have a path to a target, the targets included."""
+    seen = behind(roots, oldest=min(node.seq for node in targets))
     needed = set(targets)
     for node in sorted(seen, key=lambda n: n.seq):  # rising: what a node leads to comes before it
         if any(edge in needed for edge in node.inputs):
@@ -312,14 +310,7 @@ class _Pass:
         """The nodes this pass may run."""
         if self.needed is not None:
             return self.needed
-        seen: set[Node] = set()
-        stack = list(self.roots)
-        while stack:
-            node = stack.pop()
-            if node not in seen:
-                seen.add(node)
-                stack.extend(node.inputs)
-        return seen
+        return behind(self.roots)
 
     def await_leaves(self) -> None:
         """Count the consumers of each leaf with hooks: it runs as soon as the last of them has."""

@@ -94,6 +94,11 @@ class Node:
             return self.edges
         return (self.edges,) if self.second is None else (self.edges, self.second)
 
+    def per_input(self, gs: Any) -> tuple[Any, ...]:
+        """Give what `vjp` has returned, one value or several, always as a tuple: one per node of `inputs`."""
+        several = isinstance(self.edges, tuple) or self.second is not None
+        return tuple(gs) if several else (gs,)
+
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """Pairs of node and output number, one per operand; ``(None, 0)`` for one that needs no gradient."""

@@ -740,7 +740,7 @@ def finish(
         pack_node(node, operands)
     if not several:
         made_one = wrap(results[0], specs[0], node)
-        if rule.views and not (op.has_key and any(map(_holds_array, _parts(raw[1])))):
+        if rule.views and not (op.has_key and _holds_array(raw[1])):
             made_one._base = bases(operands[0])  # type: ignore[arg-type]
         return made_one
     made = [
@@ -752,10 +752,6 @@ def finish(
             view._base = bases(operands[0])  # type: ignore[arg-type]
     kind = type(result)
     return kind(*made) if hasattr(kind, "_fields") else made if kind is list else tuple(made)
-
-
-def _parts(key: Any) -> tuple[Any, ...]:
-    return key if isinstance(key, tuple) else (key,)
 
 
 def _holds_array(value: Any) -> bool:

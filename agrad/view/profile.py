@@ -169,8 +169,7 @@ class profile:  # noqa: N801 (as torch.profiler.profile)
             gs = vjp(*args)
             entry.backward_seconds += time.perf_counter() - start
             entry.backward_calls += 1
-            several = isinstance(node.edges, tuple) or node.second is not None
-            entry.backward_bytes += sum(map(_bytes, gs if several else (gs,)))
+            entry.backward_bytes += sum(map(_bytes, node.per_input(gs)))
             return gs
 
         return measured
