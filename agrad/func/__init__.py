@@ -2,9 +2,11 @@
 
 from agrad.func.grad import grad, grad_and_value, hvp, jvp, linearize, value_and_grad, vjp
 from agrad.func.jacobian import hessian, jacfwd, jacrev
+from agrad.func.stateless import functional_call, stack_module_state
 from agrad.func.vmap import vmap
 
 __all__ = [
+    "functional_call",
     "grad",
     "grad_and_value",
     "hessian",
@@ -13,6 +15,7 @@ __all__ = [
     "jacrev",
     "jvp",
     "linearize",
+    "stack_module_state",
     "value_and_grad",
     "vjp",
     "vmap",

@@ -19,6 +19,7 @@ from agrad.ops import nn as ops
 from agrad.ops.creation import arange, asarray
 from agrad.ops.data_type import astype
 from agrad.ops.elementwise import tanh
+from agrad.ops.extra.activations import log_softmax, relu, sigmoid, softmax
 
 __all__ = [
     "adaptive_avg_pool2d",
@@ -88,28 +89,6 @@ def _differs(n: float, m: float) -> bool:
 
 
 # -- activations --------------------------------------------------------------------------------------------------------
-
-
-def relu(input: Any) -> Tensor:
-    """The positive part, ``max(x, 0)``.
-
-    Parameters
-    ----------
-    input : Tensor
-        Any shape, real.
-
-    Returns
-    -------
-    Tensor
-        Of the same shape and dtype. The derivative at 0 is 0.
-
-    Examples
-    --------
-    >>> import agrad as ag
-    >>> ag.nn.functional.relu(ag.tensor([-1.0, 0.0, 2.0]))
-    tensor([0., 0., 2.])
-    """
-    return ops.relu(input)
 
 
 def leaky_relu(input: Any, negative_slope: float = 0.01) -> Tensor:
@@ -208,28 +187,6 @@ def silu(input: Any) -> Tensor:
     return ops.silu(input)
 
 
-def sigmoid(input: Any) -> Tensor:
-    """The logistic function, ``1 / (1 + exp(-x))``.
-
-    Parameters
-    ----------
-    input : Tensor
-        Any shape, real.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `input`.
-
-    Examples
-    --------
-    >>> import agrad as ag
-    >>> ag.nn.functional.sigmoid(ag.tensor([0.0, 2.0]))
-    tensor([0.5000, 0.8808])
-    """
-    return ops.sigmoid(input)
-
-
 def logsigmoid(input: Any) -> Tensor:
     """The logarithm of `sigmoid`, without overflow.
 
@@ -281,76 +238,6 @@ def gelu(input: Any, approximate: str = "none") -> Tensor:
     if approximate not in ("none", "tanh"):
         raise ValueError(f"approximate argument must be either none or tanh.\n  gelu() got {approximate!r}.{_called()}")
     return ops.gelu(input, approximate)
-
-
-def softmax(input: Any, dim: int | None = None, *, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """Exponentials that sum to 1 along an axis.
-
-    Parameters
-    ----------
-    input : Tensor
-        Any shape, real.
-    dim, axis : int
-        The axis, under PyTorch's or the standard's name.
-    dtype : optional
-        Convert to this dtype first.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `input`.
-
-    Raises
-    ------
-    TypeError
-        If no axis is given.
-
-    Examples
-    --------
-    >>> import agrad as ag
-    >>> ag.nn.functional.softmax(ag.tensor([0.0, 1.0]), dim=0)
-    tensor([0.2689, 0.7311])
-    """
-    return ops.softmax(input if dtype is None else astype(input, dtype, copy=False), axis=_axis("softmax", dim, axis))
-
-
-def log_softmax(input: Any, dim: int | None = None, *, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """The logarithm of `softmax`, without overflow or cancellation.
-
-    Parameters
-    ----------
-    input : Tensor
-        Any shape, real.
-    dim, axis : int
-        The axis, under PyTorch's or the standard's name.
-    dtype : optional
-        Convert to this dtype first.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `input`.
-
-    Raises
-    ------
-    TypeError
-        If no axis is given.
-
-    Examples
-    --------
-    >>> import agrad as ag
-    >>> ag.nn.functional.log_softmax(ag.tensor([0.0, 1000.0]), dim=0)
-    tensor([-1000.,     0.])
-    """
-    input = input if dtype is None else astype(input, dtype, copy=False)
-    return ops.log_softmax(input, axis=_axis("log_softmax", dim, axis))
-
-
-def _axis(name: str, dim: int | None, axis: int | None) -> int:
-    chosen = axis if dim is None else dim
-    if chosen is None:
-        raise TypeError(f"{name}() needs the axis to normalise along, as in {name}(x, dim=1){_called()}")
-    return chosen
 
 
 # -- layers -------------------------------------------------------------------------------------------------------------

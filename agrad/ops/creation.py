@@ -39,16 +39,30 @@ def _call(name: str, *args: Any, dtype: Any, device: Any, requires_grad: bool = 
     return leaf(backend, raw, requires_grad)
 
 
+def _whole(name: str, shape: Shape, more: tuple[int, ...]) -> Shape:
+    """Give a shape whose lengths may stand as separate arguments."""
+    if not more:
+        return shape
+    if not all(isinstance(n, int) and not isinstance(n, bool) for n in (shape, *more)):
+        raise TypeError(
+            f"{name}() takes a shape as one tuple or as separate integers, not {shape!r}, {', '.join(map(repr, more))}:"
+            f" {name}((2, 3), dtype=..., device=...)\n  Called at {errors.line_of(*errors.caller())}."
+        )
+    return (shape, *more)  # type: ignore[arg-type]
+
+
 # -- of a shape -----------------------------------------------------------------------------------------------------------
 
 
-def zeros(shape: Shape, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Zeros of a shape.
 
     Parameters
     ----------
     shape : int or tuple of int
         The shape.
+    *more : int
+        The other lengths, if `shape` is the first: PyTorch's ``zeros(2, 3)``.
     dtype : DType, backend's dtype or str, optional
         Default: `get_default_dtype`.
     device : str, optional
@@ -80,16 +94,20 @@ def zeros(shape: Shape, *, dtype: Any = None, device: Any = None, requires_grad:
             [0., 0., 0.]])
     """
     default = manager.get_default_dtype()
-    return _call("zeros", shape, dtype=dtype, device=device, requires_grad=requires_grad, default=default)
+    return _call(
+        "zeros", _whole("zeros", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, default=default
+    )
 
 
-def ones(shape: Shape, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones of a shape.
 
     Parameters
     ----------
     shape : int or tuple of int
         The shape.
+    *more : int
+        The other lengths, if `shape` is the first: PyTorch's ``ones(2, 3)``.
     dtype : DType, backend's dtype or str, optional
         Default: `get_default_dtype`.
     device : str, optional
@@ -120,16 +138,20 @@ def ones(shape: Shape, *, dtype: Any = None, device: Any = None, requires_grad: 
     tensor([1, 1, 1])
     """
     default = manager.get_default_dtype()
-    return _call("ones", shape, dtype=dtype, device=device, requires_grad=requires_grad, default=default)
+    return _call(
+        "ones", _whole("ones", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, default=default
+    )
 
 
-def empty(shape: Shape, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Uninitialised memory of a shape.
 
     Parameters
     ----------
     shape : int or tuple of int
         The shape.
+    *more : int
+        The other lengths, if `shape` is the first: PyTorch's ``empty(2, 3)``.
     dtype : DType, backend's dtype or str, optional
         Default: `get_default_dtype`.
     device : str, optional
@@ -160,7 +182,9 @@ def empty(shape: Shape, *, dtype: Any = None, device: Any = None, requires_grad:
     (2, 3)
     """
     default = manager.get_default_dtype()
-    return _call("empty", shape, dtype=dtype, device=device, requires_grad=requires_grad, default=default)
+    return _call(
+        "empty", _whole("empty", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, default=default
+    )
 
 
 def full(
@@ -594,7 +618,7 @@ def eye(
     native = backend.native_device(where)
     kwargs = {} if native is None else {"device": native}
     default = manager.get_default_dtype() if dtype is None else dtype
-    raw = backend.namespace().eye(n_rows, n_cols, k=k, dtype=backend.dtype(default), **kwargs)
+    raw = backend.xp.eye(n_rows, n_cols, k=k, dtype=backend.dtype(default), **kwargs)
     return leaf(backend, raw, requires_grad)
 
 

@@ -15,6 +15,7 @@ from agrad.core import errors
 from agrad.core.op import OPS, make_operator
 from agrad.core.tensor import Tensor, check_leaf, is_temporary, rebind
 from agrad.ops import creation, data_type, elementwise, linalg, manipulation, searching, statistical
+from agrad.ops.porting import PortedMethods, complete, shape_of
 
 Axis = int | tuple[int, ...] | None
 
@@ -75,7 +76,7 @@ def _getitem(self: Tensor, key: Any, /) -> Tensor:
     return searching.getitem(self, key)
 
 
-class Methods:
+class Methods(PortedMethods):
     """Methods of `Tensor`. PyTorch's ``dim`` and ``keepdim`` stand for ``axis`` and ``keepdims``."""
 
     # -- attributes of the standard ---------------------------------------------------------------------------------------
@@ -378,7 +379,7 @@ class Methods:
         Tensor
             The result.
         """
-        return manipulation.reshape(self, _shape(shape))
+        return manipulation.reshape(self, shape_of(shape))
 
     def view(self: Any, *shape: Any) -> Tensor:
         """As `reshape`; results never alias here.
@@ -393,7 +394,7 @@ class Methods:
         Tensor
             The result.
         """
-        return manipulation.reshape(self, _shape(shape))
+        return manipulation.reshape(self, shape_of(shape))
 
     def view_as(self: Any, other: Tensor) -> Tensor:
         """`reshape` to the shape of another tensor.
@@ -441,7 +442,7 @@ class Methods:
         Tensor
             The result.
         """
-        return manipulation.permute_dims(self, _shape(axes))
+        return manipulation.permute_dims(self, shape_of(axes))
 
     def transpose(self: Any, axis0: int | tuple[int, ...], axis1: int | None = None) -> Tensor:
         """Two axes exchanged; or, as NumPy spells it, all axes in the order of a tuple.
@@ -459,7 +460,7 @@ class Methods:
             The result.
         """
         if axis1 is None:
-            return manipulation.permute_dims(self, _shape((axis0,)))
+            return manipulation.permute_dims(self, shape_of((axis0,)))
         if not isinstance(axis0, int):
             message = f"transpose() takes two axes, or one tuple of all axes, not {axis0!r} and {axis1!r}"
             raise TypeError(message)
@@ -535,7 +536,7 @@ class Methods:
         Tensor
             The result.
         """
-        wanted = _shape(shape)
+        wanted = shape_of(shape)
         lead = len(wanted) - self.ndim
         full = tuple(self.shape[i - lead] if n == -1 else n for i, n in enumerate(wanted))
         return manipulation.broadcast_to(self, full)
@@ -568,7 +569,7 @@ class Methods:
         Tensor
             The result.
         """
-        return manipulation.tile(self, _shape(repetitions))
+        return manipulation.tile(self, shape_of(repetitions))
 
     def unbind(self: Any, axis: int = 0) -> tuple[Tensor, ...]:
         """The slices along an axis; see `agrad.unstack`.
@@ -1163,13 +1164,6 @@ def _either(axis: Any, dim: Any) -> Any:
     return dim if axis is None else axis
 
 
-def _shape(parts: tuple[Any, ...]) -> tuple[int, ...]:
-    """A shape given as separate integers or as one sequence."""
-    if len(parts) == 1 and isinstance(parts[0], tuple | list):
-        return tuple(parts[0])
-    return tuple(operator.index(part) for part in parts)
-
-
 #: Functions of one operand that are methods, and in-place methods with an underscore, under their own or another name.
 UNARY_METHODS = {
     **{name: name for name in ("abs", "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan")},
@@ -1195,6 +1189,10 @@ BINARY_METHODS = {
 
 def attach() -> None:
     """Put operators and methods on `Tensor`."""
+    for name, member in vars(PortedMethods).items():
+        if not name.startswith("__"):
+            complete(name, member)
+            setattr(Tensor, name, member)
     for name, member in vars(Methods).items():
         if not name.startswith("__"):
             setattr(Tensor, name, member)

@@ -6,6 +6,12 @@ standard's words (``axis``, ``keepdims``), in the order of that library.
 
 from __future__ import annotations
 
+from agrad.ops.extra.activations import (
+    log_softmax,
+    relu,
+    sigmoid,
+    softmax,
+)
 from agrad.ops.extra.einstein import (
     einsum,
 )
@@ -157,6 +163,7 @@ __all__ = [
     "isclose",
     "kron",
     "lerp",
+    "log_softmax",
     "logcumsumexp",
     "masked_fill",
     "masked_select",
@@ -179,10 +186,13 @@ __all__ = [
     "quantile",
     "rad2deg",
     "ravel",
+    "relu",
     "rot90",
     "scatter",
     "scatter_add",
     "select",
+    "sigmoid",
+    "softmax",
     "split",
     "swapaxes",
     "topk",

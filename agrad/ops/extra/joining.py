@@ -32,7 +32,7 @@ def _members(name: str, arrays: Any) -> tuple[Tensor, ...]:
     return as_operands(*arrays)
 
 
-def cat(arrays: Sequence[Any], /, axis: int | None = 0) -> Tensor:
+def cat(arrays: Sequence[Any], /, axis: int | None = 0, *, dim: int | None = None) -> Tensor:
     """Joined along an axis: PyTorch's name of the standard's `agrad.concat`.
 
     Parameters
@@ -41,6 +41,8 @@ def cat(arrays: Sequence[Any], /, axis: int | None = 0) -> Tensor:
         Of one shape but for that axis.
     axis : int or None, optional
         The axis; None flattens first.
+    dim : int, optional
+        PyTorch's name of `axis`.
 
     Returns
     -------
@@ -57,7 +59,7 @@ def cat(arrays: Sequence[Any], /, axis: int | None = 0) -> Tensor:
     >>> ag.extra.cat([ag.tensor([1, 2]), ag.tensor([3])])
     tensor([1, 2, 3])
     """
-    return concat(_members("cat", arrays), axis=axis)
+    return concat(_members("cat", arrays), axis=axis if dim is None else dim)
 
 
 def hstack(arrays: Sequence[Any], /) -> Tensor:
@@ -357,7 +359,7 @@ def vsplit(x: Any, indices_or_sections: int | Sequence[int], /) -> tuple[Tensor,
     return _split("vsplit", x, indices_or_sections, 0)
 
 
-def chunk(x: Any, chunks: int, /, axis: int = 0) -> tuple[Tensor, ...]:
+def chunk(x: Any, chunks: int, /, axis: int = 0, *, dim: int | None = None) -> tuple[Tensor, ...]:
     """Cut along an axis into at most so many parts, all of one length but the last.
 
     Parameters
@@ -368,6 +370,8 @@ def chunk(x: Any, chunks: int, /, axis: int = 0) -> tuple[Tensor, ...]:
         The number of parts wanted. There are fewer where parts of the length rounded up suffice.
     axis : int, optional
         The axis.
+    dim : int, optional
+        PyTorch's name of `axis`.
 
     Returns
     -------
@@ -392,7 +396,7 @@ def chunk(x: Any, chunks: int, /, axis: int = 0) -> tuple[Tensor, ...]:
     x = as_operand(x)
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}{called()}")
-    axis = checked_axis("chunk", axis, x.ndim)
+    axis = checked_axis("chunk", axis if dim is None else dim, x.ndim)
     n = x.shape[axis]
     length = -(-n // chunks)
     bounds = [*range(0, n, length), n] if n else [0] * (chunks + 1)

@@ -720,7 +720,7 @@ def _full_kernel(xp: Any, x1: Any, x2: Any, /) -> Any:
     n, m = x1.shape[0], x2.shape[0]
     room = xp.zeros_like(x1[:1])
     around = xp.concat([xp.broadcast_to(room, (m - 1,)), x1, xp.broadcast_to(room, (m - 1,))])
-    return _sliding(around, x2[::-1], n + m - 1)
+    return _sliding(around, xp.flip(x2), n + m - 1)
 
 
 def _valid_kernel(xp: Any, x: Any, weights: Any, /) -> Any:

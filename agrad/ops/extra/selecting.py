@@ -312,7 +312,9 @@ class TopK(NamedTuple):
     indices: Tensor
 
 
-def topk(x: Any, k: int, /, axis: int = -1, largest: bool = True, sorted: bool = True) -> TopK:
+def topk(
+    x: Any, k: int, /, axis: int = -1, largest: bool = True, sorted: bool = True, *, dim: int | None = None
+) -> TopK:
     """The largest elements along an axis, in falling order, and where they stand.
 
     Parameters
@@ -327,6 +329,8 @@ def topk(x: Any, k: int, /, axis: int = -1, largest: bool = True, sorted: bool =
         False gives the smallest, in rising order.
     sorted : bool, optional
         They are sorted in any case.
+    dim : int, optional
+        PyTorch's name of `axis`.
 
     Returns
     -------
@@ -354,7 +358,7 @@ def topk(x: Any, k: int, /, axis: int = -1, largest: bool = True, sorted: bool =
     tensor([1, 2])
     """
     x = as_operand(x)
-    at = checked_axis("topk", axis, x.ndim)
+    at = checked_axis("topk", axis if dim is None else dim, x.ndim)
     k = operator.index(k)
     if not 0 <= k <= x.shape[at]:
         raise RuntimeError(f"selected index k out of range: {k} of {x.shape[at]} elements{called()}")

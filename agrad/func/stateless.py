@@ -1,0 +1,224 @@
+"""Modules as functions of their parameters: what `grad`, `vmap` and the other transforms need of `agrad.nn`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from agrad.core.tensor import Tensor
+from agrad.func.arguments import called
+from agrad.ops.manipulation import stack
+
+if TYPE_CHECKING:
+    from agrad.nn.module import Module
+
+Values = dict[str, Tensor]
+
+
+def functional_call(
+    module: Module,
+    parameter_and_buffer_dicts: Values | Sequence[Values],
+    args: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """Call a module with other tensors in the place of its parameters and buffers; it is left as it was.
+
+    Parameters
+    ----------
+    module : Module
+        What to call.
+    parameter_and_buffer_dicts : dict of str to Tensor, or sequence of such
+        Tensors by path, as `Module.named_parameters` and `Module.named_buffers` name them. What is not named keeps the
+        module's own.
+    args : object or tuple, optional
+        The positional arguments; anything but a tuple is the only one.
+    kwargs : mapping, optional
+        The keyword arguments.
+    tie_weights : bool, optional
+        A tensor that the module holds under several names is replaced under all of them.
+    strict : bool, optional
+        Refuse to leave out a parameter or a buffer.
+
+    Returns
+    -------
+    object
+        What the module returns.
+
+    Raises
+    ------
+    RuntimeError
+        If a name is unknown (PyTorch passes some over), or one is left out and `strict`.
+    ValueError
+        If a name stands in several dictionaries, or names of one tensor have different values and `tie_weights`.
+    TypeError
+        If there is no module, or a value is no Tensor.
+
+    Notes
+    -----
+    A buffer that the module assigns to (``self.steps = self.steps + 1``) is written to the dictionary it came from.
+    While the call runs the module holds the other tensors: one module should not be called by several threads so.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> model = ag.nn.Linear(2, 1)
+    >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]])
+    >>> def loss(params, x):
+    ...     return (ag.func.functional_call(model, params, x) ** 2).sum()
+    >>> params = {name: p.detach() for name, p in model.named_parameters()}
+    >>> ag.func.grad(loss)(params, x)["weight"].shape
+    (1, 2)
+    >>> ag.func.vmap(ag.func.grad(loss), in_dims=(None, 0))(params, x)["weight"].shape
+    (2, 1, 2)
+    """
+    from agrad.nn.module import Module  # noqa: PLC0415 (nn loads when it is first used)
+
+    if not isinstance(module, Module):
+        raise TypeError(f"functional_call() takes a Module, not {type(module).__name__}{called()}")
+    given = _given(parameter_and_buffer_dicts)
+    args = () if args is None else args if isinstance(args, tuple) else (args,)
+    with _replaced(module, given, tie_weights=tie_weights, strict=strict):
+        return module(*args, **(kwargs or {}))
+
+
+def stack_module_state(models: Sequence[Module]) -> tuple[Values, Values]:
+    """Give the parameters of several modules of one kind as one tensor each, stacked, and so their buffers.
+
+    Parameters
+    ----------
+    models : sequence of Module
+        Modules of one class with equal shapes.
+
+    Returns
+    -------
+    params, buffers : dict of str to Tensor
+        By path, with the modules along the first axis. They are new leaves, which require gradients where the modules'
+        own do: an optimizer can train them, and the modules know nothing of it.
+
+    Raises
+    ------
+    RuntimeError
+        If there is none, or they differ in class, in mode, or in what they hold: names, shapes, what is trained.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> models = [ag.nn.Linear(2, 1) for _ in range(5)]
+    >>> params, buffers = ag.func.stack_module_state(models)
+    >>> params["weight"].shape
+    (5, 1, 2)
+    >>> call = lambda params, x: ag.func.functional_call(models[0], params, x)
+    >>> ag.func.vmap(call, in_dims=(0, None))(params, ag.ones((3, 2))).shape
+    (5, 3, 1)
+    """
+    members = list(models)
+    if not members:
+        raise RuntimeError(f"stack_module_state: Expected at least one model, got 0.{called()}")
+    if any(m.training != members[0].training for m in members):
+        raise RuntimeError(f"stack_module_state: Expected all models to have the same training/eval mode.{called()}")
+    if any(type(m) is not type(members[0]) for m in members):
+        raise RuntimeError(f"stack_module_state: Expected all models to be of the same class.{called()}")
+    params = _stacked([dict(m.named_parameters()) for m in members])
+    return params, _stacked([dict(m.named_buffers()) for m in members])
+
+
+def _given(dicts: Any) -> dict[str, tuple[Values, Tensor]]:
+    """Give the values by name, each with the dictionary it stands in."""
+    if isinstance(dicts, dict):
+        dicts = (dicts,)
+    elif not isinstance(dicts, list | tuple):
+        raise ValueError(  # noqa: TRY004 (PyTorch's type)
+            "Expected parameter_and_buffer_dicts to be a dict, or a list/tuple of dicts, but got"
+            f" {type(dicts)}{called()}"
+        )
+    found: dict[str, tuple[Values, Tensor]] = {}
+    repeated = []
+    for values in dicts:
+        if not isinstance(values, dict):
+            raise ValueError(  # noqa: TRY004 (PyTorch's type)
+                f"Expected all elements of parameter_and_buffer_dicts to be dictionaries{called()}"
+            )
+        repeated += [name for name in values if name in found]
+        found.update((name, (values, value)) for name, value in values.items())
+    if repeated:
+        raise ValueError(
+            f"{repeated} appeared in multiple dictionaries; behavior of functional call is ambiguous{called()}"
+        )
+    for name, (_, value) in found.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"the value of {name!r} is not an instance of agrad.Tensor: {value!r}{called()}")
+    return found
+
+
+@contextmanager
+def _replaced(
+    module: Module, given: Mapping[str, tuple[Values, Tensor]], *, tie_weights: bool, strict: bool
+) -> Iterator[None]:
+    """Put values into a module for a while."""
+    held = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
+    values = {name: value for name, (_, value) in given.items()}
+    if tie_weights:
+        values |= _tied(held, values)
+    wrong = []
+    if unexpected := [name for name in values if name not in held]:
+        wrong.append(f"Unexpected key(s): {', '.join(map(repr, unexpected))}.")
+    if strict and (missing := [name for name in held if name not in values]):
+        wrong.append(f"Missing key(s): {', '.join(map(repr, missing))}.")
+    if wrong:
+        raise RuntimeError(
+            "\n\t".join([f"Error(s) in reparametrizing for {type(module).__name__}:", *wrong]) + called()
+        )
+    places: dict[str, tuple[dict[str, Any], str]] = {}
+    for name in values:
+        path, _, attribute = name.rpartition(".")
+        places[name] = vars(module.get_submodule(path)), attribute
+    try:
+        for name, (attributes, attribute) in places.items():
+            attributes[attribute] = values[name]
+        yield
+        for name, (source, _) in given.items():
+            attributes, attribute = places[name]
+            source[name] = attributes.get(attribute, source[name])
+    finally:
+        for name, (attributes, attribute) in places.items():
+            attributes[attribute] = held[name]
+
+
+def _tied(held: Mapping[str, Tensor], values: Values) -> Values:
+    """Give the values of tensors that have several names, under all of them."""
+    names: dict[int, list[str]] = {}
+    for name, tensor in held.items():
+        names.setdefault(id(tensor), []).append(name)
+    found: Values = {}
+    for same in names.values():
+        mine = [values[name] for name in same if name in values]
+        if len(same) == 1 or not mine:
+            continue
+        if any(v is not mine[0] and (v._data is not mine[0]._data or v._node is not mine[0]._node) for v in mine):
+            raise ValueError(
+                f"functional_call got multiple values for keys {sorted(same)}, which are tied. Consider using"
+                f" tie_weights=False{called()}"
+            )
+        found.update(dict.fromkeys(same, mine[0]))
+    return found
+
+
+def _stacked(states: Sequence[Mapping[str, Tensor]]) -> Values:
+    found: Values = {}
+    for name in dict.fromkeys(name for state in states for name in state):
+        if not all(name in state for state in states):
+            raise RuntimeError(f"stack_module_state: Expected all models to have {name!r}.{called()}")
+        if len(shapes := {state[name].shape for state in states}) > 1:
+            raise RuntimeError(
+                f"stack_module_state: Expected {name} from each model to have the same shape, got"
+                f" {sorted(shapes)}{called()}"
+            )
+        trained = states[0][name].requires_grad
+        if any(state[name].requires_grad != trained for state in states):
+            raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad{called()}")
+        found[name] = stack([state[name].detach() for state in states]).requires_grad_(trained)
+    return found
