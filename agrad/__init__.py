@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from agrad.core import forward as _forward  # noqa: F401 (puts itself in place)
 from agrad.core import tensor as _tensor
 from agrad.core.declare import custom, elementwise, fused, linear, multilinear, nondifferentiable
-from agrad.core.errors import BackendError, LeavesGraphWarning, LostWriteWarning, RuleError, UnsupportedOp
+from agrad.core.errors import (
+    BackendError,
+    LeavesGraphWarning,
+    LostWriteWarning,
+    RecomputeWarning,
+    RuleError,
+    UnsupportedOp,
+)
 from agrad.core.function import Function
 from agrad.core.hooks import hooks_of as _hooks_of
 from agrad.core.mode import (
@@ -161,6 +168,7 @@ from agrad.ops.extra import (
     isclose,
     kron,
     lerp,
+    log_softmax,
     logcumsumexp,
     masked_fill,
     masked_select,
@@ -170,6 +178,9 @@ from agrad.ops.extra import (
     norm,
     quantile,
     ravel,
+    relu,
+    sigmoid,
+    softmax,
     swapaxes,
     topk,
     vstack,
@@ -244,6 +255,7 @@ from agrad.plugin.manager import to_numpy as _to_numpy
 from agrad import autograd, backends, extra, fft, func, linalg, nn, optim, random, special, tree, utils, view  # isort: skip (they use what stands above)
 from agrad.autograd.backward import backward, grad  # isort: skip
 from agrad.func import vmap  # isort: skip
+from agrad.lazy import compute, persist  # isort: skip
 from agrad.random import manual_seed, permutation, rand, rand_like, randint, randn, randn_like, randperm  # isort: skip
 from agrad.serialization import load, save  # isort: skip
 from agrad.view import profile  # isort: skip
@@ -263,6 +275,7 @@ __all__ = [
     "Function",
     "LeavesGraphWarning",
     "LostWriteWarning",
+    "RecomputeWarning",
     "RuleError",
     "Tensor",
     "UnsupportedOp",
@@ -308,6 +321,7 @@ __all__ = [
     "clip",
     "complex64",
     "complex128",
+    "compute",
     "concat",
     "conj",
     "copysign",
@@ -390,6 +404,7 @@ __all__ = [
     "log1p",
     "log2",
     "log10",
+    "log_softmax",
     "logaddexp",
     "logcumsumexp",
     "logical_and",
@@ -430,6 +445,7 @@ __all__ = [
     "outer",
     "permutation",
     "permute_dims",
+    "persist",
     "pi",
     "positive",
     "pow",
@@ -447,6 +463,7 @@ __all__ = [
     "real",
     "reciprocal",
     "register",
+    "relu",
     "remainder",
     "repeat",
     "reshape",
@@ -461,10 +478,12 @@ __all__ = [
     "set_default_dtype",
     "set_grad_enabled",
     "setitem",
+    "sigmoid",
     "sign",
     "signbit",
     "sin",
     "sinh",
+    "softmax",
     "sort",
     "special",
     "sqrt",
@@ -547,5 +566,6 @@ _tensor.functions = _SimpleNamespace(
     text_of=view.text_of,
     to_device=to_device,
     to_numpy=_to_numpy,
+    tree=tree,
     unstack=unstack,
 )

@@ -324,7 +324,7 @@ def ravel(tree: Any) -> tuple[Tensor, Callable[[Any], Any]]:
 
 def _open(tree: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
     """The keys and children of a container; None for a leaf."""
-    if isinstance(tree, Tensor):
+    if isinstance(tree, Tensor) or getattr(tree, "_is_leaf", False):  # a GradientEdge, which is a namedtuple
         return None
     if tree is None:
         return (), []
@@ -340,7 +340,7 @@ def _open(tree: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
 
 
 def _flatten(tree: Any, leaves: list[Any]) -> TreeDef:
-    opened = _open(tree)
+    opened = None if isinstance(tree, Tensor) else _open(tree)
     if opened is None:
         leaves.append(tree)
         return _LEAF

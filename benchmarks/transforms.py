@@ -64,6 +64,12 @@ def layer(lib: Any) -> Callable[[Any], Any]:
     return lambda x: lib.tanh(weight @ x) * x
 
 
+def small(lib: Any, func: Any) -> Callable[[Any], Any]:
+    """One layer, mapped over examples."""
+    weight, bias = (tensor(lib, a) for a in LAYERS[:2])
+    return func.vmap(lambda x: lib.tanh(weight @ x + bias))
+
+
 def loss(lib: Any) -> Callable[..., Any]:
     """The squared error of a network 32-64-10 on one example."""
 
@@ -90,6 +96,12 @@ def product(lib: Any, func: Any) -> Callable[[], Any]:
     return lambda: func.jvp(func.grad(rosenbrock), (x,), (v,))[1]
 
 
+def tangent(lib: Any, func: Any) -> Callable[[], Any]:
+    """Value and directional derivative."""
+    x, v = tensor(lib, LONG), tensor(lib, ALONG)
+    return lambda: func.jvp(rosenbrock, (x,), (v,))
+
+
 def at(point: np.ndarray, transform: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Callable[[], Any]]:
     """Give a row's call: a transformed function at a point."""
 
@@ -106,8 +118,10 @@ ROWS = [
     Row("hessian, Rosenbrock of 50", at(POINT, lambda _, func: func.hessian(rosenbrock)), 1.0),
     Row("jacfwd of jacrev, Rosenbrock of 50", at(POINT, lambda _, func: func.jacfwd(func.jacrev(rosenbrock)))),
     Row("hvp, Rosenbrock of 1000", product, 1.0),
+    Row("jvp, Rosenbrock of 1000", tangent, 1.0),
     Row("grad, Rosenbrock of 1000", at(LONG, lambda _, func: func.grad(rosenbrock)), 1.0),
-    Row("vmap of grad, 32-64-10 on 64 examples", per_example),
+    Row("vmap of grad, 32-64-10 on 64 examples", per_example, 1.0),
+    Row("vmap of a layer, 64 of 32", at(INPUTS, small), 1.0),
     Row("vmap of rosenbrock, 20 of 50", at(LONG.reshape(20, 50), lambda _, func: func.vmap(rosenbrock)), 1.0),
 ]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
+from agrad import tree
 from agrad.autograd.graph import GradientEdge
 from agrad.core import engine, errors
 from agrad.core.node import Node, output_of
@@ -14,11 +15,9 @@ from agrad.core.tensor import Tensor, wrap
 #: A function is being run by one of the transforms of ``agrad.func``: it must not call backward().
 transforming: ContextVar[bool] = ContextVar("agrad_transforming", default=False)
 
-Tensors = Tensor | GradientEdge | Iterable[Tensor | GradientEdge]
-
 
 def backward(
-    tensors: Tensors,
+    tensors: Any,
     grad_tensors: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -29,15 +28,15 @@ def backward(
 
     Parameters
     ----------
-    tensors : Tensor, GradientEdge or iterable of them
+    tensors : Tensor, GradientEdge or container of them
         What to differentiate; their gradients add up.
-    grad_tensors : Tensor, None or sequence of them, optional
+    grad_tensors : Tensor, None or container of them, optional
         A cotangent per tensor, of its shape; may be None for a single real element (then 1).
     retain_graph : bool, optional
         Keep what the graph saved, to run through it again. Default: `create_graph`.
     create_graph : bool, optional
         Record the pass itself, for higher derivatives.
-    inputs : Tensor, GradientEdge, or iterable or dict of them, optional
+    inputs : Tensor, GradientEdge or container of them, optional
         Accumulate into these only; one that is not a leaf gets a `.grad` too, from now on (see `Tensor.retain_grad`).
 
     Raises
@@ -47,13 +46,13 @@ def backward(
     """
     if transforming.get():
         raise errors.backward_in_transform()
-    outputs = _as_sequence(tensors, "tensors")
-    roots = _roots(outputs, grad_tensors)
+    outputs, cotangents = _differentiated(tensors, grad_tensors, "tensors")
+    roots = _roots(outputs, cotangents)
     retain = create_graph if retain_graph is None else retain_graph
     if inputs is None:
-        engine.run(roots, retain_graph=retain, create_graph=create_graph)
+        engine.run(roots, retain_graph=retain, create_graph=create_graph, values=outputs)
         return
-    wanted = _as_sequence(_values(inputs, "backward()"), "inputs")
+    wanted, _ = _taken_apart(inputs, "backward()")
     if not wanted:
         message = "`inputs` argument to `backward()` cannot be empty."
         raise RuntimeError(message)
@@ -61,12 +60,12 @@ def backward(
     for tensor in wanted:
         if isinstance(tensor, Tensor):
             tensor.retain_grad()  # as in PyTorch, it stays so
-    engine.run(roots, retain_graph=retain, create_graph=create_graph, targets=set(nodes))
+    engine.run(roots, retain_graph=retain, create_graph=create_graph, targets=set(nodes), values=outputs)
 
 
 def grad(
-    outputs: Tensors,
-    inputs: Tensors | dict[Any, Tensor | GradientEdge],
+    outputs: Any,
+    inputs: Any,
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
@@ -79,11 +78,11 @@ def grad(
 
     Parameters
     ----------
-    outputs : Tensor, GradientEdge or iterable of them
+    outputs : Tensor, GradientEdge or container of them
         What to differentiate; their gradients add up.
-    inputs : Tensor, GradientEdge, or iterable or dict of them
+    inputs : Tensor, GradientEdge or container of them
         By what.
-    grad_outputs : Tensor, None or sequence of them, optional
+    grad_outputs : Tensor, None or container of them, optional
         A cotangent per output.
     retain_graph : bool, optional
         Keep what the graph saved. Default: `create_graph`.
@@ -98,8 +97,8 @@ def grad(
 
     Returns
     -------
-    tuple or dict
-        A Tensor (or None) per input; a dict with the same keys where `inputs` is one.
+    tuple, dict or other container
+        A Tensor (or None) per input: a tuple for one tensor, a list or an iterable, otherwise as `inputs`.
 
     Raises
     ------
@@ -122,20 +121,18 @@ def grad(
         )
         raise ValueError(message)
     unused_is_fine = materialize_grads if allow_unused is None else allow_unused
-    wanted = _as_sequence(_values(inputs, "grad()"), "inputs")
+    wanted, rebuild = _taken_apart(inputs, "grad()")
     if not wanted:
         message = "`inputs` argument to `grad()` cannot be empty."
         raise RuntimeError(message)
+    differentiated, grad_outputs = _differentiated(outputs, grad_outputs, "outputs")
     if is_grads_batched:
-        several = isinstance(inputs, dict)
-        found = _batched(
-            _as_sequence(outputs, "outputs"), wanted, grad_outputs, retain_graph, create_graph, unused_is_fine
-        )
+        found = _batched(differentiated, wanted, grad_outputs, retain_graph, create_graph, unused_is_fine)
         if materialize_grads:
             size = next(g for g in _as_cotangents(grad_outputs) if g is not None).shape[0]
             found = [_zero_rows(t, size) if g is None else g for t, g in zip(wanted, found, strict=True)]
-        return dict(zip(inputs, found, strict=True)) if several else tuple(found)
-    roots = _roots(_as_sequence(outputs, "outputs"), grad_outputs)
+        return rebuild(found)
+    roots = _roots(differentiated, grad_outputs)
     nodes = [_node_of(t, i) for i, t in enumerate(wanted)]
     captured = engine.run(
         roots,
@@ -143,6 +140,7 @@ def grad(
         create_graph=create_graph,
         targets=set(nodes),
         accumulate=False,
+        values=differentiated,
     )
     result: list[Tensor | None] = []
     for i, (tensor, node) in enumerate(zip(wanted, nodes, strict=True)):
@@ -154,7 +152,7 @@ def grad(
                 zeros = tensor._spec.backend.functions.zeros_like(tensor.detach())
                 g = zeros.requires_grad_() if create_graph else zeros
         result.append(g if g is None or isinstance(g, Tensor) else engine.tensor_of(g))
-    return dict(zip(inputs, result, strict=True)) if isinstance(inputs, dict) else tuple(result)
+    return rebuild(result)
 
 
 def _batched(
@@ -205,17 +203,55 @@ def _zero_rows(tensor: Tensor, size: int) -> Tensor:
     return zeros
 
 
-def _values(inputs: Any, function: str) -> Any:
-    """Give the tensors of a dict of inputs; anything else passes through."""
-    if type(inputs) is dict:
-        return list(inputs.values())
-    if isinstance(inputs, Mapping):
+def _taken_apart(inputs: Any, function: str) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+    """Give inputs as a list, and what makes of a gradient per input a result of the structure of the inputs."""
+    if isinstance(inputs, Tensor):
+        return [inputs], tuple
+    if isinstance(inputs, Mapping) and type(inputs) is not dict:
         message = (
             f"`inputs` argument to `{function}` must be a dict, not {type(inputs).__name__}. Other Mapping types are"
             " not supported."
         )
         raise TypeError(message)
-    return inputs
+    if not _nested(inputs):
+        if type(inputs) is dict:
+            return list(inputs.values()), lambda found: dict(zip(inputs, found, strict=True))
+        wanted = _as_sequence(inputs, "inputs")
+        if not any(_nested((one,)) for one in wanted):
+            return wanted, tuple
+        inputs = tuple(wanted)
+    leaves, structure = tree.flatten(tuple(inputs) if type(inputs) is list else inputs)
+    return leaves, lambda found: tree.unflatten(structure, found)
+
+
+def _nested(container: Any) -> bool:
+    """Tell whether tensors stand deeper in a container than PyTorch takes them, or by the names of a class."""
+    if isinstance(container, Tensor | GradientEdge):
+        return False
+    if hasattr(type(container), "_fields") or hasattr(type(container), "__dataclass_fields__"):
+        return True
+    members = container.values() if isinstance(container, dict) else container
+    return isinstance(container, dict | list | tuple) and any(
+        isinstance(m, dict | list | tuple) or hasattr(type(m), "__dataclass_fields__")
+        for m in members
+        if not isinstance(m, Tensor | GradientEdge)
+    )
+
+
+def _differentiated(outputs: Any, grads: Any, name: str) -> tuple[list[Any], Any]:
+    """Give outputs as a list, and their cotangents along with them."""
+    if isinstance(outputs, Tensor):
+        return [outputs], grads
+    if not isinstance(outputs, dict) and not _nested(outputs):
+        return _as_sequence(outputs, name), grads
+    leaves, structure = tree.flatten(outputs)
+    if grads is None:
+        return leaves, None
+    try:
+        return leaves, list(structure._flatten_up_to(grads, ""))
+    except ValueError as error:
+        message = f"the gradients have another structure than the {name}: {error}"
+        raise RuntimeError(message) from None
 
 
 def _as_sequence(tensors: Any, name: str) -> list[Any]:

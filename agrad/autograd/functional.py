@@ -5,12 +5,13 @@ Inputs and results are a tensor or a tuple of tensors. Results have no history u
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from agrad.core.engine import fresh
-from agrad.core.mode import set_grad_enabled
+from agrad.core.mode import is_grad_enabled, set_grad_enabled
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import called
 from agrad.func.grad import Tape, recorded, run_back
@@ -303,10 +304,8 @@ def jacobian(
             f" either set `strict=False` or `vectorize=False`.{called()}"
         )
     with set_grad_enabled(create_graph):
-        if vectorize:
-            rows = _rows_at_once(tape)
-        else:
-            rows = _rows_in_turn(tape, _independent if strict else None, record=strict and create_graph)
+        in_turn = functools.partial(_rows_in_turn, strict=strict, record=strict and create_graph)
+        rows = _rows_at_once(tape) if vectorize else in_turn(tape)
         start = 0
         blocks = []
         for y in tape.outputs:
@@ -327,10 +326,16 @@ def _rows_at_once(tape: Tape) -> Sequence[Tensor]:
     return over_rows(lambda *gs: tape.back(gs, keep=True), basis(tape.outputs))
 
 
-def _rows_in_turn(tape: Tape, missing: Any, *, record: bool) -> Sequence[Tensor]:
-    directions = basis(tape.outputs)
-    count = sum(math.prod(y.shape) for y in tape.outputs)
-    rows = [tape.back([d[i, ...] for d in directions], keep=True, record=record, missing=missing) for i in range(count)]
+def _rows_in_turn(tape: Tape, *, strict: bool, record: bool) -> Sequence[Tensor]:
+    """Give the rows of all outputs, each from a pass that starts at its own output alone."""
+    record = record or (is_grad_enabled() and tape.outward)
+    rows: list[list[Tensor]] = []
+    for k, y in enumerate(tape.outputs):
+        missing = functools.partial(_independent, what=f"Output {k}") if strict else None
+        (directions,) = basis([y])
+        for i in range(math.prod(y.shape)):
+            roots = [] if y._node is None else [(y._node, directions[i, ...])]
+            rows.append(run_back(roots, tape.inputs, keep=True, record=record, missing=missing))
     if not rows:
         return [_no_rows(x, 0) for x in tape.inputs]
     return [stack(column, axis=0) for column in zip(*rows, strict=True)]
@@ -492,9 +497,9 @@ def _vectors(v: Any, others: Sequence[Tensor], name: str, *, several: bool) -> l
     return list(given)
 
 
-def _independent(i: int) -> None:
+def _independent(i: int, *, what: str = "The output") -> None:
     raise RuntimeError(
-        f"The output of the user-provided function is independent of input {i}. This is not allowed in strict"
+        f"{what} of the user-provided function is independent of input {i}. This is not allowed in strict"
         f" mode.{called()}"
     )
 

@@ -37,6 +37,11 @@ class GradientEdge(NamedTuple):
     node: Node
     output_nr: int
 
+    @property
+    def _is_leaf(self) -> bool:
+        """Say that `agrad.tree` is not to look into it."""
+        return True
+
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
     """Give the edge of a tensor, which stands for it in `grad` and `backward` without keeping its value.
@@ -266,15 +271,15 @@ class _Handles:
         self.remove()
 
 
-def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., None], *, mode: str = "all") -> _Handles:
+def register_multi_grad_hook(tensors: Any, fn: Callable[..., None], *, mode: str = "all") -> _Handles:
     """Call a function once in each backward pass, when gradients of several tensors are known.
 
     Parameters
     ----------
-    tensors : sequence of Tensor
+    tensors : Tensor or container of them
         They require grad.
     fn : callable
-        With ``mode="all"``: ``fn(grads)``, a list with a gradient per tensor, None for those this pass does not compute;
+        With ``mode="all"``: ``fn(grads)``, a list with a gradient per tensor (of a dict in the order of its sorted keys), None for those this pass does not compute;
         called when the last one is there. With ``mode="any"``: ``fn(grad)``, at the first one. It returns nothing.
     mode : {"all", "any"}, optional
         Which.
@@ -302,7 +307,11 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., None],
     if mode not in ("all", "any"):
         message = f"Expects mode to be one of ('all', 'any') but got {mode}"
         raise ValueError(message)
-    nodes = [get_gradient_edge(t).node if t._node is None else t._node for t in tensors]
+    from agrad import tree  # noqa: PLC0415 (it loads later)
+
+    members: list[Tensor] = tree.flatten(tensors)[0]
+    # weakly: the hooks hang on these very nodes
+    nodes = [weakref.ref(get_gradient_edge(t).node if t._node is None else t._node) for t in members]
     calls: weakref.WeakKeyDictionary[_Pass, _Call] = weakref.WeakKeyDictionary()
 
     def hook(index: int) -> Callable[[Tensor], None]:
@@ -316,15 +325,15 @@ def register_multi_grad_hook(tensors: Sequence[Tensor], fn: Callable[..., None],
 
         return collect
 
-    return _Handles([t.register_hook(hook(i)) for i, t in enumerate(tensors)])
+    return _Handles([t.register_hook(hook(i)) for i, t in enumerate(members)])
 
 
 class _Call:
     """The gradients of one pass for one hook on several tensors."""
 
-    def __init__(self, task: _Pass, nodes: Sequence[Node], fn: Callable[..., None], kind: str) -> None:
+    def __init__(self, task: _Pass, nodes: Sequence[weakref.ref[Node]], fn: Callable[..., None], kind: str) -> None:
         self.grads: list[Tensor | None] = [None] * len(nodes)
-        self.missing = sum(node in task.reachable for node in nodes)
+        self.missing = sum(node() in task.reachable for node in nodes)
         self.fn: Callable[..., None] | None = fn
         self.kind = kind
         task.at_end.append(self.end)

@@ -71,6 +71,7 @@ def linear(
     outputs: int | None = None,
     drops: bool = False,
     views: bool = False,
+    crosses: bool = False,
     **adjoints: Derivative,
 ) -> Callable[[F], F]:
     """Declare an op that is linear in all its operands jointly, by its adjoint.
@@ -93,6 +94,8 @@ def linear(
     views : bool, optional
         NumPy and PyTorch give a view of the first operand: an in-place operation on the result, which here would not
         reach the operand, warns while that is alive.
+    crosses : bool, optional
+        The result may be of another backend than the operand, and the adjoint brings the cotangent back.
     **adjoints : callable
         Per operand, its cotangent from ``g``, under the inner product Re<., .>: conjugates included.
 
@@ -114,6 +117,7 @@ def linear(
         outputs=outputs,
         drops=drops,
         views=views,
+        crosses=crosses,
     )
 
 
@@ -270,6 +274,7 @@ def _declare(
     boolean: bool = False,
     drops: bool = False,
     views: bool = False,
+    crosses: bool = False,
 ) -> F:
     full = name or stub.__name__
     if full in OPS:
@@ -299,6 +304,7 @@ def _declare(
         boolean=boolean,
         drops=drops,
         views=views,
+        crosses=crosses,
     )
     if not all(part.isidentifier() for part in full.split(".")):
         message = f"{full}: the name of an op is made of identifiers, as name='mine.square'"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, copy_context
@@ -20,10 +21,11 @@ from typing import Any
 from agrad.core import errors, mode
 from agrad.core import rule as rule_module
 from agrad.core.hooks import HOOKED, Hooks, checked_all
-from agrad.core.node import AccumulateGrad, Freed, Kept, Node, Output, output_of
-from agrad.core.rule import Masked, ShapeMismatchError
+from agrad.core.lazy import is_lazy, is_loss, put_back, realised, remember_losses
+from agrad.core.node import AccumulateGrad, Freed, Kept, Node, Output, behind, output_of
+from agrad.core.rule import Crossed, Masked, ShapeMismatchError
 from agrad.core.saved import unpacked
-from agrad.core.spec import backend_of
+from agrad.core.spec import Spec, Specs, backend_of
 from agrad.core.tensor import Tensor, own, owned, wrap
 
 #: Levels of vmap that are open, outermost first. While there are any, a cotangent may have a batch axis that its node
@@ -33,8 +35,8 @@ batch_levels: ContextVar[tuple[Any, ...]] = ContextVar("agrad_batch_levels", def
 #: Set by ``agrad.func.batching``: the kernels for a node's spec and a raw cotangent, or several.
 kernels_for: Callable[[Any, Any], Any]
 
-#: Accumulation into a leaf from several threads loses nothing.
-_ACCUMULATING = threading.Lock()
+#: Accumulation into a leaf from several threads loses nothing. Reentrant: a finalizer may run in the midst of it.
+_ACCUMULATING = threading.RLock()
 
 #: The pass that is running in this context, the innermost one.
 _RUNNING: ContextVar[_Pass | None] = ContextVar("agrad_pass", default=None)
@@ -56,6 +58,7 @@ def run(
     targets: Collection[Node] | None = None,
     accumulate: bool = True,
     masked: bool = False,
+    values: Sequence[Any] = (),
 ) -> dict[Node, Any]:
     """Send cotangents from the roots to the leaves.
 
@@ -73,6 +76,8 @@ def run(
         Add to `.grad`; otherwise the cotangents at the targets are returned.
     masked : bool, optional
         The cotangents come from an op that drops elements.
+    values : sequence of Tensor, optional
+        What is differentiated. Lazy ones of one element get their values where the pass computes anyway.
 
     Returns
     -------
@@ -87,7 +92,7 @@ def run(
         retain_graph=retain_graph,
         create_graph=create_graph,
         as_tensors=as_tensors,
-        mixed=bool(batch_levels.get()),
+        batched=bool(batch_levels.get()),
         targets=targets,
         anomaly=None if now is None else now.anomaly,
         profiler=None if now is None else now.profiler,
@@ -97,6 +102,7 @@ def run(
     if masked:
         task.masked.update(node for node, _ in roots)
     task.roots = [node for node, _ in roots]
+    task.values = values
     if HOOKED:
         task.await_leaves()
     outer = _RUNNING.get()
@@ -231,24 +237,12 @@ def quiet(node: Node) -> AbstractContextManager[Any]:
     return node.out_specs[0].backend.quiet()
 
 
-def behind(roots: Iterable[Node], *, oldest: int = 0) -> set[Node]:
-    """Give the nodes that cotangents from the roots may come to, down to a creation number; the roots included."""
-    seen: set[Node] = set()
-    stack = list(roots)
-    while stack:
-        node = stack.pop()
-        if node not in seen and node.seq >= oldest:
-            seen.add(node)
-            stack.extend(node.inputs)
-    return seen
-
-
 def leading_to(roots: Iterable[Node], targets: Collection[Node]) -> set[Node]:
     """Give the nodes that have a path to a target, the targets included."""
     seen = behind(roots, oldest=min(node.seq for node in targets))
     needed = set(targets)
     for node in sorted(seen, key=lambda n: n.seq):  # rising: what a node leads to comes before it
-        if any(edge in needed for edge in node.inputs):
+        if not needed.isdisjoint(node.inputs):
             needed.add(node)
     return needed
 
@@ -266,6 +260,12 @@ class _Pass:
         Cotangents at the targets.
     roots : list of Node
         Where the pass started.
+    values : sequence of Tensor
+        What is differentiated.
+    batched : bool
+        Levels of vmap are open.
+    deferring : bool
+        Lazy cotangents have gone on to nodes of backends that are not lazy: their values are computed in the end.
     at_end : list of callable
         To be called after the last node, before gradients are committed.
     masked : set of Node
@@ -282,7 +282,7 @@ class _Pass:
         retain_graph: bool,
         create_graph: bool,
         as_tensors: bool,
-        mixed: bool,
+        batched: bool,
         targets: Collection[Node] | None,
         anomaly: bool | None,
         profiler: Any,
@@ -290,7 +290,8 @@ class _Pass:
         self.retain_graph = retain_graph
         self.create_graph = create_graph
         self.as_tensors = as_tensors
-        self.mixed = mixed
+        self.batched = batched
+        self.deferring = False
         self.targets = targets
         self.needed: set[Node] | None = None
         self.leaves: dict[AccumulateGrad, list[Any]] = {}
@@ -298,6 +299,7 @@ class _Pass:
         self.captured: dict[Node, Any] = {}
         self.masked: set[Node] = set()
         self.roots: list[Node] = []
+        self.values: Sequence[Any] = ()
         self.at_end: list[Callable[[], None]] = []
         self.waiting: dict[Node, int] = {}
         self.depth = 0
@@ -328,6 +330,8 @@ class _Pass:
                 self.loop([(node, self.start(g)) for node, g in roots])
                 for at_end in self.at_end:
                     at_end()
+                if self.deferring:
+                    self.compute()
                 self.finish(accumulate=accumulate)
         finally:
             _RUNNING.reset(outer)
@@ -336,7 +340,7 @@ class _Pass:
     def loop(self, roots: list[tuple[Node, Any]]) -> None:
         """Run nodes until none is pending. Each turn delivers what the last node gave, then runs the newest node."""
         as_tensors, retain_graph, needed, targets = self.as_tensors, self.retain_graph, self.needed, self.targets
-        mixed = self.mixed
+        mixed = self.batched  # whether the kernels of a node depend on its cotangent too
         in_place = not (as_tensors or mixed)
         leaves, masked = self.leaves, self.masked
         leaves_get = leaves.get
@@ -361,9 +365,15 @@ class _Pass:
         edges: Any = tuple(node for node, _ in roots)
         gs: Any = tuple(g for _, g in roots)
         while True:
-            if type(gs) is Masked:
-                watching = True
-                masked.update(edges)
+            if type(gs) is not tuple:
+                if type(gs) is Masked:
+                    watching = True
+                    masked.update(edges)
+                elif type(gs) is Crossed and self.deferring:
+                    mixed, in_place = True, False
+                    summed.clear()
+                    for sums in leaves.values():
+                        sums[1] = False
             for edge, part in zip(edges, gs):  # noqa: B905 (as many as edges by construction; checking costs)
                 if part is None or (needed is not None and edge not in needed):
                     continue
@@ -459,8 +469,12 @@ class _Pass:
                 try:
                     if as_tensors:
                         gs = vjp(node.spec.backend.functions, g, rebuilt(node, saved), node)
+                    elif mixed:
+                        gs = self.run_mixed(node, vjp, g, saved)
                     else:
-                        gs = vjp(kernels_for(node.spec, g) if mixed else node.spec.xp, g, saved, node)  # noqa: F821
+                        spec = node.spec
+                        run_rule = spec.run_rule
+                        gs = vjp(spec.xp, g, saved, node) if run_rule is None else run_rule(vjp, g, saved, node)
                 except ShapeMismatchError as mismatch:
                     raise errors.wrong_shape(node, 0, *mismatch.args) from None
                 except Exception as error:
@@ -523,8 +537,11 @@ class _Pass:
         """Add two cotangents of a node that may be shared with others; the sum is not."""
         if self.as_tensors:
             return node.spec.backend.functions.add(one, other)
-        if self.mixed:
+        if self.batched:
             return kernels_for(node.spec, (one, other)).add(one, other)  # noqa: F821 (see above)
+        if self.deferring and not node.spec.backend.is_lazy:
+            lazy = next((backend for backend in map(backend_of, (one, other)) if backend and backend.is_lazy), None)
+            return (lazy or node.spec).xp.add(*(taken(part, lazy) for part in (one, other)))
         if node.spec.accumulates:
             summed.add(node)
         return node.spec.xp.add(one, other)
@@ -535,9 +552,73 @@ class _Pass:
         if before is not None:  # delivered before it had hooks: one was registered in the midst of the pass
             g = self.add(leaf, before[0], g, set())
         if leaf.hooks is not None and leaf.hooks.accumulated and self.targets is None:
-            self.commit(leaf, g)
+            self.commit(leaf, self.settled(g, leaf.spec))
         else:
             self.leaves[leaf] = [g, False]
+
+    # -- lazy cotangents ----------------------------------------------------------------------------------------------
+
+    def defers(self, source: Any, spec: Spec) -> bool:
+        """Tell, at a crossing, whether a cotangent goes on as it is although it is lazy and its operand is not."""
+        if self.batched or not source.is_lazy or spec.backend.is_lazy:
+            return False
+        self.deferring = True
+        return True
+
+    def run_mixed(self, node: Node, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...]) -> Any:
+        """Run a rule on the kernels that its cotangent asks for: rules run where the cotangent is.
+
+        A lazy cotangent at a node that is not takes the node's saved values along. A `Function` of the user's gets the
+        value instead, as hooks do.
+        """
+        if self.batched:
+            return vjp(kernels_for(node.spec, g), g, saved, node)  # noqa: F821 (see above)
+        parts = g if isinstance(g, list) else [g]
+        lazy = None
+        if not node.spec.backend.is_lazy:
+            lazy = next((backend for backend in map(backend_of, parts) if backend and backend.is_lazy), None)
+        if lazy is None:
+            run_rule = node.spec.run_rule
+            return vjp(node.spec.xp, g, saved, node) if run_rule is None else run_rule(vjp, g, saved, node)
+        if not hasattr(node.vjp, "plan"):
+            settled = [self.settled(part, spec) for part, spec in zip(parts, node.out_specs, strict=True)]
+            return vjp(node.spec.xp, settled if isinstance(g, list) else settled[0], saved, node)
+        if type(saved) is not Freed:
+            saved = taken(saved, lazy)
+        return vjp(lazy.xp, taken(g, lazy), saved, Elsewhere(node, lazy))
+
+    def settled(self, g: Any, spec: Spec) -> Any:
+        """Compute a lazy cotangent of a value that is not lazy: Python code is to see it."""
+        if not self.deferring or g is None or spec.backend.is_lazy or not is_lazy(g):
+            return g
+        return brought(backend_of(g), self.computed([g])[id(g)], spec)
+
+    def computed(self, arrays: Iterable[Any]) -> dict[int, Any]:
+        """Compute lazy arrays, by their ``id``, and with them the losses that the pass started from."""
+        losses = [t for t in self.values if is_loss(t)]
+        lazy = {id(t._data): t._data for t in losses}
+        values = realised([*arrays, *lazy.values()])
+        put_back(losses, {key: (array, values[key]) for key, array in lazy.items()})
+        return values
+
+    def compute(self) -> None:
+        """Compute, in one pass, what is lazy and goes to what is not, and the losses with it."""
+        kept = [(tensor, g) for reference, g in self.retained if (tensor := reference()) is not None]
+        targets = self.targets or ()
+        bound = [(total[0], leaf.spec) for leaf, total in self.leaves.items() if leaf.active or leaf in targets]
+        bound += [(g, node.spec) for node, g in self.captured.items()]
+        bound += [(g, tensor._spec) for tensor, g in kept]
+        wanted = {id(g): g for g, spec in bound if is_lazy(g) and not spec.backend.is_lazy}
+        values = self.computed(wanted.values()) if wanted else {}
+
+        def arrived(g: Any, spec: Spec) -> Any:
+            return brought(backend_of(g), values[id(g)], spec) if id(g) in wanted and not spec.backend.is_lazy else g
+
+        totals = {leaf: arrived(total[0], leaf.spec) for leaf, total in self.leaves.items()}
+        self.captured = {node: arrived(g, node.spec) for node, g in self.captured.items()}
+        self.retained = [(weakref.ref(tensor), arrived(g, tensor._spec)) for tensor, g in kept]
+        for leaf, total in totals.items():
+            self.leaves[leaf][0] = total
 
     def finish(self, *, accumulate: bool) -> None:
         """Commit: nothing can fail from here on but the user's own hooks."""
@@ -550,6 +631,8 @@ class _Pass:
             for node in self.targets:
                 if isinstance(node, AccumulateGrad) and node in self.leaves:
                     self.captured[node] = self.leaves[node][0]
+                    if node.spec.backend.is_lazy:
+                        watch(node)
         if self.as_tensors:
             self.captured = {node: self.as_tensor(g) for node, g in self.captured.items()}
         for reference, g in self.retained:
@@ -573,6 +656,9 @@ class _Pass:
             return
         with _ACCUMULATING:
             leaf.grad = self.accumulated(leaf.grad, g)
+            if leaf.spec.backend.is_lazy:
+                remember_losses(leaf.grad, self.values)
+                watch(leaf)
         if leaf.hooks is not None:
             tensor = leaf.variable
             if tensor is not None:
@@ -627,6 +713,8 @@ class _Pass:
 
     def run_tensor_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
         """Run the hooks on the gradient of a result, then keep it where `retain_grad` asked for that."""
+        if hooks.tensor or hooks.grad_dtype is not None:
+            g = self.settled(g, node.spec)
         if hooks.grad_dtype is not None and hooks.grad_dtype[0] is not None:
             g = self.unwrap(node.spec.backend.functions.astype(self.as_tensor(g), hooks.grad_dtype[0]))
         if hooks.tensor:
@@ -636,7 +724,8 @@ class _Pass:
 
     def run_pre_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
         several = isinstance(g, list)
-        now = tuple(None if part is None else self.as_tensor(part) for part in (g if several else (g,)))
+        parts = [self.settled(part, spec) for part, spec in zip(g if several else (g,), node.out_specs, strict=True)]
+        now = tuple(map(self._tensor_or_none, parts))
         for hook in list(hooks.pre.values()):
             result = hook(now)
             if result is not None:
@@ -649,7 +738,10 @@ class _Pass:
         needs = [n is not None for n, _ in node.next_functions]
         several = isinstance(node.edges, tuple) or node.second is not None
         found = iter(gs if several else (gs,))
-        now = tuple(self._tensor_or_none(next(found)) if need else None for need in needs)
+        edges = iter(node.inputs)
+        now = tuple(
+            self._tensor_or_none(self.settled(next(found), next(edges).spec)) if need else None for need in needs
+        )
         outs = tuple(map(self._tensor_or_none, g if isinstance(g, tuple) else (g,)))
         for hook in list(hooks.post.values()):
             result = hook(now, outs)
@@ -660,6 +752,49 @@ class _Pass:
 
     def _tensor_or_none(self, g: Any) -> Tensor | None:
         return None if g is None else self.as_tensor(g)
+
+
+class Elsewhere:
+    """A node as its rule sees it where a lazy cotangent is: with specs of the cotangent's backend."""
+
+    def __init__(self, node: Node, backend: Any) -> None:
+        self.node = node
+        specs = tuple(spec_on(backend, spec) for spec in node.out_specs)
+        self.spec = Specs(specs) if isinstance(node.spec, tuple) else specs[0]
+        if hasattr(node, "specs"):
+            self.specs = tuple(None if spec is None else spec_on(backend, spec) for spec in node.specs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.node, name)
+
+
+def spec_on(backend: Any, spec: Spec) -> Spec:
+    """Give the spec that an array of another backend has once it is taken over by this one."""
+    return Spec(backend, spec.shape, backend.dtype(spec.backend.dtype_name(spec.dtype)), backend.default_device())
+
+
+def taken(value: Any, backend: Any) -> Any:
+    """Give a saved value or cotangent, or a tuple or list of them, with arrays of other backends taken over by one."""
+    if isinstance(value, list | tuple):
+        return type(value)(taken(part, backend) for part in value)
+    source = None if backend is None else backend_of(value)
+    if source is None or source is backend:
+        return value
+    return backend.receive(source, source.as_array(value), backend.default_device())
+
+
+def brought(source: Any, array: Any, spec: Spec) -> Any:
+    """Give a cotangent of another backend where its operand is."""
+    backend = spec.backend
+    array = backend.receive(source, source.as_array(array), spec.device)
+    return rule_module.fit((backend_of(array) or backend).xp, array, spec)
+
+
+def watch(leaf: AccumulateGrad) -> None:
+    """Tell a lazy backend that gradients are asked by a leaf."""
+    tensor = leaf.variable
+    if tensor is not None:
+        leaf.spec.backend.watch(tensor._data)
 
 
 def tensor_of(raw: Any) -> Tensor:

@@ -45,6 +45,10 @@ class LeavesGraphWarning(UserWarning):
     """A tensor that requires a gradient became a Python number, so what follows is not differentiated."""
 
 
+class RecomputeWarning(UserWarning):
+    """What was computed from parameters and lazy data is computed again: the data are read twice."""
+
+
 class LostWriteWarning(UserWarning):
     """An in-place operation changed what other libraries would make a view, and not what that is a view of."""
 

@@ -78,13 +78,17 @@ def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
         else:
             primals[i] = strip(value, at)
             tangents[argument.name] = tangent_of(value, at) if isinstance(value, Tensor) else None
-    result = general(op, tuple(primals))
-    several = isinstance(result, tuple | list)
-    results = list(result) if several else [result]
-    if not results:
-        return result
-    with results[0]._spec.backend.quiet():
-        pushed = jvp(op, primals, tangents, result)
+    mode.push(levels=tuple(number for number in now.levels if number < at))  # what the operands may still carry
+    try:
+        result = op.invoke(op.entry, primals)
+        several = isinstance(result, tuple | list)
+        results = list(result) if several else [result]
+        if not results:
+            return result
+        with results[0]._spec.backend.quiet():
+            pushed = jvp(op, primals, tangents, result)
+    finally:
+        mode.pop()
     parts = list(pushed) if several else [pushed]
     made = [
         with_tangent(r, _fitted(t, r), at) if r._spec.inexact and t is not None else r
@@ -205,7 +209,7 @@ def jvp(op: Op, primals: list[Any], tangents: dict[str, Any], result: Any) -> An
             if tangents[argument.name] is not None:
                 changed = list(primals)
                 changed[i] = tangents[argument.name]
-                term = general(op, tuple(changed))
+                term = op.invoke(op.entry, changed)
                 total = term if total is None else xp.add(total, term)
         return total
     message = (
@@ -217,7 +221,7 @@ def jvp(op: Op, primals: list[Any], tangents: dict[str, Any], result: Any) -> An
 def _as_operand(value: Any, like: Tensor) -> Any:
     """Give a Python scalar or raw array as the Tensor a rule expects."""
     if isinstance(value, bool | int | float | complex):
-        raw = like._spec.backend.scalar(value, like._spec)
+        raw = like._spec.number(value)
         return wrap(raw, like._spec.backend.spec(raw))
     return restore(value, None)
 
@@ -262,7 +266,7 @@ def _along_all(op: Op, xp: Any, primals: list[Any], tangents: dict[str, Any]) ->
             changed[i] = [_zeros(xp, v) if t is None else t for v, t in zip(value, tangent, strict=True)]
         elif value is not None:
             changed[i] = _zeros(xp, value) if tangent is None else tangent
-    return general(op, tuple(changed))
+    return op.invoke(op.entry, changed)
 
 
 def _zeros(xp: Any, value: Any) -> Any:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, cast
 
-from agrad.core import errors, mode
+from agrad.core import errors, mode, tensor
 from agrad.core.engine import batch_levels
 from agrad.core.node import Freed, Node, next_seq, output_of
 from agrad.core.rule import ShapeMismatchError, fit
@@ -96,7 +97,7 @@ class FunctionNode(Node):
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """Pairs of node and output number, one per tensor argument; ``(None, 0)`` for one that needs no gradient."""
         edges = iter(self.inputs)
-        arguments = zip(self.__dict__["needs_input_grad"], self.__dict__["_is_tensor"], strict=True)
+        arguments = zip(self.__dict__["_needs"], self.__dict__["_is_tensor"], strict=True)
         return tuple(next(edges).address() if need else (None, 0) for need, is_tensor in arguments if is_tensor)
 
     def _revive(self, value: Tensor, role: tuple[str, Any]) -> Tensor:
@@ -236,12 +237,14 @@ class Function:
         Parameters
         ----------
         *args, **kwargs
-            Handed to ``forward``. Containers are not searched for tensors.
+            Handed to ``forward``. A dict, list, tuple or dataclass may hold tensors, in any nesting: ``backward``
+            returns one of the same structure for it (or None), with a gradient or None for each of them.
 
         Returns
         -------
-        Tensor or tuple
-            What ``forward`` returns.
+        Tensor or container
+            What ``forward`` returns. For each element of a tuple, or for anything else it returns, ``backward`` gets a
+            gradient of the same structure.
         """
         if batch_levels.get():
             result, args, kwargs = with_batch(cls, args, kwargs)  # noqa: F821 (see above)
@@ -249,22 +252,37 @@ class Function:
                 return result
         node = _make_node(cls)
         separate = cls.setup_context is not Function.setup_context
-        arguments = _bound(cls.forward, args, kwargs, separate=separate)
+        bound = _bound(cls.forward, args, kwargs, separate=separate)
+        arguments, structures = _taken_apart(bound)
         recording = mode.is_grad_enabled()
         needs = tuple(isinstance(a, Tensor) and a._node is not None for a in arguments)
-        node.__dict__["needs_input_grad"] = needs
+        node.__dict__["_needs"] = node.__dict__["needs_input_grad"] = needs
         node.__dict__["_is_tensor"] = tuple(isinstance(a, Tensor) for a in arguments)
+        if structures is not None:
+            node.__dict__["_structures"] = structures
+            node.__dict__["needs_input_grad"] = tuple(
+                any(part) if isinstance(part, list) else part for part in _grouped(needs, structures, list)
+            )
         mode.push(grad=False)
         try:
             if separate:
                 output = cls.forward(*args, **kwargs)
-                cls.setup_context(node, arguments, output)
+                cls.setup_context(node, bound, output)
             else:
                 output = cls.forward(node, *args, **kwargs)
-            tangents = _tangents(cls, node, arguments, output, record=recording)
+            flat, results = output, None
+            if type(output) is not Tensor:
+                several, results = _taken_apart(output if isinstance(output, tuple) else (output,))
+                if results is not None:
+                    node.__dict__["_results"], flat = results, several
+            tangents = _tangents(cls, node, arguments, flat, record=recording)
         finally:
             mode.pop()
-        return _record(node, arguments, output, tangents, record=recording and any(needs))
+        made = _record(node, arguments, flat, tangents, record=recording and any(needs))
+        if results is None:
+            return made
+        rebuilt = tuple(_grouped(made, results))
+        return rebuilt if isinstance(output, tuple) else rebuilt[0]
 
 
 def _bound(
@@ -276,6 +294,61 @@ def _bound(
     bound = inspect.signature(forward).bind(*args, **kwargs)
     bound.apply_defaults()
     return (*bound.args, *bound.kwargs.values())
+
+
+def _taken_apart(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
+    """Give values with those containers opened that hold tensors, and per value its structure; None if there is none."""
+    for value in values:
+        if type(value) is not Tensor and _is_container(value):
+            break
+    else:
+        return values, None
+    flat: list[Any] = []
+    structures: list[Any] = []
+    for value in values:
+        leaves, structure = tensor.functions.tree.flatten(value) if _is_container(value) else ([], None)
+        held = any(isinstance(leaf, Tensor) for leaf in leaves)
+        flat += leaves if held else [value]
+        structures.append(structure if held else None)
+    return (tuple(flat), tuple(structures)) if any(structures) else (values, None)
+
+
+def _is_container(value: Any) -> bool:
+    return isinstance(value, dict | list | tuple) or hasattr(type(value), "__dataclass_fields__")
+
+
+def _fits(value: Any, structure: Any) -> bool:
+    return value is None or type(value) is structure.kind
+
+
+def _grouped(
+    flat: Sequence[Any], structures: tuple[Any, ...], build: Callable[[Iterator[Any]], Any] | None = None
+) -> list[Any]:
+    """Put values back into containers; with `build`, what that makes of the values of one."""
+    leaves = iter(flat)
+    found = []
+    for structure in structures:
+        if structure is None:
+            found.append(next(leaves))
+            continue
+        part = itertools.islice(leaves, structure.num_leaves)
+        found.append(tensor.functions.tree.unflatten(structure, part) if build is None else build(part))
+    return found
+
+
+def _spread(node: FunctionNode, values: list[Any], structures: tuple[Any, ...], what: str) -> list[Any]:
+    """Take apart what the user's method returned, along the structures of what it belongs to."""
+    flat: list[Any] = []
+    for i, (value, structure) in enumerate(zip(values, structures, strict=True)):
+        if structure is None or value is None:
+            flat += [value] * (1 if structure is None else structure.num_leaves)
+            continue
+        try:
+            flat += structure._flatten_up_to(value, "")
+        except ValueError as error:
+            message = f"function {node.name()} returned a {what} at index {i} of another structure: {error}"
+            raise RuntimeError(message + errors.at(node)) from None
+    return flat
 
 
 def _make_node(cls: type[Function]) -> FunctionNode:
@@ -400,6 +473,8 @@ def _vjp(_xp: Any, g: Any, _saved: tuple[Any, ...], node: FunctionNode) -> Any:
             t if t is not None or s is None else s.backend.functions.zeros(s.shape, dtype=s.dtype, device=s.device)
             for t, s in zip(tensors, specs, strict=True)
         ]
+    if (results := node.__dict__.get("_results")) is not None:
+        tensors = _grouped(tensors, results)
     method = cls.backward if own_backward else cls.vjp
     if cls.boxed_grads_call:
         parts.clear()
@@ -424,13 +499,18 @@ def _cotangent(part: Any) -> Tensor:
 def _checked(node: FunctionNode, gradients: Any, *, raw: bool) -> tuple[Any, ...]:
     """Check what the user's backward returned, and bring each gradient to its operand's spec."""
     returned = list(gradients) if isinstance(gradients, tuple | list) else [gradients]
-    needs = node.__dict__["needs_input_grad"]
+    needs = node.__dict__["_needs"]
     is_tensor = node.__dict__["_is_tensor"]
-    count = len(is_tensor)
+    structures = node.__dict__.get("_structures")
+    count = len(is_tensor if structures is None else structures)
     while len(returned) > count and returned[-1] is None:
         returned.pop()
+    if structures is not None and count == 1 and not (len(returned) == 1 and _fits(returned[0], structures[0])):
+        returned = [gradients]  # that of the one argument, itself a list or a tuple
     if len(returned) != count:
         raise errors.wrong_count(node, count, len(returned))
+    if structures is not None:
+        returned = _spread(node, returned, structures, "gradient")
     kept = []
     specs = iter(node.specs)
     for i, (gradient, need) in enumerate(zip(returned, needs, strict=True)):
@@ -472,10 +552,14 @@ def _tangents(
                 if t is None and materialize and isinstance(a, Tensor) and a._spec.inexact:
                     t = a._spec.backend.functions.zeros_like(a)
                 tangents.append(t)
-            pushed = cls.jvp(node, *tangents)
+            structures, results = node.__dict__.get("_structures"), node.__dict__.get("_results")
+            pushed = cls.jvp(node, *(tangents if structures is None else _grouped(tangents, structures)))
+            pushed = pushed if isinstance(pushed, tuple) else (pushed,)
+            if results is not None:
+                pushed = _spread(node, list(pushed), results, "tangent")
         finally:
             mode.pop()
-        for i, t in enumerate(pushed if isinstance(pushed, tuple) else (pushed,)):
+        for i, t in enumerate(pushed):
             if t is not None:
                 per_output[i][at] = t
     return tuple(t or None for t in per_output)
@@ -501,15 +585,15 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         if not record:
             return gradients
         message = "trying to differentiate twice a function that was marked with @once_differentiable"
-        returned = gradients if isinstance(gradients, tuple | list) else (gradients,)
-        # whatever it was computed from, the inputs and the cotangents are where differentiating it would lead
-        blocked = tuple(
-            wrap(g._data, g._spec, unknown_history(ctx, g._spec, message, grads))
-            if isinstance(g, Tensor) and g._spec.inexact
-            else g
-            for g in returned
-        )
-        return blocked if isinstance(gradients, tuple | list) else blocked[0]
+        cotangents = tuple(tensor.functions.tree.flatten(grads)[0])
+
+        def blocked(g: Any) -> Any:
+            # whatever it was computed from, the inputs and the cotangents are where differentiating it would lead
+            if not isinstance(g, Tensor) or not g._spec.inexact:
+                return g
+            return wrap(g._data, g._spec, unknown_history(ctx, g._spec, message, cotangents))
+
+        return tensor.functions.tree.map(blocked, gradients)
 
     return once
 

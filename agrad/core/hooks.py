@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agrad.core import errors
 from agrad.core.node import AccumulateGrad, Node
+from agrad.core.once import FIRST_USE
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
@@ -110,9 +111,11 @@ class Hooks:
 def hooks_of(node: Node) -> Hooks:
     """Give the hooks of a node, made at the first registration."""
     if node.hooks is None:
-        node.hooks = Hooks()
-        if type(node) is AccumulateGrad:
-            HOOKED.add(node)
+        with FIRST_USE:
+            if node.hooks is None:
+                node.hooks = Hooks()
+                if type(node) is AccumulateGrad:
+                    HOOKED.add(node)
     return node.hooks
 
 

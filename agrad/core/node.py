@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from agrad.core.once import FIRST_USE
 
 if TYPE_CHECKING:
     from agrad.core.hooks import Handle, Hooks
@@ -30,7 +32,7 @@ class Node:
         Creation number.
     edges : Node or tuple of Node
         Where the cotangents of the operands that need one go: a node where there is one such operand, or (with
-        `second`) two; a tuple where there are more, and for an op that drops elements. See `inputs`.
+        `second`) two; a tuple where there are more, and for an op with `Rule.in_tuple`. See `inputs`.
     second : Node or None
         The second of exactly two.
     saved : tuple
@@ -189,6 +191,18 @@ class Node:
         return self.spec if isinstance(self.spec, tuple) else (self.spec,)
 
 
+def behind(roots: Iterable[Node], *, oldest: int = 0) -> set[Node]:
+    """Give the nodes that cotangents from the roots may come to, down to a creation number; the roots included."""
+    seen: set[Node] = set()
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node not in seen and node.seq >= oldest:
+            seen.add(node)
+            stack.extend(node.inputs)
+    return seen
+
+
 class Kept(tuple[Any, ...]):
     """Saved values that hold no array, as the slices of a key: not freed, so the node can be run through again."""
 
@@ -238,12 +252,13 @@ class Output(Node):
 def output_of(base: Node, number: int) -> Output:
     """Give the `Output` of a call, the same object while anything refers to it (hooks hang on it)."""
     known: dict[int, weakref.ref[Output]] = base.__dict__.setdefault("_outputs", {})
-    reference = known.get(number)
-    output = reference() if reference else None
-    if output is None:
-        output = Output(base, number)
-        known[number] = weakref.ref(output)
-    return output
+    with FIRST_USE:
+        reference = known.get(number)
+        output = reference() if reference else None
+        if output is None:
+            output = Output(base, number)
+            known[number] = weakref.ref(output)
+        return output
 
 
 class AccumulateGrad(Node):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from agrad.core import errors
 from agrad.core.mode import Mode, current, get_mode
 from agrad.core.node import Freed, Kept, Node, next_seq, output_of
+from agrad.core.once import FIRST_USE, once
 from agrad.core.rule import Plan, Rule, compile_source
 from agrad.core.saved import pack_node, unpacked
 from agrad.core.spec import Spec, Specs, backend_of
@@ -114,7 +115,7 @@ class Op:
     def __repr__(self) -> str:
         return f"<op {self.name}{self.signature}>"
 
-    @functools.cached_property
+    @once
     def node_class(self) -> type[Node]:
         """The class of this op's nodes. Made at the first use: there are hundreds of ops."""
         members: dict[str, Any] = {"__slots__": (), "op": self, "title": self.title}
@@ -126,7 +127,7 @@ class Op:
         """Give the plan for a pattern of needs, made once."""
         plan = self.plans.get((needs, plain))
         if plan is None:
-            plan = self.plans[needs, plain] = Plan(self.rule, needs, plain=plain)
+            plan = self.plans.setdefault((needs, plain), Plan(self.rule, needs, plain=plain))
         return plan
 
     def invoke(self, kernel: Callable[..., Any], values: Sequence[Any]) -> Any:
@@ -209,12 +210,15 @@ def _first_call(*args: Any, **kwargs: Any) -> Any:
 def _lazy_function(build: Callable[[dict[str, Any]], FunctionType], name: str) -> FunctionType:
     """Make a function that becomes what `build` gives when it is first called."""
     names: dict[str, Any] = {}
-    function = FunctionType(_first_call.__code__.replace(co_name=name, co_qualname=name), names, name)
+    waiting = _first_call.__code__.replace(co_name=name, co_qualname=name)
+    function = FunctionType(waiting, names, name)
 
     def become() -> None:
-        built = build(names)
-        function.__defaults__, function.__kwdefaults__ = built.__defaults__, built.__kwdefaults__
-        function.__code__ = built.__code__
+        with FIRST_USE:
+            if function.__code__ is waiting:  # several threads may have called it first
+                built = build(names)
+                function.__defaults__, function.__kwdefaults__ = built.__defaults__, built.__kwdefaults__
+                function.__code__ = built.__code__
 
     names["become"], names["function"] = become, function
     return function
@@ -517,7 +521,7 @@ def _record(
     saves = op.plan(tuple(c == "1" for c in tag)).saves
     saved = "".join((raw.get(name) or {"ans": "r"}.get(name, name)) + ", " for name in saves)
     second = "n2" if tag == "11" else "None"
-    if op.rule.drops:
+    if op.rule.in_tuple:
         edges, second = (f"({edges}, n2)" if tag == "11" else f"({edges},)"), "None"
     add(f"{indent}node.edges = {edges}; node.second = {second}")
     add(f"{indent}node.saved = ({saved})")
@@ -623,7 +627,7 @@ def _branch(
             _branch(add, op, (*needs, False), number, raw, indent + "    ")
         return
     edges = [f"n{number[name]}" for name, need in zip(operands, needs, strict=True) if need]
-    in_slots = len(edges) <= PAIR and not op.rule.drops
+    in_slots = len(edges) <= PAIR and not op.rule.in_tuple
     add(f"{indent}node.edges = {edges[0] if in_slots else '(' + ', '.join(edges) + ',)'}")
     add(f"{indent}node.second = {edges[1] if in_slots and len(edges) == PAIR else 'None'}")
     add(f"{indent}node.saved = ({''.join(raw[name] + ', ' for name in op.plan(needs).saves)})")
@@ -723,7 +727,7 @@ def finish(
         node = _new(op.node_class)
         node.seq = next_seq()
         edges = tuple(t._node for t in operands if t is not None and t._node is not None)
-        in_slots = len(edges) <= PAIR and not rule.drops
+        in_slots = len(edges) <= PAIR and not rule.in_tuple
         node.edges = edges[0] if in_slots else edges
         node.second = edges[1] if in_slots and len(edges) == PAIR else None
         known = {a.name: raw[i] for i, a in op.array_slots}
@@ -821,7 +825,10 @@ def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spe
     if isinstance(value, Tensor):
         return value if value._spec.backend is backend else backend.adopt(value)
     if isinstance(value, bool | int | float | complex) and backend_of(value) is None:
-        raw = backend.asarray(value) if spec is None else backend.scalar(value, spec)
+        if spec is None:
+            raw = backend.asarray(value)
+        else:
+            raw = spec.number(value) if spec.backend is backend else backend.scalar(value, spec)
         return wrap(raw, backend.spec(raw))
     owner = backend_of(value)
     if owner is None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors
+from agrad.core.once import FIRST_USE
 from agrad.core.spec import backend_of
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def requests_of(derivative: Derivative) -> tuple[str, ...]:
 #: Names that a derivative or the code generated for it uses; no argument of an op with a derivative may have them.
 TAKEN = frozenset(
     {
+        "Crossed",
         "Masked",
         "ans",
         "ans_spec",
@@ -101,6 +103,8 @@ class Rule:
     views : bool
         Other libraries' result shares memory with the first operand, so that writing to it changes both. Here it does
         not: such a write warns while the operand lives (see `core.tensor.rebind`).
+    crosses : bool
+        The result may be of another backend than the operand: a lazy cotangent may go on beyond it as it is.
     """
 
     op: str
@@ -118,6 +122,7 @@ class Rule:
     boolean: bool = False
     drops: bool = False
     views: bool = False
+    crosses: bool = False
 
     def __post_init__(self) -> None:
         names = {*self.operands, *self.index, *self.params, *self.residuals}
@@ -160,6 +165,11 @@ class Rule:
         if self.source:
             lines.append(f"  source: {self.source}")
         return "\n".join(lines)
+
+    @property
+    def in_tuple(self) -> bool:
+        """Whether nodes keep even one or two edges in a tuple, so that the engine looks at what kind `vjp` gives."""
+        return self.drops or self.crosses
 
     @property
     def saveable(self) -> tuple[str, ...]:
@@ -227,7 +237,13 @@ def _lambda_text(derivative: Callable[..., Any]) -> str:
 def is_complex(xp: Any, array: Any) -> bool:
     """Tell whether an array (raw or Tensor) or scalar is complex."""
     dtype = getattr(array, "dtype", None)
-    return isinstance(array, complex) if dtype is None else bool(xp.isdtype(dtype, "complex floating"))
+    if dtype is None:
+        return isinstance(array, complex)
+    spec = getattr(array, "_spec", None)
+    if spec is not None:
+        return bool(spec.is_complex)
+    backend = backend_of(array)
+    return bool(xp.isdtype(dtype, "complex floating")) if backend is None else backend.kind(dtype) == "complex"
 
 
 def times(xp: Any, g: Any, partial: Any) -> Any:
@@ -308,6 +324,12 @@ def unmasked(xp: Any, g: Any, product: Any, node: Node) -> Any:
     return xp.where(lost, xp.zeros_like(product), product)
 
 
+class Crossed(tuple[Any, ...]):
+    """The cotangent that leaves a crossing between backends: perhaps lazy, where its operand is not."""
+
+    __slots__ = ()
+
+
 class ShapeMismatchError(ValueError):
     """A rule gave a cotangent of a shape that its operand was not broadcast to. The engine says which rule."""
 
@@ -356,8 +378,9 @@ class Plan:
 
     def use_in(self, names: dict[str, Any], name: str) -> None:
         """Put `vjp` under a name, and the compiled one once there is one."""
-        names[name] = self.vjp
-        self._users.append((names, name))
+        with FIRST_USE:
+            names[name] = self.vjp
+            self._users.append((names, name))
 
     @functools.cached_property
     def careful_vjp(self) -> Callable[..., Any]:
@@ -381,25 +404,30 @@ class Plan:
 
     def compile(self) -> Callable[..., Any]:
         """Compile `vjp` from its source, once."""
-        if not self.source:
-            names: dict[str, Any] = {
-                "Masked": Masked,
-                "fit": fit,
-                "floating": floating,
-                "times": times,
-                "unmasked": unmasked,
-            }
-            if self.rule.define is not None:
-                names["recompute"] = recompute  # noqa: F821 (see above)
-            self.source = self._write(names)
-            variant = f"{' plain' if self.plain else ''}{' careful' if self.careful else ''}"
-            filename = f"<agrad vjp of {self.rule.op} {self.needs}{variant}>"
-            compiled = compile_source(self.source, filename, names)["vjp"]
-            compiled.plan = self
-            self.vjp = compiled
-            for users, name in self._users:
-                users[name] = compiled
+        with FIRST_USE:
+            if not self.source:
+                self._compile()
         return self.vjp
+
+    def _compile(self) -> None:
+        names: dict[str, Any] = {
+            "Crossed": Crossed,
+            "Masked": Masked,
+            "fit": fit,
+            "floating": floating,
+            "times": times,
+            "unmasked": unmasked,
+        }
+        if self.rule.define is not None:
+            names["recompute"] = recompute  # noqa: F821 (see above)
+        source = self._write(names)
+        variant = f"{' plain' if self.plain else ''}{' careful' if self.careful else ''}"
+        filename = f"<agrad vjp of {self.rule.op} {self.needs}{variant}>"
+        compiled = compile_source(source, filename, names)["vjp"]
+        compiled.plan = self
+        self.vjp, self.source = compiled, source
+        for users, name in self._users:
+            users[name] = compiled
 
     def _write(self, names: dict[str, Any]) -> str:
         rule = self.rule
@@ -422,8 +450,9 @@ class Plan:
             results = [f"fit(xp, gs[{i}], node.specs[{i}])" for i in kept]
         else:
             results = [self._expression(name, names) for name in self.wanted]
+        kind = "Masked" if rule.drops else "Crossed" if rule.crosses else None
         lines.append(
-            f"    return Masked(({', '.join(results)},))" if rule.drops else f"    return {', '.join(results)}"
+            f"    return {', '.join(results)}" if kind is None else f"    return {kind}(({', '.join(results)},))"
         )
         return "\n".join(lines) + "\n"
 
@@ -461,7 +490,8 @@ class Plan:
                 text = f"xp.multiply(g, {text})" if self.plain else f"times(xp, g, {text})"
         if self.careful and self.rule.outputs is None and self.rule.kind in ("elementwise", "custom", "fused"):
             text = f"unmasked(xp, g, {text}, node)"
-        return text if self.plain else f"fit(xp, {text}, {self._spec(operand)})"
+        # what crosses to another backend comes in the operand's dtype, or is lazy and stays a while
+        return text if self.plain or self.rule.crosses else f"fit(xp, {text}, {self._spec(operand)})"
 
 
 def compile_source(source: str, filename: str, names: dict[str, Any]) -> dict[str, Any]:

@@ -39,6 +39,8 @@ class Spec:
         Whether sums of this spec are worth updating in place: not for one element (slower in NumPy) nor lazy arrays.
     booleans : Spec or None
         Of a comparison of two arrays of this spec, once there has been one.
+    run_rule : callable or None
+        How the backend runs a rule, if it has a way of its own (`Backend.run_rule`).
     inexact, is_complex, plain : bool
         Whether the dtype is real or complex floating point, whether it is complex, whether it is real.
     """
@@ -56,6 +58,7 @@ class Spec:
         "is_complex",
         "layout",
         "plain",
+        "run_rule",
         "shape",
         "xp",
     )
@@ -66,6 +69,7 @@ class Spec:
         kind = backend.kind(dtype)
         self.backend = backend
         self.xp = backend.xp
+        self.run_rule = backend.run_rule
         self.shape = shape
         self.dtype = dtype
         self.device = device
@@ -102,6 +106,14 @@ class Spec:
             kept[value] = array
         return array
 
+    def number(self, value: complex) -> Any:
+        """Give a Python scalar as `scalar` does, from what is kept if it is."""
+        kept: Any = self.floats if type(value) is float else self.ints if type(value) is int else None
+        if kept is None or not self.inexact:  # the default dtype may change
+            return self.backend.scalar(value, self)
+        array = kept.get(value)
+        return self.scalar(value) if array is None else array
+
     def __repr__(self) -> str:
         layout = "" if self.layout is None else f", layout={self.layout}"
         return f"Spec(shape={self.shape}, dtype={self.dtype}, device={self.device!r}{layout})"
@@ -109,6 +121,9 @@ class Spec:
 
 #: Array types met so far. Filled by `backend_of`; plugins are asked once per type.
 BACKENDS: dict[type, Backend] = {}
+
+#: Types that no plugin is asked about: what stands beside arrays in a call.
+PYTHONS_OWN = frozenset([bool, int, float, complex, type(None), slice, type(Ellipsis), list, tuple, range, str])
 
 #: Set by ``agrad.plugin.manager``: asks the plugins for the backend of an array type, None if there is none.
 find_backend: Callable[[type], Backend | None]
@@ -118,7 +133,7 @@ def backend_of(array: Any) -> Backend | None:
     """Give the backend an array belongs to, None if no plugin claims its type."""
     kind = type(array)
     backend = BACKENDS.get(kind)
-    if backend is None:
+    if backend is None and kind not in PYTHONS_OWN:
         backend = find_backend(kind)  # noqa: F821 (see above)
         if backend is not None:
             BACKENDS[kind] = backend
@@ -148,3 +163,8 @@ class Specs(tuple[Spec, ...]):
     def backend(self) -> Backend:
         """The backend."""
         return self[0].backend
+
+    @property
+    def run_rule(self) -> Callable[..., Any] | None:
+        """How the backend runs a rule, if it has a way of its own."""
+        return self[0].run_rule

@@ -28,6 +28,18 @@ functions: Any = None
 _new = object.__new__
 
 
+class Size(int):
+    """A number of elements, as the standard has it, that PyTorch's ``x.size()`` and ``x.size(0)`` may call."""
+
+    shape: tuple[int, ...]
+
+    def __call__(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
+
+    def __reduce__(self) -> Any:
+        return int, (int(self),)
+
+
 class Tensor(_Methods):
     """An array of any backend that records what is done with it.
 
@@ -69,7 +81,7 @@ class Tensor(_Methods):
     _base: tuple[weakref.ref[Tensor], Any] | None = None  # of what other libraries would make this a view: see `bases`
 
     def __init__(self, *args: Any, dtype: Any = None, device: Any = None) -> None:
-        if all(type(arg) is int for arg in args):
+        if all(isinstance(arg, int) and not isinstance(arg, bool) for arg in args):
             made = functions.empty(args, dtype=dtype, device=device)
         elif len(args) == 1:
             made = functions.asarray(args[0], dtype=dtype or functions.get_default_dtype(), device=device, copy=True)
@@ -101,10 +113,14 @@ class Tensor(_Methods):
         return len(self._spec.shape)
 
     @property
-    def size(self) -> int:
-        """The number of elements, None where a lazy backend does not know; PyTorch's ``size()`` is ``shape`` here."""
+    def size(self) -> Size:
+        """The number of elements, None where a lazy backend does not know; called, it is PyTorch's ``size()``."""
         size = self._spec.size
-        return size if size == size else None  # type: ignore[return-value]  # noqa: PLR0124 (nan: unknown)
+        if size != size:  # noqa: PLR0124 (nan: unknown)
+            return None  # type: ignore[return-value]
+        made = Size(size)
+        made.shape = self._spec.shape
+        return made
 
     @property
     def nbytes(self) -> int:
@@ -591,7 +607,7 @@ class Tensor(_Methods):
         if self.size != 1:
             message = f"a Tensor with {self.size} elements cannot be converted to Scalar"
             raise RuntimeError(message)
-        return self._spec.backend.item(self._data)
+        return self._spec.backend.item(self._computed())
 
     def tolist(self) -> Any:
         """Give the value as nested lists of Python numbers.
@@ -601,7 +617,15 @@ class Tensor(_Methods):
         list or scalar
             One list per axis; for a 0-d tensor the number.
         """
-        return self._spec.backend.tolist(self._data)
+        return self._spec.backend.tolist(self._computed())
+
+    def _computed(self) -> Any:
+        """Give the array; what a lazy one stands for is computed first, and stays with this tensor."""
+        if self._spec.backend.is_lazy:
+            from agrad.core.lazy import fill  # noqa: PLC0415 (it knows tensors)
+
+            fill([self])
+        return self._data
 
     def _number(self, what: str) -> Any:
         if self.size != 1:
@@ -708,7 +732,9 @@ class Tensor(_Methods):
 
     def _plain_dict(self) -> dict[str, Any]:
         return {
-            k: v for k, v in self.__dict__.items() if k not in ("_base", "_buffer", "_leaf", "_retained", "_tangents")
+            k: v
+            for k, v in self.__dict__.items()
+            if k not in ("_base", "_buffer", "_leaf", "_losses", "_retained", "_tangents")
         }
 
     if TYPE_CHECKING:  # attached by agrad.ops, one generated entry point each

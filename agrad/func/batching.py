@@ -16,15 +16,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
 
+from agrad import tree
 from agrad.core import engine as engine_module
 from agrad.core import errors, mode
 from agrad.core import function as function_module
 from agrad.core import op as op_module
 from agrad.core.engine import batch_levels
 from agrad.core.node import Node, next_seq
+from agrad.core.once import once, shared
 from agrad.core.spec import BACKENDS, Spec, Specs, backend_of
 from agrad.core.tensor import Tensor, wrap
-from agrad.plugin.backend import SPECS_KEPT, Backend
+from agrad.plugin.backend import SPECS_KEPT, Backend, key_parts
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -128,8 +130,7 @@ class Batched:
         return getattr(self.data, "device", None)
 
     def __getitem__(self, key: Any) -> Any:
-        parts = key if isinstance(key, tuple) else (key,)
-        return _joined_of((self, *parts)).xp.getitem(self, key)
+        return _joined_of((self, *key_parts(key))).xp.getitem(self, key)
 
     def __matmul__(self, other: Any) -> Any:
         return _joined_of((self, other)).xp.matmul(self, other)
@@ -276,6 +277,10 @@ class BatchedBackend(Backend):
         The level's number.
     inner : Backend
         Whose arrays are inside: a library's, or a batched backend of a smaller number.
+    base : Backend
+        The library's backend below all levels.
+    numbers : frozenset of int
+        The numbers of the levels, this one's and those inside.
     kind_of_array : type
         The class of its arrays.
     """
@@ -285,24 +290,15 @@ class BatchedBackend(Backend):
     def __init__(self, number: int, inner: Backend) -> None:
         self.number = number
         self.inner = inner
+        self.base: Backend = inner.base if isinstance(inner, BatchedBackend) else inner
+        self.numbers: frozenset[int] = _numbers_of(inner) | {number}
         self.name = f"vmap{number}({inner.name})"
         self.capabilities = inner.capabilities
         members = {"__slots__": (), "number": number, "backend": self}
         self.kind_of_array: type[Batched] = type("Batched", (Batched,), members)
         BACKENDS[self.kind_of_array] = self
 
-    @property
-    def base(self) -> Backend:
-        """The library's backend below all levels."""
-        return self.inner.base if isinstance(self.inner, BatchedBackend) else self.inner
-
-    @property
-    def numbers(self) -> frozenset[int]:
-        """The numbers of the levels, this one's and those inside."""
-        inside = self.inner.numbers if isinstance(self.inner, BatchedBackend) else frozenset[int]()
-        return inside | {self.number}
-
-    @functools.cached_property
+    @once
     def functions(self) -> Any:
         return self.base.functions
 
@@ -332,7 +328,7 @@ class BatchedBackend(Backend):
                 self._interned[inside] = found
         return found
 
-    @functools.cached_property
+    @once
     def _interned(self) -> dict[Spec, Spec]:
         return {}
 
@@ -411,7 +407,7 @@ class BatchedBackend(Backend):
         return self.base.quiet()
 
 
-@functools.cache
+@shared
 def batched_backend(number: int, inner: Backend) -> BatchedBackend:
     """Give the backend of a level's number over another backend."""
     return BatchedBackend(number, inner)
@@ -484,7 +480,7 @@ def sampled(backend: Backend, kind: str, shape: tuple[int, ...], key: tuple[int,
 
 def with_batch(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Give what `Function.apply` is to run where arguments are batched: the result of its own ``vmap``, or arguments."""
-    tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
+    tensors = [a for a in tree.flatten((args, tuple(kwargs.values())))[0] if isinstance(a, Tensor)]
     backend = join([t._spec.backend for t in tensors]) if tensors else None
     if not isinstance(backend, BatchedBackend):
         return None, args, kwargs
@@ -500,7 +496,7 @@ def with_batch(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     def adopted(a: Any) -> Any:
         return backend.adopt(a) if isinstance(a, Tensor) and a._spec.backend is not backend else a
 
-    return None, tuple(map(adopted, args)), {k: adopted(v) for k, v in kwargs.items()}
+    return None, tree.map(adopted, args), tree.map(adopted, kwargs)
 
 
 class VmapInfo(NamedTuple):
@@ -517,8 +513,8 @@ def _through_own_vmap(cls: Any, backend: BatchedBackend, args: tuple[Any, ...], 
     def has(a: Any) -> bool:
         return isinstance(a, Tensor) and level.number in _numbers_of(a._spec.backend)
 
-    in_dims = tuple(0 if has(a) else None for a in args)
-    outside = tuple(leave(a, 0, level) if has(a) else a for a in args)
+    in_dims = tree.map(lambda a: 0 if has(a) else None, args)
+    outside = tree.map(lambda a: leave(a, 0, level) if has(a) else a, args)
     result, out_dims = cls.vmap(VmapInfo(level.size, level.randomness), in_dims, *outside, **kwargs)
 
     def back(y: Any, dim: int | None) -> Any:
@@ -547,8 +543,18 @@ class Crossing(Node):
     title = "VmapBackward0"
 
 
-def _cross(tensor: Tensor, raw: Any, back: Callable[[Tensor], Tensor], back_raw: Callable[[Any], Any]) -> Tensor:
-    """Give a tensor of a crossed value, with a node that sends its cotangent back."""
+def _cross(
+    tensor: Tensor,
+    raw: Any,
+    back: Callable[[Tensor], Tensor],
+    back_raw: Callable[[Any], Any],
+    *,
+    by_user: bool = True,
+) -> Tensor:
+    """Give a tensor of a crossed value, with a node that sends its cotangent back.
+
+    The node has the user's line, or where no call of the user's is about the crossing, that of the value.
+    """
     backend = backend_of(raw)
     assert backend is not None
     spec = backend.spec(raw)
@@ -560,7 +566,7 @@ def _cross(tensor: Tensor, raw: Any, back: Callable[[Tensor], Tensor], back_raw:
         node.saved = ()
         node.vjp = lambda _xp, g, _saved, _node: back(g) if isinstance(g, Tensor) else back_raw(g)
         node.spec, node.specs, node.params = spec, (tensor._spec,), ()
-        node.code, node.lasti = errors.caller()
+        node.code, node.lasti = errors.caller() if by_user else (tensor._node.code, tensor._node.lasti)
         node.hooks = None
     return wrap(raw, spec, node)
 
@@ -614,7 +620,7 @@ def lift(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
     """Give a tensor that does not depend on the batches of levels, as an operand beside others that do."""
     if tensor._node is None or not levels or not mode.is_grad_enabled():
         return tensor
-    made = _cross(tensor, tensor._data, lambda g: lower(g, levels), lambda g: _lowered(g, levels))
+    made = _cross(tensor, tensor._data, lambda g: lower(g, levels), lambda g: _lowered(g, levels), by_user=False)
     made._tangents = tensor._tangents
     return made
 

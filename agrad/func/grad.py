@@ -108,7 +108,7 @@ class Tape:
             for i, (t, g) in enumerate(zip(self.outputs, cotangents, strict=True))
             if t._node is not None
         ]
-        return run_back(roots, self.inputs, keep=keep, record=record, missing=missing)
+        return run_back(roots, self.inputs, keep=keep, record=record, missing=missing, values=self.outputs)
 
     def transposed(self) -> tuple[list[Tensor], list[Tensor]]:
         """Give cotangents of the outputs that stand for any, and those of the inputs as recorded functions of them."""
@@ -149,12 +149,20 @@ def run_back(
     keep: bool,
     record: bool,
     missing: Callable[[int], None] | None = None,
+    values: Sequence[Tensor] = (),
 ) -> list[Tensor]:
-    """Run a backward pass to inputs: their cotangents, zeros where none arrives."""
+    """Run a backward pass to inputs: their cotangents, zeros where none arrives. For `values` see `engine.run`."""
     targets = {t._node for t in inputs if t._node is not None}
     found: dict[Node, Any] = {}
     if roots and targets:
-        found = engine.run(roots, retain_graph=keep or record, create_graph=record, targets=targets, accumulate=False)
+        found = engine.run(
+            roots,
+            retain_graph=keep or record,
+            create_graph=record,
+            targets=targets,
+            accumulate=False,
+            values=values,
+        )
     gradients = []
     for i, t in enumerate(inputs):
         g = None if t._node is None else found.get(t._node)

@@ -20,6 +20,7 @@ from agrad.core.errors import UnsupportedOp
 from agrad.core.op import OPS, Op
 from agrad.core.spec import Spec
 from agrad.func.batching import Batched, BatchedBackend, Level, elementwise, rewrap
+from agrad.plugin.backend import key_parts
 
 Rule = Callable[..., Any]
 
@@ -602,12 +603,8 @@ def _is_bool(b: Call, part: Any) -> bool:
     return _is_array(part) and b.backend.kind(part.dtype) == "bool"
 
 
-def _parts(key: Any) -> tuple[Any, ...]:
-    return key if isinstance(key, tuple) else (key,)
-
-
 def _arrays_in(key: Any) -> list[Any]:
-    return [part for part in _parts(key) if _is_array(part)]
+    return [part for part in key_parts(key) if _is_array(part)]
 
 
 def _getitem(b: Call, x: Any, key: Any, /) -> Any:
@@ -618,7 +615,7 @@ def _getitem(b: Call, x: Any, key: Any, /) -> Any:
             " with a boolean mask."
         )
     if not arrays:
-        return b.xp.getitem(x.data, (slice(None), *_parts(key)))
+        return b.xp.getitem(x.data, (slice(None), *key_parts(key)))
     # by the numbers of the places it takes: whatever the key is, one row of each member
     size = math.prod(x.shape)
     taken = _places_taken(b, x.shape, key, x)
@@ -641,7 +638,7 @@ def _places_taken(b: Call, shape: tuple[int, ...], key: Any, like: Any) -> Any:
     xp = b.xp
     device = getattr(like, "device", None)
     numbers = xp.reshape(xp.arange(math.prod(shape), device=device), shape)
-    parts = _parts(key)
+    parts = key_parts(key)
     batched = [i for i, part in enumerate(parts) if b.has(part)]
     if not batched:
         return xp.getitem(numbers, key)
@@ -690,7 +687,7 @@ def _setitem(b: Call, x: Any, key: Any, value: Any, /) -> Any:
         filling = b.xp.astype(b.data(value, x.ndim), data.dtype)
         return b.xp.where(mask, filling, data)
     if not arrays:
-        inner = (slice(None), *_parts(key))
+        inner = (slice(None), *key_parts(key))
         if b.has(value):
             region = b.xp.getitem(data, inner).ndim - 1
             value = _trimmed(b, value.data, region)
@@ -718,7 +715,7 @@ def _scatter_add(b: Call, spec: Any, key: Any, values: Any, /) -> Any:
     inner = b.backend.inner
     if not arrays:
         whole = Spec(inner, (b.size, *spec.shape), spec.dtype, spec.device)
-        return b.xp.scatter_add(whole, (slice(None), *_parts(key)), b.data(values))
+        return b.xp.scatter_add(whole, (slice(None), *key_parts(key)), b.data(values))
     size = math.prod(spec.shape)
     has_batch = any(b.has(part) for part in arrays)
     taken = _places_taken(b, spec.shape, key, values)

@@ -153,7 +153,7 @@ def _run(
             inside = [x if axis is None else enter(x, axis, level) for x, axis in zip(leaves, axes, strict=True)]
             returned = func(*tree.unflatten(structure, inside), **kwargs)
             outputs, result_structure = tree.flatten(returned)
-            places = _places(func, out_dims, returned, result_structure)
+            places = _places(func, out_dims, result_structure)
             results = []
             for i, (y, place) in enumerate(zip(outputs, places, strict=True)):
                 result, places[i] = _result(func, y, place, level)
@@ -202,7 +202,7 @@ def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tu
             f" function with no inputs. The latter is unsupported.{called()}"
         )
     leaves, structure = tree.flatten(args)
-    axes = spread(tuple(in_dims) if isinstance(in_dims, list) else in_dims, args)
+    axes = spread(in_dims, structure)
     if axes is None:
         raise ValueError(
             f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): in_dims is not compatible with the structure of `inputs`."
@@ -252,12 +252,12 @@ def _batch_size(leaves: Sequence[Any], axes: Sequence[int | None]) -> int:
     return operator.index(sizes[0])
 
 
-def _places(func: Callable[..., Any], out_dims: Any, returned: Any, structure: TreeDef) -> list[int | None]:
+def _places(func: Callable[..., Any], out_dims: Any, structure: TreeDef) -> list[int | None]:
     """Give where the axis is to stand in each result."""
     name = name_of(func)
-    found = spread(out_dims, returned)
+    found = spread(out_dims, structure)
     if found is None and isinstance(out_dims, tuple) and len(out_dims) == 1:
-        found = spread(out_dims[0], returned)  # PyTorch takes a tuple of one for one result
+        found = spread(out_dims[0], structure)  # PyTorch takes a tuple of one for one result
     if found is None:
         raise ValueError(
             f"vmap({name}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the structure of"
@@ -272,17 +272,19 @@ def _places(func: Callable[..., Any], out_dims: Any, returned: Any, structure: T
     return found
 
 
-def spread(dims: Any, container: Any) -> list[Any] | None:
-    """Give an entry of `dims` per leaf of a container: one may stand for a whole part; None if they do not match."""
-    leaves, structure = tree.flatten(container)
-    if dims is None or isinstance(dims, int) or structure.kind is None:
-        return [dims] * len(leaves) if dims is None or not isinstance(dims, tuple | list | dict) else None
-    parts = _children(container)
-    entries = _children(dims)
-    if parts is None or entries is None or parts.keys() != entries.keys():
+def spread(dims: Any, structure: TreeDef) -> list[Any] | None:
+    """Give an entry of `dims` per leaf of a structure: one may stand for a whole part; None if they do not match."""
+    if dims is None or isinstance(dims, int):
+        return [dims] * structure.num_leaves
+    if structure.kind is None:
+        return None if isinstance(dims, tuple | list | dict) else [dims]
+    by_place = issubclass(structure.kind, tuple | list)
+    keys = tuple(range(len(structure.children))) if by_place else structure.keys
+    entries = _entries(dims)
+    if entries is None or entries.keys() != set(keys):
         return None
     found: list[Any] = []
-    for key, part in parts.items():
+    for key, part in zip(keys, structure.children, strict=True):
         below = spread(entries[key], part)
         if below is None:
             return None
@@ -290,14 +292,14 @@ def spread(dims: Any, container: Any) -> list[Any] | None:
     return found
 
 
-def _children(container: Any) -> dict[Any, Any] | None:
-    """Give the parts of a container by key, in the order of its leaves; None for a leaf."""
-    _, structure = tree.flatten(container)
-    if isinstance(container, dict):
-        return {key: container[key] for key in structure.keys}
-    if isinstance(container, tuple | list):
-        return dict(enumerate(container))
-    return {name: getattr(container, name) for name in structure.keys} if structure.keys else None
+def _entries(dims: Any) -> dict[Any, Any] | None:
+    """Give the entries of a container by key; None for what is none."""
+    if isinstance(dims, dict):
+        return dims
+    if isinstance(dims, tuple | list):
+        return dict(enumerate(dims))
+    names = tree.flatten(dims)[1].keys  # of a dataclass
+    return {name: getattr(dims, name) for name in names} if names else None
 
 
 def _structure(dims: Any) -> str:

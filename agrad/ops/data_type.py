@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agrad import dtypes
+from agrad.core import engine
 from agrad.core.declare import linear
 from agrad.core.mode import current
 from agrad.core.op import OPS, finish
+from agrad.core.rule import fit
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor, wrap
 from agrad.plugin import manager
@@ -64,15 +66,18 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T
 
 
 def _back(g: Any, x_spec: Any) -> Any:
-    """Take a cotangent back to where its operand was."""
+    """Take a cotangent back to where its operand was; a lazy one may stay lazy until the pass ends."""
     if isinstance(g, Tensor):
-        return to_device(g, x_spec.device)
+        return fit(x_spec.backend.functions, to_device(g, x_spec.device), x_spec)
     source = backend_of(g)
     assert source is not None
-    return x_spec.backend.receive(source, source.as_array(g), x_spec.device)
+    task = engine.running()
+    if task is not None and task.defers(source, x_spec):
+        return g
+    return engine.brought(source, g, x_spec)
 
 
-@linear(name="to_device", x=_back)
+@linear(name="to_device", x=_back, crosses=True)
 def _to_device(x: Any, device: str, /) -> Tensor:
     """The same value on another device."""
 
@@ -133,6 +138,8 @@ def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
         return moved
     raw = target.receive(x._spec.backend, x._data, full)
     result: Tensor = finish(op, target, raw, [x], [x._data, full], (), recording=mode.grad if mode else True)
+    if result._node is not None and target.is_lazy:
+        target.watch(raw)
     return result
 
 

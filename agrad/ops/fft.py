@@ -367,7 +367,7 @@ def irfftn(
     x : Tensor
         Complex: half a spectrum along the last of the axes.
     s : sequence of int, optional
-        A length of the result per axis. Default: those of `x`, and ``2 * (m - 1)`` for length `m` of the last.
+        A length of the result per axis. Default, and -1: those of `x`, ``2 * (m - 1)`` for length `m` of the last.
     axes, norm
         As for `ifftn`.
 

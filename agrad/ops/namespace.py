@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from agrad import dtypes
+from agrad.core.once import shared
 from agrad.core.op import OPS
 from agrad.ops import (
     creation,
@@ -435,7 +436,7 @@ class _Chapter:
         return op.entry
 
 
-@functools.cache
+@shared
 def bound(backend: Backend) -> Namespace:
     """Give the namespace of a backend."""
     return Namespace(backend)

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agrad.core.declare import custom, elementwise, fused, linear, multilinear, nondifferentiable
+from agrad.core.rule import is_complex
 from agrad.core.tensor import Tensor
 
 Pair = tuple[int, int]
@@ -179,6 +180,9 @@ def _density(xp: Any, x: Any) -> Any:
 
 
 def _normal_cdf_kernel(xp: Any, x: Any) -> Any:
+    if is_complex(xp, x):
+        message = "the normal distribution function of complex arguments: the backend has no kernel for it"
+        raise NotImplementedError(message)
     size = xp.clip(xp.abs(x), max=TAIL_END)
     tail = xp.exp(size * size * -0.5) * _horner((size - TAIL_K) / (size + TAIL_K), TAIL)
     return xp.where(x > 0, 1 - tail, tail)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from agrad.core import errors
@@ -13,7 +14,7 @@ from agrad.core.rule import device_of, unbroadcast
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor, check_leaf, owned, rebind, wrap
 from agrad.ops.manipulation import unravel
-from agrad.plugin.backend import at
+from agrad.plugin.backend import at, key_parts
 
 # -- indexing ---------------------------------------------------------------------------------------------------------
 
@@ -110,13 +111,13 @@ def _zero_at(xp: Any, g: Any, key: Any) -> Any:
 def _where_last(xp: Any, g: Any, key: Any) -> Any:
     """``g[key]``, and 0 where a later entry of the key writes to the same place."""
     parts = xp.getitem(g, key)
-    numbers = xp.reshape(xp.arange(parts.size, device=device_of(g)), parts.shape)
+    numbers = xp.reshape(xp.arange(math.prod(parts.shape), device=device_of(g)), parts.shape)
     last = xp.getitem(xp.setitem(xp.zeros_like(g, dtype=xp.int64), key, numbers), key)
     return xp.where(last == numbers, parts, xp.zeros_like(parts))
 
 
 def _value_adjoint(xp: Any, g: Any, key: Any, value_spec: Any) -> Any:
-    parts = key if isinstance(key, tuple) else (key,)
+    parts = key_parts(key)
     if any(hasattr(part, "dtype") and not xp.isdtype(part.dtype, "bool") for part in parts):
         g = _where_last(xp, g, key)
     else:

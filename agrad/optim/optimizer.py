@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from agrad.core.lazy import fill
 from agrad.core.mode import enable_grad, no_grad
 from agrad.core.tensor import Tensor, own, owned, wrap
 from agrad.plugin import manager
@@ -148,8 +149,9 @@ class Optimizer:
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update every parameter that has a gradient; nothing of it is recorded.
 
-        A parameter gets a new value: what was computed from the old one is not disturbed. On a lazy backend the new
-        values are computed at once, in one pass: a recipe that grows from step to step would end the training.
+        A parameter gets a new value: what was computed from the old one is not disturbed. On a lazy backend new values,
+        state, gradients and the losses that these came from are computed here, in one pass over the data: a recipe that
+        grows from step to step would end the training. If that fails, such parameters and their state are as they were.
 
         Parameters
         ----------
@@ -165,23 +167,28 @@ class Optimizer:
         if closure is not None:
             with enable_grad:
                 loss = closure()
-        lazy: dict[Backend, list[Tensor]] = {}
-        with no_grad:
-            for group in self.param_groups:
-                for p in group["params"]:
-                    g = p.grad
-                    if g is None:
-                        continue
-                    backend = p._spec.backend
-                    if g._spec.backend is not backend:
-                        g = g.to_device(p.device)
-                    state = self._state_of(p)
-                    p.data = self.update(p, -g if group.get("maximize") else g, group, state)
-                    if backend.is_lazy:
-                        lazy.setdefault(backend, []).extend([p, *(t for t in state.values() if isinstance(t, Tensor))])
-        for backend, tensors in lazy.items():
-            for t, value in zip(tensors, backend.realize(*(t._data for t in tensors)), strict=True):
-                t._data = value
+        lazy: list[Tensor] = []
+        before: list[tuple[Tensor, Tensor, dict[str, Any]]] = []
+        try:
+            with no_grad:
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        g = p.grad
+                        if g is None:
+                            continue
+                        if g._spec.backend is not p._spec.backend:
+                            g = g.to_device(p.device)
+                        state = self._state_of(p)
+                        if p._spec.backend.is_lazy:
+                            before.append((p, p.data, {k: _apart(v) for k, v in state.items()}))
+                        p.data = self.update(p, -g if group.get("maximize") else g, group, state)
+                        if p._spec.backend.is_lazy:
+                            lazy += [p, p.grad, *(t for t in state.values() if isinstance(t, Tensor))]
+            fill(lazy, keep="backend")
+        except BaseException:
+            for p, value, state in before:
+                p.data, self.state[p] = value, state
+            raise
         self._has_stepped = True
         return loss
 

@@ -7,13 +7,16 @@ overridden where the library has something better, or the standard nothing at al
 from __future__ import annotations
 
 import functools
+import math
 import random
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
-from agrad.core.errors import RuleError, UnsupportedOp
+from agrad.core.errors import BackendError, RuleError, UnsupportedOp
+from agrad.core.once import once
 from agrad.core.op import OPS, Op
 from agrad.core.spec import Spec
 
@@ -23,8 +26,14 @@ CONTRACT = 1
 #: How many specs a backend keeps interned.
 SPECS_KEPT = 4096
 
+#: Sub-namespaces that are agrad's own.
+OWN = ("extra", "nn", "special")
+
 #: Sub-namespaces of the standard and of agrad; names below them are reached as attributes.
-SUBNAMESPACES = ("extra", "fft", "linalg", "nn", "special")
+SUBNAMESPACES = ("fft", "linalg", *OWN)
+
+#: The dtypes of double precision, which some devices lack.
+DOUBLE = ("float64", "complex128")
 
 
 class Device(str):
@@ -87,6 +96,9 @@ class Backend:
     lacks: Mapping[str, str] = {}
     absorbs: frozenset[str] = frozenset()
     is_lazy: bool = False
+    #: ``run_rule(vjp, g, saved, node)`` runs a rule of the backward pass on raw arrays of this backend: to do so on a
+    #: device, or by one kernel. None: the rule is called with the kernels, ``vjp(xp, g, saved, node)``.
+    run_rule: Callable[..., Any] | None = None
 
     # -- what a backend must give -------------------------------------------------------------------------------------
 
@@ -100,32 +112,53 @@ class Backend:
             module = self.namespace()
         except ImportError as error:
             return False, f"not installed ({error})"
-        return True, str(getattr(module, "__version__", ""))
+        name = getattr(module, "__name__", "").removeprefix("array_api_compat.")
+        library = sys.modules.get(name.partition(".")[0])
+        return True, str(getattr(module, "__version__", None) or getattr(library, "__version__", ""))
 
     # -- what follows, unless the library knows better -----------------------------------------------------------------
 
+    def native_devices(self) -> Mapping[str, Any]:
+        """Give the library's own device objects by name, as ``{"mine:0": ...}``; empty if there is but one."""
+        return {}
+
     def devices(self) -> tuple[str, ...]:
         """Give the names of the devices that can be used, each with the backend's name in front."""
-        return (self.name,)
+        return tuple(self._native_devices) or (self.name,)
 
     def default_device(self) -> str:
-        """Give the device new arrays are made on."""
-        return self.name
+        """Give the device new arrays are made on: the first of `devices`."""
+        return self.devices()[0]
 
     def native_device(self, device: str) -> Any:
         """Give what the library's own ``device=`` takes for one of `devices`; None for its default."""
-        return None
+        return self._native_devices[device] if self._native_devices else None
 
     def device_of(self, array: Any) -> str:
         """Give the device of an array."""
-        return self.name
+        if not self._native_devices:
+            return self.name
+        try:
+            return self._device_names[array.device]
+        except KeyError:
+            known = ", ".join(self.devices())
+            message = f"the array is on {array.device}, which is none of the {self.name} backend's devices: {known}"
+            raise BackendError(message) from None
 
-    @functools.cached_property
+    @once
+    def _native_devices(self) -> Mapping[str, Any]:
+        return self.native_devices()
+
+    @once
+    def _device_names(self) -> dict[Any, str]:
+        return {native: name for name, native in self._native_devices.items()}
+
+    @once
     def xp(self) -> Any:
         """The kernels by name."""
         return kernels(self)
 
-    @functools.cached_property
+    @once
     def functions(self) -> Any:
         """The namespace of agrad's functions bound to this backend: what rules run on when they are recorded."""
         from agrad.plugin import manager  # noqa: PLC0415 (the manager imports this file)
@@ -138,9 +171,10 @@ class Backend:
 
     def spec(self, array: Any) -> Spec:
         """Give the spec of an array: one object per shape, dtype and device while it is interned."""
+        shape = tuple(array.shape)  # libraries have types of their own for it
         if self.is_lazy:
-            return Spec(self, array.shape, array.dtype, self.device_of(array), self.layout(array))
-        key = (array.shape, array.dtype, self.device_of(array))
+            return Spec(self, shape, array.dtype, self.device_of(array), self.layout(array))
+        key = (shape, array.dtype, self.device_of(array))
         found = self._specs.get(key)
         if found is None:
             if len(self._specs) >= SPECS_KEPT:
@@ -148,7 +182,7 @@ class Backend:
             found = self._specs[key] = Spec(self, *key)
         return found
 
-    @functools.cached_property
+    @once
     def _specs(self) -> dict[Any, Spec]:
         return {}
 
@@ -173,7 +207,7 @@ class Backend:
             self._kinds[dtype] = found
         return found
 
-    @functools.cached_property
+    @once
     def _kinds(self) -> dict[Any, str]:
         return {}
 
@@ -183,16 +217,17 @@ class Backend:
         found = self._dtypes.get(name)
         if found is None:
             xp = self.namespace()
-            try:
-                found = getattr(xp, name)
-            except AttributeError:
-                message = f"the {self.name} backend has no dtype {name}"
-                raise TypeError(message) from None
+            native = getattr(xp, name, None)
             # As arrays have it: NumPy's namespace has scalar types, which are equal but hash otherwise.
-            found = self._dtypes[name] = xp.empty((0,), dtype=found).dtype
+            found = None if native is None else xp.empty((0,), dtype=native).dtype
+            if found is None or self.dtype_name(found) != name:  # some give another one instead
+                single = "; ag.set_default_dtype(ag.float32) makes single precision the default"
+                message = f"the {self.name} backend has no dtype {name}{single if name in DOUBLE else ''}"
+                raise TypeError(message)
+            self._dtypes[name] = found
         return found
 
-    @functools.cached_property
+    @once
     def _dtypes(self) -> dict[str, Any]:
         return {}
 
@@ -242,12 +277,9 @@ class Backend:
 
     def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
         """Give zeros of a spec with `values` added at `key`, repeated places accumulating: the adjoint of getitem."""
-        xp = self.namespace()
-        every = xp.arange(spec.size, device=self.native_device(spec.device))
-        places = xp.reshape(at(xp, xp.reshape(every, spec.shape), key), (-1,))
-        sums = xp.reshape(values, (-1,))
-        if not sums.shape[0] or not spec.size:
-            return xp.zeros(spec.shape, dtype=values.dtype, device=self.native_device(spec.device))
+        xp, device = self.namespace(), self.native_device(spec.device)
+        zeros = xp.zeros(spec.shape, dtype=values.dtype, device=device)
+        places, sums = xp.reshape(self._places(spec.shape, key, device), (-1,)), xp.reshape(values, (-1,))
         # sort by place; within each run of one place add by doubling strides, so that no place touches another
         order = xp.argsort(places)
         places, sums = xp.take(places, order), xp.take(sums, order)
@@ -257,16 +289,37 @@ class Backend:
             added = xp.where(same, sums[stride:] + sums[:-stride], sums[stride:])
             sums = xp.concat([sums[:stride], added])
             stride *= 2
-        ends = xp.searchsorted(places, every, side="right") - 1  # the last of each run holds its sum
-        found = xp.take(sums, xp.where(ends < 0, xp.zeros_like(ends), ends))
-        met = xp.take(places, xp.where(ends < 0, xp.zeros_like(ends), ends)) == every
-        return xp.reshape(xp.where(met, found, xp.zeros_like(found)), spec.shape)
+        return _put(xp, zeros, places, sums)
 
     def setitem(self, array: Any, key: Any, value: Any) -> Any:
         """Give a copy of an array with ``array[key] = value`` done."""
-        made = self.namespace().asarray(array, copy=True)
-        made[key] = value
-        return made
+        xp = self.namespace()
+        if self.assigns:
+            made = xp.asarray(array, copy=True)
+            made[key] = value
+            return made
+        places = self._places(array.shape, key, array.device)
+        lead = max(value.ndim - places.ndim, 0)  # a value may have leading axes of length 1 that its place lacks
+        value = xp.reshape(value, value.shape[lead:]) if set(value.shape[:lead]) <= {1} else value
+        value = xp.astype(xp.broadcast_to(value, places.shape), array.dtype)
+        places, values = xp.reshape(places, (-1,)), xp.reshape(value, (-1,))
+        order = xp.argsort(places, stable=True)  # of several values for one place the last stays last
+        return _put(xp, array, xp.take(places, order), xp.take(values, order))
+
+    @once
+    def assigns(self) -> bool:
+        """Whether ``array[key] = value`` works as the standard has it; where not, `setitem` is composed of the rest."""
+        made = self.namespace().zeros((1,))
+        try:
+            made[0] = 1
+        except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
+            return False
+        return True
+
+    def _places(self, shape: tuple[int, ...], key: Any, device: Any) -> Any:
+        """Give the numbers, in row-major order, of the places that a key takes."""
+        xp = self.namespace()
+        return self.xp.getitem(xp.reshape(xp.arange(math.prod(shape), device=device), shape), key)
 
     def setitem_into(self, array: Any, key: Any, value: Any) -> Any:
         """As `setitem`, where the array may be changed: nothing else holds it."""
@@ -283,7 +336,10 @@ class Backend:
     def nbytes(self, array: Any) -> int:
         """Give the bytes of an array's values."""
         found = getattr(array, "nbytes", None)
-        return int(found) if found is not None else int(array.size) * 8
+        if found is None:
+            bits = "".join(filter(str.isdigit, self.dtype_name(array.dtype))) or "8"  # a boolean takes a byte
+            found = math.prod(array.shape) * int(bits) // 8
+        return int(found)
 
     def to_host(self, array: Any) -> Any:
         """Give an array as an object with the buffer protocol or ``__array__`` in host memory."""
@@ -299,8 +355,16 @@ class Backend:
         """Make an array of an object with the buffer protocol or ``__array__``."""
         return self.asarray(buffer, device=device)
 
+    def specimen(self, buffer: Any, device: str) -> Any:
+        """Make an array as `from_host`, for the conformance kit: in the form that is hardest, as in several chunks."""
+        return self.from_host(buffer, device)
+
     def receive(self, source: Backend, array: Any, device: str) -> Any:
         """Take an array of another backend, or move one of its own to another of its devices."""
+        if source is self and self._native_devices:
+            import array_api_compat  # noqa: PLC0415 (as pluggy: only when a backend is first needed)
+
+            return array_api_compat.to_device(array, self.native_device(device))
         return self.from_host(source.to_host(array), device)
 
     def adopt(self, tensor: Any) -> Any:
@@ -322,9 +386,30 @@ class Backend:
         """Silence floating-point warnings of the library."""
         return nullcontext()
 
-    def realize(self, *arrays: Any) -> tuple[Any, ...]:
-        """Compute lazy arrays, in one pass."""
+    def computing_nothing(self) -> AbstractContextManager[Any]:
+        """Give a context in which computing a value raises AssertionError: for the conformance kit, of lazy backends."""
+        return nullcontext()
+
+    def realize(
+        self, *arrays: Any, keep: str = "host", max_memory: int | str | None = None, progress: bool | None = None
+    ) -> tuple[Any, ...]:
+        """Compute lazy arrays of this backend in one pass; give arrays of this backend that hold their values.
+
+        Parameters
+        ----------
+        *arrays : array
+            What to compute. They are not changed.
+        keep : {"host", "backend"}, optional
+            Where the values stay: in the memory of this process, or where the backend computes (a cluster's).
+        max_memory : int or str, optional
+            How much the computation may hold at a time, in bytes or as ``"2GiB"``; None for the backend's own choice.
+        progress : bool, optional
+            Whether to show how far it has come; None for the backend's own choice.
+        """
         return arrays
+
+    def watch(self, array: Any) -> None:
+        """Take note that gradients are asked by an array; a lazy backend can tell by it what is computed in vain."""
 
     def random(
         self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
@@ -357,9 +442,15 @@ class Backend:
         return f"<agrad backend {self.name}>"
 
 
+def key_parts(key: Any) -> tuple[Any, ...]:
+    """Give the parts of an indexing key, always as a tuple."""
+    return key if isinstance(key, tuple) else (key,)
+
+
 def at(xp: Any, array: Any, key: Any) -> Any:
     """Give ``array[key]``, also for one integer array among slices, which the standard lacks."""
-    parts = key if isinstance(key, tuple) else (key,)
+    parts = key_parts(key)
+    check_bounds(array.shape, parts)
     arrays = [i for i, part in enumerate(parts) if hasattr(part, "dtype")]
     if len(arrays) != 1 or not all(isinstance(part, slice) for i, part in enumerate(parts) if i != arrays[0]):
         return array[key]
@@ -367,6 +458,41 @@ def at(xp: Any, array: Any, key: Any) -> Any:
     if parts[axis].ndim != 1 or not xp.isdtype(parts[axis].dtype, "integral"):
         return array[key]
     return xp.take(array[(*parts[:axis], slice(None), *parts[axis + 1 :], ...)], parts[axis], axis=axis)
+
+
+def check_bounds(shape: tuple[int, ...], key: Any) -> None:
+    """Check the integers of a key: the standard leaves open what happens out of bounds, and some libraries clamp.
+
+    Arrays of integers are the library's to check, as that takes their values.
+
+    Raises
+    ------
+    IndexError
+        If one is out of bounds.
+    """
+    parts = key_parts(key)
+    taken = [0 if p is None or p is ... else p.ndim if _is_mask(p) else 1 for p in parts]
+    axis = 0
+    for part, count in zip(parts, taken, strict=True):
+        if type(part) is int and axis < len(shape) and not -shape[axis] <= part < shape[axis]:
+            message = f"index {part} is out of bounds for axis {axis} with size {shape[axis]}"
+            raise IndexError(message)
+        axis += len(shape) - sum(taken) if part is ... else count
+
+
+def _is_mask(part: Any) -> bool:
+    return hasattr(part, "dtype") and str(part.dtype).rpartition(".")[2].startswith("bool")
+
+
+def _put(xp: Any, array: Any, places: Any, values: Any) -> Any:
+    """Give an array with values put at places, which are sorted; of several values for one place the last counts."""
+    if not places.shape[0]:
+        return array
+    every = xp.arange(math.prod(array.shape), device=array.device)
+    last = xp.searchsorted(places, every, side="right") - 1
+    last = xp.where(last < 0, xp.zeros_like(last), last)
+    met = xp.take(places, last) == every
+    return xp.reshape(xp.where(met, xp.take(values, last), xp.reshape(array, (-1,))), array.shape)
 
 
 def kernels(backend: Backend, prefix: str = "") -> ModuleType:
@@ -413,20 +539,33 @@ def _resolve(backend: Backend, name: str) -> Any:
         return _lacking(name, backend.name, backend.lacks[name])
     kernel = backend.kernel(name)
     if kernel is not None:
-        return kernel
+        return functools.partial(_transform, kernel, name) if name in TRANSFORMS else kernel
     if name in PRIMITIVES:
         return getattr(backend, name)
     op = OPS.get(name)
     if op is not None and op.kernel is not None and not op.entry.__module__.startswith("agrad."):
         return _users_kernel(op, backend)  # before the library's function of that name, which may be another one
-    found: Any = backend.namespace()
-    for part in name.split("."):
-        found = getattr(found, part, None)
+    found: Any = None
+    if name.partition(".")[0] not in OWN:  # what a library has under these names is something else
+        found = backend.namespace()
+        for part in name.split("."):
+            found = getattr(found, part, None)
     if found is None and op is not None and op.kernel is not None:
         return functools.partial(op.kernel, backend.xp)
     if found is None:
         return _lacking(name, backend.name, "its namespace has no function of that name")
-    return found
+    return functools.partial(_transform, found, name) if name in TRANSFORMS else found
+
+
+def _transform(function: Callable[..., Any], name: str, x: Any, /, *, s: Any = None, **parameters: Any) -> Any:
+    """Run a transform over several axes: -1 in `s` is the length without padding, which libraries read in many ways."""
+    if s is not None and -1 in s:
+        axes = parameters["axes"] = parameters.get("axes") or range(len(x.shape) - len(s), len(x.shape))
+        whole = [x.shape[axis] for axis in axes]
+        if name == "fft.irfftn":
+            whole[-1] = 2 * (whole[-1] - 1)
+        s = tuple(n if size == -1 else size for size, n in zip(s, whole, strict=True))
+    return function(x, s=s, **parameters)
 
 
 def _users_kernel(op: Op, backend: Backend) -> Callable[..., Any]:
@@ -450,6 +589,9 @@ def _users_kernel(op: Op, backend: Backend) -> Callable[..., Any]:
 
     return checked
 
+
+#: Transforms over several axes.
+TRANSFORMS = ("fft.fftn", "fft.ifftn", "fft.irfftn", "fft.rfftn")
 
 #: What a backend gives beyond the standard, reached as kernels too.
 PRIMITIVES = ("broadcast_like", "scatter_add", "setitem", "add_into", "nbytes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ _givers: dict[str, str] = {}  # the plugin that gave a backend
 _failures: dict[str, str] = {}
 _unreported: list[str] = []
 _plugins: pluggy.PluginManager | None = None
+_loading = threading.RLock()  # held while plugins are loaded or asked for backends: other threads wait
+_loaded = False
 
 _chosen: ContextVar[str | None] = ContextVar("agrad_backend", default=None)
 _default: str | None = None
@@ -55,24 +58,32 @@ class BackendInfo:
 
 def plugins() -> pluggy.PluginManager:
     """Give the plugin manager; loads pluggy and every installed plugin at the first call."""
-    global _plugins  # noqa: PLW0603 (made once)
-    if _plugins is None:
-        import importlib.metadata  # noqa: PLC0415 (as pluggy: only when a backend is first needed)
-
-        import pluggy  # noqa: PLC0415
-
-        from agrad.plugin import hookspecs  # noqa: PLC0415
-
-        _plugins = pluggy.PluginManager("agrad")
-        _plugins.add_hookspecs(hookspecs)
-        for entry in importlib.metadata.entry_points(group="agrad"):
-            try:
-                _plugins.register(entry.load(), name=entry.name)
-            except Exception as error:  # noqa: BLE001 (a faulty plugin must not take the others with it)
-                _fail(entry.name, error)
-        _collect()
-        _report()
+    if not _loaded:
+        with _loading:
+            if _plugins is None:  # else a plugin asks while it is being loaded
+                _load()
+    assert _plugins is not None
     return _plugins
+
+
+def _load() -> None:
+    global _plugins, _loaded  # noqa: PLW0603 (made once)
+    import importlib.metadata  # noqa: PLC0415 (as pluggy: only when a backend is first needed)
+
+    import pluggy  # noqa: PLC0415
+
+    from agrad.plugin import hookspecs  # noqa: PLC0415
+
+    _plugins = pluggy.PluginManager("agrad")
+    _plugins.add_hookspecs(hookspecs)
+    for entry in importlib.metadata.entry_points(group="agrad"):
+        try:
+            _plugins.register(entry.load(), name=entry.name)
+        except Exception as error:  # noqa: BLE001 (a faulty plugin must not take the others with it)
+            _fail(entry.name, error)
+    _collect()
+    _loaded = True
+    _report()
 
 
 def register(plugin: Any, name: str | None = None) -> None:
@@ -94,10 +105,11 @@ def register(plugin: Any, name: str | None = None) -> None:
     if name is None:
         name = str(getattr(plugin, "__name__", None) or type(plugin).__name__)
         name = name if manager.get_plugin(name) in (None, plugin) else f"{name} {id(plugin):#x}"
-    manager.register(plugin, name=name)
-    _collect()
-    for backend in _backends.values():
-        forget_kernels(backend)  # the plugin may replace some
+    with _loading:
+        manager.register(plugin, name=name)
+        _collect()
+        for backend in _backends.values():
+            forget_kernels(backend)  # the plugin may replace some
     _report()
 
 
@@ -398,7 +410,7 @@ def device_of(device: Any) -> tuple[Backend, str]:
 def to_numpy(tensor: Tensor) -> Any:
     """Give a tensor's value as a read-only NumPy array."""
     spec = tensor._spec
-    host = spec.backend.to_host(tensor._data)
+    host = spec.backend.to_host(tensor._computed())
     return get("numpy").read_only(host)  # type: ignore[attr-defined]
 
 

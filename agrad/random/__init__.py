@@ -5,6 +5,9 @@ from __future__ import annotations
 import operator
 import os
 import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from agrad import dtypes
@@ -14,6 +17,13 @@ from agrad.core.tensor import Tensor
 from agrad.func.batching import sampled
 from agrad.ops.creation import leaf
 from agrad.plugin import manager
+
+#: The seed, and the number of the key.
+Key = tuple[int, int]
+
+#: Where the keys drawn in this context are noted, and the keys it draws instead of new ones.
+_noted: ContextVar[tuple[list[Key], ...]] = ContextVar("agrad_noted_keys", default=())
+_given: ContextVar[Iterator[Key] | None] = ContextVar("agrad_given_keys", default=None)
 
 
 class Generator:
@@ -34,32 +44,121 @@ class Generator:
 
     def __init__(self, seed: int | None = None) -> None:
         self._lock = threading.Lock()
-        self.manual_seed(int.from_bytes(os.urandom(8), "little") if seed is None else seed)
+        self.seed, self.counter = operator.index(int.from_bytes(os.urandom(8), "little") if seed is None else seed), 0
 
     def manual_seed(self, seed: int) -> Generator:
         """Start anew from a seed."""
-        with self._lock:
-            self.seed, self.counter = operator.index(seed), 0
+        self.set_state((operator.index(seed), 0))
         return self
 
-    def key(self) -> tuple[int, int]:
+    def key(self) -> Key:
         """Give the next key: (seed, counter)."""
-        with self._lock:
-            self.counter += 1
-            return self.seed, self.counter
+        given = _given.get()
+        if given is None:
+            with self._lock:
+                self.counter += 1
+                key = self.seed, self.counter
+        else:
+            found = next(given, None)
+            if found is None:
+                message = (
+                    "a checkpointed function draws more random numbers when it is run again than it did in forward"
+                )
+                raise RuntimeError(message)
+            key = found
+        for keys in _noted.get():
+            keys.append(key)
+        return key
 
-    def get_state(self) -> tuple[int, int]:
+    def get_state(self) -> Key:
         """Give the state: the seed and the counter."""
         with self._lock:
             return self.seed, self.counter
 
-    def set_state(self, state: tuple[int, int]) -> None:
+    def set_state(self, state: Key) -> None:
         """Go back to a state."""
-        with self._lock:
-            self.seed, self.counter = state
+        if _given.get() is None:
+            with self._lock:
+                self.seed, self.counter = state
 
 
-default_generator = Generator()
+#: What `using` has put in the place of the default generator.
+_chosen: ContextVar[Generator | None] = ContextVar("agrad_random_generator", default=None)
+
+
+class _Default(Generator):
+    """The default generator: the one of an enclosing `using`, or this."""
+
+    def key(self) -> tuple[int, int]:
+        chosen = _chosen.get()
+        return super().key() if chosen is None else chosen.key()
+
+    def get_state(self) -> tuple[int, int]:
+        chosen = _chosen.get()
+        return super().get_state() if chosen is None else chosen.get_state()
+
+    def set_state(self, state: tuple[int, int]) -> None:
+        chosen = _chosen.get()
+        if chosen is None:
+            super().set_state(state)
+        else:
+            chosen.set_state(state)
+
+
+default_generator: Generator = _Default()
+
+
+@contextmanager
+def noting(keys: list[Key]) -> Iterator[None]:
+    """Note every key that is drawn in this context, for `again`."""
+    token = _noted.set((*_noted.get(), keys))
+    try:
+        yield
+    finally:
+        _noted.reset(token)
+
+
+@contextmanager
+def again(keys: Iterable[Key]) -> Iterator[None]:
+    """Draw these keys in this context, whatever other threads draw; no generator changes its state."""
+    tokens = _noted.set(()), _given.set(iter(keys))
+    try:
+        yield
+    finally:
+        _noted.reset(tokens[0])
+        _given.reset(tokens[1])
+
+
+@contextmanager
+def using(generator: Generator) -> Iterator[Generator]:
+    """Draw from another generator wherever none is given, in this context.
+
+    Unlike `manual_seed` it does not reach into other threads, so that work which is shared out draws the same numbers
+    whatever runs first.
+
+    Parameters
+    ----------
+    generator : Generator
+        Where keys come from inside the block.
+
+    Yields
+    ------
+    Generator
+        The same.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> with ag.random.using(ag.random.Generator(7)):
+    ...     a = ag.rand(3)
+    >>> bool(ag.all(a == ag.rand(3, generator=ag.random.Generator(7))))
+    True
+    """
+    token = _chosen.set(generator)
+    try:
+        yield generator
+    finally:
+        _chosen.reset(token)
 
 
 def manual_seed(seed: int) -> Generator:

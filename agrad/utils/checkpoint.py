@@ -123,7 +123,7 @@ class _Frame:
         *,
         check: bool,
         early_stop: bool,
-        random_state: tuple[int, int] | None,
+        preserve_rng_state: bool,
         contexts: tuple[Any, Any],
     ) -> None:
         self.function = function
@@ -133,11 +133,17 @@ class _Frame:
         self.inputs = [(_kept(v, pairs), v.requires_grad) if isinstance(v, Tensor) else (v, False) for v in leaves]
         self.check = check
         self.early_stop = early_stop
-        self.random_state = random_state
+        self.preserve_rng_state = preserve_rng_state
+        self.keys: list[random.Key] = []  # of the random numbers it drew
         self.around, self.around_again = contexts
         self.entries: list[_Entry] = []
         self.values: weakref.WeakKeyDictionary[Any, dict[int, Tensor]] = weakref.WeakKeyDictionary()
         self.node: Node | None = None
+
+    def keeps(self, tensor: Tensor, node: Node | None) -> bool:
+        """Tell whether the policy of a selective checkpoint has a value kept rather than computed again."""
+        policy = getattr(self.around, "policy", None)
+        return policy is not None and bool(policy(tensor, node))
 
     # -- forward
 
@@ -145,10 +151,9 @@ class _Frame:
         self.node = node
 
     def pack(self, tensor: Tensor) -> Any:
-        entry = _Entry(self.node, tensor)
-        policy = getattr(self.around, "policy", None)
-        if policy is not None and policy(tensor, self.node):
+        if self.keeps(tensor, self.node):
             return tensor
+        entry = _Entry(self.node, tensor)
         slot = _Slot(self, len(self.entries))
         entry.slot = weakref.ref(slot)
         self.entries.append(entry)
@@ -170,19 +175,15 @@ class _Frame:
         """Run the function to find the values that are still asked for."""
         again = _Again(self, found)
         args, kwargs = unflatten(self.treedef, [_input(*pair) for pair in self.inputs])
-        state = random.default_generator.get_state()
-        if self.random_state is not None:
-            random.default_generator.set_state(self.random_state)
         mode.push(grad=True, saved=(Pair(again.pack, _not_unpacked, again.note),))
         try:
-            with self.around_again:
+            with self.around_again, random.again(self.keys) if self.preserve_rng_state else contextlib.nullcontext():
                 self.function(*args, **kwargs)
         except _Enough:
             pass
         finally:
             mode.pop()
-            if self.random_state is not None:
-                random.default_generator.set_state(state)
+            again.node = None
         if again.count != len(self.entries):
             message = (
                 "A different number of tensors was saved during the original forward and recomputation."
@@ -207,8 +208,7 @@ class _Again:
 
     def pack(self, tensor: Tensor) -> Any:
         frame = self.frame
-        policy = getattr(frame.around, "policy", None)
-        if policy is not None and policy(tensor, self.node):
+        if frame.keeps(tensor, self.node):
             return tensor
         place = self.count
         now = _Entry(self.node, tensor)
@@ -276,7 +276,7 @@ def checkpoint(
     use_reentrant : bool, optional
         PyTorch's argument. There is one implementation here, the non-reentrant: True is refused.
     preserve_rng_state : bool, optional
-        Have the function draw the same random numbers again from the default generator.
+        Have the function draw the same random numbers again, from whichever generators.
     context_fn : callable, optional
         Gives two context managers: one around the function, one around running it again. See
         `create_selective_checkpoint_contexts`.
@@ -328,16 +328,17 @@ def checkpoint(
         kwargs,
         check=determinism_check == "default",
         early_stop=early_stop if chosen is None else chosen,
-        random_state=random.default_generator.get_state() if preserve_rng_state else None,
+        preserve_rng_state=preserve_rng_state,
         contexts=context_fn(),
     )
     now = mode.current()
     mode.push(saved=(*(now.saved if now is not None else ()), Pair(frame.pack, frame.unpack, frame.note)))
     try:
-        with frame.around:
+        with frame.around, random.noting(frame.keys) if preserve_rng_state else contextlib.nullcontext():
             return function(*args, **kwargs)
     finally:
         mode.pop()
+        frame.node = None  # which keeps what refers to this frame
 
 
 def checkpoint_sequential(functions: Iterable[Callable[[Any], Any]], segments: int, input: Any, **options: Any) -> Any:

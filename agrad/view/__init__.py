@@ -23,10 +23,10 @@ def text_of(tensor: Tensor) -> str:
     backend = spec.backend
     if hasattr(backend, "text_of"):  # a tensor that is being mapped over
         return str(backend.text_of(tensor))
-    shown = tensor.detach() if tensor.requires_grad else tensor
+    shown = tensor
     kind = backend.kind(spec.dtype)
     if spec.size > DEFAULT_OPTIONS.threshold:
-        shown = edges(shown, spec.shape, concat)
+        shown = edges(tensor.detach(), spec.shape, concat)
     suffixes = []
     if backend is not manager.default_backend():
         suffixes.append(f"device='{spec.device}'")
@@ -40,7 +40,6 @@ def text_of(tensor: Tensor) -> str:
         suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")
     elif tensor.requires_grad:
         suffixes.append("requires_grad=True")
-    for level, tangent in (tensor._tangents or {}).items():
-        suffixes.append(f"tangent@{level}={tangent!r}")
+    suffixes += [f"tangent={tangent!r}" for tangent in (tensor._tangents or {}).values()]
     prefix = "Parameter containing:\ntensor(" if type(tensor).__name__ == "Parameter" else "tensor("
     return format_tensor(shown.tolist(), spec.shape, prefix=prefix, suffixes=suffixes, kind=kind)  # type: ignore[arg-type]

@@ -166,9 +166,9 @@ def test_create_graph(close):
             "The output of the user-provided function is independent of input 1. This is not allowed in strict mode.",
         ),
         (
-            lambda: jacobian(lambda x, y: x * 2, (X, X), strict=True),
+            lambda: jacobian(lambda x, y: (x * y, x * 2), (X, X), strict=True),
             RuntimeError,
-            "The output of the user-provided function is independent of input 1.",
+            "Output 1 of the user-provided function is independent of input 1. This is not allowed in strict mode.",
         ),
         (
             lambda: jacobian(lambda x: x * 2, X, strict=True, vectorize=True),

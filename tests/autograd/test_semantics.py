@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import copy
 import gc
+import importlib.util
 import logging
 import pickle
 import sys
 import threading
 import weakref
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import pytest
 
 import agrad as ag
 from agrad import Function
 from agrad.autograd import backward, grad, gradcheck, gradgradcheck
+from agrad.autograd import forward_ad as fw
 from agrad.autograd.graph import GradientEdge, Node, get_gradient_edge
 from agrad.testing import GradcheckError
 
@@ -168,6 +172,99 @@ def test_inputs_of_backward_in_every_form():
         assert w.grad is None
 
 
+@dataclass
+class Layer:
+    weight: object
+    bias: object = None
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+#: Containers of two tensors; the type that `grad` gives for one, where it is another.
+CONTAINERS = {
+    "tuple": lambda a, b: (a, b),
+    "namedtuple": Pair,
+    "dataclass": Layer,
+    "dict": lambda a, b: {"z": a, "y": b},
+    "nested dict": lambda a, b: {"z": {"k": (a,)}, "y": [b]},
+    "nested tuple": lambda a, b: (a, [Layer(b)]),
+}
+
+
+@pytest.mark.parametrize("make", CONTAINERS.values(), ids=CONTAINERS)
+def test_containers_of_inputs(make):
+    x, w = leaf(2.0), leaf(5.0)
+    lists = lambda t: t.tolist()
+    found = grad((x * w).sum(), make(x, w))
+    assert ag.tree.map(lists, found) == make([5.0], [2.0])
+    edges = grad((x * w).sum(), make(get_gradient_edge(x), w))
+    assert ag.tree.map(lists, edges) == make([5.0], [2.0])
+    (x * w).sum().backward(inputs=make(x, w))
+    assert (x.grad.tolist(), w.grad.tolist()) == ([5.0], [2.0])
+    v = leaf(1.0)
+    unused = grad((x * x).sum(), make(x, v), materialize_grads=True)
+    assert ag.tree.map(lists, unused) == make([4.0], [0.0])
+    assert ag.tree.flatten(grad((x * x).sum(), make(x, v), allow_unused=True))[0][0].tolist() == [4.0]
+    rows = grad(x * w, make(x, w), ag.tensor([[1.0], [10.0]]), is_grads_batched=True)
+    assert ag.tree.map(lists, rows) == make([[5.0], [50.0]], [[2.0], [20.0]])
+
+
+@pytest.mark.parametrize("make", CONTAINERS.values(), ids=CONTAINERS)
+def test_containers_of_outputs(make):
+    x = leaf(2.0, 3.0)
+    y, z = x * x, x * 10
+    cotangents = make(ag.tensor([1.0, 0.0]), ag.tensor([0.0, 1.0]))
+    assert grad(make(y, z), x, cotangents, retain_graph=True)[0].tolist() == [4.0, 10.0]
+    backward(make(y, z), cotangents, retain_graph=True)
+    assert x.grad.tolist() == [4.0, 10.0]
+    assert grad(make(y.sum(), z.sum()), x, retain_graph=True)[0].tolist() == [14.0, 16.0]
+    assert grad(make(y.sum(), z), x, make(None, ag.ones(2)), retain_graph=True)[0].tolist() == [14.0, 16.0]
+
+
+def test_cotangents_of_another_structure():
+    x = leaf(2.0, 3.0)
+    for outputs, cotangents, message in (
+        ({"a": x * 2}, ag.ones(2), r"another structure than the outputs: at the top there is a Tensor, not a dict"),
+        ({"a": x * 2}, {"b": ag.ones(2)}, r"a dict that lacks 'a' and also has 'b'"),
+        ((x, [x * 2]), (ag.ones(2), [ag.ones(2)] * 2), r"at \[1\] there is a list of length 2, not 1"),
+    ):
+        with pytest.raises(RuntimeError, match=message):
+            grad(outputs, x, cotangents)
+
+
+@pytest.mark.parametrize("make", CONTAINERS.values(), ids=CONTAINERS)
+def test_containers_elsewhere(make):
+    x, w = leaf(2.0), leaf(5.0)
+    seen = []
+    with ag.autograd.graph.register_multi_grad_hook(make(x, w), lambda gs: seen.append([g.tolist() for g in gs])):
+        (x * w).sum().backward()
+    order = [t.item() for t in ag.tree.flatten(make(x, w))[0]]  # a dict's in the order of its keys
+    assert seen == [[[10.0 / v] for v in order]]
+    double = lambda c: ag.tree.map(lambda t: ag.sin(t), c)
+    y = ag.utils.checkpoint.checkpoint(double, make(x, w))
+    assert type(y) is type(make(x, w))
+    (g,) = grad(ag.tree.flatten(y)[0][order.index(2.0)].sum(), x)
+    assert g.tolist() == ag.cos(x).tolist()
+
+
+def test_a_list_of_inputs_gives_a_tuple_as_in_pytorch():
+    x, w = leaf(2.0), leaf(5.0)
+    assert type(grad((x * w).sum(), [x, w])) is tuple
+    for inputs in ([x, {"w": [w]}], iter([x, {"w": [w]}])):
+        found = grad((x * w).sum(), inputs)
+        assert type(found) is tuple
+        assert found[1]["w"][0].tolist() == [2.0]
+    assert grad((x * w).sum(), Layer(x)).bias is None
+    for wrong in ([x, 3.0], {"x": x, "k": 3.0}, [x, None], [x, {"k": 3.0}]):
+        with pytest.raises(
+            RuntimeError, match=r"all inputs have to be Tensors or GradientEdges, but got (float|NoneType)"
+        ):
+            grad((x * w).sum(), wrong)
+
+
 def test_an_edge_of_a_result_among_the_inputs_of_backward_changes_nothing():
     x = leaf(2.0)
     y = x * 3
@@ -282,6 +379,60 @@ def test_backward_within_hooks_of_every_kind():
     y.sum().backward()
     assert x.grad.tolist() == [6.0]
     assert other.grad.tolist() == [10.0]
+
+
+#: What can be walked through a second time without `retain_graph`, as nothing was saved. The last few differ from
+#: PyTorch, which is the third entry.
+FREED = [
+    *((code, False, False) for code in ("x + 2", "2 - x", "x - w", "x + w[0, 0]", "-x", "x % 2", "x.clone()")),
+    *((code, False, False) for code in ("x.sum()", "x.mean()", "x.sum(0)", "x.cumsum(0)", "lib.diff(x)")),
+    *(
+        (code, False, False)
+        for code in ("x.reshape(4)", "x.permute(1, 0)", "x.T", "x.expand(3, 2, 2)", "x.repeat(2, 1)")
+    ),
+    *((code, False, False) for code in ("x.unsqueeze(0)", "x[None].squeeze(0)", "x.flip(0)", "lib.roll(x, 1)")),
+    *((code, False, False) for code in ("x[0]", "x[:, 1:]", "x.unbind()[0]", "lib.cat([x, w])", "lib.stack([x, w])")),
+    *((code, False, False) for code in ("lib.tril(x)", "lib.diag(x)", "lib.einsum('ij->ji', x)", "x.to(lib.float32)")),
+    *((code, False, False) for code in ("x.floor()", "x.round()", "x.trunc()", "(x + 0j).real", "(x + 0j).imag")),
+    *(
+        (code, True, True)
+        for code in ("x * 2", "2 * x", "x * 2.5", "x * True", "x / 2", "2 / x", "x * 2j", "x[0, 0] * 2")
+    ),
+    *(
+        (code, True, True)
+        for code in ("x * w", "x * w.detach()", "x / w", "x ** 2", "x ** 1", "2 ** x", "x @ w", "x.mul_(w)")
+    ),
+    *((code, True, True) for code in ("abs(x)", "x.exp()", "x.sin()", "x.sqrt()", "x.square()", "x.reciprocal()")),
+    *((code, True, True) for code in ("x.prod()", "x.cumprod(0)", "x.var()", "x.std()", "x.clamp(0, 1)", "x.norm()")),
+    *((code, True, True) for code in ("x[[0, 1]]", "x[x > 1]", "lib.where(x > 1, x, w)", "x.masked_fill(x > 1, 0.0)")),
+    *((code, True, True) for code in ("lib.maximum(x, w)", "lib.atan2(x, w)", "abs(x + 0j)", "x * 2 + x * 3")),
+    ("lib.sign(x)", True, False),
+    ("lib.lerp(x, w, 0.5)", True, False),
+    ("lib.fft.fft(x).real", False, True),
+    ("lib.nn.functional.avg_pool2d(x[None, None], 2)", False, True),
+]
+
+
+def passes(lib, code):
+    """Run backward twice; give the beginning of the message, if the second time raises."""
+    x, w = (lib.tensor(v, dtype=lib.float64, requires_grad=True) for v in ([[1.0, 2.0], [3.0, 4.0]], [[0.5, 1.5]] * 2))
+    y = eval(code, {"lib": lib, "x": x.clone() if ".mul_" in code else x, "w": w})
+    g = lib.ones_like(y)
+    y.backward(g)
+    once = x.grad.tolist()
+    try:
+        y.backward(g)
+    except RuntimeError as error:
+        return str(error).partition(" (")[0]
+    assert x.grad.tolist() == [[2 * v for v in row] for row in once]
+    return None
+
+
+@pytest.mark.parametrize(("code", "raises", "in_torch"), FREED)
+def test_what_a_backward_frees(code, raises, in_torch):
+    assert passes(ag, code) == (AGAIN if raises else None)
+    if importlib.util.find_spec("torch"):
+        assert passes(importlib.import_module("torch"), code) == (AGAIN if in_torch else None)
 
 
 # -- Function ---------------------------------------------------------------------------------------------------------
@@ -628,6 +779,92 @@ def test_every_node_that_runs_is_logged(caplog):
     caplog.clear()
     (x * x).sum().backward()
     assert caplog.records == []
+
+
+# -- forward mode and the functional API -------------------------------------------------------------------------------
+
+
+def pushed(function, *pairs):
+    """Give value and tangent of a function of pairs of value and tangent."""
+    with fw.dual_level():
+        result = fw.unpack_dual(function(*(fw.make_dual(p, t) for p, t in pairs)))
+        return result.primal.tolist(), None if result.tangent is None else result.tangent.tolist()
+
+
+X, V = ag.tensor([1.0, 2.0]), ag.tensor([10.0, 100.0])
+
+
+def changed(change):
+    def function(d):
+        plain = ag.tensor([5.0, 6.0])
+        change(plain, d)
+        return plain
+
+    return function
+
+
+def test_tangents_through_changes_in_place():
+    assert pushed(changed(lambda p, d: p.mul_(d)), (X, V)) == ([5.0, 12.0], [50.0, 600.0])
+    assert pushed(changed(lambda p, d: p.__setitem__(0, d[1])), (X, V)) == ([2.0, 6.0], [100.0, 0.0])
+    assert pushed(changed(lambda p, d: p.copy_(d)), (X, V)) == ([1.0, 2.0], [10.0, 100.0])
+    assert pushed(lambda d: d.mul_(3.0), (X, V)) == ([3.0, 6.0], [30.0, 300.0])
+    assert pushed(lambda d: d.detach(), (X, V)) == ([1.0, 2.0], None)
+
+
+def test_tangents_of_views_and_complex_numbers():
+    assert pushed(lambda d: d[1], (X, V)) == (2.0, 100.0)
+    assert pushed(lambda d: d.reshape(2, 1), (X, V)) == ([[1.0], [2.0]], [[10.0], [100.0]])
+    z, t = ag.tensor(3 + 4j), ag.tensor(1j)
+    assert pushed(lambda d: d * d, (z, t)) == (-7 + 24j, -8 + 6j)
+    assert pushed(ag.abs, (z, t)) == (5.0, 0.8)
+    assert pushed(ag.real, (z, t)) == (3.0, 0.0)
+
+
+def test_a_dual_tensor_shows_its_tangent():
+    with fw.dual_level():
+        dual = fw.make_dual(X, V)
+        assert repr(dual) == "tensor([1., 2.], tangent=tensor([ 10., 100.]))"
+        with fw.dual_level():  # not in PyTorch
+            assert repr(fw.make_dual(dual, X)).count("tangent=") == 2
+
+
+@pytest.mark.parametrize("materialize", [True, False])
+def test_missing_tangents_of_a_function(materialize):
+    seen = []
+
+    class Product(Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.set_materialize_grads(materialize)
+            ctx.save_for_forward(x, y)
+            return x * y
+
+        @staticmethod
+        def jvp(ctx, a, b):
+            seen.append(None if b is None else b.tolist())
+            _, y = ctx.saved_tensors
+            return a * y
+
+    assert pushed(lambda d: Product.apply(d, ag.tensor([7.0, 7.0])), (X, V)) == ([7.0, 14.0], [70.0, 700.0])
+    assert seen == [[0.0, 0.0] if materialize else None]
+
+
+def test_a_function_without_setup_context_under_the_transforms():
+    """PyTorch refuses it."""
+    assert ag.func.grad(lambda x: Doubled.apply(x).sum())(X).tolist() == [2.0, 4.0]
+
+
+def test_graphs_of_derivatives_by_inputs_that_require_none():
+    """In PyTorch the results of `create_graph` require grad even then, though nothing can be reached from them."""
+    functional = ag.autograd.functional
+    for constant, expected in ((X, False), (leaf(1.0, 2.0), True)):
+        for product in (functional.vjp, functional.jvp):
+            assert [t.requires_grad for t in product(ag.sin, constant, V, create_graph=True)] == [expected] * 2
+
+
+def test_strict_looks_at_every_output():
+    with pytest.raises(RuntimeError, match="Output 1 of the user-provided function is independent of input 0"):
+        ag.autograd.functional.jacobian(lambda a, b: (a * b, b * 2), (X, V), strict=True)
 
 
 # -- gradcheck --------------------------------------------------------------------------------------------------------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -168,16 +170,200 @@ def test_nothing_is_recorded_without_need():
         assert Cube.apply(x).grad_fn is None
 
 
-def test_containers_are_not_searched():
-    F = simple(lambda ctx, g: None, lambda ctx, pair: pair[0] * 2)
-    assert not F.apply([leaf(1.0)]).requires_grad
-
-
-def test_list_of_results_passes_through_unrecorded():
-    F = simple(lambda ctx, *g: g[0], lambda ctx, x: [x * 1, x * 2])
-    result = F.apply(leaf(1.0))
-    assert [r.requires_grad for r in result] == [False, False]
+def test_results_that_are_no_tensors_pass_through():
     assert simple(None, lambda ctx, x: 3).apply(leaf(1.0)) == 3
+    assert simple(None, lambda ctx, x: [3, "a"]).apply(leaf(1.0)) == [3, "a"]
+
+
+# -- containers -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Affine:
+    weight: object
+    bias: object = None
+
+
+class Layers(Function):
+    """x through weights and biases, as a dict of the result of each layer; all in one node."""
+
+    @staticmethod
+    def forward(ctx, x, layers, *, scale=1.0):
+        ctx.scale = scale
+        ctx.needs = ctx.needs_input_grad
+        results, values = {}, []
+        for i, layer in enumerate(layers["all"]):
+            values += [x, layer.weight]
+            x = x * layer.weight * scale + (0.0 if layer.bias is None else layer.bias)
+            results[f"layer {i}"] = x
+        ctx.save_for_backward(*values[1::2], values[0])
+        ctx.biased = [layer.bias is not None for layer in layers["all"]]
+        return results
+
+    @staticmethod
+    def backward(ctx, gs):
+        *weights, x = ctx.saved_tensors
+        inputs = [x]
+        for w in weights[:-1]:  # no biases but in the last layer, in these tests
+            inputs.append(inputs[-1] * w * ctx.scale)
+        found, g = [], None
+        for i, (w, x) in reversed(list(enumerate(zip(weights, inputs, strict=True)))):
+            g = gs[f"layer {i}"] if g is None else g + gs[f"layer {i}"]
+            found.insert(0, Affine(g * x * ctx.scale, g if ctx.biased[i] else None))
+            g = g * w * ctx.scale
+        return g, {"all": tuple(found)}, None
+
+    @staticmethod
+    def jvp(ctx, t, layers, _scale=None):
+        *weights, x = ctx.saved_tensors
+        results = {}
+        for i, (w, layer) in enumerate(zip(weights, layers["all"], strict=True)):
+            t = (t * w + x * layer.weight) * ctx.scale + (0.0 if layer.bias is None else layer.bias)
+            x = x * w * ctx.scale
+            results[f"layer {i}"] = t
+        return (results,)
+
+
+def by_hand(x, layers, scale):
+    results = {}
+    for i, layer in enumerate(layers["all"]):
+        x = x * layer.weight * scale + (0.0 if layer.bias is None else layer.bias)
+        results[f"layer {i}"] = x
+    return results
+
+
+def test_containers_of_arguments_and_results():
+    x, v, w, b = leaf(1.0, 2.0), leaf(3.0, 4.0), leaf(5.0, 6.0), leaf(7.0, 8.0)
+    layers = {"all": (Affine(v), Affine(w, b))}
+    found, expected = Layers.apply(x, layers, scale=2.0), by_hand(x, layers, 2.0)
+    assert {k: r.tolist() for k, r in found.items()} == {k: r.tolist() for k, r in expected.items()}
+    node = found["layer 1"].grad_fn
+    assert node.name() == "LayersBackward"
+    assert node.needs == (True, True, False)
+    assert [n.variable for n, _ in node.next_functions] == [x, v, w, b]
+
+    def gradients(results):
+        loss = (results["layer 0"] ** 2 + results["layer 1"]).sum()
+        first = ag.grad(loss, (x, v, w, b), create_graph=True)
+        second = ag.grad(sum((g**2).sum() for g in first), (x, v, w, b), materialize_grads=True)
+        return [[g.tolist() for g in gs] for gs in (first, second)]
+
+    assert gradients(found) == gradients(expected)
+    (only,) = ag.grad(Layers.apply(x, layers)["layer 0"].sum(), v)  # nothing arrives at layer 1
+    assert only.tolist() == [1.0, 2.0]
+
+
+def test_containers_against_finite_differences():
+    def f(x, v, w, b):
+        return tuple(Layers.apply(x, {"all": (Affine(v), Affine(w, b))}).values())
+
+    values = (leaf(0.5, 1.0), leaf(0.3, -0.4), leaf(-1.5, 0.6), leaf(0.7, 0.8))
+    assert ag.autograd.gradcheck(f, values, check_forward_ad=True)
+    assert ag.autograd.gradgradcheck(f, values)
+
+
+TWO = ag.tensor(2.0)
+
+
+def test_containers_with_setup_context_and_defaults():
+    class Sum(Function):
+        @staticmethod
+        def forward(parts, scale=TWO):
+            return [sum(parts) * scale, "note"]
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            parts, scale = inputs
+            ctx.count, ctx.seen = len(parts), (ctx.needs_input_grad, output[1])
+            ctx.save_for_backward(scale)
+
+        @staticmethod
+        def backward(ctx, gs):
+            g, note = gs
+            assert note is None
+            return [g * ctx.saved_tensors[0]] * ctx.count, None
+
+    x, y = leaf(1.0), leaf(2.0)
+    total, note = Sum.apply([x, ag.ones(1), y])
+    assert (total.tolist(), note, total.grad_fn.seen) == ([8.0], "note", ((True, False), "note"))
+    assert [g.tolist() for g in ag.grad(total, (x, y))] == [[2.0], [2.0]]
+    assert not Sum.apply([ag.ones(1)])[0].requires_grad
+    assert [g.tolist() for g in ag.grad(Sum.apply([x, x])[0], x)] == [[4.0]]
+
+
+def test_containers_may_lack_gradients():
+    F = simple(lambda ctx, g: ([g * 2, None], None), lambda ctx, pair, mask: pair[0] * 2 + pair[1] * mask[0])
+    x, y = leaf(1.0), leaf(2.0)
+    assert ag.grad(F.apply([x, y], (y,)), (x, y), allow_unused=True)[1] is None
+    # what holds no tensors stays as it is: one gradient, None
+    shaped = simple(lambda ctx, g: (g, None), lambda ctx, x, shape: x + ag.zeros(shape))
+    assert ag.grad(shaped.apply(x, (1,)).sum(), x)[0].tolist() == [1.0]
+
+
+def test_the_gradient_of_an_only_argument():
+    for gradients in (
+        lambda g: [g, g * 2],
+        lambda g: ([g, g * 2],),
+        lambda g: ([g, g * 2], None),
+        lambda g: [[g, g * 2]],
+    ):
+        F = simple(lambda ctx, g, gradients=gradients: gradients(g), lambda ctx, pair: pair[0] + pair[1] * 2)
+        x, y = leaf(1.0), leaf(2.0)
+        F.apply([x, y]).sum().backward()
+        assert (x.grad.tolist(), y.grad.tolist()) == ([1.0], [2.0])
+
+
+def test_gradients_of_another_structure():
+    for gradients, message in (
+        (lambda g: (g, g), "function FBackward returned a gradient at index 0 of another structure"),
+        (lambda g: ([g], g), "length 1, not 2"),
+        (lambda g: ((g, g), g), "a tuple, not a list"),
+        (lambda g: ([g, 3], g), "expected Variable or None (got int)"),
+        (lambda g: ([g, g],), "incorrect number of gradients (expected 2, got 1)"),
+        (lambda g: ([g, g], g, g), "incorrect number of gradients (expected 2, got 3)"),
+    ):
+        F = simple(lambda ctx, g, f=gradients: f(g), lambda ctx, pair, z: pair[0] + pair[1] + z)
+        x = leaf(1.0)
+        with pytest.raises(RuntimeError, match=re.escape(message)):
+            F.apply([x, x], x).sum().backward()
+        assert x.grad is None
+
+
+def test_containers_once_differentiable():
+    F = simple(once_differentiable(lambda ctx, g: ([g * 2, g],)), lambda ctx, pair: pair[0] * 2 + pair[1])
+    x, y = leaf(1.0), leaf(2.0)
+    g, _ = ag.grad(F.apply([x, y]).sum(), (x, y), create_graph=True)
+    with pytest.raises(RuntimeError, match="differentiate twice a function that was marked with @once_differentiable"):
+        g.sum().backward()
+
+
+def test_containers_under_vmap():
+    class Weighted(Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(ctx, parts):
+            ctx.save_for_backward(parts["x"], parts["w"])
+            return {"y": parts["x"] * parts["w"]}
+
+        @staticmethod
+        def backward(ctx, gs):
+            x, w = ctx.saved_tensors
+            return {"x": gs["y"] * w, "w": gs["y"] * x}
+
+    class Own(Weighted):
+        generate_vmap_rule = False
+
+        @staticmethod
+        def vmap(info, in_dims, parts):
+            assert in_dims == ({"w": None, "x": 0},)
+            return Weighted.apply({"x": parts["x"], "w": parts["w"]})["y"], 0
+
+    xs, w = ag.tensor([[1.0, 2.0], [3.0, 4.0]]), ag.tensor([5.0, 6.0])
+    f = lambda x, w: Weighted.apply({"x": x, "w": w})["y"].sum()
+    assert ag.func.vmap(ag.func.grad(f, argnums=(0, 1)), in_dims=(0, None))(xs, w)[1].tolist() == xs.tolist()
+    own = ag.func.vmap(lambda x: Own.apply({"x": x, "w": w}))(xs)
+    assert own.tolist() == (xs * w).tolist()
 
 
 # -- needs_input_grad -------------------------------------------------------------------------------------------------

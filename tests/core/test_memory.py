@@ -13,6 +13,9 @@ import pytest
 
 import agrad as ag
 from agrad import Function
+from agrad.autograd import forward_ad, functional, graph
+from agrad.nn.functional import cross_entropy, layer_norm, softmax
+from agrad.utils.checkpoint import checkpoint
 
 
 @pytest.fixture
@@ -359,3 +362,111 @@ def test_peak_of_a_chain_is_what_it_saves(no_gc):
     assert peak(lambda y: y + 1.0) < 5  # saves nothing: two values and a gradient are alive at a time
     assert length < peak(ag.tanh) < length + 3.5  # saves its result
     assert length < peak(lambda y: ag.tanh(y * y)) < length + 3.5  # two cotangents of one node are added up
+
+
+# -- what is built upon graphs ------------------------------------------------------------------------------------------
+
+
+def cube(x):
+    return (x**3).sum()
+
+
+def twice(function):
+    """Differentiate a function by its argument twice, through its recorded derivative."""
+
+    def of(x):
+        (g,) = ag.grad(function(x).sum(), x, create_graph=True)
+        return ag.grad((g * g).sum(), x, allow_unused=True)
+
+    return of
+
+
+def hooked(x):
+    y = x * 2
+    y.register_hook(lambda g: g * 2)
+    y.register_hook(lambda g: None)
+    y.retain_grad()
+    graph.register_multi_grad_hook([x, y], lambda gs: None)
+    (y * y * x).sum().backward()
+    return y
+
+
+def packed(x):
+    with graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+        y = ag.exp(x * x).sum()
+    y.backward()
+    return y
+
+
+def cleared(x):
+    cube(x).backward(create_graph=True)
+    x.grad = None
+
+
+def tangent(x):
+    with forward_ad.dual_level():
+        y = ag.exp(forward_ad.make_dual(x, ag.ones_like(x)) ** 2).sum()
+        return forward_ad.unpack_dual(y).tangent
+
+
+def pulled(x):
+    y, back = ag.func.vjp(lambda v: ag.sin(v) * v, x)
+    back(ag.ones_like(x))
+    return y
+
+
+PROGRAMS = {
+    "grad": ag.func.grad(cube),
+    "grad of grad": ag.func.grad(lambda x: ag.func.grad(cube)(x).sum()),
+    "vmap": ag.func.vmap(lambda v: ag.exp(v) * v),
+    "vmap of grad": ag.func.vmap(ag.func.grad(lambda v: v**3)),
+    "vjp": pulled,
+    "jacrev": ag.func.jacrev(lambda x: x**3),
+    "jacfwd": ag.func.jacfwd(lambda x: x**3),
+    "hessian": ag.func.hessian(cube),
+    "hvp": lambda x: ag.func.hvp(cube, (x,), (ag.ones_like(x),)),
+    "jvp": lambda x: ag.func.jvp(ag.exp, (x.detach(),), (ag.ones_like(x),)),
+    "linearize": lambda x: ag.func.linearize(ag.exp, x.detach())[1](ag.ones_like(x)),
+    "functional.jacobian": lambda x: functional.jacobian(lambda v: v**3, x, create_graph=True),
+    "functional.hessian": lambda x: functional.hessian(cube, x),
+    "gradients of a batch": lambda x: ag.grad(x * x, x, ag.eye(2), is_grads_batched=True),
+    "checkpoint": lambda x: checkpoint(lambda v: ag.exp(v) * v, x),
+    "checkpoint, backward": lambda x: checkpoint(lambda v: ag.exp(v) * v, x).sum().backward(),
+    "checkpoint in a checkpoint": lambda x: checkpoint(lambda v: checkpoint(ag.exp, v) * v, x).sum().backward(),
+    "Function": lambda x: Cube.apply(x * 1.0).sum().backward(),
+    "Function, twice": twice(lambda x: Cube.apply(x * 1.0)),
+    "forward mode": lambda x: tangent(x.detach()),
+    "hooks": hooked,
+    "saved-tensor hooks": packed,
+    "cross_entropy": lambda x: cross_entropy(x.reshape(1, 2), ag.tensor([1])).backward(),
+    "softmax, twice": twice(lambda x: softmax(x, axis=0)),
+    "layer_norm, twice": twice(lambda x: layer_norm(x * x, (2,))),
+    "create_graph, cleared": cleared,
+}
+
+
+def remains(program):
+    """Run a program twice; the second time count what is alive when its result is gone, and what was cyclic."""
+    program(leaf(1.0, 2.0))  # what is made at the first use stays
+    gc.collect()
+    x = leaf(1.0, 2.0)
+    result = program(x)
+    tensors = [x, *(t for t in (result if isinstance(result, tuple) else (result,)) if isinstance(t, ag.Tensor))]
+    nodes = [t.grad_fn for t in tensors if t.grad_fn is not None]
+    references = [weakref.ref(thing) for thing in (*tensors, *(t._data for t in tensors), *nodes)]
+    del x, result, tensors, nodes
+    return alive(references), gc.collect()
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_transforms_checkpoints_and_hooks_leave_nothing(program, no_gc):
+    assert remains(program) == (0, 0)
+
+
+def test_forward_mode_over_what_is_recorded_is_collectable():
+    """A saved result keeps its tangent for a backward pass within the level, and the tangent comes from that result."""
+    x = leaf(1.0, 2.0)
+    references = [weakref.ref(x), weakref.ref(tangent(x))]
+    del x
+    gc.collect()
+    assert alive(references) == 0

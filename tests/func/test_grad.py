@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -392,3 +393,31 @@ def test_works_on_every_backend(xp, make, close):
     close(grad(f)(make(x)), np.cos(x) * x + np.sin(x))
     close(hvp(f, (make(x),), (make([1.0, 1.0]),)), 2 * np.cos(x) - np.sin(x) * x)
     close(linearize(xp.sin, make(x))[1](make([1.0, 2.0])), np.cos(x) * [1.0, 2.0])
+
+
+def test_conventions_for_complex_numbers_beside_other_libraries():
+    """The table of docs/complex.md."""
+    jax, hips = pytest.importorskip("jax"), pytest.importorskip("autograd")
+    jnp, anp, z = jax.numpy, importlib.import_module("autograd.numpy"), 1 + 2j
+    cube, loss = lambda z: z**3, lambda xp: lambda z: xp.abs(z) ** 2
+    real = lambda xp: lambda x: xp.real((x * (1 + 2j)) ** 2)
+    t = ag.tensor(z)
+    table = [
+        (grad(loss(ag))(t), [jax.grad(loss(jnp))(z), hips.grad(loss(anp))(z)], 2 + 4j),
+        (grad(ag.imag)(t), [jax.grad(jnp.imag)(z), hips.grad(anp.imag)(z)], 1j),
+        (
+            vjp(cube, t)[1](ag.tensor(1 + 0j)),
+            [jax.vjp(cube, z)[1](1 + 0j)[0], hips.make_vjp(cube)(z)[0](1 + 0j)],
+            -9 - 12j,
+        ),
+        (grad(ag.abs)(ag.tensor(0j)), [jax.grad(jnp.abs)(0j), hips.grad(anp.abs)(0j)], 0j),
+        (grad(real(ag))(ag.tensor(3.0)), [jax.grad(real(jnp))(3.0), hips.grad(real(anp))(3.0)], -18.0),
+    ]
+    for ours, theirs, value in table:
+        assert complex(ours[0] if isinstance(ours, tuple) else ours) == pytest.approx(value)
+        assert [complex(v).conjugate() for v in theirs] == [pytest.approx(value, rel=1e-5)] * 2
+    derivative = -9 + 12j
+    assert complex(grad(cube, holomorphic=True)(t)) == complex(jvp(cube, (t,), (ag.tensor(1 + 0j),))[1]) == derivative
+    assert complex(jax.grad(cube, holomorphic=True)(z)) == pytest.approx(derivative)
+    assert complex(hips.holomorphic_grad(cube)(z)) == pytest.approx(derivative)
+    assert complex(jax.jvp(cube, (z,), (1 + 0j,))[1]) == pytest.approx(derivative)

@@ -178,7 +178,7 @@ CASES = {
         lambda x: np.pad(x, ((1, 0), (0, 1)), constant_values=2.5),
         (M,),
     ),
-    "pad by axis": (lambda x: E.pad(x, {-1: (1, 2)}), lambda x: np.pad(x, {-1: (1, 2)}), (M,)),
+    "pad by axis": (lambda x: E.pad(x, {-1: (1, 2)}), lambda x: np.pad(x, ((0, 0), (1, 2))), (M,)),
     "pad one element": (lambda x: E.pad(x, 2, "reflect"), lambda x: np.pad(x, 2, "reflect"), (W[:1],)),
     # without NaN
     **{

@@ -138,3 +138,13 @@ def test_bound_namespaces_have_all():
     chapter = ag.namespace("numpy").fft
     assert all(hasattr(chapter, name) for name in ag.fft.__all__)
     assert len(ag.fft.__all__) == 14
+
+
+def test_minus_one_is_a_length_without_padding(backend):
+    """In the standard's words; NumPy's own irfftn takes the length of the half spectrum for that of the result."""
+    z = signal(3, 4)
+    for name, x, lengths in (("fftn", z, (5, 4)), ("rfftn", z.real, (5, 4)), ("irfftn", z, (5, 6))):
+        expected = getattr(scipy.fft, name)(x, s=lengths, axes=(0, 1))
+        for axes in ((0, 1), (-2, -1)):
+            got = getattr(ag.fft, name)(ag.asarray(x, device=backend), s=(5, -1), axes=axes)
+            np.testing.assert_allclose(np.asarray(got), expected, atol=1e-13)

@@ -681,3 +681,11 @@ def test_scipys_dispatch_finds_the_functions():
     missing = {name for name in found if support._get_native_func(xp, None, name) is None}
     assert missing <= {"betaincinv", "cosdg", "cotdg", "lpmv", "nbdtri", "radian", "sindg", "tandg", "yn", "zetac"}
     assert support._get_native_func(xp, None, "gammainc") is S.gammainc
+
+
+@pytest.mark.parametrize("name", ["erf", "erfc", "ndtr"])
+def test_compositions_for_real_arguments_refuse_complex_ones(name, strict_backend):
+    """By abs(x), which they ask for, the imaginary part would be lost without a word."""
+    z = ag.asarray(np.asarray([0.5 + 0.3j]), device="strict")
+    with pytest.raises(NotImplementedError, match="complex arguments"):
+        getattr(S, name)(z)

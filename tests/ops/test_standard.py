@@ -222,6 +222,10 @@ OPERATORS = (
 )
 
 
+#: What functions take beside the standard's arguments, as PyTorch's do: ``zeros(2, 3, requires_grad=True)``.
+ADDED = ("more", "requires_grad")
+
+
 def host(tensor):
     return np.asarray(tensor._spec.backend.to_host(tensor.detach()._data))
 
@@ -229,7 +233,7 @@ def host(tensor):
 def as_written(function):
     """A signature as the standard writes it: no annotations, and without what agrad adds."""
     found = inspect.signature(function)
-    parameters = [p.replace(annotation=p.empty) for p in found.parameters.values() if p.name != "requires_grad"]
+    parameters = [p.replace(annotation=p.empty) for p in found.parameters.values() if p.name not in ADDED]
     return str(found.replace(parameters=parameters, return_annotation=found.empty))
 
 

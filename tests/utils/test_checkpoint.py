@@ -329,3 +329,29 @@ def test_everything_kept_is_never_run_again():
     y.backward()
     assert f.calls == 1
     assert x.grad.item() == pytest.approx(np.exp(np.sin(1.0)) * np.cos(1.0))
+
+
+def test_numbers_of_a_generator_of_the_users_are_the_same_again():
+    generator = ag.random.Generator(5)
+    x = ag.ones(4, requires_grad=True)
+    y = checkpoint(lambda x: ag.exp(x * 0.0) * ag.rand(4, generator=generator) * x, x)
+    following = ag.rand(2, generator=generator).tolist()
+    y.sum().backward()
+    assert x.grad.tolist() == y.tolist()
+    again = ag.random.Generator(5)
+    ag.rand(4, generator=again)
+    assert following == ag.rand(2, generator=again).tolist()
+
+
+def test_drawing_more_numbers_than_in_forward_is_refused():
+    calls = []
+
+    def function(x):
+        calls.append(1)
+        for _ in calls:
+            x = x * ag.exp(ag.rand(1))
+        return x * x
+
+    y = checkpoint(function, ag.ones(1, requires_grad=True))
+    with pytest.raises(RuntimeError, match="more random numbers when it is run again"):
+        y.backward(ag.ones(1))

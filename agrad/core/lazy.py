@@ -1,0 +1,124 @@
+"""Values of lazy tensors: computed together, in one pass, and written back into the tensors that asked for them.
+
+Every computation that agrad starts on a lazy backend ends in `Backend.realize`: here, or in `receive` and its kin where
+a value crosses to another library.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from agrad.core.node import AccumulateGrad, behind
+from agrad.core.spec import backend_of
+from agrad.core.tensor import Tensor
+
+if TYPE_CHECKING:
+    from agrad.core.node import Node
+
+
+def is_lazy(array: Any) -> bool:
+    """Tell whether a raw array is of a lazy backend."""
+    backend = backend_of(array)
+    return backend is not None and backend.is_lazy
+
+
+def realised(arrays: Iterable[Any], **how: Any) -> dict[int, Any]:
+    """Compute raw lazy arrays, those of one backend in one pass.
+
+    Parameters
+    ----------
+    arrays : iterable of array
+        Lazy arrays.
+    **how
+        For `Backend.realize`.
+
+    Returns
+    -------
+    dict
+        By the ``id`` of each array, one of the same backend that holds the values.
+    """
+    groups: dict[Any, dict[int, Any]] = {}
+    for array in arrays:
+        groups.setdefault(backend_of(array), {})[id(array)] = array
+    found: dict[int, Any] = {}
+    for backend, group in groups.items():
+        found.update(zip(group, backend.realize(*group.values(), **how), strict=True))
+    return found
+
+
+def fill(tensors: Iterable[Tensor], **how: Any) -> None:
+    """Compute the lazy ones among tensors in one pass, with the losses that gradients among them came from.
+
+    If computing fails every tensor is as it was.
+
+    Parameters
+    ----------
+    tensors : iterable of Tensor
+        Tensors of any backend.
+    **how
+        For `Backend.realize`.
+    """
+    asked = [t for t in tensors if t._spec.backend.is_lazy]
+    lazy = [*asked, *(loss for t in asked for loss in pending_losses(t))]
+    arrays = {id(t._data): t._data for t in lazy}
+    values = realised(arrays.values(), **how)
+    put_back(lazy, {key: (arrays[key], value) for key, value in values.items()})
+    for t in asked:
+        t.__dict__.pop("_losses", None)
+
+
+def put_back(tensors: Iterable[Tensor], values: dict[int, tuple[Any, Any]]) -> None:
+    """Give tensors the values that were computed of them, and nodes behind them that saved the very lazy arrays.
+
+    Parameters
+    ----------
+    tensors : iterable of Tensor
+        Lazy tensors.
+    values : dict
+        By the ``id`` of a lazy array, that array and the one that holds its values.
+    """
+    roots: list[Node] = []
+    for t in tensors:
+        old, new = values.get(id(t._data), (None, None))
+        if old is not t._data or new is old:  # another thread has given the tensor another value, or it was there
+            continue
+        t._data, t._spec = new, t._spec.backend.spec(new)
+        if isinstance(t._node, AccumulateGrad):
+            t._node.spec = t._spec
+        elif t._node is not None:
+            roots.append(t._node)
+    for node in behind(roots):
+        saved = node.saved
+        if any(id(value._data if isinstance(value, Tensor) else value) in values for value in saved):
+            node.saved = type(saved)(_put_back(value, values) for value in saved)
+
+
+def _put_back(value: Any, values: dict[int, tuple[Any, Any]]) -> Any:
+    old, new = values.get(id(value._data if isinstance(value, Tensor) else value), (None, None))
+    if isinstance(value, Tensor):  # what a Function saved, in an object of the node's own
+        if old is value._data:
+            value._data, value._spec = new, value._spec.backend.spec(new)
+        return value
+    return new if old is value and old is not None else value
+
+
+def remember_losses(gradient: Tensor, roots: Iterable[Tensor]) -> None:
+    """Let a lazy gradient know, weakly, the losses it came from: whoever computes it computes them in the same pass."""
+    earlier = gradient.__dict__.get("_losses", ())
+    gradient.__dict__["_losses"] = [
+        *(loss for loss in earlier if loss() is not None),
+        *(weakref.ref(t) for t in roots if is_loss(t)),
+    ]
+
+
+def is_loss(root: Any) -> bool:
+    """Tell whether a root of a backward pass is lazy and of one element: worth being computed along with gradients."""
+    return isinstance(root, Tensor) and root._spec.backend.is_lazy and root.size == 1
+
+
+def pending_losses(gradient: Tensor) -> list[Tensor]:
+    """Give the losses a lazy gradient came from that are still there."""
+    found = (reference() for reference in gradient.__dict__.get("_losses", ()))
+    return [loss for loss in found if loss is not None]

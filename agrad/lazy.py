@@ -1,0 +1,97 @@
+"""compute and persist: the values of lazy tensors, many in one pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agrad import tree
+from agrad.core.lazy import fill, is_lazy
+from agrad.core.tensor import Tensor
+
+__all__ = ["compute", "persist"]
+
+
+def compute(*tensors: Any, max_memory: int | str | None = None, progress: bool | None = None) -> Any:
+    """Compute the values of lazy tensors, all in one pass, and put them into the tensors.
+
+    What is read from the tensors afterwards, as by ``item()``, computes nothing. A gradient brings the loss it came from
+    along, so that this has its value too. Where the graph of a tensor has saved what was computed, a later backward pass
+    reads the value.
+
+    Parameters
+    ----------
+    *tensors : Tensor, or dict, list, tuple, dataclass or None in any nesting
+        What to compute. Tensors of backends that are not lazy have their values, and whatever is no tensor stays.
+    max_memory : int or str, optional
+        How much the computation may hold at a time, in bytes or as ``"2GiB"``. Default: the backend's own choice.
+    progress : bool, optional
+        Whether to show how far it has come. Default: the backend's own choice.
+
+    Returns
+    -------
+    object
+        The argument, or a tuple of all of them: the same objects.
+
+    Raises
+    ------
+    TypeError
+        If a lazy array is given that is no Tensor: it cannot take a value.
+
+    Notes
+    -----
+    An array of the user's own is never changed: its tensor gets another array, of the same backend.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> w = ag.tensor([1.0, 2.0], device="dask", requires_grad=True)
+    >>> loss = (w * w).sum()
+    >>> loss.backward()
+    >>> _ = ag.compute(loss, w.grad)  # both at once
+    >>> loss.item(), w.grad.tolist()
+    (5.0, [2.0, 4.0])
+    """
+    return _realised("compute", tensors, keep="host", max_memory=max_memory, progress=progress)
+
+
+def persist(*tensors: Any, max_memory: int | str | None = None, progress: bool | None = None) -> Any:
+    """Compute the values of lazy tensors and keep them where the backend computes, as in the memory of a cluster.
+
+    As `compute`, for values that are to be computed with further rather than read. Without a cluster both are the same.
+
+    Parameters
+    ----------
+    *tensors, max_memory, progress
+        As for `compute`.
+
+    Returns
+    -------
+    object
+        The argument, or a tuple of all of them: the same objects.
+
+    Raises
+    ------
+    TypeError
+        If a lazy array is given that is no Tensor.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.ones((4, 2), device="dask") * 3.0
+    >>> x is ag.persist(x)
+    True
+    """
+    return _realised("persist", tensors, keep="backend", max_memory=max_memory, progress=progress)
+
+
+def _realised(function: str, arguments: tuple[Any, ...], **how: Any) -> Any:
+    leaves, _ = tree.flatten(arguments)
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor) and is_lazy(leaf):
+            message = (
+                f"{function}() puts values into tensors, but got {type(leaf).__module__}.{type(leaf).__name__}"
+                "\n  Wrap it with ag.asarray(), or compute it with its own library."
+            )
+            raise TypeError(message)
+    fill([leaf for leaf in leaves if isinstance(leaf, Tensor)], **how)
+    return arguments[0] if len(arguments) == 1 else arguments

@@ -1,0 +1,189 @@
+"""The defaults of the contract, on libraries that do less than NumPy or otherwise."""
+
+from __future__ import annotations
+
+import types
+
+import array_api_compat.numpy as compat
+import numpy as np
+import pytest
+
+import agrad as ag
+from agrad.plugin import manager
+from agrad.plugin.backend import check_bounds
+from agrad.plugin.hookspecs import hookimpl
+
+
+class Mine(ag.Backend):
+    """NumPy's arrays, by the defaults of the contract alone."""
+
+    name = "mine"
+
+    def namespace(self):
+        return compat
+
+
+def but(**changes):
+    """Give NumPy's namespace with some names changed; None takes one away."""
+    names = {**vars(compat), **changes}
+    made = types.SimpleNamespace(**{name: value for name, value in names.items() if value is not None})
+    made.__name__ = "small"
+    return made
+
+
+# -- arrays that cannot be written to ---------------------------------------------------------------------------------
+
+
+class Unwritable(Mine):
+    """Arrays that refuse assignment, of whatever NumPy makes."""
+
+    def namespace(self):
+        def frozen(*args, **kwargs):
+            made = np.zeros(*args, **kwargs)
+            made.flags.writeable = False
+            return made
+
+        return but(zeros=frozen)
+
+
+KEYS = {
+    "integer": 1,
+    "from the end": (-1, 2),
+    "slice": slice(1, None),
+    "backwards": (slice(None, None, -2), slice(2, 0, -1)),
+    "ellipsis": (..., 0),
+    "new axis": (None, 1),
+    "mask": np.asarray([True, False, True]),
+    "mask of all": np.arange(12).reshape(3, 4) % 3 == 0,
+    "no places": np.zeros(3, bool),
+    "places": np.asarray([2, 0]),
+    "places met twice": np.asarray([0, 2, 0]),
+    "pairs": (np.asarray([0, 2, 0]), np.asarray([1, 1, 1])),
+}
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_assignment_without_writing(key):
+    backend = Unwritable()
+    assert not backend.assigns
+    assert Mine().assigns
+    array = np.arange(12.0).reshape(3, 4)
+    array.flags.writeable = False
+    place = array[key]
+    values = [np.asarray(-1.0), -1.0 - np.arange(place.size).reshape(place.shape)]
+    if place.ndim > 1:
+        values.append(-1.0 - np.arange(place.shape[-1])[None, None])  # a leading axis more than its place
+    for value in values:
+        expected = array.copy()
+        expected[key] = value
+        found = backend.setitem(array, key, value)
+        assert found.dtype == array.dtype
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=KEYS)
+def test_scatter_add_adds_up(key):
+    backend = Unwritable()
+    like = np.zeros((3, 4))
+    values = 1.0 + np.arange(like[key].size).reshape(like[key].shape)
+    expected = like.copy()
+    np.add.at(expected, key, values)
+    np.testing.assert_array_equal(backend.scatter_add(Mine().spec(like), key, values), expected)
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", [2, -3, (0, 3), (..., 3), (None, 2), (np.asarray([True, False]), 3), (slice(9), -4)])
+def test_integers_out_of_bounds(key):
+    with pytest.raises(IndexError, match="is out of bounds for axis"):
+        check_bounds((2, 3), key)
+    with pytest.raises(IndexError):
+        np.zeros((2, 3))[key]
+
+
+@pytest.mark.parametrize("key", [1, -2, (0, 2), (..., -3), (None, 1), (np.ones((2, 3), bool),), slice(7), ([0], 2)])
+def test_integers_within_bounds(key):
+    check_bounds((2, 3), key)
+    np.zeros((2, 3))[key]
+
+
+# -- dtypes, names, devices -------------------------------------------------------------------------------------------
+
+
+def test_a_dtype_that_becomes_another():
+    class Single(Mine):
+        def namespace(self):
+            return but(float64=np.float32, complex128=None)
+
+    backend = Single()
+    assert backend.dtype("float32") == np.float32
+    for name in ("float64", "complex128"):
+        with pytest.raises(TypeError, match=rf"has no dtype {name}; ag\.set_default_dtype\(ag\.float32\)"):
+            backend.dtype(name)
+    with pytest.raises(TypeError, match=r"has no dtype bfloat16$"):
+        backend.dtype("bfloat16")
+
+
+def test_chapters_of_agrads_own_are_not_the_librarys():
+    """A library's `special` may mean something else under the same name, as PyTorch's `polygamma`."""
+
+    class Other(Mine):
+        def namespace(self):
+            return but(special=types.SimpleNamespace(expit=lambda x: x * 0.0), sin=lambda x: x * 0.0)
+
+    xp = Other().xp
+    np.testing.assert_allclose(xp.special.expit(np.asarray(1.0)), 1 / (1 + np.exp(-1)))
+    assert xp.sin(np.asarray(1.0)) == 0
+
+
+def test_the_version_of_a_wrapped_library():
+    wrapped = but()
+    wrapped.__name__ = "array_api_compat.numpy"
+    del wrapped.__version__
+
+    class Wrapped(Mine):
+        def namespace(self):
+            return wrapped
+
+    assert Wrapped().availability() == (True, np.__version__)
+
+
+def test_a_device_that_is_not_listed(strict_backend):
+    strict = manager.get("strict").namespace()
+    array = strict.ones((2,), device=strict.Device("device2"))
+    with pytest.raises(ag.BackendError, match=r"none of the strict backend's devices: strict, strict:device1"):
+        ag.asarray(array)
+
+
+def test_devices_follow_from_their_objects(registered):
+    class Devices(Mine):
+        def native_devices(self):
+            return {"mine:a": "cpu"}
+
+    backend = Devices()
+    assert (backend.devices(), backend.default_device()) == (("mine:a",), "mine:a")
+    assert backend.native_device("mine:a") == "cpu"
+    assert backend.device_of(np.ones(2)) == "mine:a"
+
+
+def test_a_plugin_over_unwritable_arrays(registered):
+    class Held(np.ndarray):
+        pass
+
+    class Plugin:
+        backend = Unwritable()
+
+        @hookimpl
+        def agrad_backends(self):
+            return [self.backend]
+
+        @hookimpl
+        def agrad_backend_of(self, array_type):
+            return "mine" if array_type is Held else None
+
+    registered(Plugin())
+    x = ag.asarray(np.asarray([1.0, 2.0, 3.0]).view(Held))
+    y = x * 1.0
+    y[0] = 5.0
+    assert (y.tolist(), x.tolist()) == ([5.0, 2.0, 3.0], [1.0, 2.0, 3.0])
