@@ -11,11 +11,6 @@ import numpy as np
 import agrad as ag
 from agrad.plugin.hookspecs import hookimpl
 
-DEVICES = {
-    "strict": array_api_strict.Device("CPU_DEVICE"),
-    "strict:device1": array_api_strict.Device("device1"),
-}
-
 
 class StrictBackend(ag.Backend):
     """The standard's own reference library."""
@@ -25,20 +20,17 @@ class StrictBackend(ag.Backend):
     def namespace(self):
         return array_api_strict
 
-    def devices(self):
-        return tuple(DEVICES)
-
-    def native_device(self, device):
-        return DEVICES[device]
-
-    def device_of(self, array):
-        return next(name for name, device in DEVICES.items() if device == array.device)
+    def native_devices(self):
+        return {
+            "strict": array_api_strict.Device("CPU_DEVICE"),
+            "strict:device1": array_api_strict.Device("device1"),
+        }
 
     def to_host(self, array):
-        return np.asarray(array.to_device(DEVICES["strict"]))
+        return np.asarray(array.to_device(self.native_device("strict")))
 
     def from_host(self, buffer, device):
-        return array_api_strict.asarray(np.array(buffer), device=DEVICES[device])
+        return array_api_strict.asarray(np.array(buffer), device=self.native_device(device))
 
     def quiet(self):
         return np.errstate(all="ignore")

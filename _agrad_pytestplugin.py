@@ -1,0 +1,37 @@
+"""The part of agrad that every run of pytest loads: the options of its conformance kit, and nothing more.
+
+It stands outside the package because importing a module of the package imports agrad: a run of pytest that does not use
+the kit must not pay for it, nor must a test of ``import agrad`` find it imported already. What the options do is in
+`agrad.testing.kit`, which is imported where one of them is given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def pytest_addoption(parser: Any) -> None:
+    """Add the options."""
+    group = parser.getgroup("agrad", "the conformance kit of agrad (pytest --pyargs agrad.testing.suite)")
+    group.addoption("--agrad-backend", metavar="NAME", help="backend (or device) that agrad.testing.suite tests")
+    group.addoption(
+        "--agrad-plugin",
+        action="append",
+        default=[],
+        metavar="MODULE[:OBJECT]",
+        help="plugin to register first, for one without entry point: a module or a file.py, and what in it",
+    )
+    group.addoption("--agrad-quick", action="store_true", help="one sample per operation")
+    group.addoption("--agrad-xfails", metavar="FILE", help="tests expected to fail: lines of `test id  # reason`")
+    group.addoption("--agrad-report", metavar="FILE", help="write a report: .json, .html or .txt")
+    parser.addini("agrad_backend", "as --agrad-backend", default="")
+
+
+def pytest_configure(config: Any) -> None:
+    """Bring in the kit where it is asked for."""
+    config.addinivalue_line("markers", "agrad_requires(*capabilities): what a backend must be able to do (agrad's kit)")
+    asked = ("agrad_backend", "agrad_plugin", "agrad_xfails", "agrad_report")
+    if any(map(config.getoption, asked)) or config.getini("agrad_backend"):
+        from agrad.testing import kit  # noqa: PLC0415 (see above)
+
+        config.pluginmanager.register(kit.Kit(config), "agrad-kit")

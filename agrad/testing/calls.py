@@ -1,0 +1,195 @@
+"""Samples as calls: what a call gives, and what its derivatives should be, by finite differences.
+
+The reference is the NumPy backend: its kernels know no derivatives, and its namespace is the arithmetic of this file
+(agrad itself imports no array library). A complex array counts as its real and imaginary parts, so that gradients
+(dL/dRe + i dL/dIm) are real gradients.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+import warnings
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from agrad.core.op import OPS
+from agrad.core.spec import spec_of
+from agrad.core.tensor import Tensor
+from agrad.plugin import manager
+from agrad.testing.samples.data import Data, Like, Sample, resolve
+
+__all__ = ["SINGLE", "Call", "Slopes", "inner", "library", "reference_array", "slopes_of"]
+
+#: The dtype of half the precision.
+SINGLE = {"float64": "float32", "complex128": "complex64"}
+
+#: Steps of the first and the second differences.
+STEP, LONG_STEP = 1e-6, 1e-3
+
+
+def library() -> Any:
+    """Give the namespace that reference values are computed with: the NumPy backend's."""
+    return manager.usable("numpy").namespace()
+
+
+def reference_array(data: Data) -> Any:
+    """Make a reference array of a `Data`."""
+    np = library()
+    return np.reshape(np.asarray(data.values, dtype=data.dtype), data.shape)
+
+
+def inner(first: Iterable[Any], second: Iterable[Any]) -> float:
+    """Give Re<a, b> of two lists of reference arrays."""
+    np = library()
+    return sum(float(np.sum(np.real(np.conj(a) * b))) for a, b in zip(first, second, strict=True))
+
+
+class Call:
+    """A sample's call, as a function of the arrays that have a derivative.
+
+    Attributes
+    ----------
+    sample : Sample
+        The sample.
+    op : Op
+        Its operation.
+    operands : list of Data
+        The arrays with a derivative, in the order of the signature.
+    names : list of str
+        The argument that each of them is (part of).
+    arrays, tangents : list
+        Their values, and a direction for each, as reference arrays.
+    """
+
+    def __init__(self, sample: Sample) -> None:
+        self.sample = sample
+        self.op = OPS[sample.op]
+        bound = self.op.signature.bind(*sample.args, **sample.kwargs)
+        bound.apply_defaults()
+        self._values = [bound.arguments[a.name] for a in self.op.arguments]
+        self.operands: list[Data] = []
+        self.names: list[str] = []
+        for i, argument in self.op.operand_slots:
+            members = self._values[i] if argument.kind == "sequence" else [self._values[i]]
+            for member in members:
+                if isinstance(member, Data) and member.inexact:
+                    self.operands.append(member)
+                    self.names.append(argument.name)
+        self.places = {id(data): i for i, data in enumerate(self.operands)}
+        self._random = random.Random(zlib.crc32(str(sample).encode()))  # noqa: S311 (sampling, not secrets)
+        self.arrays = [reference_array(data) for data in self.operands]
+        self.tangents = [self.like(a) for a in self.arrays]
+
+    @property
+    def complex(self) -> bool:
+        """Whether any operand is complex."""
+        return any(data.dtype.startswith("complex") for data in self.operands)
+
+    def like(self, array: Any) -> Any:
+        """Draw numbers away from zero, of an array's shape and dtype."""
+        np, draw = library(), self._random
+        count = math.prod(array.shape)
+        values: list[Any] = [draw.choice((-1, 1)) * draw.uniform(0.5, 1.5) for _ in range(count)]
+        if np.isdtype(array.dtype, "complex floating"):
+            values = [complex(v, draw.uniform(-1.5, 1.5)) for v in values]
+        return np.reshape(np.asarray(values, dtype=array.dtype), array.shape)
+
+    def raw(self, arrays: Sequence[Any]) -> list[Any]:
+        """Run the reference kernel on these arrays in the place of the operands: the list of its results."""
+        np, backend = library(), manager.get("numpy")
+
+        def make(data: Data) -> Any:
+            return arrays[self.places[id(data)]] if id(data) in self.places else reference_array(data)
+
+        def spec(like: Like) -> Any:
+            return backend.spec(np.zeros(like.shape, dtype=like.dtype))
+
+        values = [resolve(v, make, spec) for v in self._values]
+        if self.op.dtype_slot is not None and values[self.op.dtype_slot] is not None:
+            values[self.op.dtype_slot] = np.dtype(values[self.op.dtype_slot])
+        with backend.quiet(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the library on Python numbers beside arrays; agrad passes arrays
+            result = self.op.invoke(self.op.kernel_of(backend.xp), values)
+        return [np.asarray(r) for r in (result if self.op.rule.outputs is not None else [result])]
+
+    def tensors(self, operands: Sequence[Any], make: Callable[[Any], Any]) -> list[Any]:
+        """Call the public function with these tensors in the place of the operands: the list of its results.
+
+        Parameters
+        ----------
+        operands : sequence of Tensor
+            One per entry of `operands`.
+        make : callable
+            Makes what else the call needs (indices, masks, arrays whose specs are asked for) of a reference array: a
+            tensor or a raw array.
+        """
+        np = library()
+
+        def array(data: Data) -> Any:
+            return operands[self.places[id(data)]] if id(data) in self.places else make(reference_array(data))
+
+        def spec(like: Like) -> Any:
+            made = make(np.zeros(like.shape, dtype=like.dtype))
+            return made._spec if isinstance(made, Tensor) else spec_of(made)
+
+        args = [resolve(v, array, spec) for v in self.sample.args]
+        kwargs = {k: resolve(v, array, spec) for k, v in self.sample.kwargs.items()}
+        result = self.op.entry(*args, **kwargs)
+        return list(result) if self.op.rule.outputs is not None else [result]
+
+
+class Slopes:
+    """What the derivatives of a call should be, along its tangents.
+
+    Attributes
+    ----------
+    results : list
+        The results, as reference arrays.
+    pushed : list of list
+        Per operand: the tangents of the results for the tangent of this operand alone.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.results = call.raw(call.arrays)
+        self.pushed = [self._first(k) for k in range(len(call.arrays))]
+
+    def _at(self, steps: Mapping[int, float]) -> list[Any]:
+        """Give the results where some operands have gone a step along their tangents."""
+        call = self.call
+        return call.raw([a + steps[k] * call.tangents[k] if k in steps else a for k, a in enumerate(call.arrays)])
+
+    def _first(self, k: int) -> list[Any]:
+        above, below = self._at({k: STEP}), self._at({k: -STEP})
+        return [(a - b) / (2 * STEP) for a, b in zip(above, below, strict=True)]
+
+    def along(self, operands: Iterable[int]) -> list[Any]:
+        """Give the tangents of the results for the tangents of these operands."""
+        np = library()
+        return [
+            sum((self.pushed[k][i] for k in operands), np.zeros_like(result)) for i, result in enumerate(self.results)
+        ]
+
+    @functools.cached_property
+    def curvature(self) -> list[Any]:
+        """The second derivatives of the results along all tangents: differences of fourth order."""
+        weights = {-2: -1, -1: 16, 0: -30, 1: 16, 2: -1}
+        every = range(len(self.call.arrays))
+        total: list[Any] = [0.0] * len(self.results)
+        for step, weight in weights.items():
+            at = self._at(dict.fromkeys(every, step * LONG_STEP)) if step else self.results
+            total = [t + weight * a for t, a in zip(total, at, strict=True)]
+        return [t / (12 * LONG_STEP**2) for t in total]
+
+
+_made: dict[int, tuple[Sample, Slopes]] = {}
+
+
+def slopes_of(sample: Sample) -> Slopes:
+    """Give what the derivatives of a sample should be, made once."""
+    if id(sample) not in _made:
+        _made[id(sample)] = sample, Slopes(Call(sample))  # the sample is kept: ids are used anew
+    return _made[id(sample)][1]

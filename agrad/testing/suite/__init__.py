@@ -1,0 +1,90 @@
+"""The conformance kit: does an array library, by way of its plugin, do everything that agrad needs of it?
+
+It is installed with agrad and tests any registered backend (it needs pytest, and agrad-numpy, whose kernels give the
+expected values)::
+
+    pytest --pyargs agrad.testing.suite --agrad-backend=mine
+
+A plugin without entry point is named as a module, or a file, and what in it is the plugin::
+
+    pytest --pyargs agrad.testing.suite --agrad-backend=mine --agrad-plugin=tests/my_backend.py:MyPlugin
+
+``--agrad-backend`` may also name a device, as ``cupy:1``. ``-n 4`` (pytest-xdist) and ``-k`` work as always;
+``--agrad-quick`` runs one sample per operation. A backend whose library cannot be used here (no GPU) passes the tests of
+its registration, and the others are skipped with its reason.
+
+There is a file per topic: `test_registration`, `test_namespace`, `test_rules` (every rule of ``ag.rules`` in every mode
+and dtype), `test_in_place`, `test_creation`, `test_indexing`, `test_transfers`, `test_random`, `test_laziness`,
+`test_memory`, `test_threads`, `test_errors`, `test_pickling`.
+
+**In a plugin's own tests.** Import the classes, and name the backend in the ini file, so that ``pytest`` alone runs
+them; subclass one to change or add something:
+
+.. code-block:: python
+
+    # pyproject.toml: [tool.pytest.ini_options] agrad_backend = "mine"
+    from agrad.testing.suite import *  # every class
+    from agrad.testing.suite import Conformance, TestRandom as Random, requires
+
+
+    class TestRandom(Random):
+        xfails = {"test_same_key_same_numbers": "the library has no seeds"}
+
+
+    class TestMine(Conformance):
+        @requires("float64")
+        def test_something(self):
+            x = self.tensor([1.0, 2.0], requires_grad=True)
+            (g,) = self.grad(lambda x: x * x, x)
+            self.close(g, [2.0, 4.0])
+
+**What a backend cannot do** it declares. ``Backend.capabilities`` holds what tests require (``"float64"``,
+``"complex"``, ``"boolean indexing"``, ``"data-dependent shapes"``): False skips them. ``Backend.lacks`` names operations
+with the reason: using one must raise `UnsupportedOp`, its tests are expected to fail, and one that would work is a
+failure. For the rest there is a file of expected failures, ``--agrad-xfails=FILE``, with lines such as
+``test_rules.py::TestRules::test_reverse[linalg.qr-float32]  # why``. All of that is strict: what passes unexpectedly,
+and a name that no test has, are failures.
+
+**A report** for users of the plugin: ``--agrad-report=FILE`` writes what every operation does in every mode and dtype, as
+``.html`` and ``.txt`` to be read, or ``.json``. ``python -m agrad.testing.report a.json b.json`` prints several as one
+table in Markdown.
+
+**For lazy and chunked arrays** a backend has two methods that only the kit calls: `Backend.specimen` makes the arrays to
+test with (in several chunks), and `Backend.computing_nothing` is the context in which nothing may compute.
+"""
+
+from __future__ import annotations
+
+from agrad.testing.suite.base import Conformance, requires
+from agrad.testing.suite.test_creation import TestCreation
+from agrad.testing.suite.test_errors import TestErrors
+from agrad.testing.suite.test_in_place import TestInPlace
+from agrad.testing.suite.test_indexing import TestIndexing
+from agrad.testing.suite.test_laziness import TestLaziness
+from agrad.testing.suite.test_memory import TestMemory
+from agrad.testing.suite.test_namespace import TestNamespace
+from agrad.testing.suite.test_pickling import TestPickling
+from agrad.testing.suite.test_random import TestRandom
+from agrad.testing.suite.test_registration import TestAvailability, TestRegistration
+from agrad.testing.suite.test_rules import TestRules
+from agrad.testing.suite.test_threads import TestThreads
+from agrad.testing.suite.test_transfers import TestTransfers
+
+__all__ = [
+    "Conformance",
+    "TestAvailability",
+    "TestCreation",
+    "TestErrors",
+    "TestInPlace",
+    "TestIndexing",
+    "TestLaziness",
+    "TestMemory",
+    "TestNamespace",
+    "TestPickling",
+    "TestRandom",
+    "TestRegistration",
+    "TestRules",
+    "TestThreads",
+    "TestTransfers",
+    "requires",
+]

@@ -1,0 +1,200 @@
+"""What all tests of the kit stand on: which backend is tested, how operands are made and read, what is required."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import pytest
+
+import agrad as ag
+from agrad.core.errors import UnsupportedOp
+from agrad.core.spec import Spec
+from agrad.core.tensor import Tensor
+from agrad.plugin import manager
+from agrad.plugin.backend import Backend
+from agrad.testing.calls import library
+
+__all__ = ["Conformance", "requires"]
+
+
+def requires(*capabilities: str) -> pytest.MarkDecorator:
+    """Mark a test as one for backends that can do these things.
+
+    Parameters
+    ----------
+    *capabilities : str
+        Keys of `agrad.plugin.backend.Backend.capabilities`, as ``"float64"``. Where the backend says False, the test
+        is skipped, and the report says so.
+
+    Examples
+    --------
+    >>> from agrad.testing.suite import Conformance, requires
+    >>> class TestMine(Conformance):
+    ...     @requires("float64", "complex")
+    ...     def test_phases(self): ...
+    """
+    unknown = [name for name in capabilities if name not in Backend.capabilities]
+    if unknown:
+        message = f"no capability is called {', '.join(unknown)}; there are: {', '.join(Backend.capabilities)}"
+        raise ValueError(message)
+    return pytest.mark.agrad_requires(*capabilities)
+
+
+class Conformance:
+    """The base of every test class of the kit.
+
+    Attributes
+    ----------
+    agrad_backend : str
+        The backend (or device) to test. Empty: the option ``--agrad-backend``, or ``agrad_backend`` of the ini file.
+    xfails : mapping of str to str
+        Tests of the class that are expected to fail, by name (as ``test_reverse[sort-float64]``, or ``test_reverse``
+        for all of them), with the reason. One that passes is a failure.
+    backend, device, xp
+        What is tested: the `Backend`, the device, and agrad's namespace bound to the backend.
+    """
+
+    agrad_backend: ClassVar[str] = ""
+    xfails: ClassVar[Mapping[str, str]] = {}
+    is_agrad_conformance = True
+
+    #: The kit reads one value after the other.
+    pytestmark = pytest.mark.filterwarnings("ignore::agrad.core.errors.RecomputeWarning")
+
+    #: False for tests that say something of a backend that cannot be used here.
+    needs_backend: ClassVar[bool] = True
+
+    #: Whether to run one sample per operation.
+    quick: bool = False
+
+    name: str
+    backend: Backend
+    device: str
+    xp: Any
+
+    @pytest.fixture(autouse=True)
+    def _backend_under_test(self, request: pytest.FixtureRequest) -> None:
+        device = (
+            self.agrad_backend
+            or request.config.getoption("agrad_backend", default=None)
+            or request.config.getini("agrad_backend")
+        )
+        if not device:
+            pytest.fail("which backend? pytest --pyargs agrad.testing.suite --agrad-backend=NAME", pytrace=False)
+        for test in (request.node.name, request.node.originalname):
+            if test in self.xfails:
+                request.applymarker(pytest.mark.xfail(reason=self.xfails[test], strict=True))
+        self.quick = request.config.getoption("agrad_quick", default=False)
+        self.use(device)
+        for mark in request.node.iter_markers("agrad_requires"):
+            self.require(*mark.args)
+
+    def use(self, device: str) -> None:
+        """Test this backend (or device): skips where it is not available, unless the tests are about that."""
+        self.name, self.device = device.partition(":")[0], device
+        row = next((row for row in manager.backends() if row.name == self.name), None)
+        if row is None:
+            rows = ", ".join(map(str, manager.backends()))
+            pytest.fail(f"no backend {self.name!r} is registered; there are: {rows}", pytrace=False)
+        if not row.available:
+            if self.needs_backend:
+                pytest.skip(f"{self.name} is not available: {row.reason}")
+            return
+        self.backend = manager.usable(device)
+        self.device = device if ":" in device else self.backend.default_device()
+        self.xp = ag.namespace(self.name)
+
+    def require(self, *capabilities: str) -> None:
+        """Skip the rest of a test unless the backend can do these things."""
+        for capability in capabilities:
+            if not self.backend.capabilities.get(capability, Backend.capabilities[capability]):
+                pytest.skip(f"{self.name} cannot: {capability}")
+
+    def lacking(self, error: UnsupportedOp) -> None:
+        """Give the test up as expected if the backend declares that it lacks the operation; else raise the error."""
+        reason = self.backend.lacks.get(error.op)
+        if reason is None:
+            raise error
+        pytest.xfail(f"{error.op}: {reason}")
+
+    # -- making and reading -------------------------------------------------------------------------------------------
+
+    @property
+    def real(self) -> str:
+        """The real dtype that tests use where any will do."""
+        return "float64" if self.backend.capabilities.get("float64", True) else "float32"
+
+    @property
+    def tolerance(self) -> float:
+        """How exact a few operations of that dtype are."""
+        return 1e-12 if self.real == "float64" else 2e-5
+
+    def tensor(self, data: Any, dtype: str | None = None, *, requires_grad: bool = False) -> Tensor:
+        """Make a tensor on the backend of Python numbers or a reference array, in the form that `specimen` gives it."""
+        np = library()
+        if dtype is None and not hasattr(data, "dtype"):
+            host = np.asarray(data)
+            dtype = self.real if np.isdtype(host.dtype, "real floating") else None
+        host = np.asarray(data, dtype=dtype)
+        raw = self.backend.specimen(host, self.device)
+        made: Tensor = ag.asarray(raw, device=self.device, requires_grad=requires_grad)
+        return made
+
+    def hosts(self, tensors: Sequence[Any]) -> list[Any]:
+        """Read tensors (or raw arrays) as reference arrays, in one pass."""
+        np = library()
+        raws = [t._data if isinstance(t, Tensor) else t for t in tensors]
+        if self.backend.is_lazy and raws:
+            raws = list(self.backend.realize(*raws))
+        return [np.asarray(self.backend.to_host(raw)) for raw in raws]
+
+    def host(self, tensor: Any) -> Any:
+        """Read one tensor (or raw array) as a reference array."""
+        return self.hosts([tensor])[0]
+
+    def grad(self, f: Any, *operands: Tensor) -> list[Any]:
+        """Give the gradients of ``sum(f(*operands))`` as reference arrays."""
+        result = f(*operands)
+        return self.hosts(ag.autograd.grad(ag.sum(result), list(operands)))
+
+    # -- comparing ----------------------------------------------------------------------------------------------------
+
+    def check_spec(self, tensor: Any, spec: Spec, what: str) -> None:
+        """Check that a tensor is of the backend, with the shape, dtype and device of a spec, also by its raw array."""
+        assert isinstance(tensor, Tensor), f"{what} is a {type(tensor).__name__}, not a Tensor"
+        found = tensor._spec
+        assert found.backend is self.backend, f"{what} is on {found.backend.name}, expected {self.name}"
+        assert found.device == spec.device, f"{what} is on {found.device}, expected {spec.device}"
+        assert same_shape(found.shape, spec.shape), f"{what} has shape {found.shape}, expected {spec.shape}"
+        assert found.dtype == spec.dtype, f"{what} has dtype {found.dtype}, expected {spec.dtype}"
+        own = self.backend.spec(tensor._data)
+        assert same_shape(own.shape, found.shape), f"the array of {what} has shape {own.shape}, its spec {found.shape}"
+        assert own.dtype == found.dtype, f"the array of {what} has dtype {own.dtype}, its spec {found.dtype}"
+
+    def close(self, found: Any, expected: Any, tolerance: float | None = None, what: str = "the value") -> None:
+        """Compare a tensor or array with expected numbers: shape, and values with an error relative to the largest."""
+        np = library()
+        found = found if type(found).__module__ == np.__name__ or hasattr(found, "tobytes") else self.host(found)
+        found, expected = np.asarray(found), np.asarray(expected)
+        assert found.shape == expected.shape, f"{what} has shape {found.shape}, expected {expected.shape}"
+        if not found.size:
+            return
+        allowed = self.tolerance if tolerance is None else tolerance
+        finite = np.isfinite(expected)
+        scale = max(1.0, float(np.max(np.abs(np.where(finite, expected, 0)))))
+        same = np.where(finite, np.abs(np.where(finite, found - expected, 0)) <= allowed * scale, found == expected)
+        same = same | (np.isnan(expected) & np.isnan(found))
+        if not np.all(same):
+            place = tuple(int(i) for i in np.argwhere(~same)[0])
+            wrong = f" at {place}" if place else ""
+            message = (
+                f"{what} is wrong: {found[place]!r}{wrong}, expected {expected[place]!r}"
+                f" (to {allowed:.0e} of {scale:.3g}); {int(np.sum(~same))} of {found.size} are"
+            )
+            pytest.fail(message)
+
+
+def same_shape(first: tuple[Any, ...], second: tuple[Any, ...]) -> bool:
+    """Compare shapes; nan (unknown) is like anything."""
+    return len(first) == len(second) and all(a == b or a != a or b != b for a, b in zip(first, second, strict=True))

@@ -1,0 +1,77 @@
+"""Memory: bytes are counted right, a graph keeps no more than its rules ask for, and lets go of it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+import agrad as ag
+from agrad.testing.suite.base import Conformance
+
+
+class TestMemory(Conformance):
+    """What is kept for backward."""
+
+    @pytest.mark.parametrize(
+        ("dtype", "size"), [("float32", 4), ("float64", 8), ("int8", 1), ("bool", 1), ("complex64", 8)]
+    )
+    def test_nbytes(self, dtype: str, size: int) -> None:
+        """`Backend.nbytes` is the number of elements times the size of one."""
+        self.require(*(["float64"] if dtype == "float64" else []), *(["complex"] if dtype == "complex64" else []))
+        for shape in ((), (7,), (3, 5), (0, 4)):
+            count = 1
+            for n in shape:
+                count *= n
+            array = ag.zeros(shape, dtype=dtype, device=self.device)._data
+            found = self.backend.nbytes(array)
+            assert found == count * size, f"nbytes of {shape} {dtype} is {found}, expected {count * size}"
+
+    def test_saved_bytes(self) -> None:
+        """A product with a constant saves the constant alone; exp saves its result; a sum saves nothing."""
+        x = self.tensor([[1.0] * 8] * 8, "float32", requires_grad=True)
+        c = self.tensor([[2.0] * 8] * 8, "float32")
+        for result, expected in (
+            (x * c, 256),
+            (ag.exp(x), 256),
+            (ag.sum(x), 0),
+            (x + c, 0),
+            (x * 2.0, 4),
+            (x * x, 512),
+        ):
+            found = ag.view.memory(result).total
+            assert found in {expected, min(expected, 256)}, f"{result.grad_fn} keeps {found} bytes, expected {expected}"
+
+    def test_freed_by_backward(self) -> None:
+        """Backward lets go of what the graph saved."""
+        x = self.tensor([1.0, 2.0], requires_grad=True)
+        y = ag.exp(x)
+        assert ag.view.memory(y).total > 0
+        y.sum().backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            ag.autograd.grad(y.sum(), x)
+
+    def test_no_cycles(self) -> None:
+        """A graph goes by reference counts alone, with the collector off."""
+        x = self.tensor([1.0, 2.0], requires_grad=True)
+
+        def graph() -> Any:
+            y = ag.exp(x) * ag.sin(x)
+            return weakref.ref(y.grad_fn)
+
+        gc.collect()
+        gc.disable()
+        try:
+            assert graph()() is None
+        finally:
+            gc.enable()
+
+    def test_no_grad_keeps_nothing(self) -> None:
+        """Without recording there is no graph."""
+        x = self.tensor([1.0, 2.0], requires_grad=True)
+        with ag.no_grad():
+            y = ag.exp(x)
+        assert y.grad_fn is None
+        assert not y.requires_grad

@@ -1,0 +1,107 @@
+"""Registration and availability: the plugin is found, says truly whether it works, and claims its own arrays alone."""
+
+from __future__ import annotations
+
+import pytest
+
+import agrad as ag
+from agrad.core.op import OPS
+from agrad.core.spec import backend_of
+from agrad.plugin import manager
+from agrad.plugin.backend import Backend
+from agrad.testing.suite.base import Conformance
+
+
+class TestRegistration(Conformance):
+    """What can be said of a backend that works here."""
+
+    def test_name_and_contract(self) -> None:
+        """The name is a plain word and the plugin speaks this version of the contract."""
+        assert self.backend.name == self.name
+        assert self.name.isidentifier(), f"{self.name!r} is no name for a namespace or a device"
+        assert self.backend.contract == ag.CONTRACT
+
+    def test_namespace_by_name(self) -> None:
+        """``ag.namespace(name)`` and ``ag.backends.<name>`` are one object."""
+        assert self.xp is ag.namespace(self.name)
+        assert self.xp is getattr(ag.backends, self.name)
+
+    def test_devices(self) -> None:
+        """Every device carries the backend's name, the default is among them, and arrays are made where asked."""
+        devices = self.backend.devices()
+        assert self.backend.default_device() in devices
+        for device in devices:
+            assert device.partition(":")[0] == self.name
+            made = self.xp.zeros((2,), device=device)
+            assert made.device == device, f"zeros(device={device!r}) are on {made.device}"
+            assert self.backend.device_of(made._data) == device
+
+    def test_claims_its_arrays(self) -> None:
+        """Arrays of the library are its own: of its namespace's functions, of 0-d results, of every dtype."""
+        xp = self.backend.namespace()
+        for array in (xp.asarray([1, 2]), xp.zeros((2, 3)), xp.asarray(True), self.tensor(1.0)._data):
+            found = backend_of(array)
+            assert found is self.backend, f"{type(array).__name__} belongs to {found}"
+        zero_d = ag.sum(self.tensor([1.0, 2.0]))._data
+        assert backend_of(zero_d) is self.backend, (
+            f"sum() gives {type(zero_d).__name__}, which is no array of {self.name}"
+        )
+
+    @pytest.mark.parametrize("foreign", [object, int, float, list, str, type(None), dict, memoryview])
+    def test_claims_nothing_else(self, foreign: type) -> None:
+        """Types of others are no arrays of this backend, and asking for them does not fail."""
+        for implementation in manager.plugins().hook.agrad_backend_of.get_hookimpls():
+            assert implementation.function(foreign) != self.name, f"{foreign.__name__} is claimed as an array"
+
+    def test_capabilities(self) -> None:
+        """Capabilities are known ones and say True or False."""
+        for name, can in self.backend.capabilities.items():
+            assert name in Backend.capabilities, (
+                f"{name!r} is no capability; there are {', '.join(Backend.capabilities)}"
+            )
+            assert isinstance(can, bool), f"{name}: {can!r} is neither True nor False"
+
+    def test_lacks(self) -> None:
+        """What is declared as lacking is an operation or function of the namespace, with a reason in words."""
+        for op, reason in self.backend.lacks.items():
+            known = op in OPS or hasattr(self.xp, op.partition(".")[0])
+            assert known, f"lacks: {op!r} is no operation; ag.rules lists them"
+            assert isinstance(reason, str)
+            assert reason.strip(), f"lacks[{op!r}] gives no reason"
+
+    def test_absorbs(self) -> None:
+        """Only other backends are absorbed."""
+        assert all(isinstance(name, str) for name in self.backend.absorbs)
+        assert self.name not in self.backend.absorbs
+
+
+class TestAvailability(Conformance):
+    """What must hold also where the library is missing or does not work."""
+
+    needs_backend = False
+
+    def test_row(self) -> None:
+        """``ag.backends()`` has a row, with a version and devices or with a reason."""
+        (row,) = (row for row in manager.backends() if row.name == self.name)
+        if row.available:
+            assert row.devices, "an available backend has a device"
+            assert isinstance(row.version, str)
+            assert row.version, "availability() gives the library's version as its second part"
+        else:
+            assert row.reason.strip(), "availability() says why the library cannot be used"
+
+    def test_availability_does_not_raise(self) -> None:
+        """`Backend.availability` answers (bool, str) and leaves no exception to the caller."""
+        answer = manager.get(self.name).availability()
+        assert isinstance(answer, tuple)
+        assert [type(part) for part in answer] == [bool, str], f"availability() gives {answer!r}, not (bool, str)"
+
+    def test_unavailable_is_said(self) -> None:
+        """Using a backend that is not available is an error with its reason."""
+        (row,) = (row for row in manager.backends() if row.name == self.name)
+        if row.available:
+            assert ag.zeros((2,), device=self.device)._spec.backend.name == self.name
+            return
+        with pytest.raises(ag.BackendError) as caught:
+            ag.zeros((2,), device=self.name)
+        assert row.reason in str(caught.value)

@@ -1,0 +1,398 @@
+"""Every rule in every mode: forward values, reverse, forward mode, second order, and single operands.
+
+One test per operation, mode and dtype runs all samples of the operation (`agrad.testing.samples`). Values are compared
+with the NumPy backend's kernels, derivatives with finite differences of those; the rules of agrad are never their own
+judge. A rule whose test ends in `UnsupportedOp` for an operation that the backend declares to lack is expected to fail;
+an operation that is declared and works is a failure.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+import agrad as ag
+from agrad.core.errors import UnsupportedOp
+from agrad.core.forward import level, tangent_of, with_tangent
+from agrad.plugin.backend import forget_kernels
+from agrad.testing.calls import SINGLE, Slopes, inner, library, slopes_of
+from agrad.testing.samples import SAMPLES, Data, Sample
+from agrad.testing.suite.base import Conformance
+
+#: How exact derivatives are: those of first order, those of second.
+FIRST = {"float64": 2e-7, "complex128": 2e-7, "float32": 2e-5, "complex64": 2e-5}
+SECOND = {"float64": 1e-6, "complex128": 1e-6, "float32": 1e-3, "complex64": 1e-3}
+#: How exact values are; two modes are adjoint as exactly.
+VALUE = {"float64": 1e-12, "complex128": 1e-12, "float32": 1e-5, "complex64": 1e-5}
+
+DOUBLE = {single: double for double, single in SINGLE.items()}
+
+#: Results whose columns (axis -1) or rows (-2) have signs that each library chooses; the first tells which.
+SIGNS = {"linalg.eigh": {1: -1}, "linalg.qr": {0: -1, 1: -2}, "linalg.svd": {0: -1, 2: -2}}
+
+
+def any_data(value: Any, test: Callable[[Data], bool]) -> bool:
+    """Tell whether a test holds for any array in an argument of a sample."""
+    if isinstance(value, tuple | list):
+        return any(any_data(part, test) for part in value)
+    return isinstance(value, Data) and test(value)
+
+
+def is_complex(sample: Sample) -> bool:
+    """Tell whether a sample has complex operands."""
+    return any_data([*sample.args, *sample.kwargs.values()], lambda data: data.dtype.startswith("complex"))
+
+
+def is_mask(data: Data) -> bool:
+    """Tell whether an array is boolean."""
+    return data.dtype == "bool"
+
+
+def cases() -> list[Any]:
+    """Give operations with the dtypes that their samples have."""
+    found: list[Any] = []
+    for op, samples in SAMPLES.items():
+        kinds = set(map(is_complex, samples))
+        dtypes = [
+            *(["float64", "float32"] if False in kinds else []),
+            *(["complex128", "complex64"] if True in kinds else []),
+        ]
+        found += [pytest.param(op, dtype, id=f"{op}-{dtype}") for dtype in dtypes]
+    return found
+
+
+of_rules = pytest.mark.parametrize(("op", "dtype"), cases())
+
+
+class TestRules(Conformance):
+    """Every rule in every mode."""
+
+    # -- running the samples of an operation --------------------------------------------------------------------------
+
+    def run(self, check: Callable[..., None], op: str, dtype: str, *, once: bool = False) -> None:
+        """Check all samples of an operation; the error says of which it is.
+
+        ``once`` is for longer tests: a lazy backend, where every call costs, runs them in its best precision alone.
+        """
+        if once and self.backend.is_lazy and dtype in DOUBLE and self.backend.capabilities.get("float64", True):
+            pytest.skip("is checked in double precision")
+        self.require(*(["float64"] if dtype in SINGLE else []), *(["complex"] if dtype.startswith("c") else []))
+        samples = self.samples(op, dtype)
+        if op not in self.backend.lacks:
+            try:
+                self.run_samples(check, samples, dtype)
+            except UnsupportedOp as error:
+                self.lacking(error)
+            return
+        for sample in samples:
+            run = Run(self, sample, dtype)
+            with pytest.raises(UnsupportedOp):
+                run.call.tensors(run.leaves(()), run.tensor)
+        reason = self.backend.lacks[op]
+        if self.would_work(op, lambda: self.run_samples(check, samples, dtype)):
+            pytest.fail(f"{op} is declared to be lacking ({reason}), but works", pytrace=False)
+        pytest.xfail(f"{op}: {reason}")
+
+    def would_work(self, op: str, run: Callable[[], None]) -> bool:
+        """Tell whether a test passes if an operation that is declared to be lacking is not refused."""
+        backend, declared = self.backend, self.backend.lacks
+        own = "lacks" in vars(backend)
+        backend.lacks = {name: why for name, why in declared.items() if name != op}
+        forget_kernels(backend)
+        try:
+            run()
+        except (Exception, pytest.skip.Exception, pytest.fail.Exception):  # noqa: BLE001 (whatever is the reason)
+            return False
+        finally:
+            if own:
+                backend.lacks = declared
+            else:
+                vars(backend).pop("lacks")
+            forget_kernels(backend)
+        return True
+
+    def samples(self, op: str, dtype: str) -> list[Sample]:
+        """Give the samples of an operation that have this dtype and that the backend can be asked for."""
+        can = self.backend.capabilities
+        found = []
+        for sample in SAMPLES[op]:
+            given = [*sample.args, *sample.kwargs.values()]
+            texts = [v for v in given if isinstance(v, str)]
+            if is_complex(sample) != dtype.startswith("complex"):
+                continue
+            if not can.get("boolean indexing", True) and op in ("getitem", "setitem") and any_data(given, is_mask):
+                continue
+            if not can.get("complex", True) and any(t.startswith("complex") for t in texts):
+                continue
+            if not can.get("float64", True) and any(t in SINGLE for t in texts):
+                continue
+            found.append(sample)
+        found = found[:1] if self.quick else found
+        if not found:
+            pytest.skip("no sample")
+        return found
+
+    def run_samples(self, check: Callable[..., None], samples: Sequence[Sample], dtype: str) -> None:
+        beyond = []
+        for sample in samples:
+            run = Run(self, sample, dtype)
+            if sample.beyond and not run.possible():
+                beyond.append(sample.beyond)
+                continue
+            try:
+                check(run)
+            except Exception as error:
+                error.add_note(f"The sample is {sample}.")
+                raise
+        if len(beyond) == len(samples):
+            pytest.skip(f"beyond the standard: {beyond[0]}")
+
+    # -- the modes ----------------------------------------------------------------------------------------------------
+
+    @of_rules
+    def test_values(self, op: str, dtype: str) -> None:
+        """Forward: values, shapes and dtypes are those of the reference kernels; the operands stay as they were."""
+
+        def check(run: Run) -> None:
+            operands = run.leaves(())
+            results = run.results(operands)
+            expected = run.call.raw(run.arrays)
+            assert len(results) == len(expected), f"{len(results)} results, expected {len(expected)}"
+            found = self.hosts([*results, *operands])
+            for result, value, wanted in zip(results, found, expected, strict=False):
+                assert result._spec.backend is self.backend, f"the result is on {result._spec.backend.name}"
+                name = self.backend.dtype_name(result.dtype)
+                assert name == str(wanted.dtype), f"the result has dtype {name}, expected {wanted.dtype}"
+                assert value.dtype == wanted.dtype, f"the result is {value.dtype} on the host, expected {wanted.dtype}"
+                self.check_spec(result, result._spec, "the result")
+                self.close(value, wanted, VALUE[dtype], "the result")
+            for value, array in zip(found[len(results) :], run.arrays, strict=True):
+                self.close(value, array, 0.0, "the operand after the call")
+
+        self.run(check, op, dtype)
+
+    @of_rules
+    def test_reverse(self, op: str, dtype: str) -> None:
+        """Reverse: <gradient, direction> is <cotangent, slope> for every operand."""
+
+        def check(run: Run) -> None:
+            leaves = run.leaves(run.every)
+            results = run.results(leaves)
+            if not results:
+                return
+            given, cotangents = run.cotangents(results)
+            gradients = ag.autograd.grad(results, leaves, given)
+            for gradient, leaf in zip(gradients, leaves, strict=True):
+                self.check_spec(gradient, leaf._spec, "the gradient")
+            for k, gradient in enumerate(self.hosts(gradients)):
+                run.along(k, gradient, cotangents, f"the gradient by {run.call.names[k]}")
+
+        self.run(check, op, dtype)
+
+    @of_rules
+    def test_forward_mode(self, op: str, dtype: str) -> None:
+        """Forward mode: the tangents are the slopes; and both modes are adjoint to rounding."""
+
+        def check(run: Run) -> None:
+            with level() as at:
+                results = run.results(run.duals(at, run.leaves(())))
+                pushed = [tangent_of(r, at) for r in results]
+                plain = [r.detach() for r in results]
+            if not results:
+                return
+            for tangent, result in zip(pushed, plain, strict=True):
+                self.check_spec(tangent, result._spec, "the tangent")
+            leaves = run.leaves(run.every)
+            recorded = run.results(leaves)
+            given, cotangents = run.cotangents(recorded)
+            gradients = ag.autograd.grad(recorded, leaves, given)
+            found = self.hosts([*pushed, *gradients])
+            tangents, against = found[: len(pushed)], found[len(pushed) :]
+            for tangent, wanted in zip(tangents, run.slopes.along(run.every), strict=True):
+                self.close(tangent, wanted, FIRST[dtype], "the tangent")
+            forward, backward = inner(tangents, cotangents), inner(against, run.call.tangents)
+            scale = max(1.0, run.size(cotangents, tangents), run.size(against, run.call.tangents))
+            apart = f"the modes are not adjoint: <v, forward> is {forward}, <reverse, v> is {backward}"
+            assert abs(forward - backward) <= VALUE[dtype] * scale, apart
+
+        self.run(check, op, dtype)
+
+    @of_rules
+    def test_second_order(self, op: str, dtype: str) -> None:
+        """Second order: reverse over reverse (by operands and cotangents), forward over reverse, forward over forward."""
+
+        def check(run: Run) -> None:
+            leaves = run.leaves(run.every)
+            results = run.results(leaves)
+            if not results:
+                return
+            given, cotangents = run.cotangents(results, requires_grad=True)
+            directions = run.directions()
+            curved = inner(cotangents, run.slopes.curvature)
+            scale = max(1.0, run.size(cotangents, run.slopes.curvature))
+
+            gradients = ag.autograd.grad(results, leaves, given, create_graph=True)
+            for gradient, leaf in zip(gradients, leaves, strict=True):
+                self.check_spec(gradient, leaf._spec, "the recorded gradient")
+            if any(n != n for g in gradients for n in g.shape):
+                return  # of a size that nobody knows before it is computed: no direction can be given for it
+            recorded = [(g, v) for g, v in zip(gradients, directions, strict=True) if g.requires_grad]
+            inputs = [*leaves, *given]
+            twice: Sequence[Any] = ()
+            if recorded:
+                twice = ag.autograd.grad(
+                    [g for g, _ in recorded], inputs, [v for _, v in recorded], materialize_grads=True
+                )
+            with level() as at:
+                duals = run.duals(at, leaves)
+                plain = [g.detach() for g in given]
+                over = ag.autograd.grad(run.results(duals), leaves, plain)
+                mixed = [tangent_of(g, at) for g in over]
+            with level() as outer:
+                duals = run.duals(outer, run.leaves(()))
+                with level() as deeper:
+                    duals = [with_tangent(d, v, deeper) for d, v in zip(duals, directions, strict=True)]
+                    once = [tangent_of(r, deeper) for r in run.results(duals)]
+                nested = [None if t is None else tangent_of(t, outer) for t in once]
+
+            parts = [list(gradients), list(twice), mixed, nested]
+            flat = [t for part in parts for t in part if t is not None]
+            found = iter(self.hosts([t.detach() for t in flat]))
+            first, second, over, nested = ([None if t is None else next(found) for t in part] for part in parts)
+            for k, gradient in enumerate(first):
+                run.along(k, gradient, cotangents, f"the recorded gradient by {run.call.names[k]}")
+            for got, wanted in zip(second[len(leaves) :], run.slopes.along(run.every), strict=False):
+                self.close(got, wanted, FIRST[dtype], "the gradient by the cotangent")
+            ways = {
+                "reverse over reverse": run.dot(second[: len(leaves)], run.call.tangents),
+                "forward over reverse": run.dot(over, run.call.tangents),
+                "forward over forward": run.dot(nested, cotangents),
+            }
+            for way, value in ways.items():
+                wrong = f"{way}: the second derivative along the direction is {value}, expected {curved}"
+                assert abs(value - curved) <= SECOND[dtype] * scale, wrong
+
+        self.run(check, op, dtype, once=True)
+
+    @of_rules
+    def test_single_operands(self, op: str, dtype: str) -> None:
+        """One operand at a time, and all but one: only they get gradients, which are those of before."""
+
+        def check(run: Run) -> None:
+            count = len(run.call.arrays)
+            if count == 1:
+                return
+            sizes = {1, count - 1}
+            subsets = [s for size in sizes for s in itertools.combinations(run.every, size)]
+            for subset in subsets:
+                leaves = run.leaves(subset)
+                results = run.results(leaves)
+                if not results:
+                    return
+                given, cotangents = run.cotangents(results)
+                ag.autograd.backward(results, given)
+                for k, leaf in enumerate(leaves):
+                    assert (leaf.grad is None) == (k not in subset), f"operand {k} is {'not ' * (k in subset)}filled"
+                gradients = self.hosts([leaves[k].grad for k in subset])
+                for k, gradient in zip(subset, gradients, strict=True):
+                    run.along(k, gradient, cotangents, f"with {subset} alone, the gradient by {run.call.names[k]}")
+                with level() as at:
+                    duals = run.duals(at, run.leaves(()), subset)
+                    pushed = [tangent_of(r, at) for r in run.results(duals)]
+                wanted = run.slopes.along(subset)
+                known = iter(self.hosts([t for t in pushed if t is not None]))
+                for tangent, slope in zip(pushed, wanted, strict=True):
+                    got = library().zeros_like(slope) if tangent is None else next(known)
+                    self.close(got, slope, FIRST[dtype], f"with {subset} alone, the tangent")
+
+        self.run(check, op, dtype, once=True)
+
+
+class Run:
+    """One sample on the backend under test, in one precision."""
+
+    def __init__(self, kit: Conformance, sample: Sample, dtype: str) -> None:
+        self.kit, self.dtype = kit, dtype
+        self.slopes: Slopes = slopes_of(sample)
+        self.call = self.slopes.call
+        self.arrays = [self.rounded(a) for a in self.call.arrays]
+        self.every = range(len(self.arrays))
+
+    def rounded(self, array: Any) -> Any:
+        """Give an inexact reference array in the precision of the test."""
+        name = str(array.dtype)
+        return library().astype(array, SINGLE[name]) if self.dtype in DOUBLE and name in SINGLE else array
+
+    def tensor(self, array: Any, *, requires_grad: bool = False) -> Any:
+        return self.kit.tensor(self.rounded(array), requires_grad=requires_grad)
+
+    def leaves(self, needed: Sequence[int]) -> list[Any]:
+        """Give the operands as tensors, some of which require a gradient."""
+        return [self.tensor(a, requires_grad=k in needed) for k, a in enumerate(self.arrays)]
+
+    def results(self, operands: Sequence[Any]) -> list[Any]:
+        """Run the call; where the library chooses signs, its results get those of the reference."""
+        results = self.call.tensors(operands, self.tensor)
+        free = SIGNS.get(self.call.op.name)
+        if free is None or self.dtype.startswith("complex"):
+            return results
+        np, first = library(), min(free)
+        signs = np.sign(np.sum(self.kit.host(results[first]) * self.slopes.results[first], axis=-2, keepdims=True))
+        if not np.all(signs == 1):
+            for i, axis in free.items():
+                own = signs[..., : results[i].shape[axis]]
+                results[i] = results[i] * self.tensor(own if axis == -1 else np.matrix_transpose(own))
+        return results
+
+    def directions(self) -> list[Any]:
+        return [self.tensor(t) for t in self.call.tangents]
+
+    def duals(self, at: int, leaves: Sequence[Any], subset: Sequence[int] | None = None) -> list[Any]:
+        """Give tensors the tangents of some operands, or of all."""
+        return [
+            with_tangent(leaf, self.tensor(self.call.tangents[k]), at) if subset is None or k in subset else leaf
+            for k, leaf in enumerate(leaves)
+        ]
+
+    def cotangents(self, results: Sequence[Any], *, requires_grad: bool = False) -> tuple[list[Any], list[Any]]:
+        """Give cotangents of the results, as tensors and as reference arrays."""
+        np = library()
+        given, arrays = [], []
+        for result, value in zip(results, self.slopes.results, strict=True):
+            if any(n != n for n in result.shape):  # of unknown shape: made of the result itself
+                made, array = ag.ones_like(result.detach()), np.ones_like(value)
+                made.requires_grad_(requires_grad)
+            else:
+                array = np.astype(self.call.like(value), self.kit.backend.dtype_name(result.dtype))
+                made = self.kit.tensor(array, requires_grad=requires_grad)
+            given.append(made)
+            arrays.append(array)
+        return given, arrays
+
+    def possible(self) -> bool:
+        """Tell whether the backend can run a sample that asks for more than the standard has."""
+        try:
+            self.kit.hosts(self.call.tensors(self.leaves(self.every), self.tensor))
+        except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
+            return False
+        return True
+
+    def size(self, first: Sequence[Any], second: Sequence[Any]) -> float:
+        np = library()
+        return inner([np.abs(a) for a in first], [np.abs(b) for b in second])
+
+    def dot(self, found: Sequence[Any], directions: Sequence[Any]) -> float:
+        """Give Re<found, directions>, None standing for zero."""
+        pairs = [(f, d) for f, d in zip(found, directions, strict=False) if f is not None]
+        return inner([f for f, _ in pairs], [d for _, d in pairs])
+
+    def along(self, k: int, gradient: Any, cotangents: Sequence[Any], what: str) -> None:
+        """Check a gradient along its operand's direction."""
+        pushed = self.slopes.pushed[k]
+        wanted, found = inner(cotangents, pushed), inner([gradient], [self.call.tangents[k]])
+        scale = max(1.0, self.size(cotangents, pushed), self.size([gradient], [self.call.tangents[k]]))
+        if not abs(found - wanted) <= FIRST[self.dtype] * scale:
+            pytest.fail(f"{what} is wrong: along a direction it is {found}, by finite differences {wanted}")

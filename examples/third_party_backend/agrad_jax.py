@@ -1,0 +1,84 @@
+"""JAX's arrays as a backend of agrad, found through the entry point group "agrad". JAX loads when it is first used.
+
+What follows is what JAX does otherwise than the standard, or better than agrad's defaults; see docs/plugin.md of agrad.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import pluggy
+
+from agrad import Backend
+from agrad.plugin.backend import check_bounds
+
+__version__ = "0.1.0"
+
+hookimpl = pluggy.HookimplMarker("agrad")
+
+
+class JaxBackend(Backend):
+    """Arrays of JAX, which cannot be written to; JAX's own transformations are not used."""
+
+    name = "jax"
+
+    @functools.cached_property
+    def jax(self):
+        """The library. Importing it takes a second, so it waits for the first array."""
+        import jax
+
+        jax.config.update("jax_enable_x64", True)  # else float64 becomes float32; the choice is for the whole process
+        return jax
+
+    def namespace(self):
+        return self.jax.numpy
+
+    def native_devices(self):
+        return {f"jax:{device.platform}:{device.id}": device for device in self.jax.local_devices()}
+
+    # -- where JAX departs from the standard -------------------------------------------------------------------------
+
+    def kernel(self, op):
+        xp = self.namespace()
+        if op == "permute_dims":  # JAX takes no negative axes
+            return lambda x, /, axes: xp.permute_dims(x, tuple(axis % x.ndim for axis in axes))
+        return None
+
+    # -- faster than the defaults ------------------------------------------------------------------------------------
+
+    def scatter_add(self, spec, key, values):
+        zeros = self.xp.zeros(spec.shape, dtype=values.dtype, device=self.native_device(spec.device))
+        return zeros.at[key].add(values)
+
+    def setitem(self, array, key, value):
+        check_bounds(array.shape, key)  # JAX leaves out what is out of bounds
+        return array.at[key].set(value)
+
+    def item(self, array):
+        return array.item()
+
+    def tolist(self, array):
+        return array.tolist()
+
+    def random(self, kind, shape, key, *, dtype, device, **p):
+        random, (seed, counter) = self.jax.random, key
+        with self.jax.default_device(self.native_device(device)):
+            source = random.fold_in(random.key(seed % 2**63), counter)
+            if kind == "permutation":
+                return random.permutation(source, p["n"]).astype(dtype)
+            if kind == "integers":
+                return random.randint(source, shape, p["low"], p["high"], dtype)
+            return getattr(random, kind)(source, shape, dtype)  # uniform or normal
+
+
+backend = JaxBackend()
+
+
+@hookimpl
+def agrad_backends():
+    return [backend]
+
+
+@hookimpl
+def agrad_backend_of(array_type):
+    return "jax" if array_type.__module__.partition(".")[0] in ("jax", "jaxlib") else None

@@ -1,0 +1,255 @@
+"""The conformance kit as a program: its options, expected failures, reports; what it costs those who do not use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import agrad as ag
+from agrad.core.op import OPS
+from agrad.testing import kit, report, suite
+from agrad.testing.samples import SAMPLES
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "agrad" / "testing" / "suite"
+
+PLUGIN = f"""
+import importlib.util
+
+spec = importlib.util.spec_from_file_location("strict_backend", {str(ROOT / "tests" / "strict_backend.py")!r})
+strict = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(strict)
+
+
+class Wasteful(strict.StrictBackend):
+    def nbytes(self, array):
+        return 8 * int(array.size)
+
+
+class MyPlugin(strict.StrictPlugin):
+    backend = Wasteful()
+"""
+
+
+def python(*arguments, cwd):
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("AGRAD_", "PYTEST_"))}
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=kept,
+        cwd=cwd,
+        timeout=120,
+    )
+
+
+def run(*arguments, cwd):
+    """Run part of the kit in a process of its own, away from the repository's settings."""
+    (cwd / "mine.py").write_text(PLUGIN)
+    options = [
+        "--rootdir=.",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+        "--agrad-plugin=mine.py:MyPlugin",
+        "--agrad-backend=strict",
+    ]
+    return python("-m", "pytest", *options, "--pyargs", *arguments, cwd=cwd)
+
+
+# -- as a program -----------------------------------------------------------------------------------------------------
+
+
+def test_a_run_with_expected_failures_and_a_report(tmp_path):
+    (tmp_path / "xfails.txt").write_text(
+        "# what we know of\n\n"
+        "test_memory.py::TestMemory::test_nbytes[float32-4]  # it counts eight bytes for all\n"
+        "test_memory.py::TestMemory::test_no_cycles  # this is not so\n"
+    )
+    done = run("agrad.testing.suite.test_memory", "--agrad-xfails=xfails.txt", "--agrad-report=out.json", cwd=tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    made = report.read(str(tmp_path / "out.json"))
+    outcomes = {record["id"]: (record["outcome"], record["reason"]) for record in made["results"]}
+    assert outcomes["test_nbytes[float32-4]"] == ("lacks", "it counts eight bytes for all")
+    assert outcomes["test_nbytes[float64-8]"] == ("ok", "")
+    assert outcomes["test_nbytes[int8-1]"][0] == "failed"
+    assert outcomes["test_no_cycles"] == ("failed", "[XPASS(strict)] this is not so")
+    assert (made["backend"], made["agrad"], made["available"]) == ("strict", ag.__version__, True)
+    assert made["version"]
+    line = next(line for line in done.stdout.splitlines() if line.startswith("strict "))
+    assert line == report.summary(made)
+
+
+def test_an_expected_failure_that_no_test_has(tmp_path):
+    (tmp_path / "xfails.txt").write_text("test_memory.py::TestMemory::test_nothing  # a slip of the pen\n")
+    done = run("agrad.testing.suite.test_memory", "--agrad-xfails=xfails.txt", cwd=tmp_path)
+    assert done.returncode == 4
+    assert "no test has the name test_memory.py::TestMemory::test_nothing" in done.stderr
+
+
+def test_a_plugins_own_tests(tmp_path):
+    """Classes of the kit imported and subclassed; the ini file names the backend."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\nagrad_backend = numpy\naddopts = --strict-markers\n")
+    (tmp_path / "test_mine.py").write_text("""
+from agrad.testing.suite import Conformance, TestPickling, requires
+from agrad.testing.suite import TestMemory as Memory
+
+
+class TestMemory(Memory):
+    xfails = {"test_no_cycles": "this is not so", "test_nothing_of_the_kind": "nor is this"}
+
+    def test_no_cycles(self):
+        assert False
+
+
+class TestMine(Conformance):
+    @requires("float64")
+    def test_something(self):
+        x = self.tensor([1.0, 2.0], requires_grad=True)
+        (g,) = self.grad(lambda x: x * x, x)
+        self.close(g, [2.0, 4.0])
+""")
+    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 xfailed" in done.stdout
+    assert "agrad conformance" in done.stdout
+
+
+def test_the_plugin_of_pytest_imports_nothing(tmp_path):
+    program = "import sys, _agrad_pytestplugin; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = python("-c", program, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not {"agrad", "numpy", "pluggy", "pytest"} & set(done.stdout.split())
+
+
+# -- its parts --------------------------------------------------------------------------------------------------------
+
+
+def test_every_file_says_what_it_is_and_is_exported():
+    files = sorted(FOLDER.glob("test_*.py"))
+    assert len(files) == 13
+    for file in files:
+        lines = file.read_text(encoding="utf-8").splitlines()
+        assert lines[0].startswith('"""'), file.name
+        classes = [line.partition("(")[0].removeprefix("class ") for line in lines if line.startswith("class Test")]
+        assert classes
+        assert set(classes) <= set(suite.__all__)
+
+
+def test_samples_of_every_op_are_run():
+    marks = next(mark for mark in suite.TestRules.test_reverse.pytestmark if mark.name == "parametrize")
+    cases = {tuple(case.values) for case in marks.args[1]}
+    assert {op for op, _ in cases} == set(SAMPLES) <= set(OPS)
+    assert {("exp", "float32"), ("exp", "float64"), ("exp", "complex64"), ("exp", "complex128")} <= cases
+
+
+def test_load_plugin(tmp_path):
+    path = tmp_path / "one.py"
+    path.write_text("class Plugin:\n    pass\n\nmade = Plugin()\n")
+    assert kit.load_plugin(str(path)).__name__ == "one"
+    assert type(kit.load_plugin(f"{path}:Plugin")).__name__ == "Plugin"
+    assert type(kit.load_plugin(f"{path}:made")).__name__ == "Plugin"
+    assert kit.load_plugin("json:loads") is json.loads
+    for text, says in (
+        ("nonsense_module", "No module named"),
+        ("json:nothing", "no attribute"),
+        ("none.py", "No such file"),
+    ):
+        with pytest.raises(pytest.UsageError, match=says):
+            kit.load_plugin(text)
+
+
+def test_read_xfails(tmp_path):
+    path = tmp_path / "xfails.txt"
+    path.write_text("# all of them\ntest_a.py::test_b[c-d] # because\n\n")
+    assert kit.read_xfails(str(path)) == {"test_a.py::test_b[c-d]": "because"}
+    path.write_text("test_a.py::test_b\n")
+    with pytest.raises(pytest.UsageError, match=r"no reason is given for test_a\.py::test_b"):
+        kit.read_xfails(str(path))
+
+
+def test_forms_of_reports():
+    assert all(report.writer(f"out.{suffix}") for suffix in ("json", "html", "txt"))
+    assert report.writer("out.pdf") is None
+
+
+def test_requires_knows_capabilities():
+    with pytest.raises(ValueError, match=r"no capability is called float65; there are: .*float64"):
+        suite.requires("float65")
+
+
+def record(test="reverse", op="exp", dtype="float64", outcome="ok", reason="", area="rules"):
+    return {
+        "area": area,
+        "test": test,
+        "op": op,
+        "dtype": dtype,
+        "id": f"test_{test}[{op}-{dtype}]",
+        "outcome": outcome,
+        "reason": reason,
+    }
+
+
+@pytest.fixture
+def made():
+    return report.make(
+        "numpy",
+        [
+            record(),
+            record(dtype="float32"),
+            record(op="sort", outcome="lacks", reason="sort: too <long>"),
+            record(op="sort", dtype="float32", outcome="failed", reason="E  wrong | worse"),
+            record(test="values", op="sort"),
+            record(test="nbytes", op="", dtype="", area="memory"),
+            record(
+                test="a_program", op="", dtype="", area="laziness", outcome="skipped", reason="numpy computes at once"
+            ),
+        ],
+    )
+
+
+def test_report_as_text(made):
+    lines = report.to_text(made).splitlines()
+    assert lines[0] == report.summary(made)
+    assert lines[0].endswith(": 4 ok, 1 lacks, 1 skipped, 1 failed")
+    assert [line.split() for line in lines[2:5]] == [
+        ["values", "reverse"],
+        ["exp", "ok"],
+        ["sort", "ok", "failed:", "float32;", "lacks:", "float64"],
+    ]
+    assert "lacks   reverse of sort, float64: sort: too <long>" in lines
+
+
+def test_report_as_html(made):
+    page = report.to_html(made)
+    assert page.startswith("<!doctype html>")
+    assert '<span class="lacks" title="sort: too &lt;long&gt;">float64: lacks</span>' in page
+    assert "<long>" not in page
+    assert page.count("<tr>") == page.count("</tr>") == 6
+
+
+def test_reports_as_one_table(made, tmp_path, capsys):
+    absent = {**made, "device": "cupy", "available": False, "reason": "no | driver", "results": []}
+    for name, one in (("a", made), ("b", absent)):
+        report.write(one, str(tmp_path / f"{name}.json"))
+    report.main([str(tmp_path / "a.json"), str(tmp_path / "b.json")])
+    head, line, first, second = capsys.readouterr().out.splitlines()
+    assert head.startswith("| backend | version | rules |")
+    assert set(line) <= set("| -")
+    cells = [cell.strip() for cell in first.split("|")[1:-1]]
+    assert cells[0] == "numpy"
+    assert (cells[2], cells[4], cells[-1]) == ("3 of 5", "all", "nothing")
+    assert "not available: no &#124; driver" in second
+    assert head.count("|") == first.count("|") == second.count("|")
+
+
+def test_a_file_that_is_no_report(tmp_path):
+    (tmp_path / "a.json").write_text("{}")
+    with pytest.raises(ValueError, match="is no report of agrad's conformance kit"):
+        report.read(str(tmp_path / "a.json"))

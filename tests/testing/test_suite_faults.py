@@ -1,0 +1,430 @@
+"""The conformance kit catches faults of a backend, each by the test that is meant for it; the sound backend passes that."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import threading
+from pathlib import Path
+
+import array_api_strict
+import numpy as np
+import pytest
+
+import agrad as ag
+from agrad.core.spec import BACKENDS
+from agrad.plugin.hookspecs import hookimpl
+from agrad.testing import suite
+
+SPEC = importlib.util.spec_from_file_location("strict_for_faults", Path(__file__).parents[1] / "strict_backend.py")
+STRICT = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(STRICT)
+
+#: What tests raise.
+CAUGHT = (AssertionError, pytest.fail.Exception)
+
+
+class Sound(STRICT.StrictBackend):
+    """array-api-strict with one device, under a name of its own."""
+
+    name = "faulty"
+
+    def devices(self):
+        return (self.name,)
+
+    def native_device(self, device):
+        return None
+
+    def device_of(self, array):
+        return self.name
+
+    def to_host(self, array):
+        return np.asarray(array)
+
+    def from_host(self, buffer, device):
+        return array_api_strict.asarray(np.array(buffer))
+
+
+class Plugin:
+    """A backend, and the claim on array-api-strict's arrays."""
+
+    def __init__(self, backend):
+        self.backend = backend
+
+    @hookimpl
+    def agrad_backends(self):
+        return [self.backend]
+
+    @hookimpl
+    def agrad_backend_of(self, array_type):
+        return "faulty" if array_type.__module__ == "array_api_strict._array_object" else None
+
+
+# -- faults -----------------------------------------------------------------------------------------------------------
+
+
+class LastWins(Sound):
+    """scatter_add writes instead of adding."""
+
+    def scatter_add(self, spec, key, values):
+        parts = key if isinstance(key, tuple) else (key,)
+        made = np.zeros(spec.shape, str(values.dtype).rpartition(".")[2])
+        made[tuple(np.asarray(part) if hasattr(part, "dtype") else part for part in parts)] = np.asarray(values)
+        return array_api_strict.asarray(made)
+
+
+class Aliasing(Sound):
+    """setitem writes into the array it was given."""
+
+    def setitem(self, array, key, value):
+        array[key] = value
+        return array
+
+
+class WrongAddend(Sound):
+    """add_into writes into the other array."""
+
+    def add_into(self, array, other, out):
+        other += array
+        return other
+
+
+class WrongDtype(Sound):
+    """sum gives double precision whatever goes in."""
+
+    def kernel(self, op):
+        def total(x, /, *, axis=None, dtype=None, keepdims=False):
+            return array_api_strict.sum(x, axis=axis, dtype=array_api_strict.float64, keepdims=keepdims)
+
+        return total if op == "sum" else None
+
+
+class WrongValue(Sound):
+    """exp is exact to three digits."""
+
+    def kernel(self, op):
+        return (lambda x: array_api_strict.exp(x) * 1.001) if op == "exp" else None
+
+
+class ReverseOnly(Sound):
+    """A kernel that only derivatives use is wrong: sin and cos are good to the eye, the derivative of sin is not."""
+
+    def kernel(self, op):
+        return (lambda x: -array_api_strict.cos(x)) if op == "cos" else None
+
+
+class WrongSpec(Sound):
+    """Specs are kept by shape, whatever the dtype."""
+
+    def spec(self, array):
+        found = self._specs.get(array.shape)
+        if found is None:
+            found = self._specs[array.shape] = super().spec(array)
+        return found
+
+
+class WrongBytes(Sound):
+    """Every element is said to take eight bytes."""
+
+    def nbytes(self, array):
+        return int(array.size) * 8
+
+
+class NoKey(Sound):
+    """random looks at no key."""
+
+    def random(self, kind, shape, key, *, dtype, device, **p):
+        return super().random(kind, shape, (0, 0), dtype=dtype, device=device, **p)
+
+
+class OneStream(Sound):
+    """random gives what comes next."""
+
+    count = itertools.count()
+
+    def random(self, kind, shape, key, *, dtype, device, **p):
+        return super().random(kind, shape, (key[0], next(self.count)), dtype=dtype, device=device, **p)
+
+
+class ByThread(Sound):
+    """random has a source per thread."""
+
+    def random(self, kind, shape, key, *, dtype, device, **p):
+        source = key if threading.current_thread() is threading.main_thread() else (key[0] + 1, key[1])
+        return super().random(kind, shape, source, dtype=dtype, device=device, **p)
+
+
+class Skewed(Sound):
+    """Uniform numbers are too small."""
+
+    def random(self, kind, shape, key, *, dtype, device, **p):
+        made = super().random(kind, shape, key, dtype=dtype, device=device, **p)
+        return made * made if kind == "uniform" else made
+
+
+class NotBroadcast(Sound):
+    """broadcast_like gives the array as it is."""
+
+    def broadcast_like(self, array, spec):
+        return array
+
+
+class Raising(Sound):
+    """availability raises instead of answering."""
+
+    def availability(self):
+        raise OSError("the driver is asleep")
+
+
+class Unannounced(Sound):
+    """A kernel raises an exception of the library's, and nothing says that the operation is lacking."""
+
+    def kernel(self, op):
+        def refuse(*args):
+            raise KeyError("error 7 in the library")
+
+        return refuse if op == "tan" else None
+
+
+class Modest(Sound):
+    """An operation is declared to be lacking, and would work."""
+
+    lacks = {"tanh": "nobody has tried"}
+
+
+class Vague(Sound):
+    """An operation is declared to be lacking without a reason."""
+
+    lacks = {"tanh": ""}
+
+
+class WrongScalar(Sound):
+    """Python numbers are of double precision beside any array."""
+
+    def scalar_dtype(self, value, spec):
+        return array_api_strict.float64
+
+
+class Elsewhere(Sound):
+    """Arrays are said to be on a device that was not asked for."""
+
+    def device_of(self, array):
+        return "faulty:1"
+
+
+class Transposing(Sound):
+    """Matrices arrive transposed in the host's memory."""
+
+    def to_host(self, array):
+        host = np.asarray(array)
+        return host.T.reshape(host.shape)
+
+
+class Sharing(Sound):
+    """Tensors are made on the user's memory, and assignment writes into it."""
+
+    def from_host(self, buffer, device):
+        return array_api_strict.asarray(np.asarray(buffer), copy=False)
+
+    setitem = Aliasing.setitem
+
+
+class Forgetful(Sound):
+    """Values of the host lose their precision on the way."""
+
+    def from_host(self, buffer, device):
+        host = np.array(buffer)
+        return super().from_host(host.astype(np.float32) if host.dtype == np.float64 else host, device)
+
+
+class Scalars(Sound):
+    """Results without axes are the library's scalar objects."""
+
+    def kernel(self, op):
+        return (lambda x, /, **p: np.float64(array_api_strict.sum(x, **p))) if op == "sum" else None
+
+
+class Greedy(Plugin):
+    """Claims whatever it is asked about."""
+
+    @hookimpl
+    def agrad_backend_of(self, array_type):
+        return "faulty"
+
+
+class Rough(Plugin):
+    """Replaces a kernel that its backend declares to be lacking by one that fails in its own way."""
+
+    @hookimpl
+    def agrad_kernel(self, op, backend):
+        def fail(*args):
+            raise MemoryError("error 7 in the library")
+
+        return fail if op == "tanh" and backend.name == "faulty" else None
+
+
+#: The fault, the test (class, name, arguments), and what the failure says.
+FAULTS = [
+    (LastWins, (suite.TestIndexing, "test_scatter_add_repeats"), "scatter_add"),
+    (LastWins, (suite.TestRules, "test_reverse", "getitem", "float64"), "the gradient by x is wrong"),
+    (Aliasing, (suite.TestInPlace, "test_primitives", "setitem"), "the array that setitem was given is wrong"),
+    (Aliasing, (suite.TestInPlace, "test_the_users_array", "x[0] = 7"), "the user's array is wrong"),
+    (Aliasing, (suite.TestInPlace, "test_another_tensor", "x[0] = 7"), "a tensor on the same array is wrong"),
+    (Aliasing, (suite.TestInPlace, "test_what_a_graph_saved", "x[0] = 7"), "the gradient is wrong"),
+    (WrongAddend, (suite.TestInPlace, "test_primitives", "add_into"), "the other addend is wrong"),
+    (WrongDtype, (suite.TestRules, "test_values", "sum", "float32"), "the result has dtype float64, expected float32"),
+    (WrongValue, (suite.TestRules, "test_values", "exp", "float64"), "the result is wrong"),
+    (WrongValue, (suite.TestRules, "test_values", "exp", "float32"), "the result is wrong"),
+    (ReverseOnly, (suite.TestRules, "test_reverse", "sin", "float64"), "the gradient by x is wrong"),
+    (ReverseOnly, (suite.TestRules, "test_forward_mode", "sin", "float64"), "the tangent is wrong"),
+    (ReverseOnly, (suite.TestRules, "test_second_order", "sin", "float64"), "the recorded gradient by x is wrong"),
+    (WrongSpec, (suite.TestCreation, "test_specs"), "assert"),
+    (WrongBytes, (suite.TestMemory, "test_nbytes", "float32", 4), "nbytes of .* float32 is 8, expected 4"),
+    (WrongBytes, (suite.TestMemory, "test_saved_bytes"), "keeps 512 bytes, expected 256"),
+    (NoKey, (suite.TestRandom, "test_another_key_other_numbers", "normal"), "gives the numbers of"),
+    (OneStream, (suite.TestRandom, "test_same_key_same_numbers", "uniform"), "assert"),
+    (ByThread, (suite.TestRandom, "test_threads_do_not_matter"), "assert"),
+    (Skewed, (suite.TestRandom, "test_uniform"), "assert"),
+    (NotBroadcast, (suite.TestCreation, "test_broadcast_like"), r"broadcast_like gives shape \(2, 1\)"),
+    (NotBroadcast, (suite.TestRules, "test_reverse", "sum", "float64"), "returned an invalid gradient"),
+    (Raising, (suite.TestAvailability, "test_availability_does_not_raise"), "the driver is asleep"),
+    (Unannounced, (suite.TestRules, "test_values", "tan", "float64"), "error 7 in the library"),
+    (Modest, (suite.TestRules, "test_values", "tanh", "float64"), "is declared to be lacking .* but works"),
+    (Vague, (suite.TestRegistration, "test_lacks"), "gives no reason"),
+    (WrongScalar, (suite.TestNamespace, "test_python_scalars", "float32", 2.5, "float32"), "has dtype .*float64"),
+    (Elsewhere, (suite.TestRegistration, "test_devices"), "are on faulty:1"),
+    (Transposing, (suite.TestTransfers, "test_to_host_is_whole"), "is wrong"),
+    (Sharing, (suite.TestInPlace, "test_host_memory", "x[0] = 7"), "the tensor was made of changed"),
+    (Forgetful, (suite.TestTransfers, "test_values_and_dtypes_survive", "float64"), "float"),
+    (Scalars, (suite.TestRegistration, "test_claims_its_arrays"), "must be a dtype|no array of faulty"),
+]
+
+
+@pytest.fixture
+def run(registered):
+    """Give a function that runs one test of the kit on a backend."""
+
+    def run(plugin, test):
+        kind, name, *arguments = test
+        BACKENDS.clear()  # what was claimed by others before
+        registered(plugin)
+        kit = kind()
+        kit.use("faulty")
+        getattr(kit, name)(*arguments)
+
+    return run
+
+
+@pytest.mark.parametrize("test", {test: None for _, test, _ in FAULTS}, ids=lambda test: "-".join(map(str, test[1:])))
+def test_the_sound_backend_passes(test, run):
+    run(Plugin(Sound()), test)
+
+
+@pytest.mark.filterwarnings("ignore:You are comparing")  # array-api-strict, of a dtype of NumPy's
+@pytest.mark.parametrize(
+    ("fault", "test", "says"), FAULTS, ids=[f"{fault.__name__}-{test[1]}" for fault, test, _ in FAULTS]
+)
+def test_caught(fault, test, says, run):
+    with pytest.raises((*CAUGHT, OSError, KeyError, RuntimeError, TypeError), match=says):
+        run(Plugin(fault()), test)
+
+
+def test_a_claim_on_everything(run):
+    with pytest.raises(CAUGHT, match="object is claimed as an array"):
+        run(Greedy(Sound()), (suite.TestRegistration, "test_claims_nothing_else", object))
+
+
+def test_a_declared_lack_that_fails_in_its_own_way(run):
+    class Lacking(Sound):
+        lacks = {"tanh": "the library has none"}
+
+    with pytest.raises(MemoryError, match="error 7"):
+        run(Rough(Lacking()), (suite.TestErrors, "test_lacks_are_refused_in_words"))
+
+
+def test_a_true_lack_is_expected(run):
+    class Lacking(Sound):
+        lacks = {"tanh": "the library has none"}
+
+        def kernel(self, op):
+            def fail(x):
+                raise RuntimeError("none")
+
+            return fail if op == "tanh" else None
+
+    run(Plugin(lacking := Lacking()), (suite.TestErrors, "test_lacks_are_refused_in_words"))
+    with pytest.raises(pytest.xfail.Exception, match="tanh: the library has none"):
+        kit = suite.TestRules()
+        kit.use("faulty")
+        kit.test_values("tanh", "float64")
+    assert dict(lacking.lacks) == {"tanh": "the library has none"}
+    with pytest.raises(ag.UnsupportedOp):
+        ag.tanh(ag.ones(2, device="faulty"))
+
+
+def test_arrays_that_do_not_pickle(run, monkeypatch):
+    def refuse(self, protocol):
+        raise TypeError("cannot pickle a handle of the library")
+
+    monkeypatch.setattr(type(array_api_strict.asarray(1.0)), "__reduce_ex__", refuse)
+    with pytest.raises(TypeError, match="cannot pickle"):
+        run(Plugin(Sound()), (suite.TestPickling, "test_tensors", "float32", 2))
+
+
+def test_a_capability_that_is_missing(run):
+    class Single(Sound):
+        capabilities = {**Sound.capabilities, "float64": False}
+
+    with pytest.raises(pytest.skip.Exception, match="faulty cannot: float64"):
+        run(Plugin(Single()), (suite.TestRules, "test_values", "exp", "float64"))
+
+
+# -- laziness ---------------------------------------------------------------------------------------------------------
+
+
+def lazy(kernel=None):
+    """Dask under another name, with a fault."""
+    pytest.importorskip("dask.array")
+    from agrad_dask.backend import DaskBackend
+
+    class Lazy(DaskBackend):
+        name = "faulty"
+
+        def kernel(self, op):
+            return (kernel and kernel(op)) or super().kernel(op)
+
+    class LazyPlugin(Plugin):
+        @hookimpl
+        def agrad_backend_of(self, array_type):
+            return "faulty" if array_type.__module__ == "dask.array.core" else None
+
+    return LazyPlugin(Lazy())
+
+
+def eager_exp(op):
+    import dask.array as da
+
+    return (lambda x: da.exp(da.from_array(x.compute(), chunks=x.chunks))) if op == "exp" else None
+
+
+PROGRAM = (suite.TestLaziness, "test_forward_and_backward", "exp")
+
+
+def test_lost_laziness(run, dask_backend):
+    with pytest.raises(AssertionError, match="made to compute"):
+        run(lazy(eager_exp), PROGRAM)
+
+
+def test_lost_chunks(run, dask_backend):
+    def to_shape(op):
+        import dask.array as da
+
+        return (lambda array, spec: da.broadcast_to(array, spec.shape)) if op == "broadcast_like" else None
+
+    with pytest.raises(AssertionError, match="the gradient has layout"):
+        run(lazy(to_shape), (suite.TestLaziness, "test_layout_of_gradients"))
+
+
+@pytest.mark.parametrize("test", [PROGRAM, (suite.TestLaziness, "test_layout_of_gradients")], ids=["program", "layout"])
+def test_the_lazy_backend_passes(test, run, dask_backend):
+    run(lazy(), test)
