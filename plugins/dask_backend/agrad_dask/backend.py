@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,10 +129,11 @@ class DaskBackend(Backend):
 
     def computed(self, array: Any) -> Any:
         """Compute an array: gives one of the chunks' library."""
+        from agrad_dask import computing  # noqa: PLC0415 (as above)
         from agrad_dask.indexing import host_of  # noqa: PLC0415 (as above)
 
         host = host_of(array)
-        return array.compute() if host is None else host
+        return computing.values(array)[0] if host is None else host
 
     def to_host(self, array: Any) -> Any:
         import numpy as np  # noqa: PLC0415 (as above)
@@ -143,6 +145,23 @@ class DaskBackend(Backend):
         from agrad_dask.indexing import from_host  # noqa: PLC0415 (as above)
 
         return from_host(buffer)
+
+    def computing_nothing(self) -> AbstractContextManager[Any]:
+        import dask  # noqa: PLC0415 (as above)
+
+        def scheduler(dsk: Any, keys: Any, **kwargs: Any) -> Any:
+            message = "Dask was made to compute"
+            raise AssertionError(message)
+
+        made: AbstractContextManager[Any] = dask.config.set(scheduler=scheduler)
+        return made
+
+    def specimen(self, buffer: Any, device: str) -> Any:
+        import dask.array as da  # noqa: PLC0415 (as above)
+        import numpy as np  # noqa: PLC0415 (as above)
+
+        host = np.asarray(buffer)
+        return da.from_array(host, chunks=2 if host.ndim else ())
 
     def receive(self, source: Backend, array: Any, device: str) -> Any:
         if source is self:
@@ -164,22 +183,36 @@ class DaskBackend(Backend):
     def tolist(self, array: Any) -> Any:
         return self.to_host(array).tolist()
 
-    def realize(self, *arrays: Any) -> tuple[Any, ...]:
+    def realize(
+        self,
+        *arrays: Any,
+        keep: str = "host",
+        max_memory: int | str | None = None,
+        progress: bool | None = None,
+    ) -> tuple[Any, ...]:
         """Compute arrays in one pass; they stay Dask arrays of the same chunks, with their values in memory.
 
-        With a `dask.distributed` client active that is the cluster's memory, and this waits until they are there.
+        Parameters
+        ----------
+        *arrays : dask.array.Array
+            Arrays.
+        keep : {"host", "backend"}
+            Bring the values into this process, or leave them where they are computed: on a cluster, in its memory.
+            Either way they are there when this returns.
+        max_memory : int or str, optional
+            What the computation may take, in bytes or as ``"1GiB"``; refused before it starts if that is too little.
+        progress : bool, optional
+            Show a progress bar; by default Dask's configuration ``agrad.progress`` decides.
         """
-        import dask  # noqa: PLC0415 (as above)
+        from agrad_dask import computing  # noqa: PLC0415 (as above)
 
-        kept: tuple[Any, ...] = dask.persist(*arrays)
-        try:
-            from distributed import futures_of, wait  # noqa: PLC0415 (not needed on threads)
-        except ImportError:
-            return kept
-        futures = futures_of(kept)
-        if futures:
-            wait(futures)
-        return kept
+        return computing.realize(arrays, keep=keep, max_memory=max_memory, progress=progress)
+
+    def watch(self, array: Any) -> None:
+        from agrad_dask import repeats  # noqa: PLC0415 (as above)
+
+        if hasattr(array, "dask"):
+            repeats.watch(array)
 
     def random(
         self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
@@ -190,12 +223,16 @@ class DaskBackend(Backend):
 
 
 def _refusing(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a kernel say what Dask cannot do in agrad's words: which operation, on which backend, and why."""
+    """Let a kernel say what Dask cannot do in agrad's words: which operation, on which backend, and why.
+
+    What it does is remembered for the tasks it makes, which may fail later.
+    """
+    from agrad_dask import origins  # noqa: PLC0415 (Dask loads late)
 
     @functools.wraps(function)
     def kernel(*args: Any, **kwargs: Any) -> Any:
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
         except UnsupportedOp:
             raise
         except (NotImplementedError, ValueError) as error:
@@ -203,5 +240,7 @@ def _refusing(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
             if isinstance(error, ValueError) and "unknown" not in reason and "nan" not in reason:
                 raise
             raise UnsupportedOp(op, "dask", reason) from error
+        origins.note(op, (*args, *kwargs.values()), result)
+        return result
 
     return kernel

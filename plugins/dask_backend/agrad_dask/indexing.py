@@ -14,13 +14,14 @@ import itertools
 import math
 from typing import Any, NamedTuple
 
-import dask
 import dask.array as da
 import numpy as np
 from dask.array.core import normalize_chunks
 from dask.array.utils import meta_from_array
 
 from agrad.core.errors import UnsupportedOp
+from agrad.plugin.backend import key_parts
+from agrad_dask import computing
 
 #: Data of up to this many bytes is kept beside the Dask array made of it, to be looked at without computing.
 HOST_KEPT = 2**24
@@ -59,7 +60,7 @@ def _remember(array: Any, host: Any) -> None:
 def values_of(*arrays: Any) -> list[Any]:
     """Give the values of index arrays; those that are lazy are computed, in one pass, and remembered."""
     lazy = [array for array in arrays if host_of(array) is None]
-    for array, value in zip(lazy, dask.compute(*lazy), strict=True):
+    for array, value in zip(lazy, computing.values(*lazy), strict=True):
         _remember(array, np.array(value.get() if hasattr(value, "get") else value))
     return [host_of(array) for array in arrays]
 
@@ -228,6 +229,7 @@ def _take_at(y: Any, axis: int, places: Any) -> Any:
         *(y, tuple(rank if i == axis else i for i in range(rank))),
         adjust_chunks={rank: (1,) * len(y.chunks[axis])},
         align_arrays=False,
+        token="agrad-take",  # noqa: S106 (what the tasks are called)
         dtype=y.dtype,
         meta=meta_from_array(y._meta, ndim=rank + 1, dtype=y.dtype),
         axis=axis,
@@ -264,7 +266,8 @@ def _merged(x: Any, axis: int, count: int) -> Any:
     """Make one axis of several, in row-major order."""
     if count == 1:
         return x
-    return da.reshape(x, (*x.shape[:axis], math.prod(x.shape[axis : axis + count]), *x.shape[axis + count :]))
+    shape = (*x.shape[:axis], math.prod(x.shape[axis : axis + count]), *x.shape[axis + count :])
+    return da.zeros_like(x, shape=shape, chunks="auto") if 0 in x.shape else da.reshape(x, shape)
 
 
 def _has_nan(shape: tuple[float, ...]) -> bool:
@@ -338,6 +341,7 @@ def _add_at(chunks: tuple[Any, ...], axis: int, places: Any, g: Any) -> Any:
         *(g, tuple(rank if i == axis else i for i in range(rank))),
         adjust_chunks={axis: chunks[axis], rank: (1,) * len(g.chunks[axis])},
         align_arrays=False,
+        token="agrad-scatter-add",  # noqa: S106 (what the tasks are called)
         dtype=g.dtype,
         meta=meta_from_array(g._meta, ndim=rank + 1, dtype=g.dtype),
         axis=axis,
@@ -383,6 +387,7 @@ def _place_masked(chunks: tuple[Any, ...], axis: int, mask: Any, g: Any) -> Any:
         *(mask, (axis,), g.rechunk(others) if others else g, tuple(range(rank))),
         adjust_chunks={axis: chunks[axis]},
         align_arrays=False,
+        token="agrad-place-masked",  # noqa: S106 (what the tasks are called)
         dtype=g.dtype,
         meta=g._meta,
         axis=axis,
@@ -463,7 +468,16 @@ def _embed_unknown(g: Any, basic: tuple[Any, ...], shape: tuple[float, ...]) -> 
     g = g.rechunk(dict.fromkeys(known, -1)) if known else g
     chunks = tuple((known[i],) if i in known else g.chunks[i] for i in range(g.ndim))
     key = tuple(slice(p, p + 1 or None) if not isinstance(p, slice) else p for p in parts)
-    return da.map_blocks(_embed_block, g, dtype=g.dtype, meta=g._meta, chunks=chunks, key=key, sizes=known)
+    return da.map_blocks(
+        _embed_block,
+        g,
+        token="agrad-embed",  # noqa: S106 (what the tasks are called)
+        dtype=g.dtype,
+        meta=g._meta,
+        chunks=chunks,
+        key=key,
+        sizes=known,
+    )
 
 
 def _embed_block(g: Any, key: tuple[Any, ...], sizes: dict[int, int]) -> Any:
@@ -478,7 +492,7 @@ def _embed_block(g: Any, key: tuple[Any, ...], sizes: dict[int, int]) -> Any:
 def setitem(x: Any, key: Any, value: Any) -> Any:
     """Give x with the values at a key replaced; of places written twice the last value counts."""
     x = da.asarray(x)
-    parts = key if isinstance(key, tuple) else (key,)
+    parts = key_parts(key)
     value = da.asarray(value).astype(x.dtype)
     chosen = getitem(x, key)
     extra = max(0, value.ndim - chosen.ndim)

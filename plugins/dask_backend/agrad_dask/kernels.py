@@ -41,6 +41,13 @@ def _broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Any:
     return da.broadcast_to(x, shape, chunks=normalize_chunks(tuple(kept), shape, dtype=x.dtype))
 
 
+def _eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
+    """Dask's own leaves out blocks where there are more columns than rows in a chunk: cut out of a square."""
+    columns = n_rows if n_cols is None else n_cols
+    size = max(n_rows, columns)
+    return da.eye(size, k=k, dtype=dtype)[:n_rows, :columns]
+
+
 def _reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if not isinstance(x, da.Array):
@@ -143,6 +150,7 @@ def _take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
         labels,
         *(x.rechunk({axis: -1}), tuple(x.ndim if i == axis else i for i in labels)),
         *(da.asarray(indices), labels),
+        token="agrad-take-along-axis",  # noqa: S106 (what the tasks are called)
         dtype=x.dtype,
         meta=x._meta,
         concatenate=True,
@@ -173,6 +181,8 @@ def _stacked(name: str, signature: str) -> Callable[..., Any]:
     def block(*blocks: Any, **parameters: Any) -> Any:
         result = getattr(_library(blocks[0]).linalg, name)(*blocks, **parameters)
         return tuple(result) if isinstance(result, tuple) else result
+
+    block.__name__ = f"agrad_linalg_{name}"  # what Dask calls the tasks; it splits names at dashes
 
     def kernel(*arrays: Any, sizes: dict[str, int] | None = None, signature: str = signature, **parameters: Any) -> Any:
         arrays = tuple(map(da.asarray, arrays))
@@ -251,6 +261,8 @@ def _with_tolerance(name: str, result: str) -> Callable[..., Any]:
     def block(x: Any, rtol: Any) -> Any:
         return getattr(_library(x).linalg, name)(x, rtol=rtol)
 
+    block.__name__ = f"agrad_linalg_{name}"
+
     plain = _stacked(name, f"(i,j)->{result}")
 
     def kernel(x: Any, /, *, rtol: Any = None) -> Any:
@@ -299,7 +311,8 @@ def _fourier(name: str) -> Callable[..., Any]:
             chunks[axis] = (size,)
         block = functools.partial(_fourier_block, name=name, parameters=parameters)
         dtype = getattr(np.fft, name)(np.ones((2,) * x.ndim, x.dtype)).dtype
-        return da.map_blocks(block, x.rechunk(dict.fromkeys(axes, -1)), dtype=dtype, chunks=tuple(chunks))
+        x = x.rechunk(dict.fromkeys(axes, -1))
+        return da.map_blocks(block, x, token=f"agrad-fft-{name}", dtype=dtype, chunks=tuple(chunks))
 
     return kernel
 
@@ -314,6 +327,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "broadcast_to": _broadcast_to,
     "clip": _clip,
     "diff": _diff,
+    "eye": _eye,
     "getitem": indexing.getitem,
     "max": _extremum(da.max),
     "min": _extremum(da.min),

@@ -27,6 +27,7 @@ def sample(kind: str, shape: tuple[int, ...], key: tuple[int, int], dtype: Any, 
         return from_host(_draw(kind, (), key, 0, dtype, parameters))
     return da.map_blocks(
         _block,
+        token=f"agrad-sample-{kind}",
         chunks=chunks,
         dtype=dtype,
         meta=np.empty((0,) * len(shape), dtype),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import dask.array as da
+from dask.base import tokenize
 
 from agrad.core.op import OPS
 from agrad.core.spec import backend_of
@@ -21,7 +22,7 @@ def kernel(op: str) -> Callable[..., Any] | None:
     block = functools.partial(_block, op)
 
     def blockwise(*values: Any) -> Any:
-        return da.core.elemwise(block, *values)
+        return da.core.elemwise(block, *values, name=f"agrad-{op}-{tokenize(op, *values)}")
 
     return blockwise
 

@@ -1,0 +1,506 @@
+"""How values are computed: every pass over Dask's tasks that agrad starts goes through `realize`, but `lowering`'s own.
+
+Dask optimises the graph as always and hands it to `_Run`, which computes it in the passes of `staging` on the scheduler
+that is active: the threads of this process, or a `distributed` cluster.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any
+
+import dask
+import dask.local
+import dask.threaded
+import numpy as np
+from dask._task_spec import Alias, DataNode, GraphNode, Task, convert_legacy_graph
+from dask.base import get_scheduler, is_dask_collection
+from dask.callbacks import Callback
+from dask.core import flatten
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+from dask.sizeof import sizeof
+from dask.system import CPU_COUNT
+from dask.utils import format_bytes, parse_bytes
+
+from agrad_dask import origins, repeats, staging
+from agrad_dask.staging import name_of
+
+
+def realize(
+    arrays: tuple[Any, ...],
+    *,
+    keep: str = "host",
+    max_memory: int | str | None = None,
+    progress: bool | None = None,
+    retries: int | None = None,
+) -> tuple[Any, ...]:
+    """Compute arrays together; see `DaskBackend.realize`."""
+    if keep not in {"host", "backend"}:
+        message = f"keep is 'host' or 'backend', not {keep!r}"
+        raise ValueError(message)
+    if not arrays:
+        return ()
+    run = _Run(arrays, keep=keep, max_memory=max_memory, progress=progress, retries=retries)
+    layers = repeats.needed(run.written, [array.name for array in arrays if hasattr(array, "name")])
+    repeats.warn(run.written, layers)
+    made: tuple[Any, ...] = dask.persist(*arrays, scheduler=run)
+    repeats.remember(layers)
+    return made
+
+
+def values(*arrays: Any) -> list[Any]:
+    """Compute arrays together; gives arrays of the chunks' library."""
+    found = []
+    for made in realize(arrays):
+        finish, extra = made.__dask_postcompute__()
+        found.append(finish(_blocks(made.__dask_keys__(), made.dask), *extra))
+    return found
+
+
+def _blocks(keys: Any, graph: Mapping[Any, Any]) -> Any:
+    if isinstance(keys, list):
+        return [_blocks(key, graph) for key in keys]
+    node = graph[keys]
+    return node() if isinstance(node, DataNode) else node
+
+
+class _Run:
+    """A scheduler for Dask: computes a graph, in as many passes as it takes, on the scheduler that is active."""
+
+    def __init__(
+        self,
+        arrays: tuple[Any, ...],
+        *,
+        keep: str,
+        max_memory: int | str | None,
+        progress: bool | None,
+        retries: int | None,
+    ) -> None:
+        self.schedule: Any = get_scheduler(collections=[array for array in arrays if is_dask_collection(array)])
+        client = getattr(self.schedule, "__self__", None)
+        self.client: Any = client if hasattr(client, "persist") else None
+        self.keep = keep
+        self.max_memory = None if max_memory is None else parse_bytes(max_memory)
+        self.progress = dask.config.get("agrad.progress", False) if progress is None else progress
+        self.retries = dask.config.get("agrad.retries", 0) if retries is None else retries
+        graphs = [array.dask for array in arrays if isinstance(getattr(array, "dask", None), HighLevelGraph)]
+        #: As the arrays were written, before Dask fuses tasks: by the names of arrays.
+        self.written = HighLevelGraph.merge(*graphs) if graphs else HighLevelGraph({}, {})
+
+    def __call__(self, expression: Any, keys: Any, **options: Any) -> list[Any]:
+        """Compute, as Dask asks a scheduler to."""
+        keys = list(flatten(keys))
+        given = expression if isinstance(expression, Mapping) else expression.__dask_graph__()
+        graph: dict[Any, GraphNode] = convert_legacy_graph(given)
+        if all(isinstance(graph.get(key), DataNode) for key in keys):
+            return [graph[key]() for key in keys]
+        futures: dict[Any, Any] = {}
+        sizes = _Sizes(graph, self.written)
+        passes, threads = self.planned(graph, keys, sizes)
+        values: dict[Any, Any] = {}
+        with self.bar(sum(len(staging.culled(graph, targets)) for targets in passes)):
+            for targets in passes:
+                part = staging.culled(graph, targets)
+                if self.client is None:
+                    found = self.locally(part, targets, threads, options)
+                else:
+                    new = [key for key in targets if key in part]
+                    futures.update(zip(new, self.on_cluster(part, futures, new, options), strict=True))
+                    futures.update((key, self.kept(key)) for key in targets if key not in futures)
+                    found = [futures[key] for key in targets]
+                for key, value in zip(targets, found, strict=True):
+                    values[key] = value
+                    if self.client is None:
+                        graph[key] = DataNode(key, value)
+                    else:
+                        graph.pop(key, None)
+                part = found = value = None  # type: ignore[assignment]  # what is not kept must not outlive its pass
+        if self.client is not None and self.keep == "host":
+            return list(self.client.gather([values[key] for key in keys]))
+        return [values[key] for key in keys]
+
+    # -- planning ------------------------------------------------------------------------------------------------------
+
+    def planned(
+        self, graph: Mapping[Any, GraphNode], keys: list[Any], sizes: _Sizes
+    ) -> tuple[list[list[Any]], int | None]:
+        """Give the passes, and how many threads may run where that had to be lowered."""
+        passes = staging.stages(graph, keys, sizes)
+        if self.max_memory is None:
+            return passes, None
+        allowed = self.threads()
+        counts = [allowed]
+        if self.schedule is dask.threaded.get and dask.config.get("pool", None) is None:
+            counts += [n for n in (allowed // 2, 2, 1) if 0 < n < allowed]
+        plans = [passes, *(staging.stages(graph, keys, sizes, times) for times in (2,))]
+        best: tuple[staging.Peak, list[list[Any]], int] | None = None
+        for threads in dict.fromkeys(counts):
+            for plan in plans:
+                found = self.peak(graph, plan, sizes, threads)
+                if found.nbytes <= self.max_memory:
+                    return plan, None if threads == allowed else threads
+                if best is None or found.nbytes < best[0].nbytes:
+                    best = found, plan, threads
+        assert best is not None
+        raise self.too_little(graph, keys, sizes, *best)
+
+    def peak(
+        self, graph: Mapping[Any, GraphNode], passes: list[list[Any]], sizes: _Sizes, threads: int
+    ) -> staging.Peak:
+        """Give the largest peak of several passes; each holds what those before it were for."""
+        now, held, found = dict(graph), 0, []
+        for targets in passes:
+            part = staging.peak(now, targets, sizes, sizes.inside, threads)
+            found.append(part._replace(nbytes=part.nbytes + held + staging.lingering(now, sizes, threads)))
+            for key in targets:
+                held += sizes(key)
+                now[key] = DataNode(key, None)
+        return max(found, key=lambda part: part.nbytes)
+
+    def threads(self) -> int:
+        """How many tasks run at a time."""
+        if self.client is not None:
+            return sum(self.client.nthreads().values()) or 1
+        if self.schedule is dask.local.get_sync:
+            return 1
+        pool = dask.config.get("pool", None)
+        return getattr(pool, "_max_workers", None) or dask.config.get("num_workers", None) or CPU_COUNT
+
+    def too_little(
+        self,
+        graph: Mapping[Any, GraphNode],
+        keys: list[Any],
+        sizes: _Sizes,
+        peak: staging.Peak,
+        passes: list[list[Any]],
+        threads: int,
+    ) -> MemoryError:
+        """Make the error that says what would be needed."""
+        own, kept, limit = sizes.own(peak.task), sum(map(sizes, keys)), self.max_memory or 0
+        origin, _ = origins.of(own, self.written)
+        plan = (
+            f"{_plural(len(passes), 'pass', 'passes')} over the data and {_plural(threads, 'task', 'tasks')} at a time"
+        )
+        task = origin or f"{origins.array_of(own)}, made outside agrad"
+        lines = [
+            f"this computation needs about {format_bytes(peak.nbytes)} and max_memory allows {format_bytes(limit)}.",
+            f"That is with {plan}. The largest task takes {format_bytes(peak.largest)}: {task}.",
+        ]
+        if 2 * kept > limit:
+            lines.append(
+                f"The results alone take {format_bytes(kept)}: reduce them before, or ask for fewer at a time."
+            )
+        else:
+            times = math.ceil(peak.nbytes / max(1, limit))
+            lines.append(f"Make the chunks {times} times smaller: x.rechunk(...) before the first operation.")
+        if sizes.guessed:
+            lines.append(
+                f"Of {len(graph)} blocks {sizes.guessed} have an unknown size, assumed to be their largest input's."
+            )
+        return MemoryError("\n  ".join(lines))
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def locally(
+        self, graph: dict[Any, GraphNode], targets: list[Any], threads: int | None, options: dict[str, Any]
+    ) -> list[Any]:
+        """Compute a pass in this process."""
+        lowered = {} if threads is None else {"num_workers": threads}
+        try:
+            return list(self.schedule(graph, targets, **lowered, **options))
+        except Exception as error:
+            self.explain(error, _failed_in(error))
+            raise
+
+    def on_cluster(
+        self, graph: dict[Any, GraphNode], known: dict[Any, Any], targets: list[Any], options: dict[str, Any]
+    ) -> list[Any]:
+        """Compute a pass on the workers of a cluster; gives futures that are done."""
+        from distributed import as_completed  # noqa: PLC0415 (not needed on threads)
+
+        if not targets:
+            return []
+        needed = {d for node in graph.values() for d in node.dependencies if d not in graph}
+        futures = {key: known.get(key) or self.kept(key) for key in needed}
+        with _seceded():
+            made = self.client.get(
+                self.shipped(graph, futures), targets, sync=False, retries=self.retries or None, **options
+            )
+            if self.progress:
+                _show(made)
+            for future in as_completed(list(made)):
+                if future.status == "finished":
+                    continue
+                error, step = future.exception(), future.traceback()
+                cause = getattr(error, "_agrad_task", None) or self.client.sync(
+                    self.client.scheduler.get_error_cause, keys=[future.key]
+                )
+                self.explain(error, cause)
+                for other in made:  # a traceback keeps what this frame holds, and the cluster would keep the failure
+                    other.release()
+                self.client.sync(_nothing)  # which the client's loop does after it has released them
+                raise error.with_traceback(step)
+        return list(made)
+
+    def kept(self, key: Any) -> Any:
+        """Give the future of a value that was persisted on the cluster: Dask leaves it out of the graph."""
+        from distributed import Future  # noqa: PLC0415 (not needed on threads)
+
+        return Future(key, self.client)
+
+    def shipped(self, graph: dict[Any, GraphNode], futures: dict[Any, Any]) -> Any:
+        """Give a graph as it goes to a cluster, with what `dask.annotate` said of its arrays."""
+        said = {name: layer.annotations for name, layer in self.written.layers.items() if layer.annotations}
+        parts: dict[str, dict[Any, Any]] = {"": futures}
+        for key, node in graph.items():
+            name = name_of(_own(node, key)) if said else ""
+            parts.setdefault(name if name in said else "", {})[key] = _for_worker(node)
+        if len(parts) == 1:
+            return parts[""]
+        layers = {name: MaterializedLayer(part, annotations=said.get(name)) for name, part in parts.items()}
+        return HighLevelGraph(layers, {name: set(layers) - {name} for name in layers})
+
+    def explain(self, error: BaseException, key: Any) -> None:
+        """Add to an error which operation's task raised it, and the line of that operation."""
+        if key is None or any(text.startswith(_NOTE) for text in getattr(error, "__notes__", ())):
+            return
+        name = origins.array_of(key)
+        origin, exact = origins.of(key, self.written)
+        if origin is None:
+            what = f"{name}, made outside agrad"
+        else:
+            what = str(origin) if exact else f"{name}, on the way to {origin}"
+        block = f" (block {', '.join(map(str, key[1:]))} of {name})" if isinstance(key, tuple) and key[1:] else ""
+        error.add_note(f"{_NOTE} {what}{block}.")
+
+    # -- progress ------------------------------------------------------------------------------------------------------
+
+    def bar(self, tasks: int) -> AbstractContextManager[Any]:
+        """Show how many of the tasks in this process are done; a cluster's are shown by `distributed`."""
+        if not self.progress or self.client is not None:
+            return nullcontext()
+        try:
+            from rich.progress import Progress  # noqa: PLC0415 (optional)
+        except ImportError:
+            from dask.diagnostics import ProgressBar  # noqa: PLC0415 (only where asked for)
+
+            return ProgressBar()
+        return _rich(Progress(), tasks)
+
+
+def _plural(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"
+
+
+@contextmanager
+def _rich(bar: Any, tasks: int) -> Iterator[None]:
+    with bar:
+        line = bar.add_task("Computing", total=tasks)
+        with Callback(posttask=lambda *_: bar.advance(line)):
+            yield
+        bar.update(line, completed=tasks)
+
+
+async def _nothing() -> None:
+    pass
+
+
+def _show(futures: Any) -> None:
+    from distributed import progress  # noqa: PLC0415 (not needed on threads)
+
+    widget = progress(futures)  # on a console this returns when all is done
+    if widget is not None:
+        from IPython.display import display  # noqa: PLC0415 (a notebook has it)
+
+        display(widget)
+
+
+@contextmanager
+def _seceded() -> Iterator[None]:
+    """Leave the worker's thread pool while a task waits for others, as `Client.get` does."""
+    from distributed import rejoin, secede  # noqa: PLC0415 (not needed on threads)
+    from distributed.worker import thread_state  # noqa: PLC0415
+
+    if not getattr(thread_state, "key", False):
+        yield
+        return
+    secede()
+    try:
+        yield
+    finally:
+        rejoin()
+
+
+#: How the note begins that says which task failed.
+_NOTE = "Raised by a task of"
+
+# -- which task failed ------------------------------------------------------------------------------------------------
+
+
+def _failed_in(error: BaseException) -> Any:
+    """Give the key of the innermost task that an error came through in this process."""
+    found, step = None, error.__traceback__
+    while step is not None:
+        task = step.tb_frame.f_locals.get("self")
+        if isinstance(task, GraphNode) and getattr(task, "key", None) is not None:
+            found = task.key
+        step = step.tb_next
+    return found
+
+
+def _for_worker(node: Any) -> Any:
+    if not isinstance(node, Task):
+        return node
+    return Task(node.key, _OnWorker(node.func), *node.args, _data_producer=node.data_producer, **node.kwargs)
+
+
+class _OnWorker:
+    """The function of a task as it runs on a cluster.
+
+    Arrays that were sent may begin at any byte, and NumPy and BLAS add up such arrays in another order: the same
+    program would give other last digits at every run. They are copied to where their items are aligned.
+
+    An error is told which task it comes from, also of those in a fused one: a traceback that travels has no values.
+    """
+
+    __slots__ = ("function",)
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return self.function(*map(_aligned, args), **kwargs)
+        except Exception as error:
+            with suppress(AttributeError):  # of an exception that takes none; then the fused task is named
+                error._agrad_task = _failed_in(error)  # type: ignore[attr-defined]
+            raise
+
+
+def _aligned(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and not value.flags.aligned:
+        return value.copy(order="K")
+    if type(value) is dict:  # the tasks in a fused one, data among them
+        return {k: DataNode(k, _aligned(v.value)) if isinstance(v, DataNode) else v for k, v in value.items()}
+    return value
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def _own(node: Any, key: Any) -> Any:
+    """Give the key of what a task results in: a fused one is named after all that is in it."""
+    if isinstance(node, Task) and node.has_subgraph():
+        return node.args[1]
+    return key
+
+
+class _Sizes:
+    """The bytes of the blocks of a graph, from the chunks of the arrays they belong to."""
+
+    def __init__(self, graph: Mapping[Any, GraphNode], written: HighLevelGraph) -> None:
+        self.graph, self.layers = graph, written.layers
+        self.guessed = 0
+        self._found: dict[Any, int] = {}
+        self._inside: dict[tuple[str, int], int] = {}
+
+    def own(self, key: Any) -> Any:
+        return _own(self.graph.get(key), key)
+
+    def __call__(self, key: Any) -> int:
+        found = self._found.get(key)
+        return self._measured(key) if found is None else found
+
+    def _measured(self, key: Any) -> int:
+        stack = [key]
+        while stack:
+            at = stack[-1]
+            node = self.graph.get(at)
+            size: int | None
+            if node is None or at in self._found:
+                self._found.setdefault(at, 0)
+                stack.pop()
+                continue
+            if isinstance(node, DataNode):
+                size = sizeof(node.value)
+            elif isinstance(node, Alias):
+                size = self._found.get(node.target) if node.target in self.graph else 0
+                if size is None:
+                    stack.append(node.target)
+                    continue
+            else:
+                size = self._stated(_own(node, at), node)
+                if size is None:  # unknown: as large as the largest it is made of
+                    missing = [d for d in node.dependencies if d not in self._found]
+                    if missing:
+                        stack.extend(missing)
+                        continue
+                    self.guessed += 1
+                    size = max((self._found[d] for d in node.dependencies), default=0)
+            self._found[at] = size
+            stack.pop()
+        return self._found[key]
+
+    def _stated(self, key: Any, node: GraphNode) -> int | None:
+        """What the array's chunks say, None if it has none or they are unknown."""
+        name = name_of(key)
+        layer = self.layers.get(name) or self.layers.get(origins.array_of(key))
+        said = getattr(layer, "collection_annotations", None) or {}
+        if "chunks" not in said:
+            return None
+        outer = name_of(node.key)
+        place = (
+            key[1:] if isinstance(key, tuple) else node.key[1:] if isinstance(node.key, tuple) and outer == name else ()
+        )
+        reduced = _reduced(node, key)
+        total: float = said["dtype"].itemsize * (3 if reduced else 1)  # partial sums carry counts and moments
+        for axis, along in enumerate(said["chunks"]):
+            if axis not in reduced:
+                total *= along[place[axis]] if len(place) == len(said["chunks"]) else max(along, default=0)
+        return None if math.isnan(total) else int(total)
+
+    def inside(self, key: Any) -> int:
+        """Give what a task takes while it runs, its result included and what it is given not."""
+        node = self.graph[key]
+        if isinstance(node, Alias | DataNode):
+            return 0
+        kind = name_of(key), self(key)  # blocks of one array and size are made alike
+        found = self._inside.get(kind)
+        if found is None:
+            found = self._inside[kind] = self._way(node, key)
+        return found
+
+    def _way(self, node: GraphNode, key: Any) -> int:
+        """What a task makes on the way to its result."""
+        if isinstance(node, Task) and node.has_subgraph():
+            inner: dict[Any, GraphNode] = node.args[0]
+            made = {at: self._stated(at, task) for at, task in inner.items()}
+            guess = max((n for n in made.values() if n is not None), default=self(key))
+            known = {d: self(d) for d in node.dependencies} | {at: guess if n is None else n for at, n in made.items()}
+            given = max(map(self, node.dependencies), default=0)
+
+            def size(at: Any) -> int:
+                return known.get(at, given)  # what is handed in goes by another name inside
+
+            def inside(at: Any) -> int:
+                return size(at) + _scratch(inner[at], size, given)
+
+            return staging.peak(inner, [node.args[1]], size, inside, 1).nbytes
+        return self(key) + _scratch(node, self, self(key))
+
+
+def _scratch(node: GraphNode, size: staging.Size, given: int) -> int:
+    """What a function takes beside its operands and its result: the square before the sum, a block being unpacked."""
+    if _reduced(node, node.key):
+        return max((size(d) for d in node.dependencies), default=given)
+    return size(node.key) if not node.dependencies else 0
+
+
+def _reduced(node: Any, key: Any) -> tuple[int, ...]:
+    """The axes that the first step of a reduction leaves with one element: Dask states the chunks of its operand."""
+    if isinstance(node, Task) and node.has_subgraph():
+        node = node.args[0].get(key)
+    said = {**getattr(getattr(node, "func", None), "keywords", {}), **getattr(node, "kwargs", {})}
+    return tuple(said["axis"]) if said.get("keepdims") is True and isinstance(said.get("axis"), tuple) else ()

@@ -1,0 +1,675 @@
+"""One task per chunk: a loss that adds up over rows runs whole, forward and backward, inside every chunk of the data.
+
+Recording such a loss on Dask tensors gives ten to thirty tasks per chunk, and a task costs a fifth of a millisecond.
+Here the rows of a chunk are computed, the loss runs on them as it would in memory, on a tape of its own, and only its
+value and the gradients leave the task; a tree of tasks adds them up. What depends on the data alone (how it is read,
+which chunks share a task) is worked out once and remembered with the data (`Plan`); per call only the parameters
+(`Step`) are new. They are one node of the graph, which every task refers to.
+
+May import Dask; is imported when `agrad_dask.value_and_grad` is first asked for.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import itertools
+import math
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import dask
+from dask._task_spec import DataNode, Task, TaskRef, convert_legacy_graph
+from dask.base import get_scheduler
+
+import agrad as ag
+from agrad import random, tree
+from agrad.autograd.backward import cotangent_for
+from agrad.core import engine, errors
+from agrad.core.spec import backend_of
+from agrad.core.tensor import Tensor
+from agrad.func.arguments import Argnums, called, check_argnums, name_of, split_aux
+
+#: Neighbouring chunks of together at most this many bytes share a task, in which they are read one after another.
+GROUP_BYTES = 2**24
+#: Or fewer, so that there are about this many tasks to share out.
+GROUPS = 64
+#: How many partial sums one task adds up.
+FAN_IN = 8
+#: How many rows of the first chunk the check that a loss adds up looks at.
+CHECKED_ROWS = 48
+
+errors.INTERNAL_FILES.add(__file__)
+
+
+# -- what the tasks are made of ---------------------------------------------------------------------------------------
+
+
+class Chunk(NamedTuple):
+    """The rows that one run of the loss sees.
+
+    Attributes
+    ----------
+    number : int
+        Its place.
+    blocks : tuple
+        The keys of its blocks, one per data array.
+    start, stop : float
+        Its rows; nan where sizes are unknown.
+    """
+
+    number: int
+    blocks: tuple[Any, ...]
+    start: float
+    stop: float
+
+
+class Do(NamedTuple):
+    """One thing that a task does.
+
+    Attributes
+    ----------
+    task : GraphNode or None
+        A task of the data's own; None for the loss.
+    chunk : Chunk
+        For which chunk.
+    done : tuple
+        The keys of values that are no longer needed then.
+    """
+
+    task: Any
+    chunk: Chunk
+    done: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Neighbouring chunks that share a task.
+
+    Attributes
+    ----------
+    steps : list of Do
+        What the task does, in order.
+    needs : tuple of keys
+        Tasks that other groups need too: they stay tasks of their own.
+    """
+
+    steps: list[Do]
+    needs: tuple[Any, ...]
+
+    def __dask_tokenize__(self) -> str:
+        return str(id(self))  # its task has a key of its own: no look at the contents is worth while
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What depends on the data alone."""
+
+    names: tuple[str, ...]
+    groups: list[Group]
+    shared: dict[Any, Any]
+    chunks: int
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What all tasks of one call share: the loss and its arguments but for the data.
+
+    Attributes
+    ----------
+    leaves : list
+        Of the arguments: raw parameters, None in place of data, the rest as given.
+    places : tuple of int
+        Where the parameters stand among the leaves.
+    data : tuple of int
+        Where the data stands.
+    plain : bool
+        The leaves are the arguments: nothing stands in a container.
+    key : tuple of int
+        From which every chunk gets random numbers of its own.
+    """
+
+    loss: Callable[..., Any]
+    reduce: str
+    has_aux: bool
+    leaves: list[Any]
+    structure: tree.TreeDef
+    places: tuple[int, ...]
+    data: tuple[int, ...]
+    plain: bool
+    key: tuple[int, int]
+    dtype: str
+    chunks: int
+    check: bool
+
+    def __dask_tokenize__(self) -> str:
+        return str(id(self))
+
+
+class Source(random.Generator):
+    """The random numbers of one chunk after another: each has its own, whenever and wherever it runs."""
+
+    def __init__(self, key: tuple[int, int]) -> None:
+        super().__init__(0)
+        self.of, self.number = key, 0
+
+    def begin(self, number: int) -> None:
+        """Go on to a chunk."""
+        self.number, self.counter = number, 0
+
+    def key(self) -> tuple[int, int]:
+        digest = hashlib.blake2b(repr((*self.of, self.number)).encode(), digest_size=8).digest()
+        return int.from_bytes(digest, "little"), super().key()[1]
+
+
+class Part(NamedTuple):
+    """What some rows contribute: their number, the value and gradients (sums or means over them), auxiliary values."""
+
+    rows: int
+    value: Any
+    gradients: list[Any]
+    aux: list[Any]
+
+
+# -- in the tasks -----------------------------------------------------------------------------------------------------
+
+
+def run_group(step: Step, group: Group, *shared: Any) -> Part | None:
+    """Read chunks and run the loss on each; None if they have no rows."""
+    if ag.get_default_dtype() != step.dtype:  # another process, which computes for this one
+        ag.set_default_dtype(step.dtype)
+    values = dict(zip(group.needs, shared, strict=True))
+    total = Total(step)
+    chunk = group.steps[0].chunk
+    with ag.enable_grad(), random.using(total.source):
+        try:
+            for task, chunk, done in group.steps:
+                if task is None:
+                    total.add(chunk, [values[key] for key in chunk.blocks])
+                else:
+                    values[task.key] = task({key: values[key] for key in task.dependencies})
+                for key in done:
+                    del values[key]
+        except Exception as error:
+            error.add_note(_where(step, chunk))
+            raise
+    return total.part()
+
+
+def _where(step: Step, chunk: Chunk) -> str:
+    rows = "" if math.isnan(chunk.start) else f" (rows {chunk.start} to {chunk.stop - 1})"
+    return (
+        f"Raised in chunk {chunk.number + 1} of {step.chunks}{rows} of {_described(step.loss)}, which"
+        " agrad_dask.value_and_grad runs once per chunk."
+    )
+
+
+def _described(loss: Callable[..., Any]) -> str:
+    code = getattr(loss, "__code__", None)
+    return f"the loss {name_of(loss)}" + (f" ({code.co_filename}:{code.co_firstlineno})" if code else "")
+
+
+class Total:
+    """Runs the loss on the chunks of one task and adds up what they give; means by rows, in units of the first's."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.source = Source(step.key)
+        leaves = list(step.leaves)
+        self.parameters = [ag.asarray(leaves[place]).detach().requires_grad_() for place in step.places]
+        for place, value in zip(step.places, self.parameters, strict=True):
+            leaves[place] = value
+        self.targets: dict[Any, int] = {t._node: i for i, t in enumerate(self.parameters)}
+        self.leaves = leaves
+        self.rows = self.unit = 0
+        self.value: Any = None
+        self.gradients: list[Any] = [None] * len(self.parameters)
+        self.aux: list[Any] = []
+
+    def run(self, blocks: Iterable[Any]) -> tuple[Tensor, Any]:
+        """Run the loss on blocks: its value, and the auxiliary one."""
+        step = self.step
+        leaves = self.leaves.copy()
+        for place, block in zip(step.data, blocks, strict=True):
+            leaves[place] = ag.asarray(block)
+        if step.plain:
+            value = step.loss(*leaves)
+        else:
+            args, kwargs = tree.unflatten(step.structure, leaves)
+            value = step.loss(*args, **kwargs)
+        value, aux = split_aux(value, "value_and_grad(loss)(*args)") if step.has_aux else (value, None)
+        if not isinstance(value, Tensor):
+            raise TypeError(f"the loss must return a 0-d tensor, not {type(value).__name__}")
+        if value.ndim:
+            raise RuntimeError(
+                f"the loss must return a scalar, got a tensor of shape {value.shape}: reduce it, for instance with"
+                f" .{step.reduce}()"
+            )
+        if value.is_complex():
+            raise RuntimeError(f"the loss must return a real scalar, got {value.dtype}")
+        return value, aux
+
+    def add(self, chunk: Chunk, blocks: list[Any]) -> None:
+        """Run the loss on a chunk, and the way back."""
+        rows = len(blocks[0])
+        for block in blocks:
+            if len(block) != rows:
+                raise ValueError(f"the arrays have different numbers of rows here: {[len(b) for b in blocks]}")
+        if not rows:
+            return
+        step = self.step
+        self.source.begin(chunk.number)
+        value, aux = self.run(blocks)
+        if step.check and not chunk.number and not self.source.counter:
+            check_additive(self, blocks)
+        self.unit = self.unit or rows
+        share = rows / self.unit if step.reduce == "mean" else 1.0
+        root = value._node
+        if root is not None:
+            seed = cotangent_for(0, root, None if share == 1.0 else ag.full_like(value.detach(), share))
+            found = engine.run(
+                [(root, seed)], retain_graph=False, create_graph=False, targets=self.targets, accumulate=False
+            )
+            for node, g in found.items():
+                self.accumulate(self.targets[node], g._data if isinstance(g, Tensor) else g)
+        raw = value._data * share
+        self.value = raw if self.value is None else self.value + raw
+        self.rows += rows
+        if step.has_aux:
+            self.aux.append(tree.map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, aux))
+
+    def accumulate(self, i: int, g: Any) -> None:
+        """Add to the gradient by a parameter."""
+        spec, kept = self.parameters[i]._spec, self.gradients[i]
+        if kept is None:  # a copy: it is written to, and a rule may give a view of the chunk or what others hold
+            self.gradients[i] = spec.backend.asarray(g, copy=True)
+        else:
+            self.gradients[i] = spec.xp.add_into(kept, g, kept)
+
+    def part(self) -> Part | None:
+        """Give the sums, or means."""
+        if not self.rows:
+            return None
+        for i, t in enumerate(self.parameters):
+            if self.gradients[i] is None:  # the loss does not depend on it
+                self.gradients[i] = t._spec.backend.functions.zeros_like(t.detach())._data
+        weight = self.rows / self.unit if self.step.reduce == "mean" else 1.0
+        if weight == 1.0:
+            return Part(self.rows, self.value, self.gradients, self.aux)
+        return Part(self.rows, self.value / weight, [g / weight for g in self.gradients], self.aux)
+
+
+def check_additive(total: Total, blocks: Sequence[Any]) -> None:
+    """Refuse a loss whose value on some rows does not follow from its values on two parts of them.
+
+    Such are a root mean square, batch normalisation, a softmax over the rows, and a mean where a sum was announced.
+    """
+    count = min(len(blocks[0]), CHECKED_ROWS)
+    cut = count // 3
+    if not cut:
+        return
+    found = []
+    with ag.no_grad():
+        try:
+            for rows in (slice(0, count), slice(0, cut), slice(cut, count)):
+                value, _ = total.run([block[rows] for block in blocks])
+                found.append(float(value))
+        except Exception as error:
+            error.add_note(
+                f"Raised by the check that the loss adds up over rows, which runs it on {count}, {cut} and"
+                f" {count - cut} rows. A loss that takes whole chunks only: value_and_grad(..., check=False)."
+            )
+            raise
+    if not all(map(math.isfinite, found)):
+        return
+    reduce = total.step.reduce
+    whole, first, second = found
+    combined = {"sum": first + second, "mean": (cut * first + (count - cut) * second) / count}
+    small = 1e-8 if "64" in str(value.dtype) else 1e-4
+    tolerance = small * sum(map(abs, found))
+    if abs(whole - combined[reduce]) <= tolerance:
+        return
+    other = "mean" if reduce == "sum" else "sum"
+    if abs(whole - combined[other]) <= tolerance:
+        fix = f'It is the {other}: pass reduce="{other}".'
+    else:
+        fix = (
+            "What needs all rows at once (a root mean square, batch normalisation, a softmax over the rows) cannot run"
+            " chunk by chunk: call the loss on Dask tensors, then backward()."
+        )
+    raise ValueError(
+        f"the loss of all rows is not the {reduce} of the losses of their parts: {count} rows give {whole:.9g},"
+        f" parts of {cut} and {count - cut} rows together {combined[reduce]:.9g}.\n  {fix}"
+    )
+
+
+def combine(reduce: str, *parts: Part | None) -> Part | None:
+    """Add up what groups contribute, always in the same order."""
+    some = [part for part in parts if part is not None]
+    if not some:
+        return None
+    rows = sum(part.rows for part in some)
+    shares = [part.rows / rows if reduce == "mean" else 1.0 for part in some]
+
+    def total(values: Sequence[Any]) -> Any:
+        result = values[0] * shares[0]  # a new array: what a task was given may be somebody else's
+        for share, value in zip(shares[1:], values[1:], strict=True):
+            result += value * share
+        return result
+
+    gradients = [total(found) for found in zip(*(part.gradients for part in some), strict=True)]
+    aux = list(itertools.chain.from_iterable(part.aux for part in some))
+    return Part(rows, total([part.value for part in some]), gradients, aux)
+
+
+# -- the plan ---------------------------------------------------------------------------------------------------------
+
+
+def plan_of(arrays: Sequence[Any]) -> Plan:
+    """Give the plan for data arrays, made once and kept with the first of them."""
+    names = tuple(array.name for array in arrays)
+    kept: Plan | None = getattr(arrays[0], "_agrad_plan", None)
+    if kept is None or kept.names != names:
+        kept = make_plan(names, aligned(arrays))
+        arrays[0]._agrad_plan = kept
+    return kept
+
+
+def aligned(arrays: Sequence[Any]) -> list[Any]:
+    """Cut all arrays by the same rows, those of the largest, and nothing else.
+
+    Raises
+    ------
+    ValueError
+        If an array has no rows to cut by, or they differ in length.
+    """
+    for array in arrays:
+        if not array.ndim:
+            raise ValueError(f"a 0-d Dask array has no rows; compute it first, as float(x) or ag.compute(x){called()}")
+    whole = [array.rechunk(dict.fromkeys(range(1, array.ndim), -1)) if array.ndim > 1 else array for array in arrays]
+    rows = [array.chunks[0] for array in whole]
+    known = [not any(map(math.isnan, along)) for along in rows]
+    if not all(known):
+        if any(known) or len({len(along) for along in rows}) > 1:
+            raise ValueError(
+                "arrays with chunks of unknown sizes must all have been cut in the same way (X[mask], y[mask]);"
+                f" compute_chunk_sizes() makes sizes known{called()}"
+            )
+        return whole
+    lengths = [sum(along) for along in rows]
+    if len(set(lengths)) > 1:
+        raise ValueError(
+            "value_and_grad cuts every Dask array among the arguments by rows, so they must be equally long; got the"
+            f" shapes {', '.join(str(a.shape) for a in arrays)}.\n  What belongs to all rows (weights, a mean) is given"
+            f" as a NumPy array or tensor.{called()}"
+        )
+    largest = rows[max(range(len(whole)), key=lambda i: whole[i].nbytes)]
+    return [a if along == largest else a.rechunk({0: largest}) for a, along in zip(whole, rows, strict=True)]
+
+
+def make_plan(names: tuple[str, ...], arrays: Sequence[Any]) -> Plan:
+    """Share the chunks, and the tasks that compute them, out to groups."""
+    graph = convert_legacy_graph(dict(dask.optimize(*arrays)[0].__dask_graph__()))
+    sizes = arrays[0].chunks[0]
+    ends = [0, *itertools.accumulate(sizes)]
+    chunks = [
+        Chunk(i, tuple((a.name, i, *(0,) * (a.ndim - 1)) for a in arrays), ends[i], ends[i + 1])
+        for i in range(len(sizes))
+    ]
+    grouped = _grouped(chunks, arrays)
+    private = _private(graph, grouped)
+    groups = [_scheduled(graph, members, mine) for members, mine in zip(grouped, private, strict=True)]
+    inside = set().union(*private)
+    return Plan(names, groups, _reached(graph, (k for g in groups for k in g.needs), inside), len(chunks))
+
+
+def _grouped(chunks: list[Chunk], arrays: Sequence[Any]) -> list[list[Chunk]]:
+    """Join neighbouring small chunks; how does not depend on the machine, so neither do the last bits of a sum."""
+    if math.isnan(chunks[-1].stop):
+        return [[chunk] for chunk in chunks]
+    row = sum(array.dtype.itemsize * math.prod(array.shape[1:]) for array in arrays)
+    limit = max(1, min(GROUP_BYTES, chunks[-1].stop * row / GROUPS))
+    return [list(members) for _, members in itertools.groupby(chunks, lambda chunk: int(chunk.start * row / limit))]
+
+
+def _private(graph: dict[Any, Any], grouped: list[list[Chunk]]) -> list[set[Any]]:
+    """Give for each group the tasks that no other needs."""
+    owner: dict[Any, int] = {}
+    several = -1
+    for number, members in enumerate(grouped):
+        stack = [key for chunk in members for key in chunk.blocks]
+        while stack:
+            key = stack.pop()
+            found = owner.get(key, number)
+            if key not in graph or found == several or (found == number and key in owner):
+                continue
+            owner[key] = number if found == number else several
+            stack.extend(graph[key].dependencies)
+    private: list[set[Any]] = [set() for _ in grouped]
+    for key, number in owner.items():
+        if number != several:
+            private[number].add(key)
+    return private
+
+
+def _scheduled(graph: dict[Any, Any], members: list[Chunk], mine: set[Any]) -> Group:
+    """Put a group's tasks and chunks in order, and note after which step each value is no longer needed."""
+    order: list[tuple[Any, Chunk]] = []
+    last: dict[Any, int] = {}
+    needs: dict[Any, None] = {}
+    seen: set[Any] = set()
+
+    def use(keys: Iterable[Any]) -> None:
+        for key in keys:
+            if key in mine:
+                last[key] = len(order)
+            else:
+                needs[key] = None
+
+    for chunk in members:
+        stack = list(chunk.blocks)
+        while stack:  # depth first: a task follows what it depends on
+            key = stack[-1]
+            waiting = [] if key in seen or key not in mine else [k for k in graph[key].dependencies if k in mine - seen]
+            stack.extend(waiting)
+            if waiting:
+                continue
+            stack.pop()
+            if key in mine and key not in seen:
+                seen.add(key)
+                use(graph[key].dependencies)
+                order.append((graph[key], chunk))
+        use(chunk.blocks)
+        order.append((None, chunk))
+    done: list[list[Any]] = [[] for _ in order]
+    for key, at in last.items():
+        done[at].append(key)
+    return Group([Do(*what, tuple(keys)) for what, keys in zip(order, done, strict=True)], tuple(needs))
+
+
+def _reached(graph: dict[Any, Any], keys: Iterable[Any], inside: set[Any]) -> dict[Any, Any]:
+    """Give the tasks outside groups that are needed; a key that is in no graph is a result kept by a cluster."""
+    found: dict[Any, Any] = {}
+    stack = list(keys)
+    while stack:
+        key = stack.pop()
+        if key in graph and key not in found and key not in inside:
+            found[key] = graph[key]
+            stack.extend(graph[key].dependencies)
+    return found
+
+
+# -- the call ---------------------------------------------------------------------------------------------------------
+
+
+def compute(step: Step, plan: Plan, array: Any) -> Part | None:
+    """Run all groups and add up what they give, by the scheduler that Dask would use."""
+    schedule = get_scheduler(collections=[array])
+    unique = uuid.uuid4().hex
+    tasks = dict(plan.shared)
+    client: Any = getattr(schedule, "__self__", None)
+    options: dict[str, Any] = {}
+    if hasattr(client, "scatter"):  # sent once; its tasks refer to it
+        sent = client.scatter(step, hash=False)
+        place = sent.key
+        options["retries"] = dask.config.get("agrad.retries", 0) or None
+    else:
+        place = f"step-{unique}"
+        tasks[place] = DataNode(place, step)
+    level: list[Any] = []
+    for i, group in enumerate(plan.groups):
+        key = (f"value_and_grad-{unique}", i)
+        tasks[key] = Task(key, run_group, TaskRef(place), group, *map(TaskRef, group.needs))
+        level.append(key)
+    add = functools.partial(combine, step.reduce)
+    for height in itertools.count():
+        several = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+        level = []
+        for i, members in enumerate(several):
+            key = (f"add-{unique}", height, i)
+            tasks[key] = Task(key, add, *map(TaskRef, members))
+            level.append(key)
+        if len(level) == 1:
+            break
+    found: list[Part | None] = schedule(tasks, level, **options)
+    return found[0]
+
+
+def data_of(leaf: Any) -> Any:
+    """Give the Dask array that a leaf is, None for any other leaf."""
+    raw = leaf._data if isinstance(leaf, Tensor) else leaf
+    backend = backend_of(raw)
+    return raw if backend is not None and backend.name == "dask" else None
+
+
+def value_and_grad(
+    loss: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    reduce: str = "mean",
+    check: bool = True,
+) -> Callable[..., Any]:
+    """Give the function that computes value and gradient of a loss over the rows of Dask arrays, in one pass.
+
+    The loss runs once per chunk, in memory, forward and backward; only its value and the gradients leave the chunk.
+
+    Parameters
+    ----------
+    loss : callable
+        Takes parameters and rows of data, returns a 0-d tensor: an ordinary function of agrad on tensors in memory.
+        It must add up over rows, see `reduce`. With `has_aux`, returns a pair of that and auxiliary values.
+    argnums : int or tuple of int, optional
+        By which arguments; negative ones count from the end.
+    has_aux : bool, optional
+        The loss returns ``(value, aux)``.
+    reduce : {"mean", "sum"}, optional
+        How the loss of all rows follows from those of the chunks: it is their mean, weighted by their rows, or their
+        sum. What does not depend on rows, such as a penalty on the parameters, counts once under "mean" and once per
+        chunk under "sum" (so the check refuses it there).
+    check : bool, optional
+        At the first call, check on some rows of the first chunk that the loss adds up so.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `loss` and gives ``(value, gradient)``, with `has_aux` ``((value, [aux, ...]),
+        gradient)`` with one entry per chunk that has rows. All of it is computed, and in memory.
+
+        Every Dask array among its arguments (tensor or raw, also inside containers and keyword arguments) is data: the
+        loss gets its rows, chunk by chunk, as tensors. Those of one call have the same length; they are cut at the
+        chunks of the largest. Other arguments are given to every chunk as they are: NumPy arrays, tensors, containers.
+
+    Raises
+    ------
+    ValueError
+        If `reduce` is unknown. When called: if no argument is a Dask array, if their rows differ, if they have none, or
+        if the loss does not add up over rows as far as the check can see.
+    TypeError
+        When called: if a parameter is a Dask array, or the loss returns something else than a tensor.
+    RuntimeError
+        When called: if the loss is no real scalar, or a parameter has no derivative.
+
+    Notes
+    -----
+    A root mean square, batch normalisation or a softmax over the rows need all rows at once and cannot run so; call
+    them on Dask tensors, then ``backward()``.
+
+    The value does not depend on the scheduler or on which chunk is ready first: sums are formed in one order, and random
+    numbers (dropout) follow from `agrad.manual_seed`, the number of calls and the number of the chunk. An error names
+    the chunk. What the loss does to objects around it (running statistics of a module, lists) happens in the task, and
+    on a cluster in another process.
+
+    How the data is read is worked out at the first call with the same arrays and remembered with them: call it with the
+    same array objects rather than with new expressions.
+
+    Examples
+    --------
+    >>> import agrad as ag, agrad_dask
+    >>> import dask.array as da
+    >>> def loss(w, X, y):
+    ...     return ag.mean((X @ w - y) ** 2)
+    >>> X = da.ones((1000, 2), chunks=(100, 2))
+    >>> step = agrad_dask.value_and_grad(loss, reduce="mean")
+    >>> value, gradient = step(ag.asarray([1.0, 2.0]), X, da.zeros(1000, chunks=100))
+    >>> round(value.item(), 9), [round(g, 9) for g in gradient.tolist()]
+    (9.0, [6.0, 6.0])
+    """
+    if reduce not in ("mean", "sum"):
+        raise ValueError(f'reduce is "mean" or "sum", got {reduce!r}{called()}')
+    unchecked = check
+
+    @functools.wraps(loss)
+    def both(*args: Any, **kwargs: Any) -> Any:
+        nonlocal unchecked
+        leaves, structure = tree.flatten((args, kwargs))
+        counts = [child.num_leaves for child in structure.children[0].children]
+        starts = [0, *itertools.accumulate(counts)]
+        chosen = check_argnums(argnums, len(args))
+        places = tuple(place for k in chosen for place in range(starts[k], starts[k + 1]))
+        data = tuple(i for i, leaf in enumerate(leaves) if data_of(leaf) is not None)
+        for place in places:
+            leaves[place] = _parameter(leaves[place])
+        if not data:
+            raise ValueError(
+                f"no argument is a Dask array; in memory, agrad.func.value_and_grad does the same{called()}"
+            )
+        arrays = [data_of(leaves[place]) for place in data]
+        plan = plan_of(arrays)
+        for place in data:
+            leaves[place] = None
+        step = Step(
+            *(loss, reduce, has_aux, leaves, structure, places, data),
+            plain=not kwargs and set(counts) == {1} and len(leaves) == len(args),
+            key=random.default_generator.key(),
+            dtype=ag.get_default_dtype().name,
+            chunks=plan.chunks,
+            check=unchecked,
+        )
+        found = compute(step, plan, arrays[0])
+        if found is None:
+            raise ValueError(f"the data has no rows{called()}")
+        unchecked = False
+        made = iter([ag.asarray(g) for g in found.gradients])
+        gradients = [
+            tree.unflatten(structure.children[0].children[k], itertools.islice(made, counts[k])) for k in chosen
+        ]
+        value = ag.asarray(found.value)
+        return (value, found.aux) if has_aux else value, gradients[0] if isinstance(argnums, int) else tuple(gradients)
+
+    return both
+
+
+def _parameter(leaf: Any) -> Any:
+    """Give a parameter as a raw array in memory."""
+    if data_of(leaf) is not None:
+        raise TypeError(
+            "a parameter is a Dask array; parameters are in memory, only data is in chunks. Compute it, for instance"
+            f' with x.to_device("numpy"){called()}'
+        )
+    tensor = leaf if isinstance(leaf, Tensor) else ag.asarray(leaf)
+    if not tensor._spec.inexact:
+        raise errors.inexact_only(tensor.dtype)
+    return tensor.detach()._data

@@ -1,0 +1,142 @@
+"""Which operation and which line of the user's each Dask array comes from, to be said when one of its tasks fails.
+
+Kept by the array's name, beside the graph: tasks are pickled, fused and shared, and names stay.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+import array_api_compat
+import dask
+
+from agrad.core import engine
+from agrad.core.errors import INTERNAL_FILES, line_of
+from agrad.core.node import Node
+from agrad.core.spec import Spec
+from agrad_dask.staging import name_of
+
+#: So many arrays are remembered, the latest.
+KEPT = 2**15
+
+#: Between the user's line and an array stand agrad, this plugin, the namespace and Dask.
+_FOLDERS = tuple(os.path.dirname(str(m.__file__)) + os.sep for m in (array_api_compat, dask, sys.modules["agrad_dask"]))
+
+
+class Origin(NamedTuple):
+    """What made an array: an op called at an instruction, or the backward of a node recorded there."""
+
+    op: str
+    code: CodeType | None
+    lasti: int
+    backward: str | None
+
+    def __str__(self) -> str:
+        line = line_of(self.code, self.lasti)
+        if self.backward is None:
+            return f"{self.op}, called at {line}"
+        return f"{self.op} in backward of {self.backward}, recorded at {line}"
+
+
+_ORIGINS: OrderedDict[str, Origin] = OrderedDict()
+_LOCK = threading.Lock()
+
+
+def note(op: str, operands: tuple[Any, ...], result: Any) -> None:
+    """Remember what made the result of a kernel, and the arrays made on the way to it from the operands."""
+    results = [r for r in (result if isinstance(result, tuple) else (result,)) if hasattr(r, "dask")]
+    given = set(_names(operands))
+    made: list[str] = []
+    for r in results:
+        graph, names = r.dask, [r.name]
+        while names:
+            name = names.pop()
+            if name not in given:
+                given.add(name)
+                made.append(name)
+                names.extend(graph.dependencies.get(name, ()))
+    if not made:
+        return
+    origin = _here(op)
+    with _LOCK:
+        for name in made:
+            _ORIGINS[name] = origin
+            _ORIGINS.move_to_end(name)
+        while len(_ORIGINS) > KEPT:
+            _ORIGINS.popitem(last=False)
+
+
+def _names(operands: Any) -> Iterator[str]:
+    for operand in operands:
+        if hasattr(operand, "dask"):
+            yield operand.name
+        elif isinstance(operand, list | tuple):
+            yield from _names(operand)
+        elif isinstance(operand, Spec) and hasattr(operand.layout, "array"):  # whose sizes are unknown
+            yield operand.layout.array.name
+
+
+def _here(op: str) -> Origin:
+    inside = engine.running() is not None
+    frame: FrameType | None = sys._getframe(2)
+    while inside and frame is not None and not _is_users(frame):
+        code = frame.f_code
+        if code.co_name == "vjp" and "node" in code.co_varnames:
+            node = frame.f_locals["node"]
+            if isinstance(node, Node | engine.Elsewhere):
+                return Origin(op, node.code, node.lasti, node.name())
+        frame = frame.f_back
+    found = users_frame(sys._getframe(2))
+    return Origin(op, found.f_code, found.f_lasti, None)
+
+
+def _is_users(frame: FrameType) -> bool:
+    name = frame.f_code.co_filename
+    return name not in INTERNAL_FILES and not name.startswith(_FOLDERS)
+
+
+def users_frame(frame: FrameType) -> FrameType:
+    """Give the first frame of the user's, counting outwards; the outermost if there is none."""
+    while frame.f_back is not None and not _is_users(frame):
+        frame = frame.f_back
+    return frame
+
+
+def array_of(key: Any) -> str:
+    """Give the name of the array that a key is a block of; in a fused task the keys carry the block at their end."""
+    return name_of(key).partition("_.")[0].rstrip("_")
+
+
+def of(key: Any, graph: Any = None) -> tuple[Origin | None, bool]:
+    """Give what made the array that a key is a block of; where it is not known, what was made of that array first.
+
+    Parameters
+    ----------
+    key : key
+        Of a task; those inside a fused task have keys too.
+    graph : HighLevelGraph, optional
+        Where the array stands.
+
+    Returns
+    -------
+    origin : Origin or None
+    exact : bool
+        Whether it made that very array.
+    """
+    name = array_of(key)
+    if name in _ORIGINS or graph is None:
+        return _ORIGINS.get(name), True
+    users = graph.dependents
+    near, seen = [name], {name}
+    for at in near:  # grows
+        if at in _ORIGINS:
+            return _ORIGINS[at], False
+        near.extend(user for user in users.get(at, ()) if user not in seen)
+        seen.update(users.get(at, ()))
+    return None, False

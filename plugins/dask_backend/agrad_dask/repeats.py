@@ -1,0 +1,126 @@
+"""Tells when the same lazy graph is computed a second time, so that the data behind it are read again.
+
+What counts is an array of the graph that was computed before and not kept, and that depends on a parameter (something of
+one chunk that gradients are asked by, see `watch`) *and* on data that are not in memory. Data prepared lazily, which
+every step of a loop has to read again, depend on no parameter; the next step's parameters make a graph of its own. So a
+correct program is never told.
+
+An array of the graph is one object of Dask's, a layer, however many arrays are made of it. It is known by identity and
+weakly: what is forgotten here is what nobody can compute again.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from dask._task_spec import DataNode
+from dask.highlevelgraph import MaterializedLayer
+
+from agrad.core.errors import RecomputeWarning
+from agrad.core.spec import backend_of
+from agrad_dask import origins
+
+#: Layers by their ``id``: parameters, and those that were computed.
+_PARAMETERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_COMPUTED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+#: The places that have been told. Python's own record of them is lost whenever any library touches its filters.
+_TOLD: set[tuple[str, int]] = set()
+
+#: What the names of arrays begin with that Dask makes of nothing.
+_CONSTANTS = ("arange-", "empty_like-", "eye-", "full_like-", "linspace-", "ones_like-", "zeros_like-")
+
+
+def watch(array: Any) -> None:
+    """Remember that gradients are asked by an array; one of several chunks is data itself."""
+    if array.npartitions == 1:
+        layer = array.dask.layers[array.name]
+        _PARAMETERS[id(layer)] = layer
+
+
+def needed(written: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Give the layers that some arrays need whole, by name, the nearest to the arrays first.
+
+    Parameters
+    ----------
+    written : HighLevelGraph
+        The graph, as it was before Dask fused tasks.
+    names : iterable of str
+        The arrays'.
+    """
+    names = list(names)
+    found: dict[str, Any] = {}
+    for name in names:  # grows
+        layer = written.layers.get(name)
+        if layer is None or name in found:
+            continue
+        found[name] = layer
+        below = written.dependencies[name]
+        if not (name.startswith("getitem-") and any(len(written.layers[d]) > len(layer) for d in below)):
+            names.extend(below)
+    return found
+
+
+def _on_what(written: Any, names: Iterable[str]) -> dict[str, tuple[bool, bool]]:
+    """Tell of arrays and all they are made of whether each depends on a parameter, and whether on data."""
+    known: dict[str, tuple[bool, bool]] = {}
+    stack = list(names)
+    while stack:
+        name = stack[-1]
+        layer = written.layers.get(name, ())
+        if name in known:
+            stack.pop()
+        elif _PARAMETERS.get(id(layer)) is layer:
+            known[name] = True, False
+        elif below := [d for d in written.dependencies.get(name, ()) if d not in known]:
+            stack.extend(below)
+        else:
+            parts = [known[d] for d in written.dependencies.get(name, ())]
+            known[name] = (
+                any(part[0] for part in parts),
+                any(part[1] for part in parts) if parts else _reads(name, layer),
+            )
+    return known
+
+
+def _reads(name: str, layer: Any) -> bool:
+    """Tell whether a layer that depends on no other has its values elsewhere than in memory."""
+    if name.startswith(_CONSTANTS):
+        return False
+    if not isinstance(layer, MaterializedLayer):
+        return True
+    value = next(iter(layer.values()), None)
+    return backend_of(value.value if isinstance(value, DataNode) else value) is None
+
+
+def warn(written: Any, layers: dict[str, Any]) -> None:
+    """Warn, once per line of the user's, if one of these layers was computed before and should not be twice."""
+    known = [name for name, layer in layers.items() if _COMPUTED.get(id(layer)) is layer]
+    depends = _on_what(written, known)
+    again = {name for name in known if depends[name] == (True, True)}
+    if not again:
+        return
+    first = [name for name in again if again.isdisjoint(written.dependencies[name])]  # where parameters meet the data
+    what = min(str(origins.of((name,))[0] or name) for name in first)
+    frame = origins.users_frame(sys._getframe(1))
+    place = frame.f_code.co_filename, frame.f_lineno
+    if place in _TOLD:
+        return
+    _TOLD.add(place)
+    warnings.warn_explicit(
+        f"{what}: this is computed a second time, and the data it depends on are read again, because its value was not"
+        " kept.\n  Ask for values together: ag.compute(loss, *gradients) is one pass over the data. Or read them after"
+        " backward() (parameters in memory) or optimizer.step() (parameters on Dask), which compute the loss too.",
+        RecomputeWarning,
+        *place,
+    )
+
+
+def remember(layers: dict[str, Any]) -> None:
+    """Remember what has been computed."""
+    for layer in layers.values():
+        _COMPUTED[id(layer)] = layer

@@ -1,0 +1,229 @@
+"""Data on disk as Dask tensors: zarr stores and NumPy's files, and advice about chunks.
+
+May import Dask; is imported when one of its functions is first asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import warnings
+from typing import Any
+
+import dask.array as da
+import numpy as np
+
+import agrad as ag
+from agrad.core import errors
+from agrad.core.tensor import Tensor
+from agrad.func.arguments import called
+
+#: A chunk of more bytes than this is mapped anew by glibc at every allocation (its threshold grows to this and no
+#: further), and page faults then take most of the time.
+LARGEST = 2**25
+#: What chunks are made of when the caller leaves it to us: several of them, and results of their size, are in memory.
+USUAL = 2**24
+
+errors.INTERNAL_FILES.add(__file__)
+
+
+class ChunkWarning(UserWarning):
+    """Chunks make a computation slower than it needs to be; the message says which would not."""
+
+
+def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **options: Any) -> Tensor:
+    """Give an array in a zarr store as a lazy tensor.
+
+    Parameters
+    ----------
+    store : str, path, zarr.Array or zarr store
+        Where it is; what `zarr.open_array` takes, or what that gives.
+    chunks : int, tuple or str, optional
+        The chunks to read, as for `dask.array.from_array`. Default: whole rows (everything but the first axis in one
+        chunk) where the chunks of the store allow it, and as many chunks of the store as make about 16 MiB.
+    path : str, optional
+        The name of the array if the store holds a group.
+    **options
+        For `zarr.open_array`, as ``storage_options``.
+
+    Returns
+    -------
+    Tensor
+        On the Dask backend. Nothing is read before something is computed.
+
+    Raises
+    ------
+    ImportError
+        If zarr is not installed.
+
+    Warns
+    -----
+    ChunkWarning
+        If `chunks` are above 32 MiB or no multiple of the store's, with a better choice.
+
+    Examples
+    --------
+    >>> import agrad_dask, numpy as np, zarr
+    >>> array = zarr.create_array({}, shape=(6, 2), chunks=(2, 2), dtype="float32")
+    >>> array[:] = np.ones((6, 2))
+    >>> float(agrad_dask.from_zarr(array).sum())
+    12.0
+    """
+    try:
+        import zarr  # noqa: PLC0415 (optional)
+    except ImportError as error:
+        raise ImportError('from_zarr needs zarr: pip install zarr, or pip install "agrad-dask[zarr]"') from error
+    array = store if isinstance(store, zarr.Array) else zarr.open_array(_plain(store), path=path, mode="r", **options)
+    stored = getattr(array, "shards", None) or array.chunks  # of a sharded array a whole shard is opened
+    return _tensor(array, chunks, stored)
+
+
+def from_npy(path: str | os.PathLike[str], chunks: Any = None) -> Tensor:
+    """Give an array in a ``.npy`` file as a lazy tensor; every chunk is a part of the file, mapped into memory.
+
+    Parameters
+    ----------
+    path : str or path
+        A file that `numpy.save` wrote. On a cluster all workers must find it there.
+    chunks : int, tuple or str, optional
+        As for `dask.array.from_array`. Default: whole rows, about 16 MiB of them.
+
+    Returns
+    -------
+    Tensor
+        On the Dask backend. Nothing is read before something is computed.
+
+    Raises
+    ------
+    ValueError
+        If the file is no such array.
+
+    Warns
+    -----
+    ChunkWarning
+        If `chunks` are above 32 MiB.
+
+    Examples
+    --------
+    >>> import agrad_dask, numpy as np, os, tempfile
+    >>> name = os.path.join(tempfile.mkdtemp(), "x.npy")
+    >>> np.save(name, np.arange(6.0).reshape(3, 2))
+    >>> float(agrad_dask.from_npy(name).sum())
+    15.0
+    """
+    return _tensor(NpyFile(_plain(path)), chunks, None)
+
+
+def from_npy_stack(directory: str | os.PathLike[str]) -> Tensor:
+    """Give an array that `dask.array.to_npy_stack` wrote as a lazy tensor: a chunk per file, mapped into memory.
+
+    Parameters
+    ----------
+    directory : str or path
+        Where the files are. On a cluster all workers must find them there.
+
+    Returns
+    -------
+    Tensor
+        On the Dask backend. Nothing is read before something is computed.
+
+    Warns
+    -----
+    ChunkWarning
+        If a file is above 32 MiB.
+
+    Examples
+    --------
+    >>> import agrad_dask, dask.array as da, tempfile
+    >>> name = tempfile.mkdtemp()
+    >>> da.to_npy_stack(name, da.ones((6, 2), chunks=(3, 2)))
+    >>> float(agrad_dask.from_npy_stack(name).sum())
+    12.0
+    """
+    stacked = da.from_npy_stack(os.fspath(directory))
+    _advise(stacked, None)
+    return ag.asarray(stacked)
+
+
+class NpyFile:
+    """A ``.npy`` file that can be sliced: it travels to other processes as its path, not as its contents."""
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+        mapped = np.load(self.path, mmap_mode="r")
+        if not isinstance(mapped, np.memmap):
+            raise ValueError(  # noqa: TRY004 (the file is at fault, not a type)
+                f"{path} holds several arrays, and can only be read whole; save each as .npy{called()}"
+            )
+        self.shape, self.dtype, self.ndim = mapped.shape, mapped.dtype, mapped.ndim
+        self._written = os.stat(self.path).st_mtime_ns
+
+    def __getitem__(self, key: Any) -> Any:
+        return np.asarray(np.load(self.path, mmap_mode="r")[key])
+
+    def __dask_tokenize__(self) -> Any:
+        return type(self).__name__, self.path, self._written
+
+
+def _tensor(source: Any, chunks: Any, stored: tuple[int, ...] | None) -> Tensor:
+    if chunks is None:
+        chunks = usual_chunks(source.shape, source.dtype, stored)
+    array = da.from_array(source, chunks=chunks)
+    _advise(array, stored)
+    return ag.asarray(array)
+
+
+def usual_chunks(shape: tuple[int, ...], dtype: Any, stored: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    """Give chunks of about 16 MiB: multiples of those of the store, whole along all axes but the first if possible."""
+    stored = stored or (1,) * len(shape)
+    sizes = [min(chunk, n) for chunk, n in zip(stored, shape, strict=True)]
+
+    def room(axis: int) -> int:
+        """How many times larger the chunks may become along an axis."""
+        taken = dtype.itemsize * math.prod(sizes)
+        return max(1, min(USUAL // max(taken, 1), -(-shape[axis] // max(sizes[axis], 1))))
+
+    for axis in reversed(range(len(shape))):  # the axes that vary fastest first
+        sizes[axis] = min(sizes[axis] * room(axis), shape[axis])
+    return tuple(sizes)
+
+
+def _advise(array: Any, stored: tuple[int, ...] | None) -> None:
+    """Warn about chunks that make reading or computing slow."""
+    largest = array.dtype.itemsize * math.prod(chunks_of(array))
+    problems = []
+    if largest > LARGEST:
+        problems.append(
+            f"they are {largest / 2**20:.0f} MiB large, above 32 MiB: memory for each is mapped anew whenever it is needed"
+        )
+    if stored is not None and any(
+        chunk % own and along != (n,)
+        for along, own, n in zip(array.chunks, stored, array.shape, strict=True)
+        for chunk in along[:-1]
+    ):
+        problems.append(f"they are no multiples of the chunks of the store, {stored}: some of it is read several times")
+    if not problems:
+        return
+    better = usual_chunks(array.shape, array.dtype, stored)
+    if array.dtype.itemsize * math.prod(better) > LARGEST:
+        fix = "The store's own chunks are above 32 MiB; write it anew with smaller ones."
+    else:
+        fix = f"Better: chunks={better}."
+    frame = errors.user_frame(sys._getframe(1))
+    warnings.warn_explicit(
+        f"the chunks {chunks_of(array)}: {'; '.join(problems)}. {fix}",
+        ChunkWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
+    )
+
+
+def chunks_of(array: Any) -> tuple[int, ...]:
+    """Give the largest chunk along each axis: how chunks are written down."""
+    return tuple(max(along, default=0) for along in array.chunks)
+
+
+def _plain(path: Any) -> Any:
+    return os.fspath(path) if isinstance(path, os.PathLike) else path

@@ -1,0 +1,268 @@
+"""In which passes a graph of tasks is computed, and what that holds in memory. Plain data: nothing here computes.
+
+A *barrier* is a value that depends on many chunks and meets, in one task, something that needs few of the same chunks:
+the mean in ``x - mean(x)``. In one pass every chunk waits in memory for it. Computed in a pass before, it lets each
+chunk be read again, used and dropped. `stages` finds the barriers, `peak` tells what the tasks of a pass hold.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from dask._task_spec import DataNode, GraphNode
+from dask.order import order
+
+#: A barrier depends on at least this many chunks, and on this many times those that what it meets depends on.
+CHUNKS = 8
+TIMES = 4
+
+Graph = Mapping[Any, GraphNode]
+Size = Callable[[Any], int]
+
+
+def name_of(key: Any) -> str:
+    """Give the name of the array that a key is a block of."""
+    return str(key[0] if isinstance(key, tuple) and key else key)
+
+
+def culled(graph: Graph, targets: Iterable[Any]) -> dict[Any, GraphNode]:
+    """Give the part of a graph that the targets need."""
+    found: dict[Any, GraphNode] = {}
+    stack = list(targets)
+    while stack:
+        key = stack.pop()
+        node = graph.get(key)
+        if node is not None and key not in found:
+            found[key] = node
+            stack.extend(node.dependencies)
+    return found
+
+
+def _sorted(graph: Graph, users: Mapping[Any, list[Any]]) -> list[Any]:
+    """The keys, each after what it depends on."""
+    waiting = {key: sum(d in graph for d in node.dependencies) for key, node in graph.items()}
+    done = [key for key, count in waiting.items() if not count]
+    for key in done:  # grows
+        for user in users[key]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                done.append(user)
+    return done
+
+
+def _users(graph: Graph) -> dict[Any, list[Any]]:
+    users: dict[Any, list[Any]] = defaultdict(list)
+    for key, node in graph.items():
+        for dependency in node.dependencies:
+            users[dependency].append(key)
+    return users
+
+
+# -- stages -----------------------------------------------------------------------------------------------------------
+
+
+def stages(graph: Graph, targets: Iterable[Any], size: Size, times: int = TIMES) -> list[list[Any]]:
+    """Say which keys to compute in which pass: barriers as early as can be, the rest where fewest chunks are read.
+
+    Parameters
+    ----------
+    graph : mapping
+        Tasks by key, after Dask's optimisation.
+    targets : iterable
+        The keys whose values are wanted; the lists together hold all of them.
+    size : callable
+        Gives the bytes of a key's value.
+    times : int, optional
+        See `TIMES`.
+
+    Returns
+    -------
+    list of list
+        Per pass the targets and the barriers to compute.
+    """
+    targets = list(targets)
+    if len(graph) <= 2 * CHUNKS:
+        return [targets]
+    users = _users(graph)
+    keys = _sorted(graph, users)
+    sources = _sources(graph, keys)
+    if len(sources) < CHUNKS:
+        return [targets]
+    refused: set[str] = set()
+    while True:
+        level, chunks, barriers = _levels(graph, keys, users, sources, times, refused)
+        # a barrier must be much smaller than what would wait for it, or nothing is won
+        bytes_of: Counter[str] = Counter()
+        waiting: dict[str, set[Any]] = defaultdict(set)
+        for barrier, partners in barriers.items():
+            bytes_of[name_of(barrier)] += size(barrier)
+            waiting[name_of(barrier)] |= partners
+        useless = {
+            name
+            for name, partners in waiting.items()
+            if TIMES * bytes_of[name] > sum(size(p) for p in partners if not isinstance(graph.get(p), DataNode))
+        }
+        if not useless - refused:
+            break
+        refused |= useless
+    passes: dict[int, dict[Any, None]] = defaultdict(dict)
+    read: dict[int, int] = defaultdict(int)
+    for key in barriers:
+        passes[level[key]][key] = None
+        read[level[key]] |= chunks[key]
+    # the last first: whatever waits longer goes with what has to wait, if that reads the same chunks anyway
+    for key in sorted(targets, key=lambda key: -level.get(key, 0)):
+        if key not in barriers:
+            later = [at for at in range(level.get(key, 0), max(level.values(), default=0) + 1) if at in read]
+            at = min(later, key=lambda at: (chunks.get(key, 0) & ~read[at]).bit_count(), default=level.get(key, 0))
+            passes[at][key] = None
+            read[at] |= chunks.get(key, 0)
+    return [list(passes[at]) for at in sorted(passes)]
+
+
+def _sources(graph: Graph, keys: list[Any]) -> dict[Any, int]:
+    """Number the chunks: keys that depend on no others, of arrays in several blocks.
+
+    A task that only takes its part of one thing all share, as of a store, is a chunk too; a parameter or a constant is
+    none.
+    """
+    free: set[Any] = set()  # depend on nothing, or on what is shared
+    shared: set[Any] = set()
+    found: dict[Any, int] = {}
+    blocks = Counter(map(name_of, keys))
+    for key in keys:
+        if all(d in shared or d not in graph for d in graph[key].dependencies):
+            free.add(key)
+            if blocks[name_of(key)] < CHUNKS:
+                shared.add(key)
+            else:
+                found[key] = 1 << len(found)
+    return found
+
+
+def _levels(
+    graph: Graph,
+    keys: list[Any],
+    users: Mapping[Any, list[Any]],
+    sources: Mapping[Any, int],
+    times: int,
+    refused: set[str],
+) -> tuple[dict[Any, int], dict[Any, int], dict[Any, set[Any]]]:
+    """Walk the graph once: the pass each key can be computed in, its chunks, and the barriers with what meets them.
+
+    A barrier consumed counts as data: whoever consumes it is a pass later, and depends on none of its chunks.
+    """
+    chunks: dict[Any, int] = {}
+    counts: dict[Any, int] = {}
+    level: dict[Any, int] = {}
+    barriers: dict[Any, set[Any]] = defaultdict(set)
+    for key in keys:
+        dependencies = [d for d in graph[key].dependencies if d in chunks]
+        mask, at, few, many = sources.get(key, 0), 0, 0, 0
+        for d in dependencies:
+            count = counts[d]
+            if count:
+                many = max(many, count)
+                few = min(few or count, count)
+            at = max(at, level[d])
+        meeting = many >= CHUNKS and many >= times * few
+        for d in dependencies:
+            mine, count = chunks[d], counts[d]
+            if meeting and count >= CHUNKS and count >= times * few:
+                meets = {p for p in dependencies if times * counts[p] <= count and chunks[p] & mine}
+                barrier = _narrowest(d, graph, users, chunks) if meets else None
+                if meets and name_of(barrier) not in refused:
+                    barriers[barrier] |= meets
+                    at = max(at, level[d] + 1)
+                    continue
+            mask |= mine
+        chunks[key], counts[key], level[key] = mask, mask.bit_count(), at
+    return level, chunks, barriers
+
+
+def _narrowest(key: Any, graph: Graph, users: Mapping[Any, list[Any]], chunks: Mapping[Any, int]) -> Any:
+    """Go back from a barrier to what it was broadcast from: the nearest value of the same chunks that several use."""
+    at = key
+    while True:
+        same = [d for d in graph[at].dependencies if chunks.get(d)]
+        if len(same) != 1 or chunks[same[0]] != chunks[key]:
+            return key
+        at = same[0]
+        if len(users[at]) > 1:
+            return at
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------
+
+
+class Peak(NamedTuple):
+    """What a pass holds at most.
+
+    Attributes
+    ----------
+    nbytes : int
+        Bytes of values held and made at the time.
+    task : key
+        The task whose values took most while it ran.
+    largest : int
+        What that were.
+    """
+
+    nbytes: int
+    task: Any
+    largest: int
+
+
+def peak(graph: Graph, targets: Iterable[Any], size: Size, inside: Size, threads: int) -> Peak:
+    """Follow the local scheduler through the tasks of a pass and sum up what is in memory.
+
+    Parameters
+    ----------
+    graph, targets, size
+        As for `stages`. What is data in the graph already is not counted.
+    inside : callable
+        Gives the bytes a key's task takes while it runs, its result included.
+    threads : int
+        How many tasks run at a time.
+    """
+    graph = culled(graph, targets)
+    priority = order(graph)
+    kept = set(targets)
+    tasks = [key for key, node in graph.items() if not isinstance(node, DataNode)]
+    needs = {key: {d for d in graph[key].dependencies if d in graph} for key in tasks}
+    waiting = {key: sum(not isinstance(graph[d], DataNode) for d in needs[key]) for key in tasks}
+    users = _users(graph)
+    left = {key: len(users[key]) for key in graph}
+    ready = sorted((key for key, count in waiting.items() if not count), key=priority.__getitem__, reverse=True)
+    held = most = largest = 0
+    worst: Any = None
+    running: list[tuple[int, int, Any]] = []  # end, rank, key: each task takes one unit of time
+    now = 0
+    while ready or running:
+        while ready and len(running) < threads:
+            key = ready.pop()
+            heapq.heappush(running, (now + 1, priority[key], key))
+            held += inside(key)
+            inputs = sum(size(d) for d in needs[key] if not isinstance(graph[d], DataNode))
+            if inside(key) + inputs > largest:
+                largest, worst = inside(key) + inputs, key
+        most = max(most, held)
+        now, _, key = heapq.heappop(running)
+        held += size(key) - inside(key)
+        for user in sorted(users[key], key=priority.__getitem__, reverse=True):
+            waiting[user] -= 1
+            if not waiting[user]:
+                ready.append(user)
+        for d in (key, *needs[key]):
+            left[d] -= d != key
+            if left[d] == 0 and d not in kept and not isinstance(graph[d], DataNode):
+                held -= size(d)
+    return Peak(most, worst, largest)
+
+
+def lingering(graph: Graph, size: Size, threads: int) -> int:
+    """Give what Dask's threads hold beside that: each, and the loop that feeds them, the last result it has seen."""
+    return (threads + 1) * max((size(key) for key, node in graph.items() if not isinstance(node, DataNode)), default=0)

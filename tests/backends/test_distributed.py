@@ -1,0 +1,218 @@
+"""The Dask backend on a `distributed` cluster: the same values, values kept there, lost workers, errors, progress."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import agrad as ag
+from agrad.plugin import manager
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+from agrad_dask import computing  # noqa: E402 (needs Dask)
+
+
+def cluster_of(**options):
+    """Start a cluster; the port of its dashboard is whichever is free."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what it imports and listens on
+        return distributed.LocalCluster(dashboard_address=":0", threads_per_worker=1, silence_logs=60, **options)
+
+
+@pytest.fixture(scope="module")
+def processes():
+    with cluster_of(n_workers=2, processes=True) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture
+def threads():
+    with cluster_of(n_workers=2, processes=False) as cluster, distributed.Client(cluster) as client:
+        yield client
+
+
+def rows(block_info=None):
+    start, stop = block_info[None]["array-location"][0]
+    return np.random.default_rng(start).normal(size=(stop - start, 8))
+
+
+def data(function=rows, count=16):
+    x = da.map_blocks(function, chunks=((500,) * count, (8,)), dtype=float, meta=np.empty((0, 0)))
+    return ag.asarray(x)
+
+
+def standardised(x):
+    w = ag.asarray(da.full(8, 0.5, chunks=-1), requires_grad=True)
+    loss = ag.mean(((x - ag.mean(x, axis=0)) / ag.std(x, axis=0) @ w - 1) ** 2)
+    loss.backward()
+    return loss._data, w.grad._data
+
+
+def test_the_same_values_as_on_threads(processes):
+    loss, grad = computing.values(*standardised(data()))
+    with dask.config.set(scheduler="threads"):
+        expected = computing.values(*standardised(data()))
+    np.testing.assert_allclose(loss, expected[0], rtol=1e-13)  # a worker's BLAS has one thread
+    np.testing.assert_allclose(grad, expected[1], rtol=1e-12)
+
+
+def test_values_are_brought_here_or_stay_there(processes):
+    x = da.arange(12, chunks=3) * 2
+    backend = manager.get("dask")
+    (here,) = backend.realize(x)
+    (there,) = backend.realize(x + 1, keep="backend")
+    assert not distributed.futures_of(here)
+    assert [f.status for f in distributed.futures_of(there)] == ["finished"] * 4  # it has been waited for
+    assert (there.chunks, there.dtype) == (x.chunks, x.dtype)
+    with dask.config.set(scheduler="synchronous"):
+        np.testing.assert_array_equal(here.compute(), np.arange(0, 24, 2))  # needs no cluster
+    np.testing.assert_array_equal(computing.values(there * 2)[0], 2 * np.arange(1, 25, 2))
+    np.testing.assert_array_equal(computing.values(there)[0], np.arange(1, 25, 2))  # nothing to be computed
+    h = ag.tanh(ag.asarray(there) / 24.0)
+    expected = np.tanh(np.arange(1, 25, 2) / 24)
+    np.testing.assert_allclose((h - ag.mean(h)).numpy(), expected - expected.mean(), atol=1e-15)
+
+
+def test_data_in_the_graph_give_the_same_bits_at_every_run(processes):
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(20_000, 33)), rng.normal(size=20_000)
+    seen = set()
+    for _ in range(4):
+        x, g = (da.from_array(v, chunks=(2500, *v.shape[1:]), name=False) for v in (a, b))
+        product, total = computing.values(x.T @ g, x.sum())
+        seen.add(product.tobytes() + total.tobytes())
+    with dask.config.set(scheduler="threads"):
+        product, total = computing.values(x.T @ g, x.sum())
+    (value,) = seen
+    np.testing.assert_allclose(np.frombuffer(value), [*product, total], rtol=1e-12)
+
+
+def test_an_error_names_operation_and_line_and_keeps_its_traceback(processes):
+    inverse = ag.linalg.inv(ag.asarray(da.zeros((20, 3, 3), chunks=(1, 3, 3))) * 2.0)
+    line = sys._getframe().f_lineno - 1
+    for result in (ag.sum(inverse) + 1.0, inverse):  # inside a fused task, and as one
+        with pytest.raises(np.linalg.LinAlgError, match="Singular") as caught:
+            result.numpy()
+        (note,) = caught.value.__notes__
+        assert note.startswith(f"Raised by a task of linalg.inv, called at {__file__}:{line} (block ")
+        assert caught.traceback[-1].name == "_raise_linalgerror_singular"
+    assert ag.sum(ag.asarray(da.ones(4, chunks=2))).item() == 4  # it works on
+
+
+def test_tasks_are_tried_again_where_asked_for(processes, tmp_path):
+    def flaky(block, place=str(tmp_path)):
+        path = os.path.join(place, "tried")
+        if not os.path.exists(path):
+            open(path, "w").close()
+            raise OSError("not yet")
+        return block
+
+    x = da.ones(4, chunks=4).map_blocks(flaky, dtype=float, meta=np.empty(0))
+    with pytest.raises(OSError, match="not yet"):
+        computing.values(x)
+    os.remove(tmp_path / "tried")
+    with dask.config.set({"agrad.retries": 2}):
+        np.testing.assert_array_equal(computing.values(x)[0], np.ones(4))
+
+
+def test_annotations_reach_the_workers(processes):
+    first = next(iter(processes.scheduler_info()["workers"]))
+
+    def where(block):
+        return np.array([distributed.get_worker().address])
+
+    with dask.annotate(workers=[first], allow_other_workers=False):
+        x = da.arange(8, chunks=1).map_blocks(where, dtype="U64", meta=np.empty(0, "U64"))
+    assert set(computing.values(x)[0]) == {first}
+
+
+def test_progress_is_shown(processes, capsys):
+    assert manager.get("dask").realize(da.ones(8, chunks=1).sum(), progress=True)[0].compute() == 8
+    assert "100% Completed" in capsys.readouterr().out
+
+
+def test_a_limit_refuses_before_anything_runs(processes):
+    with pytest.raises(MemoryError, match="with 2 passes over the data and 2 tasks at a time"):
+        manager.get("dask").realize(*standardised(data()), max_memory="64kiB")
+
+
+def test_a_worker_killed_in_between_loses_nothing(processes, tmp_path):
+    def slow(block_info=None, place=str(tmp_path)):
+        open(os.path.join(place, f"{os.getpid()}"), "w").close()
+        time.sleep(0.05)
+        return rows(block_info)
+
+    arrays = standardised(data(slow))
+    killed = []
+
+    def kill():
+        while not killed:
+            for name in os.listdir(tmp_path):
+                os.kill(int(name), signal.SIGKILL)
+                killed.append(name)
+                return
+            time.sleep(0.01)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    loss, grad = computing.values(*arrays)
+    killer.join()
+    with dask.config.set(scheduler="threads"):
+        expected = computing.values(*standardised(data()))
+    np.testing.assert_allclose(loss, expected[0], rtol=1e-13)  # a worker's BLAS has one thread
+    np.testing.assert_allclose(grad, expected[1], rtol=1e-12)
+    assert killed
+
+
+# -- workers in this process ------------------------------------------------------------------------------------------
+
+
+class Counted(np.ndarray):
+    """Rows read; counts how many are alive."""
+
+    lock, live, most, reads = threading.Lock(), 0, 0, 0
+
+    def __del__(self):
+        if getattr(self, "is_read", False):
+            with Counted.lock:
+                Counted.live -= 1
+
+    def __array_wrap__(self, array, context=None, return_scalar=False):
+        return np.asarray(array)[()] if return_scalar else np.asarray(array)
+
+
+def counted(block_info=None):
+    block = rows(block_info).view(Counted)
+    block.is_read = True
+    with Counted.lock:
+        Counted.live, Counted.reads = Counted.live + 1, Counted.reads + 1
+        Counted.most = max(Counted.most, Counted.live)
+    return block
+
+
+def test_chunks_are_read_again_rather_than_held(threads):
+    loss, grad = computing.values(*standardised(data(counted, 40)))
+    assert Counted.reads == 80
+    assert Counted.most <= 16  # the scheduler hands out a few at a time; held, they would be 40
+    with dask.config.set(scheduler="threads"):
+        expected = computing.values(*standardised(data(count=40)))
+    np.testing.assert_allclose(loss, expected[0], rtol=1e-12)
+    np.testing.assert_allclose(grad, expected[1], rtol=1e-12)
+
+
+def test_a_task_may_compute(threads):
+    def inside(block):
+        return block + float(ag.sum(ag.asarray(da.arange(10, chunks=2))).item())
+
+    x = da.ones(6, chunks=1).map_blocks(inside, dtype=float, meta=np.empty(0))
+    np.testing.assert_array_equal(computing.values(x)[0], np.full(6, 46.0))

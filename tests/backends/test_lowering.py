@@ -1,0 +1,585 @@
+"""agrad_dask.value_and_grad: values against NumPy and SciPy, one read per chunk, schedulers, errors, what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import special
+
+import agrad as ag
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+agrad_dask = pytest.importorskip("agrad_dask")
+lowering = pytest.importorskip("agrad_dask.lowering")
+
+F = ag.nn.functional
+
+RNG = np.random.default_rng(0)
+ROWS = 103
+X, Y = RNG.normal(size=(ROWS, 4)), (RNG.uniform(size=ROWS) > 0.5).astype(float)
+W = RNG.normal(size=4)
+#: So small that some share a task.
+UNEVEN = ((1, 2) * 34 + (1,), (1, 2) * 34 + (1,))
+
+
+def chunked(*chunks, data=(X, Y)):
+    return [da.from_array(a, chunks=(c, -1) if a.ndim > 1 else c) for a, c in zip(data, chunks, strict=True)]
+
+
+def squares(w, X, y):
+    return ag.mean((X @ w - y) ** 2)
+
+
+def total(w, X, y):
+    return ag.sum((X @ w - y) ** 2)
+
+
+def by_hand(rows=slice(None), mean=True):
+    """The squared error and its gradient."""
+    x, r = X[rows], X[rows] @ W - Y[rows]
+    n = len(r) if mean else 1
+    return np.sum(r**2) / n, 2 * x.T @ r / n
+
+
+def assert_is(found, expected, rtol=1e-12):
+    (value, g), (expected_value, expected_g) = found, expected
+    assert isinstance(value, ag.Tensor)
+    assert isinstance(g, ag.Tensor)
+    assert isinstance(value._data, np.ndarray), "the value is computed"
+    assert isinstance(g._data, np.ndarray)
+    np.testing.assert_allclose(value.numpy(), expected_value, rtol=rtol)
+    np.testing.assert_allclose(g.numpy(), expected_g, rtol=rtol)
+
+
+@pytest.fixture(params=["synchronous", "threads"])
+def scheduler(request):
+    with dask.config.set(scheduler=request.param):
+        yield request.param
+
+
+# -- values -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.parametrize(
+    "chunks", [(10, 10), (25, 25), (ROWS, ROWS), (10, 7), (7, ROWS), ((3, 0, 100), (3, 0, 100)), UNEVEN]
+)
+@pytest.mark.parametrize(("loss", "reduce"), [(squares, "mean"), (total, "sum")])
+def test_a_sum_and_a_mean_over_rows(chunks, loss, reduce):
+    assert_is(agrad_dask.value_and_grad(loss, reduce=reduce)(W, *chunked(*chunks)), by_hand(mean=reduce == "mean"))
+
+
+def test_logistic_regression_against_scipy():
+    def loss(w, X, y):
+        return F.binary_cross_entropy_with_logits(X @ w, y)
+
+    z = X @ W
+    expected = np.mean(np.logaddexp(0, z) - Y * z), X.T @ (special.expit(z) - Y) / ROWS
+    assert_is(agrad_dask.value_and_grad(loss)(W, *chunked(9, 9)), expected)
+
+
+def test_small_chunks_share_tasks_and_give_the_same():
+    step = agrad_dask.value_and_grad(squares)
+    assert_is(step(W, *chunked(1, 1)), by_hand())
+    plan = lowering.plan_of(chunked(1, 1))
+    assert plan.chunks == ROWS
+    assert 40 <= len(plan.groups) <= lowering.GROUPS
+    assert not plan.shared, "each of the data's tasks runs where it is needed"
+
+
+@pytest.mark.parametrize("kind", ["array", "tensor", "leaf", "list", "dict", "dataclass", "pair"])
+def test_parameters_in_any_container(kind):
+    @dataclass
+    class Parameters:
+        w: object
+
+    made = {
+        "array": W,
+        "tensor": ag.asarray(W),
+        "leaf": ag.asarray(W, requires_grad=True),
+        "list": [W],
+        "dict": {"w": W, "unused": np.ones((2, 3))},
+        "dataclass": Parameters(W),
+        "pair": (W[:2], W[2:]),
+    }[kind]
+
+    def loss(parameters, X, y):
+        match parameters:
+            case {"w": w} | [w] | Parameters(w):
+                return squares(w, X, y)
+            case (first, second):
+                return squares(ag.concat([first, second]), X, y)
+        return squares(parameters, X, y)
+
+    value, g = agrad_dask.value_and_grad(loss)(made, *chunked(10, 10))
+    assert type(g) is (ag.Tensor if kind in ("array", "tensor", "leaf") else type(made))
+    if kind == "dict":
+        assert g["unused"].numpy().tolist() == np.zeros((2, 3)).tolist()
+    flat = [g["w"]] if kind == "dict" else ag.tree.flatten(g)[0]
+    assert_is((value, ag.concat(flat)), by_hand())
+    if kind == "leaf":
+        assert made.grad is None
+
+
+def test_several_arguments_keywords_and_constants():
+    def loss(scale, X, w, *, y, penalty=0.0, offset):
+        return ag.mean((scale * (X @ w["w"] + offset) - y) ** 2) + penalty * ag.sum(w["w"] ** 2)
+
+    x, y = chunked(10, 10)
+    step = agrad_dask.value_and_grad(loss, argnums=(2, 0))
+    value, (gw, gs) = step(1.5, x, {"w": W}, y=ag.asarray(y), penalty=0.25, offset=np.float64(0.5))
+    z = X @ W + 0.5
+    r = 1.5 * z - Y
+    np.testing.assert_allclose(value.item(), np.mean(r**2) + 0.25 * np.sum(W**2), rtol=1e-12)
+    np.testing.assert_allclose(gw["w"].numpy(), 3 * X.T @ r / ROWS + 0.5 * W, rtol=1e-12)
+    np.testing.assert_allclose(gs.item(), 2 * np.mean(r * z), rtol=1e-12)
+
+
+def test_data_in_containers_and_columns_in_several_chunks():
+    def loss(w, data):
+        return squares(w, data["X"], data["y"])
+
+    data = {"X": ag.asarray(da.from_array(X, chunks=(10, 3))), "y": ag.asarray(da.from_array(Y, chunks=20))}
+    assert_is(agrad_dask.value_and_grad(loss)(W, data), by_hand())
+
+
+def test_rows_of_unknown_number():
+    x, y = chunked(10, 10)
+    mask = y > 0.5
+    found = agrad_dask.value_and_grad(squares)(W, x[mask], y[mask])
+    assert_is(found, by_hand(Y > 0.5))
+    first = Y * (np.arange(ROWS) < 10)  # all chunks but one are empty
+    mask = da.from_array(first, chunks=10) > 0.5
+    assert_is(agrad_dask.value_and_grad(squares)(W, x[mask], y[mask]), by_hand(first > 0.5))
+
+
+def test_auxiliary_values_come_chunk_by_chunk():
+    def loss(w, X, y):
+        predicted = X @ w
+        return ag.mean((predicted - y) ** 2), {"predicted": predicted, "rows": len(y)}
+
+    (value, aux), g = agrad_dask.value_and_grad(loss, has_aux=True)(W, *chunked(10, 10))
+    assert_is((value, g), by_hand())
+    assert [a["rows"] for a in aux] == [10] * 10 + [3]
+    np.testing.assert_allclose(np.concatenate([a["predicted"].numpy() for a in aux]), X @ W)
+    assert not any(a["predicted"].requires_grad for a in aux)
+
+
+def test_dtypes_stay():
+    x, y = chunked(10, 10, data=(X.astype(np.float32), Y.astype(np.float32)))
+    value, g = agrad_dask.value_and_grad(squares)(W.astype(np.float32), x, y)
+    assert value.dtype == g.dtype == ag.float32
+    np.testing.assert_allclose(g.numpy(), by_hand()[1], rtol=1e-4)
+
+
+def test_gradients_inside_the_loss():
+    def loss(w, X, y):
+        g = ag.func.grad(lambda x: ag.sum(ag.tanh(x @ w)))(X)
+        return ag.sum(g**2)
+
+    value, g = agrad_dask.value_and_grad(loss, reduce="sum")(W, *chunked(20, 20))
+    s = 1 - np.tanh(X @ W) ** 2
+    np.testing.assert_allclose(value.item(), np.sum(s**2) * np.sum(W**2), rtol=1e-12)
+    slope = np.sum(W**2) * X.T @ (2 * s * -2 * np.tanh(X @ W) * s) + 2 * W * np.sum(s**2)
+    np.testing.assert_allclose(g.numpy(), slope, rtol=1e-10)
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_leaves_around_the_loss_are_constants():
+    scale = ag.asarray(2.0, requires_grad=True)
+    x, y = chunked(10, 10)
+    with ag.no_grad():
+        value, g = agrad_dask.value_and_grad(lambda w, X, y: scale * squares(w, X, y))(W, x, y)
+    assert_is((value, g), [2 * part for part in by_hand()])
+    assert scale.grad is None
+
+
+def test_an_array_that_a_rule_gives_is_not_written_to():
+    slope = ag.asarray(np.ones((100, 100)))
+
+    class Total(ag.autograd.Function):
+        @staticmethod
+        def forward(ctx, w):
+            return ag.sum(w)
+
+        @staticmethod
+        def backward(ctx, g):
+            return slope  # right for g = 1 alone, which it is where chunks are equal
+
+    value, g = agrad_dask.value_and_grad(lambda w, y: Total.apply(w) + ag.mean(y))(
+        np.ones((100, 100)), chunked(1, 1)[1]
+    )
+    assert_is((value, g), (1e4 + np.mean(Y), np.ones((100, 100))))
+    assert set(slope.numpy().flat) == {1.0}
+
+
+# -- reads, tasks, memory ---------------------------------------------------------------------------------------------
+
+
+class Counting:
+    """An array that counts how often its rows are read, and how many blocks of it are alive at a time."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype, self.ndim = array, array.shape, array.dtype, array.ndim
+        self.found, self.alive, self.most, self.lock = Counter(), 0, 0, threading.Lock()
+
+    def __getitem__(self, key):
+        if key[0].start == key[0].stop:  # Dask asks for an empty block, to see of which library it is
+            return self.array[key]
+        with self.lock:
+            self.found[key[0].start] += 1
+            self.alive += 1
+            self.most = max(self.most, self.alive)
+        part = self.array[key]
+        block = np.ndarray.__new__(_Watched, part.shape, part.dtype)  # owns its memory: views keep it alive
+        block[...] = part
+        block.owner = self
+        return block
+
+
+class _Watched(np.ndarray):
+    owner = None
+
+    def __array_finalize__(self, other):
+        self.owner = None
+
+    def __del__(self):
+        if self.owner is not None:
+            with self.owner.lock:
+                self.owner.alive -= 1
+
+
+def test_every_chunk_is_read_once_and_let_go():
+    source = Counting(X)
+    x = da.from_array(source, chunks=(5, 4), asarray=False)
+    with dask.config.set(scheduler="synchronous"):
+        assert_is(agrad_dask.value_and_grad(squares)(W, da.map_blocks(np.asarray, x), chunked(5, 5)[1]), by_hand())
+    assert set(source.found.values()) == {1}
+    assert len(source.found) == 21
+    assert source.most <= 2
+
+
+def test_chunks_of_a_task_are_read_one_after_another():
+    source = Counting(np.tile(X, (20, 1)))
+    x, y = da.from_array(source, chunks=(2, 4), asarray=False), da.from_array(np.tile(Y, 20), chunks=2)
+    with dask.config.set(scheduler="synchronous"):
+        found = agrad_dask.value_and_grad(squares)(W, da.map_blocks(np.asarray, x), y)
+    assert_is(found, by_hand())
+    assert len(lowering.plan_of([x, y]).groups[0].steps) > 10 * 2
+    assert source.most <= 2
+
+
+def test_data_that_several_tasks_need_is_computed_once():
+    source = Counting(X)
+    x = da.from_array(source, chunks=(ROWS, 4))
+    found = agrad_dask.value_and_grad(squares)(W, x.rechunk((10, 4)), chunked(10, 10)[1].rechunk(10))
+    assert_is(found, by_hand())
+    assert set(source.found.values()) == {1}
+    y = chunked(10, 10)[1]
+    centred = chunked(10, 10)[0] - da.from_array(Counting(X), chunks=(10, 4)).mean(axis=0)  # all chunks first
+    value, _ = agrad_dask.value_and_grad(squares)(W, centred, y)
+    np.testing.assert_allclose(value.item(), np.mean(((X - X.mean(axis=0)) @ W - Y) ** 2), rtol=1e-12)
+
+
+def test_the_plan_is_made_once_for_the_same_data(monkeypatch):
+    made = []
+    monkeypatch.setattr(lowering, "make_plan", lambda *a, real=lowering.make_plan: made.append(a[0]) or real(*a))
+    x, y = chunked(10, 10)
+    step = agrad_dask.value_and_grad(squares)
+    for w in (W, W + 1, W):
+        last = step(w, ag.asarray(x), y)
+    assert_is(last, by_hand())
+    assert len(made) == 1
+    value, _ = step(W, x, 1 - y)
+    assert len(made) == 2
+    np.testing.assert_allclose(value.item(), np.mean((X @ W - 1 + Y) ** 2), rtol=1e-12)
+    x[0] = 0.0  # Dask's own assignment gives the array another name
+    value, _ = step(W, x, y)
+    zeroed = np.concatenate([np.zeros((1, 4)), X[1:]])
+    np.testing.assert_allclose(value.item(), np.mean((zeroed @ W - Y) ** 2), rtol=1e-12)
+
+
+def test_the_way_of_summing_does_not_depend_on_the_scheduler():
+    results = []
+    for scheduler, workers in (("synchronous", 1), ("threads", 1), ("threads", 4)):
+        with dask.config.set(scheduler=scheduler, num_workers=workers):
+            value, g = agrad_dask.value_and_grad(squares)(W, *chunked(1, 1))
+            results.append((value.item(), *g.tolist()))
+    assert results[0] == results[1] == results[2]
+
+
+# -- random numbers ---------------------------------------------------------------------------------------------------
+
+
+def noisy(w, X, y):
+    return ag.mean(F.dropout(X, 0.5) @ w - y)
+
+
+def test_random_numbers_follow_the_seed_the_call_and_the_chunk():
+    def run(chunk=10):
+        ag.manual_seed(3)
+        step = agrad_dask.value_and_grad(noisy)
+        return [step(W, *chunked(chunk, chunk))[0].item() for _ in range(2)]
+
+    with dask.config.set(scheduler="synchronous"):
+        expected = run()
+    with dask.config.set(scheduler="threads", num_workers=4):
+        assert [run() for _ in range(3)] == [expected] * 3
+    assert expected[0] != expected[1], "every call draws anew"
+    same = np.tile(X[:10], (2, 1))  # two equal chunks get different masks
+    (_, aux), _ = agrad_dask.value_and_grad(
+        lambda w, X: (ag.mean(F.dropout(X, 0.5) @ w), F.dropout(X, 0.5)), has_aux=True
+    )(W, da.from_array(same, chunks=(10, 4)))
+    assert aux[0].tolist() != aux[1].tolist()
+
+
+def test_drawing_inside_leaves_the_generator_outside_alone():
+    ag.manual_seed(3)
+    agrad_dask.value_and_grad(noisy)(W, *chunked(10, 10))
+    after_noise = ag.rand(2).tolist()
+    ag.manual_seed(3)
+    agrad_dask.value_and_grad(squares)(W, *chunked(10, 10))
+    assert ag.rand(2).tolist() == after_noise
+
+
+def test_dropout_is_the_right_gradient():
+    """The loss is linear in w: its value is the gradient times w, whatever was dropped."""
+    value, g = agrad_dask.value_and_grad(lambda w, X: ag.mean(F.dropout(X, 0.5) @ w))(W, chunked(10, 10)[0])
+    np.testing.assert_allclose(value.item(), g.numpy() @ W, rtol=1e-12)
+
+
+def test_a_checkpoint_inside_drops_the_same_again():
+    def loss(w, X):
+        return ag.mean(ag.utils.checkpoint.checkpoint(lambda w: F.dropout(X, 0.5) @ w, w))
+
+    value, g = agrad_dask.value_and_grad(loss)(W, chunked(10, 10)[0])
+    np.testing.assert_allclose(value.item(), g.numpy() @ W, rtol=1e-12)
+
+
+# -- losses that do not add up ----------------------------------------------------------------------------------------
+
+
+def rms(w, X, y):
+    return ag.sqrt(ag.mean((X @ w - y) ** 2))
+
+
+def standardised(w, X, y):
+    return ag.mean(((X - ag.mean(X, axis=0)) / ag.std(X, axis=0) @ w - y) ** 2)
+
+
+def over_rows(w, X, y):
+    return -ag.mean(F.log_softmax(X @ w, axis=0) * y)
+
+
+@pytest.mark.parametrize("loss", [rms, standardised, over_rows])
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_statistic_of_all_rows_is_refused(loss, reduce, dtype):
+    with pytest.raises(
+        ValueError, match=f"is not the {reduce} of the losses of their parts.*\n.*call the loss on Dask"
+    ):
+        agrad_dask.value_and_grad(loss, reduce=reduce)(
+            W.astype(dtype), *chunked(50, 50, data=(X.astype(dtype), Y.astype(dtype)))
+        )
+
+
+@pytest.mark.parametrize(("loss", "reduce", "other"), [(squares, "sum", "mean"), (total, "mean", "sum")])
+def test_the_wrong_reduction_is_told_apart(loss, reduce, other):
+    with pytest.raises(ValueError, match=f'It is the {other}: pass reduce="{other}"'):
+        agrad_dask.value_and_grad(loss, reduce=reduce)(W, *chunked(50, 50))
+
+
+def test_a_penalty_counts_once_under_mean_and_is_refused_under_sum():
+    def penalised(w, X, y, reduce):
+        return getattr(ag, reduce)((X @ w - y) ** 2) + ag.sum(w**2)
+
+    value, _ = agrad_dask.value_and_grad(penalised)(W, *chunked(10, 10), "mean")
+    np.testing.assert_allclose(value.item(), by_hand()[0] + np.sum(W**2), rtol=1e-12)
+    with pytest.raises(ValueError, match="is not the sum"):
+        agrad_dask.value_and_grad(penalised, reduce="sum")(W, *chunked(10, 10), "sum")
+
+
+def test_single_precision_passes_the_check():
+    x, y = chunked(50, 50, data=(X.astype(np.float32), Y.astype(np.float32)))
+    for seed in range(20):
+        w = np.random.default_rng(seed).normal(size=4).astype(np.float32)
+        agrad_dask.value_and_grad(squares)(w, x, y)
+        agrad_dask.value_and_grad(total, reduce="sum")(w, x, y)
+
+
+def test_the_check_is_made_at_the_first_call_and_can_be_left_out():
+    seen = []
+
+    def whole_chunks(w, X, y):
+        seen.append(len(y))
+        return ag.mean(ag.reshape(X @ w, (-1, 10)) ** 2)
+
+    x, y = chunked(50, 50, data=(X[:100], Y[:100]))
+    with pytest.raises(ValueError, match="cannot reshape") as info:
+        agrad_dask.value_and_grad(whole_chunks)(W, x, y)
+    assert any("check=False" in note for note in info.value.__notes__)
+    value, _ = agrad_dask.value_and_grad(whole_chunks, check=False)(W, x, y)
+    np.testing.assert_allclose(value.item(), np.mean((X[:100] @ W) ** 2), rtol=1e-12)
+    step = agrad_dask.value_and_grad(lambda w, X, y: seen.append(len(y)) or squares(w, X, y))
+    seen.clear()
+    step(W, x, y)
+    assert sorted(seen) == [16, 32, 48, 50, 50]
+    seen.clear()
+    step(W, x, y)
+    assert seen == [50, 50]
+
+
+# -- errors -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_an_error_names_the_chunk_the_operation_and_the_line():
+    def loss(w, X, y):
+        return ag.mean((X @ w).reshape((-1, 10)))  # the last chunk has 3 rows
+
+    line = loss.__code__.co_firstlineno
+    with pytest.raises(ValueError, match="cannot reshape array of size 3") as info:
+        agrad_dask.value_and_grad(loss, check=False)(W, *chunked(10, 10))
+    notes = "\n".join(info.value.__notes__)
+    assert f"Raised by reshape on shapes (3,).\n  Called at {__file__}:{line + 1}." in notes
+    assert f"Raised in chunk 11 of 11 (rows 100 to 102) of the loss loss ({__file__}:{line})" in notes
+
+
+def test_an_error_of_the_data_names_the_chunk_too():
+    def broken(block, block_info=None):
+        if block_info[0]["chunk-location"][0] == 2:
+            raise OSError("the disk is gone")
+        return block
+
+    x, y = chunked(10, 10)
+    with pytest.raises(OSError, match="the disk is gone") as info:
+        agrad_dask.value_and_grad(squares)(W, da.map_blocks(broken, x, dtype=x.dtype), y)
+    assert "Raised in chunk 3 of 11 (rows 20 to 29)" in "\n".join(info.value.__notes__)
+
+
+def test_arguments_that_do_not_fit():
+    x, y = chunked(10, 10)
+    step = agrad_dask.value_and_grad(squares)
+    with pytest.raises(ValueError, match=rf"no argument is a Dask array(.|\n)*Called at {re.escape(__file__)}:\d+"):
+        step(W, X, Y)
+    with pytest.raises(ValueError, match=r"cut.*by rows.*\(103, 4\), \(50,\)"):
+        step(W, x, y[:50])
+    with pytest.raises(ValueError, match=r"different numbers of rows"):
+        step(W, x[y > 0], y[y < 1])
+    with pytest.raises(ValueError, match=r"unknown sizes"):
+        step(W, x[y > 0], y)
+    with pytest.raises(ValueError, match=r"0-d Dask array has no rows"):
+        step(W, x, y.sum())
+    with pytest.raises(ValueError, match="the data has no rows"):
+        step(W, x[:0], y[:0])
+    with pytest.raises(TypeError, match=r'a parameter is a Dask array.*to_device\("numpy"\)'):
+        step(da.from_array(W), x, y)
+    with pytest.raises(RuntimeError, match="only Tensors of floating point"):
+        step(np.arange(4), x, y)
+    with pytest.raises(RuntimeError, match="argnum=5, but only 3"):
+        agrad_dask.value_and_grad(squares, 5)(W, x, y)
+    with pytest.raises(ValueError, match='reduce is "mean" or "sum", got \'max\''):
+        agrad_dask.value_and_grad(squares, reduce="max")
+
+
+def test_results_that_do_not_fit():
+    x, y = chunked(10, 10)
+    with pytest.raises(RuntimeError, match=r"must return a scalar, got a tensor of shape \(10,\).*\.mean\(\)"):
+        agrad_dask.value_and_grad(lambda w, X, y: X @ w)(W, x, y)
+    with pytest.raises(TypeError, match="must return a 0-d tensor, not float"):
+        agrad_dask.value_and_grad(lambda w, X, y: 1.0)(W, x, y)
+    with pytest.raises(RuntimeError, match=r"\(output, aux\)"):
+        agrad_dask.value_and_grad(squares, has_aux=True)(W, x, y)
+    with pytest.raises(RuntimeError, match="real scalar, got complex128"):
+        agrad_dask.value_and_grad(lambda w, X, y: ag.mean(X @ w) * 1j)(W, x, y)
+    value, g = agrad_dask.value_and_grad(lambda w, X, y: ag.mean(y))(W, x, y)
+    assert value.item() == pytest.approx(Y.mean())
+    assert g.tolist() == [0.0] * 4
+
+
+# -- clusters ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    distributed = pytest.importorskip("distributed")
+    with (
+        dask.config.set({"distributed.worker.daemon": True, "distributed.admin.log-length": 0}),
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as made,
+        distributed.Client(made) as client,
+    ):
+        yield client
+
+
+def test_on_a_cluster(cluster):
+    for made in (chunked(10, 10), cluster.persist(chunked(10, 10)), [a.rechunk(30) for a in chunked(10, 10)]):
+        step = agrad_dask.value_and_grad(squares)
+        assert_is(step(W, *made), by_hand())
+        value, _ = step(W + 1, *made)
+        np.testing.assert_allclose(value.item(), np.mean((X @ (W + 1) - Y) ** 2), rtol=1e-12)
+
+
+def test_a_cluster_gives_what_threads_give(cluster):
+    def run():
+        ag.manual_seed(5)
+        value, g = agrad_dask.value_and_grad(noisy)(W, *chunked(10, 10))
+        return [value.item(), *g.tolist()]
+
+    found = run()
+    with dask.config.set(scheduler="threads"):
+        assert run() == found
+    default = ag.get_default_dtype()
+    try:
+        ag.set_default_dtype(ag.float32)
+        (_, aux), _ = agrad_dask.value_and_grad(lambda w, X: (ag.mean(X @ w), ag.zeros(1)), has_aux=True)(
+            W, chunked(10, 10)[0]
+        )
+        assert aux[0].dtype == ag.float32
+    finally:
+        ag.set_default_dtype(default)
+
+
+def test_an_error_on_a_cluster_names_the_chunk(cluster):
+    def loss(w, X, y):
+        return ag.mean((X @ w).reshape((-1, 10)))
+
+    with pytest.raises(ValueError, match="cannot reshape") as info:
+        agrad_dask.value_and_grad(loss, check=False)(W, *chunked(10, 10))
+    assert "Raised in chunk 11 of 11 (rows 100 to 102) of the loss loss" in "\n".join(info.value.__notes__)
+
+
+# -- larger than memory -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the data of a process")
+def test_within_a_memory_limit_every_chunk_is_read_once_per_pass():
+    pytest.importorskip("zarr")
+    program = Path(__file__).resolve().parents[2] / "benchmarks" / "out_of_core.py"
+    chosen = [f"--only={row}" for row in ("mlp, opwise", "mlp, lowered", "rms, opwise", "rms, plain")]
+    done = subprocess.run(
+        [sys.executable, program, "--small", "--rounds=1", "--json", *chosen],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = {entry.pop("row"): entry for entry in json.loads(done.stdout)}
+    assert "error" in found["rms, plain"], "keeping every chunk breaks the limit, so there is one"
+    assert {row: entry.get("reads", entry) for row, entry in found.items() if row != "rms, plain"} == {
+        "mlp, opwise": 1,
+        "mlp, lowered": 1,
+        "rms, opwise": 2,
+    }
+    assert all(entry["chunks"] == 50 for row, entry in found.items() if row != "rms, plain")
+    values = [[found[row]["value"], *found[row]["gradients"]] for row in ("mlp, opwise", "mlp, lowered")]
+    np.testing.assert_allclose(*values, rtol=1e-4)
