@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import tomllib
 from pathlib import Path
 
 import nox
@@ -18,12 +20,15 @@ CUPY = ["-e", "plugins/cupy_backend"]
 CHECKERS = ["mypy>=1.18", "ruff>=0.14"]
 TESTERS = [
     "array-api-strict>=2.4",
+    "distributed>=2025.9",
+    "hatchling>=1.26",
     "hypothesis>=6.100",
     "mpmath>=1.3",
     "opt_einsum>=3.3",
     "pytest>=8.4",
     "pytest-xdist>=3.6",
-    "scipy>=1.14",
+    "scipy>=1.16",
+    "zarr>=3.1",
 ]
 #: What the demo needs beside agrad; the tests run it too.
 DEMO = ["matplotlib", "rich", "scikit-learn"]
@@ -42,7 +47,7 @@ OTHERS = ["array-api-extra", "einops", "opt_einsum", "scikit-learn"]
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Lint, check types, and run the tests and the doctests; arguments replace what pytest collects.
+    """Lint, check types, run tests, doctests and the kit on three backends; arguments replace what pytest collects.
 
     ``nox -s tests -- tests/test_house.py -k layers`` runs part of them.
     """
@@ -51,6 +56,8 @@ def tests(session: nox.Session) -> None:
     # The suite in agrad.testing is for `--pyargs` and a chosen backend; it is no doctest.
     collect = session.posargs or ["tests", "agrad"]
     session.run("pytest", "-n", "2", "--doctest-modules", "--ignore=agrad/testing/suite", *collect)
+    for name in () if session.posargs else ("numpy", "strict", "dask"):
+        session.run("pytest", "-n", "2", "-q", *BACKENDS[name][1], env={"DASK_SCHEDULER": "synchronous"})
 
 
 #: What the suite of the standard is run on: agrad over a backend, alone or with every operand requiring a gradient.
@@ -96,17 +103,96 @@ def conformance(session: nox.Session) -> None:
             )
 
 
+#: By backend: what it needs beside NumPy's, and what is run for it.
+SUITE = ["--pyargs", "agrad.testing.suite"]
+BACKENDS: dict[str, tuple[list[str], list[str]]] = {
+    "numpy": ([], [*SUITE, "--agrad-backend=numpy"]),
+    "dask": (DASK, [*SUITE, "--agrad-backend=dask"]),
+    "strict": (
+        ["array-api-strict>=2.4"],
+        [*SUITE, "--agrad-backend=strict", "--agrad-plugin=tests/strict_backend.py:StrictPlugin"],
+    ),
+    # Third parties': PyTorch's tensors as plain arrays, and the example of a plugin, for JAX.
+    "torch": (["torch>=2.6"], [*SUITE, "--agrad-backend=torch", "--agrad-plugin=tests/torch_backend.py:TorchPlugin"]),
+    "jax": (["-e", "examples/third_party_backend"], [*SUITE, "--agrad-backend=jax"]),
+    # CuPy itself, without a GPU: what it says of itself, views, and NVRTC's compilation of the fused kernels.
+    "cupy": (
+        [*CUPY, "array-api-strict>=2.4", "cupy-cuda12x", "nvidia-cuda-nvrtc-cu12"],
+        ["tests/backends/test_cupy.py", "tests/backends/test_cupy_fusion.py"],
+    ),
+}
+
+
+@nox.session
+def backend(session: nox.Session) -> None:
+    """Run the conformance kit on one backend; ``nox -s backend -- dask``, what follows the name goes to pytest.
+
+    ``cupy`` is CuPy without a GPU (and 400 MB to install); with one, see `gpu`.
+    """
+    name, *options = session.posargs or ["numpy"]
+    if name not in BACKENDS:
+        session.error(f"no backend {name!r}; there are {', '.join(BACKENDS)}")
+    needs, collect = BACKENDS[name]
+    session.install(*CORE, *NUMPY, *needs, "pytest>=8.4", "pytest-xdist>=3.6", "scipy>=1.16")
+    session.run("pytest", "-n", "2", *collect, *options)
+
+
+def lowest() -> list[str]:
+    """Give the lowest version of every library that the projects declare to need, but CuPy."""
+    found = set()
+    for file in (Path("pyproject.toml"), *Path("plugins").glob("*/pyproject.toml")):
+        project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+        optional = project.get("optional-dependencies", {}).values()
+        found |= {need for needs in (project["dependencies"], *optional) for need in needs}
+    return sorted(need.replace(">=", "==") for need in found if ">=" in need and not re.match(r"cupy|agrad", need))
+
+
+#: What `minimum` runs: the tests of agrad's own parts.
+PARTS = [f"tests/{part}" for part in ("autograd", "backends", "core", "func", "nn", "ops", "optim", "plugin", "view")]
+
+
+@nox.session(python="3.11")
+def minimum(session: nox.Session) -> None:
+    """Run the tests of agrad's parts on Python 3.11 with the lowest versions that the projects declare."""
+    session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *CHECKERS, *lowest())
+    session.run("pip", "list", silent=False)
+    session.run("pytest", "-n", "2", *(session.posargs or PARTS))
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Build the four distributions into ``dist/``, and test them in an empty environment."""
+    session.install("build", "hatchling>=1.26", "pytest>=8.4")
+    for project in (".", *(f"plugins/{name}_backend" for name in ("numpy", "dask", "cupy"))):
+        session.run("python", "-m", "build", "--outdir", "dist", project)
+    session.run("pytest", "--noconftest", "tests/test_packages.py", *session.posargs)
+
+
+@nox.session
+def gpu(session: nox.Session) -> None:
+    """On a machine with a GPU: run the conformance kit on CuPy, then the benchmark against PyTorch and raw CuPy.
+
+    ``AGRAD_CUDA=12`` or ``13`` (the default) says for which CUDA. Arguments go to the benchmark.
+    """
+    cuda = os.environ.get("AGRAD_CUDA", "13")
+    session.install(*CORE, *NUMPY, "-e", f"plugins/cupy_backend[cuda{cuda}]", "pytest>=8.4", "scipy>=1.16", "torch")
+    session.run("pytest", *SUITE, "--agrad-backend=cupy")
+    session.run("python", "benchmarks/gpu.py", *session.posargs)
+
+
 @nox.session
 def survey(session: nox.Session) -> None:
     """Try functions of other libraries on tensors; ``nox -s survey -- --write`` writes docs/third_party.md."""
-    session.install(*CORE, *NUMPY, "array-api-strict>=2.4", "scipy>=1.14", *OTHERS)
+    session.install(*CORE, *NUMPY, "array-api-strict>=2.4", "scipy>=1.16", *OTHERS)
     session.run("python", "tests/third_party/survey.py", *session.posargs)
 
 
 @nox.session
 def lint(session: nox.Session) -> None:
     """Lint and check types only."""
-    session.install(*CORE, *CHECKERS, "einops")  # whose backend agrad.einops is
+    session.install(
+        *CORE, *CHECKERS, "einops", "pytest>=8.4"
+    )  # whose backend agrad.einops is; whose tests the kit's are
     check(session)
 
 

@@ -121,7 +121,7 @@ class History:
             (train, self.train_loss, self.train_accuracy),
             (test, self.test_loss, self.test_accuracy),
         ):
-            logits = predict(model, data, backend)
+            logits = ag.compute(predict(model, data, backend))  # on Dask: once for both
             losses.append(F.cross_entropy(logits, ag.asarray(data.classes, device=backend)).item())
             accuracies.append(float(np.mean(logits.argmax(axis=1).to_device("numpy").numpy() == data.classes)))
 

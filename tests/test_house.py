@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -27,11 +28,11 @@ LATE = {"array_api_compat", "pluggy"}
 #: Lowest first. A module imports, at module level, from its own rank and below. "agrad.x" is that one module,
 #: "agrad.x.*" the module and everything under it; the longest match counts.
 LAYERS = [
-    ["agrad.core.errors", "agrad.core.spec", "agrad.core.mode", "agrad.dtypes"],
+    ["agrad.core.errors", "agrad.core.once", "agrad.core.spec", "agrad.core.mode", "agrad.dtypes"],
     ["agrad.core.node"],
     ["agrad.core.rule", "agrad.core.hooks"],
     ["agrad.core.tensor"],
-    ["agrad.core.saved"],
+    ["agrad.core.lazy", "agrad.core.saved"],
     ["agrad.core.op", "agrad.core.declare", "agrad.core.rules"],
     ["agrad.core.engine", "agrad.core.forward", "agrad.core.function"],
     ["agrad.core"],
@@ -40,6 +41,7 @@ LAYERS = [
     [
         "agrad.autograd.*",
         "agrad.func.*",
+        "agrad.lazy",
         "agrad.nn.*",
         "agrad.optim.*",
         "agrad.random.*",
@@ -51,7 +53,7 @@ LAYERS = [
     ],
     ["agrad.extra", "agrad.fft", "agrad.linalg", "agrad.special"],
     ["agrad", "agrad.__main__", "agrad.backends.*"],
-    ["agrad.einops"],
+    ["agrad.einops", "agrad.testing.kit", "agrad.testing.report", "agrad.testing.suite.*"],
 ]
 
 # -- reading the source -----------------------------------------------------------------------------------------------
@@ -237,6 +239,54 @@ def test_importing_agrad_loads_no_array_library_and_no_plugin():
     loaded = set(python(source).split())
     assert "agrad" in loaded
     assert not loaded & (ARRAY_LIBRARIES | LATE)
+
+
+# -- continuous integration -------------------------------------------------------------------------------------------
+
+WORKFLOW = ROOT / ".github/workflows/ci.yml"
+
+
+def sessions() -> set[str]:
+    """Give the names of the sessions in the noxfile."""
+    tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return {f.name for f in functions if any("nox.session" in ast.unparse(d) for d in f.decorator_list)}
+
+
+def jobs() -> dict:
+    yaml = pytest.importorskip("yaml")
+    return yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]
+
+
+def matrix(job: dict, key: str) -> list[str]:
+    return job["strategy"]["matrix"][key]
+
+
+def test_the_workflow_calls_sessions_that_exist():
+    steps = [step for job in jobs().values() for step in job["steps"]]
+    commands = [step["run"] for step in steps if "run" in step]
+    called = {name for command in commands for name in re.findall(r"nox -s (\w+)", command)}
+    assert called <= sessions()
+    assert {"backend", "conformance", "gpu", "minimum", "tests", "wheels"} <= called
+    assert ".ci/run" in commands
+    assert "nox -s tests" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
+def test_the_workflow_covers_every_python_and_backend():
+    prefix = "Programming Language :: Python :: 3."
+    pythons = [c.rpartition(" ")[2] for c in project("pyproject.toml")["classifiers"] if c.startswith(prefix)]
+    text = (ROOT / "noxfile.py").read_text(encoding="utf-8")
+    table = text.partition("BACKENDS: ")[2].partition("\n}\n")[0]
+    for name in ("tests", "backends"):
+        assert matrix(jobs()[name], "python") == pythons
+    assert matrix(jobs()["backends"], "backend") == re.findall(r'^    "(\w+)": \(', table, flags=re.MULTILINE)
+    systems = {row["os"] for row in jobs()["backends"]["strategy"]["matrix"]["include"] if row["backend"] == "numpy"}
+    assert systems == {"macos-latest", "windows-latest"}
+
+
+def test_the_standards_suite_is_pinned():
+    (ref,) = (s["with"]["ref"] for s in jobs()["conformance"]["steps"] if "ref" in s.get("with", {}))
+    assert re.fullmatch(r"[0-9a-f]{40}", ref)
 
 
 # -- versions ---------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ CuPy does where devices cannot reach each other). It says nothing about numbers,
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import types
 
@@ -115,6 +116,79 @@ def _asarray(obj, dtype=None, **kwargs):
     return made(np.asarray(obj, dtype=dtype))
 
 
+class ElementwiseKernel:
+    """Runs the text that the plugin generates for a kernel: each line of it is Python too, but for its declarations."""
+
+    #: Names of the kernels that have run.
+    RAN = []
+
+    def __new__(cls, ins, outs, body, name, *, preamble):
+        """The samplers are loops of integers that overflow: NumPy draws for them."""
+        if "agrad_philox" in body:
+            return functools.partial(_drawn, name.removeprefix("agrad_"))
+        return super().__new__(cls)
+
+    def __init__(self, ins, outs, body, name, *, preamble):
+        self.ins, self.outs = (re.findall(r"(\w+) (\w+)", text) for text in (ins, outs))
+        (self.kind,) = re.findall(r"typedef (\w+) C;\n", body)
+        self.lines = re.sub(r"typedef .*\n|const \w+ |;", "", body)
+        self.name = name
+
+    def __call__(self, *args):
+        self.RAN.append(self.name)
+        for (dtype, _), value in zip(self.ins, args, strict=True):
+            assert value.dtype == dtype, (self.name, dtype, value.dtype)
+        computed = np.dtype({"float": "float32", "double": "float64"}[self.kind]).type
+        names = {name: plain(value).astype(computed) for (_, name), value in zip(self.ins, args, strict=True)}
+        shape = np.broadcast_shapes(*(value.shape for value in names.values()))
+        with np.errstate(all="ignore"):
+            exec(self.lines, {"C": computed, **MATHEMATICS}, names)
+        results = [made(np.broadcast_to(names[name], shape).astype(dtype)) for dtype, name in self.outs]
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def _drawn(kind, *words, size):
+    source = np.random.Generator(np.random.Philox(key=[int(word) for word in words[:2]]))
+    if kind == "integers":
+        return made(source.integers(words[2], words[2] + int(words[3]), size=size))
+    if kind == "normal":
+        return made(source.standard_normal(size))
+    return made(source.random(size, dtype=np.float32 if kind == "uniform_single" else np.float64))
+
+
+#: What the generated text calls, beside operators.
+MATHEMATICS = {
+    **{
+        name: getattr(np, name)
+        for name in ("atan2", "ceil", "copysign", "cos", "cosh", "exp", "expm1", "fabs", "floor")
+    },
+    **{
+        name: getattr(np, name) for name in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "hypot", "log", "log10")
+    },
+    **{
+        name: getattr(np, name)
+        for name in ("exp2", "isfinite", "isinf", "isnan", "log1p", "log2", "pow", "rint", "sin")
+    },
+    **{name: getattr(np, name) for name in ("cbrt", "sinh", "sqrt", "tan", "tanh", "trunc")},
+    "agrad_logaddexp": np.logaddexp,
+    "agrad_maximum": np.maximum,
+    "agrad_minimum": np.minimum,
+    "agrad_not": np.logical_not,
+    "agrad_sign": np.sign,
+    "agrad_where": np.where,
+    "erf": scipy.special.erf,
+    "erfc": scipy.special.erfc,
+}
+
+#: Raised by the next `deviceSynchronize`: CUDA tells a kernel's error later.
+PENDING = []
+
+
+def _synchronize():
+    if PENDING:
+        raise PENDING.pop()
+
+
 class CUDARuntimeError(RuntimeError):
     def __init__(self, status, text):
         super().__init__(text)
@@ -147,20 +221,19 @@ def install():
     cupy.fft = module("cupy.fft", np.fft)
     cupy.cuda = types.ModuleType("cupy.cuda")
     cupy.cuda.Device = Device
-    cupy.cuda.runtime = types.SimpleNamespace(getDeviceCount=lambda: COUNT, CUDARuntimeError=CUDARuntimeError)
+    cupy.cuda.runtime = types.SimpleNamespace(
+        getDeviceCount=lambda: COUNT,
+        CUDARuntimeError=CUDARuntimeError,
+        deviceSynchronize=_synchronize,
+        memGetInfo=lambda: (10 - _current[-1], 20),
+    )
+    cupy.ElementwiseKernel = ElementwiseKernel
+    cupy.get_default_memory_pool = lambda: types.SimpleNamespace(
+        used_bytes=lambda: 1, total_bytes=lambda: 2, get_limit=lambda: 0
+    )
     device = types.ModuleType("cupy.cuda.device")
     device.Device = Device
     sys.modules |= {"cupy.cuda": cupy.cuda, "cupy.cuda.device": device}
-
-    cupy.random = types.ModuleType("cupy.random")
-    cupy.random.Philox4x3210 = lambda seed: np.random.Philox(seed)
-
-    class Generator(np.random.Generator):
-        def __getattribute__(self, name):
-            value = super().__getattribute__(name)
-            return function(value) if callable(value) and not name.startswith("_") else value
-
-    cupy.random.Generator = Generator
 
     cupyx = types.ModuleType("cupyx")
     cupyx.scatter_add = lambda a, key, values: np.add.at(plain(a), _key(key), plain(values))

@@ -65,7 +65,6 @@ def test_types_are_claimed_by_name_alone():
     assert agrad_backend_of(type("ndarray", (), {"__module__": "cupyx.scipy"})) is None
     assert agrad_backend_of(type("ndarray", (), {"__module__": "cupy_other"})) is None
     assert agrad_backend_of(type("generic", (), {"__module__": "cupy"})) is None
-    assert "cupy" not in sys.modules
 
 
 def test_cupy_is_not_imported_by_looking_for_backends():
@@ -238,6 +237,12 @@ def test_samples():
             same(sampler(50, device="cupy"), first._data.get())
             assert (first._data.get() != second._data.get()).any()
         assert ag.rand(3, dtype=ag.float32, device="cupy").dtype == ag.float32
+        assert ag.rand(0, 3, device="cupy").shape == (0, 3)
+        for dtype in (ag.float32, ag.float64):  # NumPy's
+            ag.manual_seed(2)
+            there = ag.rand(2, 3, dtype=dtype, device="cupy:1")
+            ag.manual_seed(2)
+            same(there, ag.rand(2, 3, dtype=dtype).numpy(), "cupy:1")
         assert sorted(ag.randperm(9, device="cupy").tolist()) == list(range(9))
         assert set(ag.randint(0, 2, (100,), device="cupy").tolist()) == {0, 1}
     """)
@@ -259,6 +264,124 @@ def test_special_functions_are_cupys(devices):
             assert "special.gammainc is not supported by the cupy backend" in str(error), error
         else:
             raise AssertionError
+    """)
+
+
+def test_rules_run_as_one_kernel():
+    fake("""
+        ran = fake_cupy.ElementwiseKernel.RAN
+        a = np.array([0.5, -1.0, 2.0])
+        x = ag.asarray(cupy.asarray(a), requires_grad=True)
+        ag.tanh(x).sum().backward()
+        assert ran == ["agrad_tanh_backward"], ran
+        same(x.grad, 1 - np.tanh(a) ** 2)
+        ran.clear()
+        y, z = (ag.asarray(cupy.asarray(v), requires_grad=True) for v in (a, a + 3))
+        (y / z).sum().backward()  # both gradients
+        assert ran == ["agrad_divide_backward"], ran
+        same(y.grad, 1 / (a + 3))
+        same(z.grad, -a / (a + 3) ** 2)
+        ran.clear()
+        ag.nn.functional.gelu(x)  # and compositions that CuPy has no function for
+        ag.nn.functional.leaky_relu(x, 0.1), ag.nn.functional.leaky_relu(x, 0.2)
+        assert ran == ["agrad_nn_gelu", "agrad_nn_leaky_relu", "agrad_nn_leaky_relu"], ran
+        same(ag.nn.functional.leaky_relu(x, 0.2).detach(), np.where(a > 0, a, 0.2 * a))
+        ran.clear()
+        for w in (ag.asarray(cupy.asarray(a[:1]), requires_grad=True), x):  # neither broadcasting nor a second order
+            (g,) = ag.autograd.grad(ag.sum(x / w), x, create_graph=True)
+        assert ran == [], ran
+        (x * 1.0).sum().backward()
+        try:
+            (loss := ag.tanh(x).sum()).backward()
+            loss.backward()
+        except RuntimeError as error:
+            assert "Trying to backward through the graph a second time" in str(error), error
+        else:
+            raise AssertionError
+    """)
+
+
+def test_a_varying_parameter_does_not_compile_for_ever():
+    fake("""
+        from agrad_cupy.backend import VARIANTS
+        ran = fake_cupy.ElementwiseKernel.RAN
+        x = ag.asarray(cupy.asarray(np.array([-1.0, 2.0])))
+        for i in range(3 * VARIANTS):
+            same(ag.nn.functional.leaky_relu(x, i / 100), np.array([-i / 100, 2.0]))
+        assert len(ran) == VARIANTS, len(ran)
+    """)
+
+
+def test_rules_run_on_the_device_of_their_node():
+    fake("""
+        a = np.arange(4.0)
+        x = ag.asarray(a, requires_grad=True)
+        y = ag.exp(x.to_device("cupy:1") * 0.5)
+        z = (y[1:] / y[:-1]).to_device("cupy:0") * 2.0
+        loss = ag.special.logsumexp(z, axis=0) + ag.sum(z.to_device("cupy:1") ** 2).to_device("cupy:0")
+        loss.backward()  # the current device is 0 throughout
+        b = ag.asarray(a, requires_grad=True)
+        w = ag.exp(b * 0.5)
+        w = w[1:] / w[:-1] * 2.0
+        (ag.special.logsumexp(w, axis=0) + ag.sum(w**2)).backward()
+        np.testing.assert_allclose(x.grad.numpy(), b.grad.numpy())
+        try:
+            z + y[1:]
+        except ag.BackendError as error:
+            text = "Expected all tensors to be on the same device, but found at least two devices, cupy:0 and cupy:1!"
+            assert text in str(error), error
+        else:
+            raise AssertionError
+        assert ag.asarray(cupy.asarray(a)).device == "cupy:0"
+    """)
+
+
+def test_errors_of_the_gpu_where_they_arise():
+    """CUDA tells of a kernel's error at a later call: waiting for each kernel, the call is the kernel's own."""
+    fake("""
+        import agrad_cupy
+        pending, wrong = fake_cupy.PENDING, fake_cupy.CUDARuntimeError(700, "cudaErrorIllegalAddress")
+        x = ag.asarray(cupy.asarray(np.arange(3.0)), requires_grad=True)
+        pending.append(wrong)
+        loss = ag.tanh(x).sum()  # not waited for
+        pending.clear()
+
+        def raised(run):
+            pending.append(wrong)
+            try:
+                run()
+            except fake_cupy.CUDARuntimeError as error:
+                return str(error) + chr(10).join(error.__notes__)
+            raise AssertionError
+
+        with agrad_cupy.synchronous():
+            y = ag.exp(x)
+            text = raised(lambda: ag.tanh(x))
+            assert "cudaErrorIllegalAddressRaised by tanh on shapes (3,)" in text and "<string>:" in text, text
+            wrong = fake_cupy.CUDARuntimeError(700, "cudaErrorIllegalAddress")
+            text = raised(lambda: loss.backward())
+            assert "SumBackward0, recorded at <string>:" in text, text
+        assert x.grad is None
+        pending.append(wrong)
+        ag.exp(x)  # as before
+        pending.clear()
+    """)
+
+
+def test_the_environment_asks_for_waiting(monkeypatch):
+    monkeypatch.setenv("AGRAD_CUPY_SYNC", "1")
+    from agrad_cupy.backend import CupyBackend
+
+    assert CupyBackend().synchronous
+    monkeypatch.setenv("AGRAD_CUPY_SYNC", "0")
+    assert not CupyBackend().synchronous
+
+
+def test_memory():
+    fake("""
+        import agrad_cupy
+        assert agrad_cupy.memory() == (1, 2, 0, 10, 20)
+        assert agrad_cupy.memory("cupy:1").free == 9
     """)
 
 
@@ -305,4 +428,31 @@ def test_every_op_and_its_rule_run(devices):
                 same(ours.detach(), theirs.detach().numpy())
                 done += 1
         assert done > 500, done
+        fused = set(fake_cupy.ElementwiseKernel.RAN)
+        assert len([name for name in fused if name.endswith("_backward")]) > 35, sorted(fused)
     """)
+
+
+# -- the benchmark ----------------------------------------------------------------------------------------------------
+
+BENCHMARK = HERE.parent.parent / "benchmarks/gpu.py"
+
+
+def test_the_benchmark_measures_nothing_without_a_gpu():
+    if row().available:
+        pytest.skip("there is a GPU")
+    done = subprocess.run([sys.executable, BENCHMARK], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr == f"nothing is measured: the cupy backend cannot be used here: {row().reason}\n"
+
+
+def test_dry_run_of_the_benchmark():
+    if not importlib.util.find_spec("torch"):
+        pytest.skip("PyTorch, with which it compares, is not installed")
+    command = [sys.executable, BENCHMARK, "--dry-run"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = done.stdout.splitlines()[2:]
+    assert len(rows) == 5
+    assert all(line.endswith(" agree") for line in rows)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import pluggy
 
-from agrad_cupy.backend import CupyBackend
+from agrad_cupy.backend import CupyBackend, Memory
 
 __version__ = "0.1.0"
 
@@ -23,3 +25,40 @@ def agrad_backend_of(array_type: type) -> str | None:
     """Claim CuPy's arrays, without importing CuPy."""
     cupy = any(t.__name__ == "ndarray" and t.__module__.partition(".")[0] == "cupy" for t in array_type.__mro__)
     return "cupy" if cupy else None
+
+
+def synchronous() -> AbstractContextManager[None]:
+    """Wait for every kernel within a block, so that an error of the GPU is raised by the operation that caused it.
+
+    CUDA reports a kernel's error at some later call. Within this block, as everywhere with the environment variable
+    ``AGRAD_CUPY_SYNC=1``, each kernel is waited for: the error then carries the operation and the line of the user's
+    code. Slow; it holds for all threads.
+
+    Returns
+    -------
+    context manager
+        The block.
+    """
+    return _backend.synchronising()
+
+
+def memory(device: str = "cupy") -> Memory:
+    """Give the bytes that CuPy's memory pool uses and holds on a device, and what the device has.
+
+    Freed arrays go back to the pool, which hands their memory out again without asking the device;
+    ``cupy.get_default_memory_pool().free_all_blocks()`` gives it back, ``set_limit`` bounds it.
+
+    Parameters
+    ----------
+    device : str, optional
+        As ``"cupy:1"``. Default: the current one.
+
+    Returns
+    -------
+    Memory
+        ``used``, ``held``, ``limit``, ``free`` and ``total``, in bytes.
+    """
+    return _backend.memory(device)
+
+
+__all__ = ["CupyBackend", "Memory", "memory", "synchronous"]

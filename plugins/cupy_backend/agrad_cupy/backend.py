@@ -2,18 +2,23 @@
 
 CuPy is imported when the first of its functions is needed, so that this plugin may be installed where CuPy is not. CuPy
 works on a current device and takes no ``device=``; so creation functions run in the context of the device asked for,
-and, where there are several, every kernel in that of its operands.
+and, where there are several, every kernel and every rule in that of its operands.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-from agrad.plugin.backend import Backend
+from agrad.core.errors import BackendError
+from agrad.core.op import OPS
+from agrad.plugin.backend import PRIMITIVES, Backend, forget_kernels, key_parts
+from agrad_cupy.fusion import ARRAY, PREAMBLE, Code, NotFusible, kernel_code, rule_code
 
 #: Functions that make arrays from no operand.
 _CREATION = ("arange", "asarray", "empty", "eye", "from_dlpack", "full", "linspace", "ones", "zeros")
@@ -21,11 +26,49 @@ _CREATION = ("arange", "asarray", "empty", "eye", "from_dlpack", "full", "linspa
 #: CUDA's error codes that say what is missing.
 _INSUFFICIENT_DRIVER, _NO_DEVICE = 35, 100
 
+#: Special functions that CuPy 14 lacks and agrad does not compose of others.
+_MISSING = (
+    *("betaincc", "betainccinv", "btdtria", "btdtrib", "chdtriv", "ellipe", "gdtria", "gdtrib", "gdtrix", "hyp1f1"),
+    *("hyp2f1", "iv", "ive", "jv", "kv", "kve", "ndtri_exp", "spence", "stdtr", "stdtrit", "yv"),
+)
+
+#: The most kernels that are made of one rule or composition, for different dtypes and parameters.
+VARIANTS = 16
+
+
+class Memory(NamedTuple):
+    """Bytes of one device, and of CuPy's pool on it.
+
+    Attributes
+    ----------
+    used : int
+        In arrays that are alive.
+    held : int
+        Taken from the device by the pool: `used`, and blocks that are free to be used again.
+    limit : int
+        What the pool may hold; 0 is no limit.
+    free, total : int
+        Of the device, as the driver counts.
+    """
+
+    used: int
+    held: int
+    limit: int
+    free: int
+    total: int
+
 
 class CupyBackend(Backend):
     """Arrays of CuPy, in the memory of NVIDIA GPUs."""
 
     name = "cupy"
+    lacks: Mapping[str, str] = {f"special.{name}": "CuPy has no such function" for name in _MISSING}
+
+    def __init__(self) -> None:
+        #: Whether each kernel is waited for, so that its error is raised where it was called.
+        self.synchronous = os.environ.get("AGRAD_CUPY_SYNC", "") not in ("", "0")
+        self._fused: dict[Any, Any] = {}  # by rule, dtype and parameters: a kernel, None where there can be none
+        self._variants: dict[Any, int] = {}
 
     @functools.cached_property
     def _namespace(self) -> ModuleType:
@@ -94,24 +137,141 @@ class CupyBackend(Backend):
         return f"cupy:{array.device.id}"
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
-        found: Any
+        if self._count < 2 and not self.synchronous:
+            return self._own(op)
+        known = OPS.get(op)
+        if op in (*_CREATION, *PRIMITIVES) or (known is not None and not known.entry.__module__.startswith("agrad.")):
+            return None
+        found = self._own(op) or functools.reduce(
+            lambda space, part: getattr(space, part, None), op.split("."), self.namespace()
+        )
+        if found is None and known is not None and known.kernel is not None:
+            found = functools.partial(known.kernel, self.xp)
+        return self._watched(found) if callable(found) and not isinstance(found, type) else None
+
+    def _own(self, op: str) -> Callable[..., Any] | None:
+        """Give the kernel of an op where it is not simply the namespace's function."""
+        found: Any = None
         if op.startswith("special."):
-            from cupyx.scipy import special  # noqa: PLC0415 (as above)
+            from cupyx.scipy import special  # noqa: PLC0415 (CuPy loads late)
 
             found = getattr(special, op.removeprefix("special."), None)
-        elif self._count < 2 and op not in _COMPLEX:
+        elif op in _COMPLEX:
+            found = getattr(self.namespace().linalg, op.removeprefix("linalg."), None)
+            return found and _always_complex(found)
+        known = OPS.get(op)
+        if found is None and known is not None and known.kernel is not None and known.rule.kind == "elementwise":
+            return self._composed(known)
+        return found  # type: ignore[no-any-return]
+
+    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Run a kernel in the context of its operands' device, and wait for it where that is wanted."""
+
+        @functools.wraps(function)
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            devices = {array.device.id for array in _arrays((*args, *kwargs.values()))}
+            if len(devices) > 1:
+                found = " and ".join(f"cupy:{i}" for i in sorted(devices))
+                message = (
+                    f"Expected all tensors to be on the same device, but found at least two devices, {found}!"
+                    " Bring them together with x.to_device(...)."
+                )
+                raise BackendError(message)
+            with self._on(f"cupy:{devices.pop()}" if devices else "cupy"):
+                result = function(*args, **kwargs)
+                self._wait()
+                return result
+
+        return kernel
+
+    def _on(self, device: str) -> AbstractContextManager[Any]:
+        """Make a device the current one, if there are several."""
+        return self.native_device(device) if self._count > 1 else nullcontext()  # type: ignore[no-any-return]
+
+    def _wait(self) -> None:
+        """Wait for what runs on the current device, if errors are to be raised where they arise."""
+        if self.synchronous:
+            import cupy  # noqa: PLC0415 (as above)
+
+            cupy.cuda.runtime.deviceSynchronize()
+
+    # -- fused kernels -------------------------------------------------------------------------------------------------
+
+    def run_rule(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Any) -> Any:
+        """Run a rule on the device of its node: as one kernel, if it is elementwise and of several steps."""
+        with self._on(node.out_specs[0].device):
+            fused = self._fused_rule(vjp, g, node)
+            gs = vjp(node.spec.xp, g, saved, node) if fused is None else fused(g, *saved)
+            self._wait()
+            return gs
+
+    def _fused_rule(self, vjp: Callable[..., Any], g: Any, node: Any) -> Any:
+        """Give the kernel of a rule, None where it runs step by step."""
+        plan = getattr(vjp, "plan", None)
+        if plan is None or not plan.plain or plan.careful or g.dtype != node.spec.dtype:
             return None
-        else:
-            found = self.namespace()
-            for part in op.split("."):
-                found = getattr(found, part, None)
-        if op in _COMPLEX and found is not None:
-            found = _always_complex(found)
-        if self._count < 2:
-            return found
-        if not callable(found) or isinstance(found, type) or op in _CREATION:
+        dtype, params = node.spec.dtype, node.params if plan.rule.params else ()
+        return self._made((plan, dtype, params), lambda: rule_code(plan, dtype, params, self.namespace()))
+
+    def _composed(self, op: Any) -> Callable[..., Any]:
+        """Give the kernel of an elementwise op that CuPy lacks: its composition, fused where the operands allow."""
+        stepwise = functools.partial(op.kernel, self.xp)
+
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            arrays = [value for value in (*args, *kwargs.values()) if hasattr(value, "__cuda_array_interface__")]
+            first = arrays[0]
+            if all(array.dtype == first.dtype for array in arrays):
+                values, keywords = tuple(map(_static, args)), tuple((k, _static(v)) for k, v in kwargs.items())
+                fused = self._made(
+                    (op, first.dtype, values, keywords),
+                    lambda: kernel_code(op, first.dtype, values, keywords, self.namespace()),
+                )
+                if fused is not None:
+                    return fused(*arrays)
+            return stepwise(*args, **kwargs)
+
+        return kernel
+
+    def _made(self, key: tuple[Any, ...], code: Callable[[], Code]) -> Any:
+        """Give the kernel for a key: what is computed first, then what its text depends on."""
+        try:
+            return self._fused[key]
+        except KeyError:
+            pass
+        except TypeError:  # a parameter that cannot be hashed
             return None
-        return _where_operands_are(found)
+        count = self._variants[key[0]] = self._variants.get(key[0], 0) + 1
+        if count > VARIANTS:  # each is compiled, which takes longer than many steps
+            return None
+        try:
+            written = code()
+        except NotFusible:
+            written = None
+        made = None if written is None or written.steps < 2 else _compiled(written)
+        self._fused[key] = made
+        return made
+
+    # -- what is going on on the device --------------------------------------------------------------------------------
+
+    @contextmanager
+    def synchronising(self) -> Iterator[None]:
+        """Wait for every kernel within a block."""
+        before, self.synchronous = self.synchronous, True
+        forget_kernels(self)
+        try:
+            yield
+            self._wait()
+        finally:
+            self.synchronous = before
+            forget_kernels(self)
+
+    def memory(self, device: str = "cupy") -> Memory:
+        """Give the bytes of a device and of the memory pool on it."""
+        import cupy  # noqa: PLC0415 (as above)
+
+        with self.native_device(device):
+            pool = cupy.get_default_memory_pool()
+            return Memory(pool.used_bytes(), pool.total_bytes(), pool.get_limit(), *cupy.cuda.runtime.memGetInfo())
 
     # -- the primitives ------------------------------------------------------------------------------------------------
 
@@ -180,21 +340,10 @@ class CupyBackend(Backend):
     def random(
         self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
     ) -> Any:
-        import cupy  # noqa: PLC0415 (as above)
-        import numpy as np  # noqa: PLC0415 (as above)
+        from agrad_cupy import sampling  # noqa: PLC0415 (CuPy loads late)
 
-        seed = np.random.SeedSequence([part & (2**64 - 1) for part in key]).generate_state(1, np.uint64)[0]
-        dtype = np.dtype(dtype)
         with self.native_device(device):
-            source = cupy.random.Generator(cupy.random.Philox4x3210(int(seed)))
-            if kind == "permutation":
-                return cupy.argsort(source.random(p["n"])).astype(dtype)
-            if kind == "integers":
-                return source.integers(p["low"], p["high"] - 1, size=shape, endpoint=True).astype(dtype)
-            draw = source.random if kind == "uniform" else source.standard_normal
-            if dtype in (np.float32, np.float64):
-                return self.as_array(draw(shape, dtype=dtype))
-            return self.as_array(draw(shape)).astype(dtype)
+            return sampling.sample(kind, shape, key, dtype, **p)
 
 
 def _text(error: BaseException) -> str:
@@ -203,7 +352,7 @@ def _text(error: BaseException) -> str:
 
 def _visits_once(key: Any) -> bool:
     """Tell whether no place is visited twice: a key without integer arrays."""
-    parts = key if isinstance(key, tuple) else (key,)
+    parts = key_parts(key)
     return not any(hasattr(part, "dtype") and part.dtype.kind != "b" for part in parts)
 
 
@@ -241,16 +390,22 @@ def _always_complex(function: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
 
 
-def _where_operands_are(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a kernel in the context of the device of its first array."""
+def _arrays(values: tuple[Any, ...]) -> Iterator[Any]:
+    """Give the arrays among the arguments of a kernel, those in lists and keys included."""
+    for value in values:
+        if isinstance(value, list | tuple):
+            yield from _arrays(tuple(value))
+        elif hasattr(value, "__cuda_array_interface__"):
+            yield value
 
-    @functools.wraps(function)
-    def kernel(*args: Any, **kwargs: Any) -> Any:
-        for value in (*args, *kwargs.values()):
-            for array in value if isinstance(value, list | tuple) else (value,):
-                if hasattr(array, "__cuda_array_interface__"):
-                    with array.device:
-                        return function(*args, **kwargs)
-        return function(*args, **kwargs)
 
-    return kernel
+def _static(value: Any) -> Any:
+    """Give what the text of a kernel depends on: not the arrays."""
+    return ARRAY if hasattr(value, "__cuda_array_interface__") else value
+
+
+def _compiled(code: Code) -> Callable[..., Any]:
+    """Make a kernel of its text; CUDA compiles it at its first call."""
+    import cupy  # noqa: PLC0415 (as above)
+
+    return cupy.ElementwiseKernel(code.ins, code.outs, code.body, code.name, preamble=PREAMBLE)  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ import array_api_compat.numpy
 import numpy as np
 
 from agrad.core.spec import Spec
-from agrad.plugin.backend import SPECS_KEPT, Backend
+from agrad.plugin.backend import SPECS_KEPT, Backend, key_parts
 from agrad_numpy.kernels import HALF, KERNELS
 
 
@@ -125,5 +125,5 @@ class NumpyBackend(Backend):
 
 def _visits_once(key: Any) -> bool:
     """Tell whether no place is visited twice: a key without integer arrays."""
-    parts = key if isinstance(key, tuple) else (key,)
+    parts = key_parts(key)
     return not any(isinstance(p, np.ndarray) and p.dtype != np.bool_ for p in parts)
