@@ -257,12 +257,12 @@ ROWS = [
 # -- one program, in a process of its own -------------------------------------------------------------------------------
 
 
-def data_bytes() -> int:
-    """What RLIMIT_DATA counts, now."""
+def status(key: str) -> int:
+    """What Linux says of this process under a key, in bytes: VmData is what RLIMIT_DATA counts, VmHWM the peak."""
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmData:"):
+        if line.startswith(f"{key}:"):
             return int(line.split()[1]) * 1024
-    raise RuntimeError("/proc/self/status has no VmData")
+    raise RuntimeError(f"/proc/self/status has no {key}")
 
 
 def cpu() -> float:
@@ -291,14 +291,14 @@ def run_one(path: Path, problem: str, how: str, *, small: bool) -> dict[str, Any
 
     zarr.config.set({"threading.max_workers": THREADS})  # every thread's stack counts
     data = Reads(path)
-    limit = data_bytes() + HEADROOM if small else LIMIT
+    limit = status("VmData") + HEADROOM if small else LIMIT
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     start, clock = cpu(), time.perf_counter()
     value, gradients = PROGRAMS[how](problem, data)
     return {
         "cpu": cpu() - start,
         "wall": time.perf_counter() - clock,
-        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3 * 1.024,
+        "peak": status("VmHWM") / 1e6,
         "reads": max(count for key, count in data.found.items() if key.startswith("X/c/")),
         "chunks": sum(key.startswith("X/c/") for key in data.found),
         "value": float(value),

@@ -81,23 +81,30 @@ def make_store(path, rows, chunk, console):
 
 # -- memory -------------------------------------------------------------------------------------------------------------
 
+STATUS = Path("/proc/self/status")
+
 
 def restrict_memory(mebibytes, scheduler="threads"):
     """Let allocations fail that go this far beyond what libraries hold; tell whether the system can."""
-    status = Path("/proc/self/status")
-    if not status.exists():
+    if not STATUS.exists():
         return False
     minimize(lambda v: (v @ v, 2 * v), np.ones(8), jac=True, method="L-BFGS-B")  # BLAS allocates when it is first used
     large = da.ones((2**15, FEATURES), chunks=(2**11, -1))
     da.matmul(large, np.ones((FEATURES, HIDDEN))).sum().compute(scheduler=scheduler)
-    held = next(int(line.split()[1]) * 1024 for line in status.read_text().splitlines() if line.startswith("VmData:"))
-    limit = held + mebibytes * 2**20
+    limit = status("VmData") + mebibytes * 2**20
     resource.setrlimit(resource.RLIMIT_DATA, (limit, resource.getrlimit(resource.RLIMIT_DATA)[1]))
     return True
 
 
+def status(key):
+    """What Linux says of this process under a key, in bytes."""
+    return next(int(line.split()[1]) * 1024 for line in STATUS.read_text().splitlines() if line.startswith(f"{key}:"))
+
+
 def memory():
     """The largest resident set of this process so far, in MiB."""
+    if STATUS.exists():
+        return status("VmHWM") / 2**20  # getrusage counts the process that started this one, too
     if resource is None:
         return float("nan")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

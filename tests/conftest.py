@@ -18,6 +18,9 @@ from agrad.core.spec import BACKENDS
 from agrad.plugin import manager
 from agrad.plugin.backend import forget_kernels
 
+#: A backend in a file of its own is a module like others, also for doctests, where its library is installed.
+collect_ignore = [] if importlib.util.find_spec("torch") else ["torch_backend.py"]
+
 
 def load(name):
     """Import a file of this folder (test folders are no packages)."""
