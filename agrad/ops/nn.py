@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from agrad.core.declare import custom, elementwise, fused, linear, multilinear, nondifferentiable
-from agrad.core.rule import is_complex
+from agrad.core.rule import device_of, is_complex
 from agrad.core.tensor import Tensor
 
 Pair = tuple[int, int]
@@ -449,7 +449,8 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None, /) -> T
 def _embedding_adjoint_kernel(xp: Any, grad: Any, indices: Any, spec: Any) -> Any:
     shape = (math.prod(indices.shape), spec.shape[1])
     rows = xp.broadcast_to(xp.reshape(indices, (-1, 1)), shape)
-    columns = xp.broadcast_to(xp.astype(xp.arange(shape[1]), indices.dtype)[None, :], shape)
+    columns = xp.astype(xp.arange(shape[1], device=device_of(indices)), indices.dtype)
+    columns = xp.broadcast_to(columns[None, :], shape)
     return xp.scatter_add(spec, (rows, columns), xp.reshape(grad, shape))
 
 
@@ -469,7 +470,8 @@ def _pad_kernel(xp: Any, x: Any, /, widths: tuple[Pair, ...], value: float = 0.0
         blocks = []
         for n in width:
             shape = tuple(n if i == axis else m for i, m in enumerate(x.shape))
-            block = xp.broadcast_to(xp.zeros_like(x[(slice(0, 1),) * x.ndim]), shape) if n else None
+            one = tuple(slice(0, min(1, m)) for m in x.shape)
+            block = xp.broadcast_to(xp.zeros_like(x[one]), shape) if n else None
             blocks.append(block if block is None or not value else block + value)
         parts = [p for p in (blocks[0], x, blocks[1]) if p is not None]
         x = xp.concat(parts, axis=axis) if len(parts) > 1 else x
@@ -591,7 +593,7 @@ def _conv2d_weight_kernel(
     padded = _pad2d(xp, input, padding)
     used = [dilation[a] * (window[a] - 1) + stride[a] * (grad.shape[2 + a] - 1) + 1 for a in (0, 1)]
     columns = _columns(xp, padded[:, :, : used[0], : used[1]], window, stride, dilation, groups)
-    g = xp.reshape(grad, (n, groups, out // groups, -1))
+    g = xp.reshape(grad, (n, groups, out // groups, math.prod(grad.shape[2:])))
     product = xp.sum(xp.matmul(g, xp.matrix_transpose(columns)), axis=0)
     return xp.reshape(product, (out, input.shape[1] // groups, *window))
 
@@ -1044,9 +1046,9 @@ def class_axis(rank: int) -> int:
     return 1 if rank > 1 else 0
 
 
-def _is_class(xp: Any, target: Any, count: int, axis: int) -> Any:
-    """Whether a class is the target, in the shape of the input."""
-    classes = xp.astype(xp.arange(count), target.dtype)
+def _is_class(xp: Any, like: Any, target: Any, count: int, axis: int) -> Any:
+    """Whether a class is the target, in the shape of the input and on the device of `like`."""
+    classes = xp.astype(xp.arange(count, device=device_of(like)), target.dtype)
     shape = tuple(count if i == axis else 1 for i in range(target.ndim + 1))
     return xp.expand_dims(target, axis=axis) == xp.reshape(classes, shape)
 
@@ -1086,7 +1088,7 @@ def _nll_kernel(
     xp: Any, input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> Any:
     axis = class_axis(input.ndim)
-    hit = _is_class(xp, target, input.shape[axis], axis)
+    hit = _is_class(xp, input, target, input.shape[axis], axis)
     rows = _row_weights(xp, input, target, weight, ignore_index, hit, axis)
     picked = xp.sum(xp.where(hit, input, xp.zeros_like(input)), axis=axis)
     return _class_loss(xp, picked, rows, reduction)
@@ -1094,7 +1096,7 @@ def _nll_kernel(
 
 def _nll_adjoint(xp: Any, g: Any, input_spec: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     axis = class_axis(len(input_spec.shape))
-    hit = _is_class(xp, target, input_spec.shape[axis], axis)
+    hit = _is_class(xp, g, target, input_spec.shape[axis], axis)
     rows = _row_weights(xp, g, target, weight, ignore_index, hit, axis)
     g = xp.expand_dims(_class_cotangent(xp, g, rows, reduction), axis=axis)
     return -(xp.astype(hit, g.dtype) * g)
@@ -1117,11 +1119,11 @@ def _cross_entropy_define(
 def _cross_entropy_kernel(
     xp: Any, input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean"
 ) -> tuple[Any, Any, Any]:
-    """The loss, log(sum(exp(input))) over the classes, and the weight of each target."""
+    """The loss, log(sum(exp(input))) over the classes, and the weight of each target (None: all weigh 1)."""
     axis = class_axis(input.ndim)
     most = xp.max(input, axis=axis, keepdims=True)
     lse = most + xp.log(xp.sum(xp.exp(input - most), axis=axis, keepdims=True))
-    hit = _is_class(xp, target, input.shape[axis], axis)
+    hit = _is_class(xp, input, target, input.shape[axis], axis)
     rows = _row_weights(xp, input, target, weight, ignore_index, hit, axis)
     picked = xp.sum(xp.where(hit, input - lse, xp.zeros_like(input)), axis=axis)
     return _class_loss(xp, picked, rows, reduction), lse, rows
@@ -1132,8 +1134,13 @@ def _cross_entropy_adjoint_kernel(
 ) -> Any:
     """(softmax(input) - is_class(target)) times the cotangent of each target."""
     axis = class_axis(input.ndim)
-    hit = _is_class(xp, target, input.shape[axis], axis)
-    grad = xp.expand_dims(_class_cotangent(xp, grad, rows, reduction), axis=axis)
+    hit = _is_class(xp, input, target, input.shape[axis], axis)
+    if rows is not None:
+        grad = _class_cotangent(xp, grad, rows, reduction)
+    elif reduction == "mean":
+        grad = grad / (math.prod(target.shape) or math.nan)
+    if rows is not None or reduction == "none":
+        grad = xp.expand_dims(grad, axis=axis)
     return (xp.exp(input - lse) - xp.astype(hit, input.dtype)) * grad
 
 

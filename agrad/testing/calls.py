@@ -97,25 +97,35 @@ class Call:
             values = [complex(v, draw.uniform(-1.5, 1.5)) for v in values]
         return np.reshape(np.asarray(values, dtype=array.dtype), array.shape)
 
-    def raw(self, arrays: Sequence[Any]) -> list[Any]:
-        """Run the reference kernel on these arrays in the place of the operands: the list of its results."""
+    def raw(self, arrays: Sequence[Any], make: Callable[[Any], Any] = lambda array: array) -> list[Any]:
+        """Run the reference kernel on these arrays in the place of the operands: the list of its results.
+
+        ``make``, as that of `tensors`, is given every other array.
+        """
         np, backend = library(), manager.get("numpy")
 
-        def make(data: Data) -> Any:
-            return arrays[self.places[id(data)]] if id(data) in self.places else reference_array(data)
+        def array(data: Data) -> Any:
+            return arrays[self.places[id(data)]] if id(data) in self.places else make(reference_array(data))
 
         def spec(like: Like) -> Any:
             return backend.spec(np.zeros(like.shape, dtype=like.dtype))
 
-        values = [resolve(v, make, spec) for v in self._values]
+        values = [resolve(v, array, spec) for v in self._values]
+        for i, argument in self.op.operand_slots:  # kernels are given arrays, as by agrad
+            if argument.kind == "operand" and isinstance(values[i], int | float | complex) and arrays:
+                values[i] = np.asarray(values[i], dtype=np.result_type(arrays[0], values[i]))
         if self.op.dtype_slot is not None and values[self.op.dtype_slot] is not None:
             values[self.op.dtype_slot] = np.dtype(values[self.op.dtype_slot])
         with backend.quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the library on Python numbers beside arrays; agrad passes arrays
             result = self.op.invoke(self.op.kernel_of(backend.xp), values)
+        if self.op.rule.residuals:  # what a fused kernel leaves for its derivative
+            result = result[0]
         return [np.asarray(r) for r in (result if self.op.rule.outputs is not None else [result])]
 
-    def tensors(self, operands: Sequence[Any], make: Callable[[Any], Any]) -> list[Any]:
+    def tensors(
+        self, operands: Sequence[Any], make: Callable[[Any], Any], function: Callable[..., Any] | None = None
+    ) -> list[Any]:
         """Call the public function with these tensors in the place of the operands: the list of its results.
 
         Parameters
@@ -125,6 +135,8 @@ class Call:
         make : callable
             Makes what else the call needs (indices, masks, arrays whose specs are asked for) of a reference array: a
             tensor or a raw array.
+        function : callable, optional
+            What to call instead, with all arguments.
         """
         np = library()
 
@@ -135,9 +147,12 @@ class Call:
             made = make(np.zeros(like.shape, dtype=like.dtype))
             return made._spec if isinstance(made, Tensor) else spec_of(made)
 
-        args = [resolve(v, array, spec) for v in self.sample.args]
-        kwargs = {k: resolve(v, array, spec) for k, v in self.sample.kwargs.items()}
-        result = self.op.entry(*args, **kwargs)
+        if function is None:
+            args = [resolve(v, array, spec) for v in self.sample.args]
+            kwargs = {k: resolve(v, array, spec) for k, v in self.sample.kwargs.items()}
+            result = self.op.entry(*args, **kwargs)
+        else:
+            result = self.op.invoke(function, [resolve(v, array, spec) for v in self._values])
         return list(result) if self.op.rule.outputs is not None else [result]
 
 

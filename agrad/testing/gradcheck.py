@@ -23,6 +23,7 @@ from agrad.dtypes import name_of
 from agrad.func.vmap import vmap
 from agrad.ops.creation import asarray, zeros_like
 from agrad.ops.manipulation import reshape, stack
+from agrad.tree import flatten, unflatten
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -35,7 +36,7 @@ class GradcheckError(RuntimeError):
 
 def gradcheck(
     func: Callable[..., Any],
-    inputs: Tensor | Sequence[Any],
+    inputs: Any,
     *,
     eps: float = 1e-6,
     atol: float = 1e-5,
@@ -55,10 +56,10 @@ def gradcheck(
     Parameters
     ----------
     func : callable
-        Takes the inputs and gives a Tensor or a tuple or list of them. It is called many times and has to be
-        deterministic.
+        Takes the inputs and gives a Tensor or a container of them. It is called many times and has to be deterministic.
     inputs : Tensor or sequence
-        Its arguments. Those that require grad are checked; they should be float64 or complex128.
+        Its arguments, with tensors anywhere in containers. Those that require grad are checked; they should be float64
+        or complex128.
     eps : float, optional
         Step of the finite differences.
     atol, rtol : float, optional
@@ -106,13 +107,13 @@ def gradcheck(
     if check_batched_forward_grad and not check_forward_ad:
         message = "Setting check_batched_forward_grad=True requires check_forward_ad to be True"
         raise ValueError(message)
-    arguments = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
-    check = _Check(func, arguments, eps=eps, atol=atol, rtol=rtol)
+    arguments, on_leaves = _flattened(func, inputs)
+    check = _Check(on_leaves, arguments, eps=eps, atol=atol, rtol=rtol)
     try:
         if check_backward_ad:
             check.backward(undefined=check_undefined_grad, fast=fast_mode)
-            check.multiplied()
             check.repeated(nondet_tol)
+            check.multiplied()
             if check_grad_dtypes:
                 check.dtypes()
             if check_batched_grad:
@@ -130,7 +131,7 @@ def gradcheck(
 
 def gradgradcheck(
     func: Callable[..., Any],
-    inputs: Tensor | Sequence[Any],
+    inputs: Any,
     grad_outputs: Tensor | Sequence[Tensor] | None = None,
     *,
     eps: float = 1e-6,
@@ -177,7 +178,7 @@ def gradgradcheck(
     >>> ag.autograd.gradgradcheck(lambda x: x**3, x)
     True
     """
-    arguments = tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
+    arguments, func = _flattened(func, inputs)
     chosen = [i for i, a in enumerate(arguments) if _is_checked(a)]
     if grad_outputs is None:
         numbers = random.Random(0)  # noqa: S311 (directions, not secrets)
@@ -262,10 +263,15 @@ def _is_checked(value: Any) -> bool:
     return isinstance(value, Tensor) and value.requires_grad
 
 
+def _flattened(func: Callable[..., Any], inputs: Any) -> tuple[tuple[Any, ...], Callable[..., Any]]:
+    """Give the leaves of a function's arguments, and the function of them."""
+    leaves, treedef = flatten(tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,))
+    return tuple(leaves), lambda *args: func(*unflatten(treedef, args))
+
+
 def _outputs(result: Any) -> list[Tensor]:
     """Give the results of a function that can have a derivative."""
-    results = result if isinstance(result, list | tuple) else (result,)
-    return [y for y in results if _is_inexact(y)]
+    return [y for y in flatten(result)[0] if _is_inexact(y)]
 
 
 # -- the check --------------------------------------------------------------------------------------------------------
@@ -309,9 +315,12 @@ class _Check:
 
     def values(self, place: int, numbers: Sequence[complex]) -> list[list[complex]]:
         """Give the outputs, as numbers, with other numbers for one argument."""
-        arguments = list(self.arguments)
-        arguments[place] = _make(numbers, arguments[place])
-        return [_numbers(y) for y in _outputs(self.func(*arguments))]
+        return [_numbers(y) for y in self.outputs_with(place, _make(numbers, self.arguments[place]))]
+
+    def outputs_with(self, place: int, value: Tensor) -> list[Tensor]:
+        """Give the outputs with another value for one argument, wherever it is passed."""
+        old = self.arguments[place]
+        return _outputs(self.func(*(value if argument is old else argument for argument in self.arguments)))
 
     def slope(self, place: int, direction: Sequence[complex]) -> list[list[complex]]:
         """Give the derivatives of the outputs along a direction of one argument, by central differences."""
@@ -354,11 +363,10 @@ class _Check:
 
     def pushed(self, place: int, tangent: Sequence[complex]) -> list[list[complex]]:
         """Give the tangents of the outputs, as numbers, for a tangent of one argument."""
-        arguments = list(self.arguments)
+        primal = self.arguments[place]
         with forward.level() as at:
-            primal = arguments[place]
-            arguments[place] = forward.with_tangent(primal, _make(tangent, primal, requires_grad=False), at)
-            outputs = _outputs(self.func(*arguments))
+            dual = forward.with_tangent(primal, _make(tangent, primal, requires_grad=False), at)
+            outputs = self.outputs_with(place, dual)
             tangents = [forward.tangent_of(y, at) for y in outputs]
             return [[0.0] * y.size if t is None else _numbers(t) for y, t in zip(outputs, tangents, strict=True)]
 
@@ -522,10 +530,8 @@ class _Check:
             x = self.arguments[place]
 
             def push(t: Tensor, place: int = place, x: Tensor = x) -> list[Tensor]:
-                arguments = list(self.arguments)
                 with forward.level() as at:
-                    arguments[place] = forward.with_tangent(x, t, at)
-                    outputs = _outputs(self.func(*arguments))
+                    outputs = self.outputs_with(place, forward.with_tangent(x, t, at))
                     tangents = [forward.tangent_of(y, at) for y in outputs]
                     return [
                         zeros_like(y.detach()) if t is None else t.detach()

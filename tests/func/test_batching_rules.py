@@ -9,7 +9,8 @@ import agrad as ag
 from agrad.core.op import OPS
 from agrad.func import jvp, vjp, vmap
 from agrad.func.rules import DYNAMIC, ELEMENTWISE, RULES, UNBATCHED
-from agrad.testing.samples import SAMPLES, Data, resolve
+from agrad.testing import calls
+from agrad.testing.samples import SAMPLES
 
 #: Of ops that act element by element, whose batching is one and the same, so many samples.
 FEW = 2
@@ -24,40 +25,18 @@ ALL = [
 ]
 
 
-class Call:
+class Call(calls.Call):
     """A sample's call as a function of its inexact arrays, on a backend."""
 
     def __init__(self, sample, backend):
-        self.sample, self.backend = sample, backend
-        self.op = OPS[sample.op]
-        self.operands = []
-        bound = self.op.signature.bind(*sample.args, **sample.kwargs)
-        for argument in self.op.arguments:
-            if argument.kind in ("operand", "sequence") and argument.name in bound.arguments:
-                value = bound.arguments[argument.name]
-                members = value if argument.kind == "sequence" else [value]
-                self.operands += [m for m in members if isinstance(m, Data) and m.inexact]
-        self.places = {id(data): i for i, data in enumerate(self.operands)}
-        self.arrays = [numpy_of(data) for data in self.operands]
+        super().__init__(sample)
+        self.backend = backend
 
     def tensor(self, array):
         return ag.asarray(np.asarray(array), device=self.backend)
 
     def __call__(self, *tensors):
-        def make(data):
-            return tensors[self.places[id(data)]] if id(data) in self.places else self.tensor(numpy_of(data))
-
-        def spec(like):
-            return self.tensor(np.zeros(like.shape, like.dtype))._spec
-
-        args = [resolve(v, make, spec) for v in self.sample.args]
-        kwargs = {k: resolve(v, make, spec) for k, v in self.sample.kwargs.items()}
-        result = self.op.entry(*args, **kwargs)
-        return tuple(result) if self.op.rule.outputs is not None else (result,)
-
-
-def numpy_of(data):
-    return np.array(data.values, dtype=data.dtype).reshape(data.shape)
+        return tuple(self.tensors(tensors, self.tensor))
 
 
 def host(tensor):

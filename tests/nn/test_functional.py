@@ -1,7 +1,8 @@
 """nn.functional against PyTorch 2.13: values, gradients, second derivatives and tangents, whose numbers stand in a file.
 
 On NumPy, which has kernels of its own for most of it, and on array-api-strict, which runs the kernels in the standard's
-functions. `make_expected.py` has written the file.
+functions. `make_expected.py` has written the file. Derivatives against finite differences, on every backend, are those
+of the samples in `agrad.testing.samples.nn`.
 """
 
 from __future__ import annotations
@@ -324,6 +325,13 @@ def test_layers_do_not_warn_and_are_one_node_each(make):
         names.append(node.name())
         node = node.next_functions[0][0] if node.next_functions else None
     assert names == ["CrossEntropyBackward0", "LinearBackward0", "AccumulateGrad"]
+
+
+def test_node_names_are_pytorchs(make):
+    x = make(cases.wave(3, 4), requires_grad=True)
+    assert F.log_softmax(x, 1).grad_fn.name() == "LogSoftmaxBackward0"
+    loss = F.binary_cross_entropy_with_logits(x, make(cases.share(3, 4)))
+    assert loss.grad_fn.name() == "BinaryCrossEntropyWithLogitsBackward0"
 
 
 # -- messages -------------------------------------------------------------------------------------------------------------

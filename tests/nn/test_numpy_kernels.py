@@ -258,3 +258,28 @@ def test_layer_norm_in_blocks(rows, length):
     np.testing.assert_allclose(y, normal * w + b, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(by_input, slope / np.sqrt(x.var(1, keepdims=True) + 1e-5), rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(by_weight, (g * normal).sum(0), rtol=1e-9, atol=1e-10)
+
+
+def test_residuals_have_the_shapes_of_the_composed_kernels():
+    """A batch of cotangents, or a lazy one, runs the composed derivative on what these kernels have left."""
+    from agrad.core.op import OPS
+    from agrad.plugin import manager
+
+    xp = manager.get("numpy").xp
+    for shape, rank in [((4, 3), 1), ((2, 4, 3), 1), ((2, 4, 3), 2), ((4, 3), 2), ((0, 3), 1)]:
+        arguments = (RNG.normal(size=shape), None, None, rank, 1e-5)
+        with np.errstate(all="ignore"):
+            ours, composed = xp.nn.layer_norm(*arguments), OPS["nn.layer_norm"].kernel(xp, *arguments)
+        for a, b in zip(ours, composed, strict=True):
+            assert a.shape == b.shape
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+    for shape in [(4, 3), (3,), (2, 3, 4), (2, 3, 4, 2)]:
+        target = RNG.integers(0, 3, size=shape[:1] * (len(shape) > 1) + shape[2:])
+        for weight, ignored in [(None, -100), (RNG.uniform(size=3), 1)]:
+            arguments = (RNG.normal(size=shape), target, weight, ignored, "none")
+            ours, composed = xp.nn.cross_entropy(*arguments), OPS["nn.cross_entropy"].kernel(xp, *arguments)
+            if weight is None:
+                ours = *ours[:2], np.ones(target.shape) if ours[2] is None else ours[2]
+            for a, b in zip(ours, composed, strict=True):
+                assert np.shape(a) == np.shape(b)
+                np.testing.assert_allclose(a, b, rtol=1e-12)

@@ -254,3 +254,16 @@ def test_infinite_slopes_are_no_match():
 
     with pytest.raises(GradcheckError, match="Jacobian mismatch"):
         gradcheck(Infinite.apply, x)
+
+
+def test_containers(backend):
+    x = ag.asarray([0.5, -1.0], device=backend, requires_grad=True)
+    w = ag.asarray([2.0, 1.5], device=backend, requires_grad=True)
+
+    def f(inputs, scale):
+        return {"y": inputs["x"] * inputs["w"][0] * scale}
+
+    assert gradcheck(f, ({"x": x, "w": [w]}, x), check_forward_ad=True, check_batched_grad=True)  # x in two places
+    assert ag.autograd.gradgradcheck(f, ({"x": x, "w": [w]}, w))
+    with pytest.raises(GradcheckError, match="Jacobian mismatch"):
+        gradcheck(lambda inputs: {"y": inputs["x"] * inputs["x"].detach()}, ({"x": x},))

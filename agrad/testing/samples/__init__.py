@@ -2,7 +2,7 @@
 
 The samples lie away from kinks and singular points, so that finite differences tell the derivative. They cover
 broadcasting, zero-size and 0-d operands, complex and mixed kinds, and every parameter that a derivative looks at.
-There is a file per chapter of the standard.
+There is a file per chapter of the standard, and for `agrad.nn`, `agrad.special` and `agrad.extra`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from agrad.testing.samples import (  # noqa: F401 (each adds its own)
     indexing,
     linalg,
     manipulation,
+    nn,
     special,
     statistical,
     utility,

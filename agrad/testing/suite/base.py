@@ -15,7 +15,10 @@ from agrad.plugin import manager
 from agrad.plugin.backend import Backend
 from agrad.testing.calls import library
 
-__all__ = ["Conformance", "requires"]
+__all__ = ["FEW", "Conformance", "requires"]
+
+#: How many samples of an operation that acts element by element the longer tests of a lazy backend run.
+FEW = 2
 
 
 def requires(*capabilities: str) -> pytest.MarkDecorator:

@@ -13,7 +13,7 @@ import agrad as ag
 from agrad.core.errors import UnsupportedOp
 from agrad.testing.calls import Call, library
 from agrad.testing.samples import SAMPLES, Data
-from agrad.testing.suite.base import Conformance
+from agrad.testing.suite.base import FEW, Conformance
 
 #: Operations that may need the values of index arrays: to combine several, for a shape, for the last of several writes.
 READS_INDICES = {"getitem", "repeat", "scatter_add", "setitem", "take", "take_along_axis"}
@@ -43,7 +43,8 @@ class TestLaziness(Conformance):
     @pytest.mark.parametrize("op", SAMPLES)
     def test_forward_and_backward(self, op: str) -> None:
         """Recording an operation and its gradients computes nothing."""
-        for sample in SAMPLES[op]:
+        few = ag.rules[op].kind == "elementwise"
+        for sample in SAMPLES[op][:FEW] if few else SAMPLES[op]:
             if op in READS_INDICES and has_arrays([*sample.args, *sample.kwargs.values()]):
                 continue
             call = Call(sample)

@@ -1,4 +1,4 @@
-"""Every rule in every mode: forward values, reverse, forward mode, second order, and single operands.
+"""Every rule in every mode: forward values, reverse, forward mode, second order, single operands; fused and composed.
 
 One test per operation, mode and dtype runs all samples of the operation (`agrad.testing.samples`). Values are compared
 with the NumPy backend's kernels, derivatives with finite differences of those; the rules of agrad are never their own
@@ -8,6 +8,7 @@ an operation that is declared and works is a failure.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,7 +21,7 @@ from agrad.core.forward import level, tangent_of, with_tangent
 from agrad.plugin.backend import forget_kernels
 from agrad.testing.calls import SINGLE, Slopes, inner, library, slopes_of
 from agrad.testing.samples import SAMPLES, Data, Sample
-from agrad.testing.suite.base import Conformance
+from agrad.testing.suite.base import FEW, Conformance
 
 #: How exact derivatives are: those of first order, those of second.
 FIRST = {"float64": 2e-7, "complex128": 2e-7, "float32": 2e-5, "complex64": 2e-5}
@@ -65,6 +66,9 @@ def cases() -> list[Any]:
 
 
 of_rules = pytest.mark.parametrize(("op", "dtype"), cases())
+of_fused = pytest.mark.parametrize(
+    ("op", "dtype"), [case for case in cases() if ag.rules[case.values[0]].kind == "fused"]
+)
 
 
 class TestRules(Conformance):
@@ -75,12 +79,16 @@ class TestRules(Conformance):
     def run(self, check: Callable[..., None], op: str, dtype: str, *, once: bool = False) -> None:
         """Check all samples of an operation; the error says of which it is.
 
-        ``once`` is for longer tests: a lazy backend, where every call costs, runs them in its best precision alone.
+        ``once`` is for longer tests: a lazy backend, where every call costs, runs them in its best precision alone. Of
+        the others it runs one sample of each operation in single precision; and `FEW` in the longer tests of what acts
+        element by element, whose samples differ by values and broadcasting.
         """
-        if once and self.backend.is_lazy and dtype in DOUBLE and self.backend.capabilities.get("float64", True):
+        if once and self.costly(dtype):
             pytest.skip("is checked in double precision")
         self.require(*(["float64"] if dtype in SINGLE else []), *(["complex"] if dtype.startswith("c") else []))
         samples = self.samples(op, dtype)
+        if once and self.backend.is_lazy and ag.rules[op].kind == "elementwise":
+            samples = samples[:FEW]
         if op not in self.backend.lacks:
             try:
                 self.run_samples(check, samples, dtype)
@@ -95,6 +103,10 @@ class TestRules(Conformance):
         if self.would_work(op, lambda: self.run_samples(check, samples, dtype)):
             pytest.fail(f"{op} is declared to be lacking ({reason}), but works", pytrace=False)
         pytest.xfail(f"{op}: {reason}")
+
+    def costly(self, dtype: str) -> bool:
+        """Tell whether a precision is to be tested briefly: that of a lazy backend which has a better one."""
+        return self.backend.is_lazy and dtype in DOUBLE and self.backend.capabilities.get("float64", True)
 
     def would_work(self, op: str, run: Callable[[], None]) -> bool:
         """Tell whether a test passes if an operation that is declared to be lacking is not refused."""
@@ -130,7 +142,7 @@ class TestRules(Conformance):
             if not can.get("float64", True) and any(t in SINGLE for t in texts):
                 continue
             found.append(sample)
-        found = found[:1] if self.quick else found
+        found = found[:1] if self.quick or self.costly(dtype) else found
         if not found:
             pytest.skip("no sample")
         return found
@@ -159,7 +171,7 @@ class TestRules(Conformance):
         def check(run: Run) -> None:
             operands = run.leaves(())
             results = run.results(operands)
-            expected = run.call.raw(run.arrays)
+            expected = run.call.raw(run.arrays, run.rounded)
             assert len(results) == len(expected), f"{len(results)} results, expected {len(expected)}"
             found = self.hosts([*results, *operands])
             for result, value, wanted in zip(results, found, expected, strict=False):
@@ -276,6 +288,26 @@ class TestRules(Conformance):
                 assert abs(value - curved) <= SECOND[dtype] * scale, wrong
 
         self.run(check, op, dtype, once=True)
+
+    @of_fused
+    def test_composition(self, op: str, dtype: str) -> None:
+        """A fused operation and the composition that it stands for: the same value, and the same gradients."""
+
+        def check(run: Run) -> None:
+            leaves = run.leaves(run.every)
+            composition = run.call.op.rule.define
+            assert composition is not None
+            define = functools.partial(composition, self.backend.functions)
+            results, composed = run.results(leaves), run.call.tensors(leaves, run.tensor, define)
+            given, _ = run.cotangents(results)
+            gradients = ag.autograd.grad(results, leaves, given), ag.autograd.grad(composed, leaves, given)
+            found = self.hosts([results[0].detach(), *gradients[0], composed[0].detach(), *gradients[1]])
+            half = len(found) // 2
+            whats = ["the value", *(f"the gradient by {name}" for name in run.call.names)]
+            for what, fused, wanted in zip(whats, found[:half], found[half:], strict=True):
+                self.close(fused, wanted, VALUE[dtype], f"{what} by the fused kernel")
+
+        self.run(check, op, dtype)
 
     @of_rules
     def test_single_operands(self, op: str, dtype: str) -> None:

@@ -335,13 +335,15 @@ def _layer_norm(
     if not same:
         y = y if weight is None else y * weight
         y = y if bias is None else y + bias
-    return y, mean, scale
+    kept = (*input.shape[: input.ndim - rank], *(1,) * rank)
+    return y, mean.reshape(kept), scale.reshape(kept)
 
 
 def _layer_norm_input(g: Any, input: Any, weight: Any, mean: Any, scale: Any, rank: int, /) -> Any:
     """With c = x - mean and h = g w: scale (h - mean(h) - c scale**2 mean(h c))."""
     x, g = _as_rows_of(input, rank), _as_rows_of(g, rank)
     rows, length = x.shape
+    mean, scale = mean.reshape(rows, 1), scale.reshape(rows, 1)
     w = None if weight is None else weight.reshape(-1)
     made = np.empty((rows, length), g.dtype)
     blocks = _row_blocks(rows, length, g.itemsize)
@@ -366,6 +368,7 @@ def _layer_norm_input(g: Any, input: Any, weight: Any, mean: Any, scale: Any, ra
 def _layer_norm_weight(g: Any, input: Any, mean: Any, scale: Any, rank: int, /) -> Any:
     x, g = _as_rows_of(input, rank), _as_rows_of(g, rank)
     rows, length = x.shape
+    mean, scale = mean.reshape(rows, 1), scale.reshape(rows, 1)
     total = np.zeros(length, g.dtype)
     blocks = _row_blocks(rows, length, g.itemsize)
     room = np.empty_like(g[blocks[0]]) if blocks else None
@@ -381,6 +384,8 @@ def _layer_norm_weight(g: Any, input: Any, mean: Any, scale: Any, rank: int, /) 
 def _dropout(x: Any, mask: Any, scale: float, /) -> Any:
     y = np.asarray(mask.astype(x.dtype))
     y *= scale
+    if y.shape != x.shape:  # a batch under one mask
+        return y * x
     y *= x
     return y
 
@@ -496,14 +501,19 @@ def _cross_entropy(
     np.log(lse, lse)
     lse += most
     losses = lse[:, 0] - logits.reshape(-1).take(_picks(flat, classes))
-    return _class_loss(losses, rows, reduction, target.shape), lse, rows
+    loss = _class_loss(losses, rows, reduction, target.shape)
+    if input.ndim == 2:
+        return loss, lse, rows
+    kept = (*target.shape[:1], 1, *target.shape[1:]) if target.ndim else (1,)
+    return loss, lse.reshape(kept), None if rows is None else rows.reshape(target.shape)
 
 
 def _cross_entropy_adjoint(grad: Any, input: Any, target: Any, lse: Any, rows: Any, reduction: str, /) -> Any:
     logits, flat = _as_rows(input, target)
     if rows is not None:
+        rows = rows.reshape(-1)
         flat = np.where(rows == 0, 0, flat)
-    p = np.subtract(logits, lse, order="C")
+    p = np.subtract(logits, lse if input.ndim == 2 else lse.reshape(-1, 1), order="C")
     np.exp(p, p)
     p.reshape(-1)[_picks(flat, logits.shape[1])] -= 1
     if reduction == "mean":
