@@ -240,6 +240,7 @@ from agrad.ops.statistical import (
 )
 from agrad.ops.ufunc import call_ufunc as _call_ufunc
 from agrad.ops.ufunc import refused_function as _refused_function
+from agrad.ops.ufunc import renamed as _renamed
 from agrad.ops.utility import diff
 from agrad.plugin.backend import CONTRACT, Backend, Device
 from agrad.plugin.manager import (
@@ -546,6 +547,10 @@ if not TYPE_CHECKING:  # a type checker is to know what there is not
         if name in _OPS:  # one that the user has declared
             return _OPS[name].entry
         message = f"module 'agrad' has no attribute {name!r}"
+        if renamed := _renamed(name):
+            message += f"; here it is agrad.{renamed}"
+        elif not name.startswith("_") and hasattr(Tensor, name):
+            message += f"; tensors have it: x.{name}"
         raise AttributeError(message)
 
 

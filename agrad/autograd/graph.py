@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from agrad.core import mode
 from agrad.core.engine import _Pass, running
 from agrad.core.node import Node
-from agrad.core.saved import Disabled, Pair
+from agrad.core.saved import Disabled, Pair, around
 
 if TYPE_CHECKING:
     from agrad.core.hooks import Handle
@@ -87,9 +87,10 @@ class saved_tensors_hooks:  # noqa: N801 (PyTorch's name)
     Raises
     ------
     RuntimeError
-        If hooks are disabled here, or (at the operation) if ``pack_hook`` changes its argument.
+        If hooks are disabled here; at the operation, if ``pack_hook`` changes its argument; in backward, if
+        ``unpack_hook`` returns a Tensor of another shape.
     TypeError
-        In backward, if ``unpack_hook`` returns no Tensor.
+        If a hook is not callable; in backward, if ``unpack_hook`` returns no Tensor.
 
     Examples
     --------
@@ -103,16 +104,15 @@ class saved_tensors_hooks:  # noqa: N801 (PyTorch's name)
     """
 
     def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
+        for name, hook in (("pack_hook", pack_hook), ("unpack_hook", unpack_hook)):
+            if not callable(hook):
+                message = f"saved_tensors_hooks: {name} must be callable, not {type(hook).__name__}"
+                raise TypeError(message)
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
     def __enter__(self) -> None:
-        now = mode.current()
-        around = () if now is None else now.saved
-        for entry in around:
-            if isinstance(entry, Disabled):
-                raise RuntimeError(entry.message)  # noqa: TRY004 (PyTorch's type)
-        mode.push(saved=(*around, Pair(self.pack_hook, self.unpack_hook)), owner=self)
+        mode.push(saved=(*around(), Pair(self.pack_hook, self.unpack_hook)), owner=self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -144,8 +144,8 @@ class disable_saved_tensors_hooks:  # noqa: N801 (PyTorch's name)
 
     def __enter__(self) -> None:
         now = mode.current()
-        around = () if now is None else now.saved
-        mode.push(saved=(*around, Disabled(self.error_message)), owner=self)
+        entries = () if now is None else now.saved
+        mode.push(saved=(*entries, Disabled(self.error_message)), owner=self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -159,7 +159,8 @@ class save_on(saved_tensors_hooks):  # noqa: N801 (PyTorch's spelling: save_on_c
     Parameters
     ----------
     device : str
-        As for `to_device`: ``"numpy"`` keeps it in the host's memory.
+        As for `to_device`: ``"numpy"`` keeps it in the host's memory. Lazy values that are moved to a backend which is
+        not lazy are computed for it, one by one.
 
     Examples
     --------
@@ -233,7 +234,8 @@ class save_on_disk(saved_tensors_hooks):  # noqa: N801 (as save_on)
     Parameters
     ----------
     directory : str, optional
-        Where; default: the system's place for temporary files. The files go with the graph.
+        Where; default: the system's place for temporary files. The files go with the graph. Lazy values are computed
+        to be written.
 
     Examples
     --------

@@ -206,7 +206,8 @@ def fused(
     vjp : dict
         Per operand, its cotangent; may ask for residuals by name.
     residuals : sequence of str, optional
-        Names of what the kernel gives beside its result.
+        Names of what the kernel gives beside its result. A kernel of a backend's own gives the same, in the same shapes:
+        the rule may run on other kernels than the call did, as for a batch of cotangents or a lazy one.
     name, index, source
         As for `linear`.
 

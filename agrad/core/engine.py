@@ -228,8 +228,7 @@ def holds_nan(part: Any) -> bool:
     raw = part._data if isinstance(part, Tensor) else part
     backend = backend_of(raw)
     assert backend is not None
-    kernels = backend.xp
-    return bool(kernels.any(kernels.isnan(raw)))
+    return backend.holds_nan(raw)
 
 
 def quiet(node: Node) -> AbstractContextManager[Any]:

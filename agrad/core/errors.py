@@ -87,6 +87,14 @@ def at(node: Any) -> str:
     return f"\n  The operation is {node.name()}, recorded at {line_of(node.code, node.lasti)}."
 
 
+def not_castable(given: object, wanted: object) -> RuntimeError:
+    return RuntimeError(
+        f"result type {given} can't be cast to the desired output type {wanted}"
+        "\n  Part of the value could be lost. Change the dtype of the target, or convert the value, by"
+        f" astype(). Called at {line_of(*caller())}."
+    )
+
+
 # -- messages of backward() and grad() --------------------------------------------------------------------------------
 
 
@@ -253,8 +261,8 @@ def not_an_operand(op: str, name: str, value: Any) -> TypeError:
     )
 
 
-def leaves_graph(how: str) -> RuntimeError:
+def leaves_graph(how: str, instead: str = "") -> RuntimeError:
     return RuntimeError(
-        f"Can't call {how} on Tensor that requires grad. Use tensor.detach().{how} instead."
+        f"Can't call {how} on Tensor that requires grad. Use tensor.detach().{how} instead.{instead}"
         f"\n  Called at {line_of(*caller())}."
     )

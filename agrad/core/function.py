@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 from agrad.core import errors, mode, tensor
 from agrad.core.engine import batch_levels
 from agrad.core.node import Freed, Node, next_seq, output_of
-from agrad.core.rule import ShapeMismatchError, fit
+from agrad.core.rule import Crossed, ShapeMismatchError, fit
 from agrad.core.saved import Parcel, active
 from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor, set_history, wrap
@@ -512,6 +512,7 @@ def _checked(node: FunctionNode, gradients: Any, *, raw: bool) -> tuple[Any, ...
     if structures is not None:
         returned = _spread(node, returned, structures, "gradient")
     kept = []
+    kind: type[tuple[Any, ...]] = tuple
     specs = iter(node.specs)
     for i, (gradient, need) in enumerate(zip(returned, needs, strict=True)):
         if gradient is not None and not isinstance(gradient, Tensor):
@@ -522,12 +523,28 @@ def _checked(node: FunctionNode, gradients: Any, *, raw: bool) -> tuple[Any, ...
             continue
         spec = next(specs)
         if gradient is not None:
+            if gradient._spec.device != spec.device:
+                kind = Crossed
             try:
-                gradient = fit(spec.backend.functions, gradient, spec)  # noqa: PLW2901 (the same, brought to its spec)
+                gradient = _brought(gradient, spec, raw=raw)  # noqa: PLW2901 (the same, brought to its spec)
             except ShapeMismatchError:
                 raise errors.wrong_shape(node, i, gradient.shape, spec.shape) from None
         kept.append(gradient._data if raw and gradient is not None else gradient)
-    return tuple(kept)
+    return kind(kept)
+
+
+def _brought(gradient: Tensor, spec: Spec, *, raw: bool) -> Tensor:
+    """Bring a gradient to its operand's spec; a lazy one may stay where it is until the pass ends."""
+    from agrad.core.engine import running, spec_on  # noqa: PLC0415 (as above)
+
+    if gradient._spec.device != spec.device:  # the backend of a batch, as vmap makes it, is on its arrays' device
+        source = gradient._spec.backend
+        gradient = fit(source.functions, gradient, spec_on(source, spec))
+        task = running()
+        if raw and task is not None and task.defers(source, spec):
+            return gradient
+        gradient = gradient.to_device(spec.device)
+    return fit(spec.backend.functions, gradient, spec)  # type: ignore[no-any-return]
 
 
 def _tangents(

@@ -143,6 +143,12 @@ def checked(result: Any, g: Any, node: Node, hook: Callable[..., Any]) -> Any:
             f"hook '{name_of(hook)}' has changed the type of value (was {g.dtype} got {result.dtype}){errors.at(node)}"
         )
         raise RuntimeError(message)
+    if result._spec.device != g._spec.device:
+        message = (
+            f"hook '{name_of(hook)}' has changed the device of value (was {g._spec.device} got {result._spec.device})"
+            f"{errors.at(node)}"
+        )
+        raise RuntimeError(message)
     return result
 
 

@@ -10,7 +10,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterable
 from types import CodeType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from agrad.core.once import FIRST_USE
 
@@ -85,6 +85,10 @@ class Node:
     def name(self) -> str:
         """Give the name of the node's class, as ``MultiplyBackward0``."""
         return self.title
+
+    def __reduce__(self) -> NoReturn:
+        message = f"cannot pickle or copy '{self.name()}' object: a recorded graph stays where it was recorded"
+        raise TypeError(message)
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"

@@ -91,12 +91,29 @@ class Parcel:
                         f" {type(content).__name__}"
                     )
                     raise TypeError(message)
+            shape = content._spec.shape
+            if shape != self.spec.shape and self.spec.size == self.spec.size:  # nan: a length that is not known yet
+                message = (
+                    f"Output of saved tensor unpack_hook has shape {shape}, where the value saved had {self.spec.shape};"
+                    " a derivative computed from it would be wrong"
+                )
+                raise RuntimeError(message)
             if content._spec.backend is not self.spec.backend:
                 content = content.to_device(self.spec.device)
         finally:
             mode.pop()
         opened: Tensor = content
         return opened
+
+
+def around() -> tuple[Any, ...]:
+    """Give what is on where another pair is to be entered, outermost first; raises where that is disabled."""
+    now = mode.current()
+    entries = () if now is None else now.saved
+    for entry in entries:
+        if isinstance(entry, Disabled):
+            raise RuntimeError(entry.message)  # noqa: TRY004 (PyTorch's type)
+    return entries
 
 
 def active() -> tuple[Pair, ...]:

@@ -549,10 +549,15 @@ class Tensor(_Methods):
             raise BufferError(message)
         asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
         # the array's own method may be of an older version of the standard: give it what was asked for only
-        return self._data.__dlpack__(**{name: value for name, value in asked.items() if value is not None})
+        return self._exported().__dlpack__(**{name: value for name, value in asked.items() if value is not None})
 
     def __dlpack_device__(self, /) -> Any:
-        return self._data.__dlpack_device__()
+        return self._exported().__dlpack_device__()
+
+    def _exported(self) -> Any:
+        if not self._spec.backend.is_lazy:
+            return self._data
+        return functions.to_numpy(self).copy()  # older DLPack cannot say that memory is read-only
 
     def numpy(self) -> Any:
         """Give the value as a NumPy array, without a copy where it is one; read-only, as values are immutable.
@@ -572,6 +577,8 @@ class Tensor(_Methods):
         return functions.to_numpy(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if self._node is not None and mode.is_grad_enabled():
+            raise errors.leaves_graph("numpy()", "\n  NumPy made an array of it. One tensor of several: agrad.stack.")
         array = self.numpy()
         if dtype is not None and dtype != array.dtype:
             if copy is False:
@@ -659,6 +666,9 @@ class Tensor(_Methods):
         if self.size != 1:
             message = f"Boolean value of Tensor with {'more than one value' if self.size else 'no values'} is ambiguous"
             raise RuntimeError(message)
+        backend = self._spec.backend
+        if hasattr(backend, "truth"):  # a tensor that is being mapped over: it may not choose a way
+            backend.truth(self._data)
         return bool(self.item())
 
     def __len__(self) -> int:
@@ -694,6 +704,8 @@ class Tensor(_Methods):
         made.__dict__.update(self._plain_dict())
         if self._node is not None:
             made._node = AccumulateGrad(made, self._spec) if self.is_leaf else self._node
+        if self._tangents:
+            made._tangents = dict(self._tangents)
         return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -703,6 +715,9 @@ class Tensor(_Methods):
                 "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the"
                 f" moment.\n  Copy a detached tensor, or the leaves.{errors.at(self._node)}"
             )
+            raise RuntimeError(message)
+        if self._tangents:
+            message = "deepcopy of a dual tensor: the copy would lose its tangent. Use copy.copy or clone()."
             raise RuntimeError(message)
         data = self._data  # values are immutable: the copy may share the array
         made = _new(type(self))

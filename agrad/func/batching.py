@@ -248,11 +248,19 @@ _KINDS: dict[tuple[int, type], type[Batched]] = {}
 
 
 def control_flow() -> RuntimeError:
+    """Make the error of a value that differs over the batch but is to choose a way through the program."""
+    return RuntimeError(
+        "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that"
+        " yet: the examples of a batch take one way through the program. Use agrad.where to choose for each."
+        f"\n  Called at {errors.line_of(*errors.caller())}."
+    )
+
+
+def one_number() -> RuntimeError:
     """Make the error of a value that differs over the batch but is asked for as one Python number."""
     return RuntimeError(
         "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor,"
-        " please try to rewrite what you're doing with other operations. If it stands in an `if` or `while`: It looks"
-        " like you're attempting to use a Tensor in some data-dependent control flow; use agrad.where instead."
+        " please try to rewrite what you're doing with other operations."
         f"\n  Called at {errors.line_of(*errors.caller())}."
     )
 
@@ -363,6 +371,9 @@ class BatchedBackend(Backend):
     def may_hold_nan(self, array: Any) -> bool:
         return self.inner.may_hold_nan(array.data)
 
+    def holds_nan(self, array: Any) -> bool:
+        return self.inner.holds_nan(array.data)
+
     def nbytes(self, array: Any) -> int:
         return self.inner.nbytes(array.data)
 
@@ -393,6 +404,10 @@ class BatchedBackend(Backend):
         raise leaves_vmap("numpy()")
 
     def item(self, array: Any) -> NoReturn:
+        raise one_number()
+
+    def truth(self, array: Any) -> NoReturn:
+        """Refuse to say whether a value is true: see `Tensor.__bool__`."""
         raise control_flow()
 
     def tolist(self, array: Any) -> NoReturn:

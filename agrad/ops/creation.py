@@ -23,7 +23,13 @@ Shape = int | tuple[int, ...]
 
 
 def leaf(backend: Backend, raw: Any, requires_grad: bool = False) -> Tensor:
-    """Make a leaf of a raw array."""
+    """Make a leaf of a raw array, of numbers."""
+    if backend.kind(raw.dtype) == "other":
+        message = (
+            f"can't convert an array of dtype {raw.dtype} to a tensor. The only supported types are those of the array"
+            " API standard: bool, integers, real and complex floating point."
+        )
+        raise TypeError(message)
     made = wrap(raw, backend.spec(raw))
     return made.requires_grad_() if requires_grad else made
 
@@ -35,7 +41,7 @@ def _call(name: str, *args: Any, dtype: Any, device: Any, requires_grad: bool = 
     dtype = None if wanted is None else backend.dtype(wanted)
     native = backend.native_device(full)
     kwargs = {} if native is None else {"device": native}
-    raw = getattr(backend.namespace(), name)(*args, dtype=dtype, **kwargs)
+    raw = getattr(backend.xp, name)(*args, dtype=dtype, **kwargs)
     return leaf(backend, raw, requires_grad)
 
 
@@ -558,7 +564,7 @@ def linspace(
     default = complex_default() if is_complex else manager.get_default_dtype()
     native = backend.native_device(where)
     kwargs = {} if native is None else {"device": native}
-    raw = backend.namespace().linspace(
+    raw = backend.xp.linspace(
         start, stop, num, dtype=backend.dtype(default if dtype is None else dtype), endpoint=endpoint, **kwargs
     )
     return leaf(backend, raw, requires_grad)
@@ -655,6 +661,8 @@ def asarray(
     ------
     ValueError
         If `copy` is False and a copy is needed.
+    TypeError
+        If the data are no numbers: text, dates, Python objects.
     RuntimeError
         If `requires_grad` is set for a dtype that is neither real nor complex floating point.
 

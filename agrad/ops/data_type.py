@@ -213,7 +213,10 @@ def _native(backend: Backend, value: Any) -> Any:
 
 def _dtype_of(backend: Backend, value: Any) -> Any:
     """A dtype, or that of an array, as the backend's own."""
-    is_array = isinstance(value, Tensor) or (not isinstance(value, str | type) and backend_of(value) is not None)
+    # A plugin that goes by the module of a type claims the library's dtypes too: they are told by what they lack.
+    is_array = isinstance(value, Tensor) or (
+        not isinstance(value, type) and hasattr(value, "dtype") and backend_of(value) is not None
+    )
     return backend.dtype(value.dtype if is_array else value)
 
 

@@ -325,20 +325,19 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
 
 
 def _put_on_diagonal(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
-    """Give zeros with `g` on a diagonal."""
-    (*lead, m, n), size = x_spec.shape, g.shape[-1]
-    places = xp.arange(size, device=device_of(g))
-    square = xp.where(places[:, None] == places, g[..., None, :], xp.zeros_like(g)[..., None, :])
-    above, before = max(0, -offset), max(0, offset)
+    """Give zeros with `g` on a diagonal: in every row, of which that place is kept."""
+    size, columns = g.shape[-1], x_spec.shape[-1]
+    before = max(0, offset)
 
-    def zeros(rows: int, columns: int) -> Any:
-        return xp.zeros((*lead, rows, columns), dtype=g.dtype, device=device_of(g))
+    def zeros(count: int) -> Any:
+        return xp.zeros((*g.shape[:-1], count), dtype=g.dtype, device=device_of(g))
 
-    if n != size:
-        square = xp.concat([zeros(size, min(before, n)), square, zeros(size, max(0, n - size - before))], axis=-1)
-    if m != size:
-        square = xp.concat([zeros(min(above, m), n), square, zeros(max(0, m - size - above), n)], axis=-2)
-    return square
+    row = (
+        g
+        if size == columns
+        else xp.concat([zeros(min(before, columns)), g, zeros(max(0, columns - size - before))], axis=-1)
+    )
+    return xp.triu(xp.tril(xp.broadcast_like(row[..., None, :], x_spec), k=offset), k=offset)
 
 
 @linear(name="linalg.diagonal", x=_put_on_diagonal)

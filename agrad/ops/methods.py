@@ -15,7 +15,7 @@ from agrad.core import errors
 from agrad.core.op import OPS, make_operator
 from agrad.core.tensor import Tensor, check_leaf, is_temporary, rebind
 from agrad.ops import creation, data_type, elementwise, linalg, manipulation, searching, statistical
-from agrad.ops.porting import PortedMethods, complete, shape_of
+from agrad.ops.porting import PortedMethods, axes_of, complete, shape_of
 
 Axis = int | tuple[int, ...] | None
 
@@ -1161,7 +1161,7 @@ class Methods(PortedMethods):
 
 
 def _either(axis: Any, dim: Any) -> Any:
-    return dim if axis is None else axis
+    return axes_of(dim if axis is None else axis)
 
 
 #: Functions of one operand that are methods, and in-place methods with an underscore, under their own or another name.

@@ -187,20 +187,20 @@ class PortedMethods:
 
     def amax(self: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
         """Largest element over axes; see `agrad.max`."""
-        return statistical.max(self, axis=dim, keepdims=keepdim)
+        return statistical.max(self, axis=axes_of(dim), keepdims=keepdim)
 
     def amin(self: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
         """Smallest element over axes; see `agrad.min`."""
-        return statistical.min(self, axis=dim, keepdims=keepdim)
+        return statistical.min(self, axis=axes_of(dim), keepdims=keepdim)
 
     def logsumexp(self: Any, dim: Any, keepdim: bool = False) -> Tensor:
         """The logarithm of the sum of exponentials over axes; see `agrad.special.logsumexp`."""
-        result: Tensor = special.logsumexp(self, axis=dim, keepdims=keepdim)
+        result: Tensor = special.logsumexp(self, axis=axes_of(dim), keepdims=keepdim)
         return result
 
     def count_nonzero(self: Any, dim: Any = None) -> Tensor:
         """How many elements are not zero; see `agrad.count_nonzero`."""
-        return searching.count_nonzero(self, axis=dim)
+        return searching.count_nonzero(self, axis=axes_of(dim))
 
     def softmax(self: Any, dim: int, dtype: Any = None) -> Tensor:
         """Exponentials that sum to 1 along an axis; see `agrad.softmax`."""
@@ -509,6 +509,11 @@ class PortedMethods:
 
 
 # -- what they share ------------------------------------------------------------------------------------------------------
+
+
+def axes_of(dim: Any) -> Any:
+    """Axes in the standard's words: PyTorch's methods take lists of them, the standard's functions tuples."""
+    return tuple(dim) if isinstance(dim, list) else dim
 
 
 def shape_of(parts: tuple[Any, ...]) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from agrad.core.rule import device_of, unbroadcast
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor, check_leaf, owned, rebind, wrap
 from agrad.ops.manipulation import unravel
-from agrad.plugin.backend import at, key_parts
+from agrad.plugin.backend import KINDS, at, key_parts
 
 # -- indexing ---------------------------------------------------------------------------------------------------------
 
@@ -154,6 +154,8 @@ def setitem(x: Any, key: Any, value: Any, /) -> Tensor:
     ------
     IndexError
         If a place is out of range.
+    RuntimeError
+        If a fraction or an imaginary part would be lost: a floating value for integers, a complex one for real numbers.
 
     Notes
     -----
@@ -182,10 +184,15 @@ def assign(x: Tensor, key: Any, value: Any) -> None:
     if isinstance(value, complex) and not x._spec.is_complex:
         message = f"value cannot be converted to type {x.dtype} without overflow"
         raise RuntimeError(message)
-    if not isinstance(value, Tensor | bool | int | float | complex):
-        value = _as_value(value)
-    if isinstance(value, Tensor) and value.dtype != x.dtype:
-        value = _cast_value(x, value)
+    if isinstance(value, bool | int | float | complex):
+        kind = x._spec.backend.kind(x.dtype)
+        if kind == "bool" and isinstance(value, int) and value in (0, 1):
+            value = bool(value)
+        given = next(k for k, t in zip(KINDS, (bool, int, float, complex), strict=True) if isinstance(value, t))
+        if KINDS.index(given) > KINDS.index(kind):
+            raise errors.not_castable(given, x.dtype)
+    else:
+        value = cast_value(x, value if isinstance(value, Tensor) else _as_value(value))
     source = Tensor.__new__(Tensor)
     source._spec, source._node, source._tangents = x._spec, x._node, x._tangents
     made = _assigned_in_place(x, source, key, value)
@@ -204,14 +211,14 @@ def _as_value(value: Any) -> Tensor:
     return wrap(raw, backend.spec(raw))
 
 
-def _cast_value(x: Tensor, value: Tensor) -> Tensor:
+def cast_value(x: Tensor, value: Tensor) -> Tensor:
+    """Give a value in the dtype of the tensor it is put into; one that would lose its kind is refused."""
     from agrad.ops.data_type import astype  # noqa: PLC0415 (that chapter comes later)
 
-    kinds = ("bool", "int", "float", "complex")
-    kind = x._spec.backend.kind
-    if kinds.index(value._spec.backend.kind(value.dtype)) > kinds.index(kind(x.dtype)):
-        message = f"result type {value.dtype} can't be cast to the desired output type {x.dtype}"
-        raise RuntimeError(message)
+    if value.dtype == x.dtype:
+        return value
+    if KINDS.index(value._spec.backend.kind(value.dtype)) > KINDS.index(x._spec.backend.kind(x.dtype)):
+        raise errors.not_castable(value.dtype, x.dtype)
     return astype(value, x.dtype)
 
 

@@ -16,7 +16,7 @@ Axis = int | tuple[int, ...] | None
 
 
 def _axes(axis: Axis, rank: int) -> tuple[int, ...]:
-    if axis is None:
+    if axis is None or not rank:  # some libraries let an array without axes be reduced along 0
         return tuple(range(rank))
     return tuple(a % rank for a in (axis if isinstance(axis, tuple | list) else (axis,)))
 

@@ -51,13 +51,16 @@ RENAMED = {
     "cumprod": "cumulative_prod",
     "cumsum": "cumulative_sum",
     "dot": "matmul",
-    "hstack": "concat",
     "norm": "linalg.vector_norm",
-    "swapaxes": "permute_dims",
     "transpose": "permute_dims",
     "unique": "unique_values",
-    "vstack": "concat",
 }
+
+
+def renamed(name: str) -> str | None:
+    """Give agrad's name of what NumPy calls otherwise, None for any other name."""
+    found = RENAMED.get(name, UFUNCS.get(name))
+    return found if found != name else None
 
 
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
@@ -85,9 +88,13 @@ def refused_function(function: Any) -> TypeError:
     """Give the error for a function of NumPy that is no ufunc; it names agrad's, if there is one."""
     room = function.__module__.removeprefix("numpy").lstrip(".")
     name = RENAMED.get(function.__name__, f"{room}.{function.__name__}" if room else function.__name__)
-    found: Any = manager.namespace(manager.default_backend().name)
+    xp = manager.namespace(manager.default_backend().name)
+    found: Any = xp
     for part in name.split("."):
         found = getattr(found, part, None)
+    if found is None and not room:
+        name = f"extra.{name}"
+        found = getattr(xp.extra, function.__name__, None)
     full = ".".join(part for part in ("numpy", room, function.__name__) if part)
     value = "take the value with tensor.detach().numpy()"
     instead = value if found is None else f"use agrad.{name}, or {value}"

@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import Any
 
+from agrad.core import errors
 from agrad.core.errors import BackendError, RuleError, UnsupportedOp
 from agrad.core.once import once
 from agrad.core.op import OPS, Op
@@ -331,7 +332,11 @@ class Backend:
 
     def may_hold_nan(self, array: Any) -> bool:
         """Tell whether an array has NaN in it; True also where to look would cost more than it saves."""
-        return self.is_lazy or bool(self.xp.any(self.xp.isnan(array)))
+        return self.is_lazy or self.holds_nan(array)
+
+    def holds_nan(self, array: Any) -> bool:
+        """Tell whether an array has NaN in it; a lazy one is computed."""
+        return bool(self.xp.any(self.xp.isnan(array)))
 
     def nbytes(self, array: Any) -> int:
         """Give the bytes of an array's values."""
@@ -530,6 +535,40 @@ def forget_kernels(backend: Backend) -> None:
 
 
 def _resolve(backend: Backend, name: str) -> Any:
+    """Give a kernel, with the checks on its operands that libraries leave out."""
+    kernel = _found(backend, name)
+    if name in LEAST_AXES:
+        return _of_axes(kernel, name)
+    return _of_kinds(kernel, backend) if name == "setitem" else kernel
+
+
+def _of_axes(kernel: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Give a kernel that refuses operands of too few axes."""
+    least = LEAST_AXES[name]
+
+    @functools.wraps(kernel)
+    def of_axes(x: Any, /, *args: Any, **parameters: Any) -> Any:
+        if len(x.shape) < least:
+            message = f"{name}: input tensor must have at least {least} dimension{'s' * (least > 1)}"
+            raise ValueError(message)
+        return kernel(x, *args, **parameters)
+
+    return of_axes
+
+
+def _of_kinds(kernel: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
+    """Give an assignment that refuses to drop a fraction or an imaginary part."""
+
+    @functools.wraps(kernel)
+    def of_kinds(x: Any, key: Any, value: Any) -> Any:
+        if value.dtype != x.dtype and KINDS.index(backend.kind(value.dtype)) > KINDS.index(backend.kind(x.dtype)):
+            raise errors.not_castable(value.dtype, x.dtype)
+        return kernel(x, key, value)
+
+    return of_kinds
+
+
+def _found(backend: Backend, name: str) -> Any:
     from agrad.plugin import manager  # noqa: PLC0415 (the manager imports this file)
 
     replacement = manager.kernel_hook(name, backend)
@@ -589,6 +628,12 @@ def _users_kernel(op: Op, backend: Backend) -> Callable[..., Any]:
 
     return checked
 
+
+#: How many axes the standard asks of the first operand, where libraries take fewer, each in a way of its own.
+LEAST_AXES = {"tril": 2, "triu": 2, "cumulative_sum": 1, "cumulative_prod": 1, "sort": 1, "argsort": 1, "take": 1}
+
+#: The kinds of dtypes, each of which can be cast to those after it.
+KINDS = ("bool", "int", "float", "complex")
 
 #: Transforms over several axes.
 TRANSFORMS = ("fft.fftn", "fft.ifftn", "fft.irfftn", "fft.rfftn")

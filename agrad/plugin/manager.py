@@ -208,6 +208,8 @@ def get(name: str) -> Backend:
     if backend is None:
         known = ", ".join(sorted(_backends)) or "none"
         install = f' Install it with pip install "agrad[{PACKAGES[name]}]".' if name in PACKAGES else ""
+        if name == "cuda":  # PyTorch's word
+            install = ' CUDA devices are those of the cupy backend: "cupy:0".'
         failed = f" Its plugin failed to load: {_failures[name]}." if name in _failures else ""
         line = errors.line_of(*errors.caller())
         message = f"unknown backend {name!r}. Installed backends: {known}.{failed}{install}\n  Called at {line}."

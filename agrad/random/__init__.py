@@ -51,6 +51,13 @@ class Generator:
         self.set_state((operator.index(seed), 0))
         return self
 
+    def __getstate__(self) -> Key:
+        return self.get_state()
+
+    def __setstate__(self, state: Key) -> None:
+        self._lock = threading.Lock()
+        self.seed, self.counter = state
+
     def key(self) -> Key:
         """Give the next key: (seed, counter)."""
         given = _given.get()

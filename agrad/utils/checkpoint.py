@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from agrad import random
 from agrad.core import errors, mode
 from agrad.core.engine import running
-from agrad.core.saved import Pair, Parcel, active
+from agrad.core.op import OPS
+from agrad.core.saved import Pair, Parcel, active, around
 from agrad.core.tensor import Tensor
 from agrad.tree import flatten, unflatten
 
@@ -130,7 +131,7 @@ class _Frame:
         leaves, self.treedef = flatten((args, kwargs))
         # what an outer checkpoint or other hooks want to keep for the inner one, they keep
         pairs = active()
-        self.inputs = [(_kept(v, pairs), v.requires_grad) if isinstance(v, Tensor) else (v, False) for v in leaves]
+        self.inputs = [_Input(v, pairs) if isinstance(v, Tensor) else v for v in leaves]
         self.check = check
         self.early_stop = early_stop
         self.preserve_rng_state = preserve_rng_state
@@ -139,11 +140,12 @@ class _Frame:
         self.entries: list[_Entry] = []
         self.values: weakref.WeakKeyDictionary[Any, dict[int, Tensor]] = weakref.WeakKeyDictionary()
         self.node: Node | None = None
+        self.complete = False  # the first run has ended
 
-    def keeps(self, tensor: Tensor, node: Node | None) -> bool:
+    def keeps(self, tensor: Tensor, node: Node | None, *, again: bool) -> bool:
         """Tell whether the policy of a selective checkpoint has a value kept rather than computed again."""
         policy = getattr(self.around, "policy", None)
-        return policy is not None and bool(policy(tensor, node))
+        return policy is not None and bool(policy(tensor, node, again))
 
     # -- forward
 
@@ -151,7 +153,7 @@ class _Frame:
         self.node = node
 
     def pack(self, tensor: Tensor) -> Any:
-        if self.keeps(tensor, self.node):
+        if self.keeps(tensor, self.node, again=False):
             return tensor
         entry = _Entry(self.node, tensor)
         slot = _Slot(self, len(self.entries))
@@ -174,9 +176,9 @@ class _Frame:
     def run_again(self, found: dict[int, Tensor]) -> None:
         """Run the function to find the values that are still asked for."""
         again = _Again(self, found)
-        args, kwargs = unflatten(self.treedef, [_input(*pair) for pair in self.inputs])
-        mode.push(grad=True, saved=(Pair(again.pack, _not_unpacked, again.note),))
+        mode.push(grad=True, saved=(Pair(again.pack, again.unpack, again.note),))
         try:
+            args, kwargs = unflatten(self.treedef, [v.give() if isinstance(v, _Input) else v for v in self.inputs])
             with self.around_again, random.again(self.keys) if self.preserve_rng_state else contextlib.nullcontext():
                 self.function(*args, **kwargs)
         except _Enough:
@@ -208,11 +210,13 @@ class _Again:
 
     def pack(self, tensor: Tensor) -> Any:
         frame = self.frame
-        if frame.keeps(tensor, self.node):
+        if frame.keeps(tensor, self.node, again=True):
             return tensor
         place = self.count
         now = _Entry(self.node, tensor)
         if place >= len(frame.entries):
+            if not frame.complete:  # differentiated while it runs for the first time: there is more to come
+                return tensor.detach()
             message = (
                 "trying to save more tensors during recomputation than during the original forward pass."
                 f"\n  The first of them was saved by {now}."
@@ -231,23 +235,32 @@ class _Again:
             self.found[place] = tensor.detach()
         if frame.early_stop and self.count == len(frame.entries):
             raise _Enough
-        return None
+        return tensor.detach()
+
+    @staticmethod
+    def unpack(kept: Tensor) -> Tensor:
+        """Give a value to a derivative that the function itself asks for."""
+        return kept
 
 
-def _not_unpacked(_: Any) -> Tensor:
-    message = "a graph recorded while a checkpoint runs its function again has no backward pass of its own"
-    raise CheckpointError(message)
+class _Input:
+    """A tensor among the arguments: its value only, by way of the hooks that are on."""
 
+    __slots__ = ("is_leaf", "kept", "requires_grad")
 
-def _kept(tensor: Tensor, pairs: tuple[Pair, ...]) -> Parcel | Tensor:
-    """Keep an input: its value only, by way of the hooks that are on."""
-    return Parcel(tensor, pairs) if pairs else tensor.detach()
+    def __init__(self, tensor: Tensor, pairs: tuple[Pair, ...]) -> None:
+        self.kept = Parcel(tensor, pairs) if pairs else tensor.detach()
+        self.requires_grad = tensor.requires_grad
+        self.is_leaf = tensor.is_leaf
 
-
-def _input(kept: Any, requires_grad: bool) -> Any:
-    """Give an input for another run."""
-    value = kept.open() if isinstance(kept, Parcel) else kept
-    return value.detach().requires_grad_(requires_grad) if isinstance(value, Tensor) else value
+    def give(self) -> Tensor:
+        """Give it for another run; as the result of an operation, which may be changed in place, if it was one."""
+        value = self.kept.open() if isinstance(self.kept, Parcel) else self.kept
+        value = value.detach().requires_grad_(self.requires_grad)
+        if self.requires_grad and not self.is_leaf:
+            value = value[...]
+            value._base = None  # a change of it concerns nobody
+        return value
 
 
 def _nothing() -> tuple[Any, Any]:
@@ -298,6 +311,8 @@ def checkpoint(
         In backward, if the function does something else then; it names the first operation that differs.
     ValueError
         If ``use_reentrant=True``, or if ``determinism_check`` is unknown.
+    RuntimeError
+        If saved-tensor hooks are disabled here.
 
     Notes
     -----
@@ -331,14 +346,14 @@ def checkpoint(
         preserve_rng_state=preserve_rng_state,
         contexts=context_fn(),
     )
-    now = mode.current()
-    mode.push(saved=(*(now.saved if now is not None else ()), Pair(frame.pack, frame.unpack, frame.note)))
+    mode.push(saved=(*around(), Pair(frame.pack, frame.unpack, frame.note)))
     try:
         with frame.around, random.noting(frame.keys) if preserve_rng_state else contextlib.nullcontext():
             return function(*args, **kwargs)
     finally:
         mode.pop()
         frame.node = None  # which keeps what refers to this frame
+        frame.complete = True
 
 
 def checkpoint_sequential(functions: Iterable[Callable[[Any], Any]], segments: int, input: Any, **options: Any) -> Any:
@@ -360,6 +375,11 @@ def checkpoint_sequential(functions: Iterable[Callable[[Any], Any]], segments: i
     object
         What the last one gives.
 
+    Raises
+    ------
+    ValueError
+        If there is to be no segment.
+
     Examples
     --------
     >>> import agrad as ag
@@ -369,6 +389,9 @@ def checkpoint_sequential(functions: Iterable[Callable[[Any], Any]], segments: i
     tensor(-0.9180)
     """
     steps = list(functions)
+    if segments < 1:
+        message = f"checkpoint_sequential: segments must be at least 1, not {segments}"
+        raise ValueError(message)
     size = max(len(steps) // segments, 1)
 
     def run(part: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
@@ -384,10 +407,23 @@ def checkpoint_sequential(functions: Iterable[Callable[[Any], Any]], segments: i
     return run(steps[size * (segments - 1) :])(input)
 
 
+class SelectiveCheckpointContext:
+    """What the policy of a selective checkpoint is told about the run.
+
+    Attributes
+    ----------
+    is_recompute : bool
+        Whether the function is being run again.
+    """
+
+    def __init__(self, *, is_recompute: bool) -> None:
+        self.is_recompute = is_recompute
+
+
 class _Selective:
     """Around a checkpointed function: keep some of what it saves."""
 
-    def __init__(self, policy: Callable[[Tensor, Any], bool]) -> None:
+    def __init__(self, policy: Callable[[Tensor, Any, bool], bool]) -> None:
         self.policy = policy
 
     def __enter__(self) -> None:
@@ -398,20 +434,28 @@ class _Selective:
 
 
 def create_selective_checkpoint_contexts(
-    policy_fn_or_list: Callable[..., CheckpointPolicy | bool] | Sequence[str],
+    policy_fn_or_list: Callable[..., CheckpointPolicy | bool] | Sequence[str | Callable[..., Any]],
 ) -> tuple[Any, Any]:
     """Give the contexts of a checkpoint that keeps what some operations compute.
 
     Parameters
     ----------
-    policy_fn_or_list : callable or sequence of str
-        Names of the operations whose results are kept, as ``["matmul"]``; or ``policy(ctx, op)``, which gives a
-        `CheckpointPolicy` (or a bool, True to keep) for an operation's name. ``ctx`` is None.
+    policy_fn_or_list : callable or sequence
+        The operations whose results are kept, as functions or by name: ``[ag.matmul]`` or ``["matmul"]``. Or
+        ``policy(ctx, op)``, which gives a `CheckpointPolicy` (or a bool, True to keep) for an operation's name;
+        ``ctx.is_recompute`` tells whether the function is being run again.
 
     Returns
     -------
     tuple
         Two context managers, for ``checkpoint(..., context_fn=lambda: ...)``.
+
+    Raises
+    ------
+    TypeError
+        If it is neither; or, at the operation, if the policy gives anything else.
+    ValueError
+        If there is no operation of a name.
 
     Notes
     -----
@@ -429,19 +473,41 @@ def create_selective_checkpoint_contexts(
     """
     if callable(policy_fn_or_list):
         decide = policy_fn_or_list
-    else:
-        names = set(policy_fn_or_list)
+    elif isinstance(policy_fn_or_list, list | tuple | set | frozenset):
+        names = {_op_name(op) for op in policy_fn_or_list}
 
         def decide(_: Any, op: str) -> bool:
             return op in names
 
-    def policy(tensor: Tensor, node: Node | None) -> bool:
+    else:
+        message = (
+            "policy_fn_or_list must be either a function or a list of ops."
+            f"\n  It is a {type(policy_fn_or_list).__name__}."
+        )
+        raise TypeError(message)
+
+    def policy(tensor: Tensor, node: Node | None, again: bool) -> bool:
         maker = node if tensor._node is None else tensor._node
         op = getattr(maker, "op", None)
         if op is None:
             return False
-        verdict = decide(None, op.name)
+        verdict = decide(SelectiveCheckpointContext(is_recompute=again), op.name)
+        if not isinstance(verdict, CheckpointPolicy | bool):
+            message = (
+                f"the policy of a checkpoint must give a CheckpointPolicy or a bool, not {verdict!r}, for {op.name!r}"
+            )
+            raise TypeError(message)
         return verdict in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE, True)
 
     context = _Selective(policy)
     return context, contextlib.nullcontext()
+
+
+def _op_name(op: str | Callable[..., Any]) -> str:
+    """Give the name of an operation in a list of those to keep."""
+    name = op if isinstance(op, str) else getattr(op, "__name__", repr(op))
+    known = [known for known in OPS if known == name or known.endswith(f".{name}")]
+    if not known:
+        message = f"Expected op in `op_list` to be an operation but got: {op!r}\n  `agrad.rules` lists them."
+        raise ValueError(message)
+    return known[0]

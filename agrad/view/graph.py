@@ -1,22 +1,24 @@
 """The recorded graph as something to look at: text, DOT, SVG, HTML, and the bytes it keeps.
 
-All of them are made from one list of `Row`, newest node first. The picture needs no other program: nodes stand in layers
-by their distance from the leaves, and each layer is ordered by the places of what it leads to.
+All of them are made from one list of `Row`, newest node first. The picture needs no other program: nodes stand in layers,
+each as far above as what leads to it allows, so that parameters stand beside the operation that uses them.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, TypeAlias
 
 from agrad.core.errors import line_of
 from agrad.core.node import AccumulateGrad, Freed, Node, Output
 from agrad.core.saved import Parcel
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor
+from agrad.tree import flatten
 
 __all__ = ["Graph", "Memory", "dot", "graph", "html", "memory", "svg", "text"]
 
@@ -32,9 +34,11 @@ class Saved:
     shape, dtype
         Of the array.
     bytes : int
-        Its size; 0 where saved-tensor hooks keep it elsewhere.
+        Its size; 0 where saved-tensor hooks keep it elsewhere, or where the length of an axis is not known yet.
     key : int
         Tells whether two nodes keep the same array.
+    packed : bool
+        Whether saved-tensor hooks keep it.
     """
 
     name: str
@@ -42,6 +46,14 @@ class Saved:
     dtype: str
     bytes: int
     key: int
+    packed: bool = False
+
+    @property
+    def size(self) -> str:
+        """Its size to read."""
+        if self.packed:
+            return "packed"
+        return _size(self.bytes) if math.prod(self.shape) >= 0 else "of unknown size"
 
 
 @dataclass
@@ -92,7 +104,7 @@ class Row:
 
 
 class Graph:
-    """A recorded graph, for looking at; notebooks show it as a picture.
+    """A recorded graph, for looking at; notebooks show it as a picture, a large one (500 nodes) as the ends of its table.
 
     Made by `graph`.
 
@@ -111,19 +123,24 @@ class Graph:
     def __repr__(self) -> str:
         return f"<graph of {len(self.rows)} nodes, {_size(_total(self.rows))} kept>"
 
-    def _repr_svg_(self) -> str:
-        return _svg(self.rows)
+    def _repr_svg_(self) -> str | None:
+        return _svg(self.rows) if len(self.rows) <= _PICTURED else None
 
     def _repr_html_(self) -> str:
-        return _table(self.rows) + _svg(self.rows)
+        picture = self._repr_svg_()
+        if picture is not None:
+            return _table(self.rows) + picture
+        shown = _PICTURED // 5
+        left_out = f"{len(self.rows) - 2 * shown} more nodes: agrad.view.html gives them all, with a picture"
+        return _table(self.rows, shown, left_out)
 
 
-def graph(outputs: Tensor | Sequence[Tensor]) -> Graph:
+def graph(outputs: Any) -> Graph:
     """Give the graph behind tensors as an object to print, or to show in a notebook.
 
     Parameters
     ----------
-    outputs : Tensor or sequence of Tensor
+    outputs : Tensor or container of them
         They require grad.
 
     Returns
@@ -135,6 +152,8 @@ def graph(outputs: Tensor | Sequence[Tensor]) -> Graph:
     ------
     ValueError
         If none of them requires grad: nothing was recorded.
+    TypeError
+        If there is no tensor.
 
     Examples
     --------
@@ -146,12 +165,12 @@ def graph(outputs: Tensor | Sequence[Tensor]) -> Graph:
     return Graph(_rows(outputs))
 
 
-def text(outputs: Tensor | Sequence[Tensor]) -> str:
+def text(outputs: Any) -> str:
     """Give the graph behind tensors as text: a line per node, newest first.
 
     Parameters
     ----------
-    outputs : Tensor or sequence of Tensor
+    outputs : Tensor or container of them
         They require grad.
 
     Returns
@@ -178,12 +197,12 @@ def text(outputs: Tensor | Sequence[Tensor]) -> str:
     return str(graph(outputs))
 
 
-def dot(outputs: Tensor | Sequence[Tensor]) -> str:
+def dot(outputs: Any) -> str:
     """Give the graph behind tensors in Graphviz's language.
 
     Parameters
     ----------
-    outputs : Tensor or sequence of Tensor
+    outputs : Tensor or container of them
         They require grad.
 
     Returns
@@ -212,12 +231,12 @@ def dot(outputs: Tensor | Sequence[Tensor]) -> str:
     return "\n".join([*lines, "}"])
 
 
-def svg(outputs: Tensor | Sequence[Tensor]) -> str:
+def svg(outputs: Any) -> str:
     """Give a picture of the graph behind tensors, self-contained.
 
     Parameters
     ----------
-    outputs : Tensor or sequence of Tensor
+    outputs : Tensor or container of them
         They require grad.
 
     Returns
@@ -240,12 +259,12 @@ def svg(outputs: Tensor | Sequence[Tensor]) -> str:
     return _svg(_rows(outputs))
 
 
-def html(outputs: Tensor | Sequence[Tensor]) -> str:
+def html(outputs: Any) -> str:
     """Give a page with the picture and the table of the graph behind tensors, self-contained.
 
     Parameters
     ----------
-    outputs : Tensor or sequence of Tensor
+    outputs : Tensor or container of them
         They require grad.
 
     Returns
@@ -266,8 +285,9 @@ def html(outputs: Tensor | Sequence[Tensor]) -> str:
     True
     """
     rows = _rows(outputs)
-    body = f"<h1>Recorded graph</h1>\n{_svg(rows)}\n{_table(rows)}"
-    return f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>agrad graph</title></head>\n<body>{body}</body></html>\n'
+    head = f'<meta charset="utf-8"><title>agrad graph</title><style>{_STYLE}</style>'
+    body = f'<h1>Recorded graph</h1>\n<div class="picture">{_svg(rows)}</div>\n{_table(rows)}'
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>{body}</body></html>\n'
 
 
 class Memory:
@@ -283,24 +303,25 @@ class Memory:
         Bytes, an array that is kept several times counted once.
     """
 
-    def __init__(self, rows: list[tuple[str, str, tuple[int, ...], str, int, str]], total: int) -> None:
-        self.rows = rows
-        self.total = total
+    def __init__(self, saved: list[tuple[Row, Saved]]) -> None:
+        self._saved = sorted(saved, key=lambda pair: -pair[1].bytes)
+        self.rows = [(row.name, s.name, s.shape, s.dtype, s.bytes, row.line) for row, s in self._saved]
+        self.total = sum({s.key: s.bytes for _, s in saved}.values())
 
     def __str__(self) -> str:
-        lines = [[op, name, f"{dtype} {shape}", _size(size), line] for op, name, shape, dtype, size, line in self.rows]
-        return "\n".join([*_aligned(lines), f"kept for backward: {_size(self.total)}"])
+        lines = [[row.name, s.name, f"{s.dtype} {s.shape}", s.size, row.line] for row, s in self._saved]
+        return "\n".join([*_aligned(lines), _kept(s for _, s in self._saved)])
 
     def __repr__(self) -> str:
         return f"<{len(self.rows)} values kept for backward, {_size(self.total)}>"
 
 
-def memory(outputs: Tensor | Sequence[Tensor]) -> Memory:
+def memory(outputs: Any) -> Memory:
     """List the values that the graph behind tensors keeps for backward.
 
     Parameters
     ----------
-    outputs : Tensor or sequence of Tensor
+    outputs : Tensor or container of them
         They require grad.
 
     Returns
@@ -320,17 +341,17 @@ def memory(outputs: Tensor | Sequence[Tensor]) -> Memory:
     >>> ag.view.memory(ag.sum(ag.exp(ag.sin(x)))).total
     16000
     """
-    rows = _rows(outputs)
-    values = [(row.name, s.name, s.shape, s.dtype, s.bytes, row.line) for row in rows for s in row.saved]
-    values.sort(key=lambda value: -value[4])
-    return Memory(values, _total(rows))
+    return Memory([(row, s) for row in _rows(outputs) for s in row.saved])
 
 
 # -- reading the graph ------------------------------------------------------------------------------------------------
 
 
-def _rows(outputs: Tensor | Sequence[Tensor]) -> list[Row]:
-    tensors = [outputs] if isinstance(outputs, Tensor) else list(outputs)
+def _rows(outputs: Any) -> list[Row]:
+    tensors = [leaf for leaf in flatten(outputs)[0] if isinstance(leaf, Tensor)]
+    if not tensors:
+        message = f"expected a Tensor or a container of tensors, not {outputs!r}"
+        raise TypeError(message)
     roots = [t._node.address()[0] for t in tensors if t._node is not None]
     if not roots:
         message = "nothing was recorded for these tensors: none requires grad"
@@ -381,7 +402,7 @@ def _collect(name: str, value: Any, found: list[Saved]) -> None:
     """Add the arrays in a saved value: itself, or those in a list of operands or a key."""
     if isinstance(value, Parcel):
         spec = value.spec
-        found.append(Saved(name, spec.shape, spec.backend.dtype_name(spec.dtype), 0, id(value)))
+        found.append(Saved(name, spec.shape, spec.backend.dtype_name(spec.dtype), 0, id(value), packed=True))
         return
     if isinstance(value, list | tuple):
         for i, part in enumerate(value):
@@ -392,6 +413,14 @@ def _collect(name: str, value: Any, found: list[Saved]) -> None:
     if backend is not None:
         spec = backend.spec(raw)
         found.append(Saved(name, spec.shape, backend.dtype_name(spec.dtype), backend.nbytes(raw), id(raw)))
+
+
+def _kept(saved: Iterable[Saved]) -> str:
+    """The line that sums it all up."""
+    saved = list(saved)
+    packed = sum(s.packed for s in saved)
+    note = f", and {packed} packed by saved-tensor hooks" if packed else ""
+    return f"kept for backward: {_size(sum({s.key: s.bytes for s in saved}.values()))}{note}"
 
 
 def _total(rows: list[Row]) -> int:
@@ -414,7 +443,7 @@ def _size(count: int) -> str:
 def _keeps(row: Row) -> str:
     if row.freed:
         return "freed by a backward pass"
-    kept = ", ".join(f"{s.name} {s.dtype} {s.shape} {_size(s.bytes)}" for s in row.saved)
+    kept = ", ".join(f"{s.name} {s.dtype} {s.shape} {s.size}" for s in row.saved)
     return f"keeps {kept}" if kept else ""
 
 
@@ -428,7 +457,7 @@ def _text(rows: list[Row]) -> str:
     for row in rows:
         arrow = f"{row.number} -> {', '.join(map(str, row.inputs))}" if row.inputs else str(row.number)
         table.append([arrow, row.name, row.result, _keeps(row), _short(row.line)])
-    return "\n".join([*_aligned(table), f"kept for backward: {_size(_total(rows))}"])
+    return "\n".join([*_aligned(table), _kept(itertools.chain(*(row.saved for row in rows)))])
 
 
 def _short(line: str) -> str:
@@ -438,42 +467,92 @@ def _short(line: str) -> str:
 
 # -- pictures ---------------------------------------------------------------------------------------------------------
 
-_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 190, 46, 26, 40, 12
+_PICTURED = 500  # nodes that notebooks show a picture of
+_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _MARGIN = 200, 46, 24, 34, 12
+_LANE = 10  # the width of an edge that passes a layer
+_STYLE = (
+    "body{font-family:sans-serif;font-size:13px;margin:1.5em}table{border-collapse:collapse;margin-top:1em}"
+    "th,td{text-align:left;padding:2px 10px;border-bottom:1px solid #ddd;white-space:nowrap}"
+    ".picture{overflow:auto;max-height:80vh;border:1px solid #ddd}"
+)
 
 
 def _label(row: Row) -> list[str]:
     """What stands in a node's box."""
     place = _short(row.line).replace("\\", "/").rpartition("/")[2]
-    last = " ".join(part for part in (place, _size(row.bytes) if row.bytes else "") if part)
+    last = "  ".join(part for part in (place, "freed" if row.freed else _size(row.bytes) if row.bytes else "") if part)
     return [part for part in (row.name, row.result, last) if part]
 
 
-def _layers(rows: list[Row]) -> list[list[Row]]:
-    """Put each node above all it leads to, and order each layer by the places of those."""
-    depth: dict[int, int] = {}
-    for row in reversed(rows):  # leaves first
-        depth[row.number] = 1 + max((depth[i] for i in row.inputs), default=-1)
-    layers: list[list[Row]] = [[] for _ in range(max(depth.values()) + 1)]
+_Spot: TypeAlias = int | tuple[int, int]  # a node by its number; or the edges to a node that pass a layer, and which
+
+
+def _layout(rows: list[Row]) -> tuple[list[dict[_Spot, float]], list[tuple[_Spot, _Spot]]]:
+    """Place the nodes: the middle of each in each layer, from the top, and what is joined to what in the next one.
+
+    The layer of a node is the longest way to it. Edges to one node that pass a layer pass it together.
+    """
+    level = {row.number: 0 for row in rows}
+    first: dict[int, int] = {}  # the highest layer that leads to a node
     for row in rows:
-        layers[depth[row.number]].append(row)
-    place: dict[int, float] = {}
-    for layer in layers:
-        layer.sort(key=lambda row: sum(place[i] for i in row.inputs) / len(row.inputs) if row.inputs else -row.number)
-        for i, row in enumerate(layer):
-            place[row.number] = (i + 0.5) / len(layer)
-    return layers[::-1]
+        for i in row.inputs:
+            level[i] = max(level[i], level[row.number] + 1)
+            first[i] = min(first.get(i, level[row.number]), level[row.number])
+    above: dict[_Spot, list[_Spot]] = {}
+    for row in rows:
+        for i in dict.fromkeys(row.inputs):
+            down = level[row.number] + 1
+            above.setdefault(i if down == level[i] else (i, down), []).append(row.number)
+        if row.number in first:
+            lanes = [(row.number, down) for down in range(first[row.number] + 2, level[row.number])]
+            for lane in lanes:
+                above.setdefault(lane, []).append((row.number, lane[1] - 1))
+            if level[row.number] > first[row.number] + 1:
+                above.setdefault(row.number, []).append((row.number, level[row.number] - 1))
+    layers: list[dict[_Spot, float]] = [{} for _ in range(max(level.values()) + 1)]
+    for i, row in enumerate(row for row in rows if not level[row.number]):
+        layers[0][row.number] = i * (_WIDTH + _GAP_X)
+    members: list[list[_Spot]] = [[] for _ in layers]
+    for spot in above:
+        members[spot[1] if isinstance(spot, tuple) else level[spot]].append(spot)
+    leaves = {row.number for row in rows if row.leaf}
+    for upper, spots, layer in zip(layers, members[1:], layers[1:], strict=False):
+        wanted = {spot: sum(upper[p] for p in above[spot]) / len(above[spot]) for spot in spots}
+        spots.sort(key=lambda spot: (wanted[spot], spot in leaves))
+        layer.update(_spread(spots, wanted, leaves))
+    return layers, [(p, spot) for spot, parents in above.items() for p in parents]
+
+
+def _spread(spots: list[_Spot], wanted: dict[_Spot, float], leaves: set[int]) -> Iterable[tuple[_Spot, float]]:
+    """Give places in a layer, in this order and apart, as near to those wanted as can be; leaves give way to others.
+
+    Least squares under an order: isotonic regression by pooling neighbours.
+    """
+    offsets: list[float] = []
+    pools: list[list[float]] = []  # weight, weighted sum, length of each
+    end = 0.0
+    for spot in spots:
+        half = (_LANE if isinstance(spot, tuple) else _WIDTH) / 2
+        offsets.append(end + half)
+        end += 2 * half + _GAP_X
+        weight = 1e-3 if spot in leaves else 1.0
+        pool = [weight, weight * (wanted[spot] - offsets[-1]), 1]
+        while pools and pools[-1][1] / pools[-1][0] > pool[1] / pool[0]:
+            pool = [a + b for a, b in zip(pools.pop(), pool, strict=True)]
+        pools.append(pool)
+    moved = [total / weight for weight, total, length in pools for _ in range(int(length))]
+    return ((spot, offset + move) for spot, offset, move in zip(spots, offsets, moved, strict=True))
 
 
 def _svg(rows: list[Row]) -> str:
-    layers = _layers(rows)
-    across = max(map(len, layers))
-    width = across * (_WIDTH + _GAP_X) - _GAP_X + 2 * _MARGIN
+    layers, edges = _layout(rows)
+    left = min(min(layer.values()) for layer in layers) - _WIDTH / 2 - _MARGIN
+    width = max(max(layer.values()) for layer in layers) + _WIDTH / 2 + _MARGIN - left
     height = len(layers) * (_HEIGHT + _GAP_Y) - _GAP_Y + 2 * _MARGIN
-    spots: dict[int, tuple[float, float]] = {}
-    for level, layer in enumerate(layers):
-        start = (width - len(layer) * (_WIDTH + _GAP_X) + _GAP_X) / 2
-        for i, row in enumerate(layer):
-            spots[row.number] = start + i * (_WIDTH + _GAP_X), _MARGIN + level * (_HEIGHT + _GAP_Y)
+    middle: dict[_Spot, tuple[float, float]] = {}  # of the upper edge
+    for number, layer in enumerate(layers):
+        for spot, x in layer.items():
+            middle[spot] = x - left, _MARGIN + number * (_HEIGHT + _GAP_Y)
     parts = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}"'
@@ -485,40 +564,45 @@ def _svg(rows: list[Row]) -> str:
         ),
         f'<rect width="{width:.0f}" height="{height:.0f}" fill="#fff"/>',
     ]
+    for start, end in edges:
+        (x1, y1), (x2, y2) = middle[start], middle[end]
+        y1 += _HEIGHT
+        bend = (y2 - y1) / 2
+        path = f"M{x1:.1f} {y1:.1f}C{x1:.1f} {y1 + bend:.1f} {x2:.1f} {y2 - bend:.1f} {x2:.1f} {y2:.1f}"
+        lane = isinstance(end, tuple)
+        tip = f'V{y2 + _HEIGHT:.1f}"' if lane else '" marker-end="url(#tip)"'
+        parts.append(f'<path d="{path}{tip} fill="none" stroke="#777"/>')
     for row in rows:
-        x, y = spots[row.number]
-        for i in row.inputs:
-            to_x, to_y = spots[i]
-            x1, y1, x2, y2 = x + _WIDTH / 2, y + _HEIGHT, to_x + _WIDTH / 2, to_y
-            bend = (y2 - y1) / 2
-            path = f"M{x1:.1f} {y1:.1f}C{x1:.1f} {y1 + bend:.1f} {x2:.1f} {y2 - bend:.1f} {x2:.1f} {y2:.1f}"
-            parts.append(f'<path d="{path}" fill="none" stroke="#777" marker-end="url(#tip)"/>')
-    for row in rows:
-        x, y = spots[row.number]
-        fill, radius = ("#e3f1e3", 14) if row.leaf else ("#eef2fb", 4)
+        x, y = middle[row.number]
+        fill, radius = ("#e3f1e3", 14) if row.leaf else ("#eee" if row.freed else "#eef2fb", 4)
         about = " | ".join(part for part in (row.name, row.result, _keeps(row), row.line) if part)
         parts.append(f"<g><title>{escape(about)}</title>")
         parts.append(
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="{_WIDTH}" height="{_HEIGHT}" rx="{radius}" fill="{fill}"'
-            ' stroke="#556"/>'
+            f'<rect x="{x - _WIDTH / 2:.1f}" y="{y:.1f}" width="{_WIDTH}" height="{_HEIGHT}" rx="{radius}"'
+            f' fill="{fill}" stroke="#556"/>'
         )
-        for i, line in enumerate(_label(row)):
+        lines = _label(row)
+        for i, line in enumerate(lines):
             weight = ' font-weight="bold"' if i == 0 else ""
-            shown = line if len(line) <= 32 else line[:31] + "…"
-            parts.append(
-                f'<text x="{x + _WIDTH / 2:.1f}" y="{y + 15 + 13 * i:.1f}" text-anchor="middle"{weight}>'
-                f"{escape(shown)}</text>"
-            )
+            shown = line if len(line) <= 30 else line[:29] + "…"
+            down = y + _HEIGHT / 2 + 4 + 14 * (i - (len(lines) - 1) / 2)
+            parts.append(f'<text x="{x:.1f}" y="{down:.1f}" text-anchor="middle"{weight}>{escape(shown)}</text>')
         parts.append("</g>")
     return "\n".join([*parts, "</svg>"])
 
 
-def _table(rows: list[Row]) -> str:
+def _table(rows: list[Row], ends: int = 0, left_out: str = "") -> str:
+    """Give the rows as a table; with `ends`, only so many at either end and what to say of the others."""
     heads = ("", "operation", "result", "kept for backward", "bytes", "line", "leads to")
+    shown = [*rows[:ends], *rows[-ends:]] if ends else rows
     lines = []
-    for row in rows:
+    for row in shown:
         kept = "freed" if row.freed else ", ".join(f"{s.name} {s.dtype} {s.shape}" for s in row.saved)
-        cells = (row.number, row.name, row.result, kept, row.bytes or "", row.line, ", ".join(map(str, row.inputs)))
+        size = row.bytes or ("packed" if any(s.packed for s in row.saved) else "")
+        cells = (row.number, row.name, row.result, kept, size, row.line, ", ".join(map(str, row.inputs)))
         lines.append("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in cells) + "</tr>")
+    if ends:
+        lines.insert(ends, f'<tr><td colspan="{len(heads)}">… {escape(left_out)}</td></tr>')
     head = "".join(f"<th>{h}</th>" for h in heads)
-    return f"<table><thead><tr>{head}</tr></thead>\n<tbody>{''.join(lines)}</tbody></table>\n<p>kept for backward: {_size(_total(rows))}</p>"
+    kept = _kept(itertools.chain(*(row.saved for row in rows)))
+    return f"<table><thead><tr>{head}</tr></thead>\n<tbody>{''.join(lines)}</tbody></table>\n<p>{kept}</p>"

@@ -106,3 +106,19 @@ def test_function():
     x, y = (ag.tensor([1.0], requires_grad=True) for _ in range(2))
     with detect_anomaly(), pytest.raises(RuntimeError, match="Function 'BadBackward' returned nan values in its 1th"):
         Bad.apply(x, y).backward()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda f, x: ag.utils.checkpoint.checkpoint(f, x).backward(),
+        lambda f, x: ag.func.vmap(ag.func.grad(f))(ag.stack([x.detach(), x.detach()])),
+        lambda f, x: ag.func.grad(lambda xs: ag.sum(ag.func.vmap(f)(xs)))(ag.stack([x.detach(), x.detach()])),
+    ],
+    ids=["checkpoint", "vmap of grad", "grad of vmap"],
+)
+def test_within_checkpoints_and_under_vmap(program):
+    weights = ag.tensor([0.0, 1.0])
+    x = ag.tensor([0.0, 1.0], requires_grad=True)
+    with detect_anomaly(), pytest.raises(RuntimeError, match=r"'SqrtBackward0' returned nan values in its 0th output"):
+        program(lambda x: ag.sum(ag.sqrt(x) * weights), x)

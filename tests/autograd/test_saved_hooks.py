@@ -2,6 +2,7 @@
 
 import gc
 import os
+import threading
 import weakref
 
 import numpy as np
@@ -15,6 +16,7 @@ from agrad.autograd.graph import (
     save_on_disk,
     saved_tensors_hooks,
 )
+from agrad.utils.checkpoint import checkpoint
 
 
 def leaf(*values):
@@ -323,3 +325,45 @@ def test_the_second_time_names_the_pass_that_freed():
     y.backward()
     with pytest.raises(RuntimeError, match=r"freed by the backward pass called at .*test_saved_hooks\.py:\d+"):
         y.backward()
+
+
+def test_hooks_belong_to_their_thread():
+    log = Log()
+    x = leaf(2.0)
+    with log():
+        thread = threading.Thread(target=lambda: x * x)
+        thread.start()
+        thread.join()
+    assert log.packed == []
+
+
+def test_hooks_that_are_no_functions():
+    with pytest.raises(TypeError, match="pack_hook must be callable, not int"):
+        saved_tensors_hooks(3, lambda t: t)
+
+
+def test_a_value_of_another_shape_is_refused():
+    x = leaf(1.0, 2.0)
+    with saved_tensors_hooks(lambda t: t.detach(), lambda t: t[:1]):
+        y = ag.sum(x**3)
+    with pytest.raises(RuntimeError, match=r"has shape \(1,\), where the value saved had \(2,\)"):
+        y.backward()
+    assert x.grad is None
+
+
+@pytest.mark.parametrize("hooks", [saved_tensors_hooks, None], ids=["hooks", "checkpoint"])
+def test_nothing_lazy_is_computed(hooks, never_computes):
+    import dask.array as da
+
+    x = ag.asarray(da.ones((4, 3), chunks=(2, 3)), requires_grad=True)
+
+    def f(x):
+        return ag.sum(ag.exp(x) * ag.nn.functional.dropout(x, 0.5))
+
+    if hooks is None:
+        y = checkpoint(f, x)
+    else:
+        with hooks(lambda t: t.detach(), lambda t: t):
+            y = f(x)
+    y.backward()
+    assert x.grad.shape == (4, 3)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import copy
 import inspect
 import io
 import math
+import multiprocessing
 import operator
 import pickle
 
@@ -842,3 +844,63 @@ def test_numpy_may_ask_for_the_shape():
     assert (np.ndim(x), np.shape(x), np.size(x)) == (2, (2, 3), 6)
     with pytest.raises(TypeError, match=r"numpy\.size"):
         np.size(x, axis=0)
+
+
+def test_copies_of_dual_tensors():
+    with ag.autograd.forward_ad.dual_level():
+        x = ag.autograd.forward_ad.make_dual(ag.tensor([1.0]), ag.tensor([2.0]))
+        assert ag.autograd.forward_ad.unpack_dual(copy.copy(x) * 3.0).tangent.tolist() == [6.0]
+        with pytest.raises(RuntimeError, match="the copy would lose its tangent"):
+            copy.deepcopy(x)
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_nodes_are_not_copied(duplicate):
+    node = (ag.tensor([1.0], requires_grad=True) * 2.0).grad_fn
+    with pytest.raises(TypeError, match="cannot pickle or copy 'MultiplyBackward0' object"):
+        duplicate(node)
+
+
+@pytest.mark.parametrize("backend", ["numpy", "strict", "dask"], indirect=True)
+def test_models_and_optimizers_go_on_alike_after_copying(backend):
+    with ag.use_backend(backend):
+        layer = ag.nn.Linear(2, 2)
+        optimizer = ag.optim.Adam(layer.parameters(), lr=0.1)
+        data = ag.asarray(np.array([1.0, 2.0]), device=backend)
+
+        def step(layer, optimizer):
+            optimizer.zero_grad()
+            layer(data).sum().backward()
+            optimizer.step()
+            return layer.weight.tolist()
+
+        step(layer, optimizer)
+        deep = copy.deepcopy((layer, optimizer))
+        sent = pickle.loads(pickle.dumps((layer, optimizer)))
+        before = layer.weight.tolist()
+        found = step(layer, optimizer)
+        assert found != before
+        assert step(*deep) == step(*sent) == found
+
+
+def test_tensors_go_to_other_processes():
+    x = ag.tensor([1.0, 2.0], requires_grad=True)
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        made = pool.submit(ag.multiply, x, 3.0).result()
+    assert made.tolist() == [3.0, 6.0]
+    assert made.requires_grad
+    assert made.is_leaf
+
+
+@pytest.mark.parametrize("data", ["a", ["a", "b"], np.array([object()]), np.array(["2020-01-01"], "M8[D]")])
+def test_what_is_no_number_is_no_tensor(data):
+    with pytest.raises(TypeError, match=r"can't convert an array of dtype .* to a tensor. The only supported types"):
+        ag.asarray(data, device="numpy")
+
+
+def test_a_generator_goes_on_after_copying():
+    generator = ag.random.Generator(7)
+    ag.rand(3, generator=generator)
+    copies = copy.deepcopy(generator), pickle.loads(pickle.dumps(generator))
+    following = ag.rand(3, generator=generator).tolist()
+    assert [ag.rand(3, generator=one).tolist() for one in copies] == [following] * 2

@@ -162,3 +162,44 @@ def test_the_tape_outside_sees_through(close):
         close(x.grad, 36.0 * 4.0 * np.array([1.0, 8.0]))
         close(w.grad, 18.0 * 2.0 * 17.0)
     assert not jacrev(lambda x: x**3)(ag.tensor([1.0, 2.0])).requires_grad
+
+
+def _differences(function, x):
+    step, rows = 1e-6, []
+    for i in np.ndindex(x.shape):
+        e = np.zeros_like(x)
+        e[i] = step
+        rows.append((function(x + e) - function(x - e)) / (2 * step))
+    return np.moveaxis(np.stack(rows), 0, -1).reshape(*np.shape(rows[0]), *x.shape)
+
+
+def _normalised(x):
+    c = x - x.mean((1, 2), keepdims=True)
+    return c / np.sqrt((c * c).mean((1, 2), keepdims=True) + 1e-5)
+
+
+TARGETS = np.array([[0, 2], [1, 1]])
+F = ag.nn.functional
+FUSED = {
+    "layer_norm": (lambda x: F.layer_norm(x, (3, 2)), _normalised),
+    "cross_entropy": (
+        lambda x: F.cross_entropy(x, ag.asarray(TARGETS), reduction="none"),
+        lambda x: np.log(np.exp(x).sum(1)) - np.take_along_axis(x, TARGETS[:, None], 1)[:, 0],
+    ),
+    "mean of cross_entropy": (
+        lambda x: F.cross_entropy(x, ag.asarray(TARGETS)) * x[0, 0],
+        lambda x: (np.log(np.exp(x).sum(1)) - np.take_along_axis(x, TARGETS[:, None], 1)[:, 0]).mean() * x[0, 0],
+    ),
+    "one row": (
+        lambda x: F.cross_entropy(x[0, :, 0], ag.asarray(2)) * x[0, 0],
+        lambda x: (np.log(np.exp(x[0, :, 0]).sum()) - x[0, 2, 0]) * x[0, 0],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_residuals_of_a_librarys_own_kernel_serve_a_batch_of_cotangents(name, close):
+    ours, by_hand = FUSED[name]
+    x = np.random.default_rng(0).normal(size=(2, 3, 2))
+    for jacobian in (jacrev, jacfwd):
+        close(jacobian(ours)(ag.asarray(x)), _differences(by_hand, x), rtol=1e-7, atol=1e-8)

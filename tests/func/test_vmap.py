@@ -453,7 +453,8 @@ def test_functions(close):
 @pytest.mark.parametrize(
     ("f", "message"),
     [
-        (lambda x: x if x.sum() > 0 else -x, "data-dependent control flow"),
+        (lambda x: x if x.sum() > 0 else -x, "attempting to use a Tensor in some data-dependent control flow"),
+        (lambda x: not x.sum(), "attempting to use a Tensor in some data-dependent control flow"),
         (lambda x: x * float(x[0]), "you're calling .item() on a Tensor"),
         (lambda x: x.sum().item(), "you're calling .item() on a Tensor"),
         (lambda x: x.numpy(), "numpy() of a Tensor that is being mapped over"),

@@ -288,3 +288,13 @@ def test_complex_to_real_drops_the_imaginary_part():
     assert x.tolist() == [1.0, 0.0]
     x.backward(ag.asarray([5.0, 7.0]))
     assert z.grad.tolist() == [5 + 0j, 7 + 0j]
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "max"])
+def test_what_has_no_axes_is_reduced_along_one_where_the_library_does(name, axis):
+    x = ag.asarray([3.0], requires_grad=True)
+    y = getattr(ag, name)(ag.sum(x * x), axis=axis)  # NumPy's scalars know axes that its 0-d arrays refuse
+    assert y.item() == 9.0
+    y.backward()
+    assert x.grad.item() == 6.0

@@ -206,6 +206,17 @@ def test_shapes_as_separate_integers():
                 function(*wrong)
 
 
+def test_axes_as_a_list():
+    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+    t = ag.asarray(x)
+    for name in ("sum", "mean", "std", "var", "amax", "amin"):
+        expected = getattr(np, name)(x, axis=(0, 2))
+        np.testing.assert_allclose(getattr(t, name)(dim=[0, 2]).numpy(), expected, rtol=1e-12)
+    np.testing.assert_allclose(t.logsumexp([0, 2]).numpy(), np.log(np.exp(x).sum(axis=(0, 2))), rtol=1e-12)
+    assert (t > 0).count_nonzero([0, 2]).tolist() == np.count_nonzero(x > 0, axis=(0, 2)).tolist()
+    assert (t > 9).any([0, 2]).tolist() == [False] * 3
+
+
 def test_in_place_methods_belong_to_the_graph():
     x = ag.tensor([1.0, 2.0], requires_grad=True)
     y = x * 1.0
@@ -252,6 +263,29 @@ def test_cuda_needs_its_backend():
     for device in (None, 0, "cuda:1"):
         with pytest.raises(ag.BackendError, match="cupy"):
             X.cuda(device)
+
+
+def test_a_device_of_pytorchs_name_is_explained():
+    with pytest.raises(ag.BackendError, match=r"unknown backend 'cuda'.*the cupy backend: \"cupy:0\""):
+        X.to("cuda:0")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("clamp", "; tensors have it: x.clamp"),
+        ("device", "; tensors have it: x.device"),
+        ("array", "; here it is agrad.asarray"),
+        ("arctan2", "; here it is agrad.atan2"),
+        ("concatenate", "; here it is agrad.concat"),
+        ("cdist", ""),
+        ("__len__", ""),
+    ],
+)
+def test_names_of_other_libraries_are_explained(name, hint):
+    with pytest.raises(AttributeError) as raised:
+        getattr(ag, name)
+    assert str(raised.value) == f"module 'agrad' has no attribute '{name}'{hint}"
 
 
 def test_the_table_is_pytorchs():

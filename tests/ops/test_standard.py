@@ -854,10 +854,12 @@ NAMED = {
     "numpy.sum is not defined for tensors; use agrad.sum,": lambda x: np.sum(x),
     "numpy.concatenate is not defined for tensors; use agrad.concat,": lambda x: np.concatenate([x, x]),
     "numpy.transpose is not defined for tensors; use agrad.permute_dims,": lambda x: np.transpose(x),
+    "numpy.vstack is not defined for tensors; use agrad.extra.vstack,": lambda x: np.vstack([x, x]),
+    "numpy.einsum is not defined for tensors; use agrad.extra.einsum,": lambda x: np.einsum("ij->i", x),
     "numpy.linalg.norm is not defined for tensors; use agrad.linalg.vector_norm,": lambda x: np.linalg.norm(x),
     "numpy.linalg.matmul is not defined for tensors; use agrad.linalg.matmul,": lambda x: np.linalg.matmul(x, x),
     "numpy.cumsum is not defined for tensors; use agrad.cumulative_sum,": lambda x: np.cumsum(x),
-    "numpy.percentile is not defined for tensors; take the value": lambda x: np.percentile(x, 5),
+    "numpy.histogram is not defined for tensors; take the value": lambda x: np.histogram(x, 5),
 }
 
 

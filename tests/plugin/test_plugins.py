@@ -528,6 +528,15 @@ def test_the_minimal_backend(registered):
     ]
 
 
+def test_the_minimal_backend_passes_part_of_the_kit(tmp_path):
+    """The namespace and the claim on types: it goes by the module, so it claims the library's dtypes too."""
+    chosen = ("--agrad-quick", "-k", "test_namespace or test_registration or test_creation")
+    kit = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs", "agrad.testing.suite", *chosen)
+    command = [*kit, f"--agrad-plugin={EXAMPLE}", "--agrad-backend=mine"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stdout
+
+
 def test_the_minimal_backend_in_more_detail(tmp_path):
     out, _ = python(
         f"""

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
-from agrad.autograd.graph import save_on, saved_tensors_hooks
+from agrad.autograd.graph import disable_saved_tensors_hooks, save_on, saved_tensors_hooks
 from agrad.utils.checkpoint import (
     CheckpointError,
     CheckpointPolicy,
@@ -355,3 +355,78 @@ def test_drawing_more_numbers_than_in_forward_is_refused():
     y = checkpoint(function, ag.ones(1, requires_grad=True))
     with pytest.raises(RuntimeError, match="more random numbers when it is run again"):
         y.backward(ag.ones(1))
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_derivative_within_the_function(early):
+    def f(x):
+        z = ag.exp(x)
+        (g,) = ag.grad(ag.sum(z), x, create_graph=True)
+        return g * z
+
+    x = leaf(2.0)
+    checkpoint(f, x, early_stop=early).backward()
+    assert x.grad.item() == pytest.approx(2 * np.exp(4.0))  # of exp(2 x)
+
+
+def test_an_argument_changed_in_place():
+    def f(h):
+        h.mul_(2)
+        return ag.exp(h)
+
+    x = leaf(2.0)
+    checkpoint(f, x * 1).backward()
+    assert x.grad.item() == pytest.approx(2 * np.exp(4.0))
+
+
+def test_on_dask(dask_backend):
+    x = ag.asarray(np.array([0.5, 1.5]), device="dask", requires_grad=True)
+    keep = functools.partial(create_selective_checkpoint_contexts, [ag.exp])
+
+    def f(inputs):
+        return {"y": checkpoint(lambda x: ag.exp(x * x), inputs["x"], context_fn=keep) * ag.sin(inputs["x"])}
+
+    with save_on("numpy"):
+        y = checkpoint(f, {"x": x})["y"]
+    ag.sum(y).backward()
+    v = np.array([0.5, 1.5])
+    np.testing.assert_allclose(x.grad.numpy(), np.exp(v * v) * (2 * v * np.sin(v) + np.cos(v)), rtol=1e-12)
+
+
+def test_where_hooks_are_disabled():
+    with disable_saved_tensors_hooks("no hooks here"), pytest.raises(RuntimeError, match="no hooks here"):
+        checkpoint(ag.exp, leaf(1.0))
+
+
+def test_no_segments():
+    with pytest.raises(ValueError, match="segments must be at least 1, not 0"):
+        checkpoint_sequential([ag.sin], 0, leaf(1.0))
+
+
+def test_a_policy_is_told_whether_the_function_runs_again():
+    seen = []
+
+    def policy(ctx, op):
+        seen.append((op, ctx.is_recompute))
+        return False
+
+    x = leaf(1.0)
+    checkpoint(
+        lambda x: ag.exp(ag.sin(x)), x, context_fn=functools.partial(create_selective_checkpoint_contexts, policy)
+    ).backward()
+    assert seen == [("exp", False), ("exp", True)]  # what sin keeps is no operation's result
+    assert x.grad.item() == pytest.approx(np.exp(np.sin(1.0)) * np.cos(1.0))
+
+
+@pytest.mark.parametrize(
+    ("policy", "error", "message"),
+    [
+        ("matmul", TypeError, "must be either a function or a list of ops"),
+        (5, TypeError, "must be either a function or a list of ops"),
+        (["matmool"], ValueError, "Expected op in `op_list` to be an operation but got: 'matmool'"),
+        (lambda ctx, op: None, TypeError, "must give a CheckpointPolicy or a bool, not None, for 'exp'"),
+    ],
+)
+def test_what_is_no_policy(policy, error, message):
+    with pytest.raises(error, match=message):
+        checkpoint(ag.exp, leaf(1.0), context_fn=functools.partial(create_selective_checkpoint_contexts, policy))

@@ -183,3 +183,79 @@ def test_profile_without_recording():
     with ag.profile() as p, ag.no_grad():
         ag.exp(ag.ones((10,)))
     assert p.entries["exp"].calls == 1
+
+
+# -- large, lazy, mapped and packed ------------------------------------------------------------------------------------
+
+
+def test_notebooks_show_the_ends_of_a_large_graph():
+    y = ag.tensor(1.0, requires_grad=True)
+    for _ in range(600):
+        y = y + 1.0
+    graph = ag.view.graph(y)
+    assert graph._repr_svg_() is None
+    shown = ET.fromstring(f"<div>{graph._repr_html_()}</div>")
+    assert len(shown.findall(".//tbody/tr")) == 201
+    assert "401 more nodes" in graph._repr_html_()
+
+
+def boxes_of(picture):
+    """The left and upper corner of every box, by name."""
+    return [
+        (group.find("{*}text").text, float(group.find("{*}rect").get("x")), float(group.find("{*}rect").get("y")))
+        for group in ET.fromstring(picture).findall(".//{*}g")
+    ]
+
+
+def test_boxes_stand_apart_and_parameters_beside_what_uses_them():
+    x = ag.ones((2, 3))
+    weights = [ag.ones((3, 3), requires_grad=True) for _ in range(4)]
+    for w in weights:
+        x = x + ag.tanh(x @ w)  # edges that pass layers
+    boxes = boxes_of(ag.view.svg(ag.sum(x)))
+    for i, (_, x1, y1) in enumerate(boxes):
+        for _, x2, y2 in boxes[:i]:
+            assert abs(x1 - x2) >= 200 or abs(y1 - y2) >= 46
+    below = sorted(y for name, _, y in boxes if name == "AccumulateGrad")
+    used = sorted(y for name, _, y in boxes if name == "MatmulBackward0")
+    assert below == [y + 80 for y in used]
+
+
+def test_several_outputs_in_containers():
+    x = ag.tensor([1.0, 2.0], requires_grad=True)
+    assert len(ag.view.graph({"a": ag.exp(x), "b": [ag.sin(x), None]}).rows) == 3
+    with pytest.raises(TypeError, match="expected a Tensor or a container of tensors, not 3"):
+        ag.view.text(3)
+
+
+def test_packed_values_are_said_to_be():
+    x = ag.tensor([1.0, 2.0], requires_grad=True)
+    with ag.autograd.graph.save_on("numpy"):
+        y = ag.exp(x)
+    assert "keeps ans float64 (2,) packed" in ag.view.text(y)
+    assert str(ag.view.memory(y)).endswith("kept for backward: 0 B, and 1 packed by saved-tensor hooks")
+
+
+def test_lazy_graphs_are_shown_without_computing(never_computes):
+    import dask.array as da
+
+    x = ag.asarray(da.ones((4, 3), chunks=(2, 3)), requires_grad=True)
+    chosen = x[x > 0.5]
+    y = ag.sum(ag.exp(x)) + ag.sum(chosen * chosen)
+    assert "float64 (nan,) of unknown size" in ag.view.text(y)
+    assert ag.view.memory(y).total == 96 + 12  # what exp gives, and the mask
+    ET.fromstring(ag.view.svg(y))
+    assert "exp" in ag.view.html(y).lower()
+
+
+def test_under_vmap():
+    texts = []
+
+    def f(x):
+        y = ag.sum(ag.exp(x))
+        texts.append(ag.view.text(y))
+        ET.fromstring(ag.view.svg(y))
+        return y
+
+    ag.func.vmap(ag.func.grad(f))(ag.ones((3, 4)))
+    assert "keeps ans float64 (4,) 96 B" in texts[0]  # of all three

@@ -14,7 +14,7 @@ from agrad.ops.data_type import astype
 from agrad.ops.elementwise import subtract
 from agrad.ops.extra.common import alike, as_operand, as_operands, called, checked_axis, kind_of
 from agrad.ops.manipulation import broadcast_arrays, broadcast_to, moveaxis, repeat, reshape
-from agrad.ops.searching import getitem, searchsorted, setitem, take, take_along_axis, where
+from agrad.ops.searching import cast_value, getitem, searchsorted, setitem, take, take_along_axis, where
 from agrad.ops.statistical import all as all_of
 from agrad.ops.statistical import max as largest
 from agrad.ops.statistical import min as smallest
@@ -41,6 +41,8 @@ def masked_fill(x: Any, mask: Any, value: Any, /) -> Tensor:
     ------
     TypeError
         If the mask is not boolean.
+    RuntimeError
+        If the value is floating and `x` is not, or complex and `x` is real.
 
     Notes
     -----
@@ -55,7 +57,7 @@ def masked_fill(x: Any, mask: Any, value: Any, /) -> Tensor:
     x, mask = as_operands(x, mask)
     if kind_of(mask) != "bool":
         raise TypeError(f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype}{called()}")
-    return where(mask, astype(as_operand(value, x), x.dtype, copy=False), x)
+    return where(mask, cast_value(x, as_operand(value, x)), x)
 
 
 def masked_select(x: Any, mask: Any, /) -> Tensor:
@@ -204,7 +206,7 @@ def _placed(name: str, x: Any, axis: int, index: Any, src: Any) -> tuple[Tensor,
         for i, n in enumerate(index.shape)
     )
     key = tuple(index if i == axis else line for i, line in enumerate(lines))
-    return x, key, astype(src, x.dtype, copy=False)
+    return x, key, cast_value(x, src)
 
 
 def scatter(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
