@@ -63,14 +63,20 @@ def tests(session: nox.Session) -> None:
 #: What the suite of the standard is run on: agrad over a backend, alone or with every operand requiring a gradient.
 UNDER_TEST = [("agrad", False), ("strict", False), ("agrad", True), ("strict", True)]
 
+#: What is expected to fail there; Dask's blocks and array-api-strict are NumPy's.
+EXPECTED = {"agrad": ["numpy"], "strict": ["strict"], "dask": ["numpy", "dask"]}
+
 
 @nox.session
 def conformance(session: nox.Session) -> None:
     """Run the array API standard's own test suite; arguments go to pytest, as ``--max-examples=20``.
 
     ``AGRAD_ARRAY_API_TESTS`` is the path of a checkout of https://github.com/data-apis/array-api-tests with its
-    submodule. What is expected to fail stands in ``tests/conformance/*-xfails.txt``, each with a reason.
+    submodule. What is expected to fail stands in ``tests/conformance/*-xfails.txt``, each with a reason. With ``dask`` as
+    the first argument it runs on Dask, in chunks of a few elements: ``nox -s conformance -- dask --max-examples=5``.
     """
+    on_dask = session.posargs[:1] == ["dask"]
+    options = session.posargs[1:] if on_dask else session.posargs
     place = os.environ.get("AGRAD_ARRAY_API_TESTS")
     if not place:
         session.error(
@@ -80,9 +86,10 @@ def conformance(session: nox.Session) -> None:
     checkout, own = Path(place).resolve(), Path("tests/conformance").resolve()
     if not (checkout / "array-api" / "src").is_dir():
         session.error(f"{checkout} is no checkout of array-api-tests with its submodule (git submodule update --init)")
-    session.install(*CORE, *NUMPY, "array-api-strict>=2.4", "-r", str(checkout / "requirements.txt"))
-    for name, gradients in UNDER_TEST:
-        lists = ["numpy" if name == "agrad" else name, *(["gradients"] if gradients else [])]
+    more = DASK if on_dask else ["array-api-strict>=2.4"]
+    session.install(*CORE, *NUMPY, *more, "-r", str(checkout / "requirements.txt"))
+    for name, gradients in [("dask", False)] if on_dask else UNDER_TEST:
+        lists = [*EXPECTED[name], *(["gradients"] if gradients else [])]
         expected = Path(session.create_tmp()).resolve() / f"{'-'.join(lists)}-xfails.txt"
         expected.write_text("".join((own / f"{part}-xfails.txt").read_text() for part in lists))
         with session.chdir(checkout):
@@ -92,8 +99,10 @@ def conformance(session: nox.Session) -> None:
                 "-q",
                 "--disable-deadline",
                 f"--xfails-file={expected}",
-                *(session.posargs or ["--max-examples=100"]),
+                *(options or [f"--max-examples={5 if on_dask else 100}"]),
                 env={
+                    "DASK_ARRAY__CHUNK_SIZE": "24B",
+                    "DASK_SCHEDULER": "synchronous",
                     "AGRAD_GRADIENTS": str(int(gradients)),
                     "AGRAD_UNDER_TEST": name,
                     "ARRAY_API_TESTS_MODULE": "agrad_under_test",

@@ -390,39 +390,26 @@ def test_every_op_and_its_rule_run(devices):
     """Each sample of each op, forward and backward: NumPy's values, and nothing falls back to the host."""
     fake(f"""
         fake_cupy.COUNT = {devices}
-        from agrad.core.op import OPS
-        from agrad.plugin import manager
-        from agrad.testing.samples import SAMPLES, resolve
+        from agrad.testing.calls import Call
+        from agrad.testing.samples import SAMPLES
 
-        def host(data):
-            return np.array(data.values, dtype=data.dtype).reshape(data.shape)
-
-        def call(sample, make, spec):
-            result = OPS[sample.op].entry(
-                *[resolve(v, make, spec) for v in sample.args],
-                **{{k: resolve(v, make, spec) for k, v in sample.kwargs.items()}},
-            )
-            return list(result) if OPS[sample.op].rule.outputs is not None else [result]
+        def cotangent(result):
+            values = np.cos(np.arange(result.size)).reshape(result.shape)
+            return ag.asarray(values.astype(result.detach().numpy().dtype), device=result.device)
 
         done = 0
         for sample in (s for name, samples in SAMPLES.items() if name != "to_device" for s in samples):
             if sample.op.startswith("special.") and sample.beyond:
                 continue  # the stand-in has two of CuPy's special functions
-            found = {{}}
+            call, found = Call(sample), {{}}
             for name in ("numpy", "cupy"):
-                leaves = []
-                def make(data):
-                    leaves.append(ag.asarray(host(data), device=name, requires_grad=data.inexact))
-                    return leaves[-1]
-                def spec(like):
-                    return ag.zeros(like.shape, dtype=like.dtype, device=name)._spec
-                results = call(sample, make, spec)
+                leaves = [ag.asarray(array, device=name, requires_grad=True) for array in call.arrays]
+                results = call.tensors(leaves, lambda array: ag.asarray(array, device=name))
                 assert all(r._spec.backend.name == name for r in results), sample
                 recorded = [r for r in results if r.requires_grad]
-                inputs = [leaf for leaf in leaves if leaf.requires_grad]
                 if recorded:
-                    ones = [ag.ones_like(r.detach()) for r in recorded]
-                    results += ag.autograd.grad(recorded, inputs, ones, materialize_grads=True)
+                    given = [cotangent(r) for r in recorded]
+                    results += ag.autograd.grad(recorded, leaves, given, materialize_grads=True)
                 found[name] = results
             for ours, theirs in zip(found["cupy"], found["numpy"], strict=True):
                 same(ours.detach(), theirs.detach().numpy())

@@ -24,6 +24,14 @@ def kernels():
     return manager.get("dask").xp
 
 
+def test_shapes_that_do_not_fit_are_named():
+    x = ag.asarray(da.ones((10, 4), chunks=(5, 4)))
+    for other in (ag.ones(3), ag.ones((3, 2))):
+        with pytest.raises(ValueError, match=r"shapes \(10, 4\) and \(3,.*\) not aligned: 4 != 3"):
+            x @ other
+    assert (x @ ag.ones((2, 4, 3))).shape == (2, 10, 3)
+
+
 def random(*shape, seed=0):
     return np.random.default_rng(seed).normal(size=shape)
 
@@ -318,6 +326,20 @@ def test_linalg(kernels, name, operands, parameters, chunks):
     np.testing.assert_allclose(found.compute(), expected, rtol=1e-10, atol=1e-12)
 
 
+def test_linalg_of_matrices_without_elements(kernels):
+    for shape in ((0, 0), (0, 2, 2), (2, 0, 0)):
+        assert kernels.linalg.inv(da.zeros(shape, chunks=-1)).compute().shape == shape
+    assert kernels.linalg.solve(da.zeros((0, 0, 0)), da.zeros((1, 0, 0))).compute().shape == (0, 0, 0)
+    assert kernels.linalg.pinv(da.zeros((0, 2, 3)), rtol=da.zeros(0)).compute().shape == (0, 3, 2)
+
+
+def test_tensordot_keeps_the_dtype(kernels):
+    a = np.arange(6, dtype=np.uint8).reshape(2, 3)
+    found = kernels.tensordot(da.from_array(a, chunks=2), da.from_array(a.T, chunks=2), axes=1).compute()
+    assert found.dtype == np.uint8
+    np.testing.assert_array_equal(found, a @ a.T)
+
+
 @pytest.mark.parametrize("chunks", [2, (2, -1), -1])
 @pytest.mark.parametrize("mode", ["reduced", "complete"])
 def test_qr(kernels, mode, chunks):
@@ -386,6 +408,73 @@ def test_diff_stays_lazy(never_computes, dask_backend, kernels):
 def test_general_reshape(kernels, shape):
     a = random(6, 4)
     np.testing.assert_array_equal(kernels.reshape(da.from_array(a, chunks=(4, 3)), shape).compute(), a.reshape(shape))
+
+
+@pytest.mark.parametrize("endpoint", [True, False])
+@pytest.mark.parametrize("stop", [5.1, 1 + 2j])
+@pytest.mark.parametrize("num", [0, 1, 2, 7, 50])
+def test_linspace_ends_where_numpys_does(num, stop, endpoint):
+    import dask
+
+    with dask.config.set({"array.chunk-size": 64}):
+        found = ag.linspace(0.3, stop, num, endpoint=endpoint, device="dask")
+    expected = np.linspace(0.3, stop, num, endpoint=endpoint)
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-15)
+    np.testing.assert_array_equal(found.numpy()[-1:], expected[-1:])
+
+
+def test_shapes_without_elements():
+    """Dask's automatic chunks divide by the length of the empty axis."""
+    x = ag.zeros((0, 10**10), device="dask")
+    assert x.shape == (0, 10**10)
+    assert ag.broadcast_to(ag.zeros((0, 1), device="dask"), (3, 0, 10**10)).shape == (3, 0, 10**10)
+    assert ag.full((2, 0), 3, device="dask").numpy().shape == (2, 0)
+
+
+@pytest.mark.parametrize("descending", [True, False])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_sorted_in_the_chunks_of_the_operand(kernels, axis, descending):
+    a = np.round(random(7, 5), 1)
+    x = da.from_array(a, chunks=(3, 2))
+    order = np.argsort(-a if descending else a, axis=axis, stable=True)
+    places = kernels.argsort(x, axis=axis, descending=descending)
+    np.testing.assert_array_equal(places.compute(), order)
+    found = kernels.sort(x, axis=axis, descending=descending)
+    np.testing.assert_array_equal(found.compute(), np.take_along_axis(a, order, axis=axis))
+    assert found.chunks == places.chunks == x.chunks
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_searchsorted_with_a_sorter_and_a_number(kernels, side):
+    a, order = np.array([3.0, 1.0, 2.0]), np.array([1, 2, 0])
+    for wanted in (2.0, np.array([0.0, 2.0, 5.0])):
+        x2 = da.from_array(wanted, chunks=2) if isinstance(wanted, np.ndarray) else wanted
+        found = kernels.searchsorted(da.from_array(a, chunks=2), x2, side=side, sorter=da.from_array(order, chunks=2))
+        np.testing.assert_array_equal(np.asarray(found), np.searchsorted(a, wanted, side=side, sorter=order))
+
+
+def test_how_many_elements_is_known_of_data_in_memory(never_computes):
+    x = ag.asarray([3.0, 0.0, 3.0], device="dask")
+    assert ag.nonzero(x)[0].shape == (2,)
+    assert [part.shape for part in ag.unique_all(x)] == [(2,), (2,), (3,), (2,)]
+    assert math.isnan(ag.nonzero(x + 1.0)[0].shape[0])
+
+
+def test_what_that_gives(dask_backend):
+    a = np.array([[3.0, 0.0], [3.0, 1.0]])
+    x = ag.asarray(a, device="dask")
+    expected = np.unique_all(a)
+    for values in (x, ag.asarray(da.from_array(a, chunks=1))):
+        for name in ("values", "counts"):
+            np.testing.assert_array_equal(getattr(ag.unique_counts(values), name).numpy(), getattr(expected, name))
+        np.testing.assert_array_equal(ag.unique_inverse(values).inverse_indices.numpy(), expected.inverse_indices)
+        for found, places in zip(ag.nonzero(values), np.nonzero(a), strict=True):
+            np.testing.assert_array_equal(found.numpy(), places)
+
+
+def test_to_dlpack_computes():
+    x = chunked([1.0, 2.0, 3.0]) * 2.0
+    np.testing.assert_array_equal(np.from_dlpack(x), [2.0, 4.0, 6.0])
 
 
 def test_from_dlpack():

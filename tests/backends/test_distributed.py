@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -216,3 +217,27 @@ def test_a_task_may_compute(threads):
 
     x = da.ones(6, chunks=1).map_blocks(inside, dtype=float, meta=np.empty(0))
     np.testing.assert_array_equal(computing.values(x)[0], np.full(6, 46.0))
+
+
+def test_no_task_is_taken_for_another(processes, caplog):
+    """Whether Dask fuses an array's tasks with those before them depends on what else is asked for; keys do not."""
+    X = data()
+    logger = logging.getLogger("distributed.scheduler")  # of the scheduler in this process
+    level, kept = logger.level, []
+    logger.addHandler(caplog.handler)
+    logger.setLevel(logging.WARNING)
+    try:
+        with dask.config.set(scheduler="threads"):
+            (x,) = computing.values(X._data)
+        for _ in range(2):
+            mean = ag.mean(X, axis=0)
+            kept.append(ag.persist(mean, mean * mean, X - mean))
+            kept.append(ag.persist(X - mean + 1.0))
+            total = ag.compute(ag.std(X - mean, axis=0) * ag.max(X - mean))
+            np.testing.assert_allclose(kept[-1].numpy(), x - x.mean(0) + 1, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose((kept[-2][2] * 2.0).numpy(), 2 * (x - x.mean(0)), rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(total.numpy(), x.std(0) * (x - x.mean(0)).max(), rtol=1e-12)
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(caplog.handler)
+    assert not [text for text in map(logging.LogRecord.getMessage, caplog.records) if "run_spec" in text]

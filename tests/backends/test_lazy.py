@@ -150,6 +150,15 @@ def _assigned_by_hand(w):
     return v
 
 
+def _normalised(w):
+    c = w - w.mean()
+    return c / np.sqrt((c * c).mean() + 1e-5)
+
+
+def _entropy(w):
+    return (np.log(np.exp(w).sum(axis=1)) - w[np.arange(4), [0, 3, 1, 1]])[:, None] * w
+
+
 def _softmax(w):
     e = np.exp(w)
     return e / e.sum(axis=-1, keepdims=True)
@@ -171,6 +180,11 @@ UPSTREAM = {
     "many results": (
         lambda w: ag.stack([row * i for i, row in enumerate(ag.unstack(w))]),
         lambda w: w * np.arange(4)[:, None],
+    ),
+    "residuals": (lambda w: F.layer_norm(w, w.shape), _normalised),
+    "no residual": (
+        lambda w: F.cross_entropy(w, ag.asarray([0, 3, 1, 1]), reduction="none")[:, None] * w,
+        _entropy,
     ),
     "sort": (lambda w: ag.sort(w, axis=0), lambda w: np.sort(w, axis=0)),
     "fft": (lambda w: ag.real(ag.fft.fft(w)), lambda w: np.fft.fft(w).real),
@@ -441,6 +455,51 @@ def test_a_function_of_the_users_sees_values(data):
     assert seen == ["numpy"]
     np.testing.assert_allclose(w.grad.numpy(), 3 * w.detach().numpy() ** 2 * array.sum(axis=0), rtol=1e-12)
     assert source.passes == 1
+
+
+class Scaled(ag.Function):
+    """Takes operands of two backends; its backward knows only the lazy one."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return g * w, g * x
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_a_function_of_the_users_may_be_a_crossing(create_graph, data):
+    array, source, x = data
+    w = parameter([1.0, 2.0, 3.0, 4.0])
+    seen = []
+    y = Scaled.apply(x, w * 1.0)
+    loss = ag.sum(y * y)
+    loss.backward(create_graph=create_graph)
+    assert isinstance(w.grad._data, np.ndarray)
+    np.testing.assert_allclose(w.grad.detach().numpy(), 2 * w.detach().numpy() * (array**2).sum(axis=0), rtol=1e-12)
+    if create_graph:
+        (second,) = ag.autograd.grad(ag.sum(w.grad), w)
+        np.testing.assert_allclose(second.numpy(), 2 * (array**2).sum(axis=0), rtol=1e-12)
+    else:
+        assert source.passes == 1
+    v = parameter([1.0, 2.0, 3.0, 4.0])
+    v.register_hook(lambda g: seen.append(g.device))
+    ag.sum(Scaled.apply(x, v)).backward()
+    assert seen == ["numpy"]
+    np.testing.assert_allclose(v.grad.numpy(), array.sum(axis=0), rtol=1e-12)
+
+
+def test_a_hook_cannot_change_the_backend(data):
+    _, _, x = data
+    w = parameter([1.0, 2.0, 3.0, 4.0])
+    w.register_hook(lambda g: ag.sum(x, axis=0) * g)
+    with pytest.raises(RuntimeError, match=r"has changed the device of value \(was numpy got dask\)"):
+        ag.sum(w * w).backward()
+    assert w.grad is None
 
 
 def test_saved_tensor_hooks_and_anomaly_detection(data):

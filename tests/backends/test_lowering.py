@@ -455,6 +455,25 @@ def test_an_error_names_the_chunk_the_operation_and_the_line():
     assert f"Raised in chunk 11 of 11 (rows 100 to 102) of the loss loss ({__file__}:{line})" in notes
 
 
+@pytest.mark.usefixtures("scheduler")
+def test_anomaly_detection_names_the_chunk_and_the_operation():
+    bad = X.copy()
+    bad[57] = 0.0
+    data = da.from_array(bad, chunks=(10, 4))
+
+    def loss(w, X):
+        return ag.mean(ag.sqrt(ag.sum(w * X, axis=1) ** 2))
+
+    line = loss.__code__.co_firstlineno + 1
+    step = agrad_dask.value_and_grad(loss)
+    with ag.autograd.detect_anomaly(), pytest.raises(RuntimeError, match="returned nan values") as info:
+        step(W, data)
+    assert f"{__file__}:{line}" in str(info.value)
+    assert "Raised in chunk 6 of 11 (rows 50 to 59)" in "\n".join(info.value.__notes__)
+    with ag.autograd.detect_anomaly(check_nan=False), np.errstate(all="ignore"):
+        assert np.isnan(step(W, data)[1].numpy()).all()
+
+
 def test_an_error_of_the_data_names_the_chunk_too():
     def broken(block, block_info=None):
         if block_info[0]["chunk-location"][0] == 2:
@@ -556,6 +575,19 @@ def test_an_error_on_a_cluster_names_the_chunk(cluster):
     with pytest.raises(ValueError, match="cannot reshape") as info:
         agrad_dask.value_and_grad(loss, check=False)(W, *chunked(10, 10))
     assert "Raised in chunk 11 of 11 (rows 100 to 102) of the loss loss" in "\n".join(info.value.__notes__)
+
+
+@pytest.mark.filterwarnings("ignore")  # whatever distributed and cloudpickle say of it beside
+def test_a_loss_that_cannot_be_sent_to_workers_is_named(cluster):
+    lock = threading.Lock()
+
+    def loss(w, X, y):
+        with lock:
+            return squares(w, X, y)
+
+    with pytest.raises(TypeError, match="Could not serialize") as info:
+        agrad_dask.value_and_grad(loss)(W, *chunked(10, 10))
+    assert f"the loss loss ({__file__}:{loss.__code__.co_firstlineno}) and its arguments" in str(info.value)
 
 
 # -- larger than memory -----------------------------------------------------------------------------------------------

@@ -103,6 +103,12 @@ def test_a_missing_zarr_says_what_to_install(monkeypatch, tmp_path):
         agrad_dask.from_zarr(tmp_path)
 
 
+def test_a_group_asks_for_the_name_of_an_array(zarr, stored):
+    zarr.open_group(stored)
+    with pytest.raises(ValueError, match=r"store is a zarr group: name one of its arrays with path=\. It has X\."):
+        agrad_dask.from_zarr(stored)
+
+
 def test_a_missing_store_is_zarrs_error(zarr, tmp_path):
     with pytest.raises(FileNotFoundError):
         agrad_dask.from_zarr(tmp_path / "nowhere")

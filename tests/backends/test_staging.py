@@ -290,7 +290,7 @@ def test_the_refusal_says_what_would_be_needed():
     assert "max_memory allows 3.00 MiB" in message
     assert "The largest task takes 3.9" in message
     assert f"matmul in backward of MatmulBackward0, recorded at {__file__}:{line}" in message
-    assert "Make the chunks 3 times smaller: x.rechunk(...)" in message
+    assert "Make the chunks 3 times smaller: chunks= where" in message
     with pytest.raises(MemoryError, match=r"The results alone take 125\.00 MiB"):
         manager.get("dask").realize((x * 2)._data, max_memory="64MiB")
 

@@ -120,6 +120,14 @@ class DaskBackend(Backend):
 
         return indexing.setitem(array, key, value)
 
+    def run_rule(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Any) -> Any:
+        """Run a rule; what it gives has the chunks of the operands, whatever those of the results were."""
+        found = vjp(node.spec.xp, g, saved, node)
+        if not isinstance(found, tuple | list):
+            return _in_chunks_of(node.edges.spec, found)
+        made = [_in_chunks_of(n.spec, part) for n, part in zip(node.inputs, found, strict=True)]
+        return type(found)(made)
+
     def nbytes(self, array: Any) -> int:
         """Give the bytes the value takes once computed, 0 where the shape is unknown."""
         found = array.nbytes
@@ -220,6 +228,14 @@ class DaskBackend(Backend):
         from agrad_dask.sampling import sample  # noqa: PLC0415 (as above)
 
         return sample(kind, shape, key, dtype, p)
+
+
+def _in_chunks_of(spec: Any, g: Any) -> Any:
+    """Give a cotangent the chunks of its operand, where both are known."""
+    chunks = getattr(g, "chunks", None)
+    if chunks is None or not isinstance(spec.layout, tuple) or chunks == spec.layout or g.shape != spec.shape:
+        return g
+    return g.rechunk(spec.layout)
 
 
 def _refusing(op: str, function: Callable[..., Any]) -> Callable[..., Any]:

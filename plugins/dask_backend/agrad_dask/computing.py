@@ -7,6 +7,7 @@ that is active: the threads of this process, or a `distributed` cluster.
 from __future__ import annotations
 
 import math
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
@@ -85,6 +86,8 @@ class _Run:
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
         self.progress = dask.config.get("agrad.progress", False) if progress is None else progress
         self.retries = dask.config.get("agrad.retries", 0) if retries is None else retries
+        #: What stands at the end of the names of this run's tasks on a cluster; and the names of values kept there.
+        self.mark, self.elsewhere = uuid.uuid4().hex, dict[Any, Any]()
         graphs = [array.dask for array in arrays if isinstance(getattr(array, "dask", None), HighLevelGraph)]
         #: As the arrays were written, before Dask fuses tasks: by the names of arrays.
         self.written = HighLevelGraph.merge(*graphs) if graphs else HighLevelGraph({}, {})
@@ -96,6 +99,10 @@ class _Run:
         graph: dict[Any, GraphNode] = convert_legacy_graph(given)
         if all(isinstance(graph.get(key), DataNode) for key in keys):
             return [graph[key]() for key in keys]
+        if self.client is not None:
+            kept = {k: node.target for k, node in graph.items() if isinstance(node, Alias) and node.target not in graph}
+            self.elsewhere.update(kept)
+            graph = {key: node for key, node in graph.items() if key not in kept}
         futures: dict[Any, Any] = {}
         sizes = _Sizes(graph, self.written)
         passes, threads = self.planned(graph, keys, sizes)
@@ -194,7 +201,10 @@ class _Run:
             )
         else:
             times = math.ceil(peak.nbytes / max(1, limit))
-            lines.append(f"Make the chunks {times} times smaller: x.rechunk(...) before the first operation.")
+            lines.append(
+                f"Make the chunks {times} times smaller: chunks= where the data is opened, or rechunk the Dask array"
+                " that becomes a tensor."
+            )
         if sizes.guessed:
             lines.append(
                 f"Of {len(graph)} blocks {sizes.guessed} have an unknown size, assumed to be their largest input's."
@@ -226,7 +236,11 @@ class _Run:
         futures = {key: known.get(key) or self.kept(key) for key in needed}
         with _seceded():
             made = self.client.get(
-                self.shipped(graph, futures), targets, sync=False, retries=self.retries or None, **options
+                self.shipped(graph, futures),
+                [self.named(key) for key in targets],
+                sync=False,
+                retries=self.retries or None,
+                **options,
             )
             if self.progress:
                 _show(made)
@@ -237,7 +251,7 @@ class _Run:
                 cause = getattr(error, "_agrad_task", None) or self.client.sync(
                     self.client.scheduler.get_error_cause, keys=[future.key]
                 )
-                self.explain(error, cause)
+                self.explain(error, self.given(cause))
                 for other in made:  # a traceback keeps what this frame holds, and the cluster would keep the failure
                     other.release()
                 self.client.sync(_nothing)  # which the client's loop does after it has released them
@@ -248,15 +262,30 @@ class _Run:
         """Give the future of a value that was persisted on the cluster: Dask leaves it out of the graph."""
         from distributed import Future  # noqa: PLC0415 (not needed on threads)
 
-        return Future(key, self.client)
+        return Future(self.elsewhere.get(key, key), self.client)
+
+    def named(self, key: Any) -> Any:
+        """Give the name of a task on the cluster, of this run's own.
+
+        Dask fuses tasks as the graph at hand allows and keeps their keys. A scheduler that remembers a key from another
+        graph would take the one task for the other.
+        """
+        return (f"{key[0]}-{self.mark}", *key[1:]) if isinstance(key, tuple) else f"{key}-{self.mark}"
+
+    def given(self, name: Any) -> Any:
+        """Give the key of a task by its name on the cluster; tasks in a fused one have none there."""
+        first, *rest = name if isinstance(name, tuple) else (name,)
+        first = first.removesuffix(f"-{self.mark}") if isinstance(first, str) else first
+        return (first, *rest) if isinstance(name, tuple) else first
 
     def shipped(self, graph: dict[Any, GraphNode], futures: dict[Any, Any]) -> Any:
         """Give a graph as it goes to a cluster, with what `dask.annotate` said of its arrays."""
         said = {name: layer.annotations for name, layer in self.written.layers.items() if layer.annotations}
-        parts: dict[str, dict[Any, Any]] = {"": futures}
+        parts: dict[str, dict[Any, Any]] = {"": {future.key: future for future in futures.values()}}
+        names = {key: self.named(key) for key in graph} | {key: future.key for key, future in futures.items()}
         for key, node in graph.items():
             name = name_of(_own(node, key)) if said else ""
-            parts.setdefault(name if name in said else "", {})[key] = _for_worker(node)
+            parts.setdefault(name if name in said else "", {})[names[key]] = _for_worker(node, names)
         if len(parts) == 1:
             return parts[""]
         layers = {name: MaterializedLayer(part, annotations=said.get(name)) for name, part in parts.items()}
@@ -350,7 +379,11 @@ def _failed_in(error: BaseException) -> Any:
     return found
 
 
-def _for_worker(node: Any) -> Any:
+def _for_worker(node: Any, names: Mapping[Any, Any]) -> Any:
+    """Give a task as it runs on a cluster, under the name it has there."""
+    if isinstance(node, Alias):
+        return Alias(names[node.key], names[node.target])
+    node = node.substitute(names, key=names[node.key])
     if not isinstance(node, Task):
         return node
     return Task(node.key, _OnWorker(node.func), *node.args, _data_producer=node.data_producer, **node.kwargs)

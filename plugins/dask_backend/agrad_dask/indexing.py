@@ -10,14 +10,18 @@ handing a value out. What was computed is remembered, so that the backward pass 
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
+from dask._task_spec import Task, TaskRef
 from dask.array.core import normalize_chunks
 from dask.array.utils import meta_from_array
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph
 
 from agrad.core.errors import UnsupportedOp
 from agrad.plugin.backend import key_parts
@@ -25,6 +29,9 @@ from agrad_dask import computing
 
 #: Data of up to this many bytes is kept beside the Dask array made of it, to be looked at without computing.
 HOST_KEPT = 2**24
+
+#: How many blocks one task adds up.
+_SUMMED = 4
 
 _FULL = slice(None)
 
@@ -267,7 +274,7 @@ def _merged(x: Any, axis: int, count: int) -> Any:
     if count == 1:
         return x
     shape = (*x.shape[:axis], math.prod(x.shape[axis : axis + count]), *x.shape[axis + count :])
-    return da.zeros_like(x, shape=shape, chunks="auto") if 0 in x.shape else da.reshape(x, shape)
+    return empty_like(x, shape) if 0 in x.shape else da.reshape(x, shape)
 
 
 def _has_nan(shape: tuple[float, ...]) -> bool:
@@ -295,11 +302,28 @@ def scatter_add(spec: Any, key: Any, values: Any) -> Any:
         if arrays:
             raise UnsupportedOp("scatter_add", "dask", "chunks of unknown sizes; call compute_chunk_sizes() first")
         return _embed_unknown(values, basic, spec.shape)
-    chunks = normalize_chunks("auto" if spec.layout is None else spec.layout, spec.shape, dtype=values.dtype)
+    chunks = chunks_like(spec.layout, spec.shape, values.dtype)
     if arrays:
         like = da.empty(spec.shape, chunks=chunks, dtype=values.dtype)
         values = _scattered(like if _is_trivial(basic) else like[basic], arrays, target, values)
     return _embed(values, basic, chunks)
+
+
+def empty_like(x: Any, shape: tuple[int, ...]) -> Any:
+    """Give an array without elements, or zeros made of one: what Dask's functions do not make of such an array."""
+    return da.zeros_like(x, shape=shape, chunks=chunks_like(None, shape, x.dtype))
+
+
+def chunks_like(layout: Any, shape: tuple[int, ...], dtype: Any) -> tuple[tuple[int, ...], ...]:
+    """Give chunks in Dask's words in full; of moderate size where they are None or ``"auto"``."""
+    layout = ("auto",) * len(shape) if layout is None else layout
+    # Dask's automatic sizes divide by zero where an axis is empty
+    some = tuple(along if n else (1,) for along, n in zip(layout, shape, strict=True))
+    made: tuple[tuple[int, ...], ...] = normalize_chunks(some, tuple(n or 1 for n in shape), dtype=dtype)
+    return tuple(
+        along if n else (0,) if layout[i] == "auto" else layout[i]
+        for i, (along, n) in enumerate(zip(made, shape, strict=True))
+    )
 
 
 def _scattered(like: Any, arrays: list[tuple[int, Any]], target: int, g: Any) -> Any:
@@ -309,22 +333,71 @@ def _scattered(like: Any, arrays: list[tuple[int, Any]], target: int, g: Any) ->
         flat = _merged(like, axis, index.ndim)
         placed = _place_masked(flat.chunks, axis, _flat(index), _move(g, target, axis, 1))
         return da.reshape(placed, like.shape).rechunk(like.chunks)
-    if len(arrays) == 1:
+    if len(arrays) == 1 and isinstance(index, da.Array):
         g = _merged(_move(g, target, axis, index.ndim), axis, index.ndim) if index.ndim else da.expand_dims(g, axis)
-        known = not isinstance(index, da.Array)
-        places = da.from_array(_within(index, like.shape[axis]).reshape(-1)) if known else _flat(index)
-        return _add_at(like.chunks, axis, places, g)
-    # several: one place number for all of their axes, which go first
-    axes = [at for at, _ in arrays]
-    sizes = tuple(like.shape[at] for at in axes)
-    together = np.broadcast_arrays(*(_within(array, n) for (_, array), n in zip(arrays, sizes, strict=True)))
-    places = da.from_array(np.ravel_multi_index(together, sizes).reshape(-1))
+        return _add_at(like.chunks, axis, _flat(index), g)
+    axes = tuple(at for at, _ in arrays)
+    together = np.broadcast_arrays(*(_within(array, like.shape[at]) for at, array in arrays))
     g = _merged(_move(g, target, 0, together[0].ndim), 0, together[0].ndim)
-    others = [i for i in range(like.ndim) if i not in axes]
-    rows = tuple(n * math.prod(sizes[1:]) for n in like.chunks[axes[0]])
-    made = _add_at((rows, *(like.chunks[i] for i in others)), 0, places, g)
-    made = da.reshape(made, sizes + tuple(like.shape[i] for i in others))
-    return da.moveaxis(made, tuple(range(len(axes))), tuple(axes)).rechunk(like.chunks)
+    return _add_known(like.chunks, axes, [part.reshape(-1) for part in together], g)
+
+
+def _add_known(chunks: tuple[Any, ...], axes: tuple[int, ...], places: list[Any], g: Any) -> Any:
+    """Add the rows of g (along its first axis) at known places of some axes.
+
+    They are put in the order of the blocks they go to, and cut where the block changes and so that no piece is longer
+    than g's chunks: each piece goes to one block, and there are no more pieces than blocks of the result and of g.
+    """
+    others = [i for i in range(len(chunks)) if i not in axes]
+    if not g.shape[0]:
+        return da.zeros_like(g, shape=tuple(map(sum, chunks)), chunks=chunks)
+    ends = [np.cumsum([0, *chunks[axis]]) for axis in axes]
+    blocks = [np.searchsorted(end, place, side="right") - 1 for end, place in zip(ends, places, strict=True)]
+    number = np.ravel_multi_index(blocks, [len(chunks[axis]) for axis in axes])
+    order = np.argsort(number, kind="stable")
+    longest = max(g.chunks[0])
+    if np.any(number[1:] < number[:-1]):
+        g, number = da.take(g, order, axis=0), number[order]
+    marks = [0, *(int(i) + 1 for i in np.flatnonzero(np.diff(number))), g.shape[0]]
+    cuts = [i for low, high in itertools.pairwise(marks) for i in range(low, high, longest)]
+    g = g.rechunk({0: tuple(np.diff([*cuts, g.shape[0]]).tolist()), **{1 + k: chunks[i] for k, i in enumerate(others)}})
+    within = [(p - end[b])[order] for p, end, b in zip(places, ends, blocks, strict=True)]
+    pieces: dict[tuple[int, ...], list[int]] = {}
+    for i, low in enumerate(cuts):
+        pieces.setdefault(tuple(int(b[order[low]]) for b in blocks), []).append(i)
+
+    name = f"agrad-scatter-add-{tokenize(g, chunks, axes, places)}"
+    part = f"agrad-scatter-part-{tokenize(g, chunks, axes, places)}"
+    tasks: dict[Any, Task] = {}
+    for block in itertools.product(*(range(len(along)) for along in chunks)):
+        shape = tuple(along[i] for along, i in zip(chunks, block, strict=True))
+        beside = tuple(block[i] for i in others)
+        mine = pieces.get(tuple(block[axis] for axis in axes), [])
+        parts: list[Any] = []
+        for k, i in enumerate(mine):
+            key = (name, *block) if len(mine) == 1 else (part, *block, k)
+            at = tuple(w[cuts[i] : cuts[i] + g.chunks[0][i]] for w in within)
+            tasks[key] = Task(key, _added, TaskRef((g.name, i, *beside)), at, shape, axes)
+            parts.append(TaskRef(key))
+        if not mine:
+            tasks[name, *block] = Task((name, *block), np.zeros_like, g._meta, shape=shape)
+        while len(parts) > 1:  # a tree of sums
+            groups = [parts[k : k + _SUMMED] for k in range(0, len(parts), _SUMMED)]
+            keys = [(name, *block) if len(groups) == 1 else (part, *block, len(tasks) + k) for k in range(len(groups))]
+            tasks |= {key: Task(key, _summed, *group) for key, group in zip(keys, groups, strict=True)}
+            parts = [TaskRef(key) for key in keys]
+    graph = HighLevelGraph.from_collections(name, tasks, dependencies=[g])
+    return da.Array(graph, name, chunks, meta=meta_from_array(g._meta, ndim=len(chunks), dtype=g.dtype))
+
+
+def _added(g: Any, places: tuple[Any, ...], shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    made = np.zeros_like(g, shape=shape)
+    _add_into(np.moveaxis(made, axes, range(len(axes))), places, g)
+    return made
+
+
+def _summed(*parts: Any) -> Any:
+    return functools.reduce(np.add, parts)
 
 
 def _add_at(chunks: tuple[Any, ...], axis: int, places: Any, g: Any) -> Any:
@@ -355,15 +428,17 @@ def _add_block(low: Any, high: Any, places: Any, g: Any, axis: int, size: int) -
     places = _within(places, size)
     mine = np.flatnonzero((places >= start) & (places < stop))
     made = np.zeros_like(g, shape=(*g.shape[:axis], stop - start, *g.shape[axis + 1 :]))
-    key = (_FULL,) * axis + (places[mine] - start,)
-    values = np.take(g, mine, axis=axis)
+    _add_into(made, (_FULL,) * axis + (places[mine] - start,), np.take(g, mine, axis=axis))
+    return made[..., None]
+
+
+def _add_into(made: Any, key: tuple[Any, ...], values: Any) -> None:
     if isinstance(made, np.ndarray):
         np.add.at(made, key, values)
     else:
         import cupyx  # noqa: PLC0415 (the chunks are CuPy's)
 
         cupyx.scatter_add(made, key, values)
-    return made[..., None]
 
 
 def _place_masked(chunks: tuple[Any, ...], axis: int, mask: Any, g: Any) -> Any:
@@ -422,42 +497,61 @@ def _embed(g: Any, basic: tuple[Any, ...], chunks: tuple[Any, ...]) -> Any:
             start, _, step = part.indices(size)
             if step < 0:
                 g, start, step = da.flip(g, axis), start + (g.shape[axis] - 1) * step, -step
-            g = _spaced(g, axis, step)
         else:
-            start = part % size
-        stop = start + g.shape[axis]
-        pieces = [g.rechunk({axis: _cut(chunks[axis], start, stop)})]
-        if start:
-            pieces.insert(0, _zeros(g, axis, _cut(chunks[axis], 0, start)))
-        if stop < size:
-            pieces.append(_zeros(g, axis, _cut(chunks[axis], stop, size)))
-        g = da.concatenate(pieces, axis=axis) if len(pieces) > 1 else pieces[0]
-        g = g.rechunk({axis: chunks[axis]})
+            start, step = part % size, 1
+        g = _spread(g, axis, chunks[axis], start, step)
     return g
+
+
+def _spread(g: Any, axis: int, chunks: tuple[int, ...], start: int, step: int) -> Any:
+    """Put g at every step-th place from start along an axis of these chunks, and zeros at the others."""
+    n = g.shape[axis]
+    if n == sum(chunks):
+        return g.rechunk({axis: chunks})
+    ends = np.cumsum([0, *chunks])
+    firsts = np.clip(-((start - ends) // step), 0, n)  # of each chunk, the first element of g that belongs there
+    counts = np.diff(firsts)
+    busy = counts > 0
+    g = g.rechunk({axis: tuple(counts[busy].tolist())})
+    sizes = tuple(itertools.compress(chunks, busy))
+    made = da.blockwise(
+        _spread_block,
+        tuple(range(g.ndim)),
+        *(g, tuple(range(g.ndim))),
+        *(da.from_array((start + firsts * step - ends)[:-1][busy], chunks=1), (axis,)),
+        *(da.from_array(np.asarray(sizes), chunks=1), (axis,)),
+        adjust_chunks={axis: sizes},
+        align_arrays=False,
+        token="agrad-embed",  # noqa: S106 (what the tasks are called)
+        dtype=g.dtype,
+        meta=g._meta,
+        axis=axis,
+        step=step,
+    )
+    if busy.all():
+        return made
+    pieces, low = [], 0
+    for full, run in itertools.groupby(zip(busy, chunks, strict=True), key=lambda pair: pair[0]):
+        along = tuple(size for _, size in run)
+        if full:
+            high = low + sum(along)
+            pieces.append(made[(_FULL,) * axis + (slice(low, high),)])
+            low = high
+        else:
+            pieces.append(_zeros(g, axis, along))
+    return da.concatenate(pieces, axis=axis)
+
+
+def _spread_block(g: Any, first: Any, size: Any, axis: int, step: int) -> Any:
+    made = np.zeros_like(g, shape=(*g.shape[:axis], int(size[0]), *g.shape[axis + 1 :]))
+    low = int(first[0])
+    made[(_FULL,) * axis + (slice(low, low + (g.shape[axis] - 1) * step + 1, step),)] = g
+    return made
 
 
 def _zeros(g: Any, axis: int, along: tuple[int, ...]) -> Any:
     chunks = (*g.chunks[:axis], along, *g.chunks[axis + 1 :])
     return da.zeros_like(g, shape=tuple(map(sum, chunks)), chunks=chunks)
-
-
-def _cut(chunks: tuple[int, ...], start: int, stop: int) -> tuple[int, ...]:
-    """The chunks of the part of an axis from start to stop."""
-    ends = np.cumsum([0, *chunks])
-    marks = [start, *(int(e) for e in ends if start < e < stop), stop]
-    return tuple(b - a for a, b in itertools.pairwise(marks))
-
-
-def _spaced(g: Any, axis: int, step: int) -> Any:
-    """Put step - 1 zeros between the elements along an axis."""
-    n = g.shape[axis]
-    if step == 1 or n == 1:
-        return g
-    g = da.expand_dims(g, axis + 1)
-    zeros = _zeros(g, axis + 1, (step - 1,))
-    g = da.concatenate([g, zeros], axis=axis + 1).rechunk({axis + 1: -1})
-    g = da.reshape(g, (*g.shape[:axis], n * step, *g.shape[axis + 2 :]))
-    return g[(_FULL,) * axis + (slice(0, (n - 1) * step + 1),)]
 
 
 def _embed_unknown(g: Any, basic: tuple[Any, ...], shape: tuple[float, ...]) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,7 +12,6 @@ import array_api_compat
 import array_api_compat.dask.array as xp
 import dask.array as da
 import numpy as np
-from dask.array.core import normalize_chunks
 
 from agrad_dask import indexing
 from agrad_dask.backend import UnknownSizes
@@ -38,7 +39,19 @@ def _broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Any:
     kept += [
         along if n == x.shape[i] else "auto" for i, (along, n) in enumerate(zip(x.chunks, shape[new:], strict=True))
     ]
-    return da.broadcast_to(x, shape, chunks=normalize_chunks(tuple(kept), shape, dtype=x.dtype))
+    return da.broadcast_to(x, shape, chunks=indexing.chunks_like(tuple(kept), shape, x.dtype))
+
+
+def _filled(name: str) -> Callable[..., Any]:
+    """Make a function of ``zeros`` and its kin for shapes without elements too, at which Dask divides by zero."""
+
+    def kernel(shape: Any, *value: Any, dtype: Any = None, **kwargs: Any) -> Any:
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        if 0 in shape:
+            kwargs["chunks"] = indexing.chunks_like(None, shape, np.float64 if dtype is None else dtype)
+        return getattr(xp, name)(shape, *value, dtype=dtype, **kwargs)
+
+    return kernel
 
 
 def _eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
@@ -55,7 +68,7 @@ def _reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
     if any(n != n for n in x.shape):  # noqa: PLR0124 (nan: unknown)
         return _reshape_ones(x, shape)
     if 0 in x.shape:
-        return da.zeros_like(x, shape=np.empty(x.shape, np.bool_).reshape(shape).shape, chunks="auto")
+        return indexing.empty_like(x, np.empty(x.shape, np.bool_).reshape(shape).shape)
     try:
         return da.reshape(x, shape)
     except NotImplementedError:  # axes that neither merge nor split evenly
@@ -83,9 +96,22 @@ def _repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
         x, axis = _reshape(x, (-1,)), 0
     axis %= x.ndim
     if isinstance(repeats, int) and repeats and x.shape[axis]:
-        return da.repeat(x, repeats, axis=axis)
+        return _repeat_each(x, repeats, axis)
     counts = repeats if isinstance(repeats, int) else indexing.values_of(repeats)[0]
     return indexing.take(x, np.repeat(np.arange(x.shape[axis]), counts), axis)
+
+
+def _repeat_each(x: Any, repeats: int, axis: int) -> Any:
+    """Repeat every element, in chunks no longer than the operand's; Dask's own makes them longer by that factor."""
+    longest = max(x.chunks[axis])
+    x = x.rechunk({axis: max(1, longest // repeats)})
+    shape = (*x.shape[: axis + 1], repeats, *x.shape[axis + 1 :])
+    copies = da.core.normalize_chunks((min(repeats, longest),), (repeats,))
+    chunks = (*x.chunks[: axis + 1], *copies, *x.chunks[axis + 1 :])
+    return da.reshape(
+        da.broadcast_to(x[(slice(None),) * (axis + 1) + (None,)], shape, chunks=chunks),
+        (*x.shape[:axis], x.shape[axis] * repeats, *x.shape[axis + 1 :]),
+    )
 
 
 def _tile(x: Any, repetitions: Any, /) -> Any:
@@ -94,7 +120,7 @@ def _tile(x: Any, repetitions: Any, /) -> Any:
         return da.tile(x, repetitions)
     rank = max(x.ndim, len(repetitions))
     sizes = ((1,) * (rank - x.ndim) + x.shape, (1,) * (rank - len(repetitions)) + repetitions)
-    return da.zeros_like(x, shape=tuple(n * k for n, k in zip(*sizes, strict=True)), chunks="auto")
+    return indexing.empty_like(x, tuple(n * k for n, k in zip(*sizes, strict=True)))
 
 
 def _triangle(x: Any, k: int, *, lower: bool) -> Any:
@@ -109,8 +135,7 @@ def _extremum(function: Callable[..., Any]) -> Callable[..., Any]:
     def kernel(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
         if 0 not in x.shape:
             return function(x, axis=axis, keepdims=keepdims)
-        shape = np.max(np.empty(x.shape), axis=axis, keepdims=keepdims).shape
-        return da.zeros_like(x, shape=shape, chunks="auto")
+        return indexing.empty_like(x, np.max(np.empty(x.shape), axis=axis, keepdims=keepdims).shape)
 
     return kernel
 
@@ -124,6 +149,11 @@ def _take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
 def _diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
     parts = [part for part in (prepend, x, append) if part is not None]
     return da.diff(da.concatenate(parts, axis=axis) if len(parts) > 1 else x, n=n, axis=axis)
+
+
+def _tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+    made = xp.tensordot(x1, x2, axes=axes)
+    return made.astype(np.result_type(x1.dtype, x2.dtype), copy=False)  # sums of small integers have a larger dtype
 
 
 # -- elements ---------------------------------------------------------------------------------------------------------
@@ -162,12 +192,94 @@ def _take_along_block(x: Any, indices: Any, axis: int) -> Any:
     return np.take_along_axis(x, indices, axis=axis)
 
 
+def _linspace(start: Any, stop: Any, /, num: int, *, dtype: Any = None, endpoint: bool = True, **kwargs: Any) -> Any:
+    """NumPy's sums, so that the last element is `stop` itself; Dask's own is off by rounding."""
+    made = np.result_type(start, stop, np.float64) if dtype is None else np.dtype(dtype)
+    parts = num - 1 if endpoint else num
+    places = da.arange(num, dtype=np.int64, chunks=indexing.chunks_like(None, (num,), made), **kwargs)
+    values = places.astype(np.result_type(start, stop, np.float64)) * ((stop - start) / max(parts, 1)) + start
+    return (da.where(places == parts, stop, values) if parts else values).astype(made)
+
+
+def _searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
+    """Add up the places in every block of `x1`: how many of its elements come before."""
+    x1 = x1 if sorter is None else indexing.take(x1, sorter, 0)
+    x2 = da.asarray(x2)
+    axes = tuple(range(x2.ndim))
+    places = da.blockwise(
+        _searchsorted_block,
+        (*axes, x2.ndim),
+        *(x1, (x2.ndim,)),
+        *(x2, axes),
+        adjust_chunks={x2.ndim: 1},
+        align_arrays=False,
+        token="agrad-searchsorted",  # noqa: S106 (what the tasks are called)
+        dtype=np.int64,
+        side=side,
+    )
+    return da.sum(places, axis=x2.ndim)
+
+
+def _searchsorted_block(x1: Any, x2: Any, side: str) -> Any:
+    return np.searchsorted(x1, np.reshape(x2, (*x2.shape, 1)), side=side)
+
+
+def _known(name: str) -> Callable[..., Any]:
+    """Make a function whose result has as many elements as the values say: of data in memory that is known."""
+
+    def kernel(x: Any, /) -> Any:
+        host = indexing.host_of(x)
+        if host is None:
+            return getattr(xp, name)(x)
+        found = getattr(array_api_compat.array_namespace(host), name)(host)
+        if not isinstance(found, tuple):
+            return indexing.from_host(found)
+        parts = map(indexing.from_host, found)
+        return type(found)(*parts) if hasattr(found, "_fields") else tuple(parts)
+
+    return kernel
+
+
 # -- whole axes in one chunk ------------------------------------------------------------------------------------------
+
+
+def _sorted(name: str) -> Callable[..., Any]:
+    """Make ``sort`` or ``argsort``; Dask's functions would also merge the chunks of the other axes."""
+
+    def kernel(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+        several = x.numblocks[axis] > 1
+        made = da.map_blocks(
+            _sort_block,
+            x.rechunk({axis % x.ndim: -1}) if several else x,
+            token=f"agrad-{name}",
+            dtype=x.dtype if name == "sort" else np.int64,
+            function=name,
+            axis=axis,
+            descending=descending,
+            stable=stable,
+        )
+        return made.rechunk(x.chunks) if several else made
+
+    return kernel
+
+
+def _sort_block(x: Any, function: str, **parameters: Any) -> Any:
+    return getattr(_library(x), function)(x, **parameters)
 
 
 def _library(x: Any) -> Any:
     """The namespace of a block."""
     return array_api_compat.array_namespace(x)
+
+
+def _matched(signature: str, *arrays: Any) -> tuple[Any, ...]:
+    """Broadcast arrays without elements, in one chunk each: ``apply_gufunc`` divides by lengths, and takes 0 for 1."""
+    if all(a.size for a in arrays):
+        return arrays
+    ranks = [len(re.findall(r"\w", part)) for part in re.findall(r"\(.*?\)", signature.partition("->")[0])]
+    cores = [a.shape[a.ndim - rank :] for a, rank in zip(arrays, ranks, strict=True)]
+    lead = np.broadcast_shapes(*(a.shape[: a.ndim - rank] for a, rank in zip(arrays, ranks, strict=True)))
+    return tuple(_broadcast_to(a, lead + core).rechunk(-1) for a, core in zip(arrays, cores, strict=True))
 
 
 def _tiny(x: Any, n: int) -> Any:
@@ -185,7 +297,7 @@ def _stacked(name: str, signature: str) -> Callable[..., Any]:
     block.__name__ = f"agrad_linalg_{name}"  # what Dask calls the tasks; it splits names at dashes
 
     def kernel(*arrays: Any, sizes: dict[str, int] | None = None, signature: str = signature, **parameters: Any) -> Any:
-        arrays = tuple(map(da.asarray, arrays))
+        arrays = _matched(signature, *map(da.asarray, arrays))
         sample = block(*(_tiny(a, 3) for a in arrays), **parameters)
         # given as dtypes, Dask would cast a complex array to a real result's, with a warning
         like = arrays[0]._meta
@@ -196,7 +308,7 @@ def _stacked(name: str, signature: str) -> Callable[..., Any]:
             *arrays,
             meta=meta,
             output_sizes=sizes,
-            allow_rechunk=True,
+            allow_rechunk=all(a.size for a in arrays),
         )
 
     return kernel
@@ -269,13 +381,24 @@ def _with_tolerance(name: str, result: str) -> Callable[..., Any]:
         if not hasattr(rtol, "dtype"):
             return plain(x, rtol=rtol)
         meta = np.empty_like(x._meta, block(_tiny(x, 3), None).dtype, shape=(0,))
-        return da.apply_gufunc(block, f"(i,j),()->{result}", x, da.asarray(rtol), meta=meta, allow_rechunk=True)
+        signature = f"(i,j),()->{result}"
+        x, rtol = _matched(signature, x, da.asarray(rtol))
+        return da.apply_gufunc(block, signature, x, rtol, meta=meta, allow_rechunk=bool(x.size and rtol.size))
 
     return kernel
 
 
 def _svdvals(x: Any, /) -> Any:
     return _SVDVALS(x, sizes={"k": min(x.shape[-2:])})
+
+
+def _matmul(x1: Any, x2: Any, /) -> Any:
+    """Of shapes that do not fit Dask says that chunks do not add up."""
+    if x1.ndim and x2.ndim:
+        inner, other = x1.shape[-1], x2.shape[max(-2, -x2.ndim)]
+        if inner != other and not any(map(math.isnan, (inner, other))):
+            raise ValueError(f"shapes {x1.shape} and {x2.shape} not aligned: {inner} != {other}")
+    return xp.matmul(x1, x2)
 
 
 def _solve(x1: Any, x2: Any, /) -> Any:
@@ -323,23 +446,31 @@ def _fourier_block(x: Any, name: str, parameters: dict[str, Any]) -> Any:
 
 #: By the op's name.
 KERNELS: dict[str, Callable[..., Any]] = {
+    "argsort": _sorted("argsort"),
     "broadcast_like": broadcast_like,
     "broadcast_to": _broadcast_to,
     "clip": _clip,
     "diff": _diff,
     "eye": _eye,
     "getitem": indexing.getitem,
+    "linspace": _linspace,
+    "matmul": _matmul,
     "max": _extremum(da.max),
     "min": _extremum(da.min),
     "ones_like": _ones_like,
     "repeat": _repeat,
     "reshape": _reshape,
+    "searchsorted": _searchsorted,
+    "sort": _sorted("sort"),
     "take": _take,
     "take_along_axis": _take_along_axis,
+    "tensordot": _tensordot,
     "tile": _tile,
     "tril": lambda x, /, *, k=0: _triangle(x, k, lower=True),
     "triu": lambda x, /, *, k=0: _triangle(x, k, lower=False),
     "zeros_like": _zeros_like,
+    **{name: _known(name) for name in ("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values")},
+    **{name: _filled(name) for name in ("empty", "full", "ones", "zeros")},
     **{
         name: in_single(getattr(xp, name))
         for name in ("cumulative_prod", "cumulative_sum", "mean", "prod", "std", "sum", "var")
@@ -362,4 +493,6 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "linalg.solve": _solve,
     "linalg.svd": _svd,
     "linalg.svdvals": _svdvals,
+    # one lazy index array, where the composition has two, whose values would be read
+    "nn.embedding_adjoint": lambda grad, indices, spec, /: indexing.scatter_add(spec, (indices,), grad),
 }

@@ -11,6 +11,7 @@ May import Dask; is imported when `agrad_dask.value_and_grad` is first asked for
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -129,6 +130,8 @@ class Step:
         The leaves are the arguments: nothing stands in a container.
     key : tuple of int
         From which every chunk gets random numbers of its own.
+    anomaly : bool
+        Whether to look for NaN on the way back, as where the call stands.
     """
 
     loss: Callable[..., Any]
@@ -143,6 +146,10 @@ class Step:
     dtype: str
     chunks: int
     check: bool
+    anomaly: bool
+
+    def __repr__(self) -> str:  # what distributed shows where it cannot be pickled, as a rule because of the loss
+        return f"<Step: {_described(self.loss)} and its arguments>"
 
     def __dask_tokenize__(self) -> str:
         return str(id(self))
@@ -183,7 +190,8 @@ def run_group(step: Step, group: Group, *shared: Any) -> Part | None:
     values = dict(zip(group.needs, shared, strict=True))
     total = Total(step)
     chunk = group.steps[0].chunk
-    with ag.enable_grad(), random.using(total.source):
+    looking = ag.autograd.detect_anomaly() if step.anomaly else contextlib.nullcontext()
+    with ag.enable_grad(), random.using(total.source), looking:
         try:
             for task, chunk, done in group.steps:
                 if task is None:
@@ -590,7 +598,8 @@ def value_and_grad(
     TypeError
         When called: if a parameter is a Dask array, or the loss returns something else than a tensor.
     RuntimeError
-        When called: if the loss is no real scalar, or a parameter has no derivative.
+        When called: if the loss is no real scalar, or a parameter has no derivative; under
+        `agrad.autograd.detect_anomaly` if a backward pass makes NaN.
 
     Notes
     -----
@@ -647,6 +656,7 @@ def value_and_grad(
             dtype=ag.get_default_dtype().name,
             chunks=plan.chunks,
             check=unchecked,
+            anomaly=ag.autograd.is_anomaly_check_nan_enabled(),
         )
         found = compute(step, plan, arrays[0])
         if found is None:

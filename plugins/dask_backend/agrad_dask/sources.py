@@ -74,7 +74,14 @@ def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **opti
         import zarr  # noqa: PLC0415 (optional)
     except ImportError as error:
         raise ImportError('from_zarr needs zarr: pip install zarr, or pip install "agrad-dask[zarr]"') from error
-    array = store if isinstance(store, zarr.Array) else zarr.open_array(_plain(store), path=path, mode="r", **options)
+    if isinstance(store, zarr.Array):
+        array = store
+    else:
+        array = zarr.open(_plain(store), path=path, mode="r", **options)
+        if isinstance(array, zarr.Group):
+            names = ", ".join(sorted(name for name, _ in array.arrays())) or "no arrays"
+            message = f"{path or store} is a zarr group: name one of its arrays with path=. It has {names}."
+            raise ValueError(message)  # noqa: TRY004 (the path is wrong)
     stored = getattr(array, "shards", None) or array.chunks  # of a sharded array a whole shard is opened
     return _tensor(array, chunks, stored)
 
