@@ -249,3 +249,9 @@ def test_gradient_of_strides_longer_than_chunks():
         expected = np.zeros(40)
         expected[key] = 2 * np.arange(40.0)[key]
         np.testing.assert_array_equal(gradient.numpy(), expected)
+
+
+def test_sorting_merges_the_chunks_of_its_axis_alone():
+    x = ag.asarray(da.from_array(np.random.default_rng(4).normal(size=(6, 8)), chunks=2), requires_grad=True)
+    check([ag.sort(x, axis=0)], [x], 6 * 2)
+    check([ag.sort(x, axis=1)], [x], 2 * 8)
