@@ -18,7 +18,7 @@ is 192 MiB above what the imports take. Programs run in turn, round after round;
 * ``hand`` is Dask with the derivative written by hand; ``op-wise`` is agrad's recorded graph over Dask arrays with
   parameters in NumPy and one ``backward()``; ``lowered`` is ``agrad_dask.value_and_grad``, one task per chunk;
   ``torch`` is a loop over the same chunks that adds up gradients. The root mean square is needed before its gradient:
-  ``hand`` computes twice, ``factored`` and ``torch`` once, the mean square, with the root taken outside; ``plain`` is one
+  ``hand`` computes twice, ``factored``, ``lowered`` and ``torch`` once, the mean square, with the root taken outside; ``plain`` is one
   computation as Dask users write it first: it keeps every chunk, and shows that the limit is one.
 
 All values and gradients of a problem are compared; one that differs gets the mark WRONG. The last row is 1,000 chunks of
@@ -152,12 +152,16 @@ def opwise(problem: str, data: Reads) -> tuple[Any, list[Any]]:
 
 
 def lowered(problem: str, data: Reads) -> tuple[Any, list[Any]]:
-    """One task per chunk."""
+    """One task per chunk; of the root mean square, with the root after the mean square."""
+    import agrad as ag
     import agrad_dask
 
     X, y = (agrad_dask.from_zarr(a, a.chunks) for a in (data.X, data.c if problem == "mlp" else data.y))
     leaves = parameters(problem)
-    step = agrad_dask.value_and_grad(losses()[problem], argnums=tuple(range(len(leaves))))
+    loss, after = losses()[problem], None
+    if problem == "rms":
+        loss, after = (lambda w, X, y: ag.mean((X @ w - y) ** 2)), ag.sqrt
+    step = agrad_dask.value_and_grad(loss, argnums=tuple(range(len(leaves))), after=after)
     value, gradients = step(*leaves, X, y)
     return value.item(), [g.numpy() for g in gradients]
 
@@ -250,7 +254,7 @@ PROGRAMS: dict[str, Callable[[str, Reads], tuple[Any, list[Any]]]] = {
 ROWS = [
     *(("logistic", how) for how in ("hand", "opwise", "lowered", "torch")),
     *(("mlp", how) for how in ("hand", "opwise", "lowered", "torch")),
-    *(("rms", how) for how in ("hand", "factored", "opwise", "torch", "plain")),
+    *(("rms", how) for how in ("hand", "factored", "opwise", "lowered", "torch", "plain")),
 ]
 
 
@@ -394,7 +398,7 @@ def judged(problem: str, how: str, found: dict[str, Any], others: dict[str, dict
             over.append(name)
     if found["peak"] > (PEAK_NETWORK_MB if (problem, how) == ("mlp", "opwise") else PEAK_MB):
         over.append("peak")
-    if found["reads"] > (2 if problem == "rms" else 1):
+    if found["reads"] > (2 if problem == "rms" and how != "lowered" else 1):
         over.append("reads")
     return texts, f"OVER: {', '.join(over)}" if over else "pass"
 

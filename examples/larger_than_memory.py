@@ -226,7 +226,7 @@ def run(options, path, console):
         from distributed import Client, LocalCluster
 
         with (
-            LocalCluster(n_workers=options.cluster, threads_per_worker=1, dashboard_address=None) as cluster,
+            LocalCluster(n_workers=options.cluster, threads_per_worker=1, dashboard_address=":0") as cluster,
             Client(cluster) as client,
         ):
             limited = all(client.run(restrict_memory, options.memory, "synchronous").values())

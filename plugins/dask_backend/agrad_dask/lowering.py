@@ -26,7 +26,7 @@ from dask._task_spec import DataNode, Task, TaskRef, convert_legacy_graph
 from dask.base import get_scheduler
 
 import agrad as ag
-from agrad import random, tree
+from agrad import func, random, tree
 from agrad.autograd.backward import cotangent_for
 from agrad.core import engine, errors
 from agrad.core.spec import backend_of
@@ -344,8 +344,9 @@ def check_additive(total: Total, blocks: Sequence[Any]) -> None:
         fix = f'It is the {other}: pass reduce="{other}".'
     else:
         fix = (
-            "What needs all rows at once (a root mean square, batch normalisation, a softmax over the rows) cannot run"
-            " chunk by chunk: call the loss on Dask tensors, then backward()."
+            "What needs all rows at once (batch normalisation, a softmax over the rows) cannot run chunk by chunk: call"
+            " the loss on Dask tensors, then backward(). A function of one mean or sum can: of a root mean square,"
+            " reduce the mean square and pass after=agrad.sqrt."
         )
     raise ValueError(
         f"the loss of all rows is not the {reduce} of the losses of their parts: {count} rows give {whole:.9g},"
@@ -558,6 +559,7 @@ def value_and_grad(
     has_aux: bool = False,
     *,
     reduce: str = "mean",
+    after: Callable[[Tensor], Tensor] | None = None,
     check: bool = True,
 ) -> Callable[..., Any]:
     """Give the function that computes value and gradient of a loss over the rows of Dask arrays, in one pass.
@@ -577,6 +579,9 @@ def value_and_grad(
         How the loss of all rows follows from those of the chunks: it is their mean, weighted by their rows, or their
         sum. What does not depend on rows, such as a penalty on the parameters, counts once under "mean" and once per
         chunk under "sum" (so the check refuses it there).
+    after : callable, optional
+        A function of the reduced loss, from a 0-d tensor to one: `agrad.sqrt` makes the mean square a root mean square,
+        still in one pass. The gradients are those of its result.
     check : bool, optional
         At the first call, check on some rows of the first chunk that the loss adds up so.
 
@@ -603,8 +608,8 @@ def value_and_grad(
 
     Notes
     -----
-    A root mean square, batch normalisation or a softmax over the rows need all rows at once and cannot run so; call
-    them on Dask tensors, then ``backward()``.
+    Batch normalisation or a softmax over the rows need all rows at once and cannot run so; call them on Dask tensors,
+    then ``backward()``. A function of one mean or sum can, with that function as `after`: a root mean square.
 
     The value does not depend on the scheduler or on which chunk is ready first: sums are formed in one order, and random
     numbers (dropout) follow from `agrad.manual_seed`, the number of calls and the number of the chunk. An error names
@@ -651,7 +656,7 @@ def value_and_grad(
             leaves[place] = None
         step = Step(
             *(loss, reduce, has_aux, leaves, structure, places, data),
-            plain=not kwargs and set(counts) == {1} and len(leaves) == len(args),
+            plain=not kwargs and all(child.kind is None for child in structure.children[0].children),
             key=random.default_generator.key(),
             dtype=ag.get_default_dtype().name,
             chunks=plan.chunks,
@@ -667,6 +672,9 @@ def value_and_grad(
             tree.unflatten(structure.children[0].children[k], itertools.islice(made, counts[k])) for k in chosen
         ]
         value = ag.asarray(found.value)
+        if after is not None:  # by the chain rule: one number, applied where the gradients are few
+            value, slope = func.value_and_grad(after)(value)
+            gradients = tree.map(lambda g: g * ag.astype(slope, g.dtype), gradients)
         return (value, found.aux) if has_aux else value, gradients[0] if isinstance(argnums, int) else tuple(gradients)
 
     return both
