@@ -539,7 +539,7 @@ class _Pass:
         if self.batched:
             return kernels_for(node.spec, (one, other)).add(one, other)  # noqa: F821 (see above)
         if self.deferring and not node.spec.backend.is_lazy:
-            lazy = next((backend for backend in map(backend_of, (one, other)) if backend and backend.is_lazy), None)
+            lazy = lazy_among((one, other))
             return (lazy or node.spec).xp.add(*(taken(part, lazy) for part in (one, other)))
         if node.spec.accumulates:
             summed.add(node)
@@ -573,9 +573,7 @@ class _Pass:
         if self.batched:
             return vjp(kernels_for(node.spec, g), g, saved, node)  # noqa: F821 (see above)
         parts = g if isinstance(g, list) else [g]
-        lazy = None
-        if not node.spec.backend.is_lazy:
-            lazy = next((backend for backend in map(backend_of, parts) if backend and backend.is_lazy), None)
+        lazy = None if node.spec.backend.is_lazy else lazy_among(parts)
         if lazy is None:
             run_rule = node.spec.run_rule
             return vjp(node.spec.xp, g, saved, node) if run_rule is None else run_rule(vjp, g, saved, node)
@@ -765,6 +763,11 @@ class Elsewhere:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.node, name)
+
+
+def lazy_among(arrays: Iterable[Any]) -> Any:
+    """Give the lazy backend that one of some raw arrays belongs to, None if none does."""
+    return next((backend for backend in map(backend_of, arrays) if backend is not None and backend.is_lazy), None)
 
 
 def spec_on(backend: Any, spec: Spec) -> Spec:
