@@ -733,19 +733,18 @@ class _Pass:
     def run_post_hooks(self, node: Node, hooks: Hooks, gs: Any, g: Any) -> Any:
         """Run the hooks after a node, on one gradient per operand, None for those that need none."""
         needs = [n is not None for n, _ in node.next_functions]
-        several = isinstance(node.edges, tuple) or node.second is not None
-        found = iter(gs if several else (gs,))
+        found = iter(node.per_input(gs))
         edges = iter(node.inputs)
         now = tuple(
             self._tensor_or_none(self.settled(next(found), next(edges).spec)) if need else None for need in needs
         )
-        outs = tuple(map(self._tensor_or_none, g if isinstance(g, tuple) else (g,)))
+        outs = tuple(map(self._tensor_or_none, g if isinstance(g, list) else (g,)))
         for hook in list(hooks.post.values()):
             result = hook(now, outs)
             if result is not None:
                 now = checked_all(result, now, node, hook)
         kept = tuple(self.unwrap(part) for part, need in zip(now, needs, strict=True) if need)
-        return kept if several else kept[0]
+        return kept if node.several else kept[0]
 
     def _tensor_or_none(self, g: Any) -> Tensor | None:
         return None if g is None else self.as_tensor(g)

@@ -102,8 +102,12 @@ class Node:
 
     def per_input(self, gs: Any) -> tuple[Any, ...]:
         """Give what `vjp` has returned, one value or several, always as a tuple: one per node of `inputs`."""
-        several = isinstance(self.edges, tuple) or self.second is not None
-        return tuple(gs) if several else (gs,)
+        return tuple(gs) if self.several else (gs,)
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several nodes in `inputs`: `vjp` then returns a cotangent for each, otherwise just one."""
+        return isinstance(self.edges, tuple) or self.second is not None
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:

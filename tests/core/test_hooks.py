@@ -497,3 +497,17 @@ def test_hooks_that_raise_leave_every_grad_as_it_was(register):
     assert y.grad is None
     assert z.grad is None
     assert ag.is_grad_enabled()
+
+
+def test_a_hook_after_a_node_of_several_results():
+    """It gets a cotangent per result, None for what was not asked for: as PyTorch's does."""
+    x = ag.tensor([[3.0, 0.0], [0.0, 2.0]], requires_grad=True)
+    s = ag.linalg.svd(x)[1]
+    seen = []
+    s.grad_fn.register_hook(lambda inputs, outputs: seen.append((inputs, outputs)))
+    s.sum().backward()
+    ((by_x,), (u, by_s, vh)) = seen[0]
+    assert (u, vh) == (None, None)
+    assert by_s.tolist() == [1.0, 1.0]
+    assert by_x.tolist() == x.grad.tolist()
+    assert [[round(abs(v), 12) for v in row] for row in x.grad.tolist()] == [[1.0, 0.0], [0.0, 1.0]]
