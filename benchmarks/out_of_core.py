@@ -30,6 +30,7 @@ of the hand-written Dask program and 1.0 of the PyTorch loop, peak at most 400 M
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime as dt
 import importlib.metadata
 import json
@@ -286,10 +287,12 @@ def run_one(path: Path, problem: str, how: str, *, small: bool) -> dict[str, Any
         import agrad_dask
 
         float(ag.asarray([1.0]).sum())
-        _ = agrad_dask.value_and_grad, agrad_dask.from_zarr
+        _ = agrad_dask.value_and_grad, agrad_dask.from_zarr, ag.nn.functional.relu
     if how != "torch":
         import dask.array
 
+        with contextlib.suppress(ImportError):
+            import distributed  # noqa: F401 (where it is installed, Dask imports it to look for a cluster)
         dask.config.set(num_workers=THREADS)
     import zarr
 

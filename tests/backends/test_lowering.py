@@ -91,10 +91,37 @@ def test_logistic_regression_against_scipy():
 def test_small_chunks_share_tasks_and_give_the_same():
     step = agrad_dask.value_and_grad(squares)
     assert_is(step(W, *chunked(1, 1)), by_hand())
-    plan = lowering.plan_of(chunked(1, 1))
+    plan = lowering.plan_of(chunked(1, 1), join=True)
     assert plan.chunks == ROWS
     assert 40 <= len(plan.groups) <= lowering.GROUPS
     assert not plan.shared, "each of the data's tasks runs where it is needed"
+
+
+def test_small_neighbours_share_a_run_unless_chunks_matter():
+    data = np.arange(40_000.0).reshape(-1, 4)
+    x = da.from_array(data, chunks=((3, 1) * 2500, 4))
+    seen = []
+
+    def loss(w, X):
+        seen.append(len(X))
+        return ag.sum(X @ w)
+
+    def largest(**options):
+        seen.clear()
+        value = agrad_dask.value_and_grad(loss, reduce="sum", **options)(W, x)[0]
+        value = value[0] if isinstance(value, tuple) else value
+        np.testing.assert_allclose(value.item(), (data @ W).sum(), rtol=1e-12)
+        return max(seen)
+
+    with dask.config.set(scheduler="synchronous"):
+        assert largest() > 100
+        assert largest(check=False) == 3
+    row = data[0].nbytes
+    chunks = [lowering.Chunk(i, i, ((("x", i, 0),),), i * 4096, (i + 1) * 4096) for i in range(40)]
+    runs = lowering._joined(chunks, row)
+    assert [(run.number, run.last) for run in runs] == [(0, 15), (16, 31), (32, 39)]  # of 2 MiB: 16 of 128 KiB
+    assert list(runs[1].wanted()) == [("x", i, 0) for i in range(16, 32)]
+    assert (runs[2].start, runs[2].stop) == (32 * 4096, 40 * 4096)
 
 
 @pytest.mark.parametrize("kind", ["array", "tensor", "leaf", "list", "dict", "dataclass", "pair"])
@@ -273,9 +300,9 @@ def test_chunks_of_a_task_are_read_one_after_another():
     source = Counting(np.tile(X, (20, 1)))
     x, y = da.from_array(source, chunks=(2, 4), asarray=False), da.from_array(np.tile(Y, 20), chunks=2)
     with dask.config.set(scheduler="synchronous"):
-        found = agrad_dask.value_and_grad(squares)(W, da.map_blocks(np.asarray, x), y)
+        found = agrad_dask.value_and_grad(squares, check=False)(W, da.map_blocks(np.asarray, x), y)
     assert_is(found, by_hand())
-    assert len(lowering.plan_of([x, y]).groups[0].steps) > 10 * 2
+    assert len(lowering.plan_of([x, y], join=False).groups[0].steps) > 10 * 2
     assert source.most <= 2
 
 
@@ -307,6 +334,16 @@ def test_the_plan_is_made_once_for_the_same_data(monkeypatch):
     value, _ = step(W, x, y)
     zeroed = np.concatenate([np.zeros((1, 4)), X[1:]])
     np.testing.assert_allclose(value.item(), np.mean((zeroed @ W - Y) ** 2), rtol=1e-12)
+
+
+def test_progress_is_shown_where_it_is_asked_for(capsys):
+    X = da.ones((60, 2), chunks=(10, 2))
+    step = agrad_dask.value_and_grad(lambda w, x: ag.mean((x @ w) ** 2))
+    with dask.config.set({"agrad.progress": True}):
+        step(np.ones(2), X)
+    assert "100%" in capsys.readouterr().out
+    step(np.ones(2), X)
+    assert not capsys.readouterr().out
 
 
 def test_the_way_of_summing_does_not_depend_on_the_scheduler():
@@ -504,6 +541,17 @@ def test_an_error_of_the_data_names_the_chunk_too():
     with pytest.raises(OSError, match="the disk is gone") as info:
         agrad_dask.value_and_grad(squares)(W, da.map_blocks(broken, x, dtype=x.dtype), y)
     assert "Raised in chunk 3 of 11 (rows 20 to 29)" in "\n".join(info.value.__notes__)
+
+
+def test_an_error_in_small_chunks_names_all_that_share_the_run():
+    x = da.from_array(np.ones((1000, 4)), chunks=(2, 4))
+
+    def loss(w, X):
+        return ag.mean((X @ w).reshape((-1, 7)))
+
+    with pytest.raises(ValueError, match="cannot reshape") as info:
+        agrad_dask.value_and_grad(loss)(W, x)
+    assert re.search(r"Raised in chunks \d+ to \d+ of 500 \(rows", "\n".join(info.value.__notes__))
 
 
 def test_arguments_that_do_not_fit():

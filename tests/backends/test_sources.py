@@ -97,6 +97,68 @@ def test_shards_are_opened_whole(zarr, tmp_path):
         agrad_dask.from_zarr(array, (8, 2))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"chunks": (6, 4)},
+        {"chunks": (6, 4), "compressors": None},
+        {"chunks": (7, 3), "dtype": ">f4"},
+        {"chunks": (6, 4), "order": "F", "zarr_format": 2},
+        {"chunks": (2, 2), "shards": (6, 4)},
+        {"chunks": (60, 6)},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ["disk", "memory"])
+def test_whatever_is_read_is_what_zarr_gives(zarr, tmp_path, options, kind):
+    array = zarr.create_array(
+        {} if kind == "memory" else tmp_path / "x", shape=X.shape, **{"dtype": X.dtype, "zarr_format": 3, **options}
+    )
+    array[:] = X
+    chunks = options.get("shards", options["chunks"])
+    x = agrad_dask.from_zarr(array, chunks)._data
+    for key in [
+        (),
+        (slice(5, 40),),
+        (slice(6, 12), slice(0, 4)),
+        (slice(1, 50, 7),),
+        (3,),
+        (slice(None), 5),
+        ([4, 1, 30],),
+    ]:
+        np.testing.assert_array_equal(x[key].compute(scheduler="sync"), X[key], err_msg=str(key))
+    np.testing.assert_array_equal(x[::-1].compute(), X[::-1])
+    assert x.blocks[0, 0].compute().dtype.newbyteorder("=") == X.dtype
+
+
+def test_chunks_that_were_never_written_have_the_fill_value(zarr):
+    array = zarr.create_array({}, shape=(6, 2), chunks=(2, 2), dtype="float32", fill_value=7.0)
+    array[2:4] = 1.0
+    expected = [[7, 7], [7, 7], [1, 1], [1, 1], [7, 7], [7, 7]]
+    np.testing.assert_array_equal(agrad_dask.from_zarr(array, (2, 2)).numpy(), expected)
+    np.testing.assert_array_equal(agrad_dask.from_zarr(array).numpy(), expected)
+
+
+def test_a_chunk_of_the_store_is_handed_over_without_a_copy(zarr):
+    store = {}
+    array = zarr.create_array(store, shape=(8, 3), chunks=(4, 3), dtype="float64", compressors=None)
+    array[:] = np.arange(24.0).reshape(8, 3)
+    (_, held), _ = sorted((key, value) for key, value in store.items() if "zarr.json" not in key)
+    block = pytest.importorskip("agrad_dask.zarr_reader").ZarrArray(array)[:4, :]
+    assert np.shares_memory(block, held.as_numpy_array())
+    with pytest.raises(ValueError, match="read-only"):  # it would change the store
+        block += 1
+
+
+def test_a_loss_in_place_does_not_write_to_the_store(zarr):
+    array = zarr.create_array({}, shape=(8, 3), chunks=(4, 3), dtype="float64", compressors=None)
+    array[:] = 1.0
+    x = agrad_dask.from_zarr(array, (4, 3))
+    x *= 3.0
+    assert float(x.sum()) == 72.0
+    np.testing.assert_array_equal(array[:], 1.0)
+
+
 def test_a_missing_zarr_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "zarr", None)
     with pytest.raises(ImportError, match=r'pip install zarr, or pip install "agrad-dask\[zarr\]"'):

@@ -28,6 +28,11 @@ from dask.utils import format_bytes, parse_bytes
 from agrad_dask import origins, repeats, staging
 from agrad_dask.staging import name_of
 
+# glibc gives memory back to the system when twice the largest block it ever saw freed (up to 32 MiB) lies free at the end
+# of a heap, and two chunks do. Every chunk then faults its pages in anew: ten times the faults, a quarter of the time
+# that reading takes. So let it see the largest it looks at; these pages are never touched. No other allocator minds.
+bytes(2**25 - 2**16)
+
 
 def realize(
     arrays: tuple[Any, ...],
@@ -107,7 +112,8 @@ class _Run:
         sizes = _Sizes(graph, self.written)
         passes, threads = self.planned(graph, keys, sizes)
         values: dict[Any, Any] = {}
-        with self.bar(sum(len(staging.culled(graph, targets)) for targets in passes)):
+        tasks = sum(len(staging.culled(graph, targets)) for targets in passes)
+        with bar(tasks) if self.progress and self.client is None else nullcontext():
             for targets in passes:
                 part = staging.culled(graph, targets)
                 if self.client is None:
@@ -234,7 +240,7 @@ class _Run:
             return []
         needed = {d for node in graph.values() for d in node.dependencies if d not in graph}
         futures = {key: known.get(key) or self.kept(key) for key in needed}
-        with _seceded():
+        with seceded():
             made = self.client.get(
                 self.shipped(graph, futures),
                 [self.named(key) for key in targets],
@@ -243,7 +249,7 @@ class _Run:
                 **options,
             )
             if self.progress:
-                _show(made)
+                show(made)
             for future in as_completed(list(made)):
                 if future.status == "finished":
                     continue
@@ -304,39 +310,40 @@ class _Run:
         block = f" (block {', '.join(map(str, key[1:]))} of {name})" if isinstance(key, tuple) and key[1:] else ""
         error.add_note(f"{_NOTE} {what}{block}.")
 
-    # -- progress ------------------------------------------------------------------------------------------------------
-
-    def bar(self, tasks: int) -> AbstractContextManager[Any]:
-        """Show how many of the tasks in this process are done; a cluster's are shown by `distributed`."""
-        if not self.progress or self.client is not None:
-            return nullcontext()
-        try:
-            from rich.progress import Progress  # noqa: PLC0415 (optional)
-        except ImportError:
-            from dask.diagnostics import ProgressBar  # noqa: PLC0415 (only where asked for)
-
-            return ProgressBar()
-        return _rich(Progress(), tasks)
-
 
 def _plural(count: int, one: str, several: str) -> str:
     return f"{count} {one if count == 1 else several}"
-
-
-@contextmanager
-def _rich(bar: Any, tasks: int) -> Iterator[None]:
-    with bar:
-        line = bar.add_task("Computing", total=tasks)
-        with Callback(posttask=lambda *_: bar.advance(line)):
-            yield
-        bar.update(line, completed=tasks)
 
 
 async def _nothing() -> None:
     pass
 
 
-def _show(futures: Any) -> None:
+# -- progress ---------------------------------------------------------------------------------------------------------
+
+
+def bar(tasks: int) -> AbstractContextManager[Any]:
+    """Show how many of the tasks in this process are done."""
+    try:
+        from rich.progress import Progress  # noqa: PLC0415 (optional)
+    except ImportError:
+        from dask.diagnostics import ProgressBar  # noqa: PLC0415 (only where asked for)
+
+        return ProgressBar()
+    return _rich(Progress(), tasks)
+
+
+@contextmanager
+def _rich(line: Any, tasks: int) -> Iterator[None]:
+    with line:
+        task = line.add_task("Computing", total=tasks)
+        with Callback(posttask=lambda *_: line.advance(task)):
+            yield
+        line.update(task, completed=tasks)
+
+
+def show(futures: Any) -> None:
+    """Show how many of a cluster's tasks are done."""
     from distributed import progress  # noqa: PLC0415 (not needed on threads)
 
     widget = progress(futures)  # on a console this returns when all is done
@@ -347,7 +354,7 @@ def _show(futures: Any) -> None:
 
 
 @contextmanager
-def _seceded() -> Iterator[None]:
+def seceded() -> Iterator[None]:
     """Leave the worker's thread pool while a task waits for others, as `Client.get` does."""
     from distributed import rejoin, secede  # noqa: PLC0415 (not needed on threads)
     from distributed.worker import thread_state  # noqa: PLC0415

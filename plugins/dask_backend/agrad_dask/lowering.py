@@ -32,9 +32,12 @@ from agrad.core import engine, errors
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import Argnums, called, check_argnums, name_of, split_aux
+from agrad_dask import computing
 
 #: Neighbouring chunks of together at most this many bytes share a task, in which they are read one after another.
 GROUP_BYTES = 2**24
+#: And of together at most this many a run of the loss, which takes a few tenths of a millisecond however few the rows.
+RUN_BYTES = 2**21
 #: Or fewer, so that there are about this many tasks to share out.
 GROUPS = 64
 #: How many partial sums one task adds up.
@@ -49,22 +52,27 @@ errors.INTERNAL_FILES.add(__file__)
 
 
 class Chunk(NamedTuple):
-    """The rows that one run of the loss sees.
+    """The rows that one run of the loss sees: a chunk of the data, or some neighbours if they are small.
 
     Attributes
     ----------
-    number : int
-        Its place.
+    number, last : int
+        Which chunks of the data.
     blocks : tuple
-        The keys of its blocks, one per data array.
+        The keys of the blocks, for each data array a tuple of as many.
     start, stop : float
-        Its rows; nan where sizes are unknown.
+        The rows; nan where sizes are unknown.
     """
 
     number: int
-    blocks: tuple[Any, ...]
+    last: int
+    blocks: tuple[tuple[Any, ...], ...]
     start: float
     stop: float
+
+    def wanted(self) -> Iterable[Any]:
+        """Give the keys of all blocks."""
+        return itertools.chain.from_iterable(self.blocks)
 
 
 class Do(NamedTuple):
@@ -106,9 +114,15 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What depends on the data alone."""
+    """What depends on the data alone, and on whether small chunks may be joined.
 
-    names: tuple[str, ...]
+    Attributes
+    ----------
+    made_of : tuple
+        That, and the names of the arrays.
+    """
+
+    made_of: tuple[bool, tuple[str, ...]]
     groups: list[Group]
     shared: dict[Any, Any]
     chunks: int
@@ -195,7 +209,7 @@ def run_group(step: Step, group: Group, *shared: Any) -> Part | None:
         try:
             for task, chunk, done in group.steps:
                 if task is None:
-                    total.add(chunk, [values[key] for key in chunk.blocks])
+                    total.add(chunk, [joined([values[key] for key in keys]) for keys in chunk.blocks])
                 else:
                     values[task.key] = task({key: values[key] for key in task.dependencies})
                 for key in done:
@@ -206,11 +220,19 @@ def run_group(step: Step, group: Group, *shared: Any) -> Part | None:
     return total.part()
 
 
+def joined(blocks: list[Any]) -> Any:
+    """Put the rows of neighbouring chunks together."""
+    return blocks[0] if len(blocks) == 1 else ag.concat([ag.asarray(block) for block in blocks])._data
+
+
 def _where(step: Step, chunk: Chunk) -> str:
     rows = "" if math.isnan(chunk.start) else f" (rows {chunk.start} to {chunk.stop - 1})"
+    which = f"chunk {chunk.number + 1}"
+    if chunk.last > chunk.number:
+        which = f"chunks {chunk.number + 1} to {chunk.last + 1}"
     return (
-        f"Raised in chunk {chunk.number + 1} of {step.chunks}{rows} of {_described(step.loss)}, which"
-        " agrad_dask.value_and_grad runs once per chunk."
+        f"Raised in {which} of {step.chunks}{rows} of {_described(step.loss)}, which agrad_dask.value_and_grad runs once"
+        " per chunk."
     )
 
 
@@ -376,12 +398,12 @@ def combine(reduce: str, *parts: Part | None) -> Part | None:
 # -- the plan ---------------------------------------------------------------------------------------------------------
 
 
-def plan_of(arrays: Sequence[Any]) -> Plan:
+def plan_of(arrays: Sequence[Any], *, join: bool) -> Plan:
     """Give the plan for data arrays, made once and kept with the first of them."""
-    names = tuple(array.name for array in arrays)
+    made_of = join, tuple(array.name for array in arrays)
     kept: Plan | None = getattr(arrays[0], "_agrad_plan", None)
-    if kept is None or kept.names != names:
-        kept = make_plan(names, aligned(arrays))
+    if kept is None or kept.made_of != made_of:
+        kept = make_plan(made_of, aligned(arrays))
         arrays[0]._agrad_plan = kept
     return kept
 
@@ -418,29 +440,51 @@ def aligned(arrays: Sequence[Any]) -> list[Any]:
     return [a if along == largest else a.rechunk({0: largest}) for a, along in zip(whole, rows, strict=True)]
 
 
-def make_plan(names: tuple[str, ...], arrays: Sequence[Any]) -> Plan:
+def make_plan(made_of: tuple[bool, tuple[str, ...]], arrays: Sequence[Any]) -> Plan:
     """Share the chunks, and the tasks that compute them, out to groups."""
     graph = convert_legacy_graph(dict(dask.optimize(*arrays)[0].__dask_graph__()))
     sizes = arrays[0].chunks[0]
     ends = [0, *itertools.accumulate(sizes)]
     chunks = [
-        Chunk(i, tuple((a.name, i, *(0,) * (a.ndim - 1)) for a in arrays), ends[i], ends[i + 1])
+        Chunk(i, i, tuple(((a.name, i, *(0,) * (a.ndim - 1)),) for a in arrays), ends[i], ends[i + 1])
         for i in range(len(sizes))
     ]
-    grouped = _grouped(chunks, arrays)
+    row = sum(array.dtype.itemsize * math.prod(array.shape[1:]) for array in arrays)
+    grouped = _grouped(chunks, row)
+    if made_of[0]:
+        grouped = [_joined(members, row) for members in grouped]
     private = _private(graph, grouped)
     groups = [_scheduled(graph, members, mine) for members, mine in zip(grouped, private, strict=True)]
     inside = set().union(*private)
-    return Plan(names, groups, _reached(graph, (k for g in groups for k in g.needs), inside), len(chunks))
+    return Plan(made_of, groups, _reached(graph, (k for g in groups for k in g.needs), inside), len(chunks))
 
 
-def _grouped(chunks: list[Chunk], arrays: Sequence[Any]) -> list[list[Chunk]]:
-    """Join neighbouring small chunks; how does not depend on the machine, so neither do the last bits of a sum."""
+def _grouped(chunks: list[Chunk], row: float) -> list[list[Chunk]]:
+    """Share chunks out to tasks; how does not depend on the machine, so neither do the last bits of a sum."""
     if math.isnan(chunks[-1].stop):
         return [[chunk] for chunk in chunks]
-    row = sum(array.dtype.itemsize * math.prod(array.shape[1:]) for array in arrays)
-    limit = max(1, min(GROUP_BYTES, chunks[-1].stop * row / GROUPS))
-    return [list(members) for _, members in itertools.groupby(chunks, lambda chunk: int(chunk.start * row / limit))]
+    return _neighbours(chunks, row, min(GROUP_BYTES, chunks[-1].stop * row / GROUPS))
+
+
+def _joined(chunks: list[Chunk], row: float) -> list[Chunk]:
+    """Join the small chunks of a task."""
+    if math.isnan(chunks[-1].stop):
+        return chunks
+    several = _neighbours(chunks, row, RUN_BYTES)
+    return [
+        Chunk(
+            *(some[0].number, some[-1].last),
+            tuple(tuple(itertools.chain.from_iterable(keys)) for keys in zip(*(c.blocks for c in some), strict=True)),
+            *(some[0].start, some[-1].stop),
+        )
+        for some in several
+    ]
+
+
+def _neighbours(chunks: list[Chunk], row: float, limit: float) -> list[list[Chunk]]:
+    """Put chunks together that begin within the same so many bytes."""
+    within = max(1, limit)
+    return [list(some) for _, some in itertools.groupby(chunks, lambda chunk: int(chunk.start * row / within))]
 
 
 def _private(graph: dict[Any, Any], grouped: list[list[Chunk]]) -> list[set[Any]]:
@@ -448,7 +492,7 @@ def _private(graph: dict[Any, Any], grouped: list[list[Chunk]]) -> list[set[Any]
     owner: dict[Any, int] = {}
     several = -1
     for number, members in enumerate(grouped):
-        stack = [key for chunk in members for key in chunk.blocks]
+        stack = [key for chunk in members for key in chunk.wanted()]
         while stack:
             key = stack.pop()
             found = owner.get(key, number)
@@ -478,7 +522,7 @@ def _scheduled(graph: dict[Any, Any], members: list[Chunk], mine: set[Any]) -> G
                 needs[key] = None
 
     for chunk in members:
-        stack = list(chunk.blocks)
+        stack = list(chunk.wanted())
         while stack:  # depth first: a task follows what it depends on
             key = stack[-1]
             waiting = [] if key in seen or key not in mine else [k for k in graph[key].dependencies if k in mine - seen]
@@ -490,7 +534,7 @@ def _scheduled(graph: dict[Any, Any], members: list[Chunk], mine: set[Any]) -> G
                 seen.add(key)
                 use(graph[key].dependencies)
                 order.append((graph[key], chunk))
-        use(chunk.blocks)
+        use(chunk.wanted())
         order.append((None, chunk))
     done: list[list[Any]] = [[] for _ in order]
     for key, at in last.items():
@@ -518,12 +562,11 @@ def compute(step: Step, plan: Plan, array: Any) -> Part | None:
     schedule = get_scheduler(collections=[array])
     unique = uuid.uuid4().hex
     tasks = dict(plan.shared)
-    client: Any = getattr(schedule, "__self__", None)
-    options: dict[str, Any] = {}
-    if hasattr(client, "scatter"):  # sent once; its tasks refer to it
+    owner = getattr(schedule, "__self__", None)
+    client: Any = owner if hasattr(owner, "scatter") else None
+    if client is not None:  # sent once; its tasks refer to it
         sent = client.scatter(step, hash=False)
         place = sent.key
-        options["retries"] = dask.config.get("agrad.retries", 0) or None
     else:
         place = f"step-{unique}"
         tasks[place] = DataNode(place, step)
@@ -542,7 +585,17 @@ def compute(step: Step, plan: Plan, array: Any) -> Part | None:
             level.append(key)
         if len(level) == 1:
             break
-    found: list[Part | None] = schedule(tasks, level, **options)
+    progress = dask.config.get("agrad.progress", False)
+    found: list[Part | None]
+    if client is None:
+        with computing.bar(len(tasks)) if progress else contextlib.nullcontext():
+            found = schedule(tasks, level)
+    else:
+        with computing.seceded():
+            made = client.get(tasks, level, sync=False, retries=dask.config.get("agrad.retries", 0) or None)
+            if progress:
+                computing.show(made)
+            found = client.gather(made)
     return found[0]
 
 
@@ -565,6 +618,7 @@ def value_and_grad(
     """Give the function that computes value and gradient of a loss over the rows of Dask arrays, in one pass.
 
     The loss runs once per chunk, in memory, forward and backward; only its value and the gradients leave the chunk.
+    Neighbouring chunks of together at most 2 MiB share a run.
 
     Parameters
     ----------
@@ -583,7 +637,8 @@ def value_and_grad(
         A function of the reduced loss, from a 0-d tensor to one: `agrad.sqrt` makes the mean square a root mean square,
         still in one pass. The gradients are those of its result.
     check : bool, optional
-        At the first call, check on some rows of the first chunk that the loss adds up so.
+        At the first call, check on some rows of the first chunk that the loss adds up so. Without the check, and with
+        `has_aux`, every run of the loss sees exactly one chunk, however small.
 
     Returns
     -------
@@ -617,7 +672,7 @@ def value_and_grad(
     on a cluster in another process.
 
     How the data is read is worked out at the first call with the same arrays and remembered with them: call it with the
-    same array objects rather than with new expressions.
+    same array objects rather than with new expressions. ``dask.config.set({"agrad.progress": True})`` shows how far it is.
 
     Examples
     --------
@@ -651,7 +706,7 @@ def value_and_grad(
                 f"no argument is a Dask array; in memory, agrad.func.value_and_grad does the same{called()}"
             )
         arrays = [data_of(leaves[place]) for place in data]
-        plan = plan_of(arrays)
+        plan = plan_of(arrays, join=check and not has_aux)
         for place in data:
             leaves[place] = None
         step = Step(

@@ -50,7 +50,8 @@ def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **opti
     Returns
     -------
     Tensor
-        On the Dask backend. Nothing is read before something is computed.
+        On the Dask backend. Nothing is read before something is computed. Where a chunk is one chunk of the store, its
+        block is what zarr decoded, read-only, without the copy that slicing a zarr array makes.
 
     Raises
     ------
@@ -83,7 +84,9 @@ def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **opti
             message = f"{path or store} is a zarr group: name one of its arrays with path=. It has {names}."
             raise ValueError(message)  # noqa: TRY004 (the path is wrong)
     stored = getattr(array, "shards", None) or array.chunks  # of a sharded array a whole shard is opened
-    return _tensor(array, chunks, stored)
+    from agrad_dask.zarr_reader import ZarrArray  # noqa: PLC0415 (imports zarr)
+
+    return _tensor(ZarrArray(array), chunks, stored)
 
 
 def from_npy(path: str | os.PathLike[str], chunks: Any = None) -> Tensor:
