@@ -84,6 +84,27 @@ def test_values_are_brought_here_or_stay_there(processes):
     np.testing.assert_allclose((h - ag.mean(h)).numpy(), expected - expected.mean(), atol=1e-15)
 
 
+def test_values_kept_on_a_cluster_that_is_gone():
+    """Neither a missing key nor waiting without end, also while another cluster is active."""
+    with cluster_of(n_workers=1, processes=False) as cluster, distributed.Client(cluster):
+        x = ag.asarray(da.ones((8, 2), chunks=2)) * 2.0
+        line = sys._getframe().f_lineno - 1
+        ag.persist(x)
+        raw = da.ones(8, chunks=2).persist()
+    own = rf"the value of multiply, called at {__file__}:{line} was persisted on a cluster whose client is closed"
+    makes = (lambda: ag.sum(ag.tanh(x)), lambda: x, lambda: ag.asarray(raw) * 2.0)
+    messages = (own, own, f"the value of {raw.name}, made outside agrad, was persisted on a cluster")
+
+    def refused():
+        for make, message in zip(makes, messages, strict=True):
+            with pytest.raises(RuntimeError, match=message):
+                make().numpy()
+
+    refused()
+    with cluster_of(n_workers=1, processes=False) as cluster, distributed.Client(cluster):
+        refused()
+
+
 def test_data_in_the_graph_give_the_same_bits_at_every_run(processes):
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(20_000, 33)), rng.normal(size=20_000)

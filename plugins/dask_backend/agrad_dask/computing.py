@@ -6,6 +6,7 @@ that is active: the threads of this process, or a `distributed` cluster.
 
 from __future__ import annotations
 
+import functools
 import math
 import uuid
 from collections.abc import Iterator, Mapping
@@ -25,7 +26,7 @@ from dask.sizeof import sizeof
 from dask.system import CPU_COUNT
 from dask.utils import format_bytes, parse_bytes
 
-from agrad_dask import origins, repeats, staging
+from agrad_dask import fusing, origins, repeats, staging
 from agrad_dask.staging import name_of
 
 # glibc gives memory back to the system when twice the largest block it ever saw freed (up to 32 MiB) lies free at the end
@@ -224,9 +225,13 @@ class _Run:
     ) -> list[Any]:
         """Compute a pass in this process."""
         lowered = {} if threads is None else {"num_workers": threads}
+        if self.max_memory is None:  # or tasks run as planned
+            graph = fusing.fused(graph, targets, max(staging.CHUNKS, self.threads()))
         try:
             return list(self.schedule(graph, targets, **lowered, **options))
         except Exception as error:
+            for missing in {d for node in graph.values() for d in node.dependencies} - graph.keys():
+                raise origins.gone(missing, self.written) from error
             self.explain(error, _failed_in(error))
             raise
 
@@ -268,7 +273,15 @@ class _Run:
         """Give the future of a value that was persisted on the cluster: Dask leaves it out of the graph."""
         from distributed import Future  # noqa: PLC0415 (not needed on threads)
 
-        return Future(self.elsewhere.get(key, key), self.client)
+        name = self.elsewhere.get(key, key)
+        _, given = self.persisted.get(name, (key, None))
+        if given and (given.cancelled() or given.client.scheduler.address != self.client.scheduler.address):
+            raise origins.gone(name, self.written)  # it would be waited for without end
+        return Future(name, self.client)
+
+    @functools.cached_property
+    def persisted(self) -> dict[Any, tuple[Any, Any]]:
+        return origins.persisted(self.written)
 
     def named(self, key: Any) -> Any:
         """Give the name of a task on the cluster, of this run's own.

@@ -1,7 +1,7 @@
 """One task per chunk: a loss that adds up over rows runs whole, forward and backward, inside every chunk of the data.
 
-Recording such a loss on Dask tensors gives ten to thirty tasks per chunk, and a task costs a fifth of a millisecond.
-Here the rows of a chunk are computed, the loss runs on them as it would in memory, on a tape of its own, and only its
+Recorded on Dask tensors, such a loss gives ten to thirty tasks per chunk, which are built, optimised and fused anew at
+every step. Here the rows of a chunk are computed, the loss runs on them as it would in memory, on a tape of its own, and only its
 value and the gradients leave the task; a tree of tasks adds them up. What depends on the data alone (how it is read,
 which chunks share a task) is worked out once and remembered with the data (`Plan`); per call only the parameters
 (`Step`) are new. They are one node of the graph, which every task refers to.
@@ -33,6 +33,7 @@ from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import Argnums, called, check_argnums, name_of, split_aux
 from agrad_dask import computing
+from agrad_dask.fusing import depth_first, direct
 
 #: Neighbouring chunks of together at most this many bytes share a task, in which they are read one after another.
 GROUP_BYTES = 2**24
@@ -80,15 +81,21 @@ class Do(NamedTuple):
 
     Attributes
     ----------
-    task : GraphNode or None
+    task : GraphNode, Program or None
         A task of the data's own; None for the loss.
+    key : key
+        Of its value.
+    needs : tuple of keys
+        What it is given.
     chunk : Chunk
         For which chunk.
-    done : tuple
-        The keys of values that are no longer needed then.
+    done : tuple of keys
+        Of values that are no longer needed then.
     """
 
     task: Any
+    key: Any
+    needs: tuple[Any, ...]
     chunk: Chunk
     done: tuple[Any, ...]
 
@@ -207,13 +214,13 @@ def run_group(step: Step, group: Group, *shared: Any) -> Part | None:
     looking = ag.autograd.detect_anomaly() if step.anomaly else contextlib.nullcontext()
     with ag.enable_grad(), random.using(total.source), looking:
         try:
-            for task, chunk, done in group.steps:
+            for task, key, needs, chunk, done in group.steps:
                 if task is None:
                     total.add(chunk, [joined([values[key] for key in keys]) for keys in chunk.blocks])
                 else:
-                    values[task.key] = task({key: values[key] for key in task.dependencies})
-                for key in done:
-                    del values[key]
+                    values[key] = task({need: values[need] for need in needs})
+                for other in done:
+                    del values[other]
         except Exception as error:
             error.add_note(_where(step, chunk))
             raise
@@ -509,37 +516,20 @@ def _private(graph: dict[Any, Any], grouped: list[list[Chunk]]) -> list[set[Any]
 
 def _scheduled(graph: dict[Any, Any], members: list[Chunk], mine: set[Any]) -> Group:
     """Put a group's tasks and chunks in order, and note after which step each value is no longer needed."""
-    order: list[tuple[Any, Chunk]] = []
-    last: dict[Any, int] = {}
-    needs: dict[Any, None] = {}
-    seen: set[Any] = set()
-
-    def use(keys: Iterable[Any]) -> None:
-        for key in keys:
-            if key in mine:
-                last[key] = len(order)
-            else:
-                needs[key] = None
-
+    order: list[tuple[Any, Any, tuple[Any, ...], Chunk]] = []
+    left = set(mine)
     for chunk in members:
-        stack = list(chunk.wanted())
-        while stack:  # depth first: a task follows what it depends on
-            key = stack[-1]
-            waiting = [] if key in seen or key not in mine else [k for k in graph[key].dependencies if k in mine - seen]
-            stack.extend(waiting)
-            if waiting:
-                continue
-            stack.pop()
-            if key in mine and key not in seen:
-                seen.add(key)
-                use(graph[key].dependencies)
-                order.append((graph[key], chunk))
-        use(chunk.wanted())
-        order.append((None, chunk))
+        own = depth_first(graph, [key for key in chunk.wanted() if key in left], left)
+        order += [(direct(node), node.key, tuple(node.dependencies), chunk) for node in own]
+        order.append((None, None, tuple(chunk.wanted()), chunk))
+        left.difference_update(node.key for node in own)
+    last = {key: at for at, (_, _, needs, _) in enumerate(order) for key in needs}
     done: list[list[Any]] = [[] for _ in order]
     for key, at in last.items():
-        done[at].append(key)
-    return Group([Do(*what, tuple(keys)) for what, keys in zip(order, done, strict=True)], tuple(needs))
+        if key in mine:
+            done[at].append(key)
+    steps = [Do(*what, tuple(keys)) for what, keys in zip(order, done, strict=True)]
+    return Group(steps, tuple(key for key in last if key not in mine))
 
 
 def _reached(graph: dict[Any, Any], keys: Iterable[Any], inside: set[Any]) -> dict[Any, Any]:
@@ -718,7 +708,11 @@ def value_and_grad(
             check=unchecked,
             anomaly=ag.autograd.is_anomaly_check_nan_enabled(),
         )
-        found = compute(step, plan, arrays[0])
+        try:
+            found = compute(step, plan, arrays[0])
+        except Exception as error:
+            _note_uncut(error, arrays[0].shape[0], (leaf for i, leaf in enumerate(leaves) if i not in (*places, *data)))
+            raise
         if found is None:
             raise ValueError(f"the data has no rows{called()}")
         unchecked = False
@@ -733,6 +727,17 @@ def value_and_grad(
         return (value, found.aux) if has_aux else value, gradients[0] if isinstance(argnums, int) else tuple(gradients)
 
     return both
+
+
+def _note_uncut(error: Exception, rows: float, others: Iterable[Any]) -> None:
+    """Say which arguments have as many rows as the data and went to every chunk whole."""
+    for leaf in others:
+        shape = getattr(leaf, "shape", ())
+        if shape and shape[0] == rows:
+            error.add_note(
+                f"An argument of shape {tuple(shape)} has as many rows as the data, and is no Dask array: every chunk got all of"
+                " it. Only Dask arrays are cut by rows: pass dask.array.from_array(y, chunks=...), with the data's chunks."
+            )
 
 
 def _parameter(leaf: Any) -> Any:

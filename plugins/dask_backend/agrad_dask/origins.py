@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import array_api_compat
 import dask
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from agrad.core import engine
 from agrad.core.errors import INTERNAL_FILES, line_of
@@ -140,3 +141,24 @@ def of(key: Any, graph: Any = None) -> tuple[Origin | None, bool]:
         near.extend(user for user in users.get(at, ()) if user not in seen)
         seen.update(users.get(at, ()))
     return None, False
+
+
+# -- values persisted on a cluster ------------------------------------------------------------------------------------
+
+
+def persisted(graph: HighLevelGraph) -> dict[Any, tuple[Any, Any]]:
+    """Give the futures in a graph, each with its key, by their names on the cluster."""
+    layers = (layer for layer in graph.layers.values() if isinstance(layer, MaterializedLayer))
+    return {v.key: (key, v) for layer in layers for key, v in layer.items() if hasattr(v, "cancelled")}
+
+
+def gone(name: Any, graph: HighLevelGraph) -> RuntimeError:
+    """Make the error of a value that was persisted on a cluster which cannot be asked for it."""
+    key, _ = persisted(graph).get(name, (name, None))
+    origin, exact = of(key, graph)
+    what = origin if origin and exact else f"{array_of(key)}, made outside agrad,"
+    return RuntimeError(
+        f"the value of {what} was persisted on a cluster whose client is closed, or not the active one."
+        "\n  Compute while that client is active (with client.as_current(): ...). What a closed cluster held is lost: make"
+        " the tensor again from its data, or use ag.compute, which brings values here, instead of ag.persist."
+    )

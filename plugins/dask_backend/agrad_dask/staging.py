@@ -41,8 +41,8 @@ def culled(graph: Graph, targets: Iterable[Any]) -> dict[Any, GraphNode]:
     return found
 
 
-def _sorted(graph: Graph, users: Mapping[Any, list[Any]]) -> list[Any]:
-    """The keys, each after what it depends on."""
+def sorted_keys(graph: Graph, users: Mapping[Any, list[Any]]) -> list[Any]:
+    """Give the keys, each after what it depends on."""
     waiting = {key: sum(d in graph for d in node.dependencies) for key, node in graph.items()}
     done = [key for key, count in waiting.items() if not count]
     for key in done:  # grows
@@ -53,7 +53,8 @@ def _sorted(graph: Graph, users: Mapping[Any, list[Any]]) -> list[Any]:
     return done
 
 
-def _users(graph: Graph) -> dict[Any, list[Any]]:
+def users_of(graph: Graph) -> dict[Any, list[Any]]:
+    """Give the tasks that depend on each key."""
     users: dict[Any, list[Any]] = defaultdict(list)
     for key, node in graph.items():
         for dependency in node.dependencies:
@@ -86,8 +87,8 @@ def stages(graph: Graph, targets: Iterable[Any], size: Size, times: int = TIMES)
     targets = list(targets)
     if len(graph) <= 2 * CHUNKS:
         return [targets]
-    users = _users(graph)
-    keys = _sorted(graph, users)
+    users = users_of(graph)
+    keys = sorted_keys(graph, users)
     sources = _sources(graph, keys)
     if len(sources) < CHUNKS:
         return [targets]
@@ -234,7 +235,7 @@ def peak(graph: Graph, targets: Iterable[Any], size: Size, inside: Size, threads
     tasks = [key for key, node in graph.items() if not isinstance(node, DataNode)]
     needs = {key: {d for d in graph[key].dependencies if d in graph} for key in tasks}
     waiting = {key: sum(not isinstance(graph[d], DataNode) for d in needs[key]) for key in tasks}
-    users = _users(graph)
+    users = users_of(graph)
     left = {key: len(users[key]) for key in graph}
     ready = sorted((key for key, count in waiting.items() if not count), key=priority.__getitem__, reverse=True)
     held = most = largest = 0
