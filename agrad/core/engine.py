@@ -468,6 +468,8 @@ class _Pass:
                 try:
                     if as_tensors:
                         gs = vjp(node.spec.backend.functions, g, rebuilt(node, saved), node)
+                        if node.spec.backend.is_lazy:
+                            gs = laid_out(gs, node)
                     elif mixed:
                         gs = self.run_mixed(node, vjp, g, saved)
                     else:
@@ -787,8 +789,26 @@ def taken(value: Any, backend: Any) -> Any:
 def brought(source: Any, array: Any, spec: Spec) -> Any:
     """Give a cotangent of another backend where its operand is."""
     backend = spec.backend
-    array = backend.receive(source, source.as_array(array), spec.device)
+    array = source.send(source.as_array(array), backend, spec.device)
     return rule_module.fit((backend_of(array) or backend).xp, array, spec)
+
+
+def laid_out(gs: Any, node: Node) -> Any:
+    """Give recorded cotangents the layouts of the operands; it is no operation, so their nodes stay."""
+    if not node.several:
+        return _in_layout(gs, node.edges.spec)  # type: ignore[union-attr]
+    return type(gs)(_in_layout(g, edge.spec) for g, edge in zip(gs, node.inputs, strict=True))
+
+
+def _in_layout(g: Tensor | None, spec: Spec) -> Tensor | None:
+    if g is None or g._spec.backend is not spec.backend:
+        return g
+    raw = spec.backend.in_layout(g._data, spec)
+    if raw is g._data:
+        return g
+    made = wrap(raw, spec.backend.spec(raw), g._node)
+    made._tangents = g._tangents
+    return made
 
 
 def watch(leaf: AccumulateGrad) -> None:

@@ -398,7 +398,12 @@ class BatchedBackend(Backend):
 
     def receive(self, source: Backend, array: Any, device: str) -> Any:
         base = source.base if isinstance(source, BatchedBackend) else source
-        return array if base is self.base else self.base.receive(source, array, device)
+        return array if base is self.base else source.send(array, self.base, device)
+
+    def send(self, array: Any, target: Backend, device: str) -> Any:
+        """Hand over the array inside, the whole batch at once."""
+        base = target.base if isinstance(target, BatchedBackend) else target
+        return rewrap(self.inner.send(array.data, base, device), array.level)
 
     def to_host(self, array: Any) -> NoReturn:
         raise leaves_vmap("numpy()")
@@ -444,7 +449,7 @@ def _join(backends: frozenset[Backend]) -> Backend | None:
         else:
             bases.add(backend)
     found = next((b for b in bases if all(o is b or o.name in b.absorbs for o in bases)), None)
-    if found is None or not numbers or any(isinstance(b, BatchedBackend) and b.base is not found for b in backends):
+    if found is None or not numbers:
         return None
     for number in sorted(numbers):
         found = batched_backend(number, found)

@@ -136,8 +136,10 @@ def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
         moved: Tensor = to_device(wrap(x._data, x._spec, x._node), full)
         moved._tangents = {at: to_device(t, full) for at, t in x._tangents.items() if at in mode.levels} or None
         return moved
-    raw = target.receive(x._spec.backend, x._data, full)
-    result: Tensor = finish(op, target, raw, [x], [x._data, full], (), recording=mode.grad if mode else True)
+    raw = x._spec.backend.send(x._data, target, full)
+    result: Tensor = finish(
+        op, backend_of(raw) or target, raw, [x], [x._data, full], (), recording=mode.grad if mode else True
+    )
     if result._node is not None and target.is_lazy:
         target.watch(raw)
     return result

@@ -246,18 +246,28 @@ def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> Tenso
     return made
 
 
-def _scatter_along(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int) -> Any:
-    """The adjoint of take_along_axis: place numbers for every axis but one, the indices for that one."""
-    rank = len(x_spec.shape)
+def _scatter_along_kernel(xp: Any, values: Any, indices: Any, spec: Any, axis: int) -> Any:
+    """Add at a key of place numbers for every axis but one, and the indices for that one."""
+    rank = len(spec.shape)
     axis = axis % rank
     key = []
-    for i, n in enumerate(x_spec.shape):
+    for i, n in enumerate(spec.shape):
         if i == axis:
             key.append(indices)
         else:  # an axis of length 1 was broadcast to that of the indices
             shape = tuple(-1 if j == i else 1 for j in range(rank))
-            key.append(xp.reshape(xp.arange(n, device=device_of(g)), shape))
-    return xp.scatter_add(x_spec, tuple(key), g)
+            key.append(xp.reshape(xp.arange(n, device=device_of(values)), shape))
+    return xp.scatter_add(spec, tuple(key), values)
+
+
+@linear(
+    name="extra.scatter_along",
+    index=("indices",),
+    values=lambda xp, g, indices, axis: xp.take_along_axis(g, indices, axis=axis),
+    kernel=_scatter_along_kernel,
+)
+def scatter_along(values: Any, indices: Any, spec: Any, axis: int, /) -> Tensor:
+    """The adjoint of `take_along_axis`: values added at indices along an axis of zeros of a spec."""
 
 
 def _take_adjoint(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int | None) -> Any:
@@ -307,7 +317,10 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
     """
 
 
-@linear(index=("indices",), x=_scatter_along)
+@linear(
+    index=("indices",),
+    x=lambda xp, g, x_spec, indices, axis: xp.extra.scatter_along(g, indices, x_spec, axis),
+)
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     """The elements at indices along an axis, one set for each place along the others.
 

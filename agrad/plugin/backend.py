@@ -338,6 +338,10 @@ class Backend:
         """Tell whether an array has NaN in it; a lazy one is computed."""
         return bool(self.xp.any(self.xp.isnan(array)))
 
+    def in_layout(self, array: Any, spec: Spec) -> Any:
+        """Give a cotangent the layout of a spec, its operand's: the chunks of a chunked array."""
+        return array
+
     def nbytes(self, array: Any) -> int:
         """Give the bytes of an array's values."""
         found = getattr(array, "nbytes", None)
@@ -371,6 +375,10 @@ class Backend:
 
             return array_api_compat.to_device(array, self.native_device(device))
         return self.from_host(source.to_host(array), device)
+
+    def send(self, array: Any, target: Backend, device: str) -> Any:
+        """Hand an array of this backend to another: every crossing goes through here, and to the other's `receive`."""
+        return target.receive(self, array, device)
 
     def adopt(self, tensor: Any) -> Any:
         """Give a Tensor of another backend as an operand of a call on this one; the crossing is recorded."""

@@ -24,7 +24,7 @@ pytestmark = [
 ]
 
 #: Index arrays of these are known, as most users': lazy ones may have to be computed.
-WITH_INDICES = {"getitem", "repeat", "scatter_add", "setitem", "take", "take_along_axis"}
+WITH_INDICES = {"getitem", "repeat", "scatter_add", "setitem", "take"}
 
 ALL = -1
 
@@ -54,13 +54,17 @@ WHOLE = {
     },
     "linalg.adjugate": Whole(3, "the derivative of a product of singular values by each of them, for every matrix", 1),
     "sort": Whole(1, "any element may go anywhere along the axis"),
-    "take_along_axis": Whole(1, "any element may be asked for anywhere along the axis"),
+    **{
+        name: Whole(1, "any element may be asked for anywhere along the axis")
+        for name in ("take_along_axis", "extra.scatter_along")
+    },
     "nn.cross_entropy": Whole(1, "the classes of a row are compared with its label"),
     "nn.nll_loss": Whole(1, "the classes of a row are compared with its label"),
     **{
         f"nn.{name}": Whole(2, "the windows of an image, beside one another, are a matrix that is multiplied")
         for name in ("conv2d", "conv2d_input", "conv2d_weight")
     },
+    "nn.avg_pool2d_adjoint": Whole(2, "an image goes into one block of the result, whose size alone is known"),
 }
 
 
@@ -84,9 +88,10 @@ class Largest(Callback):
 def check(results, leaves, limit):
     """Run tensors and their gradients, one task after another and none fused; look at every block."""
     ones = [ag.asarray(da.map_blocks(np.ones_like, r._data)) for r in results]
+    recorded = ag.autograd.grad(results, leaves, ones, create_graph=True)
     gradients = ag.autograd.grad(results, leaves, ones)
-    for gradient, leaf in zip(gradients, leaves, strict=True):
-        assert gradient._data.chunks == leaf._data.chunks
+    for gradient, again, leaf in zip(gradients, recorded, leaves, strict=True):
+        assert gradient._data.chunks == again._data.chunks == leaf._data.chunks
     seen = Largest()
     with seen:
         dask.compute(*(t._data for t in (*results, *gradients)), optimize_graph=False)
@@ -197,6 +202,7 @@ PROGRAMS = {
     "layer_norm": lambda x: F.layer_norm(x, (WIDTH,)),
     "cross_entropy": lambda x: F.cross_entropy(x, _labels(x.shape[0])),
     "mse_loss": lambda x: F.mse_loss(x, ag.zeros_like(x)),
+    "chosen by label": lambda x: ag.take_along_axis(x, _labels(x.shape[0])[:, None], axis=1),
     "embedding": lambda x: F.embedding(_shuffled(x.shape[0])[:LENGTH], x),
     "vector_norm": lambda x: ag.linalg.vector_norm(x, axis=0),
     "fft": lambda x: ag.real(ag.fft.fft(x, axis=1)),
@@ -255,3 +261,39 @@ def test_sorting_merges_the_chunks_of_its_axis_alone():
     x = ag.asarray(da.from_array(np.random.default_rng(4).normal(size=(6, 8)), chunks=2), requires_grad=True)
     check([ag.sort(x, axis=0)], [x], 6 * 2)
     check([ag.sort(x, axis=1)], [x], 2 * 8)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, w: x @ w,
+        lambda x, w: x @ w[:, 0],
+        lambda x, w: ag.nn.functional.linear(x, w.T),
+        lambda x, w: ag.tensordot(x, w, axes=1),
+        lambda x, w: ag.tensordot(w, x, axes=(0, 1)),
+        lambda x, w: ag.vecdot(x, w[:, 0][None]),
+        lambda x, w: ag.vecdot(x.T, w[:, :1], axis=0),
+        lambda x, w: ag.einsum("ij,jk->ik", x, w),
+    ],
+    ids=["matmul", "matvec", "linear", "tensordot", "tensordot pair", "vecdot", "vecdot axis", "einsum"],
+)
+@pytest.mark.parametrize("cut", [60, 20])
+def test_a_contracted_axis_in_pieces_gives_gradients_in_pieces(function, cut):
+    rng = np.random.default_rng(0)
+    data, weights = rng.normal(size=(40, 60)), rng.normal(size=(60, 3))
+    x = ag.asarray(da.from_array(data, chunks=(10, 6)), requires_grad=True)
+    w = ag.asarray(da.from_array(weights, chunks=(cut, 3)))
+    y = function(x, w)
+    found = ag.autograd.grad(ag.sum(y * y), x)[0]
+    assert found._data.chunks == x._data.chunks
+    sizes = {
+        math.prod(map(max, layer.collection_annotations["chunks"]))
+        for layer in found._data.dask.layers.values()
+        if "chunks" in (layer.collection_annotations or {})
+    }
+    assert max(sizes - {180}) <= 60, "nothing but the 60 x 3 weights themselves is larger than a chunk of x"
+    step = rng.normal(size=data.shape)
+    ys = [np.asarray(function(ag.asarray(data + h * step), ag.asarray(weights)).numpy()) for h in (1e-6, -1e-6)]
+    np.testing.assert_allclose(
+        np.sum(found.numpy() * step), (np.sum(ys[0] ** 2) - np.sum(ys[1] ** 2)) / 2e-6, rtol=1e-6
+    )

@@ -588,3 +588,51 @@ def test_data_changed_after_the_crossing_does_not_change_the_tensor():
     x = ag.asarray(a, device="dask")
     a[0] = 1.0
     assert x.tolist() == [0, 0, 0]
+
+
+def test_labels_in_memory_beside_data_are_named(dask_backend):
+    """They go to every chunk whole, and the loss fails there by a mismatch of shapes."""
+    import agrad_dask
+
+    x, y = np.ones((12, 2)), np.ones(12)
+    loss = lambda w, x, y, scale: ag.mean((x @ w - y) ** 2) * scale[0]
+    step = agrad_dask.value_and_grad(loss)
+    with pytest.raises(ValueError, match="broadcast") as caught:
+        step(np.ones(2), da.from_array(x, chunks=(5, 2)), y, scale=np.ones(3))
+    (note,) = [note for note in caught.value.__notes__ if "as many rows" in note]
+    assert note.startswith("An argument of shape (12,) has as many rows as the data, and is no Dask array")
+    cut = da.from_array(y, chunks=5)
+    with pytest.raises(IndexError) as caught:
+        step(np.ones(2), da.from_array(x, chunks=(5, 2)), cut, scale=np.ones(0))
+    assert not [note for note in caught.value.__notes__ if "as many rows" in note]
+    value, _ = step(np.ones(2), da.from_array(x, chunks=(5, 2)), cut, scale=np.ones(3))
+    assert value.item() == 1.0
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_the_axis_of_a_number(axis, dask_backend):
+    """Reductions take it as NumPy's do (and PyTorch's), what has to have an axis refuses it."""
+    host = np.asarray(2.0)
+    for name in ("sum", "max", "min", "prod", "any", "all", "argmax", "argmin", "count_nonzero"):
+        found = getattr(ag, name)(ag.asarray(da.from_array(host)), axis=axis)
+        expected = getattr(np, name)(host, axis=axis)
+        assert (found.shape, found.item(), found.dtype) == ((), expected, expected.dtype), name
+    x = ag.asarray(da.from_array(host), requires_grad=True)
+    assert ag.mean(x, axis=axis).item() == 2.0
+    ag.nn.functional.log_softmax(x * x, axis).backward()
+    assert x.grad.item() == 0.0
+    ag.max(x * x, axis=axis).backward()
+    assert x.grad.item() == 4.0
+    assert ag.repeat(x, 2, axis=axis).tolist() == np.repeat(host, 2, axis=axis).tolist()
+    for name in ("var", "std", "flip", "sort", "argsort", "cumulative_sum", "cumulative_prod"):
+        with pytest.raises(ValueError, match=r"axis|dimension"):
+            getattr(ag, name)(x, axis=axis)
+    with pytest.raises(IndexError, match="out of bounds"):
+        ag.sum(x, axis=1)
+
+
+def test_the_length_of_what_is_not_known_yet_says_so():
+    x = ag.asarray(da.from_array(np.arange(6.0), chunks=2))
+    with pytest.raises(ValueError, match=r"how long it is, is known once it is computed"):
+        len(x[x > 2.0])
+    assert len(x[x > 2.0].numpy()) == 3

@@ -319,6 +319,59 @@ def test_a_recorded_pass_computes_at_each_crossing_and_is_right(data):
     np.testing.assert_allclose(h.numpy(), differences(by_hand, w0), rtol=1e-6)
 
 
+def test_transforms_that_map_over_a_batch_cross_with_the_whole_batch(data):
+    """One pass over the data for all rows of a Jacobian; a batched parameter in memory comes to the data."""
+    array, source, x = data
+    w0, w1 = random(COLUMNS, seed=1), random(COLUMNS, seed=2)
+    w = ag.asarray(w0)
+    f = lambda u: ag.tanh(x @ u)
+    slope = (1 - np.tanh(array @ w0) ** 2)[:, None] * array
+    rows = ag.func.jacrev(f)(w)
+    assert source.passes == 1
+    assert rows.device == "numpy"
+    np.testing.assert_allclose(rows.numpy(), slope, rtol=1e-12)
+    columns = ag.func.jacfwd(f)(w)
+    assert source.passes == 1  # nothing crosses back
+    np.testing.assert_allclose(columns.numpy(), slope, rtol=1e-12)
+    mapped = ag.func.vmap(f)(ag.asarray(np.stack([w0, w1])))
+    np.testing.assert_allclose(mapped.numpy(), np.tanh([array @ w0, array @ w1]), rtol=1e-12)
+
+    v = parameter(w0)
+    given = ag.asarray(np.eye(ROWS)[:2])
+    (batched,) = ag.autograd.grad(f(v), v, given.to_device("dask"), is_grads_batched=True)
+    np.testing.assert_allclose(batched.numpy(), slope[:2], rtol=1e-12)
+
+
+def test_hessians_and_gradients_per_example_of_parameters_in_memory(data):
+    array, _, x = data
+    w0 = random(COLUMNS, seed=1)
+    loss = lambda u: ag.mean((x @ u) ** 4)
+    expected = 12 * array.T @ (array * (array @ w0)[:, None] ** 2) / ROWS
+    forward_over_reverse = ag.func.jacfwd(ag.func.grad(loss))
+    with pytest.warns(ag.RecomputeWarning):  # a crossing back for the gradient, one for its rows
+        found = [second(ag.asarray(w0)) for second in (ag.func.hessian(loss), forward_over_reverse)]
+    for second in (*found, ag.func.jacfwd(ag.func.jacfwd(loss))(ag.asarray(w0))):
+        np.testing.assert_allclose(second.numpy(), expected, rtol=1e-10)
+
+    per_example = ag.func.vmap(lambda row: ag.func.grad(lambda u: (row @ u) ** 4)(ag.asarray(w0)))(x)
+    assert per_example.device == "numpy"
+    np.testing.assert_allclose(per_example.numpy(), 4 * (array @ w0)[:, None] ** 3 * array, rtol=1e-12)
+
+
+def test_a_pass_through_a_mapped_function_comes_back_to_memory(data):
+    """The mapped function is over; parameters outside and inside of the batch are in memory, the data are not."""
+    array, _, x = data
+    a0, b0 = random(2, COLUMNS, seed=1), random(COLUMNS, seed=2)
+    a, b = parameter(a0), parameter(b0)
+    ag.sum(ag.func.vmap(lambda u: ag.sum((x @ (u * b)) ** 2))(a)).backward()
+    r = array @ (a0 * b0).T
+    np.testing.assert_allclose(a.grad.numpy(), 2 * (r.T @ array) * b0, rtol=1e-12)
+    np.testing.assert_allclose(b.grad.numpy(), np.sum(2 * (r.T @ array) * a0, axis=0), rtol=1e-12)
+    moved = ag.func.vmap(lambda row: ag.exp(row.to_device("numpy")))(x)
+    assert moved.device == "numpy"
+    np.testing.assert_allclose(moved.numpy(), np.exp(array), rtol=1e-12)
+
+
 def test_roots_of_many_elements_stay_lazy(data):
     """They may be as large as the data."""
     array, source, x = data

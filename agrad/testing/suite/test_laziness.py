@@ -16,7 +16,7 @@ from agrad.testing.samples import SAMPLES, Data
 from agrad.testing.suite.base import FEW, Conformance
 
 #: Operations that may need the values of index arrays: to combine several, for a shape, for the last of several writes.
-READS_INDICES = {"getitem", "repeat", "scatter_add", "setitem", "take", "take_along_axis"}
+READS_INDICES = {"getitem", "repeat", "scatter_add", "setitem", "take"}
 
 
 def has_arrays(value: Any) -> bool:

@@ -122,11 +122,18 @@ class DaskBackend(Backend):
 
     def run_rule(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Any) -> Any:
         """Run a rule; what it gives has the chunks of the operands, whatever those of the results were."""
-        found = vjp(node.spec.xp, g, saved, node)
+        found = vjp(node.spec.xp, g, _cut_alike(saved, node), node)
         if not isinstance(found, tuple | list):
-            return _in_chunks_of(node.edges.spec, found)
-        made = [_in_chunks_of(n.spec, part) for n, part in zip(node.inputs, found, strict=True)]
+            return self.in_layout(found, node.edges.spec)
+        made = [self.in_layout(part, n.spec) for n, part in zip(node.inputs, found, strict=True)]
         return type(found)(made)
+
+    def in_layout(self, array: Any, spec: Spec) -> Any:
+        """Give a cotangent the chunks of its operand, where both are known."""
+        chunks = getattr(array, "chunks", None)
+        if chunks is None or not isinstance(spec.layout, tuple) or chunks == spec.layout or array.shape != spec.shape:
+            return array
+        return array.rechunk(spec.layout)
 
     def nbytes(self, array: Any) -> int:
         """Give the bytes the value takes once computed, 0 where the shape is unknown."""
@@ -230,12 +237,47 @@ class DaskBackend(Backend):
         return sample(kind, shape, key, dtype, p)
 
 
-def _in_chunks_of(spec: Any, g: Any) -> Any:
-    """Give a cotangent the chunks of its operand, where both are known."""
-    chunks = getattr(g, "chunks", None)
-    if chunks is None or not isinstance(spec.layout, tuple) or chunks == spec.layout or g.shape != spec.shape:
-        return g
-    return g.rechunk(spec.layout)
+def _cut_alike(saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
+    """Cut operands along the axes they were contracted over as finely as those they were contracted with.
+
+    The gradient by one operand has the other's chunks there: of one in whole rows it would be made in whole rows, larger
+    than any chunk of the operand.
+    """
+    axes = _contracted(node)
+    if axes is None or not all(isinstance(spec.layout, tuple) for spec in node.specs[:2]):
+        return saved
+    found = list(saved)
+    for pair in zip(*axes, strict=True):
+        chunks = [spec.layout[axis] for spec, axis in zip(node.specs, pair, strict=False)]
+        coarse = min((0, 1), key=lambda k: len(chunks[k]))
+        if len(chunks[0]) == len(chunks[1]):
+            continue
+        for k, value in enumerate(found):
+            if getattr(value, "chunks", None) == node.specs[coarse].layout:
+                found[k] = value.rechunk({pair[coarse] % value.ndim: chunks[1 - coarse]})
+    return tuple(found)
+
+
+def _contracted(node: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Give the axes of both operands that an operation contracts; None for other operations."""
+    name = node.op.name if node.op is not None else None  # what a transform records has none
+    if name == "matmul":
+        return (-1,), (-2 if len(node.specs[1].shape) > 1 else -1,)
+    if name == "nn.linear":
+        return (-1,), (-1,)
+    if name == "vecdot":
+        return (node.params[0],), (node.params[0],)
+    if name == "extra.contraction":
+        first, second, result = node.params
+        names = [name for name in first if name in second and name not in result]
+        return tuple(map(first.index, names)), tuple(map(second.index, names))
+    if name != "tensordot":
+        return None
+    axes = node.params[0]
+    if isinstance(axes, int):
+        return tuple(range(-axes, 0)), tuple(range(axes))
+    first, second = ((one,) if isinstance(one, int) else tuple(one) for one in axes)
+    return first, second
 
 
 def _refusing(op: str, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -432,6 +432,55 @@ def _add_block(low: Any, high: Any, places: Any, g: Any, axis: int, size: int) -
     return made[..., None]
 
 
+def scatter_along(values: Any, indices: Any, spec: Any, axis: int, /) -> Any:
+    """Add values at indices along an axis of zeros: the adjoint of ``take_along_axis``, which reads no index.
+
+    Each block of the values goes to each of the result's blocks along the axis, then a tree of sums.
+    """
+    if values.dtype == np.float16:  # added in float32, rounded once
+        return scatter_along(values.astype(np.float32), indices, spec, axis).astype(np.float16)
+    rank = len(spec.shape)
+    axis %= rank
+    values, indices = da.asarray(values), da.asarray(indices)
+    if _has_nan(spec.shape) or _has_nan(values.shape):
+        raise UnsupportedOp("scatter_along", "dask", "chunks of unknown sizes; call compute_chunk_sizes() first")
+    chunks = chunks_like(spec.layout, spec.shape, values.dtype)
+    if 0 in values.shape or 0 in spec.shape:
+        return da.zeros(spec.shape, chunks=chunks, dtype=values.dtype)
+    repeated = [i for i in range(rank) if i != axis and spec.shape[i] != values.shape[i]]  # of length 1, broadcast
+    own = {i: values.chunks[i] if i in repeated else chunks[i] for i in range(rank) if i != axis}
+    values = values.rechunk(own)
+    indices = broadcast_chunks(indices, values.shape, values.chunks)
+    ends = np.cumsum([0, *chunks[axis]])
+    lows, highs = (da.from_array(part, chunks=1) for part in (ends[:-1], ends[1:]))
+    block = tuple(rank if i == axis else i for i in range(rank))
+    parts = da.blockwise(
+        _scatter_along_block,
+        (*range(rank), rank),
+        *(lows, (axis,), highs, (axis,), indices, block, values, block),
+        adjust_chunks={axis: chunks[axis], rank: (1,) * values.numblocks[axis]},
+        align_arrays=False,
+        token="agrad-scatter-along",  # noqa: S106 (what the tasks are called)
+        dtype=values.dtype,
+        meta=meta_from_array(values._meta, ndim=rank + 1, dtype=values.dtype),
+        axis=axis,
+        size=int(ends[-1]),
+    )
+    made = parts[..., 0] if parts.shape[-1] == 1 else da.sum(parts, axis=rank, dtype=values.dtype)
+    return da.sum(made, axis=tuple(repeated), keepdims=True, dtype=values.dtype) if repeated else made
+
+
+def _scatter_along_block(low: Any, high: Any, places: Any, values: Any, axis: int, size: int) -> Any:
+    start, stop = int(low[0]), int(high[0])
+    places = _within(places, size)
+    mine = list(((places >= start) & (places < stop)).nonzero())
+    made = np.zeros_like(values, shape=(*values.shape[:axis], stop - start, *values.shape[axis + 1 :]))
+    chosen = values[tuple(mine)]
+    mine[axis] = places[tuple(mine)] - start
+    _add_into(made, tuple(mine), chosen)
+    return made[..., None]
+
+
 def _add_into(made: Any, key: tuple[Any, ...], values: Any) -> None:
     if isinstance(made, np.ndarray):
         np.add.at(made, key, values)

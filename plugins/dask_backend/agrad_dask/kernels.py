@@ -15,6 +15,7 @@ import numpy as np
 
 from agrad_dask import indexing
 from agrad_dask.backend import UnknownSizes
+from agrad_dask.image_kernels import IMAGE_KERNELS
 from agrad_numpy.kernels import in_single
 
 # -- shapes and chunks ------------------------------------------------------------------------------------------------
@@ -92,7 +93,7 @@ def _reshape_ones(x: Any, shape: tuple[int, ...]) -> Any:
 
 
 def _repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
-    if axis is None:
+    if axis is None or _is_of_number(x, axis):
         x, axis = _reshape(x, (-1,)), 0
     axis %= x.ndim
     if isinstance(repeats, int) and repeats and x.shape[axis]:
@@ -154,6 +155,20 @@ def _diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append:
 def _tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     made = xp.tensordot(x1, x2, axes=axes)
     return made.astype(np.result_type(x1.dtype, x2.dtype), copy=False)  # sums of small integers have a larger dtype
+
+
+def _is_of_number(x: Any, axis: Any) -> bool:
+    """Tell whether an axis is the one that NumPy grants a 0-d array where it reduces or repeats it."""
+    return not x.ndim and type(axis) is int and axis in (0, -1)
+
+
+def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a reduction that takes the only axis of a 0-d array, as NumPy and PyTorch do."""
+
+    def kernel(x: Any, /, *, axis: Any = None, **parameters: Any) -> Any:
+        return function(x, axis=None if _is_of_number(x, axis) else axis, **parameters)
+
+    return kernel
 
 
 # -- elements ---------------------------------------------------------------------------------------------------------
@@ -446,17 +461,19 @@ def _fourier_block(x: Any, name: str, parameters: dict[str, Any]) -> Any:
 
 #: By the op's name.
 KERNELS: dict[str, Callable[..., Any]] = {
+    **IMAGE_KERNELS,
     "argsort": _sorted("argsort"),
     "broadcast_like": broadcast_like,
     "broadcast_to": _broadcast_to,
     "clip": _clip,
     "diff": _diff,
+    "extra.scatter_along": indexing.scatter_along,
     "eye": _eye,
     "getitem": indexing.getitem,
     "linspace": _linspace,
     "matmul": _matmul,
-    "max": _extremum(da.max),
-    "min": _extremum(da.min),
+    "max": _of_numbers(_extremum(da.max)),
+    "min": _of_numbers(_extremum(da.min)),
     "ones_like": _ones_like,
     "repeat": _repeat,
     "reshape": _reshape,
@@ -471,10 +488,9 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "zeros_like": _zeros_like,
     **{name: _known(name) for name in ("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values")},
     **{name: _filled(name) for name in ("empty", "full", "ones", "zeros")},
-    **{
-        name: in_single(getattr(xp, name))
-        for name in ("cumulative_prod", "cumulative_sum", "mean", "prod", "std", "sum", "var")
-    },
+    **{name: in_single(getattr(xp, name)) for name in ("cumulative_prod", "cumulative_sum", "std", "var")},
+    **{name: _of_numbers(in_single(getattr(xp, name))) for name in ("mean", "prod", "sum")},
+    **{name: _of_numbers(getattr(xp, name)) for name in ("all", "any", "argmax", "argmin", "count_nonzero")},
     **{f"fft.{name}": _fourier(name) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
     **{f"fft.{name}": _fourier(name) for name in ("fftn", "ifftn", "rfftn", "irfftn")},
     "linalg.cholesky": _stacked("cholesky", "(i,j)->(i,j)"),
