@@ -54,6 +54,9 @@ class Call:
     ----------
     sample : Sample
         The sample.
+    factor : float
+        What its arrays with a derivative are multiplied by: a factor near 1 makes another call of the same kind, as
+        symmetry, order and the distance from kinks stay.
     op : Op
         Its operation.
     operands : list of Data
@@ -64,8 +67,9 @@ class Call:
         Their values, and a direction for each, as reference arrays.
     """
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: Sample, factor: float = 1.0) -> None:
         self.sample = sample
+        self.factor = factor
         self.op = OPS[sample.op]
         bound = self.op.signature.bind(*sample.args, **sample.kwargs)
         bound.apply_defaults()
@@ -80,7 +84,7 @@ class Call:
                     self.names.append(argument.name)
         self.places = {id(data): i for i, data in enumerate(self.operands)}
         self._random = random.Random(zlib.crc32(str(sample).encode()))  # noqa: S311 (sampling, not secrets)
-        self.arrays = [reference_array(data) for data in self.operands]
+        self.arrays = [reference_array(data) * factor for data in self.operands]
         self.tangents = [self.like(a) for a in self.arrays]
 
     @property
@@ -200,11 +204,12 @@ class Slopes:
         return [t / (12 * LONG_STEP**2) for t in total]
 
 
-_made: dict[int, tuple[Sample, Slopes]] = {}
+_made: dict[tuple[int, float], tuple[Sample, Slopes]] = {}
 
 
-def slopes_of(sample: Sample) -> Slopes:
-    """Give what the derivatives of a sample should be, made once."""
-    if id(sample) not in _made:
-        _made[id(sample)] = sample, Slopes(Call(sample))  # the sample is kept: ids are used anew
-    return _made[id(sample)][1]
+def slopes_of(sample: Sample, factor: float = 1.0) -> Slopes:
+    """Give what the derivatives of a sample, its arrays times a factor, should be: made once."""
+    key = id(sample), factor
+    if key not in _made:
+        _made[key] = sample, Slopes(Call(sample, factor))  # the sample is kept: ids are used anew
+    return _made[key][1]

@@ -34,7 +34,7 @@ FORMAT = 1
 OUTCOMES = ("ok", "lacks", "skipped", "failed")
 DTYPES = ("float32", "float64", "complex64", "complex128")
 #: The columns of a report, as far as they have an order.
-MODES = ("values", "reverse", "forward_mode", "second_order", "composition", "single_operands")
+MODES = ("values", "reverse", "forward_mode", "second_order", "composition", "single_operands", "batches")
 
 #: The columns of the table of backends: its head, and the areas it sums up.
 COLUMNS = (

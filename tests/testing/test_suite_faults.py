@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.core.op import OPS
 from agrad.core.spec import BACKENDS
+from agrad.func import batching
 from agrad.plugin.hookspecs import hookimpl
 from agrad.testing import suite
+from agrad_numpy.backend import NumpyBackend
 
 SPEC = importlib.util.spec_from_file_location("strict_for_faults", Path(__file__).parents[1] / "strict_backend.py")
 STRICT = importlib.util.module_from_spec(SPEC)
@@ -244,6 +247,135 @@ class Scalars(Sound):
         return (lambda x, /, **p: np.float64(array_api_strict.sum(x, **p))) if op == "sum" else None
 
 
+def with_kernel(name, op, kernel):
+    """A backend with a kernel of its own, called by its fault."""
+    return type(name, (Sound,), {"kernel": lambda self, asked: kernel if asked == op else None})
+
+
+def by_numpy(function):
+    """A kernel by way of NumPy."""
+    return lambda *arrays, **parameters: array_api_strict.asarray(
+        np.asarray(function(*map(np.asarray, arrays), **parameters))
+    )
+
+
+def truncated_division(a, b):
+    return (np.abs(a) // np.abs(b) * np.sign(a) * np.sign(b)).astype(a.dtype)
+
+
+def in_its_own_dtype(function):
+    """Integers are added up in what they come in."""
+    return lambda x, /, **parameters: function(x, **{**parameters, "dtype": parameters.get("dtype") or x.dtype})
+
+
+def for_empty(function, value):
+    return lambda x, /, **parameters: (
+        function(x, **parameters) if x.size else array_api_strict.asarray(value, dtype=x.dtype)
+    )
+
+
+def clamped_take(x, indices, /, *, axis=None):
+    return array_api_strict.take(
+        x, array_api_strict.maximum(indices, array_api_strict.zeros_like(indices)), axis=axis or 0
+    )
+
+
+def rounded_cast(x, dtype, /, *, copy=True, device=None):
+    rounds = array_api_strict.isdtype(x.dtype, "real floating") and array_api_strict.isdtype(dtype, "integral")
+    return array_api_strict.astype(array_api_strict.round(x) if rounds else x, dtype, copy=copy)
+
+
+def kept_buffers():
+    """exp writes its results of one shape and dtype into one array."""
+    kept = {}
+
+    def exp(x, /):
+        made = kept.setdefault((x.shape, str(x.dtype)), array_api_strict.zeros_like(x))
+        made[...] = array_api_strict.exp(x)
+        return made
+
+    return exp
+
+
+TruncatedDivision = with_kernel("TruncatedDivision", "floor_divide", by_numpy(truncated_division))
+NarrowSum = with_kernel("NarrowSum", "sum", in_its_own_dtype(array_api_strict.sum))
+NarrowSums = with_kernel("NarrowSums", "cumulative_sum", in_its_own_dtype(array_api_strict.cumulative_sum))
+BlindMax = with_kernel("BlindMax", "max", by_numpy(np.nanmax))
+BlindMaximum = with_kernel("BlindMaximum", "maximum", by_numpy(np.fmax))
+LargestOfNothing = with_kernel("LargestOfNothing", "max", for_empty(array_api_strict.max, 0))
+NoneOfNothing = with_kernel("NoneOfNothing", "all", for_empty(array_api_strict.all, False))
+OnlyOnes = with_kernel("OnlyOnes", "any", lambda x, /, **p: array_api_strict.any(x == 1, **p))
+HalvesUp = with_kernel("HalvesUp", "round", by_numpy(lambda x: np.floor(x + 0.5)))
+RoundedCast = with_kernel("RoundedCast", "astype", rounded_cast)
+ClampedTake = with_kernel("ClampedTake", "take", clamped_take)
+Cancelling = with_kernel("Cancelling", "log1p", lambda x, /: array_api_strict.log(1 + x))
+Overflowing = with_kernel("Overflowing", "hypot", lambda a, b, /: (a * a + b * b) ** 0.5)
+KeptBuffers = with_kernel("KeptBuffers", "exp", kept_buffers())
+
+
+class CannotCopy(Sound):
+    """copy=True is not listened to."""
+
+    def asarray(self, value, *, dtype=None, device=None, copy=None):
+        return super().asarray(value, dtype=dtype, device=device)
+
+
+class SeesNoNan(Sound):
+    """Arrays are said to hold no NaN, without a look."""
+
+    def may_hold_nan(self, array):
+        return False
+
+
+class WritesToLocked(Sound):
+    """Host memory has to be writeable."""
+
+    def from_host(self, buffer, device):
+        if not np.asarray(buffer).flags.writeable:
+            raise TypeError("buffer is read-only")
+        return super().from_host(buffer, device)
+
+
+class ByDouble(Sound):
+    """Integers come by way of double precision."""
+
+    def from_host(self, buffer, device):
+        host = np.array(buffer)
+        return array_api_strict.asarray(host.astype(np.float64).astype(host.dtype) if host.dtype == "int64" else host)
+
+
+class NoEps(Sound):
+    """A layer's own kernel forgets what keeps its divisor away from 0; what it leaves for the derivative is right."""
+
+    def kernel(self, op):
+        def layer_norm(input, weight=None, bias=None, rank=1, eps=1e-5, /):
+            _, mean, scale = OPS[op].kernel(self.xp, input, weight, bias, rank, eps)
+            return OPS[op].kernel(self.xp, input, weight, bias, rank, 0.0)[0], mean, scale
+
+        return layer_norm if op == "nn.layer_norm" else None
+
+
+class WrongLeft(Sound):
+    """A layer's own kernel leaves something else than its derivative takes it for."""
+
+    def kernel(self, op):
+        def layer_norm(*arguments):
+            y, mean, scale = OPS[op].kernel(self.xp, *arguments)
+            return y, mean, 1 / scale
+
+        return layer_norm if op == "nn.layer_norm" else None
+
+
+class WrongSlope(Sound):
+    """The kernel is right, that of the derivative forgets that the divisor depends on the operand too."""
+
+    def kernel(self, op):
+        def slope(g, input, weight, mean, scale, rank, /):
+            return (g if weight is None else g * weight) * scale
+
+        return slope if op == "nn.layer_norm_input" else None
+
+
 class Greedy(Plugin):
     """Claims whatever it is asked about."""
 
@@ -297,12 +429,42 @@ FAULTS = [
     (Sharing, (suite.TestInPlace, "test_host_memory", "x[0] = 7"), "the tensor was made of changed"),
     (Forgetful, (suite.TestTransfers, "test_values_and_dtypes_survive", "float64"), "float"),
     (Scalars, (suite.TestRegistration, "test_claims_its_arrays"), "must be a dtype|no array of faulty"),
+    (TruncatedDivision, (suite.TestNamespace, "test_without_derivative", "floor_divide"), r"\[3, -3\] == \[3, -4\]"),
+    (NarrowSum, (suite.TestNamespace, "test_without_derivative", "sum of small integers"), "assert 44 == 300"),
+    (NarrowSums, (suite.TestNamespace, "test_without_derivative", "cumulative_sum of small integers"), r"\[100, -56\]"),
+    (BlindMax, (suite.TestNamespace, "test_without_derivative", "max, with NaN"), "assert"),
+    (BlindMaximum, (suite.TestNamespace, "test_without_derivative", "maximum, with NaN"), "assert"),
+    (LargestOfNothing, (suite.TestNamespace, "test_nothing_has_no_largest", "max"), "DID NOT RAISE"),
+    (NoneOfNothing, (suite.TestNamespace, "test_without_derivative", "all of nothing"), "assert False == True"),
+    (OnlyOnes, (suite.TestNamespace, "test_without_derivative", "any of integers"), "assert"),
+    (HalvesUp, (suite.TestNamespace, "test_without_derivative", "round to even"), "assert"),
+    (
+        RoundedCast,
+        (suite.TestNamespace, "test_without_derivative", "astype to integers"),
+        r"\[2, -2, 0\] == \[1, -1, 0\]",
+    ),
+    (ClampedTake, (suite.TestIndexing, "test_negative_places"), "the value is wrong"),
+    (Cancelling, (suite.TestNamespace, "test_without_derivative", "log1p of little"), "assert"),
+    (Overflowing, (suite.TestNamespace, "test_without_derivative", "hypot of much"), "assert"),
+    (KeptBuffers, (suite.TestRules, "test_values", "exp", "float64"), "the result is wrong"),
+    (CannotCopy, (suite.TestCreation, "test_copies_of_arrays"), "the copy is wrong"),
+    (SeesNoNan, (suite.TestIndexing, "test_what_is_left_out"), "the value is wrong"),
+    (WritesToLocked, (suite.TestCreation, "test_of_host_memory"), "buffer is read-only"),
+    (ByDouble, (suite.TestTransfers, "test_values_and_dtypes_survive", "int64"), "9007199254740992"),
+    (NoEps, (suite.TestRules, "test_composition", "nn.layer_norm", "float64"), "the value by the backend's own kernel"),
+    (WrongLeft, (suite.TestRules, "test_composition", "nn.layer_norm", "float64"), "the gradient by input by the back"),
+    (
+        WrongSlope,
+        (suite.TestRules, "test_composition", "nn.layer_norm", "float64"),
+        "the gradient by input by the back",
+    ),
 ]
 
 
 @pytest.fixture
-def run(registered):
+def run(registered, monkeypatch):
     """Give a function that runs one test of the kit on a backend."""
+    monkeypatch.setattr(batching, "_KINDS", {})
 
     def run(plugin, test):
         kind, name, *arguments = test
@@ -321,6 +483,7 @@ def test_the_sound_backend_passes(test, run):
 
 
 @pytest.mark.filterwarnings("ignore:You are comparing")  # array-api-strict, of a dtype of NumPy's
+@pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.parametrize(
     ("fault", "test", "says"), FAULTS, ids=[f"{fault.__name__}-{test[1]}" for fault, test, _ in FAULTS]
 )
@@ -377,6 +540,71 @@ def test_a_capability_that_is_missing(run):
 
     with pytest.raises(pytest.skip.Exception, match="faulty cannot: float64"):
         run(Plugin(Single()), (suite.TestRules, "test_values", "exp", "float64"))
+
+
+# -- batches: by NumPy, as array-api-strict leaves no operand to another class -----------------------------------------
+
+
+def of_ones_own(op, kernel):
+    """Leave the reciprocal of a residual; kernels for the derivatives make up for it, those of a batch cannot know."""
+
+    def layer_norm(*arguments):
+        y, mean, scale = kernel(*arguments)
+        return y, mean, 1 / scale
+
+    def by_operand(*arguments):
+        *others, scale, rank = arguments
+        return kernel(*others, 1 / scale, rank)
+
+    return layer_norm if op == "nn.layer_norm" else by_operand if op.startswith("nn.layer_norm_") else kernel
+
+
+def few_axes(op, kernel):
+    """Take whatever has five axes for a batch of images; a batch of such batches has five too."""
+    return (lambda x, /, *, axis: kernel(x, axis=1 if x.ndim == 5 else axis)) if op == "nn.softmax" else kernel
+
+
+def on_numpy(change=lambda op, kernel: kernel):
+    """NumPy under another name, with changed kernels."""
+
+    class Numpy(NumpyBackend):
+        name = "faulty"
+
+        def spec(self, array):
+            return ag.Backend.spec(self, array)
+
+        def kernel(self, op):
+            return change(op, super().kernel(op))
+
+    class NumpyPlugin(Plugin):
+        @hookimpl
+        def agrad_backend_of(self, array_type):
+            return "faulty" if array_type is np.ndarray else None
+
+    return NumpyPlugin(Numpy())
+
+
+@pytest.mark.parametrize(
+    ("fault", "op", "says"),
+    [
+        (of_ones_own, "nn.layer_norm", "of a batch of cotangents, the gradient by input is wrong"),
+        (few_axes, "nn.softmax", "of example 0 under vmap, the value is wrong"),
+    ],
+)
+def test_faults_in_batches_alone(fault, op, says, run):
+    run(on_numpy(fault), (suite.TestRules, "test_reverse", op, "float64"))
+    kit = suite.TestRules()
+    kit.use("faulty")
+    with pytest.raises(CAUGHT, match=says):
+        kit.test_batches(op, "float64")
+    if fault is of_ones_own:
+        with pytest.raises(CAUGHT, match="the residual scale by the backend's own kernel is wrong"):
+            kit.test_composition(op, "float64")
+
+
+@pytest.mark.parametrize("op", ["nn.layer_norm", "nn.softmax"])
+def test_sound_batches_pass(op, run):
+    run(on_numpy(), (suite.TestRules, "test_batches", op, "float64"))
 
 
 # -- laziness ---------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ add("nn.normal_cdf", Data((3,), (-6.0, 0.01, 6.0), "float64"))
 for _op in ("nn.softmax", "nn.log_softmax"):
     add(_op, real(2, 3), axis=-1)
     add(_op, real(3, 2, 2), axis=0)
+    add(_op, real(2, 3, 1, 2), axis=1)
     add(_op, real(0, 3), axis=1)
 
 # -- layers -------------------------------------------------------------------------------------------------------------
@@ -32,11 +33,13 @@ add("nn.linear", real(3), real(2, 3), real(2))
 add("nn.linear", real(0, 3), real(2, 3))
 add("nn.linear", cplx(2, 3), cplx(2, 3), cplx(2))
 add("nn.linear", real(2, 3), cplx(2, 3))
+add("nn.linear", cplx(2, 3), real(4, 3))
 
 add("nn.layer_norm", real(2, 4), real(4), real(4))
 add("nn.layer_norm", real(2, 3))
 add("nn.layer_norm", real(2, 2, 3), real(2, 3), None, 2, 1e-3)
 add("nn.layer_norm", real(3, 3), None, real(3), 1, 0.1)
+add("nn.layer_norm", real(2, 2, 1, 3), real(2, 1, 3), real(2, 1, 3), 3)
 add("nn.layer_norm", real(0, 3), real(3), real(3))
 
 add("nn.dropout", real(2, 3), mask(1, 0, 1, 1, 1, 0, shape=(2, 3)), 1.5)
@@ -113,4 +116,5 @@ for _op in ("nn.nll_loss", "nn.cross_entropy"):
     add(_op, real(4, 3), integers(2, -100, 0, 1), None, -100, "sum")
     add(_op, real(4, 3), integers(2, 1, 0, 2), positive(3), 1)
     add(_op, real(2, 3, 2), integers(2, 0, 1, 1, shape=(2, 2)), positive(3), -100, "none")
+    add(_op, real(2, 3, 1, 2), integers(2, 0, 1, 1, shape=(2, 1, 2)))
     add(_op, real(0, 3), integers(shape=(0,)), None, -100, "sum")

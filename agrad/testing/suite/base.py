@@ -178,7 +178,11 @@ class Conformance:
     def close(self, found: Any, expected: Any, tolerance: float | None = None, what: str = "the value") -> None:
         """Compare a tensor or array with expected numbers: shape, and values with an error relative to the largest."""
         np = library()
-        found = found if type(found).__module__ == np.__name__ or hasattr(found, "tobytes") else self.host(found)
+        found = (
+            found
+            if type(found).__module__ == np.__name__ or hasattr(found, "__array_interface__")
+            else self.host(found)
+        )
         found, expected = np.asarray(found), np.asarray(expected)
         assert found.shape == expected.shape, f"{what} has shape {found.shape}, expected {expected.shape}"
         if not found.size:

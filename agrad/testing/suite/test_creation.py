@@ -85,7 +85,10 @@ class TestCreation(Conformance):
         """NumPy memory becomes a tensor of its dtype on the device; no element is lost or reordered."""
         np = library()
         rows = np.asarray([[1.5, -2.0, 3.0], [0.0, 5.0, 6.5]], dtype="float32")
-        for host in (rows, rows.T, rows[:, ::-1], rows[1:, 1:2], np.asarray(2.5, dtype="float32")):
+        locked = rows.copy()
+        locked.flags.writeable = False
+        repeated = np.broadcast_to(rows[0], (2, 3))  # strides of 0
+        for host in (rows, rows.T, rows[:, ::-1], rows[1:, 1:2], np.asarray(2.5, dtype="float32"), locked, repeated):
             x = ag.asarray(host, device=self.device)
             assert x.device == self.device
             assert self.backend.dtype_name(x.dtype) == "float32"
@@ -99,6 +102,17 @@ class TestCreation(Conformance):
         assert y is not x
         (g,) = ag.autograd.grad((y * y).sum(), x)
         self.close(g, [2.0, 4.0])
+
+    def test_copies_of_arrays(self) -> None:
+        """``copy=True`` leaves the array it was made of: who writes to that, of NumPy or of the library, changes nothing."""
+        host = library().asarray([1.0, 2.0], dtype=self.real)
+        for array in (host, self.backend.from_host(host.copy(), self.device)):
+            made = ag.asarray(array, device=self.device, copy=True)
+            try:
+                array[0] = 7.0
+            except Exception:  # noqa: BLE001 (libraries whose arrays nobody writes to refuse in their own ways)
+                assert array is not host
+            self.close(made, [1.0, 2.0], 0.0, "the copy")
 
     def test_meshgrid(self) -> None:
         """meshgrid gives tensors of the backend, and gradients to its operands."""

@@ -5,6 +5,7 @@ Expected values come from NumPy's own indexing of the same numbers.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -147,6 +148,21 @@ class TestIndexing(Conformance):
         self.close(y.detach(), array[:, [3, 0, 3]], 0.0)
         (g,) = ag.autograd.grad(y.sum(), x)
         self.close(g, np.broadcast_to(np.asarray([1.0, 0.0, 0.0, 2.0]), (3, 4)), None, "the gradient")
+
+    def test_negative_places(self) -> None:
+        """An array of integers with -1 in it, which the standard leaves open: it counts from the end, or is an error."""
+        for read in (ag.take, functools.partial(ag.take_along_axis, axis=0)):
+            try:
+                made = self.host(read(self.tensor([1.0, 2.0, 3.0]), self.tensor(integers(-1, 0))))
+            except Exception:  # noqa: BLE001, S112 (libraries refuse in their own ways)
+                continue
+            self.close(made, [3.0, 1.0], 0.0)
+
+    @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of the library, on the infinite derivative
+    def test_what_is_left_out(self) -> None:
+        """An infinite derivative behind a place that `where` leaves out does not reach the gradient, as 0 times it."""
+        x = self.tensor([0.0, 4.0], requires_grad=True)
+        self.close(self.grad(lambda x: ag.where(x > 0, ag.sqrt(x), 0.0), x)[0], [0.0, 0.25])
 
     def test_out_of_bounds(self) -> None:
         """A place that does not exist is an error, and the tensor is as it was."""

@@ -18,6 +18,7 @@ from agrad.testing.suite.base import Conformance
 A, B = [1, 5, 2, 5], [2, 5, 1, 0]
 X, Y = [1.5, -2.0, 0.0, 3.0], [1.5, 2.0, -1.0, math.inf]
 M = [[3, 1, 2], [9, 7, 8]]
+LOST = [[1.0, math.nan], [2.0, 3.0]]
 
 #: Per function: the call, and what it gives as (nested) lists; "shape" marks those whose shape depends on data.
 CALLS: dict[str, tuple[Callable[..., Any], Any]] = {
@@ -55,6 +56,33 @@ CALLS: dict[str, tuple[Callable[..., Any], Any]] = {
     "sum of integers": (lambda xp, t: xp.sum(t(M), axis=0), [12, 8, 10]),
     "max of integers": (lambda xp, t: xp.max(t(M), axis=1), [3, 9]),
     "sort of integers": (lambda xp, t: xp.sort(t(M), axis=1), [[1, 2, 3], [7, 8, 9]]),
+    "sum of small integers": (lambda xp, t: xp.sum(t([100, 100, 100], "int8")), 300),
+    "prod of small integers": (lambda xp, t: xp.prod(t([16, 16, 2], "uint8")), 512),
+    "cumulative_sum of small integers": (lambda xp, t: xp.cumulative_sum(t([100, 100], "int8")), [100, 200]),
+    "all of integers": (lambda xp, t: xp.all(t([[2, 1], [0, 3]]), axis=1), [True, False]),
+    "any of integers": (lambda xp, t: xp.any(t([[0, 2], [0, 0]]), axis=1), [True, False]),
+    "any, by two axes": (lambda xp, t: xp.any(t([[[0, 0], [0, 4]], [[0, 0], [0, 0]]]), axis=(0, 2)), [False, True]),
+    "all of nothing": (lambda xp, t: xp.all(xp.zeros((0,), dtype="bool")), True),
+    "any of nothing": (lambda xp, t: xp.any(xp.zeros((2, 0), dtype="bool"), axis=1), [False, False]),
+    "sum of nothing": (lambda xp, t: xp.sum(xp.zeros((2, 0), dtype="float32"), axis=1), [0.0, 0.0]),
+    "prod of nothing": (lambda xp, t: xp.prod(xp.zeros((0,), dtype="float32")), 1.0),
+    "max, with NaN": (lambda xp, t: xp.isnan(xp.max(t(LOST), axis=1)), [True, False]),
+    "min, with NaN": (lambda xp, t: xp.isnan(xp.min(t(LOST), axis=1)), [True, False]),
+    "maximum, with NaN": (lambda xp, t: xp.isnan(xp.maximum(t(LOST[0]), t(LOST[0][::-1]))), [True, True]),
+    "minimum, with NaN": (lambda xp, t: xp.isnan(xp.minimum(t(LOST[0]), t(LOST[0][::-1]))), [True, True]),
+    "clip, with NaN": (lambda xp, t: xp.isnan(xp.clip(t(LOST), 0.0, 1.0)), [[False, True], [False, False]]),
+    "sign, with NaN": (lambda xp, t: xp.isnan(xp.sign(t(LOST))), [[False, True], [False, False]]),
+    "equal, with NaN": (lambda xp, t: xp.equal(t(LOST), t(LOST)), [[True, False], [True, True]]),
+    "round to even": (lambda xp, t: xp.round(t([0.5, 1.5, 2.5, -1.5])), [0.0, 2.0, 2.0, -2.0]),
+    "astype to integers": (lambda xp, t: xp.astype(t([1.7, -1.7, 0.0]), "int32"), [1, -1, 0]),
+    "astype to booleans": (lambda xp, t: xp.astype(t([2, 0, -1]), "bool"), [True, False, True]),
+    "log1p of little": (lambda xp, t: xp.log1p(t([2.0**-60])), [2.0**-60]),
+    "expm1 of little": (lambda xp, t: xp.expm1(t([2.0**-60])), [2.0**-60]),
+    "logaddexp of much": (lambda xp, t: xp.logaddexp(t([2.0**100]), t([0.0])), [2.0**100]),
+    "hypot of much": (lambda xp, t: xp.hypot(t([2.0**100], "float32"), t([0.0], "float32")), [2.0**100]),
+    "argsort of equals": (lambda xp, t: xp.argsort(t([1, 0, 1, 0])), [1, 3, 0, 2]),
+    "argsort of equals, falling": (lambda xp, t: xp.argsort(t([1, 0, 1, 0]), descending=True), [0, 2, 1, 3]),
+    "searchsorted, right": (lambda xp, t: xp.searchsorted(t([1.0, 2.0]), t([1.0, 2.0]), side="right"), [1, 2]),
     "isin": (lambda xp, t: xp.isin(t(A), t([5, 7])), [False, True, False, True]),
     "linalg.matrix_rank": (lambda xp, t: xp.linalg.matrix_rank(t([[1.0, 2.0], [2.0, 4.0]])), 1),
     "broadcast_arrays": (lambda xp, t: xp.broadcast_arrays(t([[1], [2]]), t([3, 4]))[0], [[1, 1], [2, 2]]),
@@ -153,6 +181,12 @@ class TestNamespace(Conformance):
             found = self.backend.dtype_name(result.dtype)
             assert found == expected, f"{first} + {second} is {found}, expected {expected}"
             assert self.backend.dtype_name(self.xp.result_type(getattr(ag, first), getattr(ag, second))) == expected
+
+    @pytest.mark.parametrize("call", ["max", "min", "argmax", "argmin"])
+    def test_nothing_has_no_largest(self, call: str) -> None:
+        """The largest of no elements is an error, not a number."""
+        with pytest.raises((ValueError, TypeError, IndexError, RuntimeError)):
+            self.host(getattr(self.xp, call)(self.xp.zeros((0,), dtype="float32")))
 
     def test_results_of_no_axes_are_arrays(self) -> None:
         """Reductions and single elements are arrays of the library, not its scalar objects."""

@@ -94,7 +94,8 @@ class TestAvailability(Conformance):
         """`Backend.availability` answers (bool, str) and leaves no exception to the caller."""
         answer = manager.get(self.name).availability()
         assert isinstance(answer, tuple)
-        assert [type(part) for part in answer] == [bool, str], f"availability() gives {answer!r}, not (bool, str)"
+        types = [type(part) for part in answer]
+        assert types == [bool, str], f"availability() gives {answer!r}, {types}: give (bool, str), no subclass of str"
 
     def test_unavailable_is_said(self) -> None:
         """Using a backend that is not available is an error with its reason."""

@@ -1,4 +1,4 @@
-"""Every rule in every mode: forward values, reverse, forward mode, second order, single operands; fused and composed.
+"""Every rule in every mode: forward values, reverse, forward mode, second order, single operands, batches; composed.
 
 One test per operation, mode and dtype runs all samples of the operation (`agrad.testing.samples`). Values are compared
 with the NumPy backend's kernels, derivatives with finite differences of those; the rules of agrad are never their own
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ import pytest
 import agrad as ag
 from agrad.core.errors import UnsupportedOp
 from agrad.core.forward import level, tangent_of, with_tangent
-from agrad.plugin.backend import forget_kernels
+from agrad.core.op import OPS
+from agrad.plugin.backend import OWN, Backend, forget_kernels
 from agrad.testing.calls import SINGLE, Slopes, inner, library, slopes_of
 from agrad.testing.samples import SAMPLES, Data, Sample
 from agrad.testing.suite.base import FEW, Conformance
@@ -30,6 +32,9 @@ SECOND = {"float64": 1e-6, "complex128": 1e-6, "float32": 1e-3, "complex64": 1e-
 VALUE = {"float64": 1e-12, "complex128": 1e-12, "float32": 1e-5, "complex64": 1e-5}
 
 DOUBLE = {single: double for double, single in SINGLE.items()}
+
+#: What the examples of a batch differ by.
+FACTORS = (1.0, 0.97)
 
 #: Results whose columns (axis -1) or rows (-2) have signs that each library chooses; the first tells which.
 SIGNS = {"linalg.eigh": {1: -1}, "linalg.qr": {0: -1, 1: -2}, "linalg.svd": {0: -1, 2: -2}}
@@ -65,10 +70,27 @@ def cases() -> list[Any]:
     return found
 
 
+def composed(op: str) -> bool:
+    """Tell whether agrad composes an operation that no library has: where a backend has a kernel, it is its own."""
+    return op in OPS and op.partition(".")[0] in OWN and OPS[op].kernel is not None
+
+
+@contextmanager
+def changed(backend: Backend, **attributes: Any) -> Iterator[None]:
+    """Have a backend with other attributes for a while, and its kernels resolved by them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in attributes.items():
+            patch.setitem(vars(backend), name, value)
+        forget_kernels(backend)
+        try:
+            yield
+        finally:
+            patch.undo()
+            forget_kernels(backend)
+
+
 of_rules = pytest.mark.parametrize(("op", "dtype"), cases())
-of_fused = pytest.mark.parametrize(
-    ("op", "dtype"), [case for case in cases() if ag.rules[case.values[0]].kind == "fused"]
-)
+of_composed = pytest.mark.parametrize(("op", "dtype"), [case for case in cases() if composed(case.values[0])])
 
 
 class TestRules(Conformance):
@@ -76,18 +98,20 @@ class TestRules(Conformance):
 
     # -- running the samples of an operation --------------------------------------------------------------------------
 
-    def run(self, check: Callable[..., None], op: str, dtype: str, *, once: bool = False) -> None:
+    def run(self, check: Callable[..., None], op: str, dtype: str, *, once: bool = False, few: bool = False) -> None:
         """Check all samples of an operation; the error says of which it is.
 
         ``once`` is for longer tests: a lazy backend, where every call costs, runs them in its best precision alone. Of
         the others it runs one sample of each operation in single precision; and `FEW` in the longer tests of what acts
-        element by element, whose samples differ by values and broadcasting.
+        element by element, whose samples differ by values and broadcasting. ``few``: that many of such operations on
+        any backend, and of every operation on a lazy one.
         """
         if once and self.costly(dtype):
             pytest.skip("is checked in double precision")
         self.require(*(["float64"] if dtype in SINGLE else []), *(["complex"] if dtype.startswith("c") else []))
         samples = self.samples(op, dtype)
-        if once and self.backend.is_lazy and ag.rules[op].kind == "elementwise":
+        alike = ag.rules[op].kind == "elementwise"
+        if (few and alike) or (self.backend.is_lazy and (few or (once and alike))):
             samples = samples[:FEW]
         if op not in self.backend.lacks:
             try:
@@ -110,20 +134,12 @@ class TestRules(Conformance):
 
     def would_work(self, op: str, run: Callable[[], None]) -> bool:
         """Tell whether a test passes if an operation that is declared to be lacking is not refused."""
-        backend, declared = self.backend, self.backend.lacks
-        own = "lacks" in vars(backend)
-        backend.lacks = {name: why for name, why in declared.items() if name != op}
-        forget_kernels(backend)
+        lacks = {name: why for name, why in self.backend.lacks.items() if name != op}
         try:
-            run()
+            with changed(self.backend, lacks=lacks):
+                run()
         except (Exception, pytest.skip.Exception, pytest.fail.Exception):  # noqa: BLE001 (whatever is the reason)
             return False
-        finally:
-            if own:
-                backend.lacks = declared
-            else:
-                vars(backend).pop("lacks")
-            forget_kernels(backend)
         return True
 
     def samples(self, op: str, dtype: str) -> list[Sample]:
@@ -171,6 +187,8 @@ class TestRules(Conformance):
         def check(run: Run) -> None:
             operands = run.leaves(())
             results = run.results(operands)
+            if not self.backend.is_lazy:  # of the same shapes: a kernel may write where it has written before
+                run.call.tensors([self.tensor(a * FACTORS[1]) for a in run.arrays], run.tensor)
             expected = run.call.raw(run.arrays, run.rounded)
             assert len(results) == len(expected), f"{len(results)} results, expected {len(expected)}"
             found = self.hosts([*results, *operands])
@@ -289,25 +307,105 @@ class TestRules(Conformance):
 
         self.run(check, op, dtype, once=True)
 
-    @of_fused
+    @of_composed
     def test_composition(self, op: str, dtype: str) -> None:
-        """A fused operation and the composition that it stands for: the same value, and the same gradients."""
+        """The backend's own kernel, and the composition in its place: the same values, residuals and gradients.
+
+        A fused operation stands for a second composition, that of its higher derivatives; backends without a kernel of
+        their own are compared with it too.
+        """
+        define, own, kernel = OPS[op].rule.define, self.owns(op), self.backend.kernel
+        if not own and define is None:
+            pytest.skip("it has no kernel of its own")
 
         def check(run: Run) -> None:
             leaves = run.leaves(run.every)
-            composition = run.call.op.rule.define
-            assert composition is not None
-            define = functools.partial(composition, self.backend.functions)
-            results, composed = run.results(leaves), run.call.tensors(leaves, run.tensor, define)
-            given, _ = run.cotangents(results)
-            gradients = ag.autograd.grad(results, leaves, given), ag.autograd.grad(composed, leaves, given)
-            found = self.hosts([results[0].detach(), *gradients[0], composed[0].detach(), *gradients[1]])
-            half = len(found) // 2
-            whats = ["the value", *(f"the gradient by {name}" for name in run.call.names)]
-            for what, fused, wanted in zip(whats, found[:half], found[half:], strict=True):
-                self.close(fused, wanted, VALUE[dtype], f"{what} by the fused kernel")
+            given, _ = run.cotangents(run.results(leaves))
 
-        self.run(check, op, dtype)
+            def found(function: Callable[..., Any] | None = None) -> list[Any]:
+                results = run.call.tensors(leaves, run.tensor, function)
+                return self.hosts([*(r.detach() for r in results), *ag.autograd.grad(results, leaves, given)])
+
+            def compare(first: Sequence[Any], second: Sequence[Any], names: Sequence[str]) -> None:
+                for name, one, other in zip(names, first, second, strict=True):
+                    if one is not None:  # a residual may be left out where the rule allows it
+                        self.close(one, other, VALUE[dtype], f"{name} by the backend's own kernel")
+
+            names = ["the value", *(f"the gradient by {name}" for name in run.call.names)]
+            values, residuals = found(), run.residuals()
+            if own:
+                with changed(self.backend, kernel=lambda name: None if composed(name) else kernel(name)):
+                    try:
+                        wanted = found()
+                    except NotImplementedError as error:
+                        pytest.skip(f"no composition: {error}")
+                    compare(values, wanted, names)
+                    compare(residuals, run.residuals(), [f"the residual {name}" for name in OPS[op].rule.residuals])
+            if define is not None:
+                compare(values, found(functools.partial(define, self.backend.functions)), names)
+
+        self.run(check, op, dtype, once=True)
+
+    def owns(self, op: str) -> bool:
+        """Tell whether the backend has a kernel for an operation or its derivatives, whose names begin with its own."""
+        names = [name for name in OPS if composed(name) and (name == op or name.startswith(f"{op}_"))]
+        return any(self.backend.kernel(name) is not None for name in names)
+
+    @of_rules
+    def test_batches(self, op: str, dtype: str) -> None:
+        """Several cotangents at once (jacrev), and vmap over examples along several axes: to each its own."""
+        np = library()
+
+        if not self.gives_way():
+            pytest.skip("the library's operators refuse operands of other classes, which a batch is to them")
+
+        def check(run: Run) -> None:
+            leaves = run.leaves(run.every)
+            results = run.results(leaves)
+            if not results or any(n != n for r in results for n in r.shape):
+                return  # of a size that nobody knows before it is computed: nothing can be stacked
+            pairs = [run.cotangents(results) for _ in FACTORS]
+            given = [ag.stack(list(column)) for column in zip(*(made for made, _ in pairs), strict=True)]
+            gradients = self.hosts(ag.autograd.grad(results, leaves, given, is_grads_batched=True))
+            for k, rows in enumerate(gradients):
+                for (_, cotangents), row in zip(pairs, rows, strict=True):
+                    run.along(k, row, cotangents, f"of a batch of cotangents, the gradient by {run.call.names[k]}")
+            keyed = any_data(run.call.sample.args, lambda data: not data.inexact)
+            if op in SIGNS or (op == "setitem" and keyed):  # a value per example at arrays: not in the standard
+                return
+
+            runs = [run, *(Run(self, run.call.sample, dtype, factor) for factor in FACTORS[1:])]
+            axes = tuple(k % 2 - 1 for k in run.every)  # -1 and 0 by turns
+            leaves = [
+                self.tensor(np.stack([r.arrays[k] for r in runs], axis=axes[k]), requires_grad=True) for k in run.every
+            ]
+            results = list(ag.func.vmap(lambda *x: tuple(run.call.tensors(x, run.tensor)), axes)(*leaves))
+            gradients = ag.autograd.grad(results, leaves, given)
+            found = self.hosts([*(r.detach() for r in results), *gradients])
+            values, gradients = found[: len(results)], found[len(results) :]
+            for i, (example, (_, cotangents)) in enumerate(zip(runs, pairs, strict=True)):
+                what = f"of example {i} under vmap, "
+                for value, wanted in zip(values, example.call.raw(example.arrays, example.rounded), strict=True):
+                    self.close(value[i], wanted, VALUE[dtype], f"{what}the value")
+                for k, gradient in enumerate(gradients):
+                    row = np.moveaxis(gradient, axes[k], 0)[i]
+                    example.along(k, row, cotangents, f"{what}the gradient by {run.call.names[k]}")
+
+        self.run(check, op, dtype, once=True, few=True)
+
+    def gives_way(self) -> bool:
+        """Tell whether the library's operators leave an operand of another class to that class, as batches need."""
+
+        class Other:
+            __array_ufunc__ = None
+
+            def __rmul__(self, other: Any) -> Other:
+                return self
+
+        try:
+            return isinstance(self.tensor([1.0])._data * Other(), Other)
+        except TypeError:
+            return False
 
     @of_rules
     def test_single_operands(self, op: str, dtype: str) -> None:
@@ -346,9 +444,9 @@ class TestRules(Conformance):
 class Run:
     """One sample on the backend under test, in one precision."""
 
-    def __init__(self, kit: Conformance, sample: Sample, dtype: str) -> None:
+    def __init__(self, kit: Conformance, sample: Sample, dtype: str, factor: float = 1.0) -> None:
         self.kit, self.dtype = kit, dtype
-        self.slopes: Slopes = slopes_of(sample)
+        self.slopes: Slopes = slopes_of(sample, factor)
         self.call = self.slopes.call
         self.arrays = [self.rounded(a) for a in self.call.arrays]
         self.every = range(len(self.arrays))
@@ -378,6 +476,15 @@ class Run:
                 own = signs[..., : results[i].shape[axis]]
                 results[i] = results[i] * self.tensor(own if axis == -1 else np.matrix_transpose(own))
         return results
+
+    def residuals(self) -> list[Any]:
+        """Give what a fused kernel leaves beside its result: arrays, or None where the rule can do without."""
+        op = self.call.op
+        if not op.rule.residuals:
+            return []
+        arrays = [t._data for t in self.leaves(())]
+        (made,) = self.call.tensors(arrays, lambda a: self.tensor(a)._data, op.kernel_of(self.kit.backend.xp))
+        return [None if part is None else self.kit.host(part) for part in made[1:]]
 
     def directions(self) -> list[Any]:
         return [self.tensor(t) for t in self.call.tangents]
