@@ -1,8 +1,9 @@
 """A stand-in for CuPy on NumPy, for the tests of the plugin's own code where there is no GPU.
 
 It imitates what the plugin relies on: arrays of another type that leave only by ``get()``, a current device, arrays
-that remember the device they were made on, and functions that refuse arrays of another device than the current one (as
-CuPy does where devices cannot reach each other). It says nothing about numbers, streams or speed on a GPU.
+that remember the device they were made on, functions that refuse arrays of another device than the current one (as
+CuPy does where devices cannot reach each other), and what CuPy 13.3 to 14.2 lack or refuse where NumPy does not. `WAITS`
+names what CuPy waits for the device for. It says nothing about numbers, streams or speed on a GPU.
 """
 
 from __future__ import annotations
@@ -17,6 +18,20 @@ import scipy.special
 
 COUNT = 2
 _current = [0]
+
+#: What the program has waited for: values read on the host, and results whose shape depends on values.
+WAITS = []
+
+#: NumPy's functions that CuPy 13 lacks; 14 has some of them.
+LACKING = (
+    *("acos", "acosh", "asin", "asinh", "astype", "atan", "atan2", "atanh", "bitwise_count", "bitwise_invert"),
+    *("bitwise_left_shift", "bitwise_right_shift", "concat", "cumulative_prod", "cumulative_sum", "isdtype"),
+    *("matrix_transpose", "matvec", "permute_dims", "pow", "put_along_axis", "trapezoid", "unique_all"),
+    *("unique_counts", "unique_inverse", "unique_values", "unstack", "vecdot", "vecmat"),
+)
+LACKING_IN_LINALG = (
+    *("diagonal", "matrix_norm", "multi_dot", "outer", "svdvals", "tensordot", "trace", "vecdot", "vector_norm"),
+)
 
 
 class Device:
@@ -57,7 +72,10 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
         if name.startswith("_"):
             raise AttributeError(name)
         value = getattr(self._values, name)
-        if name in {"shape", "dtype", "ndim", "size", "nbytes", "item", "tolist"}:
+        if name in {"item", "tolist", "tobytes"}:
+            WAITS.append(name)
+            return value
+        if name in {"shape", "dtype", "ndim", "size", "nbytes"}:
             return value
         return function(value) if callable(value) else made(value)
 
@@ -65,13 +83,30 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     def device(self):
         return Device(self._device)
 
+    @property
+    def real(self):
+        return self._view(self._values.real)
+
+    @property
+    def imag(self):
+        return self._view(self._values.imag)
+
+    def _view(self, values):
+        with self.device:
+            return ndarray(values)
+
     def __getitem__(self, key):
         return made(plain(self)[_key(key)])
 
     def __setitem__(self, key, value):
         plain(self)[_key(key)] = plain(value)
 
+    def __bool__(self):
+        WAITS.append("bool")
+        return bool(self._values)
+
     def get(self):
+        WAITS.append("get")
         return self._values.copy()
 
 
@@ -99,6 +134,8 @@ def made(value):
 
 
 def _key(key):
+    if isinstance(key, ndarray) and key.dtype == bool:
+        WAITS.append("a mask")  # its elements are counted, for assignments too
     return tuple(map(_key, key)) if isinstance(key, tuple) else plain(key)
 
 
@@ -114,6 +151,47 @@ def _asarray(obj, dtype=None, **kwargs):
     if isinstance(obj, ndarray):  # from any device to the current one
         obj = obj._values if obj.device.id == _current[-1] else obj.get()
     return made(np.asarray(obj, dtype=dtype))
+
+
+def _sort(a, axis=-1, kind=None):
+    assert kind in (None, "stable"), kind
+    return np.sort(a, axis=axis, kind="stable")
+
+
+def _argsort(a, axis=-1, kind=None):
+    assert kind in (None, "stable"), kind
+    return np.argsort(a, axis=axis, kind="stable")
+
+
+def _waiting(name):
+    def call(*args, **kwargs):
+        WAITS.append(name)
+        return getattr(np, name)(*args, **kwargs)
+
+    return function(call)
+
+
+def _scatter_add(a, key, values):
+    """As CuPy: only of numbers that CUDA adds atomically (14 has int64, too)."""
+    if a.dtype not in ("int32", "float16", "float32", "float64", "uint32", "uint64"):
+        message = "cupy.add.at only supports int32, float16, float32, float64, uint32, uint64 as data type"
+        raise TypeError(message)
+    np.add.at(plain(a), _key(key), plain(values))
+
+
+def _solve(a, b):
+    """As CuPy: of stacks of one shape."""
+    if b.ndim != 1 and a.shape[:-1] != b.shape[:-1]:
+        message = "a must have (..., M, M) shape and b must have (..., M, K) for multidimensional b"
+        raise ValueError(message)
+    return np.linalg.solve(a, b)
+
+
+def _polygamma(n, x):
+    """As CuPy: ``cupy.where(n == 0, ...)`` of a Python number fails."""
+    if not isinstance(n, np.ndarray):
+        raise AttributeError("'bool' object has no attribute 'astype'")  # noqa: TRY004 (CuPy's)
+    return scipy.special.polygamma(n, x)
 
 
 class ElementwiseKernel:
@@ -217,7 +295,15 @@ def install():
     cupy.array = lambda obj, dtype=None, copy=True, **kwargs: (
         _asarray(obj, dtype).copy() if copy else _asarray(obj, dtype)
     )
+    for name in LACKING:
+        delattr(cupy, name)
+    cupy.sort, cupy.argsort = function(_sort), function(_argsort)
+    for name in ("argwhere", "array_equal", "allclose", "flatnonzero", "nonzero", "unique"):
+        setattr(cupy, name, _waiting(name))
     cupy.linalg = module("cupy.linalg", np.linalg)
+    for name in LACKING_IN_LINALG:
+        delattr(cupy.linalg, name)
+    cupy.linalg.solve = function(_solve)
     cupy.fft = module("cupy.fft", np.fft)
     cupy.cuda = types.ModuleType("cupy.cuda")
     cupy.cuda.Device = Device
@@ -236,11 +322,12 @@ def install():
     sys.modules |= {"cupy.cuda": cupy.cuda, "cupy.cuda.device": device}
 
     cupyx = types.ModuleType("cupyx")
-    cupyx.scatter_add = lambda a, key, values: np.add.at(plain(a), _key(key), plain(values))
+    cupyx.scatter_add = _scatter_add
     sys.modules["cupyx"] = cupyx
     cupyx.scipy = sys.modules["cupyx.scipy"] = types.ModuleType("cupyx.scipy")
     special = cupyx.scipy.special = sys.modules["cupyx.scipy.special"] = types.ModuleType("cupyx.scipy.special")
     special.gammaln, special.psi = function(scipy.special.gammaln), function(scipy.special.psi)
+    special.polygamma = function(_polygamma)
     for library in ("nvrtc", "cublas"):
         name = f"cupy_backends.cuda.libs.{library}"
         sys.modules[name] = types.ModuleType(name)

@@ -90,6 +90,7 @@ def test_cupy_is_not_imported_by_looking_for_backends():
         ("cupy.cuda.runtime.getDeviceCount = lambda: 0", "no device (the driver counts none)"),
         ("lose('nvrtc')", "a library of CUDA is missing, nvrtc ("),
         ("lose('cublas')", "a library of CUDA is missing, cublas ("),
+        ("headers(None)", "CUDA's headers are missing; pip install "),
     ],
 )
 def test_every_reason_is_told_apart(broken, reason):
@@ -104,6 +105,12 @@ def test_every_reason_is_told_apart(broken, reason):
 
         def lose(library):
             sys.modules["cupy_backends.cuda.libs." + library] = None
+
+        def headers(place):
+            import types
+            sys.modules["cuda"] = types.ModuleType("cuda")
+            pathfinder = sys.modules["cuda.pathfinder"] = types.ModuleType("cuda.pathfinder")
+            pathfinder.find_nvidia_header_directory = lambda name: place
 
         def fail_import(text):
             class Finder:
@@ -194,6 +201,83 @@ def test_gradients():
     """)
 
 
+def test_what_cupy_refuses():
+    """CuPy adds no complex numbers atomically, and solves for stacks of one shape only."""
+    fake("""
+        a = np.arange(6.0).reshape(3, 2) + 1j
+        for dtype in (np.complex64, np.complex128):
+            x = ag.asarray(cupy.asarray(a.astype(dtype)), requires_grad=True)
+            index = ag.asarray(cupy.asarray(np.array([0, 2, 2])))
+            weights = np.array([[1 + 2j], [3j], [4.0]], dtype)
+            ag.sum(ag.real(x[index] * ag.asarray(cupy.asarray(weights)))).backward()
+            same(x.grad, np.array([[1 - 2j] * 2, [0] * 2, [4 - 3j] * 2], dtype))
+        matrix, stack = np.array([[2.0, 1.0], [0.0, 4.0]]), np.arange(12.0).reshape(3, 2, 2)
+        many = matrix + np.arange(2.0).reshape(2, 1, 1, 1)
+        for left, right in ((matrix, stack), (many, stack), (many, stack[0]), (matrix, stack[0, 0]), (many, stack[0, 0])):
+            p, q = (ag.asarray(cupy.asarray(v), requires_grad=True) for v in (left, right))
+            y = ag.linalg.solve(p, q)
+            same(y.detach(), np.linalg.solve(left, right))
+            y.sum().backward()
+            adjoint = np.linalg.solve(np.swapaxes(left, -1, -2), np.ones(y.shape[-1 if right.ndim == 1 else -2:]))
+            while adjoint.ndim < y.ndim:
+                adjoint = adjoint[None]
+            adjoint = np.broadcast_to(adjoint, y.shape)
+            extra = adjoint.ndim - right.ndim
+            summed = adjoint.sum(axis=tuple(range(extra)))
+            same(q.grad, summed)
+    """)
+
+
+def test_signs():
+    fake("""
+        nan, inf = float("nan"), float("inf")
+        for dtype in (np.float32, np.float64):
+            a = np.array([nan, -inf, -2.0, 0.0, 3.0], dtype)
+            same(ag.sign(ag.asarray(cupy.asarray(a))), np.array([nan, -1, -1, 0, 1], dtype))
+        same(ag.sign(ag.asarray(cupy.asarray(np.array([-3, 0, 5])))), np.array([-1, 0, 1]))
+        with np.errstate(invalid="ignore"):  # a GPU does not warn
+            same(ag.sign(ag.asarray(cupy.asarray(np.array([3 - 4j, 0j])))), np.array([0.6 - 0.8j, 0]))
+    """)
+
+
+def test_clipping():
+    fake("""
+        nan = float("nan")
+        a, low = np.array([nan, -3.0, 0.5, 3.0], np.float32), np.array([-1.0, -5.0, 1.0, nan])
+        x = ag.asarray(cupy.asarray(a))
+        same(ag.clip(x, -1.0, 2.0), np.array([nan, -1.0, 0.5, 2.0], np.float32))
+        same(ag.clip(x, max=2), np.array([nan, -3.0, 0.5, 2.0], np.float32))
+        same(ag.clip(x, ag.asarray(cupy.asarray(low.astype(np.float32)))), np.array([nan, -3, 1, nan], np.float32))
+        same(ag.clip(x), a)
+        b = np.array([-100, 0, 100], np.int8)
+        same(ag.clip(ag.asarray(cupy.asarray(b)), -50, 50), np.array([-50, 0, 50], np.int8))
+    """)
+
+
+def test_what_waits_for_the_device():
+    """Nothing does but what must know values: neither forward nor backward, nor an optimizer's step."""
+    fake("""
+        waits, rng = fake_cupy.WAITS, np.random.default_rng(0)
+        x, w, c, i = (cupy.asarray(v) for v in (rng.normal(size=(4, 3)), rng.normal(size=(3, 2)),
+                                                rng.normal(size=(4, 2)) + 1j, np.array([0, 1, 1, 0])))
+        x, w, c, i = (ag.asarray(v, requires_grad=v.dtype.kind in "fc") for v in (x, w, c, i))
+        F, optimizer = ag.nn.functional, ag.optim.Adam([w], lr=0.1)
+        waits.clear()
+        for _ in range(2):
+            y = ag.clip(F.relu(x @ w), -0.5, 0.5) + ag.abs(x[i] @ w) + ag.sign(x @ w)
+            y = ag.where(y > 0, y, 0.1 * y) + ag.linalg.vector_norm(x, axis=0)[:2] + ag.real(c[i] * ag.sign(c))
+            loss = F.cross_entropy(y, i) + ag.max(y) + ag.sum(ag.sort(y, axis=0)[1:]) + ag.var(y) + ag.prod(y)
+            loss = loss + ag.sum(ag.cumulative_sum(y, axis=0)) + ag.mean(ag.take_along_axis(y, i[:, None] % 2, axis=1))
+            with np.errstate(all="ignore"):
+                loss.backward()
+            optimizer.step()
+        assert waits == [], waits
+        loss.item()
+        x[x > 0]
+        assert waits == ["item", "a mask"], waits
+    """)
+
+
 def test_crossings():
     fake("""
         a = np.arange(3.0)
@@ -258,6 +342,9 @@ def test_special_functions_are_cupys(devices):
         same(y.detach(), np.array([0.5723649429247001, 0.6931471805599453]))
         (g,) = ag.autograd.grad(y, x, ag.ones_like(y))
         same(g, np.array([-1.9635100260214235, 0.9227843350984671]))
+        z = ag.special.psi(x)  # its rule gives polygamma a Python number
+        (g,) = ag.autograd.grad(z, x, ag.ones_like(z))
+        same(g, np.array([np.pi**2 / 2, np.pi**2 / 6 - 1.25]))
         try:
             ag.special.gammainc(x, x)
         except ag.UnsupportedOp as error:
@@ -400,7 +487,7 @@ def test_every_op_and_its_rule_run(devices):
         done = 0
         for sample in (s for name, samples in SAMPLES.items() if name != "to_device" for s in samples):
             if sample.op.startswith("special.") and sample.beyond:
-                continue  # the stand-in has two of CuPy's special functions
+                continue  # the stand-in has few of CuPy's special functions
             call, found = Call(sample), {{}}
             for name in ("numpy", "cupy"):
                 leaves = [ag.asarray(array, device=name, requires_grad=True) for array in call.arrays]

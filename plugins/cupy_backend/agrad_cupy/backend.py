@@ -108,6 +108,13 @@ class CupyBackend(Backend):
                     module.getVersion()
             except Exception as error:  # noqa: BLE001 (as above)
                 return False, f"a library of CUDA is missing, {library} ({_text(error)})"
+        try:
+            from cuda.pathfinder import find_nvidia_header_directory  # noqa: PLC0415 (CuPy 14 brings it)
+        except ImportError:
+            pass
+        else:
+            if find_nvidia_header_directory("cudart") is None:  # CuPy 14 compiles every kernel with them
+                return False, 'CUDA\'s headers are missing; pip install "cupy-cuda13x[ctk]", or set CUDA_PATH'
         return True, str(cupy.__version__)
 
     # -- devices -------------------------------------------------------------------------------------------------------
@@ -151,14 +158,17 @@ class CupyBackend(Backend):
 
     def _own(self, op: str) -> Callable[..., Any] | None:
         """Give the kernel of an op where it is not simply the namespace's function."""
+        if op in _INSTEAD:
+            return _INSTEAD[op]
         found: Any = None
         if op.startswith("special."):
             from cupyx.scipy import special  # noqa: PLC0415 (CuPy loads late)
 
             found = getattr(special, op.removeprefix("special."), None)
-        elif op in _COMPLEX:
+        elif op in _AROUND:
             found = getattr(self.namespace().linalg, op.removeprefix("linalg."), None)
-            return found and _always_complex(found)
+        if found is not None and op in _AROUND:
+            return _AROUND[op](found)
         known = OPS.get(op)
         if found is None and known is not None and known.kernel is not None and known.rule.kind == "elementwise":
             return self._composed(known)
@@ -290,7 +300,11 @@ class CupyBackend(Backend):
             else:
                 import cupyx  # noqa: PLC0415 (as above)
 
-                cupyx.scatter_add(made, key, values)
+                pairs = [(made, values)]
+                if made.dtype.kind == "c":  # CUDA adds no complex numbers atomically, but their parts, which are views
+                    pairs = [(made.real, values.real), (made.imag, values.imag)]
+                for target, added in pairs:
+                    cupyx.scatter_add(target, key, added)
             return made
 
     def setitem(self, array: Any, key: Any, value: Any) -> Any:
@@ -369,10 +383,6 @@ def _created_on(function: Callable[..., Any]) -> Callable[..., Any]:
     return create
 
 
-#: Functions whose results the standard wants complex; NumPy's, which CuPy follows, are real where they can be.
-_COMPLEX = ("linalg.eig", "linalg.eigvals")
-
-
 def _always_complex(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a function whose real results are made complex."""
 
@@ -388,6 +398,62 @@ def _always_complex(function: Callable[..., Any]) -> Callable[..., Any]:
         return tuple(map(cast, result)) if isinstance(result, tuple) else cast(result)
 
     return kernel
+
+
+def _of_batches(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give `solve` with the standard's broadcasting: CuPy's takes stacks of one shape only."""
+
+    def kernel(x1: Any, x2: Any, /) -> Any:
+        import cupy  # noqa: PLC0415 (CuPy loads late)
+
+        if x2.ndim == 1:
+            return kernel(x1, x2[:, None])[..., 0]
+        stack = cupy.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+        return function(*(cupy.broadcast_to(x, (*stack, *x.shape[-2:])) for x in (x1, x2)))
+
+    return kernel
+
+
+def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give `polygamma` for an order that is a Python number, too: CuPy's wants an array."""
+
+    def kernel(n: Any, x: Any, /) -> Any:
+        import cupy  # noqa: PLC0415 (CuPy loads late)
+
+        return function(n if isinstance(n, cupy.ndarray) else cupy.asarray(n, x.dtype), x)
+
+    return kernel
+
+
+#: What is put around CuPy's functions. Those of eigenvalues follow NumPy, and are real where they can be.
+_AROUND = {
+    "linalg.eig": _always_complex,
+    "linalg.eigvals": _always_complex,
+    "linalg.solve": _of_batches,
+    "special.polygamma": _of_arrays,
+}
+
+
+def _sign(x: Any, /) -> Any:
+    import cupy  # noqa: PLC0415 (CuPy loads late)
+
+    if x.dtype.kind == "c":
+        return cupy.where(x == 0, x, x / cupy.abs(x))
+    return cupy.where(cupy.isnan(x), x, cupy.sign(x)) if x.dtype.kind == "f" else cupy.sign(x)
+
+
+def _clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+    import cupy  # noqa: PLC0415 (CuPy loads late)
+
+    result = x
+    for bound, function in ((min, cupy.maximum), (max, cupy.minimum)):
+        if bound is not None:  # the result is of the dtype of `x`
+            result = function(result, bound.astype(x.dtype) if isinstance(bound, cupy.ndarray) else bound)
+    return x.copy() if result is x else result
+
+
+#: Kernels in the place of array-api-compat's, which assign by masks: CuPy waits for the device to count them.
+_INSTEAD = {"clip": _clip, "sign": _sign}
 
 
 def _arrays(values: tuple[Any, ...]) -> Iterator[Any]:
