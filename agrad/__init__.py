@@ -549,6 +549,8 @@ if not TYPE_CHECKING:  # a type checker is to know what there is not
         message = f"module 'agrad' has no attribute {name!r}"
         if renamed := _renamed(name):
             message += f"; here it is agrad.{renamed}"
+        elif name in extra.__all__:
+            message += f"; here it is agrad.extra.{name}"
         elif not name.startswith("_") and hasattr(Tensor, name):
             message += f"; tensors have it: x.{name}"
         raise AttributeError(message)

@@ -19,7 +19,12 @@ Kernel = Callable[..., Any]
 
 
 def elementwise(
-    *, name: str | None = None, kernel: Kernel | None = None, source: str = "", **partials: Derivative
+    *,
+    name: str | None = None,
+    kernel: Kernel | None = None,
+    source: str = "",
+    real: bool = False,
+    **partials: Derivative,
 ) -> Callable[[F], F]:
     """Declare an op that acts element by element, by its partial derivatives.
 
@@ -31,6 +36,8 @@ def elementwise(
         ``kernel(xp, *arguments)`` in the standard's functions, for backends that have none of their own.
     source : str, optional
         Where the formula comes from.
+    real : bool, optional
+        The op takes real floating operands, beside which others may be integers; for all else it raises `TypeError`.
     **partials : callable or number
         Per operand, its partial derivative: a function whose parameter names are requests (``xp``, ``ans``, an
         operand's name, a parameter's name), or a constant. For a complex operand the op must be holomorphic in it; the
@@ -57,7 +64,7 @@ def elementwise(
     >>> x.grad
     tensor([1.0000, 0.4200])
     """
-    return lambda stub: _declare(stub, "elementwise", partials, name=name, kernel=kernel, source=source)
+    return lambda stub: _declare(stub, "elementwise", partials, name=name, kernel=kernel, source=source, real=real)
 
 
 def linear(
@@ -152,6 +159,7 @@ def custom(
     index: Sequence[str] = (),
     keys: Sequence[str] = (),
     outputs: int | None = None,
+    real: bool = False,
 ) -> Callable[[F], F]:
     """Declare an op by its vjp per operand and its jvp.
 
@@ -164,6 +172,8 @@ def custom(
         The tangent of the result from ``t_<operand>``; an operand without one gets None. None if not implemented.
     name, kernel, source, sequence, index, keys, outputs
         As for `linear`.
+    real : bool, optional
+        As for `elementwise`.
 
     Returns
     -------
@@ -182,6 +192,7 @@ def custom(
         keys=keys,
         outputs=outputs,
         jvp=jvp,
+        real=real,
     )
 
 
@@ -194,6 +205,7 @@ def fused(
     name: str | None = None,
     index: Sequence[str] = (),
     source: str = "",
+    real: bool = False,
 ) -> Callable[[F], F]:
     """Declare an op that stands for a composition but has a faster kernel and first-order vjp.
 
@@ -210,6 +222,8 @@ def fused(
         the rule may run on other kernels than the call did, as for a batch of cotangents or a lazy one.
     name, index, source
         As for `linear`.
+    real : bool, optional
+        As for `elementwise`.
 
     Returns
     -------
@@ -226,6 +240,7 @@ def fused(
         index=index,
         define=define,
         residuals=tuple(residuals),
+        real=real,
     )
 
 
@@ -276,6 +291,7 @@ def _declare(
     drops: bool = False,
     views: bool = False,
     crosses: bool = False,
+    real: bool = False,
 ) -> F:
     full = name or stub.__name__
     if full in OPS:
@@ -306,6 +322,7 @@ def _declare(
         drops=drops,
         views=views,
         crosses=crosses,
+        real=real,
     )
     if not all(part.isidentifier() for part in full.split(".")):
         message = f"{full}: the name of an op is made of identifiers, as name='mine.square'"

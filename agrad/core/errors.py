@@ -261,6 +261,13 @@ def not_an_operand(op: str, name: str, value: Any) -> TypeError:
     )
 
 
+def real_only(op: str, dtypes: list[Any]) -> TypeError:
+    return TypeError(
+        f"{op}() takes real floating tensors, not {' and '.join(map(str, dtypes))}\n  Convert it first, for instance with ag.astype(x, ag.float64)"
+        f" or ag.real(z).\n  Called at {line_of(*caller())}."
+    )
+
+
 def leaves_graph(how: str, instead: str = "") -> RuntimeError:
     return RuntimeError(
         f"Can't call {how} on Tensor that requires grad. Use tensor.detach().{how} instead.{instead}"

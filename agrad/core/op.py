@@ -418,6 +418,9 @@ def _fast_source(
     if second:
         add("    if s2 is not s1 and s2.xp is not xp:")
         add(f"        return {everything}")
+    if rule.real:
+        add(f"    if not s1.plain{' or not s2.plain' if second else ''}:")
+        add(f"        return {everything}")
     if op.dtype_slot is not None:
         add("    if dtype is not None:")
         add("        dtype = s1.backend.dtype(dtype)")
@@ -568,6 +571,8 @@ def _wide_source(op: Op, head: str, everything: str) -> str:
             add(f"    if {name} is None:")
             add(f"        s{i} = d{i} = n{i} = None")
         same = "" if name == first else f" and {name}._spec.xp is xp"
+        if rule.real:
+            same += f" and {name}._spec.plain" if name == first else f" and not {name}._spec.is_complex"
         add(f"    {'el' if optional else ''}if isinstance({name}, Tensor){same}:")
         add(f"        s{i} = {name}._spec; d{i} = {name}._data; n{i} = {name}._node")
         add("    else:")
@@ -687,6 +692,10 @@ def general(op: Op, values: tuple[Any, ...]) -> Any:
             raw[i] = _key(value, backend)
         else:
             raw[i] = _index(value, backend)
+    if op.rule.real:
+        specs = [t._spec for t in operands if t is not None]
+        if any(s.is_complex for s in specs) or not any(s.plain for s in specs):
+            raise errors.real_only(op.name, [s.dtype for s in specs])
     if op.dtype_slot is not None and raw[op.dtype_slot] is not None:
         raw[op.dtype_slot] = backend.dtype(raw[op.dtype_slot])
     kernel = op.kernel_of(backend.xp)

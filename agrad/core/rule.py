@@ -105,6 +105,8 @@ class Rule:
         not: such a write warns while the operand lives (see `core.tensor.rebind`).
     crosses : bool
         The result may be of another backend than the operand: a lazy cotangent may go on beyond it as it is.
+    real : bool
+        The formulas hold for real floating operands (beside which others may be integers) and no others.
     """
 
     op: str
@@ -123,6 +125,7 @@ class Rule:
     drops: bool = False
     views: bool = False
     crosses: bool = False
+    real: bool = False
 
     def __post_init__(self) -> None:
         names = {*self.operands, *self.index, *self.params, *self.residuals}

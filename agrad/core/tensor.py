@@ -6,6 +6,7 @@ computes stands in ``agrad.ops``; this file knows names, gradients and the borde
 
 from __future__ import annotations
 
+import opcode
 import sys
 import warnings
 import weakref
@@ -578,7 +579,10 @@ class Tensor(_Methods):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if self._node is not None and mode.is_grad_enabled():
-            raise errors.leaves_graph("numpy()", "\n  NumPy made an array of it. One tensor of several: agrad.stack.")
+            raise errors.leaves_graph(
+                "numpy()",
+                "\n  NumPy made an array of it, or a library that takes NumPy's only. One tensor of several: agrad.stack.",
+            )
         array = self.numpy()
         if dtype is not None and dtype != array.dtype:
             if copy is False:
@@ -675,7 +679,11 @@ class Tensor(_Methods):
         if not self._spec.shape:
             message = "len() of a 0-d tensor"
             raise TypeError(message)
-        return int(self._spec.shape[0])
+        length = self._spec.shape[0]
+        if length != length:  # noqa: PLR0124 (nan: unknown)
+            message = "len(): how long it is, is known once it is computed: len(x.detach().numpy())"
+            raise ValueError(message)
+        return int(length)
 
     def __iter__(self) -> Iterator[Tensor]:
         if not self._spec.shape:
@@ -978,14 +986,20 @@ class _Probe:
         counts.append(sys.getrefcount(self))
 
 
-def _count_of_temporary() -> int:
+def _counts_of_temporaries() -> list[int]:
     counts: list[int] = []
     _Probe()[0] = counts
-    return counts[0]
+    _Probe().__setitem__(0, counts)
+    return counts
 
 
-#: The reference count of the target of an assignment, seen from ``__setitem__``, if nothing but that call holds it.
-TEMPORARY = _count_of_temporary()
+#: The reference count of the target of an assignment, seen from ``__setitem__``, if nothing but that call holds it; and
+#: where the method is called by name, which hands the target over without holding it itself.
+TEMPORARY, TEMPORARY_OF_METHOD = _counts_of_temporaries()
+
+
+#: What Python runs for ``x[key] = value`` and ``x += value``; before a call by name stands another instruction.
+_ASSIGNING = {opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE", "BINARY_OP") if name in opcode.opmap}
 
 
 def is_temporary(count: int, target: Tensor) -> bool:
@@ -993,6 +1007,8 @@ def is_temporary(count: int, target: Tensor) -> bool:
     if count > TEMPORARY:
         return False
     frame = sys._getframe(2)
+    if count > TEMPORARY_OF_METHOD and frame.f_code.co_code[frame.f_lasti] not in _ASSIGNING:
+        return False  # x.__setitem__(key, value)
     # newer interpreters lend a local variable to a call without counting it
     return sys.version_info < (3, 14) or not any(value is target for value in frame.f_locals.values())
 

@@ -419,7 +419,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     tape = Tape(func, primals, what, has_aux=has_aux)
 
     def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
-        given, structure = tree.flatten(cotangents)
+        given, structure = tensors_of(cotangents, what)
         if structure != tape.result_structure:
             raise RuntimeError(
                 "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function."

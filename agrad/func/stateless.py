@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from agrad.nn.module import Module
 
 Values = dict[str, Tensor]
+
+#: A module holds the tensors of one call at a time.
+_CALLING = threading.RLock()
 
 
 def functional_call(
@@ -60,7 +64,8 @@ def functional_call(
     Notes
     -----
     A buffer that the module assigns to (``self.steps = self.steps + 1``) is written to the dictionary it came from.
-    While the call runs the module holds the other tensors: one module should not be called by several threads so.
+    While the call runs the module holds the other tensors: calls in several threads wait for one another, and nobody
+    should call the module itself meanwhile.
 
     Examples
     --------
@@ -81,7 +86,7 @@ def functional_call(
         raise TypeError(f"functional_call() takes a Module, not {type(module).__name__}{called()}")
     given = _given(parameter_and_buffer_dicts)
     args = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _replaced(module, given, tie_weights=tie_weights, strict=strict):
+    with _CALLING, _replaced(module, given, tie_weights=tie_weights, strict=strict):
         return module(*args, **(kwargs or {}))
 
 

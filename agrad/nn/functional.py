@@ -64,6 +64,14 @@ def _tensor(value: Any) -> Tensor:
     return value if isinstance(value, Tensor) else asarray(value)
 
 
+def _shape(name: str, argument: str, value: Any) -> tuple[int, ...]:
+    """Give the shape of an operand, a tensor or an array."""
+    try:
+        return tuple(value.shape)
+    except AttributeError:
+        raise errors.not_an_operand(name, argument, value) from None
+
+
 def _pair(name: str, value: IntOrPair, what: str) -> tuple[int, int]:
     if isinstance(value, int):
         return value, value
@@ -272,15 +280,19 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Tensor:
     tensor([[3.5000],
             [3.5000]])
     """
-    rows = weight.shape
-    if len(rows) != 2 or input.shape[-1:] != rows[1:] or (bias is not None and bias.shape != rows[:1]):
+    try:
+        rows = weight.shape
+        fits = len(rows) == 2 and input.shape[-1:] == rows[1:] and (bias is None or bias.shape == rows[:1])
+    except AttributeError:  # no array
+        fits = False
+    if not fits:
         _check_linear(input, weight, bias)
     return ops.linear_layer(input, weight, bias)
 
 
 def _check_linear(input: Any, weight: Any, bias: Any) -> None:
-    shapes = f"input {tuple(input.shape)}, weight {tuple(weight.shape)}"
-    shapes += "" if bias is None else f", bias {tuple(bias.shape)}"
+    shapes = f"input {_shape('linear', 'input', input)}, weight {_shape('linear', 'weight', weight)}"
+    shapes += "" if bias is None else f", bias {_shape('linear', 'bias', bias)}"
     if len(weight.shape) != 2 or not input.shape:
         message = f"linear(): expected input (..., in) and weight (out, in), got {shapes}"
     elif _differs(input.shape[-1], weight.shape[1]):
@@ -484,6 +496,13 @@ def layer_norm(
     return ops.layer_norm(input, weight, bias, len(shape), eps)
 
 
+def _squared_size(x: Tensor) -> Tensor:
+    """``abs(x)**2``, smooth at 0, where `abs` is not."""
+    if not x._spec.is_complex:
+        return elementwise.square(x)
+    return elementwise.square(elementwise.real(x)) + elementwise.square(elementwise.imag(x))
+
+
 def normalize(input: Any, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12) -> Tensor:
     """`input` divided by its p-norm along an axis, or by `eps` where that is larger.
 
@@ -509,14 +528,15 @@ def normalize(input: Any, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: f
     >>> ag.nn.functional.normalize(ag.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
     """
-    size = elementwise.abs(_tensor(input))
+    input = _tensor(input)
+    size = elementwise.abs(input)
     if p == math.inf:
         norm = elementwise.clip(statistical.max(size, axis=dim, keepdims=True), eps)
     elif p == 1:
         norm = elementwise.clip(statistical.sum(size, axis=dim, keepdims=True), eps)
     else:
         # the limit stands before the root: below it the derivative is then 0, not infinity times 0
-        powers = elementwise.square(size) if p == 2 else size**p
+        powers = _squared_size(input) if p == 2 else size**p
         total = elementwise.clip(statistical.sum(powers, axis=dim, keepdims=True), eps**p)
         norm = elementwise.sqrt(total) if p == 2 else total ** (1 / p)
     return elementwise.divide(input, norm)
@@ -848,9 +868,10 @@ def adaptive_avg_pool2d(input: Any, output_size: IntOrPair) -> Tensor:
 
 
 def _warn_of_sizes(name: str, input: Any, target: Any) -> None:
-    if input.shape != target.shape:
+    given, wanted = _shape(name, "input", input), _shape(name, "target", target)
+    if given != wanted:
         warnings.warn(
-            f"Using a target size ({tuple(target.shape)}) that is different to the input size ({tuple(input.shape)})."
+            f"Using a target size ({wanted}) that is different to the input size ({given})."
             " This will likely lead to incorrect results due to broadcasting. Please ensure they have the same size."
             f" ({name})",
             UserWarning,
@@ -921,7 +942,7 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
 
 def _check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
     """Refuse class indices that do not belong to the input, and weights that ask for a gradient."""
-    shape = tuple(input.shape)
+    shape = _shape(name, "input", input)
     if not shape:
         raise RuntimeError(f"{name}(): expected input (N, C, ...) or (C,), got a 0-d tensor{_called()}")
     axis = ops.class_axis(len(shape))
@@ -1092,11 +1113,9 @@ def _soft_cross_entropy(input: Tensor, target: Tensor, weight: Any, reduction: s
 
 
 def _check_same(name: str, input: Any, target: Any) -> None:
-    if tuple(input.shape) != tuple(target.shape):
-        raise ValueError(
-            f"Target size ({tuple(target.shape)}) must be the same as input size ({tuple(input.shape)})"
-            f"\n  in {name}().{_called()}"
-        )
+    given, wanted = _shape(name, "target", target), _shape(name, "input", input)
+    if given != wanted:
+        raise ValueError(f"Target size ({given}) must be the same as input size ({wanted})\n  in {name}().{_called()}")
 
 
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Tensor:

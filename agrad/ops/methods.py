@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from agrad import dtypes
@@ -15,6 +16,7 @@ from agrad.core import errors
 from agrad.core.op import OPS, make_operator
 from agrad.core.tensor import Tensor, check_leaf, is_temporary, rebind
 from agrad.ops import creation, data_type, elementwise, linalg, manipulation, searching, statistical
+from agrad.ops.extra.common import checked_axis
 from agrad.ops.porting import PortedMethods, axes_of, complete, shape_of
 
 Axis = int | tuple[int, ...] | None
@@ -465,7 +467,8 @@ class Methods(PortedMethods):
             message = f"transpose() takes two axes, or one tuple of all axes, not {axis0!r} and {axis1!r}"
             raise TypeError(message)
         axes = list(range(self.ndim))
-        axes[axis0], axes[axis1] = axes[axis1], axes[axis0]
+        i, j = (checked_axis("transpose", axis, self.ndim) for axis in (axis0, axis1))
+        axes[i], axes[j] = j, i
         return manipulation.permute_dims(self, tuple(axes))
 
     def t(self: Any) -> Tensor:
@@ -703,10 +706,7 @@ class Methods(PortedMethods):
         -----
         Derivative: ``x / norm(x)``; 0 where the norm is 0, as in PyTorch.
         """
-        total = statistical.sum(elementwise.square(elementwise.abs(self)))
-        zero = total == 0
-        # the root of 1 where there is nothing: the gradient there is 0, as PyTorch's
-        return searching.where(zero, 0.0, elementwise.sqrt(searching.where(zero, 1.0, total)))
+        return linalg.vector_norm(self)
 
     # -- dtype and device -----------------------------------------------------------------------------------------------------
 
@@ -1187,15 +1187,22 @@ BINARY_METHODS = {
 }
 
 
+def _put(name: str, member: Any) -> None:
+    """Make a method one of `Tensor`, also in what Python says of wrong arguments."""
+    if isinstance(member, FunctionType):
+        member.__qualname__ = f"Tensor.{name}"
+    setattr(Tensor, name, member)
+
+
 def attach() -> None:
     """Put operators and methods on `Tensor`."""
     for name, member in vars(PortedMethods).items():
         if not name.startswith("__"):
             complete(name, member)
-            setattr(Tensor, name, member)
+            _put(name, member)
     for name, member in vars(Methods).items():
         if not name.startswith("__"):
-            setattr(Tensor, name, member)
+            _put(name, member)
     for name, op in BINARY.items():
         setattr(Tensor, f"__{name}__", make_operator(OPS[op], f"__{name}__"))
         setattr(Tensor, f"__r{name}__", make_operator(OPS[op], f"__r{name}__", reflected=True))

@@ -40,6 +40,7 @@ def relu(x: Any, /) -> Tensor:
 
 @elementwise(
     name="nn.leaky_relu",
+    real=True,
     x=lambda xp, x, negative_slope: _step(xp, x) * (1 - negative_slope) + negative_slope,
     kernel=lambda xp, x, negative_slope=0.01: xp.where(x > 0, x, x * negative_slope),
 )
@@ -48,8 +49,8 @@ def leaky_relu(x: Any, negative_slope: float = 0.01, /) -> Tensor:
 
 
 def _below(xp: Any, x: Any) -> Any:
-    """The negative part, min(x, 0): so that an exponential of it does not overflow."""
-    return xp.minimum(x, xp.zeros_like(x))
+    """The negative part, min(x, 0) with derivative 0 at 0: so that an exponential of it does not overflow."""
+    return xp.where(x >= 0, xp.zeros_like(x), x)
 
 
 def _elu_slope(xp: Any, x: Any, alpha: float) -> Any:
@@ -59,6 +60,7 @@ def _elu_slope(xp: Any, x: Any, alpha: float) -> Any:
 
 @elementwise(
     name="nn.elu",
+    real=True,
     x=_elu_slope,
     kernel=lambda xp, x, alpha=1.0: xp.maximum(x, xp.zeros_like(x)) + alpha * xp.expm1(_below(xp, x)),
     source="Clevert, Unterthiner, Hochreiter: Fast and accurate deep network learning by ELUs (2015)",
@@ -81,6 +83,7 @@ def sigmoid(x: Any, /) -> Tensor:
 
 @elementwise(
     name="nn.log_sigmoid",
+    real=True,
     x=lambda xp, x: xp.nn.sigmoid(-x),
     kernel=lambda xp, x: -xp.nn.softplus(-x, 1.0, math.inf),
 )
@@ -102,7 +105,7 @@ def _softplus_slope(xp: Any, x: Any, beta: float, threshold: float) -> Any:
     return slope if threshold == math.inf else xp.where(scaled > threshold, xp.ones_like(slope), slope)
 
 
-@elementwise(name="nn.softplus", x=_softplus_slope, kernel=_softplus_kernel)
+@elementwise(name="nn.softplus", real=True, x=_softplus_slope, kernel=_softplus_kernel)
 def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0, /) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``, and `x` where ``beta * x`` is above `threshold`."""
 
@@ -119,6 +122,7 @@ def _silu_curvature(xp: Any, x: Any) -> Any:
 
 @elementwise(
     name="nn.silu",
+    real=True,
     x=lambda xp, x: xp.nn.silu_slope(x),
     kernel=lambda xp, x: x * xp.nn.sigmoid(x),
     source="Elfwing, Uchibe, Doya: Sigmoid-weighted linear units (2017)",
@@ -127,7 +131,7 @@ def silu(x: Any, /) -> Tensor:
     """``x * sigmoid(x)``."""
 
 
-@elementwise(name="nn.silu_slope", x=_silu_curvature, kernel=_silu_slope)
+@elementwise(name="nn.silu_slope", real=True, x=_silu_curvature, kernel=_silu_slope)
 def silu_slope(x: Any, /) -> Tensor:
     """The derivative of `silu`."""
 
@@ -188,7 +192,7 @@ def _normal_cdf_kernel(xp: Any, x: Any) -> Any:
     return xp.where(x > 0, 1 - tail, tail)
 
 
-@elementwise(name="nn.normal_cdf", x=_density, kernel=_normal_cdf_kernel)
+@elementwise(name="nn.normal_cdf", real=True, x=_density, kernel=_normal_cdf_kernel)
 def normal_cdf(x: Any, /) -> Tensor:
     """The distribution function of the standard normal, ``(1 + erf(x / sqrt(2))) / 2``.
 
@@ -219,6 +223,7 @@ def _gelu_slope(xp: Any, x: Any, approximate: str) -> Any:
 
 @elementwise(
     name="nn.gelu",
+    real=True,
     x=lambda xp, x, approximate: xp.nn.gelu_slope(x, approximate),
     kernel=_gelu_kernel,
     source="Hendrycks, Gimpel: Gaussian error linear units (2016)",
@@ -237,7 +242,10 @@ def _gelu_curvature(xp: Any, x: Any, approximate: str) -> Any:
 
 
 @elementwise(
-    name="nn.gelu_slope", x=_gelu_curvature, kernel=lambda xp, x, approximate="none": _gelu_slope(xp, x, approximate)
+    name="nn.gelu_slope",
+    real=True,
+    x=_gelu_curvature,
+    kernel=lambda xp, x, approximate="none": _gelu_slope(xp, x, approximate),
 )
 def gelu_slope(x: Any, approximate: str = "none", /) -> Tensor:
     """The derivative of `gelu`."""
@@ -250,13 +258,14 @@ def _softmax_kernel(xp: Any, x: Any, /, *, axis: int) -> Any:
 
 def _softmax_product(xp: Any, v: Any, ans: Any, axis: int) -> Any:
     """The (symmetric) Jacobian of softmax times a vector."""
-    if axis in (-1, ans.ndim - 1):  # one pass less; along other axes it takes twice as long
+    if ans.ndim and axis in (-1, ans.ndim - 1):  # one pass less; along other axes it takes twice as long
         return ans * (v - xp.expand_dims(xp.vecdot(v, ans), axis=-1))
     return ans * (v - xp.sum(v * ans, axis=axis, keepdims=True))
 
 
 @custom(
     name="nn.softmax",
+    real=True,
     vjp={"x": lambda xp, g, ans, axis: _softmax_product(xp, g, ans, axis)},
     jvp=lambda xp, t_x, ans, axis: _softmax_product(xp, t_x, ans, axis),
     kernel=_softmax_kernel,
@@ -272,6 +281,7 @@ def _log_softmax_kernel(xp: Any, x: Any, /, *, axis: int) -> Any:
 
 @custom(
     name="nn.log_softmax",
+    real=True,
     vjp={"x": lambda xp, g, ans, axis: g - xp.exp(ans) * xp.sum(g, axis=axis, keepdims=True)},
     jvp=lambda xp, t_x, ans, axis: t_x - xp.sum(xp.exp(ans) * t_x, axis=axis, keepdims=True),
     kernel=_log_softmax_kernel,
@@ -306,9 +316,9 @@ def _linear_by_input(xp: Any, g: Any, weight: Any, weight_spec: Any) -> Any:
     return xp.matmul(g, weight)
 
 
-def _linear_by_weight(xp: Any, g: Any, input: Any, weight_spec: Any) -> Any:
+def _linear_by_weight(xp: Any, g: Any, input: Any, input_spec: Any) -> Any:
     """g^T x, with the batch axes made one."""
-    if weight_spec.is_complex:
+    if input_spec.is_complex:
         input = xp.conj(input)
     if g.ndim != 2:
         g, input = xp.reshape(g, (-1, g.shape[-1])), xp.reshape(input, (-1, input.shape[-1]))
@@ -395,6 +405,7 @@ def _layer_norm_weight(g: Any, input: Any, mean: Any, scale: Any, rank: int, /) 
 
 @fused(
     name="nn.layer_norm",
+    real=True,
     define=_layer_norm_define,
     kernel=_layer_norm_kernel,
     residuals=("mean", "scale"),
@@ -861,6 +872,7 @@ def _mse_vjp(xp: Any, g: Any, input: Any, target: Any, reduction: str) -> Any:
 
 @custom(
     name="nn.mse_loss",
+    real=True,
     vjp={
         "input": _mse_vjp,
         "target": lambda xp, g, input, target, reduction: -_mse_vjp(xp, g, input, target, reduction),
@@ -938,6 +950,7 @@ def _spread(g: Any, partial: Any, reduction: str) -> Any:
 
 @custom(
     name="nn.binary_cross_entropy",
+    real=True,
     vjp={
         "input": lambda xp, g, input, target, weight, reduction: _spread(
             g, _bce_by_input(xp, input, target, weight), reduction
@@ -1013,6 +1026,7 @@ def _bcel_jvp(
 
 @custom(
     name="nn.binary_cross_entropy_with_logits",
+    real=True,
     vjp={
         "input": lambda xp, g, input, target, weight, pos_weight, reduction: _spread(
             g, _bcel_by_input(xp, input, target, weight, pos_weight), reduction
@@ -1153,6 +1167,7 @@ def _cross_entropy_adjoint(grad: Any, input: Any, target: Any, lse: Any, rows: A
 
 @fused(
     name="nn.cross_entropy",
+    real=True,
     define=_cross_entropy_define,
     kernel=_cross_entropy_kernel,
     index=("target", "weight"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from agrad.core import errors
 from agrad.core.declare import linear
 from agrad.core.rule import device_of
 from agrad.core.tensor import Tensor
@@ -78,7 +79,10 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
     if n < 0:
         message = f"diff() takes n of 0 or more, not {n}"
         raise ValueError(message)
-    if not x.ndim:
+    rank = getattr(x, "ndim", None)
+    if rank is None:
+        raise errors.not_an_operand("diff", "x", x)
+    if not rank:
         message = "diff() takes a tensor of at least one axis, not a 0-d one"
         raise ValueError(message)
     parts = [part for part in (prepend, x, append) if part is not None]

@@ -335,6 +335,20 @@ def test_lost_assignments_raise():
     assert x.tolist() == before
 
 
+def test_an_assignment_by_the_name_of_the_method_is_one():
+    x = ag.zeros((2, 2))
+    x.__setitem__((0, 1), 5.0)
+    ag.Tensor.__setitem__(x, (1, 0), 6.0)
+    operator.setitem(x, (1, 1), 7.0)
+    assert x.tolist() == [[0.0, 5.0], [6.0, 7.0]]
+    with pytest.raises(RuntimeError, match="this assignment would be lost"):
+        x[0].__setitem__(1, 5.0)
+    row = x[0]
+    with pytest.warns(ag.LostWriteWarning):
+        row.__iadd__(1.0)
+    assert row.tolist() == [1.0, 6.0]
+
+
 def test_assignments_that_are_seen_are_fine():
     x = ag.tensor([[1.0, 2.0], [3.0, 4.0]])
     row = x[0]

@@ -230,6 +230,7 @@ def test_vjp(close):
     _, pull, aux = vjp(lambda x: (x * x, "aux"), tensor(3.0), has_aux=True)
     assert aux == "aux"
     assert pull(tensor(1.0))[0].item() == 6.0
+    assert pull(np.asarray(2.0))[0].item() == pull(2.0)[0].item() == 12.0  # arrays and numbers, as everywhere
 
 
 def test_vjp_of_a_vjp():

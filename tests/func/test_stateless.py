@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -254,6 +256,34 @@ def test_errors(call, error, message):
         call()
     assert message in str(raised.value)
     assert all(vars(LINEAR)[name] is value for name, value in own.items())
+
+
+def test_threads_take_turns():
+    """Each call sees its own values, as the loss that Dask runs on several chunks at a time must."""
+    inside = [threading.Event(), threading.Event()]
+
+    class Scale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(ag.ones(()))
+
+        def forward(self, number):
+            inside[number].set()
+            inside[1 - number].wait(0.2)  # nobody comes while this call lasts
+            return self.weight**2
+
+    module, found = Scale(), {}
+
+    def run(number):
+        found[number] = grad(lambda w: functional_call(module, {"weight": w}, (number,)))(number + 3.0).item()
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {0: 6.0, 1: 8.0}
+    assert module.weight.item() == 1.0
 
 
 def test_against_torch():

@@ -18,6 +18,7 @@ import pytest
 
 import agrad as ag
 from agrad.core import forward
+from agrad.ops import nn as ops
 
 F = ag.nn.functional
 HERE = Path(__file__).parent
@@ -206,6 +207,27 @@ def test_relu_at_zero_has_the_gradient_zero(make, value):
     np.testing.assert_allclose(value(x.grad), [0.1 + 0.5 * math.exp(-1), 0.1 + 0.5, 3.0])
 
 
+def test_elu_at_zero_has_the_second_derivative_zero(make, value):
+    x = make([-1.0, 0.0, 2.0], requires_grad=True)
+    (g,) = ag.grad(F.elu(x).sum(), x, create_graph=True)
+    np.testing.assert_allclose(value(ag.grad(g.sum(), x)[0]), [math.exp(-1), 0.0, 0.0])  # as in PyTorch
+
+
+def real_of(x):
+    return ag.real(x) if x.is_complex() else x
+
+
+@pytest.mark.parametrize("numbers", [(0.0, 2.0, -3.0), (0.0, 2.0 - 1.0j, 3.0)])
+def test_normalize_is_smooth_where_an_element_is_zero(numbers, make, value):
+    """Of y / n by the first element x, at x = 0: once 0, twice -y / n**3."""
+    x = make(np.array(numbers), requires_grad=True)
+    (g,) = ag.grad(real_of(F.normalize(x, dim=0)[1]), x, create_graph=True)
+    (h,) = ag.grad(real_of(g[0]), x)
+    n = np.linalg.norm(numbers)
+    assert value(g)[0] == 0
+    np.testing.assert_allclose(value(h)[0], -np.real(numbers[1]) / n**3, rtol=1e-14)
+
+
 def test_nan_counts_as_the_maximum_of_a_window(make, value):
     x = make([[[[1.0, math.nan], [3.0, 2.0]]]], requires_grad=True)
     y = F.max_pool2d(x, 2)
@@ -293,6 +315,56 @@ def test_complex_layers_have_the_adjoint_as_gradient(value):
     F.linear(a, b).backward(ag.tensor(g))
     np.testing.assert_allclose(value(a.grad), g @ w.conj())
     np.testing.assert_allclose(value(b.grad), g.T @ x.conj())
+    a, b = ag.tensor(x, requires_grad=True), ag.tensor(w.real, requires_grad=True)
+    F.linear(a, b).backward(ag.tensor(g))
+    np.testing.assert_allclose(value(a.grad), g @ w.real)
+    np.testing.assert_allclose(value(b.grad), (g.T @ x.conj()).real)
+
+
+def beside(x):
+    """A complex operand beside a real one."""
+    return ag.asarray([1j, 0, 1], device=x.device)
+
+
+#: Calls of one operand that is to be real floating.
+REAL = {
+    "leaky_relu": F.leaky_relu,
+    "elu": F.elu,
+    "softplus": F.softplus,
+    "silu": F.silu,
+    "logsigmoid": F.logsigmoid,
+    "gelu": F.gelu,
+    "softmax": lambda x: F.softmax(x, dim=-1),
+    "log_softmax": lambda x: F.log_softmax(x, dim=-1),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape),
+    "layer_norm, bias": lambda x: F.layer_norm(ag.ones_like(x, dtype="float64"), x.shape, bias=beside(x)),
+    "mse_loss": lambda x: F.mse_loss(x, x),
+    "mse_loss, target": lambda x: F.mse_loss(ag.ones_like(x, dtype="float64"), beside(x)),
+    "cross_entropy": lambda x: F.cross_entropy(x, ag.zeros((), dtype="int64", device=x.device)),
+    "binary_cross_entropy": lambda x: ops.binary_cross_entropy(x, x),  # the function asks for the range first
+    "binary_cross_entropy_with_logits": lambda x: F.binary_cross_entropy_with_logits(x, x),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("dtype", ["complex128", "int64", "int8", "bool"])
+def test_what_is_real_refuses_other_dtypes(name, dtype, make):
+    """Their formulas have a maximum, an absolute value or an exponential's limit in them: of complex numbers no derivative."""
+    with pytest.raises(TypeError, match=r"takes real floating tensors(.|\n)*test_functional.py:"):
+        REAL[name](make([1, 0, 1], dtype=dtype))
+
+
+def test_targets_may_be_integers(value):
+    x, y = ag.tensor([0.3, -0.4], requires_grad=True), ag.tensor([1, 0])
+    F.mse_loss(x, y).backward()
+    np.testing.assert_allclose(value(x.grad), [-0.7, -0.4])
+
+
+def test_softmax_of_a_number_is_one():
+    x = ag.tensor(0.5, requires_grad=True)
+    y = F.softmax(x, dim=-1)
+    y.backward()
+    assert (y.item(), x.grad.item()) == (1.0, 0.0)
 
 
 @pytest.mark.parametrize("rows", [1, 3, 4, 64, 128, 129])
@@ -469,6 +541,26 @@ REFUSED = {
         lambda m: F.binary_cross_entropy_with_logits(m([1.5, 2.0]), m([1.0])),
         ValueError,
         ["Target size ((1,)) must be the same as input size ((2,))"],
+    ),
+    "linear, a list": (
+        lambda m: F.linear(m(np.ones((2, 3))), [[1.0]]),
+        TypeError,
+        ["linear(): argument 'weight' must be Tensor, not list"],
+    ),
+    "mse_loss, a string": (
+        lambda m: F.mse_loss(m([1.0]), "mean"),
+        TypeError,
+        ["mse_loss(): argument 'target' must be Tensor, not str"],
+    ),
+    "binary_cross_entropy_with_logits, None": (
+        lambda m: F.binary_cross_entropy_with_logits(m([1.0]), None),
+        TypeError,
+        ["binary_cross_entropy_with_logits(): argument 'target' must be Tensor, not NoneType"],
+    ),
+    "nll_loss, a number": (
+        lambda m: F.nll_loss(0.5, m([0])),
+        TypeError,
+        ["nll_loss(): argument 'input' must be Tensor, not float"],
     ),
     "softmax": (lambda m: F.softmax(m([1.0])), TypeError, ["softmax() needs the axis"]),
     "gelu": (lambda m: F.gelu(m([1.0]), "erf"), ValueError, ["approximate argument must be either none or tanh."]),

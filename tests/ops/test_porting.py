@@ -276,9 +276,12 @@ def test_a_device_of_pytorchs_name_is_explained():
         ("clamp", "; tensors have it: x.clamp"),
         ("device", "; tensors have it: x.device"),
         ("array", "; here it is agrad.asarray"),
+        ("percentile", "; here it is agrad.extra.percentile"),
+        ("split", "; here it is agrad.extra.split"),  # x.split is PyTorch's: parts of a length
         ("arctan2", "; here it is agrad.atan2"),
         ("concatenate", "; here it is agrad.concat"),
-        ("cdist", ""),
+        ("cdist", "; here it is agrad.extra.cdist"),
+        ("nothing_of_the_kind", ""),
         ("__len__", ""),
     ],
 )
@@ -296,3 +299,22 @@ def test_the_table_is_pytorchs():
         for found, given in zip(run(lib, code), expected, strict=True):
             if given is not None:
                 np.testing.assert_allclose(found, given, rtol=1e-5, atol=2e-6)
+
+
+def test_the_norm_is_smooth_where_an_element_is_zero():
+    """The second derivatives of n = |x| are (i == j) / n - x_i x_j / n**3."""
+    numbers = np.array([0.0, 2.0, -3.0])
+    n = np.linalg.norm(numbers)
+    found = ag.func.hessian(lambda x: x.norm())(ag.tensor(numbers))
+    np.testing.assert_allclose(np.asarray(found), np.eye(3) / n - np.outer(numbers, numbers) / n**3, atol=1e-15)
+
+
+def test_transposing_axes_that_are_not_there_is_an_error():
+    with pytest.raises(IndexError, match=r"transpose\(\) was given a tensor of 0 axes(.|\n)*test_porting.py:"):
+        ag.tensor(1.0).transpose(0, -1)
+
+
+@pytest.mark.parametrize("name", ["transpose", "sort", "sum"])
+def test_wrong_arguments_are_said_of_the_tensors_method(name):
+    with pytest.raises(TypeError, match=rf"^Tensor\.{name}\(\) (takes|got)"):
+        getattr(ag.zeros(3), name)(1, 2, 3, 4, 5, 6, 7)
