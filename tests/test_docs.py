@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import inspect
 import itertools
+import re
 import subprocess
 import sys
 import types
@@ -173,6 +175,9 @@ def test_problems_are_seen():
 
 PAGES = [page for page in [ROOT / "README.md", *sorted(DOCS.glob("*.md"))] if ">>> " in page.read_text("utf-8")]
 
+#: Pages whose blocks are programs.
+PROGRAMS = [ROOT / "README.md", DOCS / "func.md"]
+
 
 @pytest.fixture
 def forgetful():
@@ -195,6 +200,33 @@ def test_examples_of_pages_run(page, forgetful):
     output = []
     doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE).run(test, out=output.append)
     assert not output, "".join(output)
+
+
+@pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.name)
+def test_programs_of_pages_run(page, forgetful, capsys):
+    """The blocks of a page are one program, and what a comment says of a line is so."""
+    text = page.read_text("utf-8")
+    if "array_api_strict" in text:
+        pytest.importorskip("array_api_strict")
+    source = "\n\n".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+    names, claims = {"__name__": page.stem}, 0
+    for statement in ast.parse(source).body:
+        program = ast.Module([statement], [])
+        line = source.splitlines()[statement.end_lineno - 1]
+        claim = line.partition("  # ")[2]
+        if not isinstance(statement, ast.Expr) or not claim.startswith(("shape ", "tensor(")):
+            exec(compile(program, page.name, "exec"), names)
+            continue
+        claims += 1
+        if claim.startswith("shape "):
+            value = eval(compile(ast.Expression(statement.value), page.name, "eval"), names)
+            shape = re.match(r"shape (\(.*?\))", claim)[1]
+            assert str(value.shape) == shape, line
+        else:
+            capsys.readouterr()
+            exec(compile(program, page.name, "exec"), names)
+            assert capsys.readouterr().out.strip() == claim, line
+    assert claims
 
 
 def test_pages_with_examples_are_found():
