@@ -113,8 +113,8 @@ class _Run:
         sizes = _Sizes(graph, self.written)
         passes, threads = self.planned(graph, keys, sizes)
         values: dict[Any, Any] = {}
-        tasks = sum(len(staging.culled(graph, targets)) for targets in passes)
-        with bar(tasks) if self.progress and self.client is None else nullcontext():
+        showing = self.progress and self.client is None
+        with bar(sum(len(staging.culled(graph, targets)) for targets in passes)) if showing else nullcontext():
             for targets in passes:
                 part = staging.culled(graph, targets)
                 if self.client is None:

@@ -76,20 +76,23 @@ def program_of(
     """
     order = depth_first(graph, results, members)
     given: dict[Any, tuple[Any, Any, int | None]] = {}
-    last: dict[Any, int] = {}
-    for at, node in enumerate(order):
+    for node in order:
         for key in node.dependencies:
-            last[key] = at
             if key not in members:
                 given[key] = (key, *places.get(key, (key, None)))
-    done: list[list[Any]] = [[] for _ in order]
-    for key, at in last.items():
-        if key not in results:
-            done[at].append(key)
+    needs = [tuple(node.dependencies) for node in order]
     steps = tuple(
-        (direct(node), node.key, tuple(node.dependencies), tuple(keys)) for node, keys in zip(order, done, strict=True)
+        (direct(node), node.key, keys, tuple(key for key in gone if key not in results))
+        for node, keys, gone in zip(order, needs, last_uses(needs), strict=True)
     )
     return Program(tuple(given.values()), steps, results)
+
+
+def last_uses(needs: Iterable[Iterable[Any]]) -> list[list[Any]]:
+    """Give for each step, by what each needs, the keys that none after it needs."""
+    steps = [list(keys) for keys in needs]
+    last = {key: at for at, keys in enumerate(steps) for key in keys}
+    return [[key for key in dict.fromkeys(keys) if last[key] == at] for at, keys in enumerate(steps)]
 
 
 def direct(node: GraphNode) -> GraphNode | Program:

@@ -33,7 +33,7 @@ from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import Argnums, called, check_argnums, name_of, split_aux
 from agrad_dask import computing
-from agrad_dask.fusing import depth_first, direct
+from agrad_dask.fusing import depth_first, direct, last_uses
 
 #: Neighbouring chunks of together at most this many bytes share a task, in which they are read one after another.
 GROUP_BYTES = 2**24
@@ -523,13 +523,11 @@ def _scheduled(graph: dict[Any, Any], members: list[Chunk], mine: set[Any]) -> G
         order += [(direct(node), node.key, tuple(node.dependencies), chunk) for node in own]
         order.append((None, None, tuple(chunk.wanted()), chunk))
         left.difference_update(node.key for node in own)
-    last = {key: at for at, (_, _, needs, _) in enumerate(order) for key in needs}
-    done: list[list[Any]] = [[] for _ in order]
-    for key, at in last.items():
-        if key in mine:
-            done[at].append(key)
-    steps = [Do(*what, tuple(keys)) for what, keys in zip(order, done, strict=True)]
-    return Group(steps, tuple(key for key in last if key not in mine))
+    needs = [keys for _, _, keys, _ in order]
+    steps = [
+        Do(*what, tuple(key for key in gone if key in mine)) for what, gone in zip(order, last_uses(needs), strict=True)
+    ]
+    return Group(steps, tuple(dict.fromkeys(key for keys in needs for key in keys if key not in mine)))
 
 
 def _reached(graph: dict[Any, Any], keys: Iterable[Any], inside: set[Any]) -> dict[Any, Any]:
