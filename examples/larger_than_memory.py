@@ -218,7 +218,7 @@ def run(options, path, console):
     stored = path / "X"
     if not stored.exists():
         make_store(path, options.rows, options.chunk, console)
-    X, y, ring = (agrad_dask.from_zarr(path / name, zarr.open_array(path / name, mode="r").chunks)._data
+    X, y, ring = (agrad_dask.from_zarr(path / name, zarr.open_array(path / name, mode="r").chunks)._raw
                   for name in ("X", "y", "ring"))  # fmt: skip
     size = X.nbytes / 2**20
     before = memory()

@@ -37,4 +37,4 @@ if __name__ == "__main__":
     x = ag.asarray(array_api_strict.asarray([[1.0, 2.0], [3.0, 4.0]]), requires_grad=True)
     loss = (x @ x * 0.5).sum()
     loss.backward()
-    print(x.device, loss.item(), type(x.grad._data), x.grad, sep="\n")
+    print(x.device, loss.item(), type(x.grad._raw), x.grad, sep="\n")

@@ -109,7 +109,7 @@ def value():
 
     def value(tensor):
         tensor = ag.asarray(tensor).detach()
-        return np.asarray(tensor._spec.backend.to_host(tensor._data))
+        return np.asarray(tensor._spec.backend.to_host(tensor._raw))
 
     return value
 

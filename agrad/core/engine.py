@@ -225,7 +225,7 @@ def without_nan(vjp: Any) -> Any:
 
 def holds_nan(part: Any) -> bool:
     """Tell whether a cotangent, raw or a Tensor, has NaN in it."""
-    raw = part._data if isinstance(part, Tensor) else part
+    raw = part._raw if isinstance(part, Tensor) else part
     backend = backend_of(raw)
     assert backend is not None
     return backend.holds_nan(raw)
@@ -532,7 +532,7 @@ class _Pass:
 
     def start(self, g: Tensor) -> Any:
         """Give the cotangent of a root as the rules want it."""
-        return g if self.create_graph else fresh(g, None) if self.as_tensors else g._data
+        return g if self.create_graph else fresh(g, None) if self.as_tensors else g._raw
 
     def add(self, node: Node, one: Any, other: Any, summed: set[Node]) -> Any:
         """Add two cotangents of a node that may be shared with others; the sum is not."""
@@ -595,7 +595,7 @@ class _Pass:
     def computed(self, arrays: Iterable[Any]) -> dict[int, Any]:
         """Compute lazy arrays, by their ``id``, and with them the losses that the pass started from."""
         losses = [t for t in self.values if is_loss(t)]
-        lazy = {id(t._data): t._data for t in losses}
+        lazy = {id(t._raw): t._raw for t in losses}
         values = realised([*arrays, *lazy.values()])
         put_back(losses, {key: (array, values[key]) for key, array in lazy.items()})
         return values
@@ -690,9 +690,9 @@ class _Pass:
         buffer = owned(old)
         own(
             old,
-            spec.backend.as_array(spec.xp.add(old._data, new._data))
+            spec.backend.as_array(spec.xp.add(old._raw, new._raw))
             if buffer is None
-            else spec.xp.add_into(buffer, new._data, buffer),
+            else spec.xp.add_into(buffer, new._raw, buffer),
         )
         return old
 
@@ -708,7 +708,7 @@ class _Pass:
     # -- hooks --------------------------------------------------------------------------------------------------------
 
     def unwrap(self, g: Tensor | None) -> Any:
-        return g if self.as_tensors or g is None else g._data
+        return g if self.as_tensors or g is None else g._raw
 
     def run_tensor_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
         """Run the hooks on the gradient of a result, then keep it where `retain_grad` asked for that."""
@@ -803,8 +803,8 @@ def laid_out(gs: Any, node: Node) -> Any:
 def _in_layout(g: Tensor | None, spec: Spec) -> Tensor | None:
     if g is None or g._spec.backend is not spec.backend:
         return g
-    raw = spec.backend.in_layout(g._data, spec)
-    if raw is g._data:
+    raw = spec.backend.in_layout(g._raw, spec)
+    if raw is g._raw:
         return g
     made = wrap(raw, spec.backend.spec(raw), g._node)
     made._tangents = g._tangents
@@ -815,7 +815,7 @@ def watch(leaf: AccumulateGrad) -> None:
     """Tell a lazy backend that gradients are asked by a leaf."""
     tensor = leaf.variable
     if tensor is not None:
-        leaf.spec.backend.watch(tensor._data)
+        leaf.spec.backend.watch(tensor._raw)
 
 
 def tensor_of(raw: Any) -> Tensor:
@@ -828,7 +828,7 @@ def tensor_of(raw: Any) -> Tensor:
 
 def fresh(g: Tensor, node: Node | None) -> Tensor:
     """Give the value of a tensor, tangents included, under a name of its own and with another history."""
-    made = wrap(g._data, g._spec, node)
+    made = wrap(g._raw, g._spec, node)
     made._tangents = g._tangents
     return made
 
@@ -898,7 +898,7 @@ def restore(value: Any, node: Node | None) -> Any:
     if value is None:
         return None
     if isinstance(value, Tensor):  # saved with its tangents
-        made = wrap(value._data, value._spec, node)
+        made = wrap(value._raw, value._spec, node)
         made._tangents = value._tangents
         return made
     tensor = tensor_of(value)

@@ -40,7 +40,7 @@ def level() -> Iterator[int]:
 
 def with_tangent(primal: Tensor, tangent: Tensor | None, at: int) -> Tensor:
     """Give `primal` with a tangent at a level: the same value and history."""
-    made = wrap(primal._data, primal._spec, primal._node)
+    made = wrap(primal._raw, primal._spec, primal._node)
     tangents = dict(primal._tangents or {})
     tangents.pop(at, None)
     if tangent is not None:
@@ -109,7 +109,7 @@ def _without_dead(value: Any, now: Mode) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(_without_dead(v, now) for v in value) if not hasattr(value, "_fields") else value
     if isinstance(value, Tensor) and value._tangents:
-        return wrap(value._data, value._spec, value._node)
+        return wrap(value._raw, value._spec, value._node)
     return value
 
 
@@ -149,8 +149,8 @@ def _dual(value: Any, otherwise: Any = None) -> Any:
     if not isinstance(value, Tensor):
         return value if otherwise is None else otherwise
     if not value._tangents:
-        return value._data
-    kept = wrap(value._data, value._spec)
+        return value._raw
+    kept = wrap(value._raw, value._spec)
     kept._tangents = value._tangents
     return kept
 
@@ -158,7 +158,7 @@ def _dual(value: Any, otherwise: Any = None) -> Any:
 def _without_tangents(saved: Any) -> Any:
     if isinstance(saved, tuple | list):
         return type(saved)(_without_tangents(s) for s in saved)
-    return saved._data if isinstance(saved, Tensor) else saved
+    return saved._raw if isinstance(saved, Tensor) else saved
 
 
 def _flat(g: Any) -> tuple[Any, ...]:

@@ -116,7 +116,7 @@ class FunctionNode(Node):
                 " or return it as an output too; keep a constant as an attribute of ctx instead."
             )
             node = unknown_history(self, value._spec, message)
-        made = wrap(value._data, value._spec, node)
+        made = wrap(value._raw, value._spec, node)
         made._tangents = value._tangents
         return made
 
@@ -420,7 +420,7 @@ def _record(
                     set_history(o, origin)
                 made[id(o)] = o
             else:
-                made[id(o)] = wrap(o._data, o._spec, origin)
+                made[id(o)] = wrap(o._raw, o._spec, origin)
                 made[id(o)]._tangents = o._tangents
         if tangents is not None:
             made[id(o)]._tangents = tangents[i]
@@ -429,7 +429,7 @@ def _record(
 
 
 def _bare(t: Tensor) -> Tensor:
-    bare = wrap(t._data, t._spec)
+    bare = wrap(t._raw, t._spec)
     bare._tangents = t._tangents
     return bare
 
@@ -491,7 +491,7 @@ def _cotangent(part: Any) -> Tensor:
 
     if not isinstance(part, Tensor):
         return tensor_of(part)
-    own = wrap(part._data, part._spec, part._node)
+    own = wrap(part._raw, part._spec, part._node)
     own._tangents = part._tangents
     return own
 
@@ -529,7 +529,7 @@ def _checked(node: FunctionNode, gradients: Any, *, raw: bool) -> tuple[Any, ...
                 gradient = _brought(gradient, spec, raw=raw)  # noqa: PLW2901 (the same, brought to its spec)
             except ShapeMismatchError:
                 raise errors.wrong_shape(node, i, gradient.shape, spec.shape) from None
-        kept.append(gradient._data if raw and gradient is not None else gradient)
+        kept.append(gradient._raw if raw and gradient is not None else gradient)
     return kind(kept)
 
 
@@ -608,7 +608,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
             # whatever it was computed from, the inputs and the cotangents are where differentiating it would lead
             if not isinstance(g, Tensor) or not g._spec.inexact:
                 return g
-            return wrap(g._data, g._spec, unknown_history(ctx, g._spec, message, cotangents))
+            return wrap(g._raw, g._spec, unknown_history(ctx, g._spec, message, cotangents))
 
         return tensor.functions.tree.map(blocked, gradients)
 

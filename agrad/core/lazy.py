@@ -62,7 +62,7 @@ def fill(tensors: Iterable[Tensor], **how: Any) -> None:
     """
     asked = [t for t in tensors if t._spec.backend.is_lazy]
     lazy = [*asked, *(loss for t in asked for loss in pending_losses(t))]
-    arrays = {id(t._data): t._data for t in lazy}
+    arrays = {id(t._raw): t._raw for t in lazy}
     values = realised(arrays.values(), **how)
     put_back(lazy, {key: (arrays[key], value) for key, value in values.items()})
     for t in asked:
@@ -81,25 +81,25 @@ def put_back(tensors: Iterable[Tensor], values: dict[int, tuple[Any, Any]]) -> N
     """
     roots: list[Node] = []
     for t in tensors:
-        old, new = values.get(id(t._data), (None, None))
-        if old is not t._data or new is old:  # another thread has given the tensor another value, or it was there
+        old, new = values.get(id(t._raw), (None, None))
+        if old is not t._raw or new is old:  # another thread has given the tensor another value, or it was there
             continue
-        t._data, t._spec = new, t._spec.backend.spec(new)
+        t._raw, t._spec = new, t._spec.backend.spec(new)
         if isinstance(t._node, AccumulateGrad):
             t._node.spec = t._spec
         elif t._node is not None:
             roots.append(t._node)
     for node in behind(roots):
         saved = node.saved
-        if any(id(value._data if isinstance(value, Tensor) else value) in values for value in saved):
+        if any(id(value._raw if isinstance(value, Tensor) else value) in values for value in saved):
             node.saved = type(saved)(_put_back(value, values) for value in saved)
 
 
 def _put_back(value: Any, values: dict[int, tuple[Any, Any]]) -> Any:
-    old, new = values.get(id(value._data if isinstance(value, Tensor) else value), (None, None))
+    old, new = values.get(id(value._raw if isinstance(value, Tensor) else value), (None, None))
     if isinstance(value, Tensor):  # what a Function saved, in an object of the node's own
-        if old is value._data:
-            value._data, value._spec = new, value._spec.backend.spec(new)
+        if old is value._raw:
+            value._raw, value._spec = new, value._spec.backend.spec(new)
         return value
     return new if old is value and old is not None else value
 

@@ -376,7 +376,7 @@ def _fast_source(
 
     def unpack(name: str, indent: str) -> None:
         i = number[name]
-        add(f"{indent}s{i} = {name}._spec; d{i} = {name}._data; n{i} = {name}._node")
+        add(f"{indent}s{i} = {name}._spec; d{i} = {name}._raw; n{i} = {name}._node")
 
     def scalar(name: str, like: str, indent: str) -> None:
         i, j = number[name], number[like]
@@ -433,7 +433,7 @@ def _fast_source(
     add(f"    if type(r) is not type(d{tensor_side}):")
     add(f"        r = s{tensor_side}.backend.as_array(r)")
     add("    t = new(Tensor)")
-    add("    t._data = r")
+    add("    t._raw = r")
     if rule.views:
         add(f"    t._base = bases({first}) if {first}._base else (ref({first}), None)")
     if rule.boolean:
@@ -574,7 +574,7 @@ def _wide_source(op: Op, head: str, everything: str) -> str:
         if rule.real:
             same += f" and {name}._spec.plain" if name == first else f" and not {name}._spec.is_complex"
         add(f"    {'el' if optional else ''}if isinstance({name}, Tensor){same}:")
-        add(f"        s{i} = {name}._spec; d{i} = {name}._data; n{i} = {name}._node")
+        add(f"        s{i} = {name}._spec; d{i} = {name}._raw; n{i} = {name}._node")
         add("    else:")
         if name != first and name in rule.operands:
             number_of = f"s{lead}.floats if type({name}) is float else s{lead}.ints if type({name}) is int else None"
@@ -601,7 +601,7 @@ def _wide_source(op: Op, head: str, everything: str) -> str:
     add(f"    if type(r) is not type(d{lead}):")
     add(f"        r = s{lead}.backend.as_array(r)")
     add("    t = new(Tensor)")
-    add("    t._data = r")
+    add("    t._raw = r")
     add(f"    t._spec = s = s{lead}.backend.spec(r)")
     some = " or ".join(f"n{number[name]} is not None" for name in rule.operands)
     add(f"    if recording and ({some}) and s.inexact:")
@@ -683,11 +683,11 @@ def general(op: Op, values: tuple[Any, ...]) -> Any:
         elif argument.kind == "sequence":
             members = [_operand(op, argument, v, backend, spec) for v in value]
             operands.extend(members)
-            raw[i] = [m._data for m in members]
+            raw[i] = [m._raw for m in members]
         elif argument.kind == "operand":
             member = _operand(op, argument, value, backend, spec)
             operands.append(member)
-            raw[i] = member._data
+            raw[i] = member._raw
         elif argument.kind == "key":
             raw[i] = _key(value, backend)
         else:
@@ -850,7 +850,7 @@ def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spe
 def _index(value: Any, backend: Backend) -> Any:
     """Give an index operand as a raw array of the call's backend; ints and the like pass through."""
     if isinstance(value, Tensor):
-        return (value if value._spec.backend is backend else backend.adopt(value))._data
+        return (value if value._spec.backend is backend else backend.adopt(value))._raw
     if isinstance(value, list | tuple | range):
         return backend.asarray(list(value))
     owner = backend_of(value)

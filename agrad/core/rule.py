@@ -320,7 +320,7 @@ def unmasked(xp: Any, g: Any, product: Any, node: Node) -> Any:
     """
     if product is None or product.shape != g.shape:
         return product
-    raw = product._data if xp is node.spec.backend.functions else product
+    raw = product._raw if xp is node.spec.backend.functions else product
     if not (backend_of(raw) or node.spec.backend).may_hold_nan(raw):
         return product
     lost = xp.logical_and(xp.isnan(product), g == 0)

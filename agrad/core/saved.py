@@ -52,7 +52,7 @@ class Parcel:
 
     def __init__(self, value: Tensor, pairs: Iterable[Pair], node: Node | None = None) -> None:
         """Pack a value of a node; inner hooks first, and outer ones as long as what they get is a Tensor."""
-        raw = value._data
+        raw = value._raw
         content: Any = value
         passed = []
         mode.push(grad=False, saved=())
@@ -66,7 +66,7 @@ class Parcel:
                 passed.append(pair)
         finally:
             mode.pop()
-        if value._data is not raw:
+        if value._raw is not raw:
             message = (
                 "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot"
                 " be modified by in-place operations as this can lead to unexpected side-effects."
@@ -135,7 +135,7 @@ def pack_node(node: Node, operands: list[Tensor | None]) -> None:
     pairs = active()
     if not pairs or not node.saved or type(node.saved) is Kept:
         return
-    own = {id(t._data): t for t in operands if t is not None}
+    own = {id(t._raw): t for t in operands if t is not None}
     node.saved = tuple(_packed(value, own, pairs, node) for value in node.saved)
     hooks_of(node).packed = True
 
@@ -154,7 +154,7 @@ def _packed(value: Any, own: dict[int, Tensor], pairs: tuple[Pair, ...], node: N
 def unpacked(value: Any) -> Any:
     """Give a saved value, or a tuple or list of them, with every parcel opened: raw arrays."""
     if isinstance(value, Parcel):
-        return value.open()._data
+        return value.open()._raw
     if isinstance(value, list | tuple):
         return type(value)(map(unpacked, value))
     return value

@@ -68,11 +68,11 @@ class Tensor(_Methods):
     tensor([1., 2.])
     """
 
-    # The three that every operation reads; everything rare is in __dict__. For `_data` of a tensor that owns its array,
+    # The three that every operation reads; everything rare is in __dict__. For `_raw` of a tensor that owns its array,
     # see `own`.
-    __slots__ = ("__dict__", "__weakref__", "_data", "_node", "_spec")
+    __slots__ = ("__dict__", "__weakref__", "_node", "_raw", "_spec")
 
-    _data: Any
+    _raw: Any
     _node: Node | None
     _spec: Spec
 
@@ -89,7 +89,7 @@ class Tensor(_Methods):
         else:
             message = "Tensor() takes a shape as integers, or one sequence of numbers"
             raise TypeError(message)
-        self._data, self._spec, self._node = made._data, made._spec, None
+        self._raw, self._spec, self._node = made._raw, made._spec, None
 
     # -- what is known without computing ------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class Tensor(_Methods):
     @property
     def nbytes(self) -> int:
         """Bytes of the value."""
-        return int(self._spec.backend.nbytes(self._data))
+        return int(self._spec.backend.nbytes(self._raw))
 
     def numel(self) -> int:
         """Give the number of elements.
@@ -472,7 +472,7 @@ class Tensor(_Methods):
         Tensor
             A value of its own: changing it in place does not change this tensor.
         """
-        result = wrap(self._data, self._spec)
+        result = wrap(self._raw, self._spec)
         result._base = bases(self)
         return result
 
@@ -497,7 +497,7 @@ class Tensor(_Methods):
 
     @data.setter
     def data(self, value: Tensor) -> None:
-        raw = value._data if isinstance(value, Tensor) else value
+        raw = value._raw if isinstance(value, Tensor) else value
         spec = value._spec if isinstance(value, Tensor) else None
         if spec is None:
             backend = backend_of(raw)
@@ -508,7 +508,7 @@ class Tensor(_Methods):
         if self._node is not None and not spec.inexact:
             message = "data set to a tensor that requires gradients must be floating point or complex dtype"
             raise RuntimeError(message)
-        self._data, self._spec = raw, spec
+        self._raw, self._spec = raw, spec
         if isinstance(self._node, AccumulateGrad):
             self._node.spec = spec
 
@@ -557,7 +557,7 @@ class Tensor(_Methods):
 
     def _exported(self) -> Any:
         if not self._spec.backend.is_lazy:
-            return self._data
+            return self._raw
         return functions.to_numpy(self).copy()  # older DLPack cannot say that memory is read-only
 
     def numpy(self) -> Any:
@@ -636,7 +636,7 @@ class Tensor(_Methods):
             from agrad.core.lazy import fill  # noqa: PLC0415 (it knows tensors)
 
             fill([self])
-        return self._data
+        return self._raw
 
     def _number(self, what: str) -> Any:
         if self.size != 1:
@@ -672,7 +672,7 @@ class Tensor(_Methods):
             raise RuntimeError(message)
         backend = self._spec.backend
         if hasattr(backend, "truth"):  # a tensor that is being mapped over: it may not choose a way
-            backend.truth(self._data)
+            backend.truth(self._raw)
         return bool(self.item())
 
     def __len__(self) -> int:
@@ -706,9 +706,9 @@ class Tensor(_Methods):
     # -- copies -------------------------------------------------------------------------------------------------------
 
     def __copy__(self) -> Self:
-        data = self._data  # first: it ends ownership, and with it a class of its own
+        data = self._raw  # first: it ends ownership, and with it a class of its own
         made = _new(type(self))
-        made._data, made._spec, made._node = data, self._spec, None
+        made._raw, made._spec, made._node = data, self._spec, None
         made.__dict__.update(self._plain_dict())
         if self._node is not None:
             made._node = AccumulateGrad(made, self._spec) if self.is_leaf else self._node
@@ -727,10 +727,10 @@ class Tensor(_Methods):
         if self._tangents:
             message = "deepcopy of a dual tensor: the copy would lose its tangent. Use copy.copy or clone()."
             raise RuntimeError(message)
-        data = self._data  # values are immutable: the copy may share the array
+        data = self._raw  # values are immutable: the copy may share the array
         made = _new(type(self))
         memo[id(self)] = made
-        made._data, made._spec, made._node = data, self._spec, None
+        made._raw, made._spec, made._node = data, self._spec, None
         import copy  # noqa: PLC0415 (only here)
 
         made.__dict__.update(copy.deepcopy(self._plain_dict(), memo))
@@ -750,7 +750,7 @@ class Tensor(_Methods):
                 )
                 warnings.warn(message, UserWarning, stacklevel=2)
         state = {**self._plain_dict(), "requires_grad": self.requires_grad}
-        data = self._data
+        data = self._raw
         return _restore, (type(self), self._spec.device, data, state)
 
     def _plain_dict(self) -> dict[str, Any]:
@@ -836,7 +836,7 @@ class Retained:
 def wrap(data: Any, spec: Spec, node: Node | None = None) -> Tensor:
     """Make a Tensor of a raw array."""
     t = _new(Tensor)
-    t._data = data
+    t._raw = data
     t._spec = spec
     t._node = node
     return t
@@ -845,7 +845,7 @@ def wrap(data: Any, spec: Spec, node: Node | None = None) -> Tensor:
 def own(tensor: Tensor, data: Any) -> None:
     """Give a tensor a new array that nothing else holds.
 
-    Until somebody reads ``_data`` the tensor is of a class on which that is a property: whoever reads it (every
+    Until somebody reads ``_raw`` the tensor is of a class on which that is a property: whoever reads it (every
     operation, export or view does) gets the array and ends the ownership. Only an in-place spelling looks at
     ``_buffer`` and may write to it. Tensors that own nothing pay nothing for this.
     """
@@ -857,7 +857,7 @@ def own(tensor: Tensor, data: Any) -> None:
 
 
 #: Where the array of a tensor lies, whatever its class does with the name.
-_slot: Any = Tensor.__dict__["_data"]
+_slot: Any = Tensor.__dict__["_raw"]
 
 
 class _Owner:
@@ -885,7 +885,7 @@ def _owner_class(cls: type[Tensor]) -> Any:
         _slot.__set__(self, data)
 
     members = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__}
-    made = _OWNERS[cls] = type(cls.__name__, (cls, _Owner), members | {"_data": property(release, replace)})
+    made = _OWNERS[cls] = type(cls.__name__, (cls, _Owner), members | {"_raw": property(release, replace)})
     return made
 
 
@@ -954,9 +954,9 @@ def rebind(target: Tensor, result: Tensor, what: str, *, fresh: bool = False) ->
         target._tangents = tangents
     target._spec = result._spec
     if fresh:
-        own(target, result._data)
+        own(target, result._raw)
     else:
-        target._data = result._data
+        target._raw = result._raw
 
 
 def set_history(target: Tensor, node: Node | None) -> None:
@@ -1017,7 +1017,7 @@ def _restore(cls: type[Tensor], device: str, data: Any, state: dict[str, Any]) -
     made = _new(cls)
     backend = backend_of(data)
     assert backend is not None, device
-    made._data, made._spec, made._node = data, backend.spec(data), None
+    made._raw, made._spec, made._node = data, backend.spec(data), None
     requires_grad = state.pop("requires_grad")
     made.__dict__.update(state)
     if requires_grad:

@@ -420,7 +420,7 @@ class BatchedBackend(Backend):
 
     def text_of(self, tensor: Tensor) -> str:
         """Give the text of a tensor: that of all examples."""
-        inside = wrap(tensor._data.data, self.inner.spec(tensor._data.data))
+        inside = wrap(tensor._raw.data, self.inner.spec(tensor._raw.data))
         return f"BatchedTensor(lvl={self.number}, value={inside!r})"
 
     def quiet(self) -> AbstractContextManager[Any]:
@@ -609,7 +609,7 @@ def enter(tensor: Tensor, axis: int, level: Level, *, inside: bool = False) -> T
         _check_closed(level, inside=inside)
         return _left(g, axis, level)
 
-    made = _cross(tensor, _entered(tensor._data, axis, level), back, back_raw)
+    made = _cross(tensor, _entered(tensor._raw, axis, level), back, back_raw)
     return _with_tangents(made, tensor, lambda t: enter(t, axis, level))
 
 
@@ -628,10 +628,10 @@ def leave(tensor: Tensor, axis: int, level: Level) -> Tensor:
     if level.number not in _numbers_of(tensor._spec.backend):
         xp = tensor._spec.backend.functions
         shape = (*tensor.shape[:axis], level.size, *tensor.shape[axis:])
-        plain = wrap(tensor._data, tensor._spec, tensor._node)
+        plain = wrap(tensor._raw, tensor._spec, tensor._node)
         made: Tensor = xp.broadcast_to(xp.expand_dims(plain, axis=axis), shape)
     else:
-        raw = _left(tensor._data, axis, level)
+        raw = _left(tensor._raw, axis, level)
         made = _cross(tensor, raw, lambda g: enter(g, axis, level), lambda g: _entered(g, axis, level))
     return _with_tangents(made, tensor, lambda t: leave(t, axis, level))
 
@@ -640,7 +640,7 @@ def lift(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
     """Give a tensor that does not depend on the batches of levels, as an operand beside others that do."""
     if tensor._node is None or not levels or not mode.is_grad_enabled():
         return tensor
-    made = _cross(tensor, tensor._data, lambda g: lower(g, levels), lambda g: _lowered(g, levels), by_user=False)
+    made = _cross(tensor, tensor._raw, lambda g: lower(g, levels), lambda g: _lowered(g, levels), by_user=False)
     made._tangents = tensor._tangents
     return made
 
@@ -650,7 +650,7 @@ def lower(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
     levels = tuple(level for level in levels if not level.open)
     if not levels:
         return tensor
-    made = _cross(tensor, _lowered(tensor._data, levels), lambda g: lift(g, levels), lambda g: g)
+    made = _cross(tensor, _lowered(tensor._raw, levels), lambda g: lift(g, levels), lambda g: g)
     return _with_tangents(made, tensor, lambda t: lower(t, levels))
 
 

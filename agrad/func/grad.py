@@ -30,7 +30,7 @@ def variable(tensor: Tensor, *, recording: bool) -> Tensor:
         raise inexact_only(tensor.dtype)
     if tensor._node is not None and recording:
         return positive(tensor)
-    made = wrap(tensor._data, tensor._spec)
+    made = wrap(tensor._raw, tensor._spec)
     made._tangents = tensor._tangents
     leaf = AccumulateGrad(made, tensor._spec)
     leaf.active = False  # a backward pass of the user's that comes by leaves nothing here

@@ -203,7 +203,7 @@ def _tied(held: Mapping[str, Tensor], values: Values) -> Values:
         mine = [values[name] for name in same if name in values]
         if len(same) == 1 or not mine:
             continue
-        if any(v is not mine[0] and (v._data is not mine[0]._data or v._node is not mine[0]._node) for v in mine):
+        if any(v is not mine[0] and (v._raw is not mine[0]._raw or v._node is not mine[0]._node) for v in mine):
             raise ValueError(
                 f"functional_call got multiple values for keys {sorted(same)}, which are tied. Consider using"
                 f" tie_weights=False{called()}"

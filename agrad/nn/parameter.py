@@ -39,6 +39,6 @@ class Parameter(Tensor):
         if data is None:
             data = empty((0,))
         made = data if isinstance(data, Tensor) else asarray(data, copy=True)
-        self._data, self._spec, self._node = made._data, made._spec, None
+        self._raw, self._spec, self._node = made._raw, made._spec, None
         if requires_grad:
             self.requires_grad = True

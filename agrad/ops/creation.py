@@ -277,7 +277,7 @@ def _filled_like(x: Any, value: complex, dtype: Any, device: Any, requires_grad:
     x = asarray(x)
     if dtype is None and device is None:
         spec = x._spec
-        raw = spec.xp.zeros_like(x._data) if type(value) is int and not value else spec.xp.full_like(x._data, value)
+        raw = spec.xp.zeros_like(x._raw) if type(value) is int and not value else spec.xp.full_like(x._raw, value)
         return leaf(spec.backend, spec.backend.as_array(raw), requires_grad)
     dtype, device = _like(x, dtype, device)
     return full(x.shape, value, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -723,7 +723,7 @@ def _of_tensor(x: Tensor, dtype: Any, device: Any, copy: bool | None, *, require
         message = "asarray(copy=False) cannot change the dtype or device of a tensor"
         raise ValueError(message)
     if copy and made is x:
-        made = positive(x) if x._spec.inexact else wrap(x._data, x._spec)
+        made = positive(x) if x._spec.inexact else wrap(x._raw, x._spec)
     return made.requires_grad_() if requires_grad else made
 
 

@@ -133,12 +133,12 @@ def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
     op = OPS["to_device"]
     mode = current()
     if mode is not None and mode.levels and x._tangents:
-        moved: Tensor = to_device(wrap(x._data, x._spec, x._node), full)
+        moved: Tensor = to_device(wrap(x._raw, x._spec, x._node), full)
         moved._tangents = {at: to_device(t, full) for at, t in x._tangents.items() if at in mode.levels} or None
         return moved
-    raw = x._spec.backend.send(x._data, target, full)
+    raw = x._spec.backend.send(x._raw, target, full)
     result: Tensor = finish(
-        op, backend_of(raw) or target, raw, [x], [x._data, full], (), recording=mode.grad if mode else True
+        op, backend_of(raw) or target, raw, [x], [x._raw, full], (), recording=mode.grad if mode else True
     )
     if result._node is not None and target.is_lazy:
         target.watch(raw)

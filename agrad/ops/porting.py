@@ -99,7 +99,7 @@ class Sorted(NamedTuple):
 class PortedMethods:
     """PyTorch's methods. One-line docstrings grow sections when they are put on `Tensor`."""
 
-    _data: Any
+    _raw: Any
     _spec: Any
 
     # -- picking and placing elements -----------------------------------------------------------------------------------

@@ -197,7 +197,7 @@ def assign(x: Tensor, key: Any, value: Any) -> None:
     source._spec, source._node, source._tangents = x._spec, x._node, x._tangents
     made = _assigned_in_place(x, source, key, value)
     if made is None:
-        source._data = x._data
+        source._raw = x._raw
         made = setitem(source, key, value)
     rebind(x, made, what, fresh=True)
 
@@ -233,7 +233,7 @@ def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> Tenso
         return None
     if batch_levels.get() and resolve_backend(OPS["setitem"], (source, key, value))[0] is not backend:
         return None
-    raw = value._data if is_tensor else backend.scalar(value, x._spec)
+    raw = value._raw if is_tensor else backend.scalar(value, x._spec)
     places = _key(key, backend)
     buffer = owned(x)  # asked last: to read the value and the key is to end the ownership, if they are `x` itself
     if buffer is None:

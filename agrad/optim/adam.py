@@ -92,8 +92,8 @@ class Adam(Optimizer):
         kernel = kernel_of("optim.adam", p._spec.backend)
         if kernel is not None:
             value, *arrays = kernel(
-                p._data,
-                g._data,
+                p._raw,
+                g._raw,
                 *(take(state, name) for name in names),
                 step=step,
                 lr=lr,

@@ -301,7 +301,7 @@ def take(state: Mapping[str, Any], name: str) -> Any:
     if tensor is None:
         return None
     buffer = owned(tensor)
-    return tensor._spec.backend.asarray(tensor._data, copy=True) if buffer is None else buffer
+    return tensor._spec.backend.asarray(tensor._raw, copy=True) if buffer is None else buffer
 
 
 def keep(state: dict[str, Any], name: str, array: Any, like: Tensor) -> None:

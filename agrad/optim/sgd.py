@@ -75,8 +75,8 @@ class SGD(Optimizer):
         kernel = kernel_of("optim.sgd", p._spec.backend)
         if kernel is not None:
             value, buffer = kernel(
-                p._data,
-                g._data,
+                p._raw,
+                g._raw,
                 take(state, "momentum_buffer") if momentum else None,
                 lr=group["lr"],
                 momentum=momentum,

@@ -408,7 +408,7 @@ def _collect(name: str, value: Any, found: list[Saved]) -> None:
         for i, part in enumerate(value):
             _collect(f"{name}[{i}]", part, found)
         return
-    raw = value._data if isinstance(value, Tensor) else value
+    raw = value._raw if isinstance(value, Tensor) else value
     backend = backend_of(raw)
     if backend is not None:
         spec = backend.spec(raw)

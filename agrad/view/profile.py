@@ -183,6 +183,6 @@ class profile:  # noqa: N801 (as torch.profiler.profile)
 
 def _bytes(part: Any) -> int:
     """The size of a gradient, raw or a Tensor."""
-    raw = part._data if isinstance(part, Tensor) else part
+    raw = part._raw if isinstance(part, Tensor) else part
     backend = backend_of(raw)
     return 0 if backend is None else backend.nbytes(raw)

@@ -64,7 +64,7 @@ def test_grad_dtype_none_allows_any_grad():
     x.grad = ag.ones(2, dtype=ag.float32)
     (x * 3).sum().backward()
     assert x.grad.dtype == ag.float32
-    assert x.grad._data.dtype == x.grad.dtype
+    assert x.grad._raw.dtype == x.grad.dtype
     assert x.grad.tolist() == [4.0, 4.0]
 
 
@@ -499,7 +499,7 @@ def test_saved_tensors_that_are_read_once_are_free_then():
         @staticmethod
         def forward(ctx, x):
             hidden = x * 1
-            data = hidden._data
+            data = hidden._raw
             gone.append(weakref.ref(data))
             ctx.save_for_backward(hidden)
             return x * 2
@@ -530,7 +530,7 @@ def test_gradients_in_a_box():
         def backward(ctx, box):
             assert type(box) is list
             last = box.pop()
-            data = weakref.ref(last._data)
+            data = weakref.ref(last._raw)
             result = last * 3
             del last
             seen.append(data() is None)

@@ -87,14 +87,14 @@ class Largest(Callback):
 
 def check(results, leaves, limit):
     """Run tensors and their gradients, one task after another and none fused; look at every block."""
-    ones = [ag.asarray(da.map_blocks(np.ones_like, r._data)) for r in results]
+    ones = [ag.asarray(da.map_blocks(np.ones_like, r._raw)) for r in results]
     recorded = ag.autograd.grad(results, leaves, ones, create_graph=True)
     gradients = ag.autograd.grad(results, leaves, ones)
     for gradient, again, leaf in zip(gradients, recorded, leaves, strict=True):
-        assert gradient._data.chunks == again._data.chunks == leaf._data.chunks
+        assert gradient._raw.chunks == again._raw.chunks == leaf._raw.chunks
     seen = Largest()
     with seen:
-        dask.compute(*(t._data for t in (*results, *gradients)), optimize_graph=False)
+        dask.compute(*(t._raw for t in (*results, *gradients)), optimize_graph=False)
     assert seen.size <= limit, f"a block of {seen.shape} by {seen.key}, for at most {limit} elements"
 
 
@@ -224,8 +224,8 @@ def test_programs_are_lazy_and_linear(program, never_computes, dask_backend):
     counts = []
     for blocks in (16, 32, 64):
         x, result, gradient = _grown(program, blocks)
-        assert gradient._data.chunks == x._data.chunks
-        counts.append(len(dict(dask.base.collections_to_expr((result._data, gradient._data)).__dask_graph__())))
+        assert gradient._raw.chunks == x._raw.chunks
+        counts.append(len(dict(dask.base.collections_to_expr((result._raw, gradient._raw)).__dask_graph__())))
     assert counts[2] - counts[1] <= 2.3 * (counts[1] - counts[0]) + 8, counts
     with dask.config.set(scheduler="synchronous"):
         x, result, _ = _grown(program, 16)
@@ -243,8 +243,8 @@ def test_gradient_of_a_table(duplicates):
     expected = np.zeros((90, 4))
     np.add.at(expected, places, weights)
     np.testing.assert_allclose(gradient.numpy(), expected, atol=1e-12)
-    assert gradient._data.chunks == table._data.chunks
-    layer = next(v for k, v in gradient._data.dask.layers.items() if k.startswith("agrad-scatter-add"))
+    assert gradient._raw.chunks == table._raw.chunks
+    layer = next(v for k, v in gradient._raw.dask.layers.items() if k.startswith("agrad-scatter-add"))
     assert len(layer) <= 2 * 2 * (9 + 20)
 
 
@@ -285,10 +285,10 @@ def test_a_contracted_axis_in_pieces_gives_gradients_in_pieces(function, cut):
     w = ag.asarray(da.from_array(weights, chunks=(cut, 3)))
     y = function(x, w)
     found = ag.autograd.grad(ag.sum(y * y), x)[0]
-    assert found._data.chunks == x._data.chunks
+    assert found._raw.chunks == x._raw.chunks
     sizes = {
         math.prod(map(max, layer.collection_annotations["chunks"]))
-        for layer in found._data.dask.layers.values()
+        for layer in found._raw.dask.layers.values()
         if "chunks" in (layer.collection_annotations or {})
     }
     assert max(sizes - {180}) <= 60, "nothing but the 60 x 3 weights themselves is larger than a chunk of x"

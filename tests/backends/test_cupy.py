@@ -140,9 +140,9 @@ START = """
     cupy = fake_cupy.install()
     import numpy as np, agrad as ag
     def same(tensor, expected, device="cupy:0"):
-        assert isinstance(tensor._data, cupy.ndarray), type(tensor._data)
+        assert isinstance(tensor._raw, cupy.ndarray), type(tensor._raw)
         assert tensor.device == device, tensor.device
-        np.testing.assert_allclose(tensor._data.get(), expected, rtol=1e-12, strict=isinstance(expected, np.ndarray))
+        np.testing.assert_allclose(tensor._raw.get(), expected, rtol=1e-12, strict=isinstance(expected, np.ndarray))
 """
 
 
@@ -160,7 +160,7 @@ def test_row_and_devices():
         for made in (ag.ones((2,), device="cupy:1"), ag.arange(3, device="cupy:1"), ag.eye(2, device="cupy:1"),
                      ag.full((2,), 2.0, device="cupy:1"), ag.linspace(0, 1, 3, device="cupy:1"),
                      ag.asarray([1.0], device="cupy:1"), ag.empty((2,), device="cupy:1")):
-            assert made.device == "cupy:1" and made._data.device.id == 1
+            assert made.device == "cupy:1" and made._raw.device.id == 1
         try:
             ag.zeros(2, device="cupy:7")
         except ag.BackendError as error:
@@ -306,7 +306,7 @@ def test_backward_through_crossings():
         x = ag.asarray(a, requires_grad=True)
         y = x.to_device("cupy") * 2.0
         ((y.to_device("numpy") * ag.asarray(a)).to_device("cupy:0") * y).sum().backward()
-        assert type(x.grad._data) is np.ndarray
+        assert type(x.grad._raw) is np.ndarray
         np.testing.assert_allclose(x.grad.numpy(), 8 * a * a)
     """)
 
@@ -318,8 +318,8 @@ def test_samples():
             first, second = sampler(50, device="cupy"), sampler(50, device="cupy:1")
             assert second.device == "cupy:1"
             ag.manual_seed(1)
-            same(sampler(50, device="cupy"), first._data.get())
-            assert (first._data.get() != second._data.get()).any()
+            same(sampler(50, device="cupy"), first._raw.get())
+            assert (first._raw.get() != second._raw.get()).any()
         assert ag.rand(3, dtype=ag.float32, device="cupy").dtype == ag.float32
         assert ag.rand(0, 3, device="cupy").shape == (0, 3)
         for dtype in (ag.float32, ag.float64):  # NumPy's

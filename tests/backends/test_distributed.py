@@ -56,7 +56,7 @@ def standardised(x):
     w = ag.asarray(da.full(8, 0.5, chunks=-1), requires_grad=True)
     loss = ag.mean(((x - ag.mean(x, axis=0)) / ag.std(x, axis=0) @ w - 1) ** 2)
     loss.backward()
-    return loss._data, w.grad._data
+    return loss._raw, w.grad._raw
 
 
 def test_the_same_values_as_on_threads(processes):
@@ -249,7 +249,7 @@ def test_no_task_is_taken_for_another(processes, caplog):
     logger.setLevel(logging.WARNING)
     try:
         with dask.config.set(scheduler="threads"):
-            (x,) = computing.values(X._data)
+            (x,) = computing.values(X._raw)
         for _ in range(2):
             mean = ag.mean(X, axis=0)
             kept.append(ag.persist(mean, mean * mean, X - mean))

@@ -95,20 +95,20 @@ def check(function, leaves, arrays):
     """Compare with PyTorch; every block has the size and dtype that it was said to have."""
     found = results(ag, function, leaves)
     for tensor, expected in zip(found, of_torch(function, arrays), strict=True):
-        assert_eq(tensor._data, expected, rtol=1e-9, atol=1e-9)
+        assert_eq(tensor._raw, expected, rtol=1e-9, atol=1e-9)
     for i, leaf in enumerate(leaves):
-        assert found[1 + i]._data.chunks == found[1 + len(leaves) + i]._data.chunks == leaf._data.chunks
+        assert found[1 + i]._raw.chunks == found[1 + len(leaves) + i]._raw.chunks == leaf._raw.chunks
     return found
 
 
 def graph(*tensors):
     """Give the tasks of tensors as they are run, fused or not."""
-    return dict(dask.base.collections_to_expr(tuple(t._data for t in tensors)).__dask_graph__())
+    return dict(dask.base.collections_to_expr(tuple(t._raw for t in tensors)).__dask_graph__())
 
 
 def tasks(*tensors, op):
     """Count the tasks that run an op on a block."""
-    return sum(name_of(key).startswith(f"agrad-{op}-") for key in dict(tensors[0]._data.dask))
+    return sum(name_of(key).startswith(f"agrad-{op}-") for key in dict(tensors[0]._raw.dask))
 
 
 def name_of(key):
@@ -123,7 +123,7 @@ def test_convolutions_are_pytorchs(parameters):
     arrays = random(*SHAPE), *weights(**parameters)
     leaves = [chunked(a, chunks) for a, chunks in zip(arrays, (UNEVEN, (3, 1, 2, 1), 5), strict=True)]
     y, *_ = check(convolution(parameters), leaves, arrays)
-    assert y._data.chunks == ((3, 1, 3), *((n,) for n in y.shape[1:]))
+    assert y._raw.chunks == ((3, 1, 3), *((n,) for n in y.shape[1:]))
     assert tasks(y, op="conv2d") == 3
 
 
@@ -131,7 +131,7 @@ def test_convolutions_are_pytorchs(parameters):
 def test_pools_are_pytorchs(name, window, parameters):
     array = random(*SHAPE)
     y, *_ = check(pool(name, window, parameters), [chunked(array, (*UNEVEN[:1], 2, -1, -1))], [array])
-    assert y._data.chunks == ((3, 1, 3), (2, 2), *((n,) for n in y.shape[2:]))
+    assert y._raw.chunks == ((3, 1, 3), (2, 2), *((n,) for n in y.shape[2:]))
     assert tasks(y, op=name) == 6
 
 
@@ -164,18 +164,18 @@ def test_images_that_were_cut(cut, name):
     # what stays cut works as it does for any array: tests of samples see to its gradients
     found = y, *(ag.autograd.grad(ag.sum(y * y), leaves) if room else ())
     for tensor, expected in zip(found, of_torch(function, arrays), strict=False):
-        assert_eq(tensor._data, expected, rtol=1e-9, atol=1e-9)
+        assert_eq(tensor._raw, expected, rtol=1e-9, atol=1e-9)
     for gradient, leaf in zip(found[1:], leaves, strict=False):
-        assert gradient._data.chunks == leaf._data.chunks
+        assert gradient._raw.chunks == leaf._raw.chunks
     if room:
-        largest = math.prod(map(max, x._data.chunks))
-        for key, block in zip(keys := _put_together(y), dask.get(dict(y._data.dask), keys), strict=True):
+        largest = math.prod(map(max, x._raw.chunks))
+        for key, block in zip(keys := _put_together(y), dask.get(dict(y._raw.dask), keys), strict=True):
             assert block.size <= largest, key
 
 
 def _put_together(tensor):
     """The blocks of rechunked images."""
-    return [key for key in dict(tensor._data.dask) if name_of(key).startswith("rechunk-merge-")]
+    return [key for key in dict(tensor._raw.dask) if name_of(key).startswith("rechunk-merge-")]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -193,7 +193,7 @@ def test_batches_of_unknown_size(name, chunks):
     expected = of_torch(lambda lib, x, *w: function(lib, x[kept], *w), [array, *more])
     for tensor, value in zip((y, *gradients), expected, strict=False):
         np.testing.assert_allclose(tensor.detach().numpy(), value, rtol=1e-9, atol=1e-9)
-    assert gradients[0]._data.chunks == x._data.chunks
+    assert gradients[0]._raw.chunks == x._raw.chunks
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -201,9 +201,9 @@ def test_no_images(name):
     function, more = FUNCTIONS[name]
     leaves = [chunked(a, -1) for a in (np.ones((0, 4, 9, 8)), *more)]
     y, *gradients = results(ag, function, leaves)
-    assert_eq(y._data, np.zeros((0, *y.shape[1:])))
+    assert_eq(y._raw, np.zeros((0, *y.shape[1:])))
     for gradient, leaf in zip(gradients, (*leaves, *leaves), strict=True):
-        assert_eq(gradient._data, np.zeros(leaf.shape))
+        assert_eq(gradient._raw, np.zeros(leaf.shape))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "int32"])
@@ -255,5 +255,5 @@ def test_blocks_run_anywhere():
     y = F.max_pool2d(F.conv2d(x, w), 2) + F.avg_pool2d(F.conv2d(x, w), 2)
     gradients = ag.autograd.grad(ag.sum(y * y), (x, w))
     for tensor in (y, *gradients):
-        again = pickle.loads(pickle.dumps(tensor._data))
+        again = pickle.loads(pickle.dumps(tensor._raw))
         np.testing.assert_array_equal(again.compute(), tensor.detach().numpy())

@@ -88,7 +88,7 @@ def test_like_numpy(key, known, chunks, dask_backend, value):
     wanted = np.zeros(SHAPE)
     np.add.at(wanted, key, weights)
     np.testing.assert_allclose(value(x.grad), wanted, rtol=1e-14)
-    assert x.grad._data.chunks == x._data.chunks
+    assert x.grad._raw.chunks == x._raw.chunks
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "lazy"])
@@ -134,7 +134,7 @@ def test_one_lazy_array_stays_lazy(never_computes):
     x = ag.asarray(da.ones((8, 3), chunks=(2, 3)), requires_grad=True)
     for index in (x[:, 0].detach() > 2, ag.argmax(x.detach(), axis=0)):
         (x[index] * 2.0).sum().backward()
-    assert x.grad._data.chunks == ((2, 2, 2, 2), (3,))
+    assert x.grad._raw.chunks == ((2, 2, 2, 2), (3,))
 
 
 def test_what_was_computed_for_a_key_is_not_computed_again(dask_backend):
@@ -151,7 +151,7 @@ def test_what_was_computed_for_a_key_is_not_computed_again(dask_backend):
     y = x[i, i]  # two at once: their values are needed
     assert len(calls) == 2
     y.sum().backward()
-    dask.compute(x.grad._data)
+    dask.compute(x.grad._raw)
     assert len(calls) == 2
 
 
@@ -161,10 +161,10 @@ def test_embedding_table_is_not_copied_per_token(dask_backend):
     tokens = np.random.default_rng(0).integers(0, 1000, size=5000)
     table[ag.asarray(da.from_array(tokens, chunks=1000))].sum().backward()
     np.testing.assert_array_equal(
-        table.grad._data.compute(), np.repeat(np.bincount(tokens, minlength=1000)[:, None], 8, axis=1).astype(float)
+        table.grad._raw.compute(), np.repeat(np.bincount(tokens, minlength=1000)[:, None], 8, axis=1).astype(float)
     )
-    assert table.grad._data.chunks == ((250,) * 4, (8,))
-    largest = max(map(np.size, (block for block in _blocks(table.grad._data))))
+    assert table.grad._raw.chunks == ((250,) * 4, (8,))
+    largest = max(map(np.size, (block for block in _blocks(table.grad._raw))))
     assert largest <= 1000 * 8
 
 
@@ -196,7 +196,7 @@ def test_rearranged_rows_of_a_lazy_mask_are_refused(dask_backend):
     x = ag.asarray(da.ones(6, chunks=2), requires_grad=True)
     y = x[ag.asarray(da.from_array(N([True] * 3 + [False] * 3), chunks=2))]
     with pytest.raises(ag.UnsupportedOp, match="no longer match those of the mask"):
-        y.backward(ag.asarray(da.concatenate([y._data, y._data])[:]))
+        y.backward(ag.asarray(da.concatenate([y._raw, y._raw])[:]))
 
 
 def test_rows_of_other_blocks_than_the_masks_are_an_error_not_a_wrong_gradient(dask_backend):

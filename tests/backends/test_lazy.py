@@ -114,7 +114,7 @@ def test_a_training_loop_reads_the_data_once_per_step(data):
         assert loss.device == "dask"
         assert source.passes == step
         by_hand -= 0.1 * 2 * array.T @ (array @ by_hand - target) / ROWS
-        assert type(w.grad._data) is np.ndarray
+        assert type(w.grad._raw) is np.ndarray
         np.testing.assert_allclose(w.detach().numpy(), by_hand, rtol=1e-12)
 
 
@@ -204,7 +204,7 @@ def test_rules_run_where_the_cotangent_is(name, data):
     loss = ag.mean(ag.tanh(x @ upstream) ** 2)
     loss.backward()
     assert source.passes == 1
-    assert type(w.grad._data) is np.ndarray
+    assert type(w.grad._raw) is np.ndarray
     expected = differences(lambda v: np.mean(np.tanh(array @ by_hand(v)) ** 2), w0)
     np.testing.assert_allclose(w.grad.numpy(), expected, rtol=1e-6, atol=1e-9)
 
@@ -247,7 +247,7 @@ def test_another_backend_than_numpy(data, strict_backend):
     loss = ag.mean((x @ ag.exp(w).to_device("dask")) ** 2)
     loss.backward()
     assert w.grad.device == "strict"
-    assert type(w.grad._data) is type(w._data)
+    assert type(w.grad._raw) is type(w._raw)
     found = w.grad.to_device("numpy").numpy()
     expected = 2 * np.exp(w0) * (array.T @ (array @ np.exp(w0))) / ROWS
     np.testing.assert_allclose(found, expected, rtol=1e-12)
@@ -378,9 +378,9 @@ def test_roots_of_many_elements_stay_lazy(data):
     w = parameter(np.ones(COLUMNS))
     y = x @ w
     y.backward(ag.ones(ROWS))
-    before = y._data
+    before = y._raw
     assert source.passes == 1
-    assert y._data is before
+    assert y._raw is before
     np.testing.assert_allclose(w.grad.numpy(), array.sum(axis=0), rtol=1e-12)
 
 
@@ -390,13 +390,13 @@ def test_nothing_is_committed_if_computing_fails(data):
     ag.sum(x @ a).backward()
     kept = a.grad.tolist()
     loss = ag.sum(x @ a * (x @ b))
-    lazy = loss._data
+    lazy = loss._raw
     source.failing = True
     with pytest.raises(OSError, match="the disk is gone"):
         loss.backward(retain_graph=True)
     assert a.grad.tolist() == kept
     assert b.grad is None
-    assert loss._data is lazy
+    assert loss._raw is lazy
     source.failing = False
     loss.backward()
     assert b.grad is not None
@@ -426,14 +426,14 @@ def test_hooks_of_numpy_tensors_see_values(data):
     seen = []
 
     def tensor_hook(g):
-        seen.append(("tensor", type(g._data)))
+        seen.append(("tensor", type(g._raw)))
         return 10.0 * g
 
     v.register_hook(tensor_hook)
-    v.grad_fn.register_prehook(lambda gs: seen.append(("before", type(gs[0]._data))))
-    v.grad_fn.register_hook(lambda gs, outs: seen.append(("after", type(gs[0]._data), type(outs[0]._data))))
-    w.register_hook(lambda g: seen.append(("leaf", type(g._data))))
-    w.register_post_accumulate_grad_hook(lambda p: seen.append(("accumulated", type(p.grad._data))))
+    v.grad_fn.register_prehook(lambda gs: seen.append(("before", type(gs[0]._raw))))
+    v.grad_fn.register_hook(lambda gs, outs: seen.append(("after", type(gs[0]._raw), type(outs[0]._raw))))
+    w.register_hook(lambda g: seen.append(("leaf", type(g._raw))))
+    w.register_post_accumulate_grad_hook(lambda p: seen.append(("accumulated", type(p.grad._raw))))
     ag.sum(x @ v).backward()
     array_type = np.ndarray
     assert seen == [
@@ -532,7 +532,7 @@ def test_a_function_of_the_users_may_be_a_crossing(create_graph, data):
     y = Scaled.apply(x, w * 1.0)
     loss = ag.sum(y * y)
     loss.backward(create_graph=create_graph)
-    assert isinstance(w.grad._data, np.ndarray)
+    assert isinstance(w.grad._raw, np.ndarray)
     np.testing.assert_allclose(w.grad.detach().numpy(), 2 * w.detach().numpy() * (array**2).sum(axis=0), rtol=1e-12)
     if create_graph:
         (second,) = ag.autograd.grad(ag.sum(w.grad), w)
@@ -591,14 +591,14 @@ def test_compute_fills_many_tensors_in_one_pass(function, data):
     loss = ag.mean((x @ w) ** 2)
     loss.backward()
     on_numpy = ag.ones(3)
-    raw = loss._data
+    raw = loss._raw
     nested = {"losses": [loss], "others": Pair(on_numpy, (ag.max(x), None)), "name": "run 1"}
     found = function(nested, w.grad)
     assert source.passes == 1
     assert found[0] is nested
     assert found[1] is w.grad
     for t in (loss, w.grad, nested["others"].second[0]):
-        assert isinstance(t._data, da.Array)
+        assert isinstance(t._raw, da.Array)
         assert t.device == "dask"
     r = array.sum(axis=1)
     assert loss.item() == pytest.approx(np.mean(r**2), rel=1e-12)
@@ -633,7 +633,7 @@ def test_the_users_array_is_never_changed(data):
     x = ag.asarray(raw)
     ag.compute(x)
     assert raw.name == name
-    assert x._data is not raw
+    assert x._raw is not raw
     np.testing.assert_array_equal(raw.compute(), array)
     assert source.passes == 2
 
@@ -654,7 +654,7 @@ def test_a_saved_slot_that_holds_the_value_is_replaced(data):
         return block
 
     mean_square = ag.asarray(
-        ag.mean(x * x)._data.map_blocks(counted, dtype=float, meta=np.empty(())), requires_grad=True
+        ag.mean(x * x)._raw.map_blocks(counted, dtype=float, meta=np.empty(())), requires_grad=True
     )
     root = ag.sqrt(mean_square)  # saves its result
     twice = ag.exp(root)
@@ -672,11 +672,11 @@ def test_a_saved_slot_that_holds_the_value_is_replaced(data):
 def test_nothing_changes_if_computing_fails(data):
     _, source, x = data
     a, b = x + 1.0, ag.ones(2, device="dask") * 2.0
-    before = a._data, b._data
+    before = a._raw, b._raw
     source.failing = True
     with pytest.raises(OSError, match="the disk is gone"):
         ag.compute(b, a)
-    assert (a._data, b._data) == before or (a._data is before[0] and b._data is before[1])
+    assert (a._raw, b._raw) == before or (a._raw is before[0] and b._raw is before[1])
 
 
 def test_unknown_sizes_are_known_afterwards(data):
@@ -761,8 +761,8 @@ def test_an_optimiser_computes_everything_once_per_step(name, data):
         w.grad.tolist()
         assert source.passes == step
         sizes.append(
-            len(loss._data.dask)
-            + sum(len(t._data.dask) for t in (w, b, *optimizer.state[w].values()) if isinstance(t, ag.Tensor))
+            len(loss._raw.dask)
+            + sum(len(t._raw.dask) for t in (w, b, *optimizer.state[w].values()) if isinstance(t, ag.Tensor))
         )
     assert len(set(sizes[1:])) == 1, sizes
     assert losses[-1] < losses[0]
@@ -823,7 +823,7 @@ def test_a_raw_loop_with_persist_does_not_grow(data):
         loss.item()
         w.grad = None
         assert source.passes == step
-        sizes.append(len(w._data.dask))
+        sizes.append(len(w._raw.dask))
     assert len(set(sizes)) == 1
 
 

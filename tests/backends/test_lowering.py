@@ -55,8 +55,8 @@ def assert_is(found, expected, rtol=1e-12):
     (value, g), (expected_value, expected_g) = found, expected
     assert isinstance(value, ag.Tensor)
     assert isinstance(g, ag.Tensor)
-    assert isinstance(value._data, np.ndarray), "the value is computed"
-    assert isinstance(g._data, np.ndarray)
+    assert isinstance(value._raw, np.ndarray), "the value is computed"
+    assert isinstance(g._raw, np.ndarray)
     np.testing.assert_allclose(value.numpy(), expected_value, rtol=rtol)
     np.testing.assert_allclose(g.numpy(), expected_g, rtol=rtol)
 

@@ -51,7 +51,7 @@ def test_a_zarr_store_is_a_lazy_tensor(zarr, stored, how, monkeypatch):
     x = agrad_dask.from_zarr(*arguments, **({"path": "X"} if how == "group" else {}))
     assert isinstance(x, ag.Tensor)
     assert (x.device, x.shape, x.dtype) == ("dask", X.shape, ag.float32)
-    assert isinstance(x._data, da.Array)
+    assert isinstance(x._raw, da.Array)
     np.testing.assert_array_equal(x.numpy(), X)
 
 
@@ -64,10 +64,10 @@ def test_a_gradient_over_a_store(stored):
 
 
 def test_chunks_are_multiples_of_those_of_the_store(stored):
-    assert agrad_dask.from_zarr(stored / "X")._data.chunks == ((60,), (6,))
+    assert agrad_dask.from_zarr(stored / "X")._raw.chunks == ((60,), (6,))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert agrad_dask.from_zarr(stored / "X", (8, 6))._data.chunks == ((8,) * 7 + (4,), (6,))
+        assert agrad_dask.from_zarr(stored / "X", (8, 6))._raw.chunks == ((8,) * 7 + (4,), (6,))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_whatever_is_read_is_what_zarr_gives(zarr, tmp_path, options, kind):
     )
     array[:] = X
     chunks = options.get("shards", options["chunks"])
-    x = agrad_dask.from_zarr(array, chunks)._data
+    x = agrad_dask.from_zarr(array, chunks)._raw
     for key in [
         (),
         (slice(5, 40),),
@@ -212,18 +212,18 @@ def test_the_advice_is_given_once(stored):
 def test_a_npy_file(tmp_path):
     np.save(tmp_path / "x.npy", X)
     x = agrad_dask.from_npy(tmp_path / "x.npy", chunks=(25, 6))
-    assert x._data.chunks == ((25, 25, 10), (6,))
+    assert x._raw.chunks == ((25, 25, 10), (6,))
     np.testing.assert_array_equal(x.numpy(), X)
-    assert agrad_dask.from_npy(str(tmp_path / "x.npy"))._data.chunks == ((60,), (6,))
-    block = pickle.loads(pickle.dumps(x._data)).blocks[1].compute()  # as a cluster's worker gets it
+    assert agrad_dask.from_npy(str(tmp_path / "x.npy"))._raw.chunks == ((60,), (6,))
+    block = pickle.loads(pickle.dumps(x._raw)).blocks[1].compute()  # as a cluster's worker gets it
     np.testing.assert_array_equal(block, X[25:50])
-    assert len(pickle.dumps(x._data.dask)) < X.nbytes * 2
+    assert len(pickle.dumps(x._raw.dask)) < X.nbytes * 2
 
 
 def test_a_large_npy_file_travels_as_its_path(tmp_path):
     large = np.zeros((1000, 1000))
     np.save(tmp_path / "x.npy", large)
-    assert len(pickle.dumps(agrad_dask.from_npy(tmp_path / "x.npy", 500)._data)) < 10_000
+    assert len(pickle.dumps(agrad_dask.from_npy(tmp_path / "x.npy", 500)._raw)) < 10_000
 
 
 def test_a_npy_file_written_anew_is_another_array(tmp_path):
@@ -234,7 +234,7 @@ def test_a_npy_file_written_anew_is_another_array(tmp_path):
     np.save(tmp_path / "x.npy", X + 1)
     os.utime(tmp_path / "x.npy", ns=(1, 1))
     second = agrad_dask.from_npy(tmp_path / "x.npy")
-    assert first._data.name != second._data.name
+    assert first._raw.name != second._raw.name
     np.testing.assert_array_equal(second.numpy(), X + 1)
 
 
@@ -247,7 +247,7 @@ def test_an_archive_is_refused(tmp_path):
 def test_a_stack_of_files(tmp_path):
     da.to_npy_stack(str(tmp_path / "x"), da.from_array(X, chunks=(25, 6)))
     x = agrad_dask.from_npy_stack(tmp_path / "x")
-    assert x._data.chunks == ((25, 25, 10), (6,))
+    assert x._raw.chunks == ((25, 25, 10), (6,))
     np.testing.assert_array_equal(x.numpy(), X)
 
 

@@ -77,7 +77,7 @@ def parameter(*shape, seed=0):
 
 def differentiated(loss, *parameters):
     loss.backward()
-    return [loss._data, *(p.grad._data for p in parameters)]
+    return [loss._raw, *(p.grad._raw for p in parameters)]
 
 
 def least_squares(x):
@@ -165,7 +165,7 @@ def test_of_two_statistics_the_second_may_need_the_first():
     mean = ag.mean(x, axis=0)
     spread = ag.sqrt(ag.mean((x - mean) ** 2, axis=0))
     z = ag.mean(ag.tanh((x - mean) / spread))
-    (value,) = computing.values(z._data)
+    (value,) = computing.values(z._raw)
     a = np.concatenate([np.random.default_rng(i).normal(size=(ROWS, COLUMNS)) for i in range(0, CHUNKS * ROWS, ROWS)])
     np.testing.assert_allclose(value, np.tanh((a - a.mean(0)) / a.std(0)).mean(), rtol=1e-9)
     assert (store.most, max(store.reads.values())) == (1, 3)
@@ -260,7 +260,7 @@ def test_a_limit_lowers_the_threads_then_refuses(monkeypatch):
 
 
 def standardised_sum(x):
-    return (ag.sum(ag.tanh((x - ag.mean(x, axis=0)) * 2))._data,)
+    return (ag.sum(ag.tanh((x - ag.mean(x, axis=0)) * 2))._raw,)
 
 
 def peak_of(arrays, threads):
@@ -285,18 +285,18 @@ def test_the_refusal_says_what_would_be_needed():
     loss.backward()
     line = sys._getframe().f_lineno - 2
     with pytest.raises(MemoryError) as caught:
-        manager.get("dask").realize(loss._data, w.grad._data, max_memory="3MiB")
+        manager.get("dask").realize(loss._raw, w.grad._raw, max_memory="3MiB")
     message = str(caught.value)
     assert "max_memory allows 3.00 MiB" in message
     assert "The largest task takes 3.9" in message
     assert f"matmul in backward of MatmulBackward0, recorded at {__file__}:{line}" in message
     assert "Make the chunks 3 times smaller: chunks= where" in message
     with pytest.raises(MemoryError, match=r"The results alone take 125\.00 MiB"):
-        manager.get("dask").realize((x * 2)._data, max_memory="64MiB")
+        manager.get("dask").realize((x * 2)._raw, max_memory="64MiB")
 
 
 def test_the_refusal_says_what_was_assumed_of_unknown_sizes():
-    x = big()._data
+    x = big()._raw
     with pytest.raises(MemoryError, match=r"Of 1\d\d blocks 64 have an unknown size"):
         computing.realize((da.exp(x[x[:, 0] > 0]),), max_memory="1MiB")
 
@@ -307,7 +307,7 @@ def test_the_estimate_bounds_what_the_arrays_take(program):
 
     x = ag.asarray(da.random.default_rng(0).random((16 * 2**15, COLUMNS), chunks=(2**15, COLUMNS)))  # 2 MiB each
     with dask.config.set(scheduler="threads", num_workers=2):
-        computing.values(ag.sum(x @ parameter(COLUMNS))._data)  # imports, thread stacks
+        computing.values(ag.sum(x @ parameter(COLUMNS))._raw)  # imports, thread stacks
         arrays = program(x)
         tracemalloc.start(1)
         computing.values(*arrays)
@@ -339,7 +339,7 @@ LIMITED = """
         w = ag.asarray(da.full(8, 0.5, chunks=-1), requires_grad=True)
         loss = loss_of(data(count), w)
         loss.backward()
-        return loss._data, w.grad._data
+        return loss._raw, w.grad._raw
 
     dask.config.set(num_workers=2)
     dask.compute(*arrays(4))  # imports, thread stacks, pools
@@ -431,7 +431,7 @@ def test_tasks_are_named_after_their_operations():
         "agrad-sample-uniform": ag.random.rand(4, device="dask"),
     }
     for name, tensor in made.items():
-        assert any(layer.startswith(name) for layer in tensor._data.dask.layers), name
+        assert any(layer.startswith(name) for layer in tensor._raw.dask.layers), name
 
 
 # -- progress ---------------------------------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def arrays_of(graph_root):
             found[id(node)] = node
             stack.extend(node.inputs)
     nodes = list(found.values())
-    saved = [getattr(a, "_data", a) for node in nodes for a in node.saved or ()]
+    saved = [getattr(a, "_raw", a) for node in nodes for a in node.saved or ()]
     return [weakref.ref(n) for n in nodes], [weakref.ref(a) for a in saved if isinstance(a, np.ndarray)]
 
 
@@ -124,7 +124,7 @@ def test_backward_frees_what_was_saved(make, no_gc):
     x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
     y = make(x, w).sum()
     _, arrays = arrays_of(y)
-    held = {id(x._data), id(w._data)}
+    held = {id(x._raw), id(w._raw)}
     arrays = [r for r in arrays if id(r()) not in held]
     assert alive(arrays) == len(arrays)
     y.backward()
@@ -146,7 +146,7 @@ def test_saved_values_die_as_backward_goes(no_gc):
     x = leaf(0.0, 0.0)
     early = ag.exp(x)
     late = ag.exp(ag.exp(early))
-    array = weakref.ref(late._data)
+    array = weakref.ref(late._raw)
     total = late.sum()
     del late
     seen = []
@@ -159,7 +159,7 @@ def test_saved_values_die_as_backward_goes(no_gc):
 def test_values_nobody_saved_die_at_once(no_gc):
     x = leaf(1.0, 2.0)
     y = x + 1.0
-    value = weakref.ref(y._data)
+    value = weakref.ref(y._raw)
     z = y + 1.0
     del y
     assert value() is None
@@ -172,8 +172,8 @@ def test_constants_are_not_kept():
     x = ag.tensor([3.0, 4.0])
     y = w * x
     assert len(y.grad_fn.saved) == 1
-    assert y.grad_fn.saved[0] is x._data
-    value = weakref.ref((w * 1.0)._data)
+    assert y.grad_fn.saved[0] is x._raw
+    value = weakref.ref((w * 1.0)._raw)
     assert value() is None
 
 
@@ -453,7 +453,7 @@ def remains(program):
     result = program(x)
     tensors = [x, *(t for t in (result if isinstance(result, tuple) else (result,)) if isinstance(t, ag.Tensor))]
     nodes = [t.grad_fn for t in tensors if t.grad_fn is not None]
-    references = [weakref.ref(thing) for thing in (*tensors, *(t._data for t in tensors), *nodes)]
+    references = [weakref.ref(thing) for thing in (*tensors, *(t._raw for t in tensors), *nodes)]
     del x, result, tensors, nodes
     return alive(references), gc.collect()
 

@@ -40,7 +40,7 @@ class Call(calls.Call):
 
 
 def host(tensor):
-    return np.asarray(tensor._spec.backend.to_host(tensor._data))
+    return np.asarray(tensor._spec.backend.to_host(tensor._raw))
 
 
 def patterns(count):

@@ -44,7 +44,7 @@ def test_none_raw_arrays_and_no_grad(make, value):
     x, w = make([[1.0, 2.0]], requires_grad=True), make([[3.0, 4.0]], requires_grad=True)
     assert value(F.linear(x, w, None)).tolist() == [[11.0]]
     assert value(F.linear(x, w, bias=make([1.0]))).tolist() == [[12.0]]
-    assert F.linear(x._data, w).requires_grad
+    assert F.linear(x._raw, w).requires_grad
     with ag.no_grad():
         assert not F.linear(x, w).requires_grad
     y = F.linear(x, w)

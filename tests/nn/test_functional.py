@@ -304,7 +304,7 @@ def test_adaptive_pooling_takes_means_of_equal_windows(make, value):
 
 def test_a_raw_array_may_be_an_operand(make, value):
     weight = make(np.eye(3), requires_grad=True)
-    y = F.linear(weight._data, weight)
+    y = F.linear(weight._raw, weight)
     assert value(y).tolist() == np.eye(3).tolist()
 
 

@@ -123,7 +123,7 @@ def on(backend, key):
 
 
 def host(tensor):
-    return np.asarray(tensor._spec.backend.to_host(tensor.detach()._data))
+    return np.asarray(tensor._spec.backend.to_host(tensor.detach()._raw))
 
 
 def check_read(case, backend):

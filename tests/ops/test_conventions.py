@@ -12,7 +12,7 @@ inf, nan = float("inf"), float("nan")
 
 
 def same(got, expected):
-    got = np.asarray(got._spec.backend.to_host(got._data))
+    got = np.asarray(got._spec.backend.to_host(got._raw))
     np.testing.assert_allclose(got, np.asarray(expected, dtype=got.dtype), rtol=1e-13, atol=0, equal_nan=True)
 
 

@@ -50,7 +50,7 @@ def operands(shapes, seed=0, dtype=np.float64):
 
 
 def host(tensor):
-    return np.asarray(tensor._spec.backend.to_host(tensor._data))
+    return np.asarray(tensor._spec.backend.to_host(tensor._raw))
 
 
 @settings(max_examples=250, deadline=None, database=None, derandomize=True)

@@ -26,7 +26,7 @@ def backend(request):
 
 
 def host(tensor):
-    return np.asarray(tensor._spec.backend.to_host(tensor._data))
+    return np.asarray(tensor._spec.backend.to_host(tensor._raw))
 
 
 def as_list(result):
@@ -791,7 +791,7 @@ def test_nothing_is_computed(case, never_computes):
     leaves = [ag.asarray(da.from_array(a, chunks=3 if a.ndim else ())).requires_grad_() for a in arrays]
     results = [r for r in as_list(function(*leaves)) if r.requires_grad]
     gradients = ag.autograd.grad(results, leaves, [ag.ones_like(r.detach()) for r in results], allow_unused=True)
-    assert all(isinstance(g._data, da.Array) for g in gradients if g is not None)
+    assert all(isinstance(g._raw, da.Array) for g in gradients if g is not None)
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------

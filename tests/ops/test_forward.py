@@ -17,8 +17,8 @@ def dual_of(values, tangent, at, backend, **kwargs):
 
 
 def test_raw_arrays_beside_duals(backend):
-    raw = ag.asarray([10.0, 20.0], device=backend)._data
-    condition = ag.asarray([True, False], device=backend)._data
+    raw = ag.asarray([10.0, 20.0], device=backend)._raw
+    condition = ag.asarray([True, False], device=backend)._raw
     with level() as at:
         x = dual_of([1.0, 2.0], [3.0, 5.0], at, backend)
         cases = {

@@ -17,7 +17,7 @@ RNG = np.random.default_rng(5)
 
 
 def host(tensor):
-    return np.asarray(tensor._spec.backend.to_host(tensor._data))
+    return np.asarray(tensor._spec.backend.to_host(tensor._raw))
 
 
 def numbers(shape):
@@ -111,7 +111,7 @@ def as_raw(key, backend):
     """The same key, its arrays as the backend's own."""
     if isinstance(key, tuple):
         return tuple(as_raw(part, backend) for part in key)
-    return ag.asarray(key, device=backend)._data if isinstance(key, np.ndarray) else key
+    return ag.asarray(key, device=backend)._raw if isinstance(key, np.ndarray) else key
 
 
 BASIC = [

@@ -113,7 +113,7 @@ def softmax(x, scale, /):
 
 
 def host(tensor):
-    return np.asarray(tensor._spec.backend.to_host(tensor._data))
+    return np.asarray(tensor._spec.backend.to_host(tensor._raw))
 
 
 def close(got, expected):

@@ -30,7 +30,7 @@ def backend(request):
 
 def host(tensor):
     tensor = tensor.detach()
-    return np.asarray(tensor._spec.backend.to_host(tensor._data))
+    return np.asarray(tensor._spec.backend.to_host(tensor._raw))
 
 
 def drawn(seed, *shape, complex=False):

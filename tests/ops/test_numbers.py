@@ -27,7 +27,7 @@ def name(dtype):
 
 
 def host(tensor):
-    return np.asarray(tensor._spec.backend.to_host(tensor._data))
+    return np.asarray(tensor._spec.backend.to_host(tensor._raw))
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,8 @@ def test_raw_arrays_mix_with_tensors(op, backend):
     function = getattr(ag, op)
     wanted = ag.autograd.grad(function(x, y).sum(), (x, y))
     for first, second, leaf, expected in (
-        (x, y.detach()._data, x, wanted[0]),
-        (x.detach()._data, y, y, wanted[1]),
+        (x, y.detach()._raw, x, wanted[0]),
+        (x.detach()._raw, y, y, wanted[1]),
     ):
         (got,) = ag.autograd.grad(function(first, second).sum(), leaf)
         assert got.tolist() == expected.tolist()

@@ -49,7 +49,7 @@ class Call(calls.Call):
 
         def make(array):
             made = tensor_of(in_single(array) if single else array, backend)
-            return made._data if raw_indices else made
+            return made._raw if raw_indices else made
 
         return super().tensors(operands, make)
 
@@ -64,7 +64,7 @@ def tensor_of(array, backend, requires_grad=False):
 
 
 def host(tensor):
-    return np.asarray(tensor._spec.backend.to_host(tensor._data))
+    return np.asarray(tensor._spec.backend.to_host(tensor._raw))
 
 
 # -- finite differences -----------------------------------------------------------------------------------------------
@@ -339,9 +339,9 @@ def holds_array(value) -> bool:
 
 
 def check_saved(call, name, value, leaves, results):
-    mine = [leaf._data for leaf, n in zip(leaves, call.names, strict=True) if n == name]
+    mine = [leaf._raw for leaf, n in zip(leaves, call.names, strict=True) if n == name]
     if name == "ans":
-        assert value is results[0]._data or all(v is r._data for v, r in zip(value, results, strict=True))
+        assert value is results[0]._raw or all(v is r._raw for v, r in zip(value, results, strict=True))
     elif name == call.op.rule.sequence:
         assert all(v is x for v, x in zip(value, mine, strict=True))
     elif mine:

@@ -227,7 +227,7 @@ ADDED = ("more", "requires_grad")
 
 
 def host(tensor):
-    return np.asarray(tensor._spec.backend.to_host(tensor.detach()._data))
+    return np.asarray(tensor._spec.backend.to_host(tensor.detach()._raw))
 
 
 def as_written(function):

@@ -17,7 +17,7 @@ def _ready(strict_backend):
 
 
 def host(tensor):
-    return np.asarray(tensor._spec.backend.to_host(tensor._data))
+    return np.asarray(tensor._spec.backend.to_host(tensor._raw))
 
 
 @pytest.mark.parametrize(("here", "there"), ROUTES)

@@ -327,4 +327,4 @@ def test_creation_puts_tensors_on_the_device(backend):
         ag.randperm(3, device=backend),
     ):
         assert made.device == backend
-        assert type(made._data).__module__.partition(".")[0] == {"strict": "array_api_strict"}.get(backend, backend)
+        assert type(made._raw).__module__.partition(".")[0] == {"strict": "array_api_strict"}.get(backend, backend)

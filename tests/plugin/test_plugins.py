@@ -296,7 +296,7 @@ def test_a_well_installed_plugin_is_found(tmp_path):
         from agrad.backends import well as xp
         x = xp.asarray([1.0, 2.0], requires_grad=True)
         (x * x).sum().backward()
-        print(x.grad.device, x.grad.tolist(), type(x.grad._data).__module__)
+        print(x.grad.device, x.grad.tolist(), type(x.grad._raw).__module__)
         """,
         tmp_path,
         *("-W", "error"),

@@ -88,7 +88,7 @@ def test_values_of_the_first_run_are_free():
 
     def f(x):
         y = ag.exp(x)
-        alive.append(weakref.ref(y._data))
+        alive.append(weakref.ref(y._raw))
         return ag.sin(y)
 
     gc.disable()

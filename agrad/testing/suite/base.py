@@ -147,7 +147,7 @@ class Conformance:
     def hosts(self, tensors: Sequence[Any]) -> list[Any]:
         """Read tensors (or raw arrays) as reference arrays, in one pass."""
         np = library()
-        raws = [t._data if isinstance(t, Tensor) else t for t in tensors]
+        raws = [t._raw if isinstance(t, Tensor) else t for t in tensors]
         if self.backend.is_lazy and raws:
             raws = list(self.backend.realize(*raws))
         return [np.asarray(self.backend.to_host(raw)) for raw in raws]
@@ -171,7 +171,7 @@ class Conformance:
         assert found.device == spec.device, f"{what} is on {found.device}, expected {spec.device}"
         assert same_shape(found.shape, spec.shape), f"{what} has shape {found.shape}, expected {spec.shape}"
         assert found.dtype == spec.dtype, f"{what} has dtype {found.dtype}, expected {spec.dtype}"
-        own = self.backend.spec(tensor._data)
+        own = self.backend.spec(tensor._raw)
         assert same_shape(own.shape, found.shape), f"the array of {what} has shape {own.shape}, its spec {found.shape}"
         assert own.dtype == found.dtype, f"the array of {what} has dtype {own.dtype}, its spec {found.dtype}"
 

@@ -125,7 +125,7 @@ class TestCreation(Conformance):
 
     def test_broadcast_like(self) -> None:
         """`Backend.broadcast_like` gives the shape (and dtype) of the spec with the array's values repeated."""
-        array = self.tensor([[1.0], [2.0]], "float32")._data
+        array = self.tensor([[1.0], [2.0]], "float32")._raw
         spec = self.tensor([[0.0] * 3] * 2, "float32")._spec
         made = self.backend.broadcast_like(array, spec)
         found = self.backend.spec(made)
@@ -137,10 +137,10 @@ class TestCreation(Conformance):
     def test_specs(self) -> None:
         """`Backend.spec` tells shape, dtype and device; it is one object per shape, dtype and device unless lazy."""
         for shape, dtype in itertools.product(((), (3,), (2, 0), (2, 3)), ("int32", "float32")):
-            array = self.xp.zeros(shape, dtype=getattr(self.xp, dtype))._data
+            array = self.xp.zeros(shape, dtype=getattr(self.xp, dtype))._raw
             spec = self.backend.spec(array)
             assert (spec.shape, self.backend.dtype_name(spec.dtype)) == (shape, dtype)
             assert spec.backend is self.backend
             assert spec.device == self.backend.default_device()
             if not self.backend.is_lazy:
-                assert spec is self.backend.spec(self.xp.ones(shape, dtype=getattr(self.xp, dtype))._data)
+                assert spec is self.backend.spec(self.xp.ones(shape, dtype=getattr(self.xp, dtype))._raw)

@@ -73,7 +73,7 @@ class TestInPlace(Conformance):
     @of_writes
     def test_the_users_array(self, write: str) -> None:
         """An array that the user made a tensor of stays as it was."""
-        raw = self.tensor(START)._data
+        raw = self.tensor(START)._raw
         x = ag.asarray(raw, device=self.device)
         WRITES[write][0](x)
         self.close(raw, START, 0.0, "the user's array")
@@ -83,7 +83,7 @@ class TestInPlace(Conformance):
         """An array taken out of a tensor that was changed in place before stays as it was then."""
         x = self.tensor(START)
         x += 0.0
-        raw = x._data
+        raw = x._raw
         WRITES[write][0](x)
         self.close(raw, START, 0.0, "the array handed out")
 
@@ -93,7 +93,7 @@ class TestInPlace(Conformance):
         np = library()
         mine = np.asarray(START, dtype=self.real)
         x = ag.asarray(mine, device=self.device)
-        out = np.asarray(self.backend.to_host(x._data))
+        out = np.asarray(self.backend.to_host(x._raw))
         WRITES[write][0](x)
         assert mine.tolist() == START, "the NumPy array that the tensor was made of changed"
         assert out.tolist() == START, "the NumPy array that was made of the tensor changed"
@@ -102,7 +102,7 @@ class TestInPlace(Conformance):
     def test_another_tensor(self, write: str) -> None:
         """Another tensor on the same array stays as it was: a copy, a detached one."""
         x = self.tensor(START)
-        same, other = ag.asarray(x._data, device=self.device), ag.asarray(x, copy=True)
+        same, other = ag.asarray(x._raw, device=self.device), ag.asarray(x, copy=True)
         WRITES[write][0](x)
         self.close(same, START, 0.0, "a tensor on the same array")
         self.close(other, START, 0.0, "a copy")
@@ -135,7 +135,7 @@ class TestInPlace(Conformance):
         y = x * 1.0
         y.backward(given, retain_graph=True)
         assert x.grad is not None
-        first = x.grad._data
+        first = x.grad._raw
         for _ in range(3):
             y.backward(given, retain_graph=True)
         self.close(given, [[1.0, 1.0], [1.0, 1.0]], 0.0, "the user's cotangent")
@@ -154,10 +154,10 @@ class TestInPlace(Conformance):
     @pytest.mark.parametrize("primitive", ["setitem", "setitem_into", "add_into"])
     def test_primitives(self, primitive: str) -> None:
         """`Backend.setitem` leaves its array as it is; the ``_into`` ones give the right value, in place or not."""
-        array, other = self.tensor(START)._data, self.tensor([[9.0, 9.0], [9.0, 9.0]])._data
+        array, other = self.tensor(START)._raw, self.tensor([[9.0, 9.0], [9.0, 9.0]])._raw
         if primitive == "add_into":
             own = self.host(array).tolist()
-            mine = self.tensor(START)._data * 1.0
+            mine = self.tensor(START)._raw * 1.0
             self.close(self.backend.add_into(mine, other, mine), [[10.0, 11.0], [12.0, 13.0]])
             self.close(other, [[9.0, 9.0], [9.0, 9.0]], 0.0, "the other addend")
             assert own == START
@@ -172,7 +172,7 @@ class TestInPlace(Conformance):
 
     def test_an_optimizer_step(self) -> None:
         """A step rebinds parameters and changes neither the user's arrays nor the gradients."""
-        raw = self.tensor(START)._data
+        raw = self.tensor(START)._raw
         w = ag.asarray(raw, device=self.device, requires_grad=True)
         step = ag.optim.SGD([w], lr=0.5, momentum=0.9)
         for _ in range(2):

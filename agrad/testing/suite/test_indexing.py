@@ -127,13 +127,13 @@ class TestIndexing(Conformance):
     def test_scatter_add_repeats(self) -> None:
         """`Backend.scatter_add`: zeros with values added; a place that is named thrice gets three."""
         spec = self.tensor([0.0] * 5)._spec
-        values = self.tensor([1.0, 2.0, 4.0, 8.0])._data
-        made = self.backend.scatter_add(spec, self.tensor(integers(3, 1, 3, 3))._data, values)
+        values = self.tensor([1.0, 2.0, 4.0, 8.0])._raw
+        made = self.backend.scatter_add(spec, self.tensor(integers(3, 1, 3, 3))._raw, values)
         self.close(made, [0.0, 2.0, 0.0, 13.0, 0.0], 0.0, "scatter_add at [3, 1, 3, 3]")
         self.close(values, [1.0, 2.0, 4.0, 8.0], 0.0, "the values")
         spec = self.tensor([[0.0] * 2] * 3)._spec
-        key = (self.tensor(integers(2, 0, 2))._data, self.tensor(integers(1, 1, 1))._data)
-        made = self.backend.scatter_add(spec, key, self.tensor([1.0, 2.0, 4.0])._data)
+        key = (self.tensor(integers(2, 0, 2))._raw, self.tensor(integers(1, 1, 1))._raw)
+        made = self.backend.scatter_add(spec, key, self.tensor([1.0, 2.0, 4.0])._raw)
         self.close(made, [[0.0, 2.0], [0.0, 0.0], [0.0, 5.0]], 0.0, "scatter_add at pairs")
         found = self.backend.spec(made)
         assert (found.shape, found.dtype) == (spec.shape, spec.dtype), (

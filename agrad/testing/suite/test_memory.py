@@ -25,7 +25,7 @@ class TestMemory(Conformance):
             count = 1
             for n in shape:
                 count *= n
-            array = ag.zeros(shape, dtype=dtype, device=self.device)._data
+            array = ag.zeros(shape, dtype=dtype, device=self.device)._raw
             found = self.backend.nbytes(array)
             assert found == count * size, f"nbytes of {shape} {dtype} is {found}, expected {count * size}"
 

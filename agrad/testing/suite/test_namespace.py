@@ -191,7 +191,7 @@ class TestNamespace(Conformance):
     def test_results_of_no_axes_are_arrays(self) -> None:
         """Reductions and single elements are arrays of the library, not its scalar objects."""
         x = self.tensor([[1.0, 2.0], [3.0, 4.0]])
-        kinds = type(x._data)
+        kinds = type(x._raw)
         for what, made in {
             "sum": ag.sum(x),
             "element": x[0, 1],
@@ -199,7 +199,7 @@ class TestNamespace(Conformance):
             "sin": ag.sin(self.tensor(0.5)),
         }.items():
             assert made.shape == ()
-            assert isinstance(made._data, kinds), f"{what} gives {type(made._data).__name__}, expected {kinds.__name__}"
+            assert isinstance(made._raw, kinds), f"{what} gives {type(made._raw).__name__}, expected {kinds.__name__}"
 
     def test_python_numbers(self) -> None:
         """item(), float(), int(), bool() and tolist() give Python numbers."""

@@ -34,15 +34,15 @@ class TestRegistration(Conformance):
             assert device.partition(":")[0] == self.name
             made = self.xp.zeros((2,), device=device)
             assert made.device == device, f"zeros(device={device!r}) are on {made.device}"
-            assert self.backend.device_of(made._data) == device
+            assert self.backend.device_of(made._raw) == device
 
     def test_claims_its_arrays(self) -> None:
         """Arrays of the library are its own: of its namespace's functions, of 0-d results, of every dtype."""
         xp = self.backend.namespace()
-        for array in (xp.asarray([1, 2]), xp.zeros((2, 3)), xp.asarray(True), self.tensor(1.0)._data):
+        for array in (xp.asarray([1, 2]), xp.zeros((2, 3)), xp.asarray(True), self.tensor(1.0)._raw):
             found = backend_of(array)
             assert found is self.backend, f"{type(array).__name__} belongs to {found}"
-        zero_d = ag.sum(self.tensor([1.0, 2.0]))._data
+        zero_d = ag.sum(self.tensor([1.0, 2.0]))._raw
         assert backend_of(zero_d) is self.backend, (
             f"sum() gives {type(zero_d).__name__}, which is no array of {self.name}"
         )

@@ -407,7 +407,7 @@ class TestRules(Conformance):
                 return self
 
         try:
-            return isinstance(self.tensor([1.0])._data * Other(), Other)
+            return isinstance(self.tensor([1.0])._raw * Other(), Other)
         except TypeError:
             return False
 
@@ -486,8 +486,8 @@ class Run:
         op = self.call.op
         if not op.rule.residuals:
             return []
-        arrays = [t._data for t in self.leaves(())]
-        (made,) = self.call.tensors(arrays, lambda a: self.tensor(a)._data, op.kernel_of(self.kit.backend.xp))
+        arrays = [t._raw for t in self.leaves(())]
+        (made,) = self.call.tensors(arrays, lambda a: self.tensor(a)._raw, op.kernel_of(self.kit.backend.xp))
         return [None if part is None else self.kit.host(part) for part in made[1:]]
 
     def directions(self) -> list[Any]:

@@ -58,7 +58,7 @@ class TestThreads(Conformance):
 
     def test_one_array(self) -> None:
         """In-place updates of tensors on one array do not meet."""
-        raw = self.tensor([1.0, 2.0])._data
+        raw = self.tensor([1.0, 2.0])._raw
 
         def work(i: int) -> None:
             x = ag.asarray(raw, device=self.device)

@@ -33,8 +33,8 @@ class TestTransfers(Conformance):
             assert x.device == self.device
             out = x.to_device("numpy")
             assert out.device == "numpy"
-            assert (out._data.dtype, out.shape) == (host.dtype, host.shape)
-            assert out._data.tolist() == host.tolist()
+            assert (out._raw.dtype, out.shape) == (host.dtype, host.shape)
+            assert out._raw.tolist() == host.tolist()
             again = out.to_device(self.device)
             assert again.dtype == x.dtype
             assert self.host(again).tolist() == host.tolist()

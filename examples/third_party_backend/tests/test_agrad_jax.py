@@ -26,7 +26,7 @@ def test_the_array_decides():
     x = ag.asarray(jnp.asarray([1.0, 2.0]), requires_grad=True)
     (x * x).sum().backward()
     assert x.device == f"jax:{jax.devices()[0].platform}:0"
-    assert isinstance(x.grad.data._data, jax.Array)
+    assert isinstance(x.grad.data._raw, jax.Array)
     assert x.grad.tolist() == [2.0, 4.0]
 
 
@@ -52,9 +52,9 @@ def test_double_precision():
 def test_scatter_add_is_the_default_one():
     x = ag.zeros((3, 4), device="jax")
     values = ag.asarray([[1.0, 2.0, 3.0, 4.0]] * 3, device="jax")
-    rows = ag.asarray([2, 0, 2], device="jax")._data
-    own = agrad_jax.backend.scatter_add(x._spec, rows, values._data)
-    default = ag.Backend.scatter_add(agrad_jax.backend, x._spec, rows, values._data)
+    rows = ag.asarray([2, 0, 2], device="jax")._raw
+    own = agrad_jax.backend.scatter_add(x._spec, rows, values._raw)
+    default = ag.Backend.scatter_add(agrad_jax.backend, x._spec, rows, values._raw)
     assert own.tolist() == default.tolist() == [[1, 2, 3, 4], [0, 0, 0, 0], [2, 4, 6, 8]]
 
 

@@ -229,7 +229,7 @@ def run_group(step: Step, group: Group, *shared: Any) -> Part | None:
 
 def joined(blocks: list[Any]) -> Any:
     """Put the rows of neighbouring chunks together."""
-    return blocks[0] if len(blocks) == 1 else ag.concat([ag.asarray(block) for block in blocks])._data
+    return blocks[0] if len(blocks) == 1 else ag.concat([ag.asarray(block) for block in blocks])._raw
 
 
 def _where(step: Step, chunk: Chunk) -> str:
@@ -310,8 +310,8 @@ class Total:
                 [(root, seed)], retain_graph=False, create_graph=False, targets=self.targets, accumulate=False
             )
             for node, g in found.items():
-                self.accumulate(self.targets[node], g._data if isinstance(g, Tensor) else g)
-        raw = value._data * share
+                self.accumulate(self.targets[node], g._raw if isinstance(g, Tensor) else g)
+        raw = value._raw * share
         self.value = raw if self.value is None else self.value + raw
         self.rows += rows
         if step.has_aux:
@@ -331,7 +331,7 @@ class Total:
             return None
         for i, t in enumerate(self.parameters):
             if self.gradients[i] is None:  # the loss does not depend on it
-                self.gradients[i] = t._spec.backend.functions.zeros_like(t.detach())._data
+                self.gradients[i] = t._spec.backend.functions.zeros_like(t.detach())._raw
         weight = self.rows / self.unit if self.step.reduce == "mean" else 1.0
         if weight == 1.0:
             return Part(self.rows, self.value, self.gradients, self.aux)
@@ -589,7 +589,7 @@ def compute(step: Step, plan: Plan, array: Any) -> Part | None:
 
 def data_of(leaf: Any) -> Any:
     """Give the Dask array that a leaf is, None for any other leaf."""
-    raw = leaf._data if isinstance(leaf, Tensor) else leaf
+    raw = leaf._raw if isinstance(leaf, Tensor) else leaf
     backend = backend_of(raw)
     return raw if backend is not None and backend.name == "dask" else None
 
@@ -748,4 +748,4 @@ def _parameter(leaf: Any) -> Any:
     tensor = leaf if isinstance(leaf, Tensor) else ag.asarray(leaf)
     if not tensor._spec.inexact:
         raise errors.inexact_only(tensor.dtype)
-    return tensor.detach()._data
+    return tensor.detach()._raw
