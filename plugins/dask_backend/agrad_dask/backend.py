@@ -83,11 +83,15 @@ class DaskBackend(Backend):
         return Spec(self, shape, array.dtype, self.name, chunks)
 
     def as_array(self, value: Any) -> Any:
-        return value if hasattr(value, "chunks") else self.from_host(value, self.name)
+        if not hasattr(value, "chunks"):
+            return self.from_host(value, self.name)
+        from agrad_dask.indexing import filled  # noqa: PLC0415 (as above)
+
+        return filled(value)
 
     def asarray(self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
         if hasattr(value, "chunks"):
-            return super().asarray(value, dtype=dtype, copy=copy)
+            return self.as_array(super().asarray(value, dtype=dtype, copy=copy))
         if copy is False:
             message = "a Dask array of data in memory has to copy; copy=False cannot be met"
             raise ValueError(message)

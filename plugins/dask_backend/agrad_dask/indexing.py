@@ -55,6 +55,8 @@ def host_of(array: Any) -> Any:
     """Give the values of an array that was made of data in memory, None if computing would be needed."""
     if not isinstance(array, da.Array):
         return np.asarray(array)
+    if 0 in array.shape:
+        return np.empty(array.shape, array.dtype)
     name, host = getattr(array, "_agrad_host", (None, None))
     return host if name == array.name else None  # the user's x[i] = v gives a Dask array another name
 
@@ -107,25 +109,28 @@ def _consumes(part: Any) -> int:
     return part.ndim if _is_mask(part) else 1
 
 
-def parse(rank: int, key: Any) -> Parsed:
+def parse(shape: tuple[float, ...], key: Any) -> Parsed:
     """Take a key apart.
 
     Raises
     ------
     IndexError
-        If it has more indices than the operand axes.
+        If it has more indices than the operand axes, or a mask another shape than its axes.
     """
+    rank = len(shape)
     parts = list(key) if isinstance(key, tuple) else [key]
     arrays = [part for part in parts if _is_array(part)]
-    if len(arrays) > 1 or any(_is_mask(part) and not part.ndim for part in arrays):
+    several = len(arrays) + sum(isinstance(part, bool) for part in parts) > 1
+    if several or any(_is_mask(part) and not part.ndim for part in arrays):
         values_of(*arrays)
-    parts = [known for part in parts for known in _known(part)]
     used = sum(map(_consumes, parts))
     if used > rank:
         message = f"too many indices for tensor of dimension {rank}"
         raise IndexError(message)
     spot = next((i for i, part in enumerate(parts) if part is Ellipsis), len(parts))
     parts[spot : spot + 1] = [_FULL] * (rank - used) or [_GAP]
+    _check_masks(parts, shape)
+    parts = [known for part in parts for known in _known(part)]
 
     basic: list[Any] = []
     found: list[tuple[int, Any]] = []
@@ -154,13 +159,27 @@ def parse(rank: int, key: Any) -> Parsed:
     return Parsed(tuple(basic), found, found[0][0] if found and together else 0)
 
 
+def _check_masks(parts: list[Any], shape: tuple[float, ...]) -> None:
+    axis = 0
+    for part in parts:
+        if _is_mask(part):
+            for i, (n, m) in enumerate(zip(part.shape, shape[axis:], strict=False)):
+                if n != m and n == n and m == m:  # noqa: PLR0124 (nan: unknown)
+                    message = (
+                        f"The shape of the mask {list(part.shape)} at index {i} does not match the shape of the indexed"
+                        f" tensor {list(shape)} at index {axis + i}"
+                    )
+                    raise IndexError(message)
+        axis += 0 if part is _GAP else _consumes(part)
+
+
 def _known(part: Any) -> tuple[Any, ...]:
     """A part of a key with what is known of it: NumPy's integer arrays for masks, an int for a 0-d array."""
     if not _is_array(part):
         return (part,)
     host = host_of(part)
     if host is None:
-        return (part,)
+        return (filled(part),)
     if host.dtype == np.bool_:
         return tuple(np.nonzero(host)) if host.ndim else (bool(host),)
     if host.dtype.kind not in "iu":
@@ -189,6 +208,50 @@ def _move(x: Any, source: int, target: int, count: int) -> Any:
     return da.moveaxis(x, tuple(range(source, source + count)), tuple(range(target, target + count)))
 
 
+def _forwards(basic: tuple[Any, ...], shape: tuple[float, ...]) -> tuple[tuple[Any, ...], list[int]]:
+    """Give a basic key with tight slices of positive steps, and the axes of its result that are to be flipped.
+
+    Dask misreads what lies before the first element (``x[-9::-1]``), assigns along the wrong axis where a slice runs
+    backwards beside an integer, and makes blocks without elements where a slice ends behind its last place.
+    """
+    sizes = iter(shape)
+    key: list[Any] = []
+    flipped, at = [], 0
+    for part in basic:
+        size = None if part is None else next(sizes)
+        if isinstance(part, slice) and size == size and part != _FULL:  # noqa: PLR0124 (nan: unknown)
+            places = range(size)[part]
+            if places.step < 0 and places:
+                flipped.append(at)
+                places = places[::-1]
+            key.append(slice(places[0], places[-1] + 1, places.step) if places else slice(0, 0))
+        else:
+            key.append(part)
+        at += part is None or isinstance(part, slice)
+    return tuple(key), flipped
+
+
+def _basic(x: Any, basic: tuple[Any, ...]) -> Any:
+    """Give ``x[basic]`` for integers, slices and None."""
+    if _is_trivial(basic):
+        return x
+    key, flipped = _forwards(basic, x.shape)
+    y = x if _is_trivial(key) else x[key]
+    return da.flip(y, flipped) if flipped else y
+
+
+def filled(x: Any) -> Any:
+    """Leave out the blocks without elements, as a mask leaves behind, along axes that have some.
+
+    Dask's functions fail on them; beside one of length 1 they repeat its element.
+    """
+    for axis, along in enumerate(x.chunks):
+        if 0 in along and len(along) > 1:
+            kept = [i for i, n in enumerate(along) if n] or [0]
+            x = x.blocks[(_FULL,) * axis + (kept,)]
+    return x
+
+
 # -- getitem ----------------------------------------------------------------------------------------------------------
 
 
@@ -196,10 +259,12 @@ def getitem(x: Any, key: Any, /) -> Any:
     """Give the elements at a key."""
     if not isinstance(x, da.Array):
         return x[key]
-    basic, arrays, target = parse(x.ndim, key)
-    y = x if _is_trivial(basic) else x[basic]
+    basic, arrays, target = parse(x.shape, key)
+    y = _basic(filled(x), basic)
     if not arrays:
         return y
+    if 0 in y.shape:
+        return _of_nothing(y, key, x.shape)
     axis, index = arrays[0]
     if _is_mask(index):
         y, mask = _merged(y, axis, index.ndim), _flat(index)
@@ -213,6 +278,15 @@ def getitem(x: Any, key: Any, /) -> Any:
     for at, array in arrays:
         full[at] = np.broadcast_to(_within(array, y.shape[at]), shape)
     return _move(y.vindex[tuple(full)], 0, target, len(shape))
+
+
+def _of_nothing(y: Any, key: Any, whole: tuple[float, ...]) -> Any:
+    """Give ``x[key]`` where nothing is left of x after the first step of the key."""
+    values_of(*(part for part in key_parts(key) if _is_array(part)))
+    _, arrays, target = parse(whole, key)
+    shape = np.broadcast_shapes(*(_within(index, y.shape[axis]).shape for axis, index in arrays))
+    rest = np.delete(y.shape, [axis for axis, _ in arrays]).tolist()
+    return empty_like(y, (*rest[:target], *shape, *rest[target:]))
 
 
 def _chosen(y: Any, axis: int, index: Any) -> Any:
@@ -296,16 +370,17 @@ def scatter_add(spec: Any, key: Any, values: Any) -> Any:
     values : dask.array.Array
         Of the shape of ``x[key]``.
     """
-    values = da.asarray(values)  # the cotangent that starts a pass is a scalar on the host
-    basic, arrays, target = parse(len(spec.shape), key)
+    values = filled(da.asarray(values))  # the cotangent that starts a pass is a scalar on the host
+    basic, arrays, target = parse(spec.shape, key)
     if _has_nan(spec.shape):
         if arrays:
             raise UnsupportedOp("scatter_add", "dask", "chunks of unknown sizes; call compute_chunk_sizes() first")
         return _embed_unknown(values, basic, spec.shape)
     chunks = chunks_like(spec.layout, spec.shape, values.dtype)
+    chunks = tuple(tuple(filter(None, along)) or (0,) for along in chunks)
     if arrays:
         like = da.empty(spec.shape, chunks=chunks, dtype=values.dtype)
-        values = _scattered(like if _is_trivial(basic) else like[basic], arrays, target, values)
+        values = _scattered(_basic(like, basic), arrays, target, values)
     return _embed(values, basic, chunks)
 
 
@@ -634,31 +709,32 @@ def _embed_block(g: Any, key: tuple[Any, ...], sizes: dict[int, int]) -> Any:
 
 def setitem(x: Any, key: Any, value: Any) -> Any:
     """Give x with the values at a key replaced; of places written twice the last value counts."""
-    x = da.asarray(x)
-    parts = key_parts(key)
-    value = da.asarray(value).astype(x.dtype)
+    x, value = (filled(da.asarray(part)) for part in (x, value))
+    value = value.astype(x.dtype)
     chosen = getitem(x, key)
     extra = max(0, value.ndim - chosen.ndim)
-    if value.shape[:extra] != (1,) * extra:
+    pairs = zip(value.shape[::-1], (*(1,) * extra, *chosen.shape)[::-1], strict=False)
+    if any(n not in (1, m) and not _has_nan((n, m)) for n, m in pairs):
         message = f"shape mismatch: a value of shape {value.shape} for places of shape {chosen.shape}"
         raise ValueError(message)
     value = value[(0,) * extra]  # NumPy lets a value have leading axes of length 1
     if 0 in chosen.shape:
-        da.broadcast_to(value, chosen.shape)  # raises where it does not fit
         return x
-    if x.ndim and all(isinstance(part, int | slice) and not isinstance(part, bool) for part in parts) and parts:
+    values_of(*(part for part in key_parts(key) if _is_array(part) and not _is_mask(part)))
+    basic, arrays, target = parse(x.shape, key)
+    if x.ndim and not arrays and None not in basic:
+        forward, flipped = _forwards(basic, x.shape)
+        own_axes = [axis - chosen.ndim + value.ndim for axis in flipped]
         made = x.copy()
-        made[key] = value
+        made[forward] = da.flip(value, [axis for axis in own_axes if axis >= 0])
         return made
-    values_of(*(part for part in parts if _is_array(part) and not _is_mask(part)))
-    basic, arrays, target = parse(x.ndim, key)
     own = target - chosen.ndim + value.ndim  # the value's axis for the rows of a lazy mask
     if _has_nan(chosen.shape) and own >= 0 and value.shape[own] != 1:
         value = da.broadcast_to(value, tuple(value.shape[own] if n != n else n for n in chosen.shape))  # noqa: PLR0124
     else:
         value = broadcast_in(value, chosen)
     like = da.empty(x.shape, chunks=x.chunks, dtype=x.dtype)
-    like = like if _is_trivial(basic) else like[basic]
+    like = _basic(like, basic)
     if arrays and not any(isinstance(index, da.Array) for _, index in arrays):
         arrays, value, target = _last(arrays, target, value, like.shape)
     there = da.ones_like(value, dtype=np.int8)
