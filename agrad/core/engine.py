@@ -233,7 +233,7 @@ def holds_nan(part: Any) -> bool:
 
 def quiet(node: Node) -> AbstractContextManager[Any]:
     """Silence a backend's floating-point warnings: at a singular point the derivative is infinite, as in PyTorch."""
-    return node.out_specs[0].backend.quiet()
+    return node.spec.backend.quiet()  # type: ignore[no-any-return]
 
 
 def leading_to(roots: Iterable[Node], targets: Collection[Node]) -> set[Node]:

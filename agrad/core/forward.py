@@ -91,7 +91,7 @@ def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
         mode.pop()
     parts = list(pushed) if several else [pushed]
     made = [
-        with_tangent(r, _fitted(t, r), at) if r._spec.inexact and t is not None else r
+        with_tangent(r, fitted(t, r), at) if r._spec.inexact and t is not None else r
         for r, t in zip(results, parts, strict=True)
     ]
     for before, after in zip(results, made, strict=True):
@@ -247,7 +247,7 @@ def _sum_of_partials(op: Op, known: dict[str, Any], tangents: dict[str, Any]) ->
     return total
 
 
-def _fitted(tangent: Tensor, result: Tensor) -> Tensor:
+def fitted(tangent: Tensor, result: Tensor) -> Tensor:
     """Give a tangent with the shape, realness and dtype of its result."""
     xp = result._spec.backend.functions
     if tangent.dtype != result.dtype:

@@ -10,11 +10,16 @@ from typing import Any, ClassVar, cast
 
 from agrad.core import errors, mode, tensor
 from agrad.core.engine import batch_levels
+from agrad.core.forward import fitted
 from agrad.core.node import Freed, Node, next_seq, output_of
 from agrad.core.rule import Crossed, ShapeMismatchError, fit
 from agrad.core.saved import Parcel, active
-from agrad.core.spec import Spec, Specs
+from agrad.core.spec import SomeSpecs, Spec, Specs, backend_of
 from agrad.core.tensor import Tensor, set_history, wrap
+
+#: What a saved tensor is to the call (operand, result or other), which one (the operand's node, the result's number), and
+#: its tangents.
+Role = tuple[str, Any, "dict[int, Tensor] | None"]
 
 #: Set by ``agrad.func.batching``: for arguments that are mapped over, the result of the Function's own vmap, or
 #: arguments its forward can take.
@@ -41,7 +46,8 @@ class FunctionNode(Node):
             if t is not None and not isinstance(t, Tensor):
                 message = (
                     f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}"
-                    "\n  Keep other values as attributes of ctx."
+                    "\n  Keep other values as attributes of ctx; an array that will be a result, saved and returned as"
+                    " y = ag.asarray(y), has its history in backward."
                 )
                 raise TypeError(message)
         self.__dict__["_to_save"] = tensors
@@ -72,6 +78,8 @@ class FunctionNode(Node):
         RuntimeError
             After backward has freed them.
         """
+        if "_in_jvp" in self.__dict__:
+            return cast("tuple[Tensor | None, ...]", self.__dict__["_in_jvp"])
         if "_kept" not in self.__dict__:  # still within the call
             known = self.__dict__.get("_for_forward", self.__dict__.get("_to_save", ()))
             return cast("tuple[Tensor | None, ...]", known)
@@ -100,24 +108,27 @@ class FunctionNode(Node):
         arguments = zip(self.__dict__["_needs"], self.__dict__["_is_tensor"], strict=True)
         return tuple(next(edges).address() if need else (None, 0) for need, is_tensor in arguments if is_tensor)
 
-    def _revive(self, value: Tensor, role: tuple[str, Any]) -> Tensor:
+    def _revive(self, value: Tensor, role: Role) -> Tensor:
         """Give a kept value as a tensor with the history its role in the call gives it."""
-        kind, where = role
+        kind, where, tangents = role
         node: Node | None = None
         if kind == "operand":
             node = where
         elif kind == "result":
             node = output_of(self, where) if isinstance(self.spec, tuple) else self
-            node = node if value._spec.inexact else None
-        elif value._spec.inexact and mode.is_grad_enabled():
+            node = node if value._spec.inexact and self.edges else None
+        elif value._spec.inexact and self.edges and mode.is_grad_enabled():
             message = (
                 f"{self.name()} saved a tensor that is neither an input nor an output, so its history is unknown and"
                 " differentiating the gradient again would lose a term.\n  Compute it again from the inputs in backward"
                 " or return it as an output too; keep a constant as an attribute of ctx instead."
             )
             node = unknown_history(self, value._spec, message)
+            if tangents:  # those were computed unrecorded, too
+                unknown = {at: (t, unknown_history(self, t._spec, message)) for at, t in tangents.items()}
+                tangents = {at: wrap(t._raw, t._spec, history) for at, (t, history) in unknown.items()}
         made = wrap(value._raw, value._spec, node)
-        made._tangents = value._tangents
+        made._tangents = tangents
         return made
 
     def __getattr__(self, name: str) -> Any:
@@ -128,12 +139,16 @@ class FunctionNode(Node):
         message = f"{self.name()!r} object has no attribute {name!r}"
         raise AttributeError(message)
 
-    def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Declare results that need no gradient; backward gets zeros for them."""
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        """Declare results (tensors or arrays) that need no gradient; backward gets zeros for them.
+
+        A call none of whose results has a derivative must be marked. Where they are no tensors, as an int, call this
+        without arguments.
+        """
         for t in tensors:
-            if not isinstance(t, Tensor):
+            if not isinstance(t, Tensor) and backend_of(t) is None:
                 message = f"mark_non_differentiable only accepts variable arguments, but got {type(t).__name__}"
-                raise RuntimeError(message)  # noqa: TRY004 (PyTorch's type)
+                raise RuntimeError(message)
         self.__dict__["_non_differentiable"] = {id(t) for t in tensors}
 
     def mark_dirty(self, *tensors: Tensor) -> None:
@@ -163,10 +178,19 @@ class Function:
     arguments and returns ``(result, out_dims)``; or ``generate_vmap_rule = True``, if its methods consist of agrad's
     functions.
 
+    ``forward`` may compute with an array library (``x.numpy()`` gives the array there) and return arrays of any backend
+    or inexact NumPy scalars: they become tensors with a history, as does a Python float, or a list of them, that is all
+    it returns (in the dtype that the floating operands promote to). What stands beside tensors and arrays and is none of
+    these (None, str, int, float, a list of floats) is passed on as it is. ``backward`` and ``jvp`` may give arrays too;
+    differentiating those again raises.
+
     Raises
     ------
     RuntimeError
-        In backward, if the number or shapes of the gradients are wrong; every `.grad` is then as it was.
+        In backward, if the number or shapes of the gradients are wrong; every `.grad` is then as it was. In the call, if
+        a gradient is required and no result has one, unless it is marked by ``ctx.mark_non_differentiable``.
+    TypeError
+        If forward returns an array that is none of numbers, or a masked one.
 
     Examples
     --------
@@ -243,8 +267,8 @@ class Function:
         Returns
         -------
         Tensor or container
-            What ``forward`` returns. For each element of a tuple, or for anything else it returns, ``backward`` gets a
-            gradient of the same structure.
+            What ``forward`` returns, arrays as tensors. For each element of a tuple, or for anything else it returns,
+            ``backward`` gets a gradient of the same structure.
         """
         if batch_levels.get():
             result, args, kwargs = with_batch(cls, args, kwargs)  # noqa: F821 (see above)
@@ -265,20 +289,27 @@ class Function:
             )
         mode.push(grad=False)
         try:
+            output = cls.forward(*args, **kwargs) if separate else cls.forward(node, *args, **kwargs)
+            if type(output) is not Tensor:
+                output = _as_tensors(node, output, arguments)
             if separate:
-                output = cls.forward(*args, **kwargs)
                 cls.setup_context(node, bound, output)
-            else:
-                output = cls.forward(node, *args, **kwargs)
             flat, results = output, None
             if type(output) is not Tensor:
                 several, results = _taken_apart(output if isinstance(output, tuple) else (output,))
                 if results is not None:
                     node.__dict__["_results"], flat = results, several
-            tangents = _tangents(cls, node, arguments, flat, record=recording)
         finally:
             mode.pop()
-        made = _record(node, arguments, flat, tangents, record=recording and any(needs))
+        record = recording and any(needs)
+        carried = [a._tangents if isinstance(a, Tensor) else None for a in arguments]
+        levels = _open_levels(carried)
+        if record or levels:
+            _check_differentiable(node, flat)
+        for_jvp = node.__dict__.pop("_for_forward", node.__dict__.get("_to_save", ()))
+        made = _record(node, arguments, flat, record=record, levels=levels)
+        if levels:
+            _push_tangents(cls, node, (arguments, carried), (flat, made), for_jvp, levels, record=recording)
         if results is None:
             return made
         rebuilt = tuple(_grouped(made, results))
@@ -367,13 +398,92 @@ def _make_node(cls: type[Function]) -> FunctionNode:
     return node
 
 
-def _record(
-    node: FunctionNode, arguments: tuple[Any, ...], output: Any, tangents: tuple[Any, ...] | None, *, record: bool
-) -> Any:
-    """Make the results of a call, attached to its node."""
+def _as_tensors(node: FunctionNode, output: Any, arguments: tuple[Any, ...]) -> Any:
+    """Give what forward returned with the arrays in it as tensors; where it is nothing but floats, those too."""
+    made: dict[int, Tensor] = {}  # an array returned twice is one result
+
+    def searched(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value
+        if _is_container(value):
+            leaves, structure = tensor.functions.tree.flatten(value)
+            found = [leaf if _is_container(leaf) else searched(leaf) for leaf in leaves]
+            if all(new is old for new, old in zip(found, leaves, strict=True)):
+                return value
+            return tensor.functions.tree.unflatten(structure, found)
+        if not _is_array(value):
+            return value
+        if id(value) not in made:
+            made[id(value)] = tensor.functions.asarray(value)
+        return made[id(value)]
+
+    if type(output) in (float, complex) or (isinstance(output, list) and _all_numbers(output)):
+        return _of_floats(output, arguments)
+    if isinstance(output, tuple):
+        found = tuple(map(searched, output))
+        output = output if all(new is old for new, old in zip(found, output, strict=True)) else found
+    else:
+        output = searched(output)
+    if (inert := node.__dict__.get("_non_differentiable")) and made:
+        inert |= {id(t) for value, t in made.items() if value in inert}
+    return output
+
+
+def _is_array(value: Any) -> bool:
+    """Tell whether a value is an array of some library or an inexact scalar of one (an integer one is a number)."""
+    backend = backend_of(value)
+    if backend is None:
+        return False
+    raw = backend.as_array(value)
+    return raw is value or bool(raw.shape) or backend.spec(raw).inexact or backend.kind(raw.dtype) == "other"
+
+
+def _all_numbers(values: list[Any]) -> bool:
+    """Tell whether nested lists hold nothing but numbers, Python's or a library's, one of them inexact."""
+    leaves = tensor.functions.tree.flatten(values)[0]
+    kinds = {"other" if isinstance(n, Tensor) or getattr(n, "shape", None) else _kind(n) for n in leaves}
+    return kinds <= {"bool", "int", "float", "complex"} and not kinds.isdisjoint(("float", "complex"))
+
+
+def _kind(value: Any) -> str:
+    """Give bool, int, float or complex for a number, other for the rest."""
+    backend = backend_of(value)
+    if backend is not None:
+        return backend.kind(value.dtype)
+    return type(value).__name__ if isinstance(value, int | float | complex) else "other"
+
+
+def _of_floats(value: Any, arguments: tuple[Any, ...]) -> Tensor:
+    """Give floats that are all a forward returned as a tensor, in the precision and on the backend of the operands."""
+    operands = [a for a in arguments if isinstance(a, Tensor) and a._spec.inexact]
+    if not operands:
+        return cast("Tensor", tensor.functions.asarray(value))
+    needed = next((a for a in operands if a._node is not None or a._tangents), operands[0])
+    made: Tensor = tensor.functions.asarray(value, device=needed._spec.device)
+    bits = max(8 * a.element_size() // (1 + a._spec.is_complex) for a in operands)
+    name = f"complex{2 * max(bits, 32)}" if made._spec.is_complex else f"float{bits}"
+    return cast("Tensor", tensor.functions.astype(made, name, copy=False))
+
+
+def _check_differentiable(node: FunctionNode, output: Any) -> None:
+    """Refuse a call that would lose a gradient: no result has one, and none is marked."""
+    outputs = output if isinstance(output, tuple) else (output,)
+    if "_non_differentiable" in node.__dict__ or any(isinstance(o, Tensor) and o._spec.inexact for o in outputs):
+        return
+    kinds = ", ".join(str(o.dtype) if isinstance(o, Tensor) else type(o).__name__ for o in outputs) or "nothing"
+    message = (
+        f"{node.function.__name__} gave no result that has a derivative (but {kinds}), although an argument requires a"
+        " gradient: it would be lost.\n  Return tensors or arrays of real or complex floating point. If there is no"
+        " derivative by nature, say so in forward: ctx.mark_non_differentiable(result), or without an argument where the"
+        " result is no tensor."
+    )
+    raise RuntimeError(message + errors.at(node))
+
+
+def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, record: bool, levels: Sequence[int]) -> Any:
+    """Make the results of a call, attached to its node; their tangents of the open levels are still to come."""
     several = isinstance(output, tuple)
     outputs = output if several else (output,)
-    node.__dict__.pop("_for_forward", None)
     dirty = node.__dict__.pop("_dirty", ())
     for target in dirty:
         if not any(o is target for o in outputs):
@@ -388,23 +498,33 @@ def _record(
     inert = node.__dict__.pop("_non_differentiable", set())
     to_save = node.__dict__.pop("_to_save", ())
     specs = tuple(o._spec if isinstance(o, Tensor) else None for o in outputs)
-    node.spec = Specs(cast("tuple[Spec, ...]", specs)) if several else specs[0]
+    kind = Specs if specs and specs[0] is not None else SomeSpecs
+    node.spec = kind(cast("tuple[Spec, ...]", specs)) if several else specs[0]
+    # one dict per result, shared with what is kept of it: filled level by level, outermost first
+    tangents = {id(o): {} if levels else o._tangents for o in outputs if isinstance(o, Tensor)}
     places = {id(a): i for i, a in reversed(list(enumerate(arguments))) if isinstance(a, Tensor)}
+
+    def role(t: Tensor | None) -> Role:
+        kind, where = _role(t, arguments, places, outputs, dirty)
+        return kind, where, None if t is None else tangents[id(t)] if kind == "result" else t._tangents
+
     if record:
         node.seq = next_seq()
         inputs = [a for a in arguments if isinstance(a, Tensor) and a._node is not None]
         edges = tuple(a._node for a in inputs)
         node.edges = cast("tuple[Node, ...]", edges)
         node.specs = tuple(a._spec for a in inputs)
-        node.__dict__["_kept"] = [_role(t, arguments, places, outputs, dirty) for t in to_save]
+        node.__dict__["_kept"] = list(map(role, to_save))
         pairs = active()
         kept = tuple(None if t is None else Parcel(t, pairs, node) if pairs else _bare(t) for t in to_save)
         # in a list of its own, what is saved can be dropped while the engine still holds `node.saved`
         node.saved = ([kept],) if kept and node.function.clear_saved_tensors_on_access else kept
+    if record or levels:
+        node.__dict__["_levels"] = levels
         attributes = node.__dict__["_attributes"] = {}
         for name, value in list(node.__dict__.items()):
-            if isinstance(value, Tensor) and (role := _role(value, arguments, places, outputs, dirty))[0] != "other":
-                attributes[name] = _bare(value), role  # by value: the user's own object may change, or make a cycle
+            if isinstance(value, Tensor) and (found := role(value))[0] != "other":
+                attributes[name] = _bare(value), found  # by value: the user's own object may change, or make a cycle
                 del node.__dict__[name]
     made: dict[int, Any] = {}
     results = []
@@ -421,17 +541,13 @@ def _record(
                 made[id(o)] = o
             else:
                 made[id(o)] = wrap(o._raw, o._spec, origin)
-                made[id(o)]._tangents = o._tangents
-        if tangents is not None:
-            made[id(o)]._tangents = tangents[i]
+            made[id(o)]._tangents = tangents[id(o)]
         results.append(made[id(o)])
     return tuple(results) if several else results[0]
 
 
 def _bare(t: Tensor) -> Tensor:
-    bare = wrap(t._raw, t._spec)
-    bare._tangents = t._tangents
-    return bare
+    return wrap(t._raw, t._spec)
 
 
 def _role(
@@ -481,8 +597,8 @@ def _vjp(_xp: Any, g: Any, _saved: tuple[Any, ...], node: FunctionNode) -> Any:
         if isinstance(node.spec, tuple) and (node.hooks is None or not node.hooks.post):
             g.clear()  # the engine's list: the one the user gets is the last to hold the cotangents
         box, tensors = tensors, []
-        return _checked(node, method(node, box), raw=raw)
-    return _checked(node, method(node, *tensors), raw=raw)
+        return _checked(node, method(node, box), raw=raw, cotangents=())
+    return _checked(node, method(node, *tensors), raw=raw, cotangents=tuple(tensors))
 
 
 def _cotangent(part: Any) -> Tensor:
@@ -496,7 +612,7 @@ def _cotangent(part: Any) -> Tensor:
     return own
 
 
-def _checked(node: FunctionNode, gradients: Any, *, raw: bool) -> tuple[Any, ...]:
+def _checked(node: FunctionNode, gradients: Any, *, raw: bool, cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
     """Check what the user's backward returned, and bring each gradient to its operand's spec."""
     returned = list(gradients) if isinstance(gradients, tuple | list) else [gradients]
     needs = node.__dict__["_needs"]
@@ -515,7 +631,7 @@ def _checked(node: FunctionNode, gradients: Any, *, raw: bool) -> tuple[Any, ...
     kind: type[tuple[Any, ...]] = tuple
     specs = iter(node.specs)
     for i, (gradient, need) in enumerate(zip(returned, needs, strict=True)):
-        if gradient is not None and not isinstance(gradient, Tensor):
+        if gradient is not None and not isinstance(gradient, Tensor) and backend_of(gradient) is None:
             raise errors.not_a_gradient(node, gradient)
         if gradient is not None and not is_tensor[i]:
             raise errors.not_a_variable(node, i + 1)
@@ -523,6 +639,10 @@ def _checked(node: FunctionNode, gradients: Any, *, raw: bool) -> tuple[Any, ...
             continue
         spec = next(specs)
         if gradient is not None:
+            if not raw:
+                gradient = _derivative(node, gradient, "backward", cotangents)  # noqa: PLW2901 (as below)
+            elif not isinstance(gradient, Tensor):
+                gradient = tensor.functions.asarray(gradient)  # noqa: PLW2901 (as below)
             if gradient._spec.device != spec.device:
                 kind = Crossed
             try:
@@ -547,39 +667,139 @@ def _brought(gradient: Tensor, spec: Spec, *, raw: bool) -> Tensor:
     return fit(spec.backend.functions, gradient, spec)  # type: ignore[no-any-return]
 
 
-def _tangents(
-    cls: type[Function], node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, record: bool
-) -> tuple[Any, ...] | None:
-    """Push tangents through the user's jvp, where an argument carries some of a level that is open."""
+def _derivative(node: FunctionNode, value: Any, method: str, given: tuple[Any, ...]) -> Tensor:
+    """Give what backward or jvp returned for one tensor as a Tensor; where arrays hide its history, one that says so.
+
+    Parameters
+    ----------
+    given : tuple
+        The cotangents, or tangents, it was computed from.
+    """
+    if isinstance(value, Tensor):
+        made = value
+        hidden = next((name for name, kept in node.__dict__.items() if name not in _OWN and _holds_array(kept)), None)
+        if hidden is None:
+            return made
+        why = f"a tensor computed with an array kept as ctx.{hidden}, whose history is unknown"
+        fix = "Save operands and results by save_for_backward; make a constant a tensor: ag.asarray(...)"
+    elif backend_of(value) is None:
+        raise errors.not_a_gradient(node, value)
+    else:
+        made, hidden = tensor.functions.asarray(value), None
+        why, fix = "an array, whose history is unknown", "Compute it with agrad's functions from saved tensors"
+    if not made._spec.inexact:
+        return made
+    message = f"The {method} of {node.function.__name__} gave {why}: differentiating it would lose a term.\n  {fix}."
+    known = [*node.__dict__.get("_levels", ()), *(at for t in _tensors_in(given) for at in t._tangents or ())]
+    if _open_levels([dict.fromkeys(known)]):
+        raise RuntimeError(message + errors.at(node))
+    if not node.edges or not mode.is_grad_enabled():
+        return made
+    # an array that was kept says nothing of the cotangents: by those, the history is as it was recorded
+    others = () if hidden is not None else tuple(_tensors_in(given))
+    blocked = wrap(made._raw, made._spec, unknown_history(node, made._spec, message, others, through=made._node))
+    blocked._tangents = made._tangents
+    return blocked
+
+
+def _tensors_in(values: tuple[Any, ...]) -> list[Tensor]:
+    return [t for t in tensor.functions.tree.flatten(values)[0] if isinstance(t, Tensor)]
+
+
+#: What a node of a Function keeps in its own dict beside the attributes that the user sets.
+_OWN = frozenset(
+    [
+        "_attributes",
+        "_in_jvp",
+        "_is_tensor",
+        "_kept",
+        "_levels",
+        "_materialize",
+        "_metadata",
+        "_needs",
+        "_results",
+        "_structures",
+        "needs_input_grad",
+    ]
+)
+
+
+def _holds_array(value: Any) -> bool:
+    """Tell whether an attribute is an inexact array, or a container with one in it."""
+    if _is_container(value):
+        return any(_holds_array(v) for v in tensor.functions.tree.flatten(value)[0] if not _is_container(v))
+    backend = None if isinstance(value, Tensor) else backend_of(value)
+    return backend is not None and backend.spec(value).inexact
+
+
+def _open_levels(tangents: Sequence[dict[int, Any] | None]) -> tuple[int, ...]:
+    """Give the levels of forward mode, outermost first, that are open and that one of these has a tangent of."""
+    if not any(tangents):
+        return ()
     now = mode.current()
-    levels = now.levels if now else ()
-    found = {at for a in arguments if isinstance(a, Tensor) and a._tangents for at in a._tangents} & set(levels)
-    if not found:
-        return None
-    outputs = output if isinstance(output, tuple) else (output,)
-    per_output: list[dict[int, Tensor]] = [{} for _ in outputs]
+    found = {at for of_one in tangents for at in of_one or ()}
+    return tuple(sorted(found.intersection(now.levels))) if now is not None else ()
+
+
+def _push_tangents(
+    cls: type[Function],
+    node: FunctionNode,
+    operands: tuple[tuple[Any, ...], list[dict[int, Tensor] | None]],
+    results: tuple[Any, Any],
+    to_save: tuple[Any, ...],
+    levels: tuple[int, ...],
+    *,
+    record: bool,
+) -> None:
+    """Push the tangents of open levels through the user's jvp, on to the results.
+
+    Parameters
+    ----------
+    operands : tuple
+        The arguments of the call, and the tangents they came with.
+    results : tuple
+        What forward gave, and the tensors made of it: what jvp sees of results is these, with their history.
+    to_save : tuple
+        What was saved for jvp.
+    """
+    arguments, carried = operands
+    before, after = (part if isinstance(part, tuple) else (part,) for part in results)
+    made = {id(b): a for b, a in zip(before, after, strict=True) if isinstance(b, Tensor)}
+    places = {id(a) for a in arguments if isinstance(a, Tensor)}
     materialize = node.__dict__.get("_materialize", True)
-    for at in sorted(found):
+    for at in levels:
         # of the levels, those outside this one: a tangent has no tangent of its own level
         mode.push(grad=record, levels=tuple(level for level in levels if level < at))
         try:
             tangents = []
-            for a in arguments:
-                t = (a._tangents or {}).get(at) if isinstance(a, Tensor) else None
+            for a, of_one in zip(arguments, carried, strict=True):
+                t = (of_one or {}).get(at)
                 if t is None and materialize and isinstance(a, Tensor) and a._spec.inexact:
                     t = a._spec.backend.functions.zeros_like(a)
                 tangents.append(t)
-            structures, results = node.__dict__.get("_structures"), node.__dict__.get("_results")
+            node.__dict__["_in_jvp"] = tuple(
+                made[id(t)] if id(t) in made else t if id(t) in places or t is None else node._revive(t, _other(t))
+                for t in to_save
+            )
+            structures, containers = node.__dict__.get("_structures"), node.__dict__.get("_results")
             pushed = cls.jvp(node, *(tangents if structures is None else _grouped(tangents, structures)))
             pushed = pushed if isinstance(pushed, tuple) else (pushed,)
-            if results is not None:
-                pushed = _spread(node, list(pushed), results, "tangent")
+            if containers is not None:
+                pushed = _spread(node, list(pushed), containers, "tangent")
+            if len(pushed) > len(after):
+                message = f"function {node.name()} returned an incorrect number of tangents (expected {len(after)}, got"
+                raise RuntimeError(f"{message} {len(pushed)}){errors.at(node)}")
+            for t, result in zip(pushed, after, strict=False):
+                if t is not None and isinstance(result, Tensor) and result._spec.inexact:
+                    of_result: Any = result._tangents
+                    of_result[at] = fitted(_derivative(node, t, "jvp", tuple(tangents)), result)
         finally:
+            node.__dict__.pop("_in_jvp", None)
             mode.pop()
-        for i, t in enumerate(pushed):
-            if t is not None:
-                per_output[i][at] = t
-    return tuple(t or None for t in per_output)
+
+
+def _other(t: Tensor) -> Role:
+    return "other", None, t._tangents
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
@@ -622,11 +842,20 @@ class UnknownHistory(Node):
     title = "UnknownHistory"
 
 
-def unknown_history(ctx: FunctionNode, spec: Spec, message: str, others: tuple[Any, ...] = ()) -> UnknownHistory:
-    """Make the node of a value that may depend on the inputs of a call, and on other tensors."""
+def unknown_history(
+    ctx: FunctionNode, spec: Spec, message: str, others: tuple[Any, ...] = (), *, through: Node | None = None
+) -> UnknownHistory:
+    """Make the node of a value that may depend on the inputs of a call, and on other tensors.
+
+    Parameters
+    ----------
+    through : Node, optional
+        The history that is known: a pass that goes to none of the inputs may go on there.
+    """
     node: UnknownHistory = _new(UnknownHistory)
     node.seq = next_seq()
-    node.edges = (*ctx.inputs, *(t._node for t in others if isinstance(t, Tensor) and t._node is not None))
+    unknown = (*ctx.inputs, *(t._node for t in others if isinstance(t, Tensor) and t._node is not None))
+    node.edges = unknown if through is None else (through, *unknown)
     node.second = None
     node.saved = ()
     node.vjp = _refuse
@@ -634,8 +863,15 @@ def unknown_history(ctx: FunctionNode, spec: Spec, message: str, others: tuple[A
     node.code, node.lasti = ctx.code, ctx.lasti
     node.hooks = None
     node.__dict__["message"] = message + errors.at(ctx)
+    node.__dict__["known"] = through is not None
     return node
 
 
-def _refuse(_xp: Any, _g: Any, _saved: tuple[Any, ...], node: UnknownHistory) -> Any:
+def _refuse(_xp: Any, g: Any, _saved: tuple[Any, ...], node: UnknownHistory) -> Any:
+    from agrad.core.engine import running  # noqa: PLC0415 (as above)
+
+    task = running()
+    needed = None if task is None else task.needed
+    if node.__dict__["known"] and needed is not None and needed.isdisjoint(node.inputs[1:]):
+        return (g, *(None for _ in node.inputs[1:]))
     raise RuntimeError(node.__dict__["message"])

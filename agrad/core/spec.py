@@ -168,3 +168,25 @@ class Specs(tuple[Spec, ...]):
     def run_rule(self) -> Callable[..., Any] | None:
         """How the backend runs a rule, if it has a way of its own."""
         return self[0].run_rule
+
+
+class SomeSpecs(Specs):
+    """Specs of the results of a `Function` of which the first is no tensor: None stands for such a one."""
+
+    __slots__ = ()
+
+    @property
+    def _first(self) -> Spec:
+        return next(spec for spec in self if spec is not None)
+
+    @property
+    def xp(self) -> Any:
+        return self._first.xp
+
+    @property
+    def backend(self) -> Backend:
+        return self._first.backend
+
+    @property
+    def run_rule(self) -> Callable[..., Any] | None:
+        return self._first.run_rule

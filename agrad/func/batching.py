@@ -538,6 +538,11 @@ def _through_own_vmap(cls: Any, backend: BatchedBackend, args: tuple[Any, ...], 
     result, out_dims = cls.vmap(VmapInfo(level.size, level.randomness), in_dims, *outside, **kwargs)
 
     def back(y: Any, dim: int | None) -> Any:
+        if not isinstance(y, Tensor) and (dim is not None or backend_of(y) is not None):
+            raise TypeError(
+                f"the vmap of {cls.__name__} gave {type(y).__name__}, not a Tensor: its history would be lost.\n  Call"
+                f" {cls.__name__}.apply in it, or agrad's functions.\n  Called at {errors.line_of(*errors.caller())}."
+            )
         return y if dim is None else enter(y, dim % y.ndim, level, inside=True)
 
     if not isinstance(result, tuple):

@@ -11,6 +11,7 @@ import pytest
 
 import agrad as ag
 from agrad import Function
+from agrad.autograd import gradcheck, gradgradcheck
 from agrad.autograd.function import once_differentiable
 from agrad.core import forward as forward_mode
 
@@ -171,8 +172,290 @@ def test_nothing_is_recorded_without_need():
 
 
 def test_results_that_are_no_tensors_pass_through():
-    assert simple(None, lambda ctx, x: 3).apply(leaf(1.0)) == 3
-    assert simple(None, lambda ctx, x: [3, "a"]).apply(leaf(1.0)) == [3, "a"]
+    for value in (3, [3, "a"]):
+        assert simple(None, lambda ctx, x, value=value: value).apply(ag.tensor([1.0])) == value
+        marked = simple(None, lambda ctx, x, value=value: ctx.mark_non_differentiable() or value)
+        assert marked.apply(leaf(1.0)) == value
+
+
+# -- arrays: what is written around other libraries -------------------------------------------------------------------
+
+
+def numpy_sine(result, pick=lambda gs: gs[0]):
+    """The sine by NumPy, as `result` makes a result of it; `pick` finds its cotangent."""
+
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return result(np.sin(x.numpy()))
+
+    def backward(ctx, *gs):
+        (x,) = ctx.saved_tensors
+        return pick(gs) * ag.cos(x)
+
+    return simple(backward, forward)
+
+
+RESULTS = {
+    "an array": (lambda y: y, lambda r: r, lambda gs: gs[0]),
+    "a scalar of NumPy": (lambda y: y.sum(), lambda r: r, lambda gs: gs[0]),
+    "a float": (lambda y: float(y.sum()), lambda r: r, lambda gs: gs[0]),
+    "a list of floats": (lambda y: y.tolist(), lambda r: r, lambda gs: gs[0]),
+    "a list of scalars": (list, lambda r: r, lambda gs: gs[0]),
+    "in a dict": (lambda y: {"n": 3, "y": y}, lambda r: r["y"], lambda gs: gs[0]["y"]),
+    "in a list": (lambda y: [y, 3.0], lambda r: r[0], lambda gs: gs[0][0]),
+    "in a dataclass": (lambda y: Affine(y, None), lambda r: r.weight, lambda gs: gs[0].weight),
+    "second of several": (lambda y: (3, y), lambda r: r[1], lambda gs: gs[1]),
+}
+
+
+@pytest.mark.parametrize(("result", "found", "pick"), RESULTS.values(), ids=RESULTS)
+def test_arrays_are_results(result, found, pick):
+    x = leaf(0.5, 1.5)
+    y = found(numpy_sine(result, pick).apply(x))
+    assert y.requires_grad
+    assert y.sum().item() == pytest.approx(np.sin([0.5, 1.5]).sum())
+    assert ag.grad(y.sum(), x)[0].tolist() == pytest.approx(np.cos([0.5, 1.5]).tolist())
+    f = lambda x: found(numpy_sine(result, pick).apply(x))
+    assert gradcheck(f, (x,))
+    assert gradgradcheck(f, (x,))
+    assert isinstance(found(numpy_sine(result, pick).apply(x.detach())), ag.Tensor)
+
+
+def test_what_stands_beside_arrays_passes_through():
+    beside = (3, True, None, "text", 2.5, [1.0, 2.0], {"n": 1.5}, np.int64(3), np.bool_(False))
+    results = numpy_sine(lambda y: (*beside, y), lambda gs: gs[-1]).apply(leaf(1.0))
+    assert results[:-1] == beside
+    assert all(type(a) is type(b) for a, b in zip(results, beside, strict=False))
+    assert results[-1].requires_grad
+
+
+def test_integer_arrays_are_results_without_a_derivative():
+    y, order = numpy_sine(lambda y: (y, np.argsort(y))).apply(leaf(2.0, 1.0))
+    assert y.requires_grad
+    assert not order.requires_grad
+    assert order.tolist() == [1, 0]
+
+
+def test_one_array_returned_twice_is_one_result():
+    a, b = numpy_sine(lambda y: (y, y)).apply(leaf(1.0))
+    assert a is b
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_floats_have_the_precision_of_the_operands(dtype):
+    x = ag.tensor([1.0], dtype=dtype, requires_grad=True)
+    assert numpy_sine(lambda y: float(y.sum())).apply(x).dtype == dtype
+    assert numpy_sine(lambda y: [float(y.sum())] * 2).apply(x).dtype == dtype
+    z = ag.astype(x, "complex64")
+    assert numpy_sine(lambda y: complex(y.sum())).apply(z).dtype == "complex64"
+    assert numpy_sine(lambda y: abs(complex(y.sum()))).apply(z).dtype == "float32"
+
+
+@pytest.mark.parametrize("result", [lambda y: 3, lambda y: None, lambda y: y.astype(int), lambda y: (1.5, "a")])
+def test_a_call_without_a_differentiable_result_raises(result):
+    F = numpy_sine(result)
+    with pytest.raises(
+        RuntimeError, match=r"(?s)F gave no result that has a derivative \(but .*mark_non_differentiable"
+    ) as e:
+        F.apply(leaf(1.0))
+    assert __file__ in str(e.value)
+    F.apply(ag.tensor([1.0]))
+    with ag.no_grad():
+        F.apply(leaf(1.0))
+    with pytest.raises(RuntimeError, match="gave no result that has a derivative"):
+        ag.func.jvp(F.apply, (ag.tensor([1.0]),), (ag.tensor([1.0]),))
+
+
+def test_results_that_are_marked_may_be_anything():
+    def forward(ctx, x):
+        y = np.sign(x.numpy())
+        ctx.mark_non_differentiable(y)
+        return y
+
+    y = simple(None, forward).apply(leaf(1.0))
+    assert y.tolist() == [1.0]
+    assert not y.requires_grad
+
+
+@pytest.mark.parametrize("array", [np.array([1.5], dtype=object), np.array(["a"]), np.ma.masked_array([1.0], [True])])
+def test_arrays_of_no_numbers_are_refused_as_results(array):
+    with pytest.raises(TypeError, match="can't convert"):
+        simple(None, lambda ctx, x: array).apply(leaf(1.0))
+
+
+class NumpyExp(Function):
+    """By NumPy in both directions."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = np.exp(x.numpy())
+        ctx.y = y
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        return g.detach().numpy() * ctx.y
+
+    @staticmethod
+    def jvp(ctx, t):
+        return t.detach().numpy() * ctx.y
+
+
+def test_gradients_and_tangents_may_be_arrays():
+    x = leaf(0.5, 1.5)
+    expected = np.exp([0.5, 1.5]).tolist()
+    assert ag.grad(NumpyExp.apply(x).sum(), x)[0].tolist() == pytest.approx(expected)
+    assert ag.grad(NumpyExp.apply(x).sum(), x, create_graph=True)[0].tolist() == pytest.approx(expected)
+    _, tangent = ag.func.jvp(NumpyExp.apply, (x.detach(),), (ag.ones(2),))
+    assert tangent.tolist() == pytest.approx(expected)
+
+
+class HalfNumpyExp(NumpyExp):
+    """Cotangents and tangents keep their history, the array it kept has none."""
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.y
+
+    jvp = backward
+
+
+@pytest.mark.parametrize("F", [NumpyExp, HalfNumpyExp])
+def test_differentiating_what_arrays_gave_raises(F):
+    x, one = scalar(0.5), ag.tensor(1.0)
+    f = F.apply
+    along = lambda x: ag.func.jvp(f, (x,), (one,))[1]
+    at = x.detach()
+    for twice in (
+        lambda: ag.grad(ag.grad(f(x), x, create_graph=True)[0], x),
+        lambda: ag.func.grad(ag.func.grad(f))(at),
+        lambda: ag.func.grad(along)(at),
+        lambda: ag.func.jvp(along, (at,), (one,)),
+        lambda: ag.func.jvp(ag.func.grad(f), (at,), (one,)),
+        lambda: gradgradcheck(f, (x,)),
+    ):
+        with pytest.raises(RuntimeError, match="history is unknown: differentiating it would lose a term"):
+            twice()
+
+
+def test_an_array_kept_on_ctx_says_nothing_of_the_cotangents():
+    _, push = ag.func.linearize(HalfNumpyExp.apply, ag.tensor(0.5))
+    assert push(ag.tensor(2.0)).item() == pytest.approx(2 * np.exp(0.5))
+
+
+def test_own_vmap_that_gives_an_array():
+    class F(NumpyExp):
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return np.exp(x.numpy()), 0
+
+    with pytest.raises(TypeError, match="the vmap of F gave ndarray, not a Tensor"):
+        ag.func.vmap(F.apply)(ag.ones(3))
+
+
+def test_the_first_of_several_results_may_be_no_tensor():
+    F = simple(lambda ctx, g_text, g: g * 3, lambda ctx, x: ("text", x * 3))
+    x = leaf(1.0, 2.0)
+    text, y = F.apply(x)
+    assert text == "text"
+    assert ag.view.graph(y) is not None
+    y.sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+    g = ag.func.vmap(lambda v: ag.grad(F.apply(x)[1], x, v)[0])(ag.eye(2))
+    assert g.tolist() == [[3.0, 0.0], [0.0, 3.0]]
+
+
+# -- results that jvp uses --------------------------------------------------------------------------------------------
+
+
+class ExpSaved(Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = ag.asarray(np.exp(x.numpy()))
+        ctx.save_for_backward(y)
+        ctx.save_for_forward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, g):
+        (y,) = ctx.saved_tensors
+        return g * y
+
+    jvp = backward
+
+
+class ExpKept(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.y = ag.asarray(np.exp(x.numpy()))
+        return ctx.y
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.y
+
+    jvp = backward
+
+
+class ExpContext(ExpSaved):
+    @staticmethod
+    def forward(x):
+        return np.exp(x.numpy())
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output)
+
+
+@pytest.mark.parametrize("F", [ExpSaved, ExpKept, ExpContext])
+@pytest.mark.parametrize(
+    "transforms", ["f", "r", "rf", "fr", "ff", "rr", "rrf", "rfr", "frf", "ffr", "rff", "frr", "fff"]
+)
+def test_results_kept_for_jvp_have_their_history(F, transforms):
+    def deriving(f, how):
+        return ag.func.grad(f) if how == "r" else lambda x: ag.func.jvp(f, (x,), (ag.tensor(1.0),))[1]
+
+    f = F.apply
+    for how in reversed(transforms):
+        f = deriving(f, how)
+    assert f(ag.tensor(0.5)).item() == pytest.approx(np.exp(0.5))
+    with ag.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(), ag.asarray):
+        assert f(ag.tensor(0.5)).item() == pytest.approx(np.exp(0.5))
+
+
+def test_results_kept_for_jvp_in_a_dual_level():
+    x = scalar(0.5)
+    with ag.autograd.forward_ad.dual_level():
+        y = ExpSaved.apply(ag.autograd.forward_ad.make_dual(x, ag.tensor(3.0)))
+        tangent = ag.autograd.forward_ad.unpack_dual(y).tangent
+        (g,) = ag.grad(tangent, x)
+    assert g.item() == pytest.approx(3 * np.exp(0.5))
+
+
+@pytest.mark.parametrize("transforms", ["rf", "rff", "rfr", "frf"])
+def test_what_is_saved_for_jvp_and_is_no_result_raises(transforms):
+    class Sine(ExpSaved):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(ag.cos(x))
+            return ag.sin(x)
+
+    f = Sine.apply
+    for how in reversed(transforms):
+        f = ag.func.grad(f) if how == "r" else lambda x, f=f: ag.func.jvp(f, (x,), (ag.tensor(1.0),))[1]
+    with pytest.raises(RuntimeError, match="neither an input nor an output"):
+        f(ag.tensor(0.5))
+
+
+def test_tangents_are_checked():
+    def called(jvp):
+        F = type("F", (ExpSaved,), {"jvp": staticmethod(jvp)})
+        return ag.func.jvp(F.apply, (ag.ones(2),), (ag.ones(2),))
+
+    with pytest.raises(RuntimeError, match=r"returned an incorrect number of tangents \(expected 1, got 2\)"):
+        called(lambda ctx, t: (t, t))
+    with pytest.raises(RuntimeError, match=r"expected Variable or None \(got float\)"):
+        called(lambda ctx, t: 2.0)
 
 
 # -- containers -------------------------------------------------------------------------------------------------------
@@ -733,7 +1016,11 @@ WRONG = {
         r"an invalid gradient at index 1 - got \[3\] but expected shape compatible with \[2\]",
     ),
     "a number": (lambda ctx, g: 1.0, (), r"expected Variable or None \(got float\)"),
-    "an array": (lambda ctx, g: np.ones(2), (), r"expected Variable or None \(got ndarray\)"),
+    "an array of a wrong shape": (
+        lambda ctx, g: np.ones(3),
+        (),
+        r"Function FBackward returned an invalid gradient at index 0 - got \[3\] but expected shape compatible with",
+    ),
 }
 
 

@@ -55,7 +55,15 @@ class NumpyBackend(Backend):
             return found
 
     def as_array(self, value: Any) -> Any:
-        return value if type(value) is np.ndarray else np.asarray(value)
+        if type(value) is np.ndarray:
+            return value
+        if isinstance(value, np.ndarray) and hasattr(value, "mask"):
+            message = (
+                f"can't convert a {type(value).__name__} to a tensor: its mask would be lost.\n  Fill what is masked,"
+                " m.filled(0), and pass the mask on where it counts: ag.where(m.mask, 0, x)."
+            )
+            raise TypeError(message)
+        return np.asarray(value)
 
     def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
         once = _visits_once(key)
