@@ -323,6 +323,7 @@ def _declare(
         views=views,
         crosses=crosses,
         real=real,
+        guarded=not (stub.__module__ or "").startswith("agrad."),
     )
     if not all(part.isidentifier() for part in full.split(".")):
         message = f"{full}: the name of an op is made of identifiers, as name='mine.square'"

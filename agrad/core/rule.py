@@ -55,6 +55,7 @@ TAKEN = frozenset(
         "floating",
         "g",
         "gs",
+        "lent",
         "node",
         "recompute",
         "saved",
@@ -107,6 +108,8 @@ class Rule:
         The result may be of another backend than the operand: a lazy cotangent may go on beyond it as it is.
     real : bool
         The formulas hold for real floating operands (beside which others may be integers) and no others.
+    guarded : bool
+        The derivatives are a user's: they get arrays that they cannot write to, where the library has such.
     """
 
     op: str
@@ -126,6 +129,7 @@ class Rule:
     views: bool = False
     crosses: bool = False
     real: bool = False
+    guarded: bool = False
 
     def __post_init__(self) -> None:
         names = {*self.operands, *self.index, *self.params, *self.residuals}
@@ -337,6 +341,14 @@ class ShapeMismatchError(ValueError):
     """A rule gave a cotangent of a shape that its operand was not broadcast to. The engine says which rule."""
 
 
+def lent(value: Any) -> Any:
+    """Give a raw value, or a list or tuple of them, as code of the user's may have it: see `Backend.lend`."""
+    if isinstance(value, list | tuple):
+        return type(value)(map(lent, value))
+    backend = backend_of(value)
+    return value if backend is None else backend.lend(value)
+
+
 # -- plans ------------------------------------------------------------------------------------------------------------
 
 
@@ -440,6 +452,12 @@ class Plan:
             lines += [
                 "    if xp is node.spec.backend.functions:",
                 f"        return recompute(node, g, saved, masked={self.careful})",
+            ]
+        if rule.guarded:
+            names["lent"] = lent
+            lines += [
+                "    if xp is not node.spec.backend.functions:",
+                "        g, saved = lent(g), tuple(map(lent, saved))",
             ]
         if self.saves:
             lines.append(f"    ({', '.join(self.saves)},) = saved")

@@ -548,17 +548,25 @@ class Tensor(_Methods):
         if self._node is not None:
             message = "Can't export tensors that require gradient, use tensor.detach()"
             raise BufferError(message)
-        asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+        if copy is False:
+            message = (
+                "DLPack gives a copy of a tensor: its value may be shared, and most who take it would write to it. Leave"
+                " out copy=False; x.detach().numpy() gives the memory itself, read-only."
+            )
+            raise BufferError(message)
+        backend = self._spec.backend
+        array = (
+            functions.to_numpy(self).copy()
+            if backend.is_lazy
+            else backend.asarray(self._raw, device=self._spec.device, copy=True)
+        )
+        asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
         # the array's own method may be of an older version of the standard: give it what was asked for only
-        return self._exported().__dlpack__(**{name: value for name, value in asked.items() if value is not None})
+        return array.__dlpack__(**{name: value for name, value in asked.items() if value is not None})
 
     def __dlpack_device__(self, /) -> Any:
-        return self._exported().__dlpack_device__()
-
-    def _exported(self) -> Any:
-        if not self._spec.backend.is_lazy:
-            return self._raw
-        return functions.to_numpy(self).copy()  # older DLPack cannot say that memory is read-only
+        lazy = self._spec.backend.is_lazy
+        return (functions.to_numpy(self) if lazy else self._raw).__dlpack_device__()
 
     def numpy(self) -> Any:
         """Give the value as a NumPy array, without a copy where it is one; read-only, as values are immutable.

@@ -365,6 +365,9 @@ class BatchedBackend(Backend):
     def scalar(self, value: complex, spec: Spec) -> Any:
         return self.base.scalar(value, spec)
 
+    def lend(self, array: Any) -> Any:
+        return array if isinstance(array, Batched) else self.base.lend(array)
+
     def scalar_dtype(self, value: complex, spec: Spec) -> Any:
         return self.base.scalar_dtype(value, spec)
 

@@ -19,6 +19,7 @@ from agrad.core import errors
 from agrad.core.errors import BackendError, RuleError, UnsupportedOp
 from agrad.core.once import once
 from agrad.core.op import OPS, Op
+from agrad.core.rule import lent
 from agrad.core.spec import Spec
 
 #: The version of this contract. Raised when a backend written for the old one would no longer be right.
@@ -350,6 +351,13 @@ class Backend:
             found = math.prod(array.shape) * int(bits) // 8
         return int(found)
 
+    def lend(self, array: Any) -> Any:
+        """Give an array as code of the user's may have it: one it cannot write to, where the library has such.
+
+        Elsewhere a 0-d array is copied: it may be a constant that all programs share.
+        """
+        return array if array.shape or self.is_lazy else self.namespace().asarray(array, copy=True)
+
     def to_host(self, array: Any) -> Any:
         """Give an array as an object with the buffer protocol or ``__array__`` in host memory."""
         if hasattr(array, "__array__") or hasattr(array, "__buffer__"):
@@ -590,7 +598,7 @@ def _found(backend: Backend, name: str) -> Any:
     if name in PRIMITIVES:
         return getattr(backend, name)
     op = OPS.get(name)
-    if op is not None and op.kernel is not None and not op.entry.__module__.startswith("agrad."):
+    if op is not None and op.kernel is not None and op.rule.guarded:
         return _users_kernel(op, backend)  # before the library's function of that name, which may be another one
     found: Any = None
     if name.partition(".")[0] not in OWN:  # what a library has under these names is something else
@@ -623,7 +631,7 @@ def _users_kernel(op: Op, backend: Backend) -> Callable[..., Any]:
     count = rule.outputs or (1 + len(rule.residuals) if rule.residuals else 0)  # 0: any number
 
     def checked(*arguments: Any, **parameters: Any) -> Any:
-        result = kernel(xp, *arguments, **parameters)
+        result = kernel(xp, *map(lent, arguments), **{name: lent(value) for name, value in parameters.items()})
         if several != isinstance(result, tuple | list) or (several and count not in (0, len(result))):
             given = f"{len(result)} results" if isinstance(result, tuple | list) else "one result"
             announced = f"{count or 'a tuple of'} results" if several else "one result"

@@ -61,7 +61,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
         if out is not None:
-            kwargs["out"] = plain(out)
+            kwargs["out"] = out
         result = getattr(ufunc, method)(*map(plain, inputs), **{k: plain(v) for k, v in kwargs.items()})
         return out[0] if out is not None else made(result)
 

@@ -530,3 +530,24 @@ def test_dry_run_of_the_benchmark():
     rows = done.stdout.splitlines()[2:]
     assert len(rows) == 5
     assert all(line.endswith(" agree") for line in rows)
+
+
+def test_a_rule_that_writes_to_its_cotangent_changes_no_constant():
+    fake("""
+        def doubled(a):
+            a *= 2.0
+            return a
+
+        @ag.linear(name="mine.double", x=lambda g: doubled(g), kernel=lambda xp, x: 2.0 * x)
+        def double(x, /): ...
+
+        def gradient(function, value):
+            x = ag.tensor(value, device="cupy:0", requires_grad=True)
+            function(x).sum().backward()
+            return x.grad
+
+        for value in (3.0, [3.0, 4.0]):
+            same(gradient(double, value), np.full_like(value, 2.0))
+            same(gradient(lambda x: x + 1.0, value), np.full_like(value, 1.0))
+        same(ag.tensor(3.0, device="cupy:0") + 1.0, np.array(4.0))
+    """)

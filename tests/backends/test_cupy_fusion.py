@@ -226,11 +226,10 @@ def test_what_cannot_be_fused_is_refused():
     numbers = itertools.count()
 
     def refused(rule, match):
-        @ag.elementwise(name=f"fusion_test.mine{next(numbers)}", x=rule, kernel=lambda xp, x: x)
         def mine(x, /): ...
 
-        op = mine.op
-        op.entry.__module__ = "agrad.ops.pretended"  # what users declare is not traced at all
+        mine.__module__ = "agrad.ops.pretended"  # what users declare is not traced at all
+        op = ag.elementwise(name=f"fusion_test.mine{next(numbers)}", x=rule, kernel=lambda xp, x: x)(mine).op
         with pytest.raises(NotFusible, match=match):
             rule_code(op.plan((True,), plain=True), np.dtype("float64"), (), LIBRARY)
 

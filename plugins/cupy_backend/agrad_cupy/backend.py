@@ -147,7 +147,7 @@ class CupyBackend(Backend):
         if self._count < 2 and not self.synchronous:
             return self._own(op)
         known = OPS.get(op)
-        if op in (*_CREATION, *PRIMITIVES) or (known is not None and not known.entry.__module__.startswith("agrad.")):
+        if op in (*_CREATION, *PRIMITIVES) or (known is not None and known.rule.guarded):
             return None
         found = self._own(op) or functools.reduce(
             lambda space, part: getattr(space, part, None), op.split("."), self.namespace()
@@ -323,6 +323,13 @@ class CupyBackend(Backend):
 
         with array.device:
             return cupy.add(array, other, out=out)
+
+    def lend(self, array: Any) -> Any:
+        """Copy what stands in one element's memory, perhaps a constant: CuPy has no read-only arrays."""
+        if array.ndim and 0 not in array.strides:
+            return array
+        with array.device:
+            return array.copy()
 
     # -- borders -------------------------------------------------------------------------------------------------------
 

@@ -105,6 +105,12 @@ class DaskBackend(Backend):
 
         return np.asarray(value, dtype=self.scalar_dtype(value, spec))
 
+    def lend(self, array: Any) -> Any:
+        """Give a scalar of `scalar`'s read-only; a Dask array is a recipe, which nobody writes to."""
+        import numpy as np  # noqa: PLC0415 (as above)
+
+        return np.asarray(memoryview(array).toreadonly()) if isinstance(array, np.ndarray) else array
+
     # -- the primitives ------------------------------------------------------------------------------------------------
 
     def broadcast_like(self, array: Any, spec: Spec) -> Any:

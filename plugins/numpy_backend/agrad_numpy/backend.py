@@ -95,11 +95,25 @@ class NumpyBackend(Backend):
     def from_host(self, buffer: Any, device: str) -> Any:
         return np.asarray(buffer)
 
+    def lend(self, array: Any) -> Any:
+        # NumPy lets whoever has a view of writable memory make it writable; of a read-only buffer, nobody
+        return np.asarray(memoryview(array).toreadonly())
+
     def read_only(self, host: Any) -> Any:
-        """Give host memory as an array nobody can write through."""
-        view = np.asarray(host).view()
-        view.flags.writeable = False
-        return view
+        """Give host memory as an array nobody can write through; what stands in one element's memory, as a copy.
+
+        That element may be a constant which all programs share, and some libraries write through read-only arrays.
+        """
+        host = np.asarray(host)
+        owner = host.base if isinstance(host.base, np.ndarray) else host
+        if owner.size == 1 or not host.ndim:
+            host = host.copy()
+        try:
+            return self.lend(host)
+        except ValueError:  # a dtype that the buffer protocol does not know
+            host = host.copy()
+            host.flags.writeable = False
+            return host
 
     def from_buffer(self, data: bytes, dtype_name: str, shape: tuple[int, ...]) -> Any:
         """Make an array of little-endian bytes."""
