@@ -10,29 +10,37 @@ object with one key that says what it is::
     {"tuple": [...]}                     {"dict": [[key, value], ...]}     {"tensor": 0}
     {"int": "0x10000000000000000"}       {"float": "nan"}                  {"complex": [re, im]}
     {"bytes": "YmFzZTY0"}
+
+Where ``tree.json`` takes more than 64 MiB of memory when it is read, ``memory`` beside ``version`` says how much: with
+the sizes of the tensors it bounds what `load` allocates, so that a small file cannot fill the memory.
 """
 
 from __future__ import annotations
 
 import binascii
-import io
 import math
 import os
+import re
+import reprlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
+from agrad.core import errors
+from agrad.core.archive import Archive, FormatError
 from agrad.core.tensor import Tensor
 from agrad.plugin import manager
 
 # json, tempfile and zipfile load when something is saved or loaded: `import agrad` is to be fast.
-if TYPE_CHECKING:
-    import zipfile
 
 __all__ = ["load", "save"]
 
 VERSION = 1
-SPOOL_BYTES = 2**26  # What is written to a file object waits in memory up to this size, then on disk.
+SPOOL_BYTES = 2**24  # What passes through a stream waits in memory up to this size, then on disk.
+PIECE = 2**20
+TREE_BYTES = 2**26  # What tree.json may take in memory without saying so.
+PER_LETTER = 9  # The text is there as bytes and as str, and the strings in it may take four bytes a letter, twice.
+DEPTH = 200  # How deep containers may be nested: what is saved can be loaded, wherever that is called.
 
 
 def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
@@ -53,7 +61,7 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
     TypeError
         If the container holds anything else; the message says where.
     ValueError
-        If the container contains itself.
+        If the container contains itself, or is nested more than 200 deep.
 
     See Also
     --------
@@ -114,7 +122,11 @@ def load(file: str | os.PathLike[str] | IO[bytes], *, device: str | None = None)
     Raises
     ------
     ValueError
-        If the file was not written by `save`, is damaged or truncated, or has a newer format.
+        If the file was not written by `save`, is damaged or truncated, has a newer format, or holds a tensor of a
+        device that is not here (`device` puts it elsewhere). Its members have to be stored, not compressed: what is
+        allocated is what the file holds and says.
+    BackendError
+        If `device` is unknown or unusable.
 
     See Also
     --------
@@ -129,27 +141,44 @@ def load(file: str | os.PathLike[str] | IO[bytes], *, device: str | None = None)
     >>> ag.load(file, device="numpy")
     [tensor([ True, False]), ('text', 1.5)]
     """
-    import zipfile  # noqa: PLC0415
+    if device is not None:
+        manager.device_of(device)  # A mistake of the caller's, whatever the file holds.
+    name = str(file if isinstance(file, (str, os.PathLike)) else getattr(file, "name", "the file object"))
+    try:
+        with _seekable(file) as stream:
+            archive = Archive(stream)
+            entries, tree = _read_header(archive)
+            members = archive.tensors(len(entries))
+            for index, (member, entry) in enumerate(zip(members, entries, strict=True)):
+                if member.size != entry["nbytes"]:
+                    raise FormatError(
+                        f"tensors/{index} has {member.size} bytes instead of {reprlib.repr(entry['nbytes'])}"
+                    )
+            tensors = [_make(archive.read(members[i]), i, entry, device) for i, entry in enumerate(entries)]
+        return _decode(tree, tensors)
+    except FormatError as error:
+        raise ValueError(f"cannot load {name}: {error}") from error.__cause__
+    except RecursionError:
+        raise ValueError(f"cannot load {name}: its containers are nested too deeply") from None
+
+
+@contextmanager
+def _seekable(file: str | os.PathLike[str] | IO[bytes]) -> Iterator[IO[bytes]]:
+    """Open a path; copy what cannot be sought in, as a pipe, piece by piece."""
+    import tempfile  # noqa: PLC0415
 
     if isinstance(file, (str, os.PathLike)):
-        name = os.fspath(file)
+        with open(file, "rb") as opened, _seekable(opened) as stream:
+            yield stream
+    elif file.seekable():
+        yield file
     else:
-        name = str(getattr(file, "name", "the file object"))
-        if not file.seekable():
-            file = io.BytesIO(file.read())
-    try:
-        with _reading():
-            archive = zipfile.ZipFile(file)
-        with archive:
-            entries, tree = _read_header(archive)
-            tensors = [_make(_read_tensor(archive, i, entry), i, entry, device) for i, entry in enumerate(entries)]
-        return _decode(tree, tensors)
-    except _FormatError as error:
-        raise ValueError(f"cannot load {name}: {error}") from error.__cause__
-
-
-class _FormatError(Exception):
-    """The file cannot be read, or its content is not ours."""
+        with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
+            while piece := file.read(PIECE):
+                spool.write(piece)
+            if piece is None:
+                raise BlockingIOError("cannot load from a stream that has nothing yet: it does not block")
+            yield spool
 
 
 # -- structure --------------------------------------------------------------------------------------------------------
@@ -185,6 +214,8 @@ class _Encoder:
             raise TypeError(f"cannot save {kind.__module__}.{kind.__qualname__}{_at(path)}{hint}.\n  {_SUPPORTED}")
         if id(obj) in self._open:
             raise ValueError(f"cannot save a {kind.__name__} that contains itself{_at(path)}")
+        if len(self._open) == DEPTH:
+            raise ValueError(f"cannot save containers nested more than {DEPTH} deep{_at(path[:80])}")
         self._open.add(id(obj))
         code = self._container(obj, path)
         self._open.remove(id(obj))
@@ -211,7 +242,9 @@ def _at(path: str) -> str:
 
 def _decode(code: Any, tensors: list[Tensor]) -> Any:
     match code:
-        case None | bool() | int() | float() | str():
+        case None | bool() | int() | str():
+            return code
+        case float() if math.isfinite(code):
             return code
         case list():
             return [_decode(item, tensors) for item in code]
@@ -221,7 +254,7 @@ def _decode(code: Any, tensors: list[Tensor]) -> Any:
             found = {_key(_decode(key, tensors)): _decode(value, tensors) for key, value in pairs}
             if len(found) == len(pairs):
                 return found
-        case {"tensor": int(number), **rest} if not rest and 0 <= number < len(tensors):
+        case {"tensor": int(number), **rest} if not rest and type(number) is int and 0 <= number < len(tensors):
             return tensors[number]
         case {"int": str(digits), **rest} if not rest:
             return _parsed(lambda: int(digits, 16))
@@ -233,20 +266,20 @@ def _decode(code: Any, tensors: list[Tensor]) -> Any:
                 return complex(*parts)
         case {"bytes": str(text), **rest} if not rest:
             return _parsed(lambda: binascii.a2b_base64(text, strict_mode=True))
-    raise _FormatError(f"tree.json has {str(code)[:60]}, which means nothing in format version {VERSION}")
+    raise FormatError(f"tree.json has {reprlib.repr(code)}, which means nothing in format version {VERSION}")
 
 
 def _key(key: Any) -> str | int:
     if type(key) is str or type(key) is int:
         return key
-    raise _FormatError(f"tree.json has the key {key!r}: keys are str or int")
+    raise FormatError(f"tree.json has the key {reprlib.repr(key)}: keys are str or int")
 
 
 def _parsed(parse: Callable[[], Any]) -> Any:
     try:
         return parse()
     except ValueError as error:
-        raise _FormatError(f"tree.json is damaged: {error}") from error
+        raise FormatError(f"tree.json is damaged: {error!s:.200}") from error
 
 
 # -- archive ----------------------------------------------------------------------------------------------------------
@@ -277,7 +310,11 @@ def _write(tree: Any, tensors: list[Tensor], stream: IO[bytes]) -> None:
                 }
             )
         header = {"format": "agrad", "version": VERSION, "tensors": entries, "tree": tree}
-        archive.writestr(member("tree.json"), json.dumps(header, allow_nan=False))
+        text = json.dumps(header, allow_nan=False).encode("ascii")
+        memory = _memory(text, len(entries)) + 1000  # Which the statement itself takes, and more.
+        if memory > TREE_BYTES:
+            text = json.dumps({"format": "agrad", "version": VERSION, "memory": memory} | header).encode("ascii")
+        archive.writestr(member("tree.json"), text)
 
 
 def _write_through(tree: Any, tensors: list[Tensor], stream: IO[bytes]) -> None:
@@ -291,71 +328,79 @@ def _write_through(tree: Any, tensors: list[Tensor], stream: IO[bytes]) -> None:
             stream.write(chunk)
 
 
-@contextmanager
-def _reading() -> Iterator[None]:
-    """Turn what zipfile raises for a damaged file, or for features that save does not use, into a _FormatError."""
-    import zipfile  # noqa: PLC0415
-    import zlib  # noqa: PLC0415
-
-    try:
-        yield
-    except KeyError as error:
-        raise _FormatError(f"it is not, or not wholly, a file of agrad.save: {error.args[0]}") from error
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, zlib.error) as error:
-        raise _FormatError(f"it is truncated, damaged, or was not written by agrad.save ({error})") from error
-
-
-def _read_header(archive: zipfile.ZipFile) -> tuple[list[dict[str, Any]], Any]:
+def _read_header(archive: Archive) -> tuple[list[dict[str, Any]], Any]:
     import json  # noqa: PLC0415
 
-    with _reading():
-        data = archive.read("tree.json")
-    header = _parsed(lambda: json.loads(data))
+    found = re.match(_STATED, archive.read(archive.tree, 100))
+    stated = max(int(found[1]), TREE_BYTES) if found else TREE_BYTES
+
+    def check(memory: int) -> None:
+        if memory > stated:
+            raise FormatError(f"its tree.json needs {memory} bytes of memory, and it says {stated}")
+
+    check(PER_LETTER * archive.tree.size)
+    data = archive.read(archive.tree)
+    check(_memory(data, 0))
+    header = _parsed(lambda: json.loads(data.decode("ascii"), parse_constant=_no_number))
     match header:
-        case {"format": "agrad", "version": int(version)} if version > VERSION:
-            raise _FormatError(f"it has format version {version}, and this agrad reads up to {VERSION}: update agrad")
-        case {"format": "agrad", "version": int(version), "tensors": list(entries), "tree": tree} if version == VERSION:
+        case {"format": "agrad", "version": int(version)} if type(version) is int and version > VERSION:
+            raise FormatError(
+                f"it has format version {reprlib.repr(version)}, and this agrad reads up to {VERSION}: update agrad"
+            )
+        case {"format": "agrad", "version": int(version), "tensors": list(entries), "tree": tree} if (
+            type(version) is int and version == VERSION
+        ):
+            check(_memory(data, len(entries)))
             for index, entry in enumerate(entries):
                 _check_entry(index, entry)
             return entries, tree
-    raise _FormatError("its tree.json is not one of agrad.save")
+    raise FormatError("its tree.json is not one of agrad.save")
+
+
+#: How tree.json begins where it needs much memory.
+_STATED = rb'\{"format": "agrad", "version": 1, "memory": (\d{1,18})[,}]'
+
+
+def _memory(text: bytes | bytearray, tensors: int) -> int:
+    """Give a bound of the memory that reading tree.json takes, beside the elements of tensors.
+
+    Every value but the first follows one of the marks counted. A tensor has an object in Python, and on Dask a graph.
+    """
+    return PER_LETTER * len(text) + 72 * sum(map(text.count, (b"[", b"{", b",", b":"))) + 3000 * tensors
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no JSON")
 
 
 def _check_entry(index: int, entry: Any) -> None:
     match entry:
         case {"byteorder": str(order)} if order != "little":
-            raise _FormatError(f"tensor {index} has byte order {order!r}; only 'little' is defined")
+            raise FormatError(f"tensor {index} has byte order {order[:20]!r}; only 'little' is defined")
         case {
             "shape": list(shape),
             "dtype": str(),
             "byteorder": "little",
-            "nbytes": int(),
+            "nbytes": int(nbytes),
             "requires_grad": bool(),
             "device": str(),
-        } if all(type(size) is int and size >= 0 for size in shape):
+        } if all(type(size) is int and size >= 0 for size in (*shape, nbytes)):
             return
-    raise _FormatError(f"tree.json describes tensor {index} incompletely")
+    raise FormatError(f"tree.json describes tensor {index} incompletely")
 
 
-def _read_tensor(archive: zipfile.ZipFile, index: int, entry: dict[str, Any]) -> bytes:
-    name = f"tensors/{index}"
-    with _reading():
-        data = archive.read(name)
-    if len(data) != entry["nbytes"]:
-        raise _FormatError(f"{name} has {len(data)} bytes instead of {entry['nbytes']}")
-    return data
-
-
-def _make(data: bytes, index: int, entry: dict[str, Any], device: str | None) -> Tensor:
-    shape = tuple(entry["shape"])
+def _make(data: bytearray, index: int, entry: dict[str, Any], device: str | None) -> Tensor:
+    shape, dtype = tuple(entry["shape"]), entry["dtype"]
     try:
-        tensor: Tensor = manager.from_bytes(data, entry["dtype"], shape, device or entry["device"])
-    except (TypeError, ValueError) as error:
-        raise _FormatError(f"tensor {index} is no {entry['dtype']} array of shape {shape}: {error}") from error
-    except Exception as error:
-        if device is None:
-            error.add_note(f"The tensor was saved on {entry['device']!r}; load(file, device=...) puts it elsewhere.")
+        tensor: Tensor = manager.from_bytes(data, dtype, shape, device or entry["device"])
+        if entry["requires_grad"]:
+            tensor.requires_grad_()
+    except errors.BackendError as error:
+        place = f"tensor {index} was saved on {entry['device'][:80]!r}; load(file, device=...) puts it elsewhere"
+        raise FormatError(f"{place}.\n  {error!s:.400}") from error
+    except MemoryError:
         raise
-    if entry["requires_grad"]:
-        tensor.requires_grad_()
+    except Exception as error:
+        what = f"tensor {index} is no {dtype[:20]} array of shape {reprlib.repr(shape)}"
+        raise FormatError(f"{what}: {error!s:.200}") from error
     return tensor

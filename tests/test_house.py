@@ -28,7 +28,14 @@ LATE = {"array_api_compat", "pluggy"}
 #: Lowest first. A module imports, at module level, from its own rank and below. "agrad.x" is that one module,
 #: "agrad.x.*" the module and everything under it; the longest match counts.
 LAYERS = [
-    ["agrad.core.errors", "agrad.core.once", "agrad.core.spec", "agrad.core.mode", "agrad.dtypes"],
+    [
+        "agrad.core.archive",
+        "agrad.core.errors",
+        "agrad.core.mode",
+        "agrad.core.once",
+        "agrad.core.spec",
+        "agrad.dtypes",
+    ],
     ["agrad.core.node"],
     ["agrad.core.rule", "agrad.core.hooks"],
     ["agrad.core.tensor"],

@@ -419,11 +419,11 @@ def to_numpy(tensor: Tensor) -> Any:
 def to_bytes(tensor: Tensor) -> tuple[str, bytes]:
     """Give a tensor's dtype name and its elements as little-endian bytes in row-major order."""
     array = to_numpy(tensor.detach())
-    return str(array.dtype.name), array.astype(array.dtype.newbyteorder("<")).tobytes()
+    return str(array.dtype.name), array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
-def from_bytes(data: bytes, dtype_name: str, shape: tuple[int, ...], device: str | None = None) -> Tensor:
-    """Make a tensor of what `to_bytes` gave."""
+def from_bytes(data: bytearray, dtype_name: str, shape: tuple[int, ...], device: str | None = None) -> Tensor:
+    """Make a tensor of what `to_bytes` gave; on a host it may keep the memory it is given."""
     backend, full = device_of(device)
     host = get("numpy").from_buffer(data, dtype_name, shape)  # type: ignore[attr-defined]
     raw = backend.from_host(host, full)

@@ -45,7 +45,7 @@ _GAP = object()
 def from_host(buffer: Any) -> Any:
     """Make a Dask array of data in memory, remembering small data."""
     host = np.asarray(buffer)
-    made = da.from_array(host)
+    made = da.from_array(host, chunks="auto" if host.size else -1)  # Dask divides by what a row of many takes
     if host.nbytes <= HOST_KEPT:
         _remember(made, host.copy())
     return made

@@ -115,10 +115,17 @@ class NumpyBackend(Backend):
             host.flags.writeable = False
             return host
 
-    def from_buffer(self, data: bytes, dtype_name: str, shape: tuple[int, ...]) -> Any:
-        """Make an array of little-endian bytes."""
-        dtype = np.dtype(dtype_name)
-        return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(shape)
+    def from_buffer(self, data: bytearray, dtype_name: str, shape: tuple[int, ...]) -> Any:
+        """Make an array of little-endian bytes, in their memory where the machine is little-endian too."""
+        dtype = np.dtype(dtype_name) if dtype_name.isalnum() else None
+        if dtype is None or dtype.name != dtype_name or self.kind(dtype) == "other":
+            message = f"a tensor has no dtype {dtype_name[:80]!r}"
+            raise TypeError(message)
+        array = np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(shape)
+        if dtype == np.bool_ and np.any(array.view(np.uint8) > 1):
+            message = "a bool is 0 or 1"
+            raise ValueError(message)
+        return array
 
     def item(self, array: Any) -> Any:
         return array.item()
