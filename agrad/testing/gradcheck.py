@@ -18,6 +18,7 @@ from typing import Any
 
 from agrad.autograd.backward import grad
 from agrad.core import forward
+from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor
 from agrad.dtypes import name_of
 from agrad.func.vmap import vmap
@@ -57,6 +58,8 @@ def gradcheck(
     ----------
     func : callable
         Takes the inputs and gives a Tensor or a container of them. It is called many times and has to be deterministic.
+        What it gives without a history (arrays and floats too) must not depend on the inputs, but for steps as those of
+        ``sign``.
     inputs : Tensor or sequence
         Its arguments, with tensors anywhere in containers. Those that require grad are checked; they should be float64
         or complex128.
@@ -179,6 +182,12 @@ def gradgradcheck(
     True
     """
     arguments, func = _flattened(func, inputs)
+    try:
+        _Check(func, arguments, eps=eps, atol=atol, rtol=rtol).without_history()
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
     chosen = [i for i, a in enumerate(arguments) if _is_checked(a)]
     if grad_outputs is None:
         numbers = random.Random(0)  # noqa: S311 (directions, not secrets)
@@ -274,6 +283,18 @@ def _outputs(result: Any) -> list[Tensor]:
     return [y for y in flatten(result)[0] if _is_inexact(y)]
 
 
+def _every_output(result: Any) -> list[Tensor]:
+    """Give those, and arrays and numbers among the results as tensors without history: what may have lost its own."""
+    found = []
+    for y in flatten(result)[0]:
+        backend = None if isinstance(y, Tensor) else backend_of(y)
+        if isinstance(y, float | complex) or (backend is not None and backend.spec(y).inexact):
+            found.append(asarray(y))
+        elif _is_inexact(y):
+            found.append(y)
+    return found
+
+
 # -- the check --------------------------------------------------------------------------------------------------------
 
 
@@ -287,7 +308,7 @@ class _Check:
     chosen : list of int
         Which of them are checked.
     outputs : list of Tensor
-        What can have a derivative of what it gives.
+        What can have a derivative of what it gives, with a history or not.
     """
 
     def __init__(
@@ -311,7 +332,7 @@ class _Check:
                     UserWarning,
                     stacklevel=3,
                 )
-        self.outputs = _outputs(func(*arguments))
+        self.outputs = _every_output(func(*arguments))
 
     def values(self, place: int, numbers: Sequence[complex]) -> list[list[complex]]:
         """Give the outputs, as numbers, with other numbers for one argument."""
@@ -320,7 +341,7 @@ class _Check:
     def outputs_with(self, place: int, value: Tensor) -> list[Tensor]:
         """Give the outputs with another value for one argument, wherever it is passed."""
         old = self.arguments[place]
-        return _outputs(self.func(*(value if argument is old else argument for argument in self.arguments)))
+        return _every_output(self.func(*(value if argument is old else argument for argument in self.arguments)))
 
     def slope(self, place: int, direction: Sequence[complex]) -> list[list[complex]]:
         """Give the derivatives of the outputs along a direction of one argument, by central differences."""
@@ -428,6 +449,17 @@ class _Check:
                 expected = [row[k] for row in numerical[at]]
                 self._compare(expected, [row[k] for row in rows], k, place, _FORWARD, per_input=len(_units(x)))
 
+    def without_history(self) -> None:
+        """Check that results without a history do not depend on the inputs."""
+        lost = [k for k, y in enumerate(self.outputs) if not y.requires_grad]
+        if not lost:
+            return
+        for place, slopes in zip(self.chosen, self._numerical(), strict=True):
+            for k in lost:
+                expected = [slope[k] for slope in slopes]
+                zeros: Matrix = [[0.0] * len(row) for row in expected]
+                self._compare(expected, zeros, k, place, "", per_input=len(_units(self.arguments[place])))
+
     def _numerical(self) -> list[list[list[list[complex]]]]:
         """Give, per checked argument, element and direction, the slopes of all outputs."""
         return [
@@ -466,6 +498,11 @@ class _Check:
         _, i, j = worst
         n, a = numerical[i][j], analytical[i][j]
         title = f"Jacobian{mode} mismatch for output {output} with respect to input {argument},\n"
+        if not self.outputs[output].requires_grad and not mode:
+            title += (
+                "Numerical gradient for function expected to be zero: the output has no history (it left the graph on the"
+                " way, or was never in it), but depends on the input.\n"
+            )
         if fast:
             title += "(projections of both on random directions; run with fast_mode=False to see the Jacobians)\n"
             where = "The projections are"

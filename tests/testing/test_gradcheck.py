@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 import agrad as ag
@@ -267,3 +268,57 @@ def test_containers(backend):
     assert ag.autograd.gradgradcheck(f, ({"x": x, "w": [w]}, w))
     with pytest.raises(GradcheckError, match="Jacobian mismatch"):
         gradcheck(lambda inputs: {"y": inputs["x"] * inputs["x"].detach()}, ({"x": x},))
+
+
+# -- results without a history ----------------------------------------------------------------------------------------
+
+LOST = {
+    "detached": lambda x: (x * 2).detach(),
+    "an array": lambda x: np.sin(x.detach().numpy()),
+    "a scalar of NumPy": lambda x: np.sin(x.detach().numpy()).sum(),
+    "a float": lambda x: x.sum().item(),
+    "a list of floats": lambda x: x.tolist(),
+    "beside a right one": lambda x: (x * 2, {"norm": (x * x).sum().item()}),
+    "a complex number": lambda x: complex(x.sum().item(), 1.0),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"fast_mode": True}], ids=["slow", "fast"])
+@pytest.mark.parametrize("check", [gradcheck, gradgradcheck])
+@pytest.mark.parametrize("f", LOST.values(), ids=LOST)
+def test_results_that_lost_their_history_fail(f, check, options):
+    x = ag.tensor([0.5, -1.5], requires_grad=True)
+    with pytest.raises(GradcheckError, match="Numerical gradient for function expected to be zero"):
+        check(f, (x,), **options)
+    assert not check(f, (x,), raise_exception=False, **options)
+
+
+@pytest.mark.parametrize("check", [gradcheck, gradgradcheck])
+@pytest.mark.parametrize(
+    "f",
+    [
+        ag.sign,
+        ag.floor,
+        lambda x: ag.sign(x).detach().numpy(),
+        lambda x: (x * 2, 3.5, "text", None, ag.argmax(x), np.arange(2), np.array(["a"]), [1.5]),
+    ],
+)
+def test_results_without_a_history_that_are_constant_pass(f, check):
+    assert check(f, (ag.tensor([0.5, -1.5], requires_grad=True),))
+
+
+def test_gradients_that_lost_their_history_fail_in_second_order():
+    class Square(ag.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.twice = 2 * x
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.twice
+
+    x = ag.tensor([0.5, -1.5], requires_grad=True)
+    assert gradcheck(Square.apply, (x,))
+    with pytest.raises(GradcheckError, match="The worst entry is at element"):
+        gradgradcheck(Square.apply, (x,))
