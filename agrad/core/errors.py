@@ -254,6 +254,14 @@ def note_call(error: Exception, op: str, operands: tuple[Any, ...]) -> None:
     error.add_note(f"Raised by {op} on shapes {shapes}.\n  Called at {line_of(*caller())}.")
 
 
+def not_numbers(dtype: Any) -> TypeError:
+    return TypeError(
+        f"can't convert an array of dtype {dtype} to a tensor. The only supported types are those of the array API"
+        " standard: bool, integers, real and complex floating point."
+        f"\n  Convert it first, for instance with a.astype(float). Called at {line_of(*caller())}."
+    )
+
+
 def not_an_operand(op: str, name: str, value: Any) -> TypeError:
     return TypeError(
         f"{op}(): argument '{name}' must be Tensor, not {type(value).__name__}"

@@ -468,6 +468,13 @@ def _of_floats(value: Any, arguments: tuple[Any, ...]) -> Tensor:
 def _check_differentiable(node: FunctionNode, output: Any) -> None:
     """Refuse a call that would lose a gradient: no result has one, and none is marked."""
     outputs = output if isinstance(output, tuple) else (output,)
+    for o in outputs:
+        if not isinstance(o, Tensor) and backend_of(o) is None and hasattr(o, "__array__"):
+            message = (
+                f"{node.function.__name__} gave a {type(o).__name__}, which is no array of an installed backend: its"
+                " gradient would be lost.\n  Return an array or a Tensor, as numpy.asarray(...) makes."
+            )
+            raise TypeError(message + errors.at(node))
     if "_non_differentiable" in node.__dict__ or any(isinstance(o, Tensor) and o._spec.inexact for o in outputs):
         return
     kinds = ", ".join(str(o.dtype) if isinstance(o, Tensor) else type(o).__name__ for o in outputs) or "nothing"

@@ -25,7 +25,7 @@ from agrad.core.node import Freed, Kept, Node, next_seq, output_of
 from agrad.core.once import FIRST_USE, once
 from agrad.core.rule import Plan, Rule, compile_source
 from agrad.core.saved import pack_node, unpacked
-from agrad.core.spec import Spec, Specs, backend_of
+from agrad.core.spec import Spec, Specs, backend_of, numbers_of
 from agrad.core.tensor import Tensor, bases, wrap
 
 if TYPE_CHECKING:
@@ -842,7 +842,7 @@ def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spe
     owner = backend_of(value)
     if owner is None:
         raise errors.not_an_operand(op.name, argument.name, value)
-    raw = owner.as_array(value)
+    raw = numbers_of(owner, value)
     made = wrap(raw, owner.spec(raw))
     return made if owner is backend else backend.adopt(made)
 
@@ -854,6 +854,8 @@ def _index(value: Any, backend: Backend) -> Any:
     if isinstance(value, list | tuple | range):
         return backend.asarray(list(value))
     owner = backend_of(value)
+    if owner is not None:
+        numbers_of(owner, value)  # raises where it is no index; scalars of a library stay what they are
     return value if owner is None or owner is backend else backend.receive(owner, value, backend.default_device())
 
 

@@ -140,6 +140,14 @@ def backend_of(array: Any) -> Backend | None:
     return backend
 
 
+def numbers_of(backend: Backend, value: Any) -> Any:
+    """Give an array of the user's as the backend has it; raise where it holds no numbers, or a mask that would be lost."""
+    raw = backend.as_array(value)
+    if backend.kind(raw.dtype) == "other":
+        raise errors.not_numbers(raw.dtype)
+    return raw
+
+
 def spec_of(array: Any) -> Spec:
     """Give the spec of a raw array."""
     backend = backend_of(array)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from agrad.core import errors, mode
 from agrad.core.node import AccumulateGrad, Node
-from agrad.core.spec import Spec, backend_of
+from agrad.core.spec import Spec, backend_of, numbers_of
 
 if TYPE_CHECKING:
     from agrad.core.hooks import Handle
@@ -504,6 +504,7 @@ class Tensor(_Methods):
             if backend is None:
                 message = f"data must be a Tensor or an array, not {type(value).__name__}"
                 raise TypeError(message)
+            raw = numbers_of(backend, raw)
             spec = backend.spec(raw)
         if self._node is not None and not spec.inexact:
             message = "data set to a tensor that requires gradients must be floating point or complex dtype"

@@ -11,7 +11,7 @@ from typing import Any
 
 from agrad import dtypes
 from agrad.core import errors
-from agrad.core.spec import backend_of
+from agrad.core.spec import backend_of, numbers_of
 from agrad.core.tensor import Tensor, shape_tuple, wrap
 from agrad.ops.data_type import astype, result_type, to_device
 from agrad.ops.elementwise import positive
@@ -25,11 +25,7 @@ Shape = int | tuple[int, ...]
 def leaf(backend: Backend, raw: Any, requires_grad: bool = False) -> Tensor:
     """Make a leaf of a raw array, of numbers."""
     if backend.kind(raw.dtype) == "other":
-        message = (
-            f"can't convert an array of dtype {raw.dtype} to a tensor. The only supported types are those of the array"
-            " API standard: bool, integers, real and complex floating point."
-        )
-        raise TypeError(message)
+        raise errors.not_numbers(raw.dtype)
     made = wrap(raw, backend.spec(raw))
     return made.requires_grad_() if requires_grad else made
 
@@ -733,7 +729,20 @@ def _numbers_in(values: Sequence[Any]) -> list[Any]:
 
 
 def _tensors_in(values: Sequence[Any]) -> list[Tensor]:
-    return [v for v in _numbers_in(values) if isinstance(v, Tensor)]
+    """Give the tensors in nested lists; raises where an array among them holds no numbers."""
+    tensors, strange = [], []
+    for v in _numbers_in(values):
+        if isinstance(v, Tensor):
+            tensors.append(v)
+        elif isinstance(v, int | float | complex):
+            continue
+        elif (owner := backend_of(v)) is not None:
+            numbers_of(owner, v)
+        else:
+            strange.append(v)
+    if tensors and strange:
+        raise errors.not_an_operand("asarray", "obj", strange[0])
+    return tensors
 
 
 def _stacked(values: Sequence[Any], dtype: Any, device: Any) -> Tensor:

@@ -11,7 +11,7 @@ from agrad.core.engine import batch_levels
 from agrad.core.mode import is_grad_enabled
 from agrad.core.op import OPS, _key, finish, resolve_backend
 from agrad.core.rule import device_of, unbroadcast
-from agrad.core.spec import backend_of
+from agrad.core.spec import backend_of, numbers_of
 from agrad.core.tensor import Tensor, check_leaf, owned, rebind, wrap
 from agrad.ops.manipulation import unravel
 from agrad.plugin.backend import KINDS, at, key_parts
@@ -207,7 +207,7 @@ def _as_value(value: Any) -> Tensor:
     backend = backend_of(value)
     if backend is None:
         raise errors.not_an_operand("setitem", "value", value)
-    raw = backend.as_array(value)
+    raw = numbers_of(backend, value)
     return wrap(raw, backend.spec(raw))
 
 

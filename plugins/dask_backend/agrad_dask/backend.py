@@ -85,6 +85,13 @@ class DaskBackend(Backend):
     def as_array(self, value: Any) -> Any:
         if not hasattr(value, "chunks"):
             return self.from_host(value, self.name)
+        if hasattr(value._meta, "mask"):
+            message = (
+                "can't convert an array of masked chunks to a tensor: the mask would be lost.\n  Fill what is masked,"
+                " dask.array.ma.filled(m, 0), and pass the mask on where it counts:"
+                " ag.where(dask.array.ma.getmaskarray(m), 0, x)."
+            )
+            raise TypeError(message)
         from agrad_dask.indexing import filled  # noqa: PLC0415 (as above)
 
         return filled(value)

@@ -20,10 +20,9 @@ def agrad_backends() -> list[NumpyBackend]:
 
 @hookimpl
 def agrad_backend_of(array_type: type) -> str | None:
-    """Claim NumPy's arrays and scalars, without importing NumPy."""
-    if array_type.__module__ == "numpy" and array_type.__name__ in _NAMES:
-        return "numpy"
-    return "numpy" if any(t.__module__ == "numpy" and t.__name__ in _NAMES for t in array_type.__mro__) else None
+    """Claim NumPy's arrays and scalars, without importing NumPy; not its matrices, whose ``*`` means another thing."""
+    names = {t.__name__ for t in array_type.__mro__ if t.__module__ == "numpy"}
+    return "numpy" if names & _NAMES and "matrix" not in names else None
 
 
 _NAMES = frozenset({"ndarray", "generic"})
