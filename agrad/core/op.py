@@ -229,6 +229,7 @@ def _compile_entry(op: Op, source: str, name: str, filename: str, names: dict[st
         "Node": op.node_class,
         "Tensor": Tensor,
         "bases": bases,
+        "frozen": frozen,
         "general": general,
         "get_ident": get_ident,
         "get_mode": get_mode,
@@ -283,6 +284,7 @@ RESERVED = frozenset(
         "bases",
         "code",
         "frame",
+        "frozen",
         "general",
         "get_ident",
         "get_mode",
@@ -494,10 +496,25 @@ def _write_call(add: Callable[[str], None], op: Op, target: str, call: str, raw:
     add("        raise")
 
 
+def _as_kept(op: Op, slot: int) -> str:
+    """Write a parameter as a node keeps it: a list, where one may be given, as a tuple."""
+    name = op.arguments[slot].name
+    kind = str(op.signature.parameters[name].annotation)
+    if slot == op.dtype_slot or kind in _NO_LIST:
+        return name
+    if "tuple[Sequence" in kind:  # lists within a tuple
+        return f"frozen({name})"
+    return f"{name} if {name}.__class__ is not list else frozen({name})"
+
+
+#: Annotations of parameters that are never lists.
+_NO_LIST = ("bool", "bool | None", "float", "int", "int | None", "str")
+
+
 def _write_end(add: Callable[[str], None], op: Op) -> None:
     """Write what every node gets, and the end of an entry point."""
     if op.param_slots:
-        add(f"        node.params = ({''.join(op.arguments[i].name + ', ' for i in op.param_slots)})")
+        add(f"        node.params = ({''.join(_as_kept(op, i) + ', ' for i in op.param_slots)})")
     add("        frame = getframe(1)")
     add("        node.code = code = frame.f_code")
     add("        if code.co_filename in internal:")
@@ -711,7 +728,7 @@ def general(op: Op, values: tuple[Any, ...]) -> Any:
         result, *rest = result
         residuals = tuple(rest)
     recording = mode.grad if mode is not None else True
-    return finish(op, backend, result, operands, raw, residuals, recording=recording)
+    return finish(op, backend, result, operands, raw, residuals, recording=recording, given=values)
 
 
 def finish(
@@ -723,8 +740,13 @@ def finish(
     residuals: tuple[Any, ...],
     *,
     recording: bool,
+    given: Sequence[Any],
 ) -> Any:
-    """Make tensors of a kernel's result, with a node where an operand needs one."""
+    """Make tensors of a kernel's result, with a node where an operand needs one.
+
+    `given` is the caller's values, of which `raw` was made: what the node keeps of them must not change with the caller's
+    own arrays and lists.
+    """
     rule = op.rule
     several = rule.outputs is not None
     results = [backend.as_array(r) for r in result] if several else [backend.as_array(result)]
@@ -743,11 +765,19 @@ def finish(
         known["ans"] = tuple(results) if several else results[0]
         known.update(zip(rule.residuals, residuals, strict=True))
         saved = tuple(known[name] for name in plan.saves)
-        node.saved = Kept(saved) if op.has_key and not any(map(_holds_array, saved)) else saved
+        if op.has_key and not any(map(_holds_array, saved)):
+            saved = Kept(saved)
+        elif rule.index:
+            caller = {a.name: given[i] for i, a in op.array_slots if a.name in rule.index}
+            saved = tuple(
+                _own(caller[name], value, backend) if name in caller else value
+                for name, value in zip(plan.saves, saved, strict=True)
+            )
+        node.saved = saved
         node.vjp = plan.vjp
         node.spec = Specs(specs) if several else specs[0]
         node.specs = tuple(t._spec if t is not None else None for t in operands)  # type: ignore[misc]
-        node.params = tuple(raw[i] for i in op.param_slots)
+        node.params = tuple(frozen(raw[i]) for i in op.param_slots)
         node.code, node.lasti = errors.caller()
         node.hooks = None
         pack_node(node, operands)
@@ -771,6 +801,20 @@ def _holds_array(value: Any) -> bool:
     """Tell whether a saved value is worth freeing: an array, or a key with one in it."""
     parts = value if isinstance(value, tuple) else (value,)
     return not all(part is None or part is Ellipsis or isinstance(part, slice | int) for part in parts)
+
+
+def _own(given: Any, raw: Any, backend: Backend) -> Any:
+    """Give an index operand, or the parts of a key, copied where the caller gave an array that may change."""
+    if isinstance(given, tuple) and isinstance(raw, tuple):
+        return tuple(_own(g, r, backend) for g, r in zip(given, raw, strict=True))
+    if isinstance(given, Tensor) or not hasattr(raw, "__setitem__") or backend_of(given) is None:
+        return raw
+    return backend.asarray(raw, copy=True)
+
+
+def frozen(value: Any) -> Any:
+    """Give a parameter as it is now: lists, which the caller may change, as tuples."""
+    return tuple(map(frozen, value)) if type(value) in (list, tuple) else value
 
 
 def tensors_in(op: Op, values: tuple[Any, ...]) -> list[Tensor]:

@@ -16,10 +16,11 @@ from agrad.core import errors
 from agrad.core.tensor import Tensor
 from agrad.ops import elementwise, manipulation, searching, statistical
 from agrad.ops import nn as ops
-from agrad.ops.creation import arange, asarray
+from agrad.ops.creation import arange
 from agrad.ops.data_type import astype
 from agrad.ops.elementwise import tanh
 from agrad.ops.extra.activations import log_softmax, relu, sigmoid, softmax
+from agrad.ops.extra.common import as_operand
 
 __all__ = [
     "adaptive_avg_pool2d",
@@ -58,10 +59,6 @@ IntOrPair = int | Sequence[int]
 def _called() -> str:
     """The sentence that closes a message with the user's line."""
     return f"\n  Called at {errors.line_of(*errors.caller())}."
-
-
-def _tensor(value: Any) -> Tensor:
-    return value if isinstance(value, Tensor) else asarray(value)
 
 
 def _shape(name: str, argument: str, value: Any) -> tuple[int, ...]:
@@ -342,7 +339,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: ran
     """
     if not 0 <= p <= 1:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}{_called()}")
-    operand = _tensor(input)
+    operand = as_operand(input)
     if not training or p == 0:
         return operand
     input, spec = operand, operand._spec
@@ -381,7 +378,7 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor
     tensor([[3.],
             [1.]])
     """
-    input = _tensor(input)
+    input = as_operand(input)
     if input._spec.backend.kind(input.dtype) != "int":
         raise TypeError(f"embedding(): expected integer indices, got {input.dtype}{_called()}")
     rows = weight.shape[0]
@@ -428,7 +425,7 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Tensor:
     tensor([[0, 1, 0],
             [1, 0, 0]])
     """
-    tensor = _tensor(tensor)
+    tensor = as_operand(tensor)
     if tensor._spec.backend.kind(tensor.dtype) != "int":
         raise RuntimeError(f"one_hot is only applicable to index tensor of type int64, got {tensor.dtype}.{_called()}")
     if num_classes == -1 or not tensor._spec.backend.is_lazy:
@@ -480,7 +477,7 @@ def layer_norm(
     >>> ag.nn.functional.layer_norm(ag.tensor([[1.0, 2.0, 3.0]]), (3,))
     tensor([[-1.2247,  0.0000,  1.2247]])
     """
-    input = _tensor(input)
+    input = as_operand(input)
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape or input.shape[-len(shape) :] != shape:
         raise RuntimeError(
@@ -528,7 +525,7 @@ def normalize(input: Any, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: f
     >>> ag.nn.functional.normalize(ag.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
     """
-    input = _tensor(input)
+    input = as_operand(input)
     size = elementwise.abs(input)
     if p == math.inf:
         norm = elementwise.clip(statistical.max(size, axis=dim, keepdims=True), eps)
@@ -574,7 +571,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     >>> ag.nn.functional.pad(ag.tensor([1.0, 2.0]), (1, 2))
     tensor([0., 1., 2., 0., 0.])
     """
-    input = _tensor(input)
+    input = as_operand(input)
     if mode != "constant":
         raise NotImplementedError(f"pad() has the mode 'constant' only, not {mode!r}{_called()}")
     if len(pad) % 2 or len(pad) // 2 > input.ndim:
@@ -595,7 +592,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
 
 def _images(name: str, input: Any) -> tuple[Tensor, bool]:
     """Give images as (N, C, H, W), and whether the batch axis was put in."""
-    input = _tensor(input)
+    input = as_operand(input)
     if input.ndim == 3:
         return manipulation.expand_dims(input, axis=0), True
     if input.ndim != 4:
@@ -683,7 +680,7 @@ def conv2d(
               [4., 4.]]]])
     """
     input, single = _images("conv2d", input)
-    weight = _tensor(weight)
+    weight = as_operand(weight)
     stride, dilation = _pair("conv2d", stride, "stride"), _pair("conv2d", dilation, "dilation")
     shape, filters = input.shape, weight.shape
     if len(filters) != 4:
@@ -1000,7 +997,7 @@ def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -1
     >>> ag.nn.functional.nll_loss(ag.tensor([[-0.5, -1.5]]), ag.tensor([1]))
     tensor(1.5000)
     """
-    target = _tensor(target)
+    target = as_operand(target)
     _check_classes("nll_loss", input, target, weight)
     return ops.nll_loss(input, target, weight, ignore_index, _checked_reduction("nll_loss", reduction))
 
@@ -1055,15 +1052,15 @@ def cross_entropy(
     tensor([[-0.0596,  0.0596],
             [ 0.0596, -0.0596]])
     """
-    target = _tensor(target)
+    target = as_operand(target)
     _checked_reduction("cross_entropy", reduction)
     if target._spec.inexact:
-        return _soft_cross_entropy(_tensor(input), target, weight, reduction, label_smoothing)
+        return _soft_cross_entropy(as_operand(input), target, weight, reduction, label_smoothing)
     _check_classes("cross_entropy", input, target, weight)
     if not label_smoothing:
         return ops.cross_entropy(input, target, weight, ignore_index, reduction)
     _check_smoothing(label_smoothing)
-    input = _tensor(input)
+    input = as_operand(input)
     axis = ops.class_axis(input.ndim)
     logs = ops.log_softmax(input, axis=axis)
     sharp = ops.nll_loss(logs, target, weight, ignore_index, reduction)
@@ -1090,7 +1087,7 @@ def _check_smoothing(label_smoothing: float) -> None:
 
 
 def _along(weight: Any, axis: int, rank: int) -> Tensor:
-    return manipulation.reshape(_tensor(weight), tuple(-1 if i == axis else 1 for i in range(rank)))
+    return manipulation.reshape(as_operand(weight), tuple(-1 if i == axis else 1 for i in range(rank)))
 
 
 def _soft_cross_entropy(input: Tensor, target: Tensor, weight: Any, reduction: str, label_smoothing: float) -> Tensor:
@@ -1152,7 +1149,7 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
     >>> ag.nn.functional.binary_cross_entropy(ag.tensor([0.5, 0.5]), ag.tensor([1.0, 0.0]))
     tensor(0.6931)
     """
-    input, target = _tensor(input), _tensor(target)
+    input, target = as_operand(input), as_operand(target)
     _check_same("binary_cross_entropy", input, target)
     if (
         not input._spec.backend.is_lazy

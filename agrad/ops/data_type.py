@@ -138,7 +138,7 @@ def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
         return moved
     raw = x._spec.backend.send(x._raw, target, full)
     result: Tensor = finish(
-        op, backend_of(raw) or target, raw, [x], [x._raw, full], (), recording=mode.grad if mode else True
+        op, backend_of(raw) or target, raw, [x], [x._raw, full], (), recording=mode.grad if mode else True, given=()
     )
     if result._node is not None and target.is_lazy:
         target.watch(raw)

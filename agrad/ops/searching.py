@@ -241,7 +241,14 @@ def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> Tenso
     changed = backend.setitem_into(buffer, places, raw)
     operands = [source, value if is_tensor else None]
     made: Tensor = finish(
-        OPS["setitem"], backend, changed, operands, [None, places, None], (), recording=is_grad_enabled()
+        OPS["setitem"],
+        backend,
+        changed,
+        operands,
+        [None, places, None],
+        (),
+        recording=is_grad_enabled(),
+        given=[None, key, None],
     )
     return made
 

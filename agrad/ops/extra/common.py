@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agrad.core import errors
+from agrad.core.mode import is_grad_enabled
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, result_type
@@ -25,9 +26,13 @@ def as_operand(value: Any, beside: Any = None) -> Tensor:
     """An operand as a Tensor; Python numbers and lists go to the device of the operand beside them."""
     if isinstance(value, Tensor):
         return value
-    if isinstance(beside, Tensor) and isinstance(value, PLAIN):
-        return asarray(list(value) if isinstance(value, range) else value, device=beside.device)
-    return asarray(value)
+    if isinstance(value, PLAIN):
+        where = beside.device if isinstance(beside, Tensor) else None
+        return asarray(list(value) if isinstance(value, range) else value, device=where)
+    made = asarray(value)
+    if made._spec.inexact or not is_grad_enabled():
+        return made
+    return asarray(value, copy=True)  # mostly places or a mask, which nodes keep: the caller may change the array
 
 
 def as_operands(*values: Any) -> tuple[Tensor, ...]:

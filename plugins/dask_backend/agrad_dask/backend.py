@@ -98,7 +98,11 @@ class DaskBackend(Backend):
 
     def asarray(self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
         if hasattr(value, "chunks"):
-            return self.as_array(super().asarray(value, dtype=dtype, copy=copy))
+            made = self.as_array(super().asarray(value, dtype=dtype, copy=copy))
+            known = getattr(value, "_agrad_host", None)
+            if known is not None and made.name == value.name:  # its values are known: so are the copy's
+                made._agrad_host = known
+            return made
         if copy is False:
             message = "a Dask array of data in memory has to copy; copy=False cannot be met"
             raise ValueError(message)
