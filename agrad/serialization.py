@@ -23,10 +23,10 @@ import os
 import re
 import reprlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import IO, Any
 
-from agrad.core import errors
+from agrad.core import errors, files
 from agrad.core.archive import Archive, FormatError
 from agrad.core.tensor import Tensor
 from agrad.plugin import manager
@@ -38,6 +38,7 @@ __all__ = ["load", "save"]
 VERSION = 1
 SPOOL_BYTES = 2**24  # What passes through a stream waits in memory up to this size, then on disk.
 PIECE = 2**20
+DRAFT = ".agrad-draft"  # How the name of a file ends that is to replace another when it is complete.
 TREE_BYTES = 2**26  # What tree.json may take in memory without saying so.
 PER_LETTER = 9  # The text is there as bytes and as str, and the strings in it may take four bytes a letter, twice.
 DEPTH = 200  # How deep containers may be nested: what is saved can be loaded, wherever that is called.
@@ -54,7 +55,8 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
         comes back as two. Of a tensor's graph only ``requires_grad`` is kept.
     file
         A path or a binary file object. A path is replaced only once everything is written: if saving fails, the old
-        file stays as it was. A file object likewise receives nothing if `obj` cannot be saved.
+        file stays as it was, and its permissions stay. What a process that was killed while saving has left beside it
+        goes when the path is saved to again. A file object likewise receives nothing if `obj` cannot be saved.
 
     Raises
     ------
@@ -62,6 +64,8 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
         If the container holds anything else; the message says where.
     ValueError
         If the container contains itself, or is nested more than 200 deep.
+    BlockingIOError
+        If ``write`` of a file object says that it wrote nothing.
 
     See Also
     --------
@@ -84,24 +88,42 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
         return
 
     path = os.path.realpath(file)  # A symbolic link stays one.
-    if os.path.exists(path) and not os.path.isfile(path):
+    there = os.path.exists(path)
+    if there and not os.path.isfile(path):
         with open(path, "wb") as stream:  # A pipe or device must not be replaced; a folder gives the usual error.
             _write_through(tree, tensors, stream)
         return
     folder, name = os.path.split(path)
-    draft = os.path.join(folder, f".{name}.{os.urandom(4).hex()}.tmp")
+    start = os.path.join(folder, f".{os.fsdecode(os.fsencode(name)[:200])}.")  # A name has at most 255 bytes.
+    for entry in files.beginning(start):
+        if entry.name.endswith(DRAFT):
+            with suppress(OSError), files.abandoned(entry.path) as left:  # Another process may have removed it.
+                if left:
+                    os.remove(entry.path)
+    # What replaces a file is never open to more than that one is.
+    draft = files.locked(lambda: f"{start}{os.urandom(4).hex()}{DRAFT}", 0o600 if there else 0o666)
     try:
-        with open(draft, "xb") as stream:
-            _write(tree, tensors, stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        if os.path.exists(path):
-            os.chmod(draft, os.stat(path).st_mode & 0o7777)
-        os.replace(draft, path)
+        with draft:
+            _write(tree, tensors, draft)
+            draft.flush()
+            os.fsync(draft.fileno())
+            if there:
+                os.chmod(draft.name, os.stat(path).st_mode & 0o7777)
+            if os.name == "nt":  # It replaces by no open file; elsewhere the draft stays locked until it is in place.
+                draft.close()
+            os.replace(draft.name, path)
     except BaseException:
-        if os.path.exists(draft):
-            os.remove(draft)
+        with suppress(FileNotFoundError):
+            os.remove(draft.name)
         raise
+
+
+def save_aside(obj: Any, path: str) -> None:
+    """As `save`, to a new file that is this process's alone: without a draft, and without waiting for the disk."""
+    encoder = _Encoder()
+    tree = encoder.encode(obj)
+    with open(path, "xb") as stream:
+        _write(tree, encoder.tensors, stream)
 
 
 def load(file: str | os.PathLike[str] | IO[bytes], *, device: str | None = None) -> Any:
@@ -324,8 +346,16 @@ def _write_through(tree: Any, tensors: list[Tensor], stream: IO[bytes]) -> None:
     with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
         _write(tree, tensors, spool)
         spool.seek(0)
-        while chunk := spool.read(2**20):
-            stream.write(chunk)
+        while piece := spool.read(PIECE):
+            rest = memoryview(piece)
+            while rest:
+                written = stream.write(rest)
+                if not written:
+                    raise BlockingIOError(
+                        f"the stream took none of {len(rest)} bytes: its write returned {written}, as those do that do"
+                        " not block; save to an io.BytesIO first"
+                    )
+                rest = rest[written:]
 
 
 def _read_header(archive: Archive) -> tuple[list[dict[str, Any]], Any]:

@@ -31,6 +31,7 @@ LAYERS = [
     [
         "agrad.core.archive",
         "agrad.core.errors",
+        "agrad.core.files",
         "agrad.core.mode",
         "agrad.core.once",
         "agrad.core.spec",

@@ -6,10 +6,13 @@ import io
 import json
 import math
 import os
+import signal
 import stat
 import struct
+import subprocess
 import sys
 import threading
+import time
 import zipfile
 from typing import NamedTuple
 
@@ -295,6 +298,159 @@ def test_mode_and_symbolic_link_stay(tmp_path):
     assert link.is_symlink()
     assert ag.load(path) == 2
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are POSIX")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o400])
+def test_a_draft_is_never_open_to_more_than_what_it_replaces(tmp_path, monkeypatch, mode):
+    from agrad import serialization
+
+    path, seen = tmp_path / "state", []
+    ag.save(1, path)
+    path.chmod(mode)
+    real = serialization.manager.to_bytes
+
+    def looking(tensor):
+        seen.extend(stat.S_IMODE(entry.stat().st_mode) for entry in os.scandir(tmp_path))
+        return real(tensor)
+
+    monkeypatch.setattr(serialization.manager, "to_bytes", looking)
+    ag.save([ag.ones(2)], path)
+    assert len(seen) == 2
+    assert not [oct(found) for found in seen if found & ~mode & 0o077]
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+SAVES = """
+import os, signal, sys
+import agrad as ag
+from agrad import serialization
+
+def to_bytes(tensor):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+serialization.manager.to_bytes = to_bytes
+ag.save([ag.ones(2)], sys.argv[1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL, and locks that end with a process")
+def test_the_draft_of_a_killed_process_goes_with_the_next_save(tmp_path):
+    path, other = tmp_path / "state", tmp_path / "state.old"
+    ag.save("old", path)
+    done = subprocess.run([sys.executable, "-c", SAVES, str(path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len(os.listdir(tmp_path)) == 2
+    assert ag.load(path) == "old"
+    ag.save("other", other)
+    assert len(os.listdir(tmp_path)) == 3  # another file's draft is none of its business
+    ag.save("new", path)
+    assert sorted(os.listdir(tmp_path)) == ["state", "state.old"]
+    assert ag.load(path) == "new"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a file that is read cannot be replaced")
+def test_a_draft_in_use_stays(tmp_path, monkeypatch):
+    from agrad import serialization
+
+    path, real, results = tmp_path / "state", serialization.manager.to_bytes, []
+
+    def nested(tensor):
+        monkeypatch.setattr(serialization.manager, "to_bytes", real)
+        thread = threading.Thread(target=lambda: results.append(ag.save([ag.zeros(2)], path)))
+        thread.start()
+        thread.join()
+        results.append(ag.load(path)[0].tolist())
+        return real(tensor)
+
+    monkeypatch.setattr(serialization.manager, "to_bytes", nested)
+    ag.save([ag.ones(2)], path)
+    assert results == [None, [0.0, 0.0]]
+    assert ag.load(path)[0].tolist() == [1.0, 1.0]
+    assert os.listdir(tmp_path) == ["state"]
+
+
+def test_processes_that_save_to_one_path(tmp_path):
+    path = tmp_path / "state"
+    source = "import sys, agrad as ag\nfor i in range(30): ag.save([ag.full((1000,), i)], sys.argv[1])"
+    processes = [subprocess.Popen([sys.executable, "-c", source, str(path)]) for _ in range(3)]
+    assert [process.wait() for process in processes] == [0, 0, 0]
+    assert ag.load(path)[0].tolist() == [29.0] * 1000
+    assert os.listdir(tmp_path) == ["state"]
+
+
+KILLS = int(os.environ.get("AGRAD_KILLED_SAVES", "4"))
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL, and locks that end with a process")
+def test_killed_at_any_moment_the_old_file_or_the_new_is_there(tmp_path):
+    """``AGRAD_KILLED_SAVES=150`` kills as many processes."""
+    path = tmp_path / "state"
+    source = (
+        "import sys, agrad as ag\ni = 0\n"
+        "while True:\n    ag.save([i, ag.full((50_000,), i)], sys.argv[1]); i += 1; print(i, flush=True)"
+    )
+    for number in range(KILLS):
+        with subprocess.Popen([sys.executable, "-c", source, str(path)], stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            time.sleep(0.003 * (number % 17))
+            process.kill()
+        found = ag.load(path)
+        assert found[1].tolist() == [found[0]] * 50_000
+        assert stat.S_IMODE(path.stat().st_mode) & 0o111 == 0
+    ag.save("last", path)
+    assert os.listdir(tmp_path) == ["state"]
+
+
+@pytest.mark.parametrize("length", [1, 200, 250, 255])
+def test_long_names(tmp_path, length):
+    path = tmp_path / ("n" * length)
+    ag.save(length, path)
+    ag.save(length, path)
+    assert ag.load(path) == length
+
+
+class Slow(io.RawIOBase):
+    """A raw stream that takes a few bytes at a time, and after `most` none."""
+
+    def __init__(self, most, says):
+        self.taken, self.most, self.says = b"", most, says
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        if len(self.taken) >= self.most:
+            return self.says
+        self.taken += bytes(data[:7])
+        return len(data[:7])
+
+
+def test_a_stream_that_takes_less_than_it_is_given():
+    stream = Slow(10**6, None)
+    ag.save([ag.arange(100)], stream)
+    assert ag.load(io.BytesIO(stream.taken))[0].tolist() == list(range(100))
+
+
+@pytest.mark.parametrize("says", [None, 0])
+def test_a_stream_that_takes_nothing(says):
+    with pytest.raises(BlockingIOError, match=f"took none of .* bytes: its write returned {says}"):
+        ag.save([ag.arange(100)], Slow(100, says))
+
+
+def test_a_stream_that_gives_less_than_it_is_asked_for():
+    class Trickle(io.BytesIO):
+        def read(self, size=-1):
+            return super().read(min(size, 5) if size > 0 else size)
+
+    assert again([ag.arange(100)])[0].tolist() == ag.load(Trickle(saved([ag.arange(100)]).getvalue()))[0].tolist()
+
+
+def test_text_streams(tmp_path):
+    path = tmp_path / "state"
+    ag.save(1, path)
+    with open(path, encoding="latin-1") as file, pytest.raises(TypeError, match="open it in binary mode"):
+        ag.load(file)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/null"), reason="needs /dev/null")

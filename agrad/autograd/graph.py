@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
+import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
-from agrad.core import mode
+from agrad.core import files, mode
 from agrad.core.engine import _Pass, running
 from agrad.core.node import Node
 from agrad.core.saved import Disabled, Pair, around
@@ -209,17 +212,57 @@ def save_on_cpu(pin_memory: bool = False) -> save_on:
     return save_on("numpy")
 
 
+class _Folder:
+    """A folder of this process, which goes with the last of its files: one that a killed process left, with the next."""
+
+    def __init__(self, directory: str | None) -> None:
+        start = os.path.join(tempfile.gettempdir() if directory is None else directory, "agrad-saved-")
+        _sweep(start)
+        lock = None
+        while lock is None:
+            self.path = tempfile.mkdtemp(prefix=os.path.basename(start), dir=os.path.dirname(start) or ".")
+            with contextlib.suppress(FileNotFoundError):  # Swept by another process, as it was not locked yet.
+                lock = files.locked(lambda: os.path.join(self.path, "lock"), 0o600)
+        self.numbers = itertools.count()
+        weakref.finalize(self, self._remove, os.getpid(), self.path, lock)
+
+    @staticmethod
+    def _remove(process: int, path: str, lock: IO[bytes]) -> None:
+        lock.close()
+        if os.getpid() == process:  # A forked child has this object too.
+            shutil.rmtree(path, ignore_errors=True)  # Another process may sweep now.
+
+
+def _sweep(start: str) -> None:
+    """Remove the folders that killed processes of this user left."""
+    for entry in files.beginning(start):
+        with contextlib.suppress(OSError):  # Another process may sweep now.
+            own = not hasattr(os, "getuid") or entry.stat(follow_symlinks=False).st_uid == os.getuid()
+            if not own or not entry.is_dir(follow_symlinks=False):
+                continue
+            with files.abandoned(os.path.join(entry.path, "lock")) as left:
+                if left:
+                    shutil.rmtree(entry.path)
+            os.rmdir(entry.path)  # Empty if its process was killed before it had a lock.
+
+
 class _File:
     """A saved value in a file, which goes when nothing refers to it any more."""
 
-    def __init__(self, tensor: Tensor, directory: str | None) -> None:
-        from agrad.serialization import save  # noqa: PLC0415 (few programs need it)
+    def __init__(self, tensor: Tensor, folder: _Folder) -> None:
+        from agrad.serialization import save_aside  # noqa: PLC0415 (few programs need it)
 
-        handle, self.path = tempfile.mkstemp(suffix=".agrad", dir=directory)
-        os.close(handle)
-        weakref.finalize(self, os.unlink, self.path)
+        self.path = os.path.join(folder.path, f"{next(folder.numbers)}.agrad")
+        weakref.finalize(self, self._remove, os.getpid(), self.path, folder)
         self.device = tensor.device
-        save(tensor.detach(), self.path)
+        save_aside(tensor.detach(), self.path)
+
+    @staticmethod
+    def _remove(process: int, path: str, folder: _Folder) -> None:
+        """Remove the file; the folder is kept until then."""
+        if os.getpid() == process:  # A forked child has this object too.
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
 
     def read(self) -> Tensor:
         from agrad.serialization import load  # noqa: PLC0415
@@ -234,8 +277,9 @@ class save_on_disk(saved_tensors_hooks):  # noqa: N801 (as save_on)
     Parameters
     ----------
     directory : str, optional
-        Where; default: the system's place for temporary files. The files go with the graph. Lazy values are computed
-        to be written.
+        Where; default: the system's place for temporary files. The files go with the graph: those of a process that
+        was killed, when the next one saves there. A forked child reads its parent's files while they are there, and
+        removes none of them. Lazy values are computed to be written.
 
     Examples
     --------
@@ -249,7 +293,16 @@ class save_on_disk(saved_tensors_hooks):  # noqa: N801 (as save_on)
     """
 
     def __init__(self, directory: str | None = None) -> None:
-        super().__init__(lambda tensor: _File(tensor, directory), _File.read)
+        folders: weakref.WeakValueDictionary[int, _Folder] = weakref.WeakValueDictionary()  # By process.
+
+        def pack(tensor: Tensor) -> _File:
+            process = os.getpid()
+            folder = folders.get(process)
+            if folder is None:
+                folder = folders[process] = _Folder(directory)
+            return _File(tensor, folder)
+
+        super().__init__(pack, _File.read)
 
 
 # -- hooks on several gradients ---------------------------------------------------------------------------------------

@@ -2,6 +2,10 @@
 
 import gc
 import os
+import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import weakref
 
@@ -293,9 +297,74 @@ def test_files_go_with_the_graph(tmp_path):
     x = leaf(1.0, 2.0)
     with save_on_disk(str(tmp_path)):
         y = ag.sum(x * x * x)
-    assert len(os.listdir(tmp_path)) == 4
+    (folder,) = tmp_path.iterdir()
+    assert folder.stat().st_mode & 0o077 == 0 or os.name == "nt"
+    assert len(list(folder.glob("*.agrad"))) == 4
     y.backward()
     np.testing.assert_array_equal(x.grad.numpy(), [3.0, 12.0])
+    assert os.listdir(tmp_path) == []
+
+
+OFFLOADS = """
+import os, signal, sys
+import agrad as ag
+x = ag.tensor([1.0, 2.0], requires_grad=True)
+with ag.autograd.graph.save_on_disk(sys.argv[1]):
+    y = ag.sum(x * x * x)
+"""
+
+
+def offloads(source, folder):
+    command = [sys.executable, "-c", OFFLOADS + textwrap.dedent(source), str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_removes_no_files_of_its_parent(tmp_path):
+    done = offloads(
+        """
+        if os.fork() == 0:
+            with ag.autograd.graph.save_on_disk(sys.argv[1]):
+                z = ag.sum(x * x)
+            z.backward()
+            assert x.grad.tolist() == [2.0, 4.0]
+            del y, z
+            sys.exit(0)
+        assert os.wait()[1] == 0
+        y.backward()
+        print(x.grad.tolist())
+        """,
+        tmp_path,
+    )
+    assert (done.stdout, done.stderr) == ("[3.0, 12.0]\n", "")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL, and locks that end with a process")
+def test_files_of_a_killed_process_go_with_the_next_and_those_of_a_living_one_stay(tmp_path):
+    x = leaf(1.0, 2.0)
+    with save_on_disk(str(tmp_path)):
+        y = ag.sum(x * x * x)
+    before = os.listdir(tmp_path)
+    assert offloads("os.kill(os.getpid(), signal.SIGKILL)", tmp_path).returncode == -signal.SIGKILL
+    (tmp_path / "agrad-saved-without-a-lock").mkdir()
+    assert len(os.listdir(tmp_path)) == 3
+    assert offloads("", tmp_path).stderr == ""
+    assert os.listdir(tmp_path) == before
+    y.backward()
+    assert x.grad.tolist() == [3.0, 12.0]
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+    from agrad import serialization
+
+    def full(tensor):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(serialization.manager, "to_bytes", full)
+    x = leaf(1.0, 2.0)
+    with save_on_disk(str(tmp_path)), pytest.raises(OSError, match="no space left"):
+        x * x
     assert os.listdir(tmp_path) == []
 
 
