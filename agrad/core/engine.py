@@ -1,9 +1,9 @@
 """The reverse engine: runs the rules of a recorded graph, newest node first, and commits gradients at the end.
 
 Falling creation numbers are a topological order, so a heap of them is all the scheduling there is; while one node is
-pending not even that is touched. Nothing is recursive. Until every node has run no `.grad` changes, so a backward pass
-that fails leaves all of them as they were (a leaf with a post-accumulate hook is the exception: it is committed when
-its gradient is complete).
+pending not even that is touched. Nothing is recursive. No `.grad` changes until every node has run and every sum is made;
+then all are assigned at once, so a backward pass that fails, or is interrupted, leaves all of them as they were (a leaf
+with a post-accumulate hook is the exception: it is committed when its gradient is complete).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, copy_context
 from heapq import heapify, heappop, heappush
+from itertools import chain, repeat
 from typing import Any
 
 from agrad.core import errors, mode
@@ -26,7 +27,7 @@ from agrad.core.node import AccumulateGrad, Freed, Kept, Node, Output, behind, o
 from agrad.core.rule import Crossed, Masked, ShapeMismatchError
 from agrad.core.saved import unpacked
 from agrad.core.spec import Spec, Specs, backend_of
-from agrad.core.tensor import Tensor, own, owned, wrap
+from agrad.core.tensor import Tensor, array_slot, wrap
 
 #: Levels of vmap that are open, outermost first. While there are any, a cotangent may have a batch axis that its node
 #: lacks, so that the kernels of a node follow from both.
@@ -37,6 +38,9 @@ kernels_for: Callable[[Any, Any], Any]
 
 #: Accumulation into a leaf from several threads loses nothing. Reentrant: a finalizer may run in the midst of it.
 _ACCUMULATING = threading.RLock()
+
+#: The name of a slot, for each of any number of places.
+_GRAD = repeat("grad")
 
 #: The pass that is running in this context, the innermost one.
 _RUNNING: ContextVar[_Pass | None] = ContextVar("agrad_pass", default=None)
@@ -553,7 +557,7 @@ class _Pass:
         if before is not None:  # delivered before it had hooks: one was registered in the midst of the pass
             g = self.add(leaf, before[0], g, set())
         if leaf.hooks is not None and leaf.hooks.accumulated and self.targets is None:
-            self.commit(leaf, self.settled(g, leaf.spec))
+            self.commit({leaf: [self.settled(g, leaf.spec), False]}, ())
         else:
             self.leaves[leaf] = [g, False]
 
@@ -620,13 +624,8 @@ class _Pass:
             self.leaves[leaf][0] = total
 
     def finish(self, *, accumulate: bool) -> None:
-        """Commit: nothing can fail from here on but the user's own hooks."""
-        if accumulate:
-            with _ACCUMULATING:
-                later = [pair for pair in self.leaves.items() if not self.commit_first(*pair)]
-            for leaf, (g, _) in later:
-                self.commit(leaf, g)
-        elif self.targets is not None:
+        """Make all sums and checks, then assign them in one step: a pass that fails has changed no `.grad`."""
+        if not accumulate and self.targets is not None:
             for node in self.targets:
                 if isinstance(node, AccumulateGrad) and node in self.leaves:
                     self.captured[node] = self.leaves[node][0]
@@ -634,67 +633,108 @@ class _Pass:
                         watch(node)
         if self.as_tensors:
             self.captured = {node: self.as_tensor(g) for node, g in self.captured.items()}
-        for reference, g in self.retained:
-            tensor = reference()
-            if tensor is not None and tensor._retained is not None:
-                with _ACCUMULATING:
-                    tensor._retained.grad = self.accumulated(tensor._retained.grad, g)
+        if accumulate or self.retained:
+            self.commit(self.leaves if accumulate else {}, self.retained)
 
-    def commit_first(self, leaf: AccumulateGrad, total: list[Any]) -> bool:
-        """Commit the first gradient of a leaf without hooks; tell whether that was all there is to do."""
-        spec = leaf.spec
-        if leaf.grad is not None or leaf.hooks is not None or self.as_tensors or not spec.shape or spec.backend.is_lazy:
-            return False
-        if leaf.active:
-            leaf.grad = wrap(total[0], spec)
-        return True
-
-    def commit(self, leaf: AccumulateGrad, g: Any) -> None:
-        """Add a complete gradient to a leaf."""
-        if not leaf.active:
-            return
+    def commit(self, leaves: dict[AccumulateGrad, list[Any]], retained: Sequence[tuple[Any, Any]]) -> None:
+        """Add complete gradients to leaves and to results that retain theirs, then call the leaves' own hooks."""
+        as_tensors = self.as_tensors
+        places: list[Any] = []
+        values: list[Tensor] = []
+        rest: list[AccumulateGrad] = []
+        hooked: list[tuple[AccumulateGrad, Hooks, Any]] = []
         with _ACCUMULATING:
-            leaf.grad = self.accumulated(leaf.grad, g)
-            if leaf.spec.backend.is_lazy:
-                remember_losses(leaf.grad, self.values)
-                watch(leaf)
-        if leaf.hooks is not None:
-            tensor = leaf.variable
-            if tensor is not None:
-                for hook in list(leaf.hooks.accumulated.values()):
-                    returned = hook(tensor)
-                    if returned is not None:
-                        message = f"expected None, but post-accumulate hook returned '{type(returned).__name__}'"
-                        raise TypeError(message)
-            for hook in list(leaf.hooks.post.values()):
-                hook((), (self.as_tensor(g),))
+            for leaf, total in leaves.items():
+                spec = leaf.spec
+                if leaf.grad is None and leaf.hooks is None and spec.accumulates and not (as_tensors or leaf.moved):
+                    if leaf.active:  # the first gradient is kept as it is: values are immutable, it may be shared
+                        places.append(leaf)
+                        values.append(wrap(total[0], spec))
+                elif leaf.active:
+                    rest.append(leaf)
+            if not rest and not retained:
+                any(map(setattr, places, _GRAD, values))  # as in `_Sums.assign`
+                return
+            sums = _Sums(places, values)
+            for leaf in rest:
+                g, mine = total = leaves[leaf]
+                spec, old = leaf.spec, leaf.grad
+                plain = not (as_tensors or leaf.moved) and spec.accumulates
+                if leaf.hooks is not None:
+                    hooked.append((leaf, leaf.hooks, g))
+                    plain = False
+                else:
+                    total[0] = None  # goes when its sum is made: the peak is that of one sum more, not of all
+                if plain and old is not None and old._spec is spec and old._node is None:
+                    sums.add(old, g, mine=mine)
+                    continue
+                made = self.sum(leaf, leaf, self.fitted(self.as_tensor(g), leaf), sums)
+                if spec.backend.is_lazy:
+                    remember_losses(made, self.values)
+                    watch(leaf)
+            for reference, g in retained:
+                tensor = reference()
+                if tensor is not None and tensor._retained is not None:
+                    self.sum(tensor._retained, tensor._node, self.as_tensor(g), sums)
+            sums.assign()
+        for leaf, hooks, g in hooked:
+            self.run_after(leaf, hooks, g)
 
-    def accumulated(self, old: Tensor | None, g: Any) -> Tensor:
-        """Give the sum of an accumulated gradient and a new one.
+    def sum(self, place: Any, node: Any, new: Tensor, sums: _Sums) -> Tensor:
+        """Add a gradient to what a leaf or result has, in `sums`; give the Tensor that will be its `.grad`.
 
-        The first is kept as it is: values are immutable, so it may be shared. Later ones are added in place on the same
-        Tensor, out of place if the sum is to have a history.
+        That remains the same Tensor, but for a first gradient, and for a sum that is to have a history.
+
+        Parameters
+        ----------
+        place : AccumulateGrad or Retained
+            What has a `.grad`.
+        node : Node
+            Of the leaf or result.
+        new : Tensor
+            The gradient.
+        sums : _Sums
+            To be assigned later.
         """
-        new = self.as_tensor(g)
+        old: Tensor | None = place.grad
         if old is None:
-            return new
-        if self.create_graph or new._node is not None or old._node is not None or new._tangents:
-            total: Tensor = new._spec.backend.functions.add(old, new)
-            return total
+            return sums.put(place, new)
         spec = old._spec
+        if new._spec is not spec:
+            check_shape(node, new._spec, spec)
+        if self.create_graph or new._node is not None or old._node is not None or new._tangents:
+            return sums.put(place, spec.backend.functions.add(old, new))
         if new._spec is not spec:
             if new._spec.backend is not spec.backend:
                 new = new.to_device(spec.device)
             if new.dtype != spec.dtype:  # the leaf's `grad_dtype` allows any
                 new = spec.backend.functions.astype(new, spec.dtype)
-        buffer = owned(old)
-        own(
-            old,
-            spec.backend.as_array(spec.xp.add(old._raw, new._raw))
-            if buffer is None
-            else spec.xp.add_into(buffer, new._raw, buffer),
-        )
+        sums.add(old, new._raw)
         return old
+
+    def fitted(self, g: Tensor, leaf: AccumulateGrad) -> Tensor:
+        """Give a gradient as its leaf wants it: that may have been given data of another kind since it was used."""
+        spec = leaf.spec
+        if g._spec is spec or self.batched:
+            return g
+        check_shape(leaf, g._spec, spec)
+        if g._spec.device != spec.device:
+            g = g.to_device(spec.device)
+        if g.dtype != spec.dtype and (leaf.hooks is None or leaf.hooks.grad_dtype is None):
+            g = rule_module.fit(spec.backend.functions, g, spec)
+        return g
+
+    def run_after(self, leaf: AccumulateGrad, hooks: Hooks, g: Any) -> None:
+        """Run the hooks that follow the accumulation into a leaf."""
+        tensor = leaf.variable
+        if tensor is not None:
+            for hook in list(hooks.accumulated.values()):
+                returned = hook(tensor)
+                if returned is not None:
+                    message = f"expected None, but post-accumulate hook returned '{type(returned).__name__}'"
+                    raise TypeError(message)
+        for hook in list(hooks.post.values()):
+            hook((), (self.as_tensor(g),))
 
     def as_tensor(self, g: Any) -> Tensor:
         """Give a cotangent as a Tensor of its own: cotangents are shared, and hooks and users may change theirs."""
@@ -750,6 +790,57 @@ class _Pass:
 
     def _tensor_or_none(self, g: Any) -> Tensor | None:
         return None if g is None else self.as_tensor(g)
+
+
+class _Sums:
+    """What a pass is going to assign: made while anything may fail, assigned when nothing can.
+
+    Attributes
+    ----------
+    places, values : list
+        Leaves and retained gradients with the Tensor that becomes their `.grad`.
+    changed : dict
+        By ``id`` the Tensors that remain the `.grad` they are, with their new arrays.
+    """
+
+    def __init__(self, places: list[Any], values: list[Tensor]) -> None:
+        self.places, self.values = places, values
+        self.changed: dict[int, tuple[Tensor, Any]] = {}
+
+    def put(self, place: Any, value: Tensor) -> Tensor:
+        """Let a Tensor become the `.grad` of a leaf or result."""
+        self.places.append(place)
+        self.values.append(value)
+        return value
+
+    def add(self, tensor: Tensor, g: Any, *, mine: bool = False) -> None:
+        """Let a Tensor that remains the `.grad` it is get the sum of its array and another.
+
+        Parameters
+        ----------
+        tensor : Tensor
+            Perhaps the `.grad` of several leaves.
+        g : array
+            Of its spec.
+        mine : bool, optional
+            Nothing else holds `g`: the sum may take its place in memory.
+        """
+        earlier = self.changed.get(id(tensor))
+        array = tensor._raw if earlier is None else earlier[1]  # to read it ends the ownership of the array
+        xp = tensor._spec.xp
+        total = xp.add_into(g, array, g) if mine else xp.add(array, g)
+        self.changed[id(tensor)] = tensor, tensor._spec.backend.as_array(total)
+
+    def assign(self) -> None:
+        """Assign everything in a call that runs in C alone: between its steps no signal handler can run.
+
+        What is replaced is kept until the end, so that no code of anybody's is called by its going.
+        """
+        tensors, arrays = zip(*self.changed.values(), strict=True) if self.changed else ((), ())
+        before = [place.grad for place in self.places], [tensor._raw for tensor in tensors]
+        set_grads = map(setattr, self.places, _GRAD, self.values)
+        any(chain(set_grads, map(array_slot.__set__, tensors, arrays)))  # each gives None
+        del before
 
 
 class Elsewhere:
@@ -809,6 +900,15 @@ def _in_layout(g: Tensor | None, spec: Spec) -> Tensor | None:
     made = wrap(raw, spec.backend.spec(raw), g._node)
     made._tangents = g._tangents
     return made
+
+
+def check_shape(node: Node, found: Spec, wanted: Spec) -> None:
+    """Refuse a gradient of another shape than its leaf, or than what it is to be added to."""
+    shape, expected = found.shape, wanted.shape
+    if shape != expected and not any(n != n for n in (*shape, *expected)):  # noqa: PLR0124 (nan: unknown when lazy)
+        error = errors.wrong_shape(node, 0, shape, expected)
+        error.add_note("The tensor's .data or .grad has got another shape since the tensor was used.")
+        raise error
 
 
 def watch(leaf: AccumulateGrad) -> None:

@@ -278,13 +278,16 @@ class AccumulateGrad(Node):
         The accumulated gradient.
     active : bool
         False once the leaf has been frozen: graphs recorded before then skip it.
+    moved : bool
+        Whether the tensor was ever given data of another shape, dtype or device: a gradient may then not fit.
     """
 
-    __slots__ = ("active", "grad", "owned", "tensor")
+    __slots__ = ("active", "grad", "moved", "tensor")
     title = "AccumulateGrad"
 
     grad: Tensor | None
     active: bool
+    moved: bool
     tensor: weakref.ref[Tensor]
 
     def __init__(self, tensor: Tensor, spec: Spec) -> None:
@@ -297,6 +300,7 @@ class AccumulateGrad(Node):
         self.hooks = None
         self.grad = None
         self.active = True
+        self.moved = False
         self.tensor = weakref.ref(tensor)
 
     @property

@@ -509,9 +509,12 @@ class Tensor(_Methods):
         if self._node is not None and not spec.inexact:
             message = "data set to a tensor that requires gradients must be floating point or complex dtype"
             raise RuntimeError(message)
+        old, leaf = self._spec, self._node if isinstance(self._node, AccumulateGrad) else self._leaf
+        if leaf is not None:
+            if spec is not old and (spec.shape, spec.dtype, spec.device) != (old.shape, old.dtype, old.device):
+                leaf.moved = True
+            leaf.spec = spec
         self._raw, self._spec = raw, spec
-        if isinstance(self._node, AccumulateGrad):
-            self._node.spec = spec
 
     # -- the array API's object ---------------------------------------------------------------------------------------
 
@@ -859,14 +862,14 @@ def own(tensor: Tensor, data: Any) -> None:
     ``_buffer`` and may write to it. Tensors that own nothing pay nothing for this.
     """
     cls = type(tensor)
-    _slot.__set__(tensor, data)  # first: a thread that reads the tensor meanwhile finds one value or the other
+    array_slot.__set__(tensor, data)  # first: a thread that reads the tensor meanwhile finds one value or the other
     tensor.__dict__["_buffer"] = data
     if not issubclass(cls, _Owner):
         tensor.__class__ = _owner_class(cls)
 
 
 #: Where the array of a tensor lies, whatever its class does with the name.
-_slot: Any = Tensor.__dict__["_raw"]
+array_slot: Any = Tensor.__dict__["_raw"]
 
 
 class _Owner:
@@ -887,11 +890,11 @@ def _owner_class(cls: type[Tensor]) -> Any:
     def release(self: Any) -> Any:
         self.__class__ = cls
         self.__dict__.pop("_buffer", None)
-        return _slot.__get__(self)
+        return array_slot.__get__(self)
 
     def replace(self: Any, data: Any) -> None:
         release(self)
-        _slot.__set__(self, data)
+        array_slot.__set__(self, data)
 
     members = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__}
     made = _OWNERS[cls] = type(cls.__name__, (cls, _Owner), members | {"_raw": property(release, replace)})
