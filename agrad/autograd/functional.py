@@ -231,9 +231,8 @@ def _hessian_product(
     else:
         vectors = _vectors(v, tape.inputs, name, several=not single_in)
     _check_one(tape, name, single=single_out)
-    with recorded():
-        gradients = tape.back([None], keep=True, record=True, missing=_independent if strict else None)
-        _check_recorded(gradients, "gradient", strict=strict)
+    gradients = recorded(lambda: tape.back([None], keep=True, record=True, missing=_independent if strict else None))
+    _check_recorded(gradients, "gradient", strict=strict)
     with set_grad_enabled(create_graph):
         roots = [
             (g._node, _one(g) if w is None else w)

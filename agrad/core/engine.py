@@ -8,9 +8,9 @@ with a post-accumulate hook is the exception: it is committed when its gradient 
 
 from __future__ import annotations
 
+import _thread
 import functools
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
@@ -24,6 +24,7 @@ from agrad.core import rule as rule_module
 from agrad.core.hooks import HOOKED, Hooks, checked_all
 from agrad.core.lazy import is_lazy, is_loss, put_back, realised, remember_losses
 from agrad.core.node import AccumulateGrad, Freed, Kept, Node, Output, behind, output_of
+from agrad.core.once import lock, once
 from agrad.core.rule import Crossed, Masked, ShapeMismatchError
 from agrad.core.saved import unpacked
 from agrad.core.spec import Spec, Specs, backend_of
@@ -37,7 +38,7 @@ batch_levels: ContextVar[tuple[Any, ...]] = ContextVar("agrad_batch_levels", def
 kernels_for: Callable[[Any, Any], Any]
 
 #: Accumulation into a leaf from several threads loses nothing. Reentrant: a finalizer may run in the midst of it.
-_ACCUMULATING = threading.RLock()
+_ACCUMULATING = lock(waited_for=True)
 
 #: The name of a slot, for each of any number of places.
 _GRAD = repeat("grad")
@@ -123,17 +124,32 @@ def in_a_thread(work: Callable[[], None]) -> None:
     """Do something in a thread of its own, in the present context and mode, and wait for it."""
     now = mode.current()
     failures: list[BaseException] = []
+    begun = done = given_up = False
+    ended = _thread.allocate_lock()
+    ended.acquire()
 
     def do() -> None:
+        nonlocal begun, done
         try:
+            begun = True
             mode.adopt(now)
-            work()
+            if not given_up:
+                work()
         except BaseException as error:  # noqa: BLE001 (handed on)
             failures.append(error)
+        finally:
+            done = True
+            ended.release()
 
-    thread = threading.Thread(target=copy_context().run, args=(do,), name="agrad nested backward")
-    thread.start()
-    thread.join()
+    try:
+        # not a threading.Thread, which a handler of a signal that raises can leave with a lock it does not hold
+        _thread.start_new_thread(copy_context().run, (do,))
+        ended.acquire()
+    except BaseException:  # of such a handler: what has begun ends first
+        given_up = True
+        if begun and not done:
+            ended.acquire()
+        raise
     if failures:
         raise failures.pop()
 
@@ -310,7 +326,7 @@ class _Pass:
         self.freed = Freed()
         self.freed.code, self.freed.lasti = errors.caller()
 
-    @functools.cached_property
+    @once
     def reachable(self) -> set[Node]:
         """The nodes this pass may run."""
         if self.needed is not None:
@@ -326,9 +342,10 @@ class _Pass:
 
     def execute(self, roots: Sequence[tuple[Node, Any]], *, accumulate: bool) -> None:
         """Run the pass, with recording as it asks for."""
-        mode.push(grad=self.create_graph)
-        outer = _RUNNING.set(self)
+        before, outer = mode.get_mode(), _RUNNING.get()
         try:
+            mode.push(grad=self.create_graph)
+            _RUNNING.set(self)
             with quiet(roots[0][0]):
                 self.loop([(node, self.start(g)) for node, g in roots])
                 for at_end in self.at_end:
@@ -337,8 +354,10 @@ class _Pass:
                     self.compute()
                 self.finish(accumulate=accumulate)
         finally:
-            _RUNNING.reset(outer)
-            mode.pop()
+            try:
+                _RUNNING.set(outer)
+            finally:
+                mode.set_mode(before)
 
     def loop(self, roots: list[tuple[Node, Any]]) -> None:
         """Run nodes until none is pending. Each turn delivers what the last node gave, then runs the newest node."""
@@ -976,8 +995,9 @@ def recompute(node: Node, g: Tensor, saved: tuple[Any, ...], *, masked: bool) ->
     known = dict(zip(plan.saves, saved, strict=True))
     if rule.params:
         known.update(zip(rule.params, node.params, strict=True))
-    mode.push(grad=True)
+    before = mode.get_mode()
     try:
+        mode.push(grad=True)
         for name in plan.wanted:
             known[name] = xp.positive(known[name])  # a node of its own: one operand may have been made from another
         values = [known[argument.name] for argument in op.arguments]
@@ -988,7 +1008,7 @@ def recompute(node: Node, g: Tensor, saved: tuple[Any, ...], *, masked: bool) ->
             roots, retain_graph=recording, create_graph=recording, targets=targets, accumulate=False, masked=masked
         )
     finally:
-        mode.pop()
+        mode.set_mode(before)
     gs = tuple(found.get(target) for target in targets)
     return gs if len(gs) > 1 else gs[0]
 

@@ -8,9 +8,9 @@ reverse mode sees through them (forward over reverse, reverse over forward, to a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agrad.core import errors, mode
 from agrad.core import op as op_module
@@ -23,19 +23,35 @@ if TYPE_CHECKING:
     from agrad.core.mode import Mode
     from agrad.core.node import Node
 
+T = TypeVar("T")
+
 next_level = itertools.count(1).__next__
 
 
 @contextmanager
 def level() -> Iterator[int]:
     """Open a level of forward mode inside those that are open; tangents of it vanish at exit."""
-    now = mode.current()
-    number = next_level()
-    mode.push(levels=(*(now.levels if now else ()), number))
+    before = mode.get_mode()
     try:
+        number = next_level()
+        now = mode.current()
+        mode.push(levels=(*(now.levels if now else ()), number))
         yield number
     finally:
-        mode.pop()
+        mode.set_mode(before)
+
+
+def in_level(function: Callable[[int], T]) -> T:
+    """Call a function with a new level of forward mode.
+
+    For the machinery: unlike `level` it closes the level whatever moment a signal comes.
+    """
+    before = mode.get_mode()
+    try:
+        with level() as number:
+            return function(number)
+    finally:
+        mode.set_mode(before)
 
 
 def with_tangent(primal: Tensor, tangent: Tensor | None, at: int) -> Tensor:
@@ -78,8 +94,9 @@ def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
         else:
             primals[i] = strip(value, at)
             tangents[argument.name] = tangent_of(value, at) if isinstance(value, Tensor) else None
-    mode.push(levels=tuple(number for number in now.levels if number < at))  # what the operands may still carry
+    before = mode.get_mode()
     try:
+        mode.push(levels=tuple(number for number in now.levels if number < at))  # what the operands may still carry
         result = op.invoke(op.entry, primals)
         several = isinstance(result, tuple | list)
         results = list(result) if several else [result]
@@ -88,7 +105,7 @@ def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
         with results[0]._spec.backend.quiet():
             pushed = jvp(op, primals, tangents, result)
     finally:
-        mode.pop()
+        mode.set_mode(before)
     parts = list(pushed) if several else [pushed]
     made = [
         with_tangent(r, fitted(t, r), at) if r._spec.inexact and t is not None else r
@@ -275,7 +292,8 @@ def _zeros(xp: Any, value: Any) -> Any:
 
 def _through_definition(op: Op, primals: list[Any], tangents: dict[str, Any]) -> Any:
     """Push through the composition a fused op stands for, at a level of its own."""
-    with level() as at:
+
+    def tangent(at: int) -> Tensor | None:
         duals = list(primals)
         for i, argument in op.operand_slots:
             tangent = tangents[argument.name]
@@ -287,6 +305,8 @@ def _through_definition(op: Op, primals: list[Any], tangents: dict[str, Any]) ->
         xp = first._spec.backend.functions
         result = op.invoke(lambda *a, **k: define(xp, *a, **k), duals)
         return tangent_of(result, at)
+
+    return in_level(tangent)
 
 
 op_module.push_forward = push

@@ -287,8 +287,9 @@ class Function:
             node.__dict__["needs_input_grad"] = tuple(
                 any(part) if isinstance(part, list) else part for part in _grouped(needs, structures, list)
             )
-        mode.push(grad=False)
+        before = mode.get_mode()
         try:
+            mode.push(grad=False)
             output = cls.forward(*args, **kwargs) if separate else cls.forward(node, *args, **kwargs)
             if type(output) is not Tensor:
                 output = _as_tensors(node, output, arguments)
@@ -300,7 +301,7 @@ class Function:
                 if results is not None:
                     node.__dict__["_results"], flat = results, several
         finally:
-            mode.pop()
+            mode.set_mode(before)
         record = recording and any(needs)
         carried = [a._tangents if isinstance(a, Tensor) else None for a in arguments]
         levels = _open_levels(carried)
@@ -774,10 +775,13 @@ def _push_tangents(
     made = {id(b): a for b, a in zip(before, after, strict=True) if isinstance(b, Tensor)}
     places = {id(a) for a in arguments if isinstance(a, Tensor)}
     materialize = node.__dict__.get("_materialize", True)
+    around = mode.current()
+    open_levels = () if around is None else around.levels
     for at in levels:
-        # of the levels, those outside this one: a tangent has no tangent of its own level
-        mode.push(grad=record, levels=tuple(level for level in levels if level < at))
+        outside = mode.get_mode()
         try:
+            # of the levels, those outside this one: a tangent has no tangent of its own level
+            mode.push(grad=record, levels=tuple(level for level in open_levels if level < at))
             tangents = []
             for a, of_one in zip(arguments, carried, strict=True):
                 t = (of_one or {}).get(at)
@@ -801,8 +805,8 @@ def _push_tangents(
                     of_result: Any = result._tangents
                     of_result[at] = fitted(_derivative(node, t, "jvp", tuple(tangents)), result)
         finally:
+            mode.set_mode(outside)
             node.__dict__.pop("_in_jvp", None)
-            mode.pop()
 
 
 def _other(t: Tensor) -> Role:
@@ -821,11 +825,12 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(backward)
     def once(ctx: FunctionNode, *grads: Any) -> Any:
         record = mode.is_grad_enabled()
-        mode.push(grad=False)
+        before = mode.get_mode()
         try:
+            mode.push(grad=False)
             gradients = backward(ctx, *grads)
         finally:
-            mode.pop()
+            mode.set_mode(before)
         if not record:
             return gradients
         message = "trying to differentiate twice a function that was marked with @once_differentiable"

@@ -113,9 +113,9 @@ def hooks_of(node: Node) -> Hooks:
     if node.hooks is None:
         with FIRST_USE:
             if node.hooks is None:
-                node.hooks = Hooks()
                 if type(node) is AccumulateGrad:
-                    HOOKED.add(node)
+                    HOOKED.add(node)  # first: hooks that no pass looks for would run too late
+                node.hooks = Hooks()
     return node.hooks
 
 

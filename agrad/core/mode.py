@@ -91,6 +91,9 @@ USUAL = Mode(True, (), False, (), None, None, None, None)
 _MODE: ContextVar[Mode | None] = ContextVar("agrad_mode", default=None)
 get_mode = _MODE.get
 
+#: Restores what `get_mode` gave: a call in C, which no signal handler interrupts before it is done.
+set_mode = _MODE.set
+
 
 def current() -> Mode | None:
     """Give the mode of this thread, None for the usual one."""
@@ -108,10 +111,21 @@ def push(
     profiler: Any = None,
     owner: object = None,
 ) -> None:
-    """Enter a mode that differs from the present one in what is given."""
+    """Enter a mode that differs from the present one in what is given.
+
+    A handler of a signal, as Ctrl-C, may raise wherever Python code runs, also in this function. So the machinery reads
+    the mode first, enters within ``try`` and restores it in ``finally``, by one call in C::
+
+        before = get_mode()
+        try:
+            push(...)
+            ...
+        finally:
+            set_mode(before)
+    """
     now = current()
     base = USUAL if now is None else now
-    _MODE.set(
+    set_mode(
         Mode(
             base.grad if grad is None else grad,
             base.levels if levels is None else levels,
@@ -135,12 +149,12 @@ def pop(owner: object = None) -> None:
     while found is not None and found.owner is not owner:
         found = found.previous
     if found is not None:
-        _MODE.set(found.previous)
+        set_mode(found.previous)
 
 
 def adopt(mode: Mode | None) -> None:
     """Have a mode of the thread that started this one count here too."""
-    _MODE.set(None if mode is None else mode.moved(mode.previous))
+    set_mode(None if mode is None else mode.moved(mode.previous))
 
 
 def inside(owner: object) -> list[Mode]:
@@ -269,8 +283,12 @@ def decorate(mode: GradMode, function: F) -> F:
 
     @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
-        with mode:
+        before = get_mode()
+        try:
+            push(grad=mode._grad, inference=mode._inference)
             return function(*args, **kwargs)
+        finally:
+            set_mode(before)
 
     return plain  # type: ignore[return-value]
 
@@ -283,14 +301,17 @@ def _steps(mode: GradMode, source: Generator[Any, Any, Any]) -> Generator[Any, A
     step = object()
 
     def run(function: Callable[..., Any], *args: Any) -> Any:
-        push(grad=mode._grad, inference=mode._inference, owner=step)
-        for own in entered:
-            _MODE.set(own.moved(current()))
+        before = get_mode()
         try:
-            return function(*args)
+            push(grad=mode._grad, inference=mode._inference, owner=step)
+            for own in entered:
+                set_mode(own.moved(current()))
+            try:
+                return function(*args)
+            finally:
+                entered[:] = inside(step)
         finally:
-            entered[:] = inside(step)
-            pop(step)
+            set_mode(before)
 
     while True:
         try:
@@ -347,7 +368,7 @@ class set_grad_enabled(GradMode):  # noqa: N801 (PyTorch's name)
     def __call__(self, function: Any = None) -> Any:
         if function is None:
             return self
-        _MODE.set(self._before)  # the immediate effect was meant for a block, not for a decorated function
+        set_mode(self._before)  # the immediate effect was meant for a block, not for a decorated function
         return decorate(GradMode(self._name, grad=self._grad), function)
 
     def __enter__(self) -> None:
@@ -355,7 +376,7 @@ class set_grad_enabled(GradMode):  # noqa: N801 (PyTorch's name)
         replace(grad=self._grad)
 
     def __exit__(self, *exc: object) -> None:
-        _MODE.set(self._before)
+        set_mode(self._before)
 
 
 def replace(*, grad: bool | None = None, anomaly: bool | EllipsisType | None = ...) -> None:
@@ -374,7 +395,7 @@ def replace(*, grad: bool | None = None, anomaly: bool | EllipsisType | None = .
     )
     alone = made.previous is None and made.owner is replace
     usual = made.grad and made.simple_in is not None and not made.inference and made.anomaly is None
-    _MODE.set(None if alone and usual else made)
+    set_mode(None if alone and usual else made)
 
 
 no_grad = GradMode("no_grad", grad=False)

@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 import functools
+import os
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
-#: Held while something is made that exists once, as code compiled into a function that others may be calling. An
-#: interpreter may run any finalizer at any time, so the lock can be taken again by the thread that has it.
-FIRST_USE = threading.RLock()
+
+def lock(*, waited_for: bool = False, undo: Callable[[], None] | None = None) -> threading._RLock:
+    """Make a lock that a forked child finds free, whichever thread had it: there that thread does not exist.
+
+    The thread that has it may take it again: an interpreter may run any finalizer at any time.
+
+    Parameters
+    ----------
+    waited_for : bool, optional
+        A fork waits until no other thread has it, for what it guards must not be left half done. Only for a lock that
+        is held shortly, while nobody waits for anything.
+    undo : callable, optional
+        Called in a child to undo what another thread may have left half done.
+    """
+    made: Any = threading.RLock()
+
+    def in_child() -> None:
+        if undo is not None and not made._is_owned():
+            undo()
+        made._at_fork_reinit()
+
+    if hasattr(os, "register_at_fork"):  # not everywhere
+        if waited_for:
+            os.register_at_fork(before=made.acquire, after_in_parent=made.release)
+        os.register_at_fork(after_in_child=in_child)
+    return made  # type: ignore[no-any-return]
+
+
+#: Held while something is made that exists once, as code compiled into a function that others may be calling. What is
+#: left half made, by an exception or in a forked child, is made again.
+FIRST_USE = lock()
 
 
 class once(functools.cached_property[T]):  # noqa: N801 (a decorator, like its base)
     """A cached property whose value is one object for all threads.
 
     Two threads may both compute it; what the first has stored is what both get (`dict.setdefault` is atomic), which
-    `functools.cached_property` does not promise.
+    `functools.cached_property` does not promise; nor does it hold a lock, as that does in Python 3.11, where a forked
+    child would wait for ever.
     """
 
     @overload

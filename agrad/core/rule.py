@@ -9,7 +9,6 @@ requests of the operands that need a gradient follow what a node saves and the s
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import linecache
 import textwrap
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors
-from agrad.core.once import FIRST_USE
+from agrad.core.once import FIRST_USE, once
 from agrad.core.spec import backend_of
 
 if TYPE_CHECKING:
@@ -397,7 +396,7 @@ class Plan:
             names[name] = self.vjp
             self._users.append((names, name))
 
-    @functools.cached_property
+    @once
     def careful_vjp(self) -> Callable[..., Any]:
         """The same for a cotangent that comes from an op which drops elements."""
         return Plan(self.rule, self.needs, plain=self.plain, careful=True).compile()

@@ -55,8 +55,9 @@ class Parcel:
         raw = value._raw
         content: Any = value
         passed = []
-        mode.push(grad=False, saved=())
+        before = mode.get_mode()
         try:
+            mode.push(grad=False, saved=())
             for pair in pairs:
                 if not isinstance(content, Tensor):
                     break
@@ -65,7 +66,7 @@ class Parcel:
                 content = pair.pack(content)
                 passed.append(pair)
         finally:
-            mode.pop()
+            mode.set_mode(before)
         if value._raw is not raw:
             message = (
                 "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot"
@@ -81,8 +82,9 @@ class Parcel:
     def open(self) -> Tensor:
         """Unpack the value."""
         content = self.content
-        mode.push(grad=False, saved=())
+        before = mode.get_mode()
         try:
+            mode.push(grad=False, saved=())
             for pair in reversed(self.pairs):
                 content = pair.unpack(content)
                 if not isinstance(content, Tensor):
@@ -101,7 +103,7 @@ class Parcel:
             if content._spec.backend is not self.spec.backend:
                 content = content.to_device(self.spec.device)
         finally:
-            mode.pop()
+            mode.set_mode(before)
         opened: Tensor = content
         return opened
 

@@ -10,26 +10,27 @@ from __future__ import annotations
 
 import functools
 import operator
-import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 from agrad import tree
+from agrad.autograd.backward import transforming
 from agrad.core import engine as engine_module
 from agrad.core import errors, mode
 from agrad.core import function as function_module
 from agrad.core import op as op_module
 from agrad.core.engine import batch_levels
 from agrad.core.node import Node, next_seq
-from agrad.core.once import once, shared
+from agrad.core.once import lock, once, shared
 from agrad.core.spec import BACKENDS, Spec, Specs, backend_of
 from agrad.core.tensor import Tensor, wrap
 from agrad.plugin.backend import SPECS_KEPT, Backend, key_parts
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+
+T = TypeVar("T")
 
 # -- levels -----------------------------------------------------------------------------------------------------------
 
@@ -60,20 +61,24 @@ class Level:
             _levels[self.number] = self
 
 
-_numbering = threading.Lock()
+_numbering = lock()
 _levels: weakref.WeakValueDictionary[int, Level] = weakref.WeakValueDictionary()
 
 
-@contextmanager
-def opened(size: int, randomness: str) -> Iterator[Level]:
-    """Open a level inside those that are open."""
+def in_batch(size: int, randomness: str, function: Callable[[Level], T]) -> T:
+    """Call a function with a new level, inside those that are open; in it a call of backward() is refused."""
     level = Level(size, randomness)
-    token = batch_levels.set((*batch_levels.get(), level))
+    outside, before = transforming.get(), batch_levels.get()
     try:
-        yield level
+        transforming.set(True)
+        batch_levels.set((*before, level))
+        return function(level)
     finally:
         level.open = False
-        batch_levels.reset(token)
+        try:
+            transforming.set(outside)
+        finally:
+            batch_levels.set(before)
 
 
 # -- arrays -----------------------------------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ the function also sees something that is being recorded outside is the backward 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from agrad import tree
 from agrad.autograd.backward import cotangent_for, transforming
@@ -20,6 +19,8 @@ from agrad.core.node import AccumulateGrad, Node, next_seq
 from agrad.core.tensor import Tensor, wrap
 from agrad.func.arguments import Argnums, called, of_chosen, outputs_of, split_aux, tensors_of
 from agrad.ops.elementwise import conj, positive
+
+T = TypeVar("T")
 
 # -- one run in reverse mode --------------------------------------------------------------------------------------------
 
@@ -55,12 +56,15 @@ class Tape:
         self, function: Callable[..., Any], primals: Sequence[Any], what: str, *, has_aux: bool, tensors: str = ""
     ) -> None:
         self.recording = mode.is_grad_enabled()
-        with recorded():
+
+        def run() -> tuple[int, Any]:
             leaves, self.structure = tensors_of(tuple(primals), what)
             floor = next_seq()
             self.inputs = [variable(leaf, recording=self.recording) for leaf in leaves]
             self.names = [t._node for t in self.inputs]
-            returned = function(*tree.unflatten(self.structure, self.inputs))
+            return floor, function(*tree.unflatten(self.structure, self.inputs))
+
+        floor, returned = recorded(run)
         self.aux: Any = None
         if has_aux:
             returned, self.aux = split_aux(returned, what)
@@ -112,7 +116,8 @@ class Tape:
 
     def transposed(self) -> tuple[list[Tensor], list[Tensor]]:
         """Give cotangents of the outputs that stand for any, and those of the inputs as recorded functions of them."""
-        with recorded():
+
+        def run() -> tuple[list[Tensor], list[Tensor]]:
             seeds = [
                 t
                 if t._node is None
@@ -120,6 +125,8 @@ class Tape:
                 for t in self.outputs
             ]
             return seeds, self.back(seeds, keep=True, record=True)
+
+        return recorded(run)
 
     def push(
         self,
@@ -189,16 +196,18 @@ def leads_outward(roots: Sequence[Node], floor: int) -> bool:
     return False
 
 
-@contextmanager
-def recorded() -> Iterator[None]:
-    """Record, whatever is on outside; a call of backward() is refused."""
-    mode.push(grad=True)
-    token = transforming.set(True)
+def recorded(function: Callable[[], T]) -> T:
+    """Call a function with recording on, whatever is on outside; in it a call of backward() is refused."""
+    before, outside = mode.get_mode(), transforming.get()
     try:
-        yield
+        mode.push(grad=True)
+        transforming.set(True)
+        return function()
     finally:
-        transforming.reset(token)
-        mode.pop()
+        try:
+            transforming.set(outside)
+        finally:
+            mode.set_mode(before)
 
 
 def check_complex(leaves: Sequence[Tensor], what: str, which: str, *, holomorphic: bool) -> None:
@@ -489,32 +498,35 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         )
     if not values:
         raise RuntimeError(f"{what}: Expected primals to contain at least one Tensor.{called()}")
-    token = transforming.set(True)
+
+    def run(at: int) -> tuple[Any, ...]:
+        duals = [dual_of(p, t, at) for p, t in zip(values, directions, strict=True)]
+        returned = func(*tree.unflatten(structure, duals))
+        aux = None
+        if has_aux:
+            returned, aux = split_aux(returned, what)
+        outputs, result_structure = outputs_of(returned, what)
+        results = [forward.strip(t, at) for t in outputs]
+        pushed = []
+        for t in outputs:
+            tangent = forward.tangent_of(t, at)
+            if tangent is None:
+                if strict:
+                    raise RuntimeError(
+                        "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This"
+                        f" is not allowed with strict=True.{called()}"
+                    )
+                tangent = t._spec.backend.functions.zeros_like(engine.fresh(forward.strip(t, at), None))
+            pushed.append(tangent)
+        result = tree.unflatten(result_structure, results), tree.unflatten(result_structure, pushed)
+        return (*result, tree.map(lambda t: forward.strip(t, at), aux)) if has_aux else result
+
+    outside = transforming.get()
     try:
-        with forward.level() as at:
-            duals = [dual_of(p, t, at) for p, t in zip(values, directions, strict=True)]
-            returned = func(*tree.unflatten(structure, duals))
-            aux = None
-            if has_aux:
-                returned, aux = split_aux(returned, what)
-            outputs, result_structure = outputs_of(returned, what)
-            results = [forward.strip(t, at) for t in outputs]
-            pushed = []
-            for t in outputs:
-                tangent = forward.tangent_of(t, at)
-                if tangent is None:
-                    if strict:
-                        raise RuntimeError(
-                            "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This"
-                            f" is not allowed with strict=True.{called()}"
-                        )
-                    tangent = t._spec.backend.functions.zeros_like(engine.fresh(forward.strip(t, at), None))
-                pushed.append(tangent)
-            aux = tree.map(lambda t: forward.strip(t, at), aux)
+        transforming.set(True)
+        return forward.in_level(run)
     finally:
-        transforming.reset(token)
-    result = tree.unflatten(result_structure, results), tree.unflatten(result_structure, pushed)
-    return (*result, aux) if has_aux else result
+        transforming.set(outside)
 
 
 def dual_of(primal: Tensor, tangent: Tensor, at: int) -> Tensor:
@@ -644,8 +656,7 @@ def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool 
             f"{what}: Expected primals and tangents to have the same python structure. Got primals with structure"
             f" {tape.structure} and tangents with structure {structure}{called()}"
         )
-    with recorded():
-        gradients = tape.back([None], keep=True, record=True)
+    gradients = recorded(lambda: tape.back([None], keep=True, record=True))
     record = mode.is_grad_enabled() and (tape.outward or any(t._node is not None for t in given))
     for i, (t, x) in enumerate(zip(given, tape.inputs, strict=True)):
         if t.shape != x.shape:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import threading
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from itertools import chain, starmap
+from operator import setitem
 from typing import TYPE_CHECKING, Any
 
+from agrad.core.once import lock
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import called
 from agrad.ops.manipulation import stack
@@ -16,8 +18,14 @@ if TYPE_CHECKING:
 
 Values = dict[str, Tensor]
 
+#: Runs an iterator to its end, and keeps nothing.
+_exhaust = deque[None](maxlen=0).extend
+
+#: What restores the modules that are being called, outermost first.
+_restoring: list[Iterator[None]] = []
+
 #: A module holds the tensors of one call at a time.
-_CALLING = threading.RLock()
+_CALLING = lock(undo=lambda: _exhaust(chain.from_iterable(reversed(_restoring))))
 
 
 def functional_call(
@@ -86,8 +94,24 @@ def functional_call(
         raise TypeError(f"functional_call() takes a Module, not {type(module).__name__}{called()}")
     given = _given(parameter_and_buffer_dicts)
     args = () if args is None else args if isinstance(args, tuple) else (args,)
-    with _CALLING, _replaced(module, given, tie_weights=tie_weights, strict=strict):
-        return module(*args, **(kwargs or {}))
+    with _CALLING:
+        held, values = _replacements(module, given, tie_weights=tie_weights, strict=strict)
+        places = {name: _place(module, name) for name in values}
+        # put in and taken out in one call each, in C, which no handler of a signal interrupts
+        replacing = starmap(setitem, [(*place, values[name]) for name, place in places.items()])
+        restoring = starmap(setitem, [(*place, held[name]) for name, place in places.items()])
+        try:
+            _restoring.append(restoring)
+            _exhaust(replacing)
+            result = module(*args, **(kwargs or {}))
+            updates = [(source, name, dict.get(*places[name], source[name])) for name, (source, _) in given.items()]
+            _exhaust(starmap(setitem, updates))
+            return result
+        finally:
+            try:
+                _exhaust(restoring)
+            finally:
+                _restoring.remove(restoring)
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[Values, Values]:
@@ -159,11 +183,16 @@ def _given(dicts: Any) -> dict[str, tuple[Values, Tensor]]:
     return found
 
 
-@contextmanager
-def _replaced(
+def _place(module: Module, name: str) -> tuple[dict[str, Any], str]:
+    """Give where a module holds a parameter or a buffer: a dictionary and the name in it."""
+    path, _, attribute = name.rpartition(".")
+    return vars(module.get_submodule(path)), attribute
+
+
+def _replacements(
     module: Module, given: Mapping[str, tuple[Values, Tensor]], *, tie_weights: bool, strict: bool
-) -> Iterator[None]:
-    """Put values into a module for a while."""
+) -> tuple[dict[str, Tensor], Values]:
+    """Give what a module holds and what is to take its place, by name."""
     held = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
     values = {name: value for name, (_, value) in given.items()}
     if tie_weights:
@@ -177,20 +206,7 @@ def _replaced(
         raise RuntimeError(
             "\n\t".join([f"Error(s) in reparametrizing for {type(module).__name__}:", *wrong]) + called()
         )
-    places: dict[str, tuple[dict[str, Any], str]] = {}
-    for name in values:
-        path, _, attribute = name.rpartition(".")
-        places[name] = vars(module.get_submodule(path)), attribute
-    try:
-        for name, (attributes, attribute) in places.items():
-            attributes[attribute] = values[name]
-        yield
-        for name, (source, _) in given.items():
-            attributes, attribute = places[name]
-            source[name] = attributes.get(attribute, source[name])
-    finally:
-        for name, (attributes, attribute) in places.items():
-            attributes[attribute] = held[name]
+    return held, values
 
 
 def _tied(held: Mapping[str, Tensor], values: Values) -> Values:

@@ -8,10 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agrad import tree
-from agrad.autograd.backward import transforming
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import called, name_of, tensor_of
-from agrad.func.batching import Level, enter, leave, opened
+from agrad.func.batching import Level, enter, in_batch, leave
 from agrad.ops.manipulation import concat
 from agrad.tree import TreeDef
 
@@ -128,12 +127,9 @@ def over_rows(
             for start in range(0, size, chunk_size)
         ]
         return [concat(column, axis=0) for column in zip(*parts, strict=True)]
-    token = transforming.set(True)
-    try:
-        with opened(size, randomness) as level:
-            return [leave(y, 0, level) for y in function(*(enter(t, 0, level) for t in tensors))]
-    finally:
-        transforming.reset(token)
+    return in_batch(
+        size, randomness, lambda level: [leave(y, 0, level) for y in function(*(enter(t, 0, level) for t in tensors))]
+    )
 
 
 def _run(
@@ -147,20 +143,19 @@ def _run(
     randomness: str,
 ) -> tuple[list[Any], TreeDef, list[int | None]]:
     """Call the function once; give the leaves of its result, their structure, and where the axis stands in each."""
-    token = transforming.set(True)
-    try:
-        with opened(size, randomness) as level:
-            inside = [x if axis is None else enter(x, axis, level) for x, axis in zip(leaves, axes, strict=True)]
-            returned = func(*tree.unflatten(structure, inside), **kwargs)
-            outputs, result_structure = tree.flatten(returned)
-            places = _places(func, out_dims, result_structure)
-            results = []
-            for i, (y, place) in enumerate(zip(outputs, places, strict=True)):
-                result, places[i] = _result(func, y, place, level)
-                results.append(result)
-            return results, result_structure, places
-    finally:
-        transforming.reset(token)
+
+    def run(level: Level) -> tuple[list[Any], TreeDef, list[int | None]]:
+        inside = [x if axis is None else enter(x, axis, level) for x, axis in zip(leaves, axes, strict=True)]
+        returned = func(*tree.unflatten(structure, inside), **kwargs)
+        outputs, result_structure = tree.flatten(returned)
+        places = _places(func, out_dims, result_structure)
+        results = []
+        for i, (y, place) in enumerate(zip(outputs, places, strict=True)):
+            result, places[i] = _result(func, y, place, level)
+            results.append(result)
+        return results, result_structure, places
+
+    return in_batch(size, randomness, run)
 
 
 def _result(func: Callable[..., Any], y: Any, place: int | None, level: Level) -> tuple[Any, int | None]:

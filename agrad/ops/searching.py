@@ -11,6 +11,7 @@ from agrad.core.engine import batch_levels
 from agrad.core.mode import is_grad_enabled
 from agrad.core.op import OPS, _key, finish, resolve_backend
 from agrad.core.rule import device_of, unbroadcast
+from agrad.core.saved import active
 from agrad.core.spec import backend_of, numbers_of
 from agrad.core.tensor import Tensor, check_leaf, owned, rebind, wrap
 from agrad.ops.manipulation import unravel
@@ -231,6 +232,8 @@ def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> Tenso
     is_tensor = isinstance(value, Tensor)
     if x._tangents or (is_tensor and (value._tangents or value._spec.backend is not backend)):
         return None
+    if (x._node is not None or (is_tensor and value._node is not None)) and active():
+        return None  # a hook of the user's may raise between the change and its history
     if batch_levels.get() and resolve_backend(OPS["setitem"], (source, key, value))[0] is not backend:
         return None
     raw = value._raw if is_tensor else backend.scalar(value, x._spec)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agrad.core import errors
 from agrad.core import op as op_module
 from agrad.core import spec as spec_module
+from agrad.core.once import lock
 from agrad.core.tensor import Tensor, wrap
 from agrad.plugin.backend import CONTRACT, Backend, Device, forget_kernels
 
@@ -30,7 +30,6 @@ _givers: dict[str, str] = {}  # the plugin that gave a backend
 _failures: dict[str, str] = {}
 _unreported: list[str] = []
 _plugins: pluggy.PluginManager | None = None
-_loading = threading.RLock()  # held while plugins are loaded or asked for backends: other threads wait
 _loaded = False
 
 _chosen: ContextVar[str | None] = ContextVar("agrad_backend", default=None)
@@ -66,7 +65,29 @@ def plugins() -> pluggy.PluginManager:
     return _plugins
 
 
+def _forget() -> None:
+    """Drop what an interrupted load has left, so that the next call loads again."""
+    global _plugins  # noqa: PLW0603 (as in `_load`)
+    if not _loaded:
+        _plugins = None
+        for known in (_backends, _givers, _failures, _unreported):
+            known.clear()
+
+
+#: Held while plugins are loaded or asked for backends: other threads wait.
+_loading = lock(undo=_forget)
+
+
 def _load() -> None:
+    try:
+        _find()
+    except BaseException:
+        _forget()
+        raise
+    _report()
+
+
+def _find() -> None:
     global _plugins, _loaded  # noqa: PLW0603 (made once)
     import importlib.metadata  # noqa: PLC0415 (as pluggy: only when a backend is first needed)
 
@@ -83,7 +104,6 @@ def _load() -> None:
             _fail(entry.name, error)
     _collect()
     _loaded = True
-    _report()
 
 
 def register(plugin: Any, name: str | None = None) -> None:
@@ -107,7 +127,14 @@ def register(plugin: Any, name: str | None = None) -> None:
         name = name if manager.get_plugin(name) in (None, plugin) else f"{name} {id(plugin):#x}"
     with _loading:
         manager.register(plugin, name=name)
-        _collect()
+        try:
+            _collect()
+        except BaseException:  # a faulty plugin is noted; this is an interrupt, after which it can be registered again
+            manager.unregister(plugin)
+            for given in [given for given, giver in _givers.items() if giver == name]:
+                _givers.pop(given)
+                _backends.pop(given, None)
+            raise
         for backend in _backends.values():
             forget_kernels(backend)  # the plugin may replace some
     _report()

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import operator
 import os
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
 from agrad import dtypes
 from agrad.core.engine import batch_levels
+from agrad.core.once import lock
 from agrad.core.spec import spec_of
 from agrad.core.tensor import Tensor
 from agrad.func.batching import sampled
 from agrad.ops.creation import leaf
 from agrad.plugin import manager
 
+T = TypeVar("T")
+
 #: The seed, and the number of the key.
 Key = tuple[int, int]
+
+#: Held while a generator, whichever, gives out a key.
+_COUNTING = lock()
 
 #: Where the keys drawn in this context are noted, and the keys it draws instead of new ones.
 _noted: ContextVar[tuple[list[Key], ...]] = ContextVar("agrad_noted_keys", default=())
@@ -43,7 +48,6 @@ class Generator:
     """
 
     def __init__(self, seed: int | None = None) -> None:
-        self._lock = threading.Lock()
         self.seed, self.counter = operator.index(int.from_bytes(os.urandom(8), "little") if seed is None else seed), 0
 
     def manual_seed(self, seed: int) -> Generator:
@@ -55,14 +59,13 @@ class Generator:
         return self.get_state()
 
     def __setstate__(self, state: Key) -> None:
-        self._lock = threading.Lock()
         self.seed, self.counter = state
 
     def key(self) -> Key:
         """Give the next key: (seed, counter)."""
         given = _given.get()
         if given is None:
-            with self._lock:
+            with _COUNTING:
                 self.counter += 1
                 key = self.seed, self.counter
         else:
@@ -79,13 +82,13 @@ class Generator:
 
     def get_state(self) -> Key:
         """Give the state: the seed and the counter."""
-        with self._lock:
+        with _COUNTING:
             return self.seed, self.counter
 
     def set_state(self, state: Key) -> None:
         """Go back to a state."""
         if _given.get() is None:
-            with self._lock:
+            with _COUNTING:
                 self.seed, self.counter = state
 
 
@@ -115,25 +118,28 @@ class _Default(Generator):
 default_generator: Generator = _Default()
 
 
-@contextmanager
-def noting(keys: list[Key]) -> Iterator[None]:
-    """Note every key that is drawn in this context, for `again`."""
-    token = _noted.set((*_noted.get(), keys))
+def noting(keys: list[Key], function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    """Call a function and note every key that is drawn in this context, for `again`."""
+    before = _noted.get()
     try:
-        yield
+        _noted.set((*before, keys))
+        return function(*args, **kwargs)
     finally:
-        _noted.reset(token)
+        _noted.set(before)
 
 
-@contextmanager
-def again(keys: Iterable[Key]) -> Iterator[None]:
-    """Draw these keys in this context, whatever other threads draw; no generator changes its state."""
-    tokens = _noted.set(()), _given.set(iter(keys))
+def again(keys: Iterable[Key], function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    """Call a function that draws these keys, whatever other threads draw; no generator changes its state."""
+    noted, given = _noted.get(), _given.get()
     try:
-        yield
+        _noted.set(())
+        _given.set(iter(keys))
+        return function(*args, **kwargs)
     finally:
-        _noted.reset(tokens[0])
-        _given.reset(tokens[1])
+        try:
+            _noted.set(noted)
+        finally:
+            _given.set(given)
 
 
 @contextmanager

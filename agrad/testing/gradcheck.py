@@ -385,11 +385,14 @@ class _Check:
     def pushed(self, place: int, tangent: Sequence[complex]) -> list[list[complex]]:
         """Give the tangents of the outputs, as numbers, for a tangent of one argument."""
         primal = self.arguments[place]
-        with forward.level() as at:
+
+        def push(at: int) -> list[list[complex]]:
             dual = forward.with_tangent(primal, _make(tangent, primal, requires_grad=False), at)
             outputs = self.outputs_with(place, dual)
             tangents = [forward.tangent_of(y, at) for y in outputs]
             return [[0.0] * y.size if t is None else _numbers(t) for y, t in zip(outputs, tangents, strict=True)]
+
+        return forward.in_level(push)
 
     # -- what is checked ----------------------------------------------------------------------------------------------
 
@@ -567,13 +570,15 @@ class _Check:
             x = self.arguments[place]
 
             def push(t: Tensor, place: int = place, x: Tensor = x) -> list[Tensor]:
-                with forward.level() as at:
+                def run(at: int) -> list[Tensor]:
                     outputs = self.outputs_with(place, forward.with_tangent(x, t, at))
                     tangents = [forward.tangent_of(y, at) for y in outputs]
                     return [
                         zeros_like(y.detach()) if t is None else t.detach()
                         for y, t in zip(outputs, tangents, strict=True)
                     ]
+
+                return forward.in_level(run)
 
             draw, tangents = self._drawn(x)
             alone = [push(t) for t in tangents]

@@ -176,16 +176,20 @@ class _Frame:
     def run_again(self, found: dict[int, Tensor]) -> None:
         """Run the function to find the values that are still asked for."""
         again = _Again(self, found)
-        mode.push(grad=True, saved=(Pair(again.pack, again.unpack, again.note),))
+        before = mode.get_mode()
         try:
+            mode.push(grad=True, saved=(Pair(again.pack, again.unpack, again.note),))
             args, kwargs = unflatten(self.treedef, [v.give() if isinstance(v, _Input) else v for v in self.inputs])
-            with self.around_again, random.again(self.keys) if self.preserve_rng_state else contextlib.nullcontext():
-                self.function(*args, **kwargs)
+            with self.around_again:
+                if self.preserve_rng_state:
+                    random.again(self.keys, self.function, *args, **kwargs)
+                else:
+                    self.function(*args, **kwargs)
         except _Enough:
             pass
         finally:
-            mode.pop()
             again.node = None
+            mode.set_mode(before)
         if again.count != len(self.entries):
             message = (
                 "A different number of tensors was saved during the original forward and recomputation."
@@ -346,14 +350,17 @@ def checkpoint(
         preserve_rng_state=preserve_rng_state,
         contexts=context_fn(),
     )
-    mode.push(saved=(*around(), Pair(frame.pack, frame.unpack, frame.note)))
+    before = mode.get_mode()
     try:
-        with frame.around, random.noting(frame.keys) if preserve_rng_state else contextlib.nullcontext():
+        mode.push(saved=(*around(), Pair(frame.pack, frame.unpack, frame.note)))
+        with frame.around:
+            if preserve_rng_state:
+                return random.noting(frame.keys, function, *args, **kwargs)
             return function(*args, **kwargs)
     finally:
-        mode.pop()
         frame.node = None  # which keeps what refers to this frame
         frame.complete = True
+        mode.set_mode(before)
 
 
 def checkpoint_sequential(functions: Iterable[Callable[[Any], Any]], segments: int, input: Any, **options: Any) -> Any:

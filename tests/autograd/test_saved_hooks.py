@@ -420,6 +420,50 @@ def test_a_value_of_another_shape_is_refused():
     assert x.grad is None
 
 
+def assigned_twice(x):
+    y = x * x
+    y[0] = x[1] * 2.0
+    y[ag.asarray([1, 2])] = 3.0
+    return ag.sum(y * ag.tensor([1.0, 10.0, 100.0, 1000.0]))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda f, x: f(x),
+        lambda f, x: under(saved_tensors_hooks(lambda t: t.detach(), lambda t: t), f, x),
+        lambda f, x: under(ag.autograd.graph.save_on("numpy"), f, x),
+        checkpoint,
+    ],
+    ids=["plain", "hooks", "save_on", "checkpoint"],
+)
+def test_a_second_assignment(call):
+    x = leaf(1.0, 2.0, 3.0, 4.0)
+    loss = call(assigned_twice, x)
+    assert loss.item() == 4.0 + 30.0 + 300.0 + 16_000.0
+    loss.backward()
+    assert x.grad.tolist() == [0.0, 2.0, 0.0, 8000.0]
+
+
+def under(context, function, *args):
+    with context:
+        return function(*args)
+
+
+def test_an_assignment_whose_hook_raises_leaves_value_and_history():
+    def pack(tensor):
+        raise KeyError
+
+    x = leaf(1.0, 2.0, 3.0, 4.0)
+    y = x * x
+    y[0] = 2.0
+    node = y.grad_fn
+    with pytest.raises(KeyError), saved_tensors_hooks(pack, lambda t: t):
+        y[ag.asarray([1, 2])] = 3.0
+    assert y.tolist() == [2.0, 4.0, 9.0, 16.0]
+    assert y.grad_fn is node
+
+
 @pytest.mark.parametrize("hooks", [saved_tensors_hooks, None], ids=["hooks", "checkpoint"])
 def test_nothing_lazy_is_computed(hooks, never_computes):
     import dask.array as da

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from agrad.core.errors import BackendError
+from agrad.core.once import once
 from agrad.core.op import OPS
 from agrad.plugin.backend import PRIMITIVES, Backend, forget_kernels, key_parts
 from agrad_cupy.fusion import ARRAY, PREAMBLE, Code, NotFusible, kernel_code, rule_code
@@ -70,7 +71,7 @@ class CupyBackend(Backend):
         self._fused: dict[Any, Any] = {}  # by rule, dtype and parameters: a kernel, None where there can be none
         self._variants: dict[Any, int] = {}
 
-    @functools.cached_property
+    @once
     def _namespace(self) -> ModuleType:
         import array_api_compat.cupy as compat  # noqa: PLC0415 (CuPy loads late)
 
@@ -119,7 +120,7 @@ class CupyBackend(Backend):
 
     # -- devices -------------------------------------------------------------------------------------------------------
 
-    @functools.cached_property
+    @once
     def _count(self) -> int:
         import cupy  # noqa: PLC0415 (as above)
 

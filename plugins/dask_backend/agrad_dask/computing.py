@@ -6,7 +6,6 @@ that is active: the threads of this process, or a `distributed` cluster.
 
 from __future__ import annotations
 
-import functools
 import math
 import uuid
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ from dask.sizeof import sizeof
 from dask.system import CPU_COUNT
 from dask.utils import format_bytes, parse_bytes
 
+from agrad.core.once import once
 from agrad_dask import fusing, origins, repeats, staging
 from agrad_dask.staging import name_of
 
@@ -279,7 +279,7 @@ class _Run:
             raise origins.gone(name, self.written)  # it would be waited for without end
         return Future(name, self.client)
 
-    @functools.cached_property
+    @once
     def persisted(self) -> dict[Any, tuple[Any, Any]]:
         return origins.persisted(self.written)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from types import CodeType, FrameType
@@ -20,6 +19,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from agrad.core import engine
 from agrad.core.errors import INTERNAL_FILES, line_of
 from agrad.core.node import Node
+from agrad.core.once import lock
 from agrad.core.spec import Spec
 from agrad_dask.staging import name_of
 
@@ -46,7 +46,7 @@ class Origin(NamedTuple):
 
 
 _ORIGINS: OrderedDict[str, Origin] = OrderedDict()
-_LOCK = threading.Lock()
+_LOCK = lock()
 
 
 def note(op: str, operands: tuple[Any, ...], result: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from agrad.core.once import once
 from agrad.ops.nn import output_size
 
 Pair = tuple[int, int]
@@ -206,7 +206,7 @@ class _Planes:
         n, channels, *size = images.shape
         return images.reshape(n, self.filters[0], channels // self.filters[0], *size).transpose(1, 2, 3, 0, 4)
 
-    @functools.cached_property
+    @once
     def places(self) -> list[tuple[Any, Any]]:
         """Give, by phase, where it lies in images in that order, and where this is in its plane."""
         found = []
