@@ -200,6 +200,17 @@ def survey(session: nox.Session) -> None:
 
 
 @nox.session
+def mutation(session: nox.Session) -> None:
+    """Plant faults in agrad, one at a time, and see whether the tests find them; arguments go to the program.
+
+    ``nox -s mutation -- --seed 1 --count 40 --only agrad/func``; ``--help`` lists all. Survivors are judged by hand in
+    ``tests/mutation/survivors.md``.
+    """
+    session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *OTHERS)
+    session.run("python", "tests/mutation/mutate.py", *session.posargs)
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
     """Lint and check types only."""
     session.install(

@@ -1,0 +1,702 @@
+"""Plant faults in agrad, one at a time, and see whether the tests find them.
+
+    python tests/mutation/mutate.py                       draw 300 mutants, run the tests that reach each, report
+    python tests/mutation/mutate.py --seed 1 --count 40   others, fewer
+    python tests/mutation/mutate.py --only agrad/func     of these files alone; several may be given
+    python tests/mutation/mutate.py --list                print the mutants and run nothing
+    python tests/mutation/mutate.py --mutant 1a2b3c4d     these alone, and the tests that were run for them
+    python tests/mutation/mutate.py --mutant 1a2b3c4d --tests tests/func/test_vmap.py     against all tests of a file
+
+First the tests are run once on a copy of the repository in which each mutant's place notes which test reaches it; that
+takes as long as the tests themselves, and is kept in ``.mutation/`` until a file changes. Then each mutant is planted in
+a copy, and its tests run in forked processes, the most specific files first, until one fails. A mutant that no test
+finds is a survivor: it is judged by hand, in ``survivors.md`` beside this file, by its key. Linux and macOS only.
+
+The exit status is 1 where a survivor has no judgement there, or where fewer than 90 % of the mutants that change what
+agrad does are found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import importlib
+import json
+import multiprocessing
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import mutants as mutation
+import pytest
+from mutants import Mutant
+
+ROOT = Path(__file__).resolve().parents[2]
+JUDGEMENTS = Path(__file__).with_name("survivors.md")
+
+#: What is mutated, by area.
+AREAS = {
+    "core": ["agrad/core/**/*.py"],
+    "ops": ["agrad/ops/**/*.py"],
+    "func": ["agrad/func/**/*.py"],
+    "numpy": ["plugins/numpy_backend/agrad_numpy/**/*.py"],
+    "dask": ["plugins/dask_backend/agrad_dask/**/*.py"],
+    "cupy": ["plugins/cupy_backend/agrad_cupy/**/*.py"],
+}
+#: Nothing but messages.
+SKIPPED = {"agrad/core/errors.py"}
+
+#: Files of tests, doctests among them.
+TESTS = ["tests/**/test_*.py", "agrad/**/*.py", "agrad/testing/suite/test_*.py"]
+#: The kit runs on these, beside what `tests` say.
+KIT = ("numpy", "dask")
+#: Tests that compare text with the source, that build or that start a whole run of the tests: they prove nothing here.
+UNFIT = re.compile(
+    r"tests/(test_house|test_packages|test_typing|mutation/|testing/test_suite(_faults)?)"
+    r"|test_the_page_of_rules_is_up_to_date|test_tutorials|third_party|test_distributed"
+)
+#: Imported before the processes are forked: what all tests need, but not agrad.
+LIBRARIES = (
+    "array_api_compat.numpy",
+    "array_api_strict",
+    "dask.array",
+    "hypothesis.strategies",
+    "mpmath",
+    "numpy",
+    "pluggy",
+    "scipy.special",
+)
+
+#: Seconds of processor time: tests are chosen for one mutant up to this sum.
+BUDGET = 30.0
+#: What starting pytest on one more file costs.
+START = 1.5
+#: Of which so much is for tests of the same files that did not reach the mutant: what is made once and kept is reached
+#: by the first test alone.
+BESIDE = 4.0
+
+#: The module that the copy with probes has beside agrad. Processes that a test starts write to a file.
+PROBE = """
+import os
+hits = set()
+own = None
+def _hit(key):
+    if key not in hits:
+        hits.add(key)
+        place = os.environ.get("MUTATION_LOG")
+        if own != os.getpid() and place:
+            with open(place, "a") as file:
+                print(key, os.environ.get("MUTATION_TEST", ""), file=file)
+"""
+
+
+# -- what runs in a forked process ------------------------------------------------------------------------------------
+
+
+class Plugin:
+    """Runs the chosen tests of one file; notes the first that fails, or for every test what it reached."""
+
+    def __init__(self, wanted: Sequence[str] | None, times: Mapping[str, float], probe: Any = None) -> None:
+        self.wanted = None if wanted is None else {test: i for i, test in enumerate(wanted)}
+        self.times, self.probe = times, probe
+        self.running = self.failed = ""
+        self.tests: dict[str, tuple[float, list[str]]] = {}
+        self.bad: set[str] = set()
+        self.log: Path | None = None
+        self.count = 0
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_generate_tests(self, metafunc):
+        """Leave out parameters that are not wanted before tests are made of them: thousands take seconds."""
+        yield
+        if self.wanted is not None and metafunc._calls:
+            start = f"{metafunc.definition.nodeid}["
+            kept = [call for call in metafunc._calls if f"{start}{call.id}]" in self.wanted]
+            metafunc._calls[:] = kept or metafunc._calls[:1]
+
+    def pytest_collection_modifyitems(self, items):
+        items[:] = [item for item in items if not UNFIT.search(item.nodeid)]
+        if self.wanted is not None:
+            items[:] = sorted((i for i in items if i.nodeid in self.wanted), key=lambda i: self.wanted[i.nodeid])
+        self.count = len(items)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item):
+        self.running = item.nodeid
+        self.note()
+        start = time.process_time()
+        if self.probe is None:  # a fault may make a loop endless, or a lock wait
+            usual = self.times.get(item.nodeid, 1.0)
+            signal.setitimer(signal.ITIMER_PROF, 5 + 10 * usual)
+            signal.setitimer(signal.ITIMER_REAL, 40 + 30 * usual)
+        else:
+            os.environ["MUTATION_TEST"] = item.nodeid
+        result = yield
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if self.probe is not None:
+            self.tests[item.nodeid] = (round(time.process_time() - start, 4), sorted(self.probe.hits))
+            self.probe.hits.clear()
+        return result
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            self.bad.add(report.nodeid)
+            self.failed = self.failed or report.nodeid
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self.bad.add(report.nodeid)
+
+    def note(self) -> None:
+        if self.log is not None:
+            self.log.write_text(self.running)
+
+
+def forked(work, limit: float) -> tuple[Any, int]:
+    """Do work in a forked process: what it gives (None if it ended otherwise), and its exit status."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setsid()
+            os.close(read)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            quiet = os.open(os.environ.get("MUTATION_OUTPUT", os.devnull), os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            for stream in (0, 1, 2):
+                os.dup2(quiet, stream)
+            answer = json.dumps(work()).encode()
+            with os.fdopen(write, "wb") as pipe:
+                pipe.write(answer)
+        except BaseException:  # noqa: BLE001 (the parent finds no answer)
+            traceback.print_exc()
+        finally:
+            os._exit(0)
+    os.close(write)
+    parts, end = [], time.monotonic() + limit
+    os.set_blocking(read, False)
+    status = None
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            while part := os.read(read, 1 << 20):
+                parts.append(part)
+        if status is not None:
+            break
+        done, found = os.waitpid(child, os.WNOHANG)
+        if done:
+            status = found
+        elif time.monotonic() > end:
+            os.killpg(child, signal.SIGKILL)
+            _, status = os.waitpid(child, 0)
+        else:
+            time.sleep(0.01)
+    os.close(read)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)  # what its tests have started and left
+    try:
+        return json.loads(b"".join(parts)), status
+    except ValueError:
+        return None, status
+
+
+def in_copy(copy: Path) -> None:
+    """Have this process, and those it starts, find agrad in a copy."""
+    os.chdir(copy)
+    paths = [str(copy), *(str(path) for path in sorted(copy.glob("plugins/*_backend")))]
+    sys.path[:0] = paths
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(copy.parent / "tmp")
+    os.makedirs(tempfile.tempdir, exist_ok=True)
+    importlib.invalidate_caches()
+
+
+def arguments(unit: str, tests: Iterable[str] | None) -> list[str]:
+    """Give pytest's arguments for a file of tests: ``path``, or ``path@backend`` for the kit on a backend."""
+    path, _, backend = unit.partition("@")
+    given = ["-x"] if tests is not None else []
+    given += [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--no-header",
+        "--tb=no",
+        "-o",
+        "console_output_style=classic",
+    ]
+    given += [
+        "--hypothesis-seed=0",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    ]  # Hypothesis was imported before
+    if backend:
+        given += [f"--agrad-backend={backend}"]
+    if path.startswith("agrad/") and not backend:
+        given += ["--doctest-modules"]
+    doctest = not backend and path.startswith("agrad/")
+    if tests is None or doctest:
+        return [*given, path]
+    return [*given, *dict.fromkeys(test.partition("[")[0] for test in tests)]
+
+
+def run_file(copy: Path, unit: str, tests: Sequence[str], times: Mapping[str, float], log: Path) -> dict:
+    """Run tests of one file in a copy: which fails first, and how."""
+
+    def work() -> dict:
+        in_copy(copy)
+        plugin = Plugin(tests, times)
+        plugin.log = log
+        code = pytest.main(arguments(unit, tests), plugins=[plugin])
+        return {"code": int(code), "failed": plugin.failed, "count": plugin.count}
+
+    log.write_text("")
+    usual = sum(times.get(test, 1.0) for test in tests)
+    found, status = forked(work, 90 + 10 * usual)
+    if found is None:
+        at = log.read_text()
+        timed = os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGPROF, signal.SIGALRM, signal.SIGKILL)
+        return {"killed": at or unit, "how": "time" if timed else "crash"}
+    if found["failed"]:
+        return {"killed": found["failed"], "how": "test"}
+    if found["code"] not in (0, 5):
+        return {"killed": unit, "how": "import"}
+    return {"killed": "", "how": "", "count": found["count"]}
+
+
+def map_file(copy: Path, unit: str, log: Path) -> dict:
+    """Run a file of tests in the copy with probes: of every test that passes its time and what it reaches."""
+
+    def work() -> dict:
+        in_copy(copy)
+        os.environ["MUTATION_LOG"] = str(log)
+        os.environ["MUTATION_TEST"] = ""
+        probe = importlib.import_module("_agrad_probe")
+        probe.own = os.getpid()
+        note_ops()
+        plugin = Plugin(None, {}, probe)
+        code = pytest.main(arguments(unit, None), plugins=[plugin])
+        tests = {test: found for test, found in plugin.tests.items() if test not in plugin.bad}
+        return {"code": int(code), "tests": tests, "bad": sorted(plugin.bad)}
+
+    log.write_text("")
+    found, status = forked(work, 3600)
+    if found is None:
+        return {"code": -1, "tests": {}, "bad": [f"{unit} ended with status {status}"]}
+    for line in log.read_text().splitlines():  # of processes that a test started
+        key, _, test = line.partition(" ")
+        if test in found["tests"] and key not in found["tests"][test][1]:
+            found["tests"][test][1].append(key)
+    return found
+
+
+def note_ops() -> None:
+    """Have the entry points of ops note that they are called."""
+    try:
+        from agrad.core import op
+    except ImportError:  # not agrad, but a toy
+        return
+    plain, operator = op._function_source, op._operator_source
+
+    def noted(source: str, of: Any) -> str:
+        stub = of.entry.__wrapped__ if hasattr(of, "entry") else None
+        name = f"op:{stub.__module__}.{stub.__qualname__}" if stub is not None else ""
+        head, _, body = source.partition(":\n")
+        return f"{head}:\n    __import__('_agrad_probe')._hit({name!r})\n{body}"
+
+    op._function_source = lambda of: noted(plain(of), of)
+    op._operator_source = lambda of, name, **how: noted(operator(of, name, **how), of)
+
+
+# -- copies -----------------------------------------------------------------------------------------------------------
+
+
+def copied(place: Path) -> Path:
+    """Copy what git knows of, and what it does not ignore, into a new folder."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    copy = Path(tempfile.mkdtemp(prefix="mutants-", dir=place)) / "tree"
+    for name in listed.stdout.decode().split("\0"):
+        if name and (ROOT / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, copy / name)
+    return copy
+
+
+@contextlib.contextmanager
+def planted(copy: Path, mutant: Mutant) -> Iterator[None]:
+    """Have a mutant in a copy for a while."""
+    file = copy / mutant.path
+    source, status = file.read_bytes(), file.stat()
+    compiled = list(file.parent.glob(f"__pycache__/{file.stem}.*.pyc"))
+    kept = [(path, path.read_bytes()) for path in compiled]
+    for path in compiled:
+        path.unlink()
+    file.write_bytes(mutant.apply(source))
+    try:
+        yield
+    finally:
+        file.write_bytes(source)
+        os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+        for path in file.parent.glob(f"__pycache__/{file.stem}.*.pyc"):
+            path.unlink()
+        for path, content in kept:
+            path.write_bytes(content)
+        shutil.rmtree(copy / ".hypothesis", ignore_errors=True)
+
+
+# -- which tests ------------------------------------------------------------------------------------------------------
+
+
+def units() -> list[str]:
+    """Give the files of tests."""
+    listed = sorted({str(path.relative_to(ROOT)) for pattern in TESTS for path in ROOT.glob(pattern)})
+    found = []
+    for path in listed:
+        if path.startswith("agrad/testing/suite/test_"):
+            found += [f"{path}@{backend}" for backend in KIT]
+        elif path.startswith("tests/") or ">>> " in (ROOT / path).read_text(encoding="utf-8"):
+            found.append(path)
+    return [unit for unit in found if not UNFIT.search(unit)]
+
+
+def affinity(unit: str, path: str) -> float:
+    """Tell how near a file of tests is to a file of the source, by their names."""
+    words = {word for word in re.split(r"[/_.]", path) if len(word) > 3} - {"agrad", "plugins", "backend", "backends"}
+    return 0.2 * len(words & set(re.split(r"[/_.@]", unit)))
+
+
+class Reached:
+    """Which tests reach which mutant."""
+
+    def __init__(self, found: Mapping[str, dict]) -> None:
+        self.found = found
+        self.times = {test: cost for row in found.values() for test, (cost, _) in row["tests"].items()}
+        self.by_key: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for unit, row in found.items():
+            for test, (_, keys) in row["tests"].items():
+                for key in keys:
+                    self.by_key[key][unit].append(test)
+
+    def tests_of(self, mutant: Mutant) -> dict[str, list[str]]:
+        names = [mutant.key, *(probe for probe in mutant.probes if isinstance(probe, str))]
+        found: dict[str, dict[str, None]] = defaultdict(dict)
+        for name in names:
+            for unit, tests in self.by_key.get(name, {}).items():
+                found[unit].update(dict.fromkeys(tests))
+        return {unit: list(tests) for unit, tests in found.items()}
+
+    def choose(self, mutant: Mutant, budget: float) -> dict[str, list[str]]:
+        """Choose tests for a mutant within a budget of seconds: by file, the most specific files first."""
+        reached = self.tests_of(mutant)
+        if not reached:
+            return {}
+
+        def rank(unit: str) -> float:
+            share = len(reached[unit]) / max(1, len(self.found[unit]["tests"]))
+            return share + affinity(unit, mutant.path) - (0.3 if unit.startswith("agrad/") else 0)
+
+        order = sorted(reached, key=rank, reverse=True)
+        queues: dict[tuple[str, str], list[str]] = {}
+        for unit in order:
+            for test in sorted(reached[unit], key=self.times.__getitem__):
+                queues.setdefault((unit, test.partition("[")[0]), []).append(test)
+        chosen: dict[str, list[str]] = {}
+        spent, deepest = 0.0, max(map(len, queues.values()))
+        for depth in range(deepest):
+            for (unit, _), tests in queues.items():
+                if depth >= len(tests):
+                    continue
+                cost = self.times[tests[depth]] + (0 if unit in chosen else START)
+                if spent + cost > budget and chosen:
+                    continue
+                chosen.setdefault(unit, []).append(tests[depth])
+                spent += cost
+            if spent > 0.95 * budget:
+                break
+        self._add_beside(chosen, min(BESIDE, budget - spent))
+        return {unit: chosen[unit] for unit in order if unit in chosen}
+
+    def _add_beside(self, chosen: dict[str, list[str]], budget: float) -> None:
+        """Add tests that did not reach the mutant, of the same files."""
+        for unit, tests in chosen.items():
+            others = sorted(set(self.found[unit]["tests"]) - set(tests), key=lambda test: (self.times[test], test))
+            random.Random(unit).shuffle(others)
+            for test in others:
+                if self.times[test] <= budget / 4:
+                    tests.append(test)
+                    budget -= self.times[test]
+
+
+def digest(paths: Iterable[str], *more: str) -> str:
+    made = hashlib.sha256(repr(more).encode())
+    for path in sorted(paths):
+        made.update(path.encode() + b"\0" + hashlib.sha256((ROOT / path).read_bytes()).digest())
+    return made.hexdigest()[:16]
+
+
+# -- workers ----------------------------------------------------------------------------------------------------------
+
+#: What a worker has: its copy, the map, the options.
+worker = SimpleNamespace()
+
+
+def begin(copy: Path | None, place: Path, reached: Reached, options: argparse.Namespace) -> None:
+    vars(worker).update(copy=copy or copied(place), reached=reached, options=options)
+
+
+def do_map(unit: str) -> tuple[str, dict]:
+    return unit, map_file(worker.copy, unit, worker.copy.parent / f"log-{os.getpid()}")
+
+
+def do_mutant(mutant: Mutant) -> dict:
+    """Run the tests chosen for a mutant."""
+    start = time.monotonic()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    given = worker.options.tests
+    chosen = dict.fromkeys(given) if given else worker.reached.choose(mutant, worker.options.seconds)
+    row = {"key": mutant.key, "outcome": "survived" if chosen else "not covered", "test": "", "how": "", "run": 0}
+    with planted(worker.copy, mutant):
+        for unit, tests in chosen.items():
+            result = run_file(worker.copy, unit, tests, worker.reached.times, worker.copy.parent / "running")
+            row["run"] += result.get("count", 0)
+            if result["killed"]:
+                row |= {"outcome": "killed", "test": result["killed"], "how": result["how"], "unit": unit}
+                row["chosen"] = tests
+                break
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    row["cpu"] = round(after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime, 1)
+    row["seconds"] = round(time.monotonic() - start, 1)
+    return row
+
+
+def do_check(work: tuple[str, list[str]]) -> list[str]:
+    """Run tests that found mutants without any: those that fail even so."""
+    unit, tests = work
+    failing = []
+    while tests:
+        result = run_file(worker.copy, unit, tests, worker.reached.times, worker.copy.parent / "running")
+        if not result["killed"]:
+            break
+        failing.append(result["killed"])
+        if result["killed"] not in tests:
+            return [*failing, *tests]
+        tests = [test for test in tests if test != result["killed"]]
+    return failing
+
+
+# -- the program ------------------------------------------------------------------------------------------------------
+
+
+def area_of(path: str) -> str:
+    return next((area for area, patterns in AREAS.items() if path.startswith(patterns[0].partition("*")[0])), path)
+
+
+def mutated_files(only: Sequence[str]) -> list[str]:
+    found = {str(file.relative_to(ROOT)) for patterns in AREAS.values() for p in patterns for file in ROOT.glob(p)}
+    return sorted(file for file in found - SKIPPED if not only or any(file.startswith(part) for part in only))
+
+
+def judgements() -> dict[str, str]:
+    """Read what survivors.md says of survivors: by key, the class."""
+    if not JUDGEMENTS.exists():
+        return {}
+    rows = re.findall(r"^\| `(\w{8})` \| ([\w ]+?) \|", JUDGEMENTS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(rows)
+
+
+#: Classes of survivors that do what the source does, as far as values, gradients and errors go.
+HARMLESS = {"equivalent", "speed", "message", "unreachable"}
+
+
+def workers(jobs: int, *given: Any):
+    """Make processes, each with a copy of its own unless one is given."""
+    return multiprocessing.get_context("fork").Pool(jobs, begin, given)
+
+
+def make_map(chosen: Sequence[Mutant], place: Path, cache: Path, options: argparse.Namespace) -> Reached:
+    """Find out which tests reach which mutant; what was found is kept by file of tests."""
+    sources = mutated_files(())
+    listed = units()
+    helpers = [str(p.relative_to(ROOT)) for p in ROOT.glob("tests/**/*.py") if not p.name.startswith("test_")]
+    helpers += [str(p.relative_to(ROOT)) for p in ROOT.glob("agrad/**/*.py")]
+    state = digest([*sources, *helpers], *(mutant.key for mutant in chosen))
+    kept = json.loads(cache.read_text()) if cache.exists() else {}
+    found = {}
+    for unit in listed:
+        row = kept.get(unit)
+        same = row is not None and row["file"] == digest([unit.partition("@")[0]])
+        if same and (options.keep_map or row["state"] == state):
+            found[unit] = row
+    missing = [unit for unit in listed if unit not in found]
+    if missing:
+        copy = copied(place)
+        (copy / "_agrad_probe.py").write_text(PROBE)
+        by_file = defaultdict(list)
+        for mutant in chosen:
+            by_file[mutant.path].append(mutant)
+        for path, of_file in by_file.items():
+            (copy / path).write_bytes(mutation.instrument((copy / path).read_bytes(), of_file))
+        begun = time.monotonic()
+        with workers(options.jobs, copy, place, Reached({}), options) as pool:
+            for i, (unit, row) in enumerate(pool.imap_unordered(do_map, missing), 1):
+                found[unit] = {**row, "state": state, "file": digest([unit.partition("@")[0]])}
+                cost = sum(test[0] for test in row["tests"].values())
+                print(
+                    f"[{i}/{len(missing)}, {time.monotonic() - begun:.0f} s] {unit}: {len(row['tests'])} tests,"
+                    f" {cost:.0f} s of processor time" + (f", {len(row['bad'])} left out" if row["bad"] else ""),
+                    flush=True,
+                )
+                cache.write_text(json.dumps(found))
+    return Reached(found)
+
+
+def check_killers(rows: list[dict], reached: Reached, place: Path, options: argparse.Namespace) -> set[str]:
+    """Run the tests that found mutants on agrad as it is: those that fail there have found nothing."""
+    tests = defaultdict(dict)
+    for row in rows:
+        if row["how"] == "test":
+            tests[row["unit"]][row["test"]] = None
+    work = [(unit, list(of_unit)) for unit, of_unit in tests.items()]
+    with workers(options.jobs, None, place, reached, options) as pool:
+        return {test for failing in pool.imap_unordered(do_check, work) for test in failing}
+
+
+def report(chosen: Sequence[Mutant], rows: Mapping[str, dict]) -> int:
+    """Print counts and survivors; give the exit status."""
+    judged = judgements()
+    by_area: dict[str, Counter] = defaultdict(Counter)
+    survivors = []
+    for mutant in chosen:
+        if (row := rows.get(mutant.key)) is None:
+            continue
+        outcome = row["outcome"]
+        if outcome != "killed":
+            survivors.append(mutant)
+            outcome = "harmless" if judged.get(mutant.key) in HARMLESS else outcome
+        for area in (area_of(mutant.path), "all"):
+            by_area[area][outcome] += 1
+            by_area[area]["mutants"] += 1
+            by_area[area]["by time"] += row["how"] == "time"
+    print("\nSurvivors:" if survivors else "\nNo survivors.")
+    for mutant in survivors:
+        print(
+            f"{mutant}\n    {rows[mutant.key]['outcome']} ({rows[mutant.key]['run']} tests), {judged.get(mutant.key, 'NOT JUDGED')}"
+        )
+    columns = ["mutants", "killed", "by time", "survived", "not covered", "harmless"]
+    print(f"\n| area | {' | '.join(columns)} | killed of those that matter |\n|---|{'---|' * (len(columns) + 1)}")
+    rate = 1.0
+    for area in [*AREAS, "all"]:
+        if area in by_area:
+            counts = by_area[area]
+            rate = counts["killed"] / max(1, counts["mutants"] - counts["harmless"])
+            print(f"| {area} | {' | '.join(str(counts[column]) for column in columns)} | {rate:.0%} |")
+    unjudged = [mutant.key for mutant in survivors if mutant.key not in judged]
+    if unjudged:
+        print(f"\n{len(unjudged)} survivors have no row in {JUDGEMENTS.name}: {' '.join(unjudged)}")
+    return int(bool(unjudged) or rate < 0.9)
+
+
+def parsed(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0, help="another seed draws other mutants")
+    parser.add_argument("--count", type=int, default=300, help="how many mutants (300)")
+    parser.add_argument("--only", nargs="+", default=[], metavar="PATH", help="mutants of these files or folders")
+    parser.add_argument("--every", action="store_true", help="all mutants, not a sample with at most one of a line")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("--seconds", type=float, default=BUDGET, help="processor time of the tests chosen for a mutant")
+    parser.add_argument("--list", action="store_true", help="print the mutants and run nothing")
+    parser.add_argument("--mutant", nargs="+", default=[], metavar="KEY", help="these mutants alone, drawn or not")
+    parser.add_argument("--tests", nargs="+", default=[], metavar="FILE", help="all tests of these files instead")
+    parser.add_argument(
+        "--keep-map", action="store_true", help="of files of tests that have not changed, believe the map"
+    )
+    parser.add_argument("--again", action="store_true", help="run again what has an outcome already")
+    parser.add_argument("--minutes", type=float, help="begin no mutant after this time; call again for the rest")
+    parser.add_argument("--root", type=Path, help=argparse.SUPPRESS)
+    return parser.parse_args(given)
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    options = parsed(given)
+    if options.root is not None:
+        globals()["ROOT"] = options.root.resolve()
+    every = mutation.read(ROOT, mutated_files(options.only))
+    if options.mutant:
+        chosen = [mutant for mutant in every if mutant.key in options.mutant]
+    elif options.every:
+        chosen = [mutant for mutant in every if mutation.is_fault(mutant, (ROOT / mutant.path).read_bytes())]
+    else:
+        chosen = mutation.sample(ROOT, every, options.count, options.seed)
+    if options.list:
+        print(*chosen, sep="\n")
+        print(f"{len(chosen)} of {len(every)}")
+        return 0
+    for threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(threads, "1")
+    for library in LIBRARIES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(library)
+    folder = ROOT / ".mutation"
+    folder.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="mutation-") as made:
+        place = Path(made)
+        if options.tests:
+            reached = Reached({})
+        else:
+            name = f"map-{digest([], str(options.seed), str(options.count), str(options.every), *options.only, *options.mutant)}.json"
+            reached = make_map(chosen, place, folder / name, options)
+        rows = outcomes(chosen, reached, place, folder, options)
+    return report(chosen, rows)
+
+
+def outcomes(
+    chosen: Sequence[Mutant], reached: Reached, place: Path, folder: Path, options: argparse.Namespace
+) -> dict[str, dict]:
+    """Run what has no outcome yet."""
+    cache = folder / "outcomes.json"
+    state = digest([*mutated_files(()), *{unit.partition("@")[0] for unit in units()}])
+    kept = json.loads(cache.read_text()) if cache.exists() else {}
+    kept = {key: row for key, row in kept.items() if row["state"] == state}
+    rows = {} if options.again or options.tests else {m.key: kept[m.key] for m in chosen if m.key in kept}
+    left = [mutant for mutant in chosen if mutant.key not in rows]
+    random.Random(0).shuffle(left)  # so that a run that is cut short has seen all areas
+    begun = time.monotonic()
+    by_key = {mutant.key: mutant for mutant in chosen}
+    with workers(options.jobs, None, place, reached, options) as pool:
+        for i, row in enumerate(pool.imap_unordered(do_mutant, left), 1):
+            rows[row["key"]] = kept[row["key"]] = {**row, "state": state}
+            killer = f"{row['outcome']} {row['how'] and 'by ' + row['how']} {row['test']}".strip()
+            print(f"[{i}/{len(left)}, {time.monotonic() - begun:.0f} s] {by_key[row['key']]}")
+            print(f"    {killer} ({row['run']} tests, {row['cpu']} s, {row['seconds']} s on the clock)", flush=True)
+            if not options.tests:
+                cache.write_text(json.dumps(kept))
+            if options.minutes and time.monotonic() - begun > 60 * options.minutes:
+                pool.terminate()
+                break
+    false = check_killers([row for row in rows.values() if row["outcome"] == "killed"], reached, place, options)
+    for row in rows.values():
+        if row["test"] in false:
+            print(f"{row['key']}: {row['test']} fails without the mutant too: not killed by it")
+            row |= {"outcome": "survived", "how": "", "test": ""}
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""The planting of faults itself: which are planted, where, and that it sees which tests find them."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def mutants():
+    spec = importlib.util.spec_from_file_location("mutants", HERE / "mutants.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["mutants"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["mutants"]
+
+
+def changes(mutants, source):
+    """The mutants of a source that are programs, as pairs of lines."""
+    encoded = source.encode()
+    found = mutants.find(encoded, "agrad/toy.py")
+    return {(m.before, m.after) for m in found if mutants.is_fault(m, encoded)}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("return a + b", {"return a - b", "return None", "return b + b", "return a + a"}),
+        ("return a ** c", {"return a * c", "return None", "return b ** c"}),
+        ("return -c", {"return (c)", "return None"}),
+        ("return c[:a]", {"return c[:b]", "return c[:(a) - 1]", "return None"}),
+        ("return xp.conj(c)", {"return (c)", "return None"}),
+        ("return f(c, 0)", {"return f(0, c)", "return f(c, 1)", "return None"}),
+        ("return f(c, keepdims=True)", {"return f(c, keepdims=False)", "return f(c)", "return None"}),
+        ("c.x = 2.5", {"pass", "c.x = 5.0"}),
+        ("c.clear()", {"pass"}),
+        ("if c is None: c = f(c)", {"if c is not None: c = f(c)"}),
+        ("if c < 3: c = f(c)", {"if c <= 3: c = f(c)", "if c < 4: c = f(c)"}),
+        ("if c and d: c = f(c)", {"if c or d: c = f(c)"}),
+        ("if not c: c = f(c)", {"if (c): c = f(c)"}),
+        ("if c: raise ValueError('no ' + str(c - 1))", {"if not (c): raise *", "if c: pass"}),
+        ("warn(f'{c + 1} {a}', stacklevel=2)", set()),
+        ("c: int | None = None", set()),
+        ("assert c > 0", set()),
+    ],
+)
+def test_what_is_planted(mutants, line, expected):
+    found = changes(mutants, f"def toy(a, b, c, d):\n    '''Say 1 + 1.'''\n    {line}\n")
+    assert {before for before, _ in found} <= {line}
+    assert {after.split("raise Value")[0] for _, after in found} == {after.split("raise *")[0] for after in expected}
+
+
+def test_nothing_is_planted_in_what_only_a_type_checker_reads(mutants):
+    source = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    x = 1 + 1\nArg = int | tuple[int, ...]\n"
+    assert not changes(mutants, source)
+
+
+def test_probes_leave_a_program_what_it_is(mutants):
+    source = HERE.joinpath("mutants.py").read_bytes()  # a program with one of everything
+    found = mutants.find(source, "mutants.py")
+    assert len(found) > 400
+    names: dict = {"__name__": "probed", "hit": set()}
+    sys.modules["_agrad_probe"] = type(sys)("_agrad_probe")
+    sys.modules["_agrad_probe"]._hit = names["hit"].add
+    sys.modules["probed"] = probed = type(sys)("probed")
+    try:
+        changed = mutants.instrument(source, found)
+        assert changed.count(b"\n") == source.count(b"\n")  # no line moves
+        exec(compile(changed, "probed", "exec"), probed.__dict__)
+        again = probed.find(source, "mutants.py")
+    finally:
+        del sys.modules["_agrad_probe"], sys.modules["probed"]
+    assert [mutant.key for mutant in again] == [mutant.key for mutant in found]
+    assert len(names["hit"]) > 200
+
+
+def test_a_sample_stays_where_the_source_changes_elsewhere(mutants, tmp_path):
+    lines = [f"    if a < {i}:\n        return b + {i}\n" for i in range(100)]
+    source = "def toy(a, b):\n" + "".join(lines)
+    (tmp_path / "toy.py").write_text(source)
+    before = mutants.sample(tmp_path, mutants.read(tmp_path, ["toy.py"]), 30, seed=0)
+    (tmp_path / "toy.py").write_text(source.replace("a < 50", "a > 1050"))
+    after = mutants.sample(tmp_path, mutants.read(tmp_path, ["toy.py"]), 30, seed=0)
+    other = mutants.sample(tmp_path, mutants.read(tmp_path, ["toy.py"]), 30, seed=1)
+    assert len(before) == len({mutant.line for mutant in before}) == 30
+    assert len({m.key for m in before} & {m.key for m in after}) >= 28
+    assert len({m.key for m in before} & {m.key for m in other}) < 20
+
+
+#: The files of a project. Only what stands in agrad/core is mutated.
+TOY = {
+    "agrad/__init__.py": "",
+    "agrad/numbers.py": """
+        TWO = 2
+
+        def even(x):
+            return x % TWO == 0
+    """,
+    "agrad/core/__init__.py": "",
+    "agrad/core/toy.py": """
+        from agrad.numbers import TWO, even
+
+        LIMIT = 10
+
+        def clipped(x):
+            if x > LIMIT:
+                return LIMIT
+            return x
+
+        def halved(x):
+            while even(x):
+                x = x // TWO
+            return x
+
+        def unused(x):
+            return -x
+    """,
+    "tests/test_toy.py": """
+        from agrad.core.toy import clipped, halved
+
+        def test_clipped():
+            assert clipped(11) == 10
+
+        def test_halved():
+            assert halved(12) == 3
+    """,
+    ".gitignore": ".mutation/",
+}
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What is found in a toy project: the program's output, up to the list of survivors."""
+    root = tmp_path_factory.mktemp("a toy")
+    for name, text in TOY.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(textwrap.dedent(text))
+    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
+    done = subprocess.run(
+        [sys.executable, HERE / "mutate.py", "--root", root, "--every"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=root,
+    )
+    assert done.stdout, done.stderr
+    assert done.returncode == 1  # survivors
+    return done.stdout.partition("Survivors:")[0]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the processes are forked")
+@pytest.mark.parametrize(
+    ("before", "after", "outcome"),
+    [
+        ("LIMIT = 10", "LIMIT = 11", "killed by test tests/test_toy.py::test_clipped"),  # at import
+        ("if x > LIMIT:", "if x >= LIMIT:", "survived"),  # says the same
+        ("return LIMIT", "return None", "killed by test tests/test_toy.py::test_clipped"),
+        ("x = x // TWO", "x = x * TWO", "killed by time tests/test_toy.py::test_halved"),
+        ("while even(x):", "while not (even(x)):", "killed by test tests/test_toy.py::test_halved"),
+        ("return -x", "return (x)", "not covered"),
+    ],
+)
+def test_what_the_tests_of_a_toy_find(found, before, after, outcome):
+    assert f"    - {before}\n    + {after}\n    {outcome}" in found
