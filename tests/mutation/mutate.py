@@ -82,7 +82,7 @@ LIBRARIES = (
 )
 
 #: Seconds of processor time: tests are chosen for one mutant up to this sum.
-BUDGET = 30.0
+BUDGET = 20.0
 #: What starting pytest on one more file costs.
 START = 1.5
 #: Of which so much is for tests of the same files that did not reach the mutant: what is made once and kept is reached
