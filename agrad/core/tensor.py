@@ -11,6 +11,7 @@ import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Self
 
 from agrad.core import errors, mode
@@ -509,12 +510,14 @@ class Tensor(_Methods):
         if self._node is not None and not spec.inexact:
             message = "data set to a tensor that requires gradients must be floating point or complex dtype"
             raise RuntimeError(message)
-        old, leaf = self._spec, self._node if isinstance(self._node, AccumulateGrad) else self._leaf
-        if leaf is not None:
-            if spec is not old and (spec.shape, spec.dtype, spec.device) != (old.shape, old.dtype, old.device):
-                leaf.moved = True
-            leaf.spec = spec
+        leaf, before = self._node if isinstance(self._node, AccumulateGrad) else self._leaf, self._raw
+        if leaf is not None and is_moved(leaf.spec, spec):
+            leaf.moved = True
+        # nothing is called between these, so that no signal handler can run: `before` was read, which ends an ownership
         self._raw, self._spec = raw, spec
+        if leaf is not None:
+            leaf.spec = spec
+        del before
 
     # -- the array API's object ---------------------------------------------------------------------------------------
 
@@ -870,6 +873,7 @@ def own(tensor: Tensor, data: Any) -> None:
 
 #: Where the array of a tensor lies, whatever its class does with the name.
 array_slot: Any = Tensor.__dict__["_raw"]
+_spec_slot: Any = Tensor.__dict__["_spec"]
 
 
 class _Owner:
@@ -899,6 +903,41 @@ def _owner_class(cls: type[Tensor]) -> Any:
     members = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__}
     made = _OWNERS[cls] = type(cls.__name__, (cls, _Owner), members | {"_raw": property(release, replace)})
     return made
+
+
+def assign_data(tensors: Sequence[Tensor], arrays: Sequence[Any], specs: Sequence[Spec]) -> None:
+    """Give several tensors new values, unrecorded: all or none, as it is one call in C.
+
+    Between its steps no signal handler can run, and what is replaced is kept until the end, so that no code of anybody's
+    is called by its going.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Leaves, or results that do not need a gradient.
+    arrays, specs : sequence
+        The values, which fit, and their specs.
+    """
+    before = [t._raw for t in tensors]  # to read it ends a tensor's ownership of its array
+    states = [t._node if isinstance(t._node, AccumulateGrad) else t._leaf for t in tensors]
+    leaves = [(leaf, spec) for leaf, spec in zip(states, specs, strict=True) if leaf is not None]
+    for leaf, spec in leaves:
+        if is_moved(leaf.spec, spec):
+            leaf.moved = True  # early is harmless: it makes a pass look
+    any(  # runs through all: each gives None
+        chain(
+            map(array_slot.__set__, tensors, arrays),
+            map(_spec_slot.__set__, tensors, specs),
+            map(setattr, [leaf for leaf, _ in leaves], repeat("spec"), [spec for _, spec in leaves]),
+        )
+    )
+    del before
+
+
+def is_moved(old: Spec, new: Spec) -> bool:
+    """Tell whether a gradient for a value of the old spec may not fit one of the new."""
+    # dtypes of two libraries are not to be compared
+    return new is not old and (new.shape, new.device, new.dtype) != (old.shape, old.device, old.dtype)
 
 
 def owned(tensor: Tensor) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from agrad.core import errors
 from agrad.core.hooks import Handle, _next_key, _Table
-from agrad.core.tensor import Tensor
+from agrad.core.tensor import Tensor, assign_data
 from agrad.nn.parameter import Parameter
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, isdtype, to_device
@@ -378,8 +378,11 @@ class Module:
             raise RuntimeError("\n\t".join([f"Error(s) in loading state_dict for {type(self).__name__}:", *wrong]))
         # all conversions before the first assignment: one that fails leaves the module as it was
         converted = [(t, astype(to_device(value, t.device), t.dtype, copy=False)) for t, value in found]
-        for tensor, value in converted:
-            tensor.data = value
+        assign_data(
+            [tensor for tensor, _ in converted],
+            [value._raw for _, value in converted],
+            [value._spec for _, value in converted],
+        )
         return IncompatibleKeys(missing, unexpected)
 
     # -- modes and conversions ----------------------------------------------------------------------------------------------

@@ -52,6 +52,8 @@ class Adam(Optimizer):
     """
 
     _decoupled = False
+    _kept = ("step", "exp_avg", "exp_avg_sq")
+    _shaped = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 
     def __init__(
         self,

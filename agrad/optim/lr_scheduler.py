@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agrad.optim.optimizer import Optimizer
@@ -104,8 +104,31 @@ class LRScheduler:
         """Give the state in plain containers; functions are left out."""
         return {k: v for k, v in vars(self).items() if k not in ("optimizer", "lr_lambdas")}
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over what `state_dict` gave. The rates themselves stand in the optimiser's own state."""
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` gave. The rates themselves stand in the optimiser's own state.
+
+        Raises
+        ------
+        TypeError
+            If `state_dict` is no mapping.
+        ValueError
+            If it is of another schedule or for another number of groups; nothing is changed then.
+        """
+        if not isinstance(state_dict, Mapping):
+            message = f"Expected state_dict to be dict-like, got {type(state_dict).__name__}."
+            raise TypeError(message)
+        mine = self.state_dict()
+        wrong = [
+            f"Missing key(s) in state_dict: {name!r}." for name in mine if name[0] != "_" and name not in state_dict
+        ]
+        wrong += [
+            f"size mismatch for {name}: {len(state_dict[name])} groups in the loaded state dict, the optimizer has"
+            f" {len(mine[name])}."
+            for name in ("base_lrs", "min_lrs")
+            if name in mine and name in state_dict and len(state_dict[name]) != len(mine[name])
+        ]
+        if wrong:
+            raise ValueError("\n\t".join([f"Error(s) in loading state_dict for {type(self).__name__}:", *wrong]))
         vars(self).update(state_dict)
 
 

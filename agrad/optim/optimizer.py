@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from typing import Any
 
 from agrad.core.lazy import fill
 from agrad.core.mode import enable_grad, no_grad
-from agrad.core.tensor import Tensor, own, owned, wrap
+from agrad.core.tensor import Tensor, assign_data, own, owned, wrap
 from agrad.plugin import manager
 from agrad.plugin.backend import Backend
 
@@ -55,6 +56,11 @@ class Optimizer:
     >>> w
     tensor([ 0.5000, -1.5000], requires_grad=True)
     """
+
+    #: What the state of a parameter has, once there is any; and which of that has the parameter's shape. Checked when a
+    #: state is loaded.
+    _kept: tuple[str, ...] = ()
+    _shaped: tuple[str, ...] = ()
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -151,7 +157,8 @@ class Optimizer:
 
         A parameter gets a new value: what was computed from the old one is not disturbed. On a lazy backend new values,
         state, gradients and the losses that these came from are computed here, in one pass over the data: a recipe that
-        grows from step to step would end the training. If that fails, such parameters and their state are as they were.
+        grows from step to step would end the training. If that fails, such parameters and their state are as they were. Others are
+        updated one after the other: if one fails, it is as it was, and so are those after it.
 
         Parameters
         ----------
@@ -169,6 +176,7 @@ class Optimizer:
                 loss = closure()
         lazy: list[Tensor] = []
         before: list[tuple[Tensor, Tensor, dict[str, Any]]] = []
+        changing: tuple[Tensor, Any, Any, dict[str, Any]] | None = None
         try:
             with no_grad:
                 for group in self.param_groups:
@@ -181,11 +189,17 @@ class Optimizer:
                         state = self._state_of(p)
                         if p._spec.backend.is_lazy:
                             before.append((p, p.data, {k: _apart(v) for k, v in state.items()}))
+                        changing = p, p._raw, p._spec, dict(state)
                         p.data = self.update(p, -g if group.get("maximize") else g, group, state)
+                        changing = None
                         if p._spec.backend.is_lazy:
                             lazy += [p, p.grad, *(t for t in state.values() if isinstance(t, Tensor))]
             fill(lazy, keep="backend")
         except BaseException:
+            if changing is not None:  # value and state go together
+                p, array, spec, kept = changing
+                assign_data([p], [array], [spec])
+                self.state[p] = kept
             for p, value, state in before:
                 p.data, self.state[p] = value, state
             raise
@@ -231,11 +245,19 @@ class Optimizer:
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take over what `state_dict` gave; tensors are converted to their parameter's dtype and device.
 
+        Everything is checked and converted first: a call that fails has changed nothing.
+
         Raises
         ------
+        TypeError
+            If `state_dict` is no mapping.
         ValueError
-            If the groups do not match in number or size; nothing is changed then.
+            If the groups do not match in number or size, a setting is out of its range, or the state of a parameter is
+            of another optimiser, another shape or another kind of dtype; the message lists all of these.
         """
+        if not isinstance(state_dict, Mapping):
+            message = f"Expected state_dict to be dict-like, got {type(state_dict).__name__}."
+            raise TypeError(message)
         groups = state_dict["param_groups"]
         if len(groups) != len(self.param_groups):
             message = (
@@ -250,15 +272,49 @@ class Optimizer:
                     f" (group {i}: {len(given['params'])}, expected {len(mine['params'])})"
                 )
                 raise ValueError(message)
+        settings = [{k: v for k, v in given.items() if k != "params"} for given in groups]
+        for given, mine in zip(settings, self.param_groups, strict=True):
+            self.check({**mine, **given})
         numbers = [n for given in groups for n in given["params"]]
         by_number = dict(zip(numbers, self._params(), strict=True))
+        wrong = [] if len(by_number) == len(numbers) else [f"the numbers of parameters are not unique: {numbers}."]
         state = {}
         for number, values in state_dict["state"].items():
-            p = by_number[int(number)]
-            state[p] = {k: _apart(v, p) for k, v in values.items()}
-        self.state = state
-        for given, mine in zip(groups, self.param_groups, strict=True):
-            mine.update({k: v for k, v in given.items() if k != "params"})
+            p = by_number.get(int(number))
+            if p is None:
+                wrong.append(f"state for parameter {number}, which no group has.")
+                continue
+            found = self._misfits(number, p, values)
+            wrong += found
+            if not found:
+                state[p] = {k: _apart(v, p) for k, v in values.items()}
+        if wrong:
+            raise ValueError("\n\t".join([f"Error(s) in loading state_dict for {type(self).__name__}:", *wrong]))
+        # in one call that runs in C, between whose steps no signal handler runs; each step gives None
+        any(chain(map(setattr, [self], ["state"], [state]), map(dict.update, self.param_groups, settings)))
+
+    def _misfits(self, number: Any, p: Tensor, values: Mapping[str, Any]) -> list[str]:
+        """Say what is wrong with the state that is given for a parameter."""
+        wrong = []
+        missing = [name for name in self._kept if name not in values] if values else []
+        if missing:
+            wrong.append(f"state of parameter {number} has no {', '.join(missing)}: it is of another optimizer.")
+        for name in self._shaped:
+            value = values.get(name)
+            if value is None:
+                continue
+            if not isinstance(value, Tensor):
+                wrong.append(f"{name} of parameter {number} is no Tensor but {type(value).__name__}.")
+            elif value.shape != p.shape:
+                wrong.append(
+                    f"size mismatch for {name} of parameter {number}: shape {value.shape} in the loaded state dict, the"
+                    f" parameter has {p.shape}."
+                )
+            elif not value._spec.inexact or (value._spec.is_complex and not p._spec.is_complex):
+                wrong.append(
+                    f"dtype mismatch for {name} of parameter {number}: {value.dtype} cannot be copied to {p.dtype}."
+                )
+        return wrong
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]

@@ -43,6 +43,8 @@ class SGD(Optimizer):
     tensor([0., 0.], requires_grad=True)
     """
 
+    _kept = _shaped = ("momentum_buffer",)
+
     def __init__(
         self,
         params: Iterable[Any],
