@@ -165,6 +165,12 @@ NAMED = {
     "a slice that ends behind its last place": ((4,), ((2, 2),), (slice(0, 3, 3),)),
     "a mask without elements": ((3, 0, 2, 0), ((2, 1), (0,), (2,), (0,)), (np.zeros((3, 0, 2, 0), bool),)),
     "a mask without elements, an integer after it": ((5, 0, 6), (5, 0, 3), (np.zeros((5, 0), bool), -5)),
+    "a lazy place, and nothing left": (
+        (7, 3, 5, 0),
+        ((2, 2, 2, 1), (3,), (2, 1, 2), (0,)),
+        (..., None, Lazy(N(-2), ()), slice(-2, 1, -1)),
+    ),
+    "a mask that takes nothing, and places": ((1, 5), (1, 5), (N([False]), None, N([[-1], [-1], [-5]]))),
     "one element beside a chunk without any": ((1, 2), ((0, 1), (2,)), (0, slice(None, None, -1))),
 }
 

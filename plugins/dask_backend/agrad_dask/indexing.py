@@ -261,32 +261,30 @@ def getitem(x: Any, key: Any, /) -> Any:
         return x[key]
     basic, arrays, target = parse(x.shape, key)
     y = _basic(filled(x), basic)
+    if arrays and 0 in y.shape:  # the shape of nothing follows from values too
+        values_of(*(part for part in key_parts(key) if _is_array(part)))
+        basic, arrays, target = parse(x.shape, key)
+        y = _basic(filled(x), basic)
     if not arrays:
         return y
-    if 0 in y.shape:
-        return _of_nothing(y, key, x.shape)
     axis, index = arrays[0]
     if _is_mask(index):
         y, mask = _merged(y, axis, index.ndim), _flat(index)
         mask = mask.rechunk({0: y.chunks[axis]}) if not _has_nan(y.shape) else mask
         return _move(y[(_FULL,) * axis + (mask,)], axis, target, 1)
+    shape = index.shape if len(arrays) == 1 else np.broadcast_shapes(*(array.shape for _, array in arrays))
+    if 0 in (*y.shape, *shape) and not _has_nan((*y.shape, *shape)):
+        for at, array in arrays:
+            _within(array, y.shape[at])
+        rest = np.delete(y.shape, [at for at, _ in arrays]).tolist()
+        return empty_like(y, (*rest[:target], *shape, *rest[target:]))
     if len(arrays) == 1:
         chosen = _chosen(y, axis, index)
         return _move(_unflat(chosen, axis, index.shape), axis, target, index.ndim)
-    shape = np.broadcast_shapes(*(array.shape for _, array in arrays))
     full: list[Any] = [_FULL] * y.ndim
     for at, array in arrays:
         full[at] = np.broadcast_to(_within(array, y.shape[at]), shape)
     return _move(y.vindex[tuple(full)], 0, target, len(shape))
-
-
-def _of_nothing(y: Any, key: Any, whole: tuple[float, ...]) -> Any:
-    """Give ``x[key]`` where nothing is left of x after the first step of the key."""
-    values_of(*(part for part in key_parts(key) if _is_array(part)))
-    _, arrays, target = parse(whole, key)
-    shape = np.broadcast_shapes(*(_within(index, y.shape[axis]).shape for axis, index in arrays))
-    rest = np.delete(y.shape, [axis for axis, _ in arrays]).tolist()
-    return empty_like(y, (*rest[:target], *shape, *rest[target:]))
 
 
 def _chosen(y: Any, axis: int, index: Any) -> Any:
