@@ -474,7 +474,7 @@ def test_single_precision_passes_the_check():
         agrad_dask.value_and_grad(total, reduce="sum")(w, x, y)
 
 
-def test_the_check_is_made_at_the_first_call_and_can_be_left_out():
+def test_the_check_is_made_at_some_calls_and_can_be_left_out():
     seen = []
 
     def whole_chunks(w, X, y):
@@ -488,12 +488,13 @@ def test_the_check_is_made_at_the_first_call_and_can_be_left_out():
     value, _ = agrad_dask.value_and_grad(whole_chunks, check=False)(W, x, y)
     np.testing.assert_allclose(value.item(), np.mean((X[:100] @ W) ** 2), rtol=1e-12)
     step = agrad_dask.value_and_grad(lambda w, X, y: seen.append(len(y)) or squares(w, X, y))
-    seen.clear()
-    step(W, x, y)
-    assert sorted(seen) == [16, 32, 48, 50, 50]
-    seen.clear()
-    step(W, x, y)
-    assert seen == [50, 50]
+    counts = []
+    for _ in range(9):
+        seen.clear()
+        step(W, x, y)
+        assert sorted(seen)[-2:] == [50, 50]
+        counts.append(len(seen) - 2)
+    assert counts == [24, 6, 0, 6, 0, 0, 0, 6, 0]  # three runs at a place: at first at four in each of two chunks
 
 
 # -- errors -----------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import dask
+import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef, convert_legacy_graph
 from dask.base import get_scheduler
 
@@ -29,6 +30,7 @@ import agrad as ag
 from agrad import func, random, tree
 from agrad.autograd.backward import cotangent_for
 from agrad.core import engine, errors
+from agrad.core.node import behind
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import Argnums, called, check_argnums, name_of, split_aux
@@ -43,8 +45,14 @@ RUN_BYTES = 2**21
 GROUPS = 64
 #: How many partial sums one task adds up.
 FAN_IN = 8
-#: How many rows of the first chunk the check that a loss adds up looks at.
+#: How many rows of a chunk the check that a loss adds up looks at.
 CHECKED_ROWS = 48
+#: At how many places near the parameters first given: where a model starts, often at zeros, much adds up by chance.
+NEARBY = 3
+#: How far these are, by the size of each parameter, or 1 where it is 0; nearer where the loss is not finite there.
+STEPS = 0.5, 2.0**-5, 2.0**-10
+#: A loss that does not add up differs by more than this many times what changes in the last digits make of it.
+NOISE = 16
 
 errors.INTERNAL_FILES.add(__file__)
 
@@ -127,12 +135,15 @@ class Plan:
     ----------
     made_of : tuple
         That, and the names of the arrays.
+    checked : tuple of int
+        In which chunks to check that a loss adds up.
     """
 
     made_of: tuple[bool, tuple[str, ...]]
     groups: list[Group]
     shared: dict[Any, Any]
     chunks: int
+    checked: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,6 +162,10 @@ class Step:
         The leaves are the arguments: nothing stands in a container.
     key : tuple of int
         From which every chunk gets random numbers of its own.
+    check : frozenset of int
+        In which chunks to check that the loss adds up.
+    call : int
+        How many calls there have been.
     anomaly : bool
         Whether to look for NaN on the way back, as where the call stands.
     """
@@ -166,7 +181,8 @@ class Step:
     key: tuple[int, int]
     dtype: str
     chunks: int
-    check: bool
+    check: frozenset[int]
+    call: int
     anomaly: bool
 
     def __repr__(self) -> str:  # what distributed shows where it cannot be pickled, as a rule because of the loss
@@ -265,10 +281,12 @@ class Total:
         self.gradients: list[Any] = [None] * len(self.parameters)
         self.aux: list[Any] = []
 
-    def run(self, blocks: Iterable[Any]) -> tuple[Tensor, Any]:
-        """Run the loss on blocks: its value, and the auxiliary one."""
+    def run(self, blocks: Iterable[Any], parameters: Iterable[Tensor] = ()) -> tuple[Tensor, Any]:
+        """Run the loss on blocks, at other parameters if some are given: its value, and the auxiliary one."""
         step = self.step
         leaves = self.leaves.copy()
+        for place, parameter in zip(step.places, parameters, strict=False):
+            leaves[place] = parameter
         for place, block in zip(step.data, blocks, strict=True):
             leaves[place] = ag.asarray(block)
         if step.plain:
@@ -299,8 +317,8 @@ class Total:
         step = self.step
         self.source.begin(chunk.number)
         value, aux = self.run(blocks)
-        if step.check and not chunk.number and not self.source.counter:
-            check_additive(self, blocks)
+        if chunk.number in step.check and not self.source.counter:
+            check_additive(self, blocks, value)
         self.unit = self.unit or rows
         share = rows / self.unit if step.reduce == "mean" else 1.0
         root = value._node
@@ -338,49 +356,142 @@ class Total:
         return Part(self.rows, self.value / weight, [g / weight for g in self.gradients], self.aux)
 
 
-def check_additive(total: Total, blocks: Sequence[Any]) -> None:
+Losses = Callable[[Sequence[Tensor], Sequence[Tensor]], list[float]]
+
+
+def check_additive(total: Total, blocks: Sequence[Any], value: Tensor) -> None:
     """Refuse a loss whose value on some rows does not follow from its values on two parts of them.
 
-    Such are a root mean square, batch normalisation, a softmax over the rows, and a mean where a sum was announced.
+    Such are a standard deviation, a maximum, a root mean square, batch normalisation, a softmax over the rows, and a
+    mean where a sum was announced. The rows come from all over the chunk, which may be sorted, and the parameters are
+    also moved: at zeros the rows of many models are all alike. What draws random numbers cannot be compared.
+
+    Parameters
+    ----------
+    total : Total
+        Has run the loss on the chunk.
+    blocks : sequence of array
+        The chunk.
+    value : Tensor
+        What the loss gave, with its history.
     """
     count = min(len(blocks[0]), CHECKED_ROWS)
-    cut = count // 3
-    if not cut:
+    if count < 2:
         return
-    found = []
+    cut = max(1, count // 3)
+    some = [ag.asarray(block[:: len(block) // count][:count]) for block in blocks]
+
+    def losses(parameters: Sequence[Tensor], rows: Sequence[Tensor]) -> list[float]:
+        parts = slice(0, count), slice(0, cut), slice(cut, count)
+        return [float(total.run([whole[part] for whole in rows], parameters)[0]) for part in parts]
+
+    rng = np.random.default_rng(total.step.call)
+    small = 0.3 * math.sqrt(ag.finfo(value.dtype).eps) if value._spec.inexact else 0.0
+    given = total.parameters
     with ag.no_grad():
         try:
-            for rows in (slice(0, count), slice(0, cut), slice(cut, count)):
-                value, _ = total.run([block[rows] for block in blocks])
-                found.append(float(value))
+            places = [(given, losses(given, some))]
         except Exception as error:
             error.add_note(
                 f"Raised by the check that the loss adds up over rows, which runs it on {count}, {cut} and"
                 f" {count - cut} rows. A loss that takes whole chunks only: value_and_grad(..., check=False)."
             )
             raise
-    if not all(map(math.isfinite, found)):
-        return
-    reduce = total.step.reduce
-    whole, first, second = found
-    combined = {"sum": first + second, "mean": (cut * first + (count - cut) * second) / count}
-    small = 1e-8 if "64" in str(value.dtype) else 1e-4
-    tolerance = small * sum(map(abs, found))
-    if abs(whole - combined[reduce]) <= tolerance:
-        return
-    other = "mean" if reduce == "sum" else "sum"
-    if abs(whole - combined[other]) <= tolerance:
-        fix = f'It is the {other}: pass reduce="{other}".'
-    else:
-        fix = (
-            "What needs all rows at once (batch normalisation, a softmax over the rows) cannot run chunk by chunk: call"
-            " the loss on Dask tensors, then backward(). A function of one mean or sum can: of a root mean square,"
-            " reduce the mean square and pass after=agrad.sqrt."
+        for _ in range(1 if total.step.call else NEARBY):
+            places += _nearby(losses, given, some, rng)
+
+    def fits(reduce: str, found: Sequence[float]) -> bool:
+        return abs(found[0] - _combined(reduce, cut / count, found)) <= small * sum(map(abs, found))
+
+    reduce, other = total.step.reduce, "mean" if total.step.reduce == "sum" else "sum"
+    for parameters, found in places:
+        if fits(reduce, found) or not all(map(math.isfinite, found)):
+            continue
+        combined = _combined(reduce, cut / count, found)
+        if abs(found[0] - combined) <= NOISE * _noise(losses, found, value, parameters, some) or total.source.counter:
+            continue
+        if all(fits(other, each) for _, each in places):
+            fix = f'It is the {other}: pass reduce="{other}".'
+        else:
+            fix = (
+                "What needs all rows at once (a standard deviation or maximum over the rows, batch normalisation, a"
+                " softmax over the rows) cannot run chunk by chunk: call the loss on Dask tensors, then backward(). A"
+                " function of one mean or sum can: of a root mean square, reduce the mean square and pass"
+                " after=agrad.sqrt."
+            )
+        where = "" if parameters is given else ", near the parameters given if not at these themselves"
+        raise ValueError(
+            f"the loss of all rows is not the {reduce} of the losses of their parts: {count} rows give {found[0]:.9g},"
+            f" parts of {cut} and {count - cut} rows together {combined:.9g}{where}.\n  {fix}"
         )
-    raise ValueError(
-        f"the loss of all rows is not the {reduce} of the losses of their parts: {count} rows give {whole:.9g},"
-        f" parts of {cut} and {count - cut} rows together {combined[reduce]:.9g}.\n  {fix}"
-    )
+
+
+def _combined(reduce: str, share: float, found: Sequence[float]) -> float:
+    """What two parts give together; the first has this share of the rows."""
+    _, first, second = found
+    return first + second if reduce == "sum" else share * first + (1 - share) * second
+
+
+def _tried(losses: Losses, parameters: Sequence[Tensor], rows: Sequence[Tensor]) -> list[float] | None:
+    """Run the loss at parameters that the caller did not give; None where it is not defined."""
+    with np.errstate(all="ignore"):
+        try:
+            found = losses(parameters, rows)
+        except Exception:  # noqa: BLE001 (whatever it is, it is no fault of the parameters given)
+            return None
+    return found if all(map(math.isfinite, found)) else None
+
+
+def _nearby(
+    losses: Losses, given: Sequence[Tensor], rows: Sequence[Tensor], rng: np.random.Generator
+) -> list[tuple[Sequence[Tensor], list[float]]]:
+    """Give parameters near those given, and the losses there; none where it is defined at none that was tried."""
+    for far, low in itertools.product(STEPS, (-1, 0, None)):
+        parameters = [_moved(t, far, rng, low=low) for t in given]
+        found = _tried(losses, parameters, rows)
+        if found is not None:
+            return [(parameters, found)]
+    return []
+
+
+def _moved(t: Tensor, far: float, rng: np.random.Generator, *, low: int | None = -1) -> Tensor:
+    """Move the elements of a tensor at random, by at most so many times their size; zeros by that of the others, or 1.
+
+    Parameters
+    ----------
+    low : {-1, 0, None}
+        In both directions, upwards, or downwards.
+    """
+    if not t._spec.inexact:
+        return t
+    by = far * rng.uniform(*((-1, 0) if low is None else (low, 1)), t.shape)
+    if t.is_complex():
+        by = by * np.exp(2j * math.pi * rng.uniform(size=t.shape))
+    size = ag.abs(t)
+    others = int(ag.count_nonzero(t))
+    size = ag.where(size == 0, float(ag.sum(size)) / others if others else 1.0, size)
+    return t + ag.asarray(by, dtype=t.dtype, device=t.device) * size
+
+
+def _noise(
+    losses: Losses, found: list[float], value: Tensor, parameters: Sequence[Tensor], rows: Sequence[Tensor]
+) -> float:
+    """Give by how much losses change when they are computed again, in double precision, and with other last digits.
+
+    These are digits of the coarsest dtype among what they are computed from and by way of.
+    """
+    specs = [t._spec for t in (value, *parameters, *rows)]
+    specs += itertools.chain.from_iterable(node.out_specs for node in behind([value._node] if value._node else []))
+    last = 8 * max(ag.finfo(spec.dtype).eps for spec in specs if spec.inexact)
+    rng = np.random.default_rng(0)
+    changes: list[Callable[[Tensor], Tensor]] = [lambda t: t, _double, *[lambda t: _moved(t, last, rng)] * 4]
+    with ag.no_grad():
+        again = [_tried(losses, list(map(change, parameters)), list(map(change, rows))) for change in changes]
+    return max((abs(x - y) for other in again if other for x, y in zip(found, other, strict=True)), default=0.0)
+
+
+def _double(t: Tensor) -> Tensor:
+    return t if not t._spec.inexact else ag.astype(t, "complex128" if t.is_complex() else "float64")
 
 
 def combine(reduce: str, *parts: Part | None) -> Part | None:
@@ -463,7 +574,20 @@ def make_plan(made_of: tuple[bool, tuple[str, ...]], arrays: Sequence[Any]) -> P
     private = _private(graph, grouped)
     groups = [_scheduled(graph, members, mine) for members, mine in zip(grouped, private, strict=True)]
     inside = set().union(*private)
-    return Plan(made_of, groups, _reached(graph, (k for g in groups for k in g.needs), inside), len(chunks))
+    shared = _reached(graph, (k for g in groups for k in g.needs), inside)
+    return Plan(made_of, groups, shared, len(chunks), _checked([chunk for members in grouped for chunk in members]))
+
+
+def _checked(chunks: list[Chunk]) -> tuple[int, ...]:
+    """Choose the first chunk, the one in the middle and the last of those with enough rows, or of the longest.
+
+    Those of unknown sizes may have none: then some more.
+    """
+    if math.isnan(chunks[-1].stop):
+        return tuple(sorted({0, len(chunks) - 1, *(2**i for i in range((len(chunks) - 1).bit_length()))}))
+    rows = [min(chunk.stop - chunk.start, CHECKED_ROWS) for chunk in chunks]
+    enough = [chunk.number for chunk, n in zip(chunks, rows, strict=True) if n == max(rows)]
+    return tuple(dict.fromkeys(enough[i] for i in (0, len(enough) // 2, -1)))
 
 
 def _grouped(chunks: list[Chunk], row: float) -> list[list[Chunk]]:
@@ -587,6 +711,13 @@ def compute(step: Step, plan: Plan, array: Any) -> Part | None:
     return found[0]
 
 
+def _due(checked: tuple[int, ...], calls: int) -> tuple[int, ...]:
+    """Give the chunks to check after so many calls: all at first, one at the second, fourth, eighth call and so on."""
+    if not calls:
+        return checked
+    return (checked[calls.bit_length() % len(checked)],) if not calls & (calls + 1) else ()
+
+
 def data_of(leaf: Any) -> Any:
     """Give the Dask array that a leaf is, None for any other leaf."""
     raw = leaf._raw if isinstance(leaf, Tensor) else leaf
@@ -625,8 +756,10 @@ def value_and_grad(
         A function of the reduced loss, from a 0-d tensor to one: `agrad.sqrt` makes the mean square a root mean square,
         still in one pass. The gradients are those of its result.
     check : bool, optional
-        At the first call, check on some rows of the first chunk that the loss adds up so. Without the check, and with
-        `has_aux`, every run of the loss sees exactly one chunk, however small.
+        Check on some rows of three chunks that the loss adds up so, at the parameters of the first call and at others
+        near them, and on those of one chunk at the second, fourth, eighth call and so on. A loss that draws random
+        numbers is not checked. Without the check, and with `has_aux`, every run of the loss sees exactly one chunk,
+        however small.
 
     Returns
     -------
@@ -676,11 +809,11 @@ def value_and_grad(
     """
     if reduce not in ("mean", "sum"):
         raise ValueError(f'reduce is "mean" or "sum", got {reduce!r}{called()}')
-    unchecked = check
+    calls = 0
 
     @functools.wraps(loss)
     def both(*args: Any, **kwargs: Any) -> Any:
-        nonlocal unchecked
+        nonlocal calls
         leaves, structure = tree.flatten((args, kwargs))
         counts = [child.num_leaves for child in structure.children[0].children]
         starts = [0, *itertools.accumulate(counts)]
@@ -703,7 +836,8 @@ def value_and_grad(
             key=random.default_generator.key(),
             dtype=ag.get_default_dtype().name,
             chunks=plan.chunks,
-            check=unchecked,
+            check=frozenset(_due(plan.checked, calls) if check else ()),
+            call=calls,
             anomaly=ag.autograd.is_anomaly_check_nan_enabled(),
         )
         try:
@@ -713,7 +847,7 @@ def value_and_grad(
             raise
         if found is None:
             raise ValueError(f"the data has no rows{called()}")
-        unchecked = False
+        calls += 1
         made = iter([ag.asarray(g) for g in found.gradients])
         gradients = [
             tree.unflatten(structure.children[0].children[k], itertools.islice(made, counts[k])) for k in chosen
