@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -65,6 +66,35 @@ def test_the_same_values_as_on_threads(processes):
         expected = computing.values(*standardised(data()))
     np.testing.assert_allclose(loss, expected[0], rtol=1e-13)  # a worker's BLAS has one thread
     np.testing.assert_allclose(grad, expected[1], rtol=1e-12)
+
+
+def inside(entering):
+    """Train in a task that may have left its worker's thread pool."""
+    with entering():
+        x = ag.asarray(da.ones((6, 2), chunks=(2, 2)))
+        w = ag.asarray(da.ones(2, chunks=-1), requires_grad=True)
+        ag.mean((x @ w) ** 2).backward()
+        parameter = ag.asarray([1.0, 1.0], requires_grad=True)  # in memory: backward computes
+        ag.mean((x @ parameter) ** 2).backward()
+        first = computing.values(w.grad._raw)[0]
+        import agrad_dask
+
+        value, g = agrad_dask.value_and_grad(lambda w, X: ag.mean((X @ w) ** 2))(np.ones(2), x)
+        return first.tolist(), parameter.grad.tolist(), value.item(), g.tolist()
+
+
+def left():
+    distributed.secede()
+    return contextlib.nullcontext()
+
+
+@pytest.mark.parametrize(
+    "entering", [contextlib.nullcontext, distributed.worker_client, left], ids=["in", "lent", "left"]
+)
+def test_training_inside_a_task(threads, entering):
+    found = threads.submit(inside, entering, pure=False).result(timeout=60)
+    assert found == ([4.0, 4.0], [4.0, 4.0], 4.0, [4.0, 4.0])
+    assert threads.submit(int, "3", pure=False).result(timeout=60) == 3  # its thread works on
 
 
 def test_values_are_brought_here_or_stay_there(processes):

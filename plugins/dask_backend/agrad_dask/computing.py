@@ -368,11 +368,15 @@ def show(futures: Any) -> None:
 
 @contextmanager
 def seceded() -> Iterator[None]:
-    """Leave the worker's thread pool while a task waits for others, as `Client.get` does."""
+    """Leave the worker's thread pool while a task waits for others, as `Client.get` does, unless it has left already.
+
+    It has inside of ``with worker_client():``, and after `distributed.secede`.
+    """
     from distributed import rejoin, secede  # noqa: PLC0415 (not needed on threads)
+    from distributed.threadpoolexecutor import thread_state as pool_state  # noqa: PLC0415
     from distributed.worker import thread_state  # noqa: PLC0415
 
-    if not getattr(thread_state, "key", False):
+    if not getattr(thread_state, "key", False) or not getattr(pool_state, "proceed", False):
         yield
         return
     secede()
