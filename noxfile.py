@@ -237,6 +237,13 @@ def torch(session: nox.Session) -> None:
 
 
 @nox.session
+def soak(session: nox.Session) -> None:
+    """Draw programs and judge their gradients: ``nox -s soak -- --minutes 30``, also ``--seed N``, ``--backend dask``."""
+    session.install(*CORE, *NUMPY, *DASK, "hypothesis>=6.100", "scipy>=1.16")
+    session.run("python", "tests/trust/soak.py", *session.posargs)
+
+
+@nox.session
 def benchmarks(session: nox.Session) -> None:
     """Compare agrad's overhead with PyTorch's and HIPS autograd's. Optional: installs PyTorch, which is large."""
     session.install(*CORE, *NUMPY, "autograd", "torch")

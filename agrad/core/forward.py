@@ -206,10 +206,11 @@ def jvp(op: Op, primals: list[Any], tangents: dict[str, Any], result: Any) -> An
     xp = first._spec.backend.functions
     known: dict[str, Any] = {a.name: primals[i] for i, a in enumerate(op.arguments)}
     for name in rule.operands:
-        if name != rule.sequence and isinstance(known[name], Tensor):
-            known[name + "_spec"] = known[name]._spec
-        elif known[name] is not None and name != rule.sequence:
+        if known[name] is None or name == rule.sequence:
+            continue
+        if not isinstance(known[name], Tensor):
             known[name] = _as_operand(known[name], first)
+        known[name + "_spec"] = known[name]._spec
     known |= {"xp": xp, "ans": result, "ans_spec": first._spec}
     if rule.define is not None:
         return _through_definition(op, primals, tangents)

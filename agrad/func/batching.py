@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import operator
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 from agrad import tree
@@ -48,14 +49,22 @@ class Level:
         ``"error"``, ``"same"`` or ``"different"``.
     open : bool
         The mapped function is running. Afterwards a cotangent that leaves the batch is summed over it.
+    first : Level or None
+        The level of the first run, where the mapped function runs again for a checkpoint: it has the same number.
     """
 
-    __slots__ = ("__weakref__", "number", "open", "randomness", "size")
+    __slots__ = ("__weakref__", "first", "number", "open", "randomness", "size")
 
-    def __init__(self, size: int, randomness: str) -> None:
+    number: int
+
+    def __init__(self, size: int, randomness: str, first: Level | None = None) -> None:
         self.size = size
         self.randomness = randomness
         self.open = True
+        self.first = first  # which keeps its number taken
+        if first is not None:
+            self.number = first.number
+            return
         with _numbering:
             self.number = next(n for n in range(1, len(_levels) + 2) if n not in _levels)
             _levels[self.number] = self
@@ -67,7 +76,10 @@ _levels: weakref.WeakValueDictionary[int, Level] = weakref.WeakValueDictionary()
 
 def in_batch(size: int, randomness: str, function: Callable[[Level], T]) -> T:
     """Call a function with a new level, inside those that are open; in it a call of backward() is refused."""
-    level = Level(size, randomness)
+    given = _given.get()
+    level = Level(size, randomness, None if given is None else next(given, None))
+    for levels in _noted.get():
+        levels.append(level)
     outside, before = transforming.get(), batch_levels.get()
     try:
         transforming.set(True)
@@ -79,6 +91,57 @@ def in_batch(size: int, randomness: str, function: Callable[[Level], T]) -> T:
             transforming.set(outside)
         finally:
             batch_levels.set(before)
+
+
+def level_of(number: int) -> Level:
+    """Give the level of a number: the one that is open here, or else the one that was open."""
+    return next((level for level in reversed(batch_levels.get()) if level.number == number), None) or _levels[number]
+
+
+#: Where the levels opened in this context are noted, and the levels whose numbers are used again instead of new ones.
+_noted: ContextVar[tuple[list[Level], ...]] = ContextVar("agrad_noted_levels", default=())
+_given: ContextVar[Iterator[Level] | None] = ContextVar("agrad_given_levels", default=None)
+
+
+def repeatable(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Give a function as it is to be called first, and as it is called again later to find the same values.
+
+    Called again it runs within the levels that are open now, whatever is open then, and those that it opens have the
+    numbers they had: what it computes can stand where the values of the first call stood.
+    """
+    around = batch_levels.get()
+    levels: list[Level] = []
+
+    def first(*args: Any, **kwargs: Any) -> Any:
+        before = _noted.get()
+        try:
+            _noted.set((*before, levels))
+            return function(*args, **kwargs)
+        finally:
+            _noted.set(before)
+
+    def again(*args: Any, **kwargs: Any) -> Any:
+        noted, given, outside = _noted.get(), _given.get(), batch_levels.get()
+        opened_again = tuple(Level(level.size, level.randomness, level) for level in around)
+        try:
+            _noted.set(())
+            _given.set(iter(tuple(levels)))
+            batch_levels.set(opened_again)
+            return function(*args, **kwargs)
+        finally:
+            try:
+                _noted.set(noted)
+            finally:
+                try:
+                    _given.set(given)
+                finally:
+                    try:
+                        batch_levels.set(outside)
+                    finally:
+                        for level in opened_again:
+                            level.open = False
+
+    return first, again
 
 
 # -- arrays -----------------------------------------------------------------------------------------------------------
@@ -402,7 +465,7 @@ class BatchedBackend(Backend):
         if (owner.base if isinstance(owner, BatchedBackend) else owner) is not self.base:
             tensor = tensor.to_device(self.base.name)
         numbers = owner.numbers if isinstance(owner, BatchedBackend) else frozenset()
-        return lift(tensor, tuple(_levels[n] for n in sorted(self.numbers - numbers)))
+        return lift(tensor, tuple(level_of(n) for n in sorted(self.numbers - numbers)))
 
     def receive(self, source: Backend, array: Any, device: str) -> Any:
         base = source.base if isinstance(source, BatchedBackend) else source

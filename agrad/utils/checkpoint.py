@@ -21,6 +21,7 @@ from agrad.core.engine import running
 from agrad.core.op import OPS
 from agrad.core.saved import Pair, Parcel, active, around
 from agrad.core.tensor import Tensor
+from agrad.func.batching import repeatable
 from agrad.tree import flatten, unflatten
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class _Frame:
         again = _Again(self, found)
         before = mode.get_mode()
         try:
-            mode.push(grad=True, saved=(Pair(again.pack, again.unpack, again.note),))
+            mode.push(grad=True, levels=(), saved=(Pair(again.pack, again.unpack, again.note),))
             args, kwargs = unflatten(self.treedef, [v.give() if isinstance(v, _Input) else v for v in self.inputs])
             with self.around_again:
                 if self.preserve_rng_state:
@@ -284,6 +285,8 @@ def checkpoint(
 ) -> Any:
     """Call a function without keeping what it saves for backward; it is run again there.
 
+    Within a level of forward mode (`jvp`, `dual_level`) everything is kept: tangents need the values at once.
+
     Parameters
     ----------
     function : callable
@@ -340,15 +343,21 @@ def checkpoint(
         message = f"determinism_check should be one of ['default', 'none'], but got {determinism_check}"
         raise ValueError(message)
     del debug
+    contexts = context_fn()
+    now = mode.current()
+    if now is not None and now.levels:  # tangents are kept with their values: there is nothing to be computed again
+        with contexts[0]:
+            return function(*args, **kwargs)
     chosen = _EARLY_STOP.get()
+    function, again = repeatable(function)
     frame = _Frame(
-        function,
+        again,
         args,
         kwargs,
         check=determinism_check == "default",
         early_stop=early_stop if chosen is None else chosen,
         preserve_rng_state=preserve_rng_state,
-        contexts=context_fn(),
+        contexts=contexts,
     )
     before = mode.get_mode()
     try:

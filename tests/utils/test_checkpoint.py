@@ -430,3 +430,111 @@ def test_a_policy_is_told_whether_the_function_runs_again():
 def test_what_is_no_policy(policy, error, message):
     with pytest.raises(error, match=message):
         checkpoint(ag.exp, leaf(1.0), context_fn=functools.partial(create_selective_checkpoint_contexts, policy))
+
+
+def difference(function, array, direction, step=1e-6):
+    """Give the derivative along a direction by a central difference."""
+    above, below = (function(ag.asarray(array + s * direction)).numpy() for s in (step, -step))
+    return (above - below) / (2 * step)
+
+
+ROWS = np.array([[0.3, -1.2, 0.7], [1.1, 0.4, -0.6]])
+ALONG = np.array([[1.0, 0.5, -0.7], [0.2, -1.3, 0.9]])
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_batch_is_mapped_within_a_checkpoint(nested):
+    def row(r):
+        return ag.sum(ag.sin(ag.vmap(lambda v: v * r[0])(r))) if nested else ag.sum(ag.sin(r) * ag.max(r))
+
+    def function(x):
+        return ag.sum(ag.vmap(row)(x) ** 2)
+
+    x = ag.asarray(ROWS, requires_grad=True)
+    checkpoint(function, x).backward()
+    assert np.vdot(x.grad.numpy(), ALONG) == pytest.approx(difference(function, ROWS, ALONG), rel=1e-7)
+
+
+@pytest.mark.parametrize("transform", [ag.func.jacfwd, ag.func.jacrev, ag.func.hessian])
+def test_a_transform_within_a_checkpoint(transform):
+    def function(x):
+        return ag.sum(transform(lambda r: ag.sum(ag.sin(r) * r[::-1] * x[0, 0]))(x[1]) ** 2)
+
+    x = ag.asarray(ROWS, requires_grad=True)
+    checkpoint(function, x).backward()
+    assert np.vdot(x.grad.numpy(), ALONG) == pytest.approx(difference(function, ROWS, ALONG), rel=1e-7)
+
+
+def test_a_checkpoint_within_a_batch_draws_for_each_member_again():
+    def noisy(row):
+        return ag.sum(ag.sin(row) * ag.rand(3, dtype="float64"))
+
+    gradients = []
+    for function in (noisy, lambda row: checkpoint(noisy, row)):
+        ag.manual_seed(1)
+        x = ag.asarray(ROWS, requires_grad=True)
+        ag.vmap(function, randomness="different")(x).sum().backward()
+        gradients.append(x.grad.numpy())
+    assert not np.allclose(gradients[0][0] / np.cos(ROWS[0]), gradients[0][1] / np.cos(ROWS[1]))
+    np.testing.assert_array_equal(gradients[1], gradients[0])
+
+
+def test_a_checkpoint_within_a_batch_that_differentiates_by_what_all_members_share():
+    def function(x, w):
+        def inner(row):
+            return ag.sum(ag.func.grad(lambda v: ag.sum(ag.sin(v) * row))(w))
+
+        return ag.sum(ag.vmap(lambda row: checkpoint(inner, row))(x) ** 2)
+
+    x, w = ag.asarray(ROWS, requires_grad=True), ag.asarray(ROWS[0], requires_grad=True)
+    function(x, w).backward()
+    wanted = difference(lambda w: function(ag.asarray(ROWS), w), ROWS[0], ALONG[0])
+    assert np.vdot(w.grad.numpy(), ALONG[0]) == pytest.approx(wanted, rel=1e-7)
+    wanted = difference(lambda x: function(x, ag.asarray(ROWS[0])), ROWS, ALONG)
+    assert np.vdot(x.grad.numpy(), ALONG) == pytest.approx(wanted, rel=1e-7)
+
+
+def test_random_numbers_beside_a_checkpointed_transform():
+    """The backward pass within the transform runs the function again, outside of the transform's batch."""
+
+    def function(x):
+        noise = ag.rand(3, dtype="float64")
+        return ag.sum(ag.func.hessian(lambda r: ag.sum(ag.sin(r) * noise))(x * noise))
+
+    gradients = []
+    for run in (function, lambda x: checkpoint(function, x)):
+        ag.manual_seed(3)
+        x = ag.asarray(ROWS[0], requires_grad=True)
+        run(x).backward()
+        gradients.append(x.grad.numpy())
+    np.testing.assert_array_equal(gradients[1], gradients[0])
+
+
+def doubled_sine(x):
+    return ag.sin(x * 2.0)
+
+
+def assigned(x):
+    made = x * 1.0
+    made[..., 0] = ag.sin(x[..., 1])
+    return made**2
+
+
+@pytest.mark.parametrize("function", [doubled_sine, assigned])
+def test_forward_over_reverse_through_a_checkpoint(function):
+    def loss(x):
+        return ag.sum(checkpoint(function, x) ** 2)
+
+    x, v = ag.asarray(ROWS), ag.asarray(ALONG)
+    _, pushed = ag.func.jvp(ag.func.grad(loss), (x,), (v,))
+    wanted = difference(lambda x: ag.func.grad(lambda x: ag.sum(function(x) ** 2))(x), ROWS, ALONG)
+    np.testing.assert_allclose(pushed.numpy(), wanted, rtol=1e-7, atol=1e-7)
+
+
+def test_a_checkpoint_of_a_dual_tensor_is_differentiated_after_its_level():
+    x = ag.asarray(ROWS, requires_grad=True)
+    with ag.autograd.forward_ad.dual_level():
+        y = checkpoint(doubled_sine, ag.autograd.forward_ad.make_dual(x, ag.asarray(ALONG)))
+        primal = ag.autograd.forward_ad.unpack_dual(y).primal
+    primal.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 2 * np.cos(2 * ROWS), rtol=1e-12)
