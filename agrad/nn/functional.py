@@ -328,6 +328,8 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: ran
     ------
     ValueError
         If `p` is not a probability.
+    TypeError
+        If elements would be zeroed of integers or truth values.
 
     Examples
     --------
@@ -343,6 +345,8 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: ran
     if not training or p == 0:
         return operand
     input, spec = operand, operand._spec
+    if not spec.inexact:
+        raise TypeError(f"dropout() takes floating point tensors, not {operand.dtype}{_called()}")
     dtype = "float64" if spec.backend.dtype_name(spec.dtype) in ("float64", "complex128") else "float32"
     mask = random.rand(spec.shape, dtype=dtype, device=spec.device, generator=generator) >= p
     return ops.dropout(input, mask, 0.0 if p == 1 else 1 / (1 - p))
@@ -812,6 +816,8 @@ def avg_pool2d(
     ------
     RuntimeError
         If the window is larger than the padded image, or the padding than half the window.
+    TypeError
+        If the images are of integers or truth values.
 
     Examples
     --------
@@ -820,6 +826,8 @@ def avg_pool2d(
     tensor([[[2.5000]]])
     """
     input, single = _images("avg_pool2d", input)
+    if not input._spec.inexact:
+        raise TypeError(f"avg_pool2d() takes floating point images, not {input.dtype}{_called()}")
     kernel, steps, sides = _pool_arguments("avg_pool2d", input.shape, kernel_size, stride, padding)
     _check_windows("avg_pool2d", input.shape, kernel, steps, sides, (1, 1))
     return _back(ops.avg_pool2d(input, kernel, steps, sides, count_include_pad), single)

@@ -19,6 +19,7 @@ from agrad.ops.matrices import (
     on_leading,
     over_gaps,
     real,
+    regular,
     rotation_of,
     skew,
 )
@@ -110,6 +111,7 @@ def cholesky(x: Any, /, *, upper: bool = False) -> Tensor:
 
 # -- QR ---------------------------------------------------------------------------------------------------------------
 
+_SINGULAR_QR = "The QR decomposition is not differentiable where the first min(nrows, ncols) columns are dependent."
 _NO_COMPLETE_QR = "The QR decomposition is not differentiable when mode='complete' and nrows > ncols."
 
 
@@ -139,6 +141,7 @@ def _qr_vjp(xp: Any, g: Any, ans: Any, x_spec: Any, mode: str) -> Any:
     if g_q is not None:
         away = mm(xp, adjoint(xp, g_q), q)
         inner = -away if inner is None else inner - away
+    regular(xp, diag(xp, r), x_spec, _SINGULAR_QR)
     half = lower_half(xp, inner)
     inner = mm(xp, q, half + adjoint(xp, half))
     result = adjoint(xp, xp.linalg.solve(r, adjoint(xp, inner if g_q is None else g_q + inner)))
@@ -156,6 +159,7 @@ def _qr_jvp(xp: Any, t_x: Any, ans: Any, x_spec: Any, mode: str) -> tuple[Any, A
     if n > m:
         t_x, t_rest = t_x[..., :m], t_x[..., m:]
         r, r_rest = r[..., :m], r[..., m:]
+    regular(xp, diag(xp, r), x_spec, _SINGULAR_QR)
     inner = mm(xp, adjoint(xp, q), t_x)
     inner = adjoint(xp, xp.linalg.solve(adjoint(xp, r), adjoint(xp, inner)))  # Q^H dA R^-1
     upper = adjoint(xp, lower_half(xp, inner + adjoint(xp, inner)))
@@ -199,13 +203,14 @@ def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
     ------
     RuntimeError
         In backward with mode="complete" and M > N, if the loss depends on which basis of the orthogonal complement the
-        last columns of `Q` are (a lazy backend gives NaN); in forward mode with mode="complete" and M > N always.
+        last columns of `Q` are (a lazy backend gives NaN); in forward mode with mode="complete" and M > N always; in
+        both where `R` has a 0 on its diagonal (on a lazy backend an error of its own, or NaN).
 
     Notes
     -----
     Derivative for M >= N: ``(g_Q + Q copyltu(R g_R^H - g_Q^H Q)) R^-H``, copyltu mirroring the lower triangle; wide
-    matrices are split into the first M columns and the rest. It is infinite, or an error of the backend, where the
-    first K columns are dependent.
+    matrices are split into the first M columns and the rest. There is none where the first K columns are dependent; by
+    rounding `R` may have a small number in the place of 0, and the gradient is then large.
     With mode="complete" and M > N PyTorch refuses every derivative; here losses of ``R`` and of the columns' spans have
     theirs.
     Source: array API 2025.12, linear algebra; Walter and Lehmann, Algorithmic differentiation of linear algebra

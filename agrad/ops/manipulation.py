@@ -415,7 +415,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
 
     Parameters
     ----------
-    *arrays : Tensor or array
+    *arrays : Tensor, array or number
         Any dtypes, which stay as they are; shapes that broadcast.
 
     Returns
@@ -443,6 +443,9 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     >>> b.shape
     (2, 3)
     """
+    from agrad.ops.extra.common import as_operands  # noqa: PLC0415 (that chapter comes later)
+
+    arrays = as_operands(*arrays)
     shape = broadcast_shapes(*(a.shape for a in arrays))
     return tuple(broadcast_to(a, shape) for a in arrays)
 
@@ -581,13 +584,13 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
 
 def _repeat_adjoint(xp: Any, g: Any, x_spec: Any, repeats: Any, axis: int | None) -> Any:
     shape = x_spec.shape
+    if not shape:  # libraries take an axis of a 0-d array, too
+        return xp.sum(g)
     if isinstance(repeats, int):
         if axis is None:
             return xp.reshape(xp.sum(xp.reshape(g, (x_spec.size, repeats)), axis=1), shape)
         axis = axis % len(shape)
         return xp.sum(xp.reshape(g, (*shape[: axis + 1], repeats, *shape[axis + 1 :])), axis=axis + 1)
-    if not shape:
-        return xp.sum(g)
     n = x_spec.size if axis is None else shape[axis]
     sources = xp.repeat(xp.arange(n, device=device_of(g)), xp.broadcast_to(repeats, (n,)))
     key = unravel(sources, shape) if axis is None else (slice(None),) * (axis % len(shape)) + (sources,)

@@ -100,6 +100,15 @@ def defined(xp: Any, result: Any, wrong: Any, scale: Any, spec: Any, message: st
     return result
 
 
+def regular(xp: Any, ends: Any, spec: Any, message: str) -> None:
+    """Refuse to go on where one of `ends`, which are 0 for a singular matrix, is; `message` says what has no derivative.
+
+    Where the values are lazy the library's own error, or its NaN, comes later.
+    """
+    if not spec.backend.is_lazy and bool(xp.any(ends == 0)):
+        raise RuntimeError(message)
+
+
 def on_leading(xp: Any, q: Any, g: Any, k: int) -> Any:
     """Bring the cotangent of all columns of a unitary matrix to its first `k`.
 

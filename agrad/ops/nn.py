@@ -252,6 +252,8 @@ def gelu_slope(x: Any, approximate: str = "none", /) -> Tensor:
 
 
 def _softmax_kernel(xp: Any, x: Any, /, *, axis: int) -> Any:
+    if 0 in x.shape:
+        return xp.zeros_like(x)
     e = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
     return e / xp.sum(e, axis=axis, keepdims=True)
 
@@ -275,6 +277,8 @@ def softmax(x: Any, /, *, axis: int) -> Tensor:
 
 
 def _log_softmax_kernel(xp: Any, x: Any, /, *, axis: int) -> Any:
+    if 0 in x.shape:
+        return xp.zeros_like(x)
     shifted = x - xp.max(x, axis=axis, keepdims=True)
     return shifted - xp.log(xp.sum(xp.exp(shifted), axis=axis, keepdims=True))
 

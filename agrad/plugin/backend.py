@@ -646,7 +646,12 @@ def _users_kernel(op: Op, backend: Backend) -> Callable[..., Any]:
 
 
 #: How many axes the standard asks of the first operand, where libraries take fewer, each in a way of its own.
-LEAST_AXES = {"tril": 2, "triu": 2, "cumulative_sum": 1, "cumulative_prod": 1, "sort": 1, "argsort": 1, "take": 1}
+LEAST_AXES = {
+    **dict.fromkeys(("cumulative_sum", "cumulative_prod", "sort", "argsort", "take", "unstack"), 1),
+    **dict.fromkeys(("extra.cumulative_max", "extra.cumulative_min", "extra.logcumsumexp"), 1),
+    **dict.fromkeys(("fft.fft", "fft.ifft", "fft.rfft", "fft.irfft", "fft.hfft", "fft.ihfft"), 1),
+    **dict.fromkeys(("tril", "triu"), 2),
+}
 
 #: The kinds of dtypes, each of which can be cast to those after it.
 KINDS = ("bool", "int", "float", "complex")

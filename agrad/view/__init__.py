@@ -34,8 +34,9 @@ def text_of(tensor: Tensor) -> str:
     usual: tuple[DType | str, ...] = (default, "complex64" if default == "float32" else "complex128", "int64", "bool")
     if spec.size == 0:  # no elements to tell the dtype by
         usual = usual[:1]
-    if not any(backend.dtype(d) == spec.dtype for d in usual):
-        suffixes.append(f"dtype={backend.dtype_name(spec.dtype)}")
+    name = backend.dtype_name(spec.dtype)
+    if name not in map(backend.dtype_name, usual):  # by their names: a backend may lack some of them
+        suffixes.append(f"dtype={name}")
     if tensor.grad_fn is not None:
         suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")
     elif tensor.requires_grad:

@@ -128,6 +128,23 @@ def test_duplicate_names_are_refused():
 # -- the kinds --------------------------------------------------------------------------------------------------------
 
 
+BARE = """
+@ag.elementwise(name="bare.square", x=lambda x: 2 * x, kernel=lambda xp, x: x * x)
+def square(x, /): ...
+
+x = ag.tensor(3.0, requires_grad=True)
+y = square(x)
+y.backward()
+"""
+
+
+def test_where_the_program_has_no_name():
+    space = {"ag": ag}
+    exec(BARE, space)  # as some runners of scripts and cells do: there is no __name__
+    assert (space["y"].item(), space["x"].grad.item()) == (9.0, 6.0)
+    assert "bare.square" in str(ag.rules["bare.square"])
+
+
 def test_elementwise():
     @ag.elementwise(x=lambda xp, ans: 1 - ans * ans, kernel=lambda xp, x: xp.tanh(x), source="a book")
     def my_tanh(x, /):

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import agrad as ag
+from agrad.plugin import manager
 from agrad.view.format import PrintOptions, edges, format_tensor
 
 
@@ -534,3 +536,21 @@ def test_options(options: PrintOptions, values: list[Any], kind: Any, expected: 
 def test_edgeitems_is_at_least_one() -> None:
     with pytest.raises(ValueError, match="edgeitems must be at least 1, got 0"):
         PrintOptions(edgeitems=0)
+
+
+def test_a_backend_that_lacks_a_dtype_prints(strict_backend, monkeypatch):
+    backend = manager.get("strict")
+    whole = type(backend).dtype
+
+    def lacking(self, dtype):
+        if self.dtype_name(dtype) in ("complex128", "int64"):
+            raise TypeError(f"the backend has no dtype {dtype}")
+        return whole(self, dtype)
+
+    tensors = [ag.asarray(v, device="strict", dtype=d) for v, d in ((1.5, None), (1, "int64"), (1.5, "float32"))]
+    monkeypatch.setattr(type(backend), "dtype", lacking)
+    assert [repr(t) for t in tensors] == [
+        "tensor(1.5000, device='strict')",
+        "tensor(1, device='strict')",
+        "tensor(1.5000, device='strict', dtype=float32)",
+    ]

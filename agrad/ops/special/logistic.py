@@ -108,6 +108,8 @@ def log_expit(x: Any, /) -> Tensor:
 
 def _logsumexp_kernel(xp: Any, a: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The largest come out of the sum, so that what the others add is not rounded away."""
+    if 0 in a.shape:  # the logarithm of a sum of nothing
+        return xp.sum(a, axis=axis, keepdims=keepdims) - math.inf
     top = xp.max(a, axis=axis, keepdims=True)
     shift = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
     tops = a == top
@@ -133,6 +135,8 @@ def _wide(xp: Any, value: Any, a: Any, axis: Any, keepdims: bool) -> Any:
 
 def _shares(xp: Any, a: Any, axis: Any) -> Any:
     """The exponentials over their sum; of -inf alone 0, and among infinite ones these get all."""
+    if 0 in a.shape:
+        return xp.zeros_like(a)
     top = xp.max(a, axis=axis, keepdims=True)
     infinite = xp.isinf(top)
     e = xp.exp(xp.where(infinite, xp.zeros_like(a), a - xp.where(infinite, xp.zeros_like(top), top)))
@@ -200,7 +204,7 @@ def logsumexp(
     if b is not None:
         b = asarray(b)
         levels = where(b == 0, levels * 0 - float("inf"), levels)
-    top = max(levels, axis=axis, keepdims=True)
+    top = (sum if 0 in levels.shape else max)(levels, axis=axis, keepdims=True)
     top = where(isfinite(top), top, top * 0)
     e = exp(a - top)
     total = sum(e if b is None else b * e, axis=axis, keepdims=True)

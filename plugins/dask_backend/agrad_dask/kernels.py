@@ -424,11 +424,18 @@ def _cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return da.moveaxis(_CROSS(da.moveaxis(x1, axis, -1), da.moveaxis(x2, axis, -1)), -1, axis)
 
 
+def _vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: float = 2) -> Any:
+    if ord == math.inf and 0 in x.shape:  # the largest of nothing is 0, as in NumPy
+        return xp.sum(xp.abs(x), axis=axis, keepdims=keepdims)
+    return xp.linalg.vector_norm(x, axis=axis, keepdims=keepdims, ord=ord)
+
+
 def _fourier(name: str) -> Callable[..., Any]:
     """Make a function of ``fft``: the axes it transforms are rechunked into one chunk each."""
     several = name.endswith("n")
 
     def kernel(x: Any, /, **parameters: Any) -> Any:
+        x = da.asarray(x)  # a scalar is one of NumPy
         if several:
             lengths, axes = parameters.get("s"), parameters.get("axes")
             axes = range(x.ndim - len(lengths), x.ndim) if axes is None and lengths else axes
@@ -509,6 +516,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "linalg.solve": _solve,
     "linalg.svd": _svd,
     "linalg.svdvals": _svdvals,
+    "linalg.vector_norm": _vector_norm,
     # one lazy index array, where the composition has two, whose values would be read
     "nn.embedding_adjoint": lambda grad, indices, spec, /: indexing.scatter_add(spec, (indices,), grad),
 }

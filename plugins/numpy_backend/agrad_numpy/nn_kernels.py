@@ -230,6 +230,8 @@ def _gelu_slope(x: Any, approximate: str = "none", /) -> Any:
 
 
 def _softmax(x: Any, /, *, axis: int) -> Any:
+    if not x.size:
+        return np.zeros_like(x)
     e = np.asarray(np.subtract(x, np.maximum.reduce(x, axis, None, None, True)))
     np.exp(e, e)
     e /= np.add.reduce(e, axis, None, None, True)
@@ -237,6 +239,8 @@ def _softmax(x: Any, /, *, axis: int) -> Any:
 
 
 def _log_softmax(x: Any, /, *, axis: int) -> Any:
+    if not x.size:
+        return np.zeros_like(x)
     shifted = np.asarray(np.subtract(x, np.maximum.reduce(x, axis, None, None, True)))
     shifted -= np.log(np.add.reduce(np.exp(shifted), axis, None, None, True))
     return shifted
