@@ -95,9 +95,13 @@ class Hooks:
         """Keep the gradient of a result."""
         self.retained.append(weakref.ref(tensor))
 
-    def unretain(self, tensor: Tensor) -> None:
-        """Stop keeping it: the tensor has become the result of another node."""
-        self.retained = [r for r in self.retained if r() is not tensor]
+    def retained_too(self, tensor: Tensor) -> tuple[Hooks, str, list[weakref.ref[Tensor]]]:
+        """Give the arguments of ``setattr`` that keep the gradient of a result too."""
+        return self, "retained", [*self.retained, weakref.ref(tensor)]
+
+    def unretained(self, tensor: Tensor) -> tuple[Hooks, str, list[weakref.ref[Tensor]]]:
+        """Give those that stop keeping it: the tensor becomes the result of another node."""
+        return self, "retained", [r for r in self.retained if r() is not tensor]
 
     def run_tensor(self, g: Tensor, node: Node) -> Tensor:
         """Run the tensor hooks on a gradient."""

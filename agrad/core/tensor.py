@@ -7,11 +7,12 @@ computes stands in ``agrad.ops``; this file knows names, gradients and the borde
 from __future__ import annotations
 
 import opcode
+import operator
 import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, repeat
+from itertools import chain, repeat, starmap
 from typing import TYPE_CHECKING, Any, Self
 
 from agrad.core import errors, mode
@@ -865,10 +866,13 @@ def own(tensor: Tensor, data: Any) -> None:
     ``_buffer`` and may write to it. Tensors that own nothing pay nothing for this.
     """
     cls = type(tensor)
-    array_slot.__set__(tensor, data)  # first: a thread that reads the tensor meanwhile finds one value or the other
-    tensor.__dict__["_buffer"] = data
-    if not issubclass(cls, _Owner):
-        tensor.__class__ = _owner_class(cls)
+    owner = cls if issubclass(cls, _Owner) else _owner_class(cls)
+    held = tensor.__dict__
+    # interrupted anywhere here, the tensor has one value or the other and at worst owns nothing
+    held.pop("_buffer", None)
+    array_slot.__set__(tensor, data)
+    tensor.__class__ = owner
+    held["_buffer"] = data
 
 
 #: Where the array of a tensor lies, whatever its class does with the name.
@@ -956,8 +960,12 @@ def bases(tensor: Tensor) -> tuple[weakref.ref[Tensor], Any]:
     return weakref.ref(tensor), older
 
 
-def rebind(target: Tensor, result: Tensor, what: str, *, fresh: bool = False) -> None:
+def rebind(
+    target: Tensor, result: Tensor, what: str, *, fresh: bool = False, write: Callable[[], Any] | None = None
+) -> None:
     """Give `target` the value and history of `result`: what every in-place spelling ends with.
+
+    It gets both or none: between the assignments nothing is called, so that no signal handler can run.
 
     Parameters
     ----------
@@ -967,11 +975,12 @@ def rebind(target: Tensor, result: Tensor, what: str, *, fresh: bool = False) ->
         The spelling, for messages.
     fresh : bool, optional
         The array of `result` was made for it and is held by nothing else, no node's saved values either.
+    write : callable, optional
+        Writes to the array that the target owned, and gives it: the value, of which `result` has the history only.
     """
     spec = target._spec
     base = target._base
     if base is not None:
-        target._base = None
         while base is not None and base[0]() is None:
             base = base[1]
         if base is not None:
@@ -993,31 +1002,55 @@ def rebind(target: Tensor, result: Tensor, what: str, *, fresh: bool = False) ->
                 )
                 raise RuntimeError(message)
             result = functions.astype(result, spec.dtype)
-    recording = mode.is_grad_enabled()
     node = target._node
-    if recording:
+    if mode.is_grad_enabled():
         if isinstance(node, AccumulateGrad):
             raise errors.leaf_in_place(what)
-        if result._node is not node:
-            set_history(target, result._node)
-    tangents = result._tangents
+        node = result._node
+    if target._base is not None:
+        target._base = None
+    if write is not None:
+        if node is target._node:
+            array = write()
+            if array is not owned(target):
+                own(target, array)
+            return
+        held = target.__dict__
+        held.pop("_buffer")  # what is written may be another array: interrupted, the target owns none
+        written = map(array_slot.__set__, [target], map(operator.call, [write]))
+        any(chain(written, starmap(setattr, _history(target, node))))  # runs through all: each gives None
+        held["_buffer"] = array_slot.__get__(target)
+        return
+    tangents, array = result._tangents, result._raw
+    before = target._raw  # to read it ends its ownership: to assign to it calls nothing then
+    if target._retained is not None and node is not target._node:
+        any(starmap(setattr, [*_history(target, node), (target, "_tangents", tangents), (target, "_raw", array)]))
+    target._node = node
     if tangents is not target._tangents:
         target._tangents = tangents
+    target._raw = array
     target._spec = result._spec
+    del before
     if fresh:
-        own(target, result._raw)
-    else:
-        target._raw = result._raw
+        own(target, array)
 
 
 def set_history(target: Tensor, node: Node | None) -> None:
     """Make a tensor the result of another node; what `retain_grad` asked for goes along."""
-    if target._retained is not None and target._retained.active:
+    any(starmap(setattr, _history(target, node)))  # in C, as in `assign_data`
+
+
+def _history(target: Tensor, node: Node | None) -> list[tuple[Any, str, Any]]:
+    """Give what is to be set, as arguments of ``setattr``, to make a tensor the result of another node."""
+    if target._retained is None:
+        return [(target, "_node", node)]
+    changes: list[tuple[Any, str, Any]] = []
+    if target._retained.active and node is not target._node:
         if target._node is not None:
-            functions.hooks_of(target._node).unretain(target)
+            changes.append(functions.hooks_of(target._node).unretained(target))
         if node is not None:
-            functions.hooks_of(node).retain(target)
-    target._node = node
+            changes.append(functions.hooks_of(node).retained_too(target))
+    return [*changes, (target, "_node", node)]
 
 
 def check_leaf(target: Tensor, what: str) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from agrad.core import errors
@@ -196,11 +198,12 @@ def assign(x: Tensor, key: Any, value: Any) -> None:
         value = cast_value(x, value if isinstance(value, Tensor) else _as_value(value))
     source = Tensor.__new__(Tensor)
     source._spec, source._node, source._tangents = x._spec, x._node, x._tangents
-    made = _assigned_in_place(x, source, key, value)
-    if made is None:
-        source._raw = x._raw
-        made = setitem(source, key, value)
-    rebind(x, made, what, fresh=True)
+    in_place = _assigned_in_place(x, source, key, value)
+    if in_place is not None:
+        rebind(x, in_place[0], what, write=in_place[1])
+        return
+    source._raw = x._raw
+    rebind(x, setitem(source, key, value), what, fresh=True)
 
 
 def _as_value(value: Any) -> Tensor:
@@ -223,10 +226,10 @@ def cast_value(x: Tensor, value: Tensor) -> Tensor:
     return astype(value, x.dtype)
 
 
-def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> Tensor | None:
-    """Give the result of the assignment without a copy, where `x` alone holds its array; None where it does not.
+def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> tuple[Tensor, Callable[[], Any]] | None:
+    """Give the assignment without a copy, where `x` alone holds its array; None where it does not.
 
-    The graph does not hold it either: the rule of `setitem` saves the key and nothing else.
+    That is a tensor with the history, which is made first, and what then writes the value. The graph does not hold it either: the rule of `setitem` saves the key and nothing else.
     """
     backend = x._spec.backend
     is_tensor = isinstance(value, Tensor)
@@ -241,19 +244,18 @@ def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> Tenso
     buffer = owned(x)  # asked last: to read the value and the key is to end the ownership, if they are `x` itself
     if buffer is None:
         return None
-    changed = backend.setitem_into(buffer, places, raw)
     operands = [source, value if is_tensor else None]
     made: Tensor = finish(
         OPS["setitem"],
         backend,
-        changed,
+        buffer,
         operands,
         [None, places, None],
         (),
         recording=is_grad_enabled(),
         given=[None, key, None],
     )
-    return made
+    return made, functools.partial(backend.setitem_into, buffer, places, raw)
 
 
 def _scatter_along_kernel(xp: Any, values: Any, indices: Any, spec: Any, axis: int) -> Any:

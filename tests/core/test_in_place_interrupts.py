@@ -1,0 +1,114 @@
+"""An in-place operation that is interrupted has happened with its history, or not at all."""
+
+import dis
+import os
+import sys
+
+import numpy as np
+import pytest
+
+import agrad as ag
+
+HOME = os.path.dirname(ag.__file__)
+
+
+class Interrupt:
+    """Raise KeyboardInterrupt where a signal handler may run in agrad, at the n-th such place.
+
+    That is after a call, a jump back and the begin of a function.
+    """
+
+    def __init__(self, n):
+        self.left = n
+        self.last = {}  # by frame, the instruction that ran last
+
+    def __call__(self, frame, event, arg):
+        code = frame.f_code.co_filename
+        if not (code.startswith(HOME) or "agrad_numpy" in code):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self.step
+
+    def step(self, frame, event, arg):
+        if event == "opcode":
+            last = self.last.get(frame, "RESUME")
+            self.last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            if last.startswith(("CALL", "RESUME")) or "JUMP_BACKWARD" in last:
+                self.left -= 1
+                if self.left == 0:
+                    raise KeyboardInterrupt
+        return self.step
+
+
+def interrupted(n, work, *args):
+    """Run something to its n-th place; tell whether it came to its end."""
+    tracing, interrupt = sys.gettrace(), Interrupt(n)
+    try:
+        sys.settrace(interrupt)
+        work(*args)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(tracing)
+    return interrupt.left > 0
+
+
+def assign(y, v):
+    y[0] = v
+
+
+def add(y, v):
+    y += v
+
+
+def copy(y, v):
+    y.copy_(v)
+
+
+def zero(y, v):
+    y.zero_()
+
+
+def negate(y, v):
+    y.neg_()
+
+
+@pytest.mark.parametrize("retain", [False, True], ids=["", "retained"])
+@pytest.mark.parametrize("own", [False, True], ids=["shared", "owned"])
+@pytest.mark.parametrize("operation", [assign, add, copy, zero, negate])
+def test_value_and_history_go_together(operation, own, retain):
+    def start():
+        x, v = ag.tensor([1.0, 2.0], requires_grad=True), ag.tensor(5.0, requires_grad=True)
+        y = x * 3.0
+        if own:
+            y[1] = 7.0  # from here on y alone holds its array
+        if retain:
+            y.retain_grad()
+        return x, v, y
+
+    def end(x, v, y):
+        before = y.tolist()
+        (y * ag.asarray([10.0, 100.0])).sum().backward()
+        return before, *(None if t.grad is None else t.grad.tolist() for t in (x, v, *((y,) if retain else ())))
+
+    wanted = [end(*start())]
+    x, v, y = start()
+    operation(y, v)
+    wanted.append(end(x, v, y))
+    assert wanted[0] != wanted[1]
+    seen = []
+    for n in range(1, 2000):
+        x, v, y = start()
+        if interrupted(n, operation, y, v):
+            break
+        found = end(x, v, y)
+        assert found in wanted, (n, found)
+        seen.append(wanted.index(found))
+        held = y.detach().numpy()
+        with ag.no_grad():
+            y[0] = 3.0  # nor is an array now thought to be owned that is shared
+            y[1] = 4.0
+        np.testing.assert_array_equal(held, found[0])
+        assert y.tolist() == [3.0, 4.0]
+    assert n > 5
+    assert 0 in seen
