@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: The distribution to install for an array library that no plugin claims.
 PACKAGES = {"numpy": "numpy", "dask": "dask", "cupy": "cuda12"}
 
+CPU = "cpu"  # PyTorch's word for where NumPy's arrays are.
+
 _backends: dict[str, Backend] = {}
 _givers: dict[str, str] = {}  # the plugin that gave a backend
 _failures: dict[str, str] = {}
@@ -151,12 +153,22 @@ def _collect() -> None:
                 if backend.contract != CONTRACT:
                     message = f"it is written for version {backend.contract} of the contract, this is {CONTRACT}"
                     raise errors.BackendError(message)
+                _check_name(backend.name)
                 if _givers.setdefault(backend.name, giver) != giver:
                     message = f"the plugin {_givers[backend.name]!r} gives a backend named {backend.name!r} already"
                     raise errors.BackendError(message)
                 _backends.setdefault(backend.name, backend)
         except Exception as error:  # noqa: BLE001 (as above)
             _fail(giver, error)
+
+
+def _check_name(name: Any) -> None:
+    """Raise unless a name can stand in front of a device's, as in ``"cupy:0"``."""
+    if not isinstance(name, str) or not name or ":" in name or name.split() != [name] or name == CPU:
+        message = (
+            f"a backend is named {name!r}: its name is a str without ':' and white space, and not empty or {CPU!r}"
+        )
+        raise errors.BackendError(message)
 
 
 def _fail(name: str, error: Exception) -> None:
@@ -231,6 +243,8 @@ def get(name: str) -> Backend:
     """
     plugins()
     name = name.partition(":")[0]
+    if name == CPU:
+        name = "numpy"
     backend = _backends.get(name)
     if backend is None:
         known = ", ".join(sorted(_backends)) or "none"
@@ -430,8 +444,6 @@ def device_of(device: Any) -> tuple[Backend, str]:
     if device is None:
         return default_backend(), default_device()
     text = str(device)
-    if text == "cpu":
-        text = "numpy"
     backend = usable(text)
     return backend, text if ":" in text else backend.default_device()
 

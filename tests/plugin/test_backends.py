@@ -273,6 +273,19 @@ def test_environment_variable(dask_backend):
     assert second == "numpy"
 
 
+def test_cpu_is_numpy_wherever_a_device_is_named(strict_backend):
+    ag.set_default_backend("strict")
+    assert ag.zeros(2, device="cpu").device == "numpy"
+    with ag.use_backend("cpu"):
+        assert ag.zeros(2).device == "numpy"
+    assert ag.namespace("cpu").zeros(2).device == "numpy"
+    ag.set_default_backend("cpu")
+    assert (ag.zeros(2).device, ag.asarray([1.0]).device, ag.default_backend().name) == ("numpy",) * 3
+    assert python("import agrad as ag; print(ag.zeros(2).device)", AGRAD_BACKEND="cpu").split() == ["numpy"]
+    with pytest.raises(ag.BackendError, match="the numpy backend has no device 'cpu:1'"):
+        ag.zeros(2, device="cpu:1")
+
+
 # -- devices ----------------------------------------------------------------------------------------------------------
 
 

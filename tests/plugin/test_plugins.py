@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -85,6 +86,21 @@ def test_a_name_that_is_taken(registered):
     (row,) = (row for row in ag.backends() if row.name == "MyPlugin")
     assert not row.available
     assert "gives a backend named 'numpy' already" in row.reason
+
+
+@pytest.mark.parametrize("given", [None, "", "a:b", "a b", "a\n", 5, ("a",), ["a"], b"a", "cpu"])
+def test_a_name_that_is_none(registered, given):
+    class Misnamed(Mine):
+        name = given
+
+    message = (
+        f"BackendError: a backend is named {given!r}: its name is a str without ':' and white space, and not empty"
+    )
+    with pytest.warns(RuntimeWarning, match=re.escape(f"the agrad plugin 'MyPlugin' failed: {message}")):
+        registered(MyPlugin(Misnamed()))
+    (row,) = (row for row in ag.backends() if row.name == "MyPlugin")
+    assert row.reason.startswith(message)
+    still_works()
 
 
 # -- faulty ones ------------------------------------------------------------------------------------------------------
