@@ -1,7 +1,8 @@
-"""For doctests, which stand outside `tests`: the ops that an example declares are forgotten after it."""
+"""What the caller's environment says does not reach the tests; and the ops that a doctest declares are forgotten."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,15 @@ import pytest
 from agrad.core.op import OPS
 from agrad.plugin import manager
 from agrad.plugin.backend import forget_kernels
+
+# Tests say what they need, also to the programs that they start: those shall print what they print in a fresh shell.
+SETTINGS = (
+    *("AGRAD_BACKEND", "AGRAD_CUPY_SYNC", "PYTEST_ADDOPTS"),
+    *("COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "PYTHON_COLORS", "PY_COLORS"),
+    *("PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONOPTIMIZE", "PYTHONPROFILEIMPORTTIME", "PYTHONVERBOSE", "PYTHONWARNINGS"),
+)
+for name in SETTINGS:
+    os.environ.pop(name, None)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ outside the standard. Others are asked for with
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,10 @@ import agrad as ag
 from agrad.core.spec import BACKENDS
 from agrad.plugin import manager
 from agrad.plugin.backend import forget_kernels
+
+# Dask reads them when it is imported, here or by a program that a test starts. (Of the others: the conftest.py above.)
+for name in [name for name in os.environ if name.startswith("DASK_")]:
+    del os.environ[name]
 
 #: A backend in a file of its own is a module like others, also for doctests, where its library is installed.
 collect_ignore = [] if importlib.util.find_spec("torch") else ["torch_backend.py"]
@@ -128,8 +133,11 @@ def close(value):
 
 
 @pytest.fixture
-def registered():
-    """Give a function that registers a plugin for the length of the test."""
+def registered(strict_backend):
+    """Give a function that registers a plugin for the length of the test.
+
+    The strict backend, which stays for all tests, is among those that are there before.
+    """
     manager.plugins()
     before = (dict(manager._backends), dict(manager._givers), dict(manager._failures), set(manager._checked))
     types = dict(BACKENDS)
