@@ -35,7 +35,8 @@ def backward(
     retain_graph : bool, optional
         Keep what the graph saved, to run through it again. Default: `create_graph`.
     create_graph : bool, optional
-        Record the pass itself, for higher derivatives.
+        Record the pass itself, for higher derivatives. A `.grad` then has a history that leads back to its
+        leaf, a cycle which only the garbage collector frees: `agrad.grad` makes none.
     inputs : Tensor, GradientEdge or container of them, optional
         Accumulate into these only; one that is not a leaf gets a `.grad` too, from now on (see `Tensor.retain_grad`).
 

@@ -1,7 +1,8 @@
 """Nodes of the recorded graph: one per recorded call, one per leaf, and one per further output of a call.
 
 A graph is data: a node holds its op, the nodes its cotangents go to, the saved values, specs and parameters. Nothing
-refers from a node to the tensor it made, so graphs hold no cycles and die by reference count alone.
+refers from a node to the tensor it made, so graphs hold no cycles and die by reference count
+alone. (A `.grad` with a history, as `backward(create_graph=True)` gives, leads back to its leaf: that is a cycle.)
 """
 
 from __future__ import annotations

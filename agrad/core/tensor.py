@@ -447,7 +447,8 @@ class Tensor(_Methods):
         retain_graph : bool, optional
             Keep what the graph saved, to run through it again. Default: `create_graph`.
         create_graph : bool, optional
-            Record the backward pass itself, for higher derivatives.
+            Record the backward pass itself, for higher derivatives. A `.grad` then has a history that leads back to its
+            leaf, a cycle which only the garbage collector frees: `agrad.grad` makes none.
         inputs : Tensor, GradientEdge, or iterable or dict of them, optional
             Accumulate into these only.
 

@@ -835,7 +835,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
         if x.requires_grad:
             message = "Can't export tensors that require gradient, use tensor.detach()"
             raise BufferError(message)
-        return asarray(x, device=device, copy=copy)
+        return asarray(x.detach(), device=device, copy=copy)
     if backend_of(x) is not None:
         return asarray(x, device=device, copy=copy)
     backend, where = manager.device_of(device)

@@ -103,7 +103,7 @@ class Methods(PortedMethods):
 
     @property
     def real(self: Any) -> Tensor:
-        """Real part."""
+        """Real part; this tensor itself, if it is not complex."""
         return elementwise.real(self) if self.is_complex() else self
 
     @property

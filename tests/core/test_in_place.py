@@ -570,6 +570,66 @@ def plain(values):
     return values if isinstance(values, list) else values.tolist()
 
 
+#: What gives the tensor itself, as in PyTorch; what gives a value of its own.
+THEMSELVES = {
+    "asarray": lambda x: ag.asarray(x),
+    "as_tensor": lambda x: ag.as_tensor(x),
+    "to a dtype": lambda x: x.to(ag.float64),
+    "to a device": lambda x: x.to("cpu"),
+    "to_device": lambda x: x.to_device("numpy"),
+    "cpu": lambda x: x.cpu(),
+    "double": lambda x: x.double(),
+    "type": lambda x: x.type(ag.float64),
+    "astype without a copy": lambda x: ag.astype(x, ag.float64, copy=False),
+    "contiguous": lambda x: x.contiguous(),
+    "real": lambda x: x.real,
+    "conj": lambda x: x.conj(),
+    "t": lambda x: x.t(),
+    "atleast_1d": lambda x: ag.extra.atleast_1d(x),
+    "dropout": lambda x: ag.nn.functional.dropout(x, training=False),
+    "Dropout": lambda x: ag.nn.Dropout().eval()(x),
+    "Identity": lambda x: ag.nn.Identity()(x),
+}
+VALUES = {
+    "asarray with a copy": lambda x: ag.asarray(x, copy=True),
+    "clone": lambda x: x.clone(),
+    "detach": lambda x: x.detach(),
+    "from_dlpack": lambda x: ag.from_dlpack(x),
+    "astype": lambda x: ag.astype(x, ag.float64),
+    "reshape": lambda x: x.reshape(2),
+    "flatten": lambda x: x.flatten(),
+    "squeeze": lambda x: x.squeeze(),
+    "expand": lambda x: x.expand(2),
+    "positive": lambda x: +x,
+    "key": lambda x: x[...],
+    "function real": lambda x: ag.real(x),
+    "function conj": lambda x: ag.conj(x),
+    "broadcast_to": lambda x: ag.broadcast_to(x, (2,)),
+    "permute_dims": lambda x: ag.permute_dims(x, (0,)),
+    "concat": lambda x: ag.concat([x]),
+    "sum over no axes": lambda x: ag.sum(x, axis=()),
+}
+
+
+@pytest.mark.parametrize("give", THEMSELVES.values(), ids=THEMSELVES)
+def test_what_has_nothing_to_do_gives_the_tensor_itself(give):
+    x = ag.tensor([1.0, 2.0])
+    y = give(x)
+    y += 1.0
+    assert y is x
+    assert x.tolist() == [2.0, 3.0]
+
+
+@pytest.mark.parametrize("give", VALUES.values(), ids=VALUES)
+def test_what_gives_a_value_of_its_own(give):
+    x = ag.tensor([1.0, 2.0])
+    y = give(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ag.LostWriteWarning)
+        y += 1.0
+    assert (x.tolist(), y.tolist()) == ([1.0, 2.0], [2.0, 3.0])
+
+
 READERS = {
     "slice": lambda x: x[0:2],
     "detach": lambda x: x.detach(),

@@ -243,6 +243,14 @@ def test_gradients_with_history_are_collectable():
     assert gradient() is None
 
 
+def test_grad_with_create_graph_makes_no_cycle(no_gc):
+    x = leaf(1.0, 2.0)
+    node = weakref.ref(x._node)
+    (g,) = ag.grad((x**3).sum(), x, create_graph=True)
+    del x, g
+    assert node() is None
+
+
 def test_clearing_such_a_gradient_breaks_the_cycle(no_gc):
     x = leaf(1.0, 2.0)
     (x**3).sum().backward(create_graph=True)

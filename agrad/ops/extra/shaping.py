@@ -239,7 +239,7 @@ def atleast_1d(*arrays: Any) -> Tensor | tuple[Tensor, ...]:
     Returns
     -------
     Tensor or tuple of Tensor
-        A tuple for several operands. A 0-d operand becomes a vector of one element.
+        A tuple for several operands. A 0-d operand becomes a vector of one element; others are given back themselves.
 
     Notes
     -----
@@ -266,7 +266,7 @@ def atleast_2d(*arrays: Any) -> Tensor | tuple[Tensor, ...]:
     Returns
     -------
     Tensor or tuple of Tensor
-        A tuple for several operands.
+        A tuple for several operands. One with as many axes is given back itself.
 
     Notes
     -----
@@ -295,7 +295,7 @@ def atleast_3d(*arrays: Any) -> Tensor | tuple[Tensor, ...]:
     Returns
     -------
     Tensor or tuple of Tensor
-        A tuple for several operands.
+        A tuple for several operands. One with as many axes is given back itself.
 
     Notes
     -----
