@@ -910,7 +910,9 @@ def _owner_class(cls: type[Tensor]) -> Any:
     return made
 
 
-def assign_data(tensors: Sequence[Tensor], arrays: Sequence[Any], specs: Sequence[Spec]) -> None:
+def assign_data(
+    tensors: Sequence[Tensor], arrays: Sequence[Any], specs: Sequence[Spec], grads: Sequence[Tensor | None] = ()
+) -> None:
     """Give several tensors new values, unrecorded: all or none, as it is one call in C.
 
     Between its steps no signal handler can run, and what is replaced is kept until the end, so that no code of anybody's
@@ -922,8 +924,11 @@ def assign_data(tensors: Sequence[Tensor], arrays: Sequence[Any], specs: Sequenc
         Leaves, or results that do not need a gradient.
     arrays, specs : sequence
         The values, which fit, and their specs.
+    grads : sequence of Tensor or None, optional
+        What becomes their `.grad`; None leaves it.
     """
-    before = [t._raw for t in tensors]  # to read it ends a tensor's ownership of its array
+    others = [(t._state(), g) for t, g in zip(tensors, grads, strict=False) if g is not None]
+    before = [t._raw for t in tensors], [state.grad for state, _ in others]  # to read `_raw` ends an ownership
     states = [t._node if isinstance(t._node, AccumulateGrad) else t._leaf for t in tensors]
     leaves = [(leaf, spec) for leaf, spec in zip(states, specs, strict=True) if leaf is not None]
     for leaf, spec in leaves:
@@ -934,6 +939,7 @@ def assign_data(tensors: Sequence[Tensor], arrays: Sequence[Any], specs: Sequenc
             map(array_slot.__set__, tensors, arrays),
             map(_spec_slot.__set__, tensors, specs),
             map(setattr, [leaf for leaf, _ in leaves], repeat("spec"), [spec for _, spec in leaves]),
+            map(setattr, [state for state, _ in others], repeat("grad"), [g for _, g in others]),
         )
     )
     del before

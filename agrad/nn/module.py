@@ -470,11 +470,9 @@ class Module:
             return astype(value, value._spec.backend.dtype(dtype), copy=False)
 
         tensors = [*self.parameters(), *self.buffers()]
-        values = [(t, moved(t), None if t.grad is None else moved(t.grad)) for t in tensors]
-        for tensor, value, grad in values:
-            tensor.grad = None
-            tensor.data = value
-            tensor.grad = grad
+        values = [moved(t) for t in tensors]
+        grads = [None if t.grad is None else moved(t.grad) for t in tensors]
+        assign_data(tensors, [value._raw for value in values], [value._spec for value in values], grads)
         return self
 
     def double(self) -> Self:
