@@ -133,33 +133,30 @@ def close(value):
 
 
 @pytest.fixture
-def registered(strict_backend):
-    """Give a function that registers a plugin for the length of the test.
-
-    The strict backend, which stays for all tests, is among those that are there before.
-    """
-    manager.plugins()
-    before = (dict(manager._backends), dict(manager._givers), dict(manager._failures), set(manager._checked))
-    types = dict(BACKENDS)
-    plugins = []
-
-    def register(plugin, name=None):
-        plugins.append(plugin)
-        ag.register(plugin, name=name)
-        return plugin
-
-    yield register
-    for plugin in plugins:
-        if manager.plugins().is_registered(plugin):
-            manager.plugins().unregister(plugin)
-    kept = (manager._backends, manager._givers, manager._failures, manager._checked)
+def plugins_as_before(strict_backend):
+    """Forget the plugins that a test registers, and their backends; the strict one, which stays, is there before."""
+    plugins = manager.plugins().get_plugins()
+    kept = (manager._backends, manager._givers, manager._failures, manager._checked, BACKENDS)
+    before = [kind.copy() for kind in kept]
+    yield
+    for plugin in manager.plugins().get_plugins() - plugins:
+        manager.plugins().unregister(plugin)
     for place, old in zip(kept, before, strict=True):
         place.clear()
         place.update(old)
-    BACKENDS.clear()
-    BACKENDS.update(types)
     for known in manager._backends.values():
         forget_kernels(known)
+
+
+@pytest.fixture
+def registered(plugins_as_before):
+    """Give a function that registers a plugin for the length of the test."""
+
+    def register(plugin, name=None):
+        ag.register(plugin, name=name)
+        return plugin
+
+    return register
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,6 @@ import pytest
 
 import agrad as ag
 from agrad.core.op import OPS
-from agrad.plugin import manager
-from agrad.plugin.backend import forget_kernels
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -180,16 +178,12 @@ PROGRAMS = [ROOT / "README.md", DOCS / "func.md"]
 
 
 @pytest.fixture
-def forgetful():
+def forgetful(plugins_as_before):
     """Forget the ops and plugins that a test adds."""
-    ops, plugins = set(OPS), manager.plugins().get_plugins()
+    ops = set(OPS)
     yield
     for name in set(OPS) - ops:
         del OPS[name]
-    for plugin in manager.plugins().get_plugins() - plugins:
-        manager.plugins().unregister(plugin)
-    for row in ag.backends():
-        forget_kernels(manager.get(row.name))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -201,11 +201,11 @@ class Backend:
         found = self._kinds.get(dtype)
         if found is None:
             isdtype = self.namespace().isdtype
-            for found, names in (("float", "real floating"), ("int", "integral"), ("bool", "bool")):  # noqa: B007
-                if isdtype(dtype, names):
-                    break
-            else:
-                found = "complex" if isdtype(dtype, "complex floating") else "other"
+            kinds = {"float": "real floating", "int": "integral", "bool": "bool", "complex": "complex floating"}
+            try:
+                found = next((kind for kind, names in kinds.items() if isdtype(dtype, names)), "other")
+            except TypeError:  # NumPy's own says so of a recarray's
+                found = "other"
             self._kinds[dtype] = found
         return found
 
