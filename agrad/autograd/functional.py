@@ -493,7 +493,7 @@ def _vectors(v: Any, others: Sequence[Tensor], name: str, *, several: bool) -> l
         if one.shape != other.shape:
             entry = f"Entry {i} in " if several else ""
             raise RuntimeError(f"{entry}v has invalid size: should be {other.shape} but got {one.shape}.{called()}")
-    return list(given)
+    return [v if v.device == x.device else v.to_device(x.device) for v, x in zip(given, others, strict=True)]
 
 
 def _independent(i: int, *, what: str = "The output") -> None:

@@ -474,6 +474,8 @@ class BatchedBackend(Backend):
     def send(self, array: Any, target: Backend, device: str) -> Any:
         """Hand over the array inside, the whole batch at once."""
         base = target.base if isinstance(target, BatchedBackend) else target
+        if not isinstance(array, Batched):  # the same for all examples
+            return self.base.send(array, base, device)
         return rewrap(self.inner.send(array.data, base, device), array.level)
 
     def to_host(self, array: Any) -> NoReturn:

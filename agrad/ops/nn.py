@@ -70,9 +70,13 @@ def elu(x: Any, alpha: float = 1.0, /) -> Tensor:
 
 
 def _sigmoid_kernel(xp: Any, x: Any) -> Any:
-    """1 / (1 + exp(-x)) from exp(-|x|), which cannot overflow and keeps the tail's digits."""
-    e = xp.exp(-xp.abs(x))
-    top = xp.where(x < 0, e, xp.ones_like(e))
+    """1 / (1 + exp(-x)) from exp(-|x|), which cannot overflow and keeps the tail's digits; of complex x by its real part."""
+    if xp.isdtype(x.dtype, "complex floating"):
+        left = xp.real(x) < 0
+        e = xp.exp(xp.where(left, x, -x))
+    else:
+        left, e = x < 0, xp.exp(-xp.abs(x))
+    top = xp.where(left, e, xp.ones_like(e))
     return top / (1 + e)
 
 

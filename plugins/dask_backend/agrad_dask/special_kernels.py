@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import dask.array as da
+import numpy as np
 from dask.base import tokenize
 
 from agrad.core.op import OPS
@@ -22,9 +23,16 @@ def kernel(op: str) -> Callable[..., Any] | None:
     block = functools.partial(_block, op)
 
     def blockwise(*values: Any) -> Any:
-        return da.core.elemwise(block, *values, name=f"agrad-{op}-{tokenize(op, *values)}")
+        with np.errstate(all="ignore"):  # refuses what the library does: Dask would take a TypeError for dtype object
+            dtype = block(*map(_sample, values)).dtype
+        return da.core.elemwise(block, *values, dtype=dtype, name=f"agrad-{op}-{tokenize(op, *values)}")
 
     return blockwise
+
+
+def _sample(value: Any) -> Any:
+    """Give one element of the dtype and library of an array."""
+    return np.ones_like(value._meta, shape=(1,)) if isinstance(value, da.Array) else value
 
 
 def _block(op: str, *values: Any) -> Any:
