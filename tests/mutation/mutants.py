@@ -579,12 +579,12 @@ def find(source: bytes, path: str) -> list[Mutant]:
 
 def is_fault(mutant: Mutant, source: bytes) -> bool:
     """Tell whether a mutant is a program, and another one."""
+    changed = mutant.apply(source)
     try:
-        tree = ast.parse(mutant.apply(source))
-        compile(tree, mutant.path, "exec")
+        compile(changed, mutant.path, "exec")
     except (SyntaxError, ValueError):
         return False
-    return ast.dump(tree) != ast.dump(ast.parse(source))
+    return changed != source
 
 
 def sample(root: Path, mutants: Iterable[Mutant], count: int, seed: int) -> list[Mutant]:

@@ -138,18 +138,19 @@ class Plugin:
     def pytest_runtest_protocol(self, item):
         self.running = item.nodeid
         self.note()
-        start = time.process_time()
+        start, begun = sum(os.times()[:4]), time.monotonic()
         if self.probe is None:  # a fault may make a loop endless, or a lock wait
             usual = self.times.get(item.nodeid, 1.0)
             signal.setitimer(signal.ITIMER_PROF, 5 + 10 * usual)
-            signal.setitimer(signal.ITIMER_REAL, 40 + 30 * usual)
+            signal.setitimer(signal.ITIMER_REAL, 90 + 30 * usual)
         else:
             os.environ["MUTATION_TEST"] = item.nodeid
         result = yield
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         if self.probe is not None:
-            self.tests[item.nodeid] = (round(time.process_time() - start, 4), sorted(self.probe.hits))
+            cost = max(sum(os.times()[:4]) - start, 0.2 * (time.monotonic() - begun))  # of processes it starts, too
+            self.tests[item.nodeid] = (round(cost, 4), sorted(self.probe.hits))
             self.probe.hits.clear()
         return result
 
@@ -385,7 +386,12 @@ def affinity(unit: str, path: str) -> float:
 class Reached:
     """Which tests reach which mutant."""
 
-    def __init__(self, found: Mapping[str, dict]) -> None:
+    def __init__(self, found: Mapping[str, dict], mutants: Sequence[Mutant] = ()) -> None:
+        self.mutants = mutants
+        self.killers: dict[str, tuple[str, str]] = {}  # what found a mutant in an earlier run, to be run first
+        self.index(found)
+
+    def index(self, found: Mapping[str, dict]) -> None:
         self.found = found
         self.times = {test: cost for row in found.values() for test, (cost, _) in row["tests"].items()}
         self.by_key: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
@@ -394,13 +400,32 @@ class Reached:
                 for key in keys:
                     self.by_key[key][unit].append(test)
 
+    def forget(self, tests: set[str]) -> None:
+        """Leave tests out from now on."""
+        kept = {}
+        for unit, row in self.found.items():
+            kept[unit] = {**row, "tests": {test: at for test, at in row["tests"].items() if test not in tests}}
+        self.index(kept)
+
     def tests_of(self, mutant: Mutant) -> dict[str, list[str]]:
-        names = [mutant.key, *(probe for probe in mutant.probes if isinstance(probe, str))]
+        """Give the tests that reach a mutant, by file; where there are none, those that reach its neighbours."""
+
+        def places(of: Mutant) -> list[str]:
+            return [of.key, *(probe for probe in of.probes if isinstance(probe, str))]
+
+        names = places(mutant)
+        if not any(name in self.by_key for name in names):
+            beside = [m for m in self.mutants if m.path == mutant.path and m.key in self.by_key]
+            beside.sort(key=lambda m: (m.where != mutant.where, abs(m.start - mutant.start)))
+            names = [name for near in beside[:2] for name in places(near)]
         found: dict[str, dict[str, None]] = defaultdict(dict)
         for name in names:
             for unit, tests in self.by_key.get(name, {}).items():
                 found[unit].update(dict.fromkeys(tests))
         return {unit: list(tests) for unit, tests in found.items()}
+
+    def covers(self, mutant: Mutant) -> bool:
+        return any(name in self.by_key for name in (mutant.key, *mutant.probes))
 
     def choose(self, mutant: Mutant, budget: float) -> dict[str, list[str]]:
         """Choose tests for a mutant within a budget of seconds: by file, the most specific files first."""
@@ -431,6 +456,10 @@ class Reached:
             if spent > 0.95 * budget:
                 break
         self._add_beside(chosen, min(BESIDE, budget - spent))
+        first, test = self.killers.get(mutant.key, ("", ""))
+        if test in self.times:
+            chosen[first] = [test, *(other for other in chosen.get(first, ()) if other != test)]
+            order = [first, *(unit for unit in order if unit != first)]
         return {unit: chosen[unit] for unit in order if unit in chosen}
 
     def _add_beside(self, chosen: dict[str, list[str]], budget: float) -> None:
@@ -471,14 +500,14 @@ def do_mutant(mutant: Mutant) -> dict:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     given = worker.options.tests
     chosen = dict.fromkeys(given) if given else worker.reached.choose(mutant, worker.options.seconds)
-    row = {"key": mutant.key, "outcome": "survived" if chosen else "not covered", "test": "", "how": "", "run": 0}
+    covered = given or worker.reached.covers(mutant)
+    row = {"key": mutant.key, "outcome": "survived" if covered else "not covered", "test": "", "how": "", "run": 0}
     with planted(worker.copy, mutant):
         for unit, tests in chosen.items():
             result = run_file(worker.copy, unit, tests, worker.reached.times, worker.copy.parent / "running")
             row["run"] += result.get("count", 0)
             if result["killed"]:
                 row |= {"outcome": "killed", "test": result["killed"], "how": result["how"], "unit": unit}
-                row["chosen"] = tests
                 break
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     row["cpu"] = round(after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime, 1)
@@ -564,14 +593,14 @@ def make_map(chosen: Sequence[Mutant], place: Path, cache: Path, options: argpar
                     flush=True,
                 )
                 cache.write_text(json.dumps(found))
-    return Reached(found)
+    return Reached(found, chosen)
 
 
 def check_killers(rows: list[dict], reached: Reached, place: Path, options: argparse.Namespace) -> set[str]:
     """Run the tests that found mutants on agrad as it is: those that fail there have found nothing."""
     tests = defaultdict(dict)
     for row in rows:
-        if row["how"] == "test":
+        if row["how"] in ("test", "time") and row["test"] != row["unit"]:
             tests[row["unit"]][row["test"]] = None
     work = [(unit, list(of_unit)) for unit, of_unit in tests.items()]
     with workers(options.jobs, None, place, reached, options) as pool:
@@ -625,7 +654,9 @@ def parsed(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--mutant", nargs="+", default=[], metavar="KEY", help="these mutants alone, drawn or not")
     parser.add_argument("--tests", nargs="+", default=[], metavar="FILE", help="all tests of these files instead")
     parser.add_argument(
-        "--keep-map", action="store_true", help="of files of tests that have not changed, believe the map"
+        "--keep-map",
+        action="store_true",
+        help="believe the map of files of tests that have not changed, whatever else has",
     )
     parser.add_argument("--again", action="store_true", help="run again what has an outcome already")
     parser.add_argument("--minutes", type=float, help="begin no mutant after this time; call again for the rest")
@@ -662,8 +693,29 @@ def main(given: Sequence[str] | None = None) -> int:
         else:
             name = f"map-{digest([], str(options.seed), str(options.count), str(options.every), *options.only, *options.mutant)}.json"
             reached = make_map(chosen, place, folder / name, options)
-        rows = outcomes(chosen, reached, place, folder, options)
+        rows = checked(chosen, reached, place, folder, options)
     return report(chosen, rows)
+
+
+def checked(
+    chosen: Sequence[Mutant], reached: Reached, place: Path, folder: Path, options: argparse.Namespace
+) -> dict[str, dict]:
+    """Run the mutants, and again those whose test fails without any mutant: that test has found nothing."""
+    while True:
+        rows = outcomes(chosen, reached, place, folder, options)
+        false = check_killers([row for row in rows.values() if row["outcome"] == "killed"], reached, place, options)
+        if not false:
+            return rows
+        cache = folder / "outcomes.json"
+        kept = json.loads(cache.read_text()) if cache.exists() else {}
+        for row in rows.values():
+            if row["test"] in false:
+                print(f"{row['key']}: {row['test']} fails without the mutant too")
+                kept.pop(row["key"], None)
+        cache.write_text(json.dumps(kept))
+        if options.tests:
+            return {key: row for key, row in rows.items() if row["test"] not in false}
+        reached.forget(false)
 
 
 def outcomes(
@@ -673,8 +725,9 @@ def outcomes(
     cache = folder / "outcomes.json"
     state = digest([*mutated_files(()), *{unit.partition("@")[0] for unit in units()}])
     kept = json.loads(cache.read_text()) if cache.exists() else {}
-    kept = {key: row for key, row in kept.items() if row["state"] == state}
-    rows = {} if options.again or options.tests else {m.key: kept[m.key] for m in chosen if m.key in kept}
+    reached.killers = {key: (row["unit"], row["test"]) for key, row in kept.items() if row["how"] in ("test", "time")}
+    valid = {key: row for key, row in kept.items() if row["state"] == state}
+    rows = {} if options.again or options.tests else {m.key: valid[m.key] for m in chosen if m.key in valid}
     left = [mutant for mutant in chosen if mutant.key not in rows]
     random.Random(0).shuffle(left)  # so that a run that is cut short has seen all areas
     begun = time.monotonic()
@@ -690,11 +743,6 @@ def outcomes(
             if options.minutes and time.monotonic() - begun > 60 * options.minutes:
                 pool.terminate()
                 break
-    false = check_killers([row for row in rows.values() if row["outcome"] == "killed"], reached, place, options)
-    for row in rows.values():
-        if row["test"] in false:
-            print(f"{row['key']}: {row['test']} fails without the mutant too: not killed by it")
-            row |= {"outcome": "survived", "how": "", "test": ""}
     return rows
 
 
