@@ -570,6 +570,7 @@ _tensor.functions = _SimpleNamespace(
     hooks_of=_hooks_of,
     namespace=namespace,
     refused_function=_refused_function,
+    tensor=tensor,
     text_of=view.text_of,
     to_device=to_device,
     to_numpy=_to_numpy,

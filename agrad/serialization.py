@@ -228,6 +228,7 @@ class _Encoder:
             return {"bytes": binascii.b2a_base64(obj, newline=False).decode("ascii")}
         if isinstance(obj, Tensor):
             if id(obj) not in self._numbers:
+                obj._leaves_transform("save()")
                 self._numbers[id(obj)] = len(self.tensors)
                 self.tensors.append(obj)
             return {"tensor": self._numbers[id(obj)]}

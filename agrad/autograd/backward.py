@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextvars import ContextVar
 from typing import Any
 
 from agrad import tree
 from agrad.autograd.graph import GradientEdge
-from agrad.core import engine, errors
+from agrad.core import engine, errors, mode
 from agrad.core.node import Node, output_of
 from agrad.core.tensor import Tensor, wrap
 
 #: A function is being run by one of the transforms of ``agrad.func``: it must not call backward().
-transforming: ContextVar[bool] = ContextVar("agrad_transforming", default=False)
+transforming = mode.transforming
 
 
 def backward(

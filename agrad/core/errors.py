@@ -42,7 +42,7 @@ class RuleError(TypeError):
 
 
 class LeavesGraphWarning(UserWarning):
-    """A tensor that requires a gradient became a Python number, so what follows is not differentiated."""
+    """A value left the graph where a derivative is taken, as a Python number or a copy: what follows has no gradient."""
 
 
 class RecomputeWarning(UserWarning):
@@ -269,10 +269,30 @@ def not_an_operand(op: str, name: str, value: Any) -> TypeError:
     )
 
 
+def not_a_number(op: str, name: str) -> TypeError:
+    return TypeError(
+        f"{op}(): argument '{name}' must be a number: no derivative is taken by it, and that of a tensor that requires"
+        " grad would be lost.\n  Write the formula out to differentiate by it, or pass the value:"
+        f" {name}.detach().\n  Called at {line_of(*caller())}."
+    )
+
+
 def real_only(op: str, dtypes: list[Any]) -> TypeError:
     return TypeError(
         f"{op}() takes real floating tensors, not {' and '.join(map(str, dtypes))}\n  Convert it first, for instance with ag.astype(x, ag.float64)"
         f" or ag.real(z).\n  Called at {line_of(*caller())}."
+    )
+
+
+def warn_leaves(how: str, instead: str) -> None:
+    frame = user_frame(sys._getframe(1))
+    warnings.warn_explicit(
+        f"{how} takes the value of a tensor out of the graph where a derivative is taken: what is computed from it is"
+        f" constant. {instead}",
+        LeavesGraphWarning,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        registry=frame.f_globals.setdefault("__warningregistry__", {}),
     )
 
 

@@ -95,6 +95,10 @@ get_mode = _MODE.get
 set_mode = _MODE.set
 
 
+#: A function is being run by one of the transforms of ``agrad.func``.
+transforming: ContextVar[bool] = ContextVar("agrad_transforming", default=False)
+
+
 def current() -> Mode | None:
     """Give the mode of this thread, None for the usual one."""
     mode = get_mode()

@@ -26,7 +26,7 @@ from agrad.core.once import FIRST_USE, once
 from agrad.core.rule import Plan, Rule, compile_source
 from agrad.core.saved import pack_node, unpacked
 from agrad.core.spec import Spec, Specs, backend_of, numbers_of
-from agrad.core.tensor import Tensor, bases, wrap
+from agrad.core.tensor import Tensor, bases, check_number, wrap
 
 if TYPE_CHECKING:
     from agrad.plugin.backend import Backend
@@ -105,6 +105,9 @@ class Op:
         self.array_slots = tuple((i, a) for i, a in enumerate(arguments) if a.kind != "param")
         self.operand_slots = tuple((i, a) for i, a in enumerate(arguments) if a.kind in ("operand", "sequence"))
         self.param_slots = tuple(i for i, a in enumerate(arguments) if a.kind == "param")
+        self.number_slots = tuple(
+            i for i in self.param_slots if "float" in str(self.signature.parameters[arguments[i].name].annotation)
+        )
         self.dtype_slot = next((i for i, a in enumerate(arguments) if a.name == "dtype"), None)
         self.has_key = any(a.kind == "key" for a in arguments)
         self.kernel_of = operator.attrgetter(name)
@@ -229,6 +232,7 @@ def _compile_entry(op: Op, source: str, name: str, filename: str, names: dict[st
         "Node": op.node_class,
         "Tensor": Tensor,
         "bases": bases,
+        "check_number": check_number,
         "frozen": frozen,
         "general": general,
         "get_ident": get_ident,
@@ -282,6 +286,7 @@ RESERVED = frozenset(
         "Node",
         "Tensor",
         "bases",
+        "check_number",
         "code",
         "frame",
         "frozen",
@@ -423,6 +428,7 @@ def _fast_source(
     if rule.real:
         add(f"    if not s1.plain{' or not s2.plain' if second else ''}:")
         add(f"        return {everything}")
+    _write_checks(add, op)
     if op.dtype_slot is not None:
         add("    if dtype is not None:")
         add("        dtype = s1.backend.dtype(dtype)")
@@ -485,6 +491,14 @@ def _write_mode(add: Callable[[str], None], everything: str) -> None:
     add("        recording = mode.grad")
     add("    else:")
     add(f"        return {everything}")
+
+
+def _write_checks(add: Callable[[str], None], op: Op) -> None:
+    """Write the check of parameters that may be floats: not tensors whose derivative is being taken."""
+    for i in op.number_slots:
+        name = op.arguments[i].name
+        add(f"    if {name}.__class__ is not float and isinstance({name}, Tensor):")
+        add(f"        check_number({op.name!r}, {name!r}, {name})")
 
 
 def _write_call(add: Callable[[str], None], op: Op, target: str, call: str, raw: dict[str, str]) -> None:
@@ -606,6 +620,7 @@ def _wide_source(op: Op, head: str, everything: str) -> str:
             add(f"        return {everything}")
         if name == first:
             add(f"    xp = s{i}.xp")
+    _write_checks(add, op)
     if op.dtype_slot is not None:
         add("    if dtype is not None:")
         add(f"        dtype = s{lead}.backend.dtype(dtype)")
@@ -684,6 +699,8 @@ def general(op: Op, values: tuple[Any, ...]) -> Any:
     TypeError
         If an operand is no array.
     """
+    for i in op.number_slots:
+        check_number(op.name, op.arguments[i].name, values[i])
     mode = current()
     if mode is not None and mode.levels and any(t._tangents for t in tensors_in(op, values)):
         return push_forward(op, values, mode)  # noqa: F821 (see above)

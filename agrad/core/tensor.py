@@ -87,7 +87,7 @@ class Tensor(_Methods):
         if all(isinstance(arg, int) and not isinstance(arg, bool) for arg in args):
             made = functions.empty(args, dtype=dtype, device=device)
         elif len(args) == 1:
-            made = functions.asarray(args[0], dtype=dtype or functions.get_default_dtype(), device=device, copy=True)
+            made = functions.tensor(args[0], dtype=dtype or functions.get_default_dtype(), device=device)
         else:
             message = "Tensor() takes a shape as integers, or one sequence of numbers"
             raise TypeError(message)
@@ -554,7 +554,7 @@ class Tensor(_Methods):
     def __dlpack__(
         self, /, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
-        if self._node is not None:
+        if self._node is not None or self._is_followed():
             message = "Can't export tensors that require gradient, use tensor.detach()"
             raise BufferError(message)
         if copy is False:
@@ -588,14 +588,14 @@ class Tensor(_Methods):
         Raises
         ------
         RuntimeError
-            While a gradient is required and recording is on.
+            While a gradient is required and recording is on, or a tangent in forward mode.
         """
-        if self._node is not None and mode.is_grad_enabled():
+        if self._is_followed():
             raise errors.leaves_graph("numpy()")
         return functions.to_numpy(self)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        if self._node is not None and mode.is_grad_enabled():
+        if self._is_followed():
             raise errors.leaves_graph(
                 "numpy()",
                 "\n  NumPy made an array of it, or a library that takes NumPy's only. One tensor of several: agrad.stack.",
@@ -619,6 +619,22 @@ class Tensor(_Methods):
 
     # -- leaving for Python -------------------------------------------------------------------------------------------
 
+    def _is_followed(self) -> bool:
+        """Tell whether what is done with this tensor now is differentiated: recorded, or along a tangent."""
+        now = mode.current()
+        if now is None:
+            return self._node is not None
+        if not now.grad:
+            return False
+        return self._node is not None or (
+            self._tangents is not None and not self._tangents.keys().isdisjoint(now.levels)
+        )
+
+    def _leaves_transform(self, how: str) -> None:
+        """Warn where the value leaves the graph within a transform. PyTorch's way of recording expects it elsewhere."""
+        if mode.transforming.get() and self._is_followed():
+            errors.warn_leaves(how, "If that is meant, say so: x.detach().")
+
     def item(self) -> Any:
         """Give the one element as a Python number.
 
@@ -631,7 +647,16 @@ class Tensor(_Methods):
         ------
         RuntimeError
             If there is more than one element, or none.
+
+        Warns
+        -----
+        LeavesGraphWarning
+            Where a transform of `agrad.func` follows this tensor.
         """
+        self._leaves_transform("item()")
+        return self._item()
+
+    def _item(self) -> Any:
         if self.size != 1:
             message = f"a Tensor with {self.size} elements cannot be converted to Scalar"
             raise RuntimeError(message)
@@ -644,7 +669,13 @@ class Tensor(_Methods):
         -------
         list or scalar
             One list per axis; for a 0-d tensor the number.
+
+        Warns
+        -----
+        LeavesGraphWarning
+            As `item`.
         """
+        self._leaves_transform("tolist()")
         return self._spec.backend.tolist(self._computed())
 
     def _computed(self) -> Any:
@@ -659,14 +690,14 @@ class Tensor(_Methods):
         if self.size != 1:
             message = "only one element tensors can be converted to Python scalars"
             raise ValueError(message)
-        if self._node is not None and mode.is_grad_enabled():
+        if self._is_followed():
             warnings.warn(
                 "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider"
                 f" using tensor.detach() first. ({what} gives a Python number: what follows is not differentiated)",
                 errors.LeavesGraphWarning,
                 stacklevel=3,
             )
-        return self.item()
+        return self._item()
 
     def __float__(self, /) -> float:
         return float(self._number("float()"))
@@ -681,7 +712,7 @@ class Tensor(_Methods):
         if self.size != 1 or self._spec.backend.kind(self.dtype) != "int":
             message = "only integer tensors of a single element can be converted to an index"
             raise TypeError(message)
-        return int(self.item())
+        return int(self._item())
 
     def __bool__(self, /) -> bool:
         if self.size != 1:
@@ -690,7 +721,7 @@ class Tensor(_Methods):
         backend = self._spec.backend
         if hasattr(backend, "truth"):  # a tensor that is being mapped over: it may not choose a way
             backend.truth(self._raw)
-        return bool(self.item())
+        return bool(self._item())  # a step: it has no derivative to lose
 
     def __len__(self) -> int:
         if not self._spec.shape:
@@ -715,7 +746,8 @@ class Tensor(_Methods):
         return id(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and self.ndim == 0 else object.__format__(self, spec)
+        self._leaves_transform("format()")
+        return format(self._item(), spec) if spec and self.ndim == 0 else object.__format__(self, spec)
 
     def __repr__(self) -> str:
         return str(functions.text_of(self))
@@ -744,6 +776,8 @@ class Tensor(_Methods):
         if self._tangents:
             message = "deepcopy of a dual tensor: the copy would lose its tangent. Use copy.copy or clone()."
             raise RuntimeError(message)
+        if isinstance(self._node, AccumulateGrad) and not self._node.active:  # a name that a transform gave
+            self._leaves_transform("deepcopy()")
         data = self._raw  # values are immutable: the copy may share the array
         made = _new(type(self))
         memo[id(self)] = made
@@ -760,6 +794,7 @@ class Tensor(_Methods):
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
+        self._leaves_transform("pickle")
         if self._node is not None and self._node.hooks is not None:
             for hook in self._node.hooks.tensor.values():
                 message = (
@@ -1114,6 +1149,12 @@ def _restore(cls: type[Tensor], device: str, data: Any, state: dict[str, Any]) -
     if requires_grad:
         made._node = AccumulateGrad(made, made._spec)
     return made
+
+
+def check_number(what: str, name: str, value: Any) -> None:
+    """Refuse, for a parameter that has no derivative, a tensor whose derivative is being taken."""
+    if isinstance(value, Tensor) and value._is_followed():
+        raise errors.not_a_number(what, name)
 
 
 def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from agrad import dtypes, random
 from agrad.core import errors
-from agrad.core.tensor import Tensor
+from agrad.core.tensor import Tensor, check_number
 from agrad.ops import elementwise, manipulation, searching, statistical
 from agrad.ops import nn as ops
 from agrad.ops.creation import arange
@@ -339,6 +339,7 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: ran
     >>> sorted(set(y.tolist()))
     [0.0, 1.3333333333333333]
     """
+    check_number("dropout", "p", p)
     if not 0 <= p <= 1:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}{_called()}")
     operand = as_operand(input)
@@ -531,9 +532,10 @@ def normalize(input: Any, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: f
     """
     input = as_operand(input)
     size = elementwise.abs(input)
-    if p == math.inf:
+    varies = isinstance(p, Tensor)  # it may have a derivative: the general formula
+    if not varies and p == math.inf:
         norm = elementwise.clip(statistical.max(size, axis=dim, keepdims=True), eps)
-    elif p == 1:
+    elif not varies and p == 1:
         norm = elementwise.clip(statistical.sum(size, axis=dim, keepdims=True), eps)
     else:
         # the limit stands before the root: below it the derivative is then 0, not infinity times 0
@@ -1065,7 +1067,7 @@ def cross_entropy(
     if target._spec.inexact:
         return _soft_cross_entropy(as_operand(input), target, weight, reduction, label_smoothing)
     _check_classes("cross_entropy", input, target, weight)
-    if not label_smoothing:
+    if not isinstance(label_smoothing, Tensor) and not label_smoothing:
         return ops.cross_entropy(input, target, weight, ignore_index, reduction)
     _check_smoothing(label_smoothing)
     input = as_operand(input)
@@ -1107,7 +1109,7 @@ def _soft_cross_entropy(input: Tensor, target: Tensor, weight: Any, reduction: s
         )
     _check_smoothing(label_smoothing)
     axis = ops.class_axis(input.ndim)
-    if label_smoothing:
+    if isinstance(label_smoothing, Tensor) or label_smoothing:
         target = target * (1 - label_smoothing) + label_smoothing / input.shape[axis]
     logs = ops.log_softmax(input, axis=axis)
     if weight is not None:

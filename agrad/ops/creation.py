@@ -761,7 +761,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     Parameters
     ----------
     data : array, scalar or nested sequence
-        The data; a Tensor is detached, with PyTorch's warning.
+        The data. A Tensor is detached, with PyTorch's warning, and so are tensors in a list: `asarray` keeps those.
     dtype, device, requires_grad : optional
         As for `asarray`.
 
@@ -774,6 +774,11 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     ------
     RuntimeError
         If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+
+    Warns
+    -----
+    LeavesGraphWarning
+        If tensors among the data require a gradient: the result has none of their history.
 
     Notes
     -----
@@ -789,12 +794,14 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         warnings.warn(
             "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or"
             " sourceTensor.detach().clone().requires_grad_(True), rather than torch.tensor(sourceTensor).",
-            UserWarning,
+            errors.LeavesGraphWarning if data._is_followed() else UserWarning,
             stacklevel=2,
         )
         data = data.detach()
+    elif isinstance(data, list | tuple) and any(t._is_followed() for t in _tensors_in(data)):
+        errors.warn_leaves("tensor()", "agrad.asarray([...]) and agrad.stack keep them in the graph.")
     made = asarray(data, dtype=dtype, device=device, copy=True)
-    made = made.detach() if made.requires_grad else made
+    made = made.detach() if made.requires_grad or made._tangents else made
     return made.requires_grad_() if requires_grad else made
 
 

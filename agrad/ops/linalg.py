@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import custom, linear, multilinear
 from agrad.core.rule import device_of, promote, unbroadcast
+from agrad.core.tensor import check_number
 from agrad.ops import elementwise, statistical
 from agrad.ops.decompositions import cholesky, qr, svd, svdvals
 from agrad.ops.eigenvalues import eig, eigh, eigvals, eigvalsh
@@ -537,6 +538,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
     tensor([[0.2000, 0.4000],
             [0.4000, 0.8000]])
     """
+    check_number("linalg.matrix_norm", "ord", ord)
     if ord is None or ord == "fro":
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     if ord == "nuc":

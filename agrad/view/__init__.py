@@ -43,4 +43,5 @@ def text_of(tensor: Tensor) -> str:
         suffixes.append("requires_grad=True")
     suffixes += [f"tangent={tangent!r}" for tangent in (tensor._tangents or {}).values()]
     prefix = "Parameter containing:\ntensor(" if type(tensor).__name__ == "Parameter" else "tensor("
-    return format_tensor(shown.tolist(), spec.shape, prefix=prefix, suffixes=suffixes, kind=kind)  # type: ignore[arg-type]
+    numbers = backend.tolist(shown._computed())  # not its own tolist(), which warns where a derivative is taken
+    return format_tensor(numbers, spec.shape, prefix=prefix, suffixes=suffixes, kind=kind)  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agrad.core.tensor import Tensor
+from agrad.core.tensor import Tensor, check_number
 from agrad.ops import linalg
 from agrad.ops.creation import arange, asarray
 from agrad.ops.data_type import astype
@@ -211,6 +211,7 @@ def norm(x: Any, /, ord: float | str | None = None, axis: Axis = None, *, keepdi
     """
     x = as_operand(x)
     x = x if x._spec.inexact else astype(x, asarray(0.0).dtype)
+    check_number("norm", "ord", ord)
     if axis is None and (ord is None or (ord == "fro" and x.ndim == 2) or (ord == 2 and x.ndim == 1)):
         return linalg.vector_norm(x, axis=None, keepdims=keepdims)
     axes = checked_axes("norm", axis, x.ndim)
