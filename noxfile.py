@@ -239,7 +239,7 @@ def torch(session: nox.Session) -> None:
 @nox.session
 def soak(session: nox.Session) -> None:
     """Draw programs and judge their gradients: ``nox -s soak -- --minutes 30``, also ``--seed N``, ``--backend dask``."""
-    session.install(*CORE, *NUMPY, *DASK, "hypothesis>=6.100", "scipy>=1.16")
+    session.install(*CORE, *NUMPY, *DASK, "scipy>=1.16")
     session.run("python", "tests/trust/soak.py", *session.posargs)
 
 

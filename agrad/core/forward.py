@@ -152,7 +152,9 @@ def _save_tangents(node: Node, op: Op, values: tuple[Any, ...], results: list[An
         def vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
             if not isinstance(g, Tensor) and not isinstance(next((x for x in _flat(g) if x is not None), None), Tensor):
                 saved = tuple(map(_without_tangents, saved))  # the level is closed
-            return getattr(plan, name)(xp, g, saved, node)
+            # compiled: the one that compiles itself at its first use would take the place of this one in the node
+            run = plan.compile() if name == "vjp" else plan.careful_vjp
+            return run(xp, g, saved, node)
 
         vjp.plan = plan  # type: ignore[attr-defined]
         return vjp

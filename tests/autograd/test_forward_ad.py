@@ -8,6 +8,7 @@ import pytest
 import agrad as ag
 from agrad.autograd import forward_ad as fw
 from agrad.core import mode
+from agrad.core.op import OPS
 
 
 @pytest.fixture(autouse=True)
@@ -147,3 +148,21 @@ def test_without_a_level():
         RuntimeError, match="Trying to create a dual Tensor for forward AD but no level exists, make sure to"
     ):
         fw.make_dual(X, T)
+
+
+def test_a_rule_used_first_within_a_level_and_again_after_it():
+    @ag.elementwise(name="mine.sine_once_more", x=lambda xp, x: xp.cos(x), kernel=lambda xp, x: xp.sin(x))
+    def sine(x, /):
+        """sin(x), of which no derivative has run yet."""
+
+    try:
+        x = ag.tensor([0.5, 2.0], requires_grad=True)
+        with fw.dual_level():
+            y = fw.unpack_dual(sine(fw.make_dual(x, T))).primal
+            (within,) = ag.autograd.grad(y.sum(), x, create_graph=True)
+            assert within.tolist() == pytest.approx(np.cos([0.5, 2.0]))
+        (y.sum() + (x * x).sum()).backward()
+        assert type(x.grad._raw) is np.ndarray
+        assert x.grad.tolist() == pytest.approx(np.cos([0.5, 2.0]) + np.array([1.0, 4.0]))
+    finally:
+        del OPS["mine.sine_once_more"]

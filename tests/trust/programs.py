@@ -10,20 +10,22 @@ What stops or scales a gradient (`detach`, `no_grad`, a hook) has no plain count
 plain run *freezes* it: it notes the value ``t0`` of the first run, and gives ``t0 + factor * (t - t0)`` in runs beside it,
 whose first and second derivatives are those of the hooked program. Factors that keep numbers small are frozen too.
 
-A failure prints the program; ``judge(Program(...))`` runs it again.
+Programs are drawn from a seed. A failure is shrunk by leaving out steps, which renumbers what the others refer to, as
+long as it fails in the same way. It prints the program; ``judge(Program(...))`` runs it again.
 """
 
 from __future__ import annotations
 
 import math
+import random
 import time
+import traceback
 import warnings
 import zlib
 from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
-from hypothesis import strategies as st
 
 import agrad as ag
 from agrad.autograd import forward_ad
@@ -367,7 +369,7 @@ class Machine:
         for number, step in enumerate(steps):
             place = (*path, number)
             for i, made in enumerate(getattr(self, step[0])(env, place, *step[1:])):
-                env.append(self.scaled(made, (*place, i)))
+                env.append(self.scaled(made if self.xp is ag else np.asarray(made), (*place, i)))
         return env
 
     def scaled(self, x, path):
@@ -434,7 +436,7 @@ class Plain(Machine):
         return []
 
     def write(self, env, path, i, name, value):
-        x = env[i].copy()
+        x = np.array(env[i])
         key = WRITE[name](np, x)
         x[key] = (
             value
@@ -1046,28 +1048,32 @@ def judge(program, tally=None):
 # -- drawing ----------------------------------------------------------------------------------------------------------
 
 SHAPES = [(), (1,), (3,), (2, 3), (2, 3), (3, 2), (3, 3), (2, 1, 3), (0, 3)]
-#: The samples that are not drawn: their results jump between the base and its neighbours.
-CALLS = [(op, number) for op, samples in SAMPLES.items() for number in range(len(samples))]
+OPS = [op for op, samples in SAMPLES.items() if samples]
 #: At most so many elements; in what is differentiated whole, so few, by how deeply it is nested.
 LARGEST, SMALL = 60, (4, 2)
 
 
-@st.composite
-def leaves(draw):
-    shape = draw(st.sampled_from(SHAPES))
-    dtype = draw(st.sampled_from(["float64"] * 5 + ["complex128"]))
+def leaf_of(rng):
+    """Draw a leaf."""
+    shape = rng.choice(SHAPES)
+    dtype = rng.choice(["float64"] * 5 + ["complex128"])
     chunks = None
-    if draw(st.booleans()):
-        chunks = tuple(draw(st.sampled_from([(n,), (1,) * n or (0,), (1, n - 1) if n > 1 else (n,)])) for n in shape)
-    return Leaf(shape, dtype, draw(st.integers(0, 30)), chunks)
+    if rng.random() < 0.5:
+        chunks = tuple(rng.choice([(n,), (1,) * n or (0,), (1, n - 1) if n > 1 else (n,)]) for n in shape)
+    return Leaf(shape, dtype, rng.randint(0, 30), chunks)
 
 
-def step_of(draw, env, fixed, depth, mapped):
+def recent(rng, last):
+    """Draw a place, rather one of the last."""
+    return last - int(rng.random() ** 2 * (last + 1))
+
+
+def step_of(rng, env, fixed, depth, mapped):
     """Draw a step for an environment whose first ``fixed`` values must not be changed in place."""
     last = len(env) - 1
 
     def place():
-        return last - draw(st.integers(0, last))
+        return recent(rng, last)
 
     kinds = ["apply"] * 7 + ["call"] * 7 + ["function", "detach"]
     if last >= fixed:
@@ -1076,54 +1082,57 @@ def step_of(draw, env, fixed, depth, mapped):
         kinds += ["block"] * 3
     if not mapped:
         kinds += ["hook", "retain", "noise", "move"]
-    kind = draw(st.sampled_from(kinds))
+    kind = rng.choice(kinds)
     if kind == "apply":
-        return kind, draw(st.sampled_from(list(APPLY))), place(), place()
+        return kind, rng.choice(list(APPLY)), place(), place()
     if kind == "call":
-        op, number = draw(st.sampled_from(CALLS))
+        op = rng.choice(OPS)
+        number = rng.randrange(len(SAMPLES[op]))
         count = len(Plain({}).sample(op, number).operands)
         if not count:
             return kind, op, number, ()
-        moved = draw(st.integers(0, count - 1))
-        return kind, op, number, tuple(place() if k == moved or draw(st.integers(0, 4)) else None for k in range(count))
+        moved = rng.randint(0, count - 1)
+        return kind, op, number, tuple(place() if k == moved or rng.randint(0, 4) else None for k in range(count))
     if kind == "function":
-        return kind, "Gauss" if mapped else draw(st.sampled_from(list(FUNCTION))), place(), place()
+        return kind, "Gauss" if mapped else rng.choice(list(FUNCTION)), place(), place()
     if kind == "update":
-        return kind, draw(st.sampled_from(list(UPDATE))), draw(st.integers(fixed, last)), place()
+        return kind, rng.choice(list(UPDATE)), rng.randint(fixed, last), place()
     if kind == "write":
-        value = draw(st.sampled_from([0.5, None, None]))
-        name = draw(st.sampled_from(list(WRITE)))
-        return kind, draw(st.integers(fixed, last)), name, place() if value is None else value
+        value = rng.choice([0.5, None, None])
+        name = rng.choice(list(WRITE))
+        return kind, rng.randint(fixed, last), name, place() if value is None else value
     if kind == "hook":
-        how = draw(st.sampled_from(["tensor", "tensor", "output", "node", "prehook", "two"]))
-        return kind, place(), how, draw(st.sampled_from([2.0, -0.5, 0.0]))
+        how = rng.choice(["tensor", "tensor", "output", "node", "prehook", "two"])
+        return kind, place(), how, rng.choice([2.0, -0.5, 0.0])
     if kind == "move":
-        return kind, place(), draw(st.sampled_from(["numpy", "dask"]))
+        return kind, place(), rng.choice(["numpy", "dask"])
     if kind != "block":
         return kind, place()
     return None
 
 
-def block_of(draw, env, depth, mapped):
+def block_of(rng, env, depth, mapped):
     """Draw a block with its steps, or None where its first value does not suit it."""
     last = len(env) - 1
     kinds = ["checkpoint"] * 3 + ["saved", "vmap", *DERIVATIVES]
-    kind = draw(st.sampled_from(kinds if mapped else [*kinds, "no_grad"]))
-    places = tuple(last - draw(st.integers(0, last)) for _ in range(draw(st.integers(1, 2))))
+    kind = rng.choice(kinds if mapped else [*kinds, "no_grad"])
+    places = tuple(recent(rng, last) for _ in range(rng.randint(1, 2)))
     inputs = [np.array(env[i]) for i in places]
     whole = kind in DERIVATIVES
     if whole and (inputs[0].size > SMALL[depth] - (kind == "hessian") or inputs[0].dtype.kind == "c"):
         return None
-    count = draw(st.integers(1, 3 if whole or kind == "vmap" else 6))
-    steps = steps_of(draw, inputs, count, depth + 1, mapped=mapped or whole or kind == "vmap")
+    count = rng.randint(1, 3 if whole or kind == "vmap" else 6)
+    steps = steps_of(rng, inputs, count, depth + 1, mapped=mapped or whole or kind == "vmap")
     return ("block", kind, places, steps) if steps else None
 
 
-def steps_of(draw, env, count, depth=0, *, mapped=False):
+def steps_of(rng, env, count, depth=0, *, mapped=False):
     """Draw steps that a plain run allows; ``env`` grows by what they make."""
     fixed, steps = len(env), []
-    for _ in range(count):
-        step = step_of(draw, env, fixed, depth, mapped) or block_of(draw, env, depth, mapped)
+    for _ in range(2 * count):
+        if len(steps) == count:
+            break
+        step = step_of(rng, env, fixed, depth, mapped) or block_of(rng, env, depth, mapped)
         if step is None or (mapped and (step[:2] == ("apply", "mask") or "[real > 0.2]" in step)):
             continue
         before = list(env)
@@ -1148,14 +1157,13 @@ def steps_allowed(steps, env):
     )
 
 
-@st.composite
-def programs(draw, judges=tuple(JUDGES), longest=40):
+def drawn(seed, judges=tuple(JUDGES), longest=40):
     """Draw a program."""
-    made = tuple(draw(st.lists(leaves(), min_size=1, max_size=3)))
-    env = [leaf.values() for leaf in made]
-    steps = steps_of(draw, env, draw(st.integers(2, longest)))
-    chosen = draw(st.lists(st.sampled_from(judges), min_size=1, max_size=3, unique=True))
-    return Program(made, steps, draw(st.sampled_from([0, 0, 3])), tuple(chosen))
+    rng = random.Random(seed)
+    leaves = tuple(leaf_of(rng) for _ in range(rng.randint(1, 3)))
+    steps = steps_of(rng, [leaf.values() for leaf in leaves], rng.randint(2, longest))
+    chosen = tuple(rng.sample(judges, min(len(judges), rng.randint(1, 3))))
+    return Program(leaves, steps, rng.choice([0, 0, 3]), chosen)
 
 
 # -- shrinking --------------------------------------------------------------------------------------------------------
@@ -1215,7 +1223,8 @@ def shrunk(program, seconds=90.0):
         try:
             judge(candidate)
         except Exception as error:  # noqa: BLE001 (whatever agrad raises)
-            return type(error)
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            return type(error), where.name, where.line
         return None
 
     def candidates(program):
@@ -1226,11 +1235,13 @@ def shrunk(program, seconds=90.0):
                 yield replace(program, steps=steps)
 
     kind, end = error_of(program), time.monotonic() + seconds
+    if kind is None:  # only the first time in a process
+        return program
     env = [leaf.values() for leaf in program.leaves]
     found = program
     while found is not None:
         program = found
-        found = next((c for c in candidates(program) if time.monotonic() > end or error_of(c) is kind), None)
+        found = next((c for c in candidates(program) if time.monotonic() > end or error_of(c) == kind), None)
         if time.monotonic() > end:
             break
     return program
