@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from agrad.core.mode import current, pop, push, replace
+from agrad.core.mode import Block, current, push, replace
 
 
-class detect_anomaly:  # noqa: N801 (PyTorch's name)
+class detect_anomaly(Block):  # noqa: N801 (PyTorch's name)
     """Raise where a backward pass makes NaN, and name the operation and its line in the forward pass.
 
     It belongs around the backward pass, where each gradient is looked at; programs outside pay nothing. (The line of the
@@ -41,11 +41,6 @@ class detect_anomaly:  # noqa: N801 (PyTorch's name)
 
     def __enter__(self) -> None:
         push(anomaly=self._check_nan, owner=self)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        pop(self)
 
 
 class set_detect_anomaly:  # noqa: N801 (PyTorch's name)

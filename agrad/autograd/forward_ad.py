@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
-from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from agrad.core import forward, mode
@@ -32,14 +30,22 @@ class UnpackedDualTensor(NamedTuple):
     tangent: Tensor | None
 
 
-class _Entered(NamedTuple):
-    """A level entered here: what leaves the mode."""
+class _Level(mode.Block):
+    """A level entered here: the owner of its mode."""
 
-    number: int
+    def __init__(self) -> None:
+        self.number = forward.next_level()
 
 
-#: The levels entered here, outermost first; their place is what callers know them by.
-_entered: ContextVar[tuple[_Entered, ...]] = ContextVar("agrad_dual_levels", default=())
+def _entered() -> list[_Level]:
+    """Give the levels entered here, outermost first; their place is what callers know them by."""
+    found: list[_Level] = []
+    now = mode.current()
+    while now is not None:
+        if isinstance(now.owner, _Level):
+            found.insert(0, now.owner)
+        now = now.previous
+    return found
 
 
 def enter_dual_level() -> int:
@@ -54,11 +60,14 @@ def enter_dual_level() -> int:
     -----
     Levels nest, unlike PyTorch's.
     """
-    level = _Entered(forward.next_level())
+    return _enter(_Level())
+
+
+def _enter(level: _Level) -> int:
+    place = len(_entered())
     now = mode.current()
     mode.push(levels=(*(now.levels if now else ()), level.number), owner=level)
-    _entered.set((*_entered.get(), level))
-    return len(_entered.get()) - 1
+    return place
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
@@ -74,17 +83,16 @@ def exit_dual_level(*, level: int | None = None) -> None:
     RuntimeError
         If it is not, or none is open.
     """
-    entered = _entered.get()
+    entered = _entered()
     if not entered or level not in (None, len(entered) - 1):
         raise RuntimeError(
             "Trying to exit a forward AD level that was not the last one that was created. This is not supported."
             + called()
         )
     mode.pop(entered[-1])
-    _entered.set(entered[:-1])
 
 
-class dual_level:  # noqa: N801 (PyTorch's name)
+class dual_level(mode.Block):  # noqa: N801 (PyTorch's name)
     """Open a level of forward mode for a block.
 
     Examples
@@ -98,11 +106,11 @@ class dual_level:  # noqa: N801 (PyTorch's name)
     """
 
     def __enter__(self) -> int:
-        return enter_dual_level()
+        level = _Level()
+        level.watch, self.watch = self.watch, None
+        return _enter(level)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def leave(self, *exc: object) -> None:
         exit_dual_level()
 
     def __call__(self, function: F) -> F:
@@ -155,7 +163,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     if forward.tangent_of(tangent, at) is not None:
         raise RuntimeError(
             "Setting a forward grad that itself has a forward gradient at the same level"
-            f"{len(_entered.get()) - 1 if level is None else level} is not supported.{called()}"
+            f"{len(_entered()) - 1 if level is None else level} is not supported.{called()}"
         )
     return dual_of(tensor, tangent, at)
 
@@ -183,7 +191,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 
 def _number(level: int | None) -> int | None:
     """Give the number of a level of callers; None if none is open."""
-    entered = _entered.get()
+    entered = _entered()
     if not entered:
         return None
     if level is None:

@@ -9,7 +9,6 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from agrad.core import files, mode
@@ -73,7 +72,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 # -- hooks on saved values --------------------------------------------------------------------------------------------
 
 
-class saved_tensors_hooks:  # noqa: N801 (PyTorch's name)
+class saved_tensors_hooks(mode.Block):  # noqa: N801 (PyTorch's name)
     """Send what operations save for backward through functions of yours: to another device, to disk, or away.
 
     Pairs nest: the inner pair packs first, and the outer one packs what that gave, if it is a Tensor; unpacking goes the
@@ -117,13 +116,8 @@ class saved_tensors_hooks:  # noqa: N801 (PyTorch's name)
     def __enter__(self) -> None:
         mode.push(saved=(*around(), Pair(self.pack_hook, self.unpack_hook)), owner=self)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        mode.pop(self)
 
-
-class disable_saved_tensors_hooks:  # noqa: N801 (PyTorch's name)
+class disable_saved_tensors_hooks(mode.Block):  # noqa: N801 (PyTorch's name)
     """Refuse saved-tensor hooks in a block of code.
 
     Parameters
@@ -149,11 +143,6 @@ class disable_saved_tensors_hooks:  # noqa: N801 (PyTorch's name)
         now = mode.current()
         entries = () if now is None else now.saved
         mode.push(saved=(*entries, Disabled(self.error_message)), owner=self)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        mode.pop(self)
 
 
 class save_on(saved_tensors_hooks):  # noqa: N801 (PyTorch's spelling: save_on_cpu)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import weakref
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from threading import get_ident
@@ -14,6 +15,8 @@ from types import EllipsisType
 from typing import Any, TypeVar, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_new, _partial, _ref = object.__new__, functools.partial, weakref.ref  # looked up once
 
 
 class Mode:
@@ -41,6 +44,8 @@ class Mode:
         What to return to on leaving.
     owner : object
         What has entered the mode and will leave it; None for the machinery itself.
+    watch : weakref or None
+        Refers to the ``__exit__`` of the ``with`` statement that entered the mode; see `Leaving`.
     """
 
     __slots__ = (
@@ -54,6 +59,7 @@ class Mode:
         "saved",
         "simple_in",
         "thread",
+        "watch",
     )
 
     def __init__(
@@ -75,13 +81,16 @@ class Mode:
         self.profiler = profiler
         self.previous = previous
         self.owner = owner
+        self.watch: Any = None
         self.thread = get_ident()
         self.simple_in = None if levels or saved or profiler is not None else self.thread
 
     def moved(self, previous: Mode | None) -> Mode:
         """Give this mode in another place of the chain."""
         known = self.grad, self.levels, self.inference, self.saved, self.anomaly, self.profiler
-        return Mode(*known, previous, self.owner)
+        made = Mode(*known, previous, self.owner)
+        made.watch = self.watch
+        return made
 
 
 #: What is on where nothing has been entered.
@@ -129,18 +138,19 @@ def push(
     """
     now = current()
     base = USUAL if now is None else now
-    set_mode(
-        Mode(
-            base.grad if grad is None else grad,
-            base.levels if levels is None else levels,
-            base.inference if inference is None else inference,
-            base.saved if saved is None else saved,
-            base.anomaly if anomaly is ... else anomaly,
-            base.profiler if profiler is None else profiler,
-            now,
-            owner,
-        )
+    made = Mode(
+        base.grad if grad is None else grad,
+        base.levels if levels is None else levels,
+        base.inference if inference is None else inference,
+        base.saved if saved is None else saved,
+        base.anomaly if anomaly is ... else anomaly,
+        base.profiler if profiler is None else profiler,
+        now,
+        owner,
     )
+    if owner is not None and isinstance(owner, Block):
+        made.watch, owner.watch = owner.watch, None
+    set_mode(made)
 
 
 def pop(owner: object = None) -> None:
@@ -154,6 +164,44 @@ def pop(owner: object = None) -> None:
         found = found.previous
     if found is not None:
         set_mode(found.previous)
+
+
+def _abandoned(watch: Any) -> None:
+    """Leave a mode whose ``with`` statement is over and has not left it."""
+    found = get_mode()
+    while found is not None and found.watch is not watch:
+        found = found.previous
+    if found is not None:
+        set_mode(found.previous)
+
+
+class Leaving:
+    """The ``__exit__`` of a `Block`, which no handler of a signal prevents.
+
+    Such a handler may raise before the first instruction of a function that is written in Python, as in its midst. So
+    ``with`` is given a partial object, which nothing else refers to, and which is watched: when it goes and the mode is
+    still on, the mode is left then.
+    """
+
+    def __get__(self, block: Block | None, kind: type[Block]) -> Callable[..., None]:
+        if block is None:
+            return kind.leave  # for `contextlib.ExitStack`
+        leave = _partial(kind.leave, block)
+        block.watch = _ref(leave, _abandoned)
+        return leave
+
+
+class Block:
+    """Base of what a ``with`` statement enters and leaves: whatever pushes a mode of its own."""
+
+    #: Of the statement that is about to enter it.
+    watch: Any = None
+
+    def leave(self, *exc: object) -> None:
+        """Leave the innermost mode this has entered."""
+        pop(self)
+
+    __exit__ = Leaving()
 
 
 def adopt(mode: Mode | None) -> None:
@@ -202,7 +250,7 @@ def is_inference_mode_enabled() -> bool:
     return now.inference if now else False
 
 
-class GradMode:
+class GradMode(Block):
     """A grad mode, as context manager and as decorator of functions, generators and coroutines.
 
     ``with no_grad():``, ``with no_grad:``, ``@no_grad`` and ``@no_grad()`` all work. The object has no state of its
@@ -237,10 +285,31 @@ class GradMode:
         return decorate(self, function)
 
     def __enter__(self) -> None:
-        push(grad=self._grad, inference=self._inference, owner=self)
+        """Push the mode, as `push` does, but with less ado: many programs do little else in a loop."""
+        thread, now = get_ident(), get_mode()
+        if now is not None and now.thread != thread:
+            now = None
+        base = USUAL if now is None else now
+        made: Mode = _new(Mode)
+        made.grad = base.grad if self._grad is None else self._grad
+        made.levels = base.levels
+        made.inference = base.inference if self._inference is None else self._inference
+        made.saved = base.saved
+        made.anomaly = base.anomaly
+        made.profiler = base.profiler
+        made.previous = now
+        made.owner = self
+        made.watch, self.watch = self.watch, None
+        made.thread = thread
+        made.simple_in = base.simple_in and thread
+        set_mode(made)
 
-    def __exit__(self, *exc: object) -> None:
-        pop(self)
+    def leave(self, *exc: object) -> None:
+        found = get_mode()
+        if found is not None and found.owner is self and found.thread == get_ident():
+            set_mode(found.previous)
+        else:
+            pop(self)
 
 
 def decorate(mode: GradMode, function: F) -> F:

@@ -528,7 +528,7 @@ def kernels(backend: Backend, prefix: str = "") -> ModuleType:
     def resolve(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        below = any(op.startswith(f"{prefix}{name}.") for op in OPS)
+        below = any(op.startswith(f"{prefix}{name}.") for op in tuple(OPS))  # others may declare ops meanwhile
         chapter = below or (name in SUBNAMESPACES and not prefix)  # xp.fft.fft is a function
         value = kernels(backend, f"{prefix}{name}.") if chapter else _resolve(backend, prefix + name)
         setattr(found, name, value)

@@ -522,7 +522,7 @@ def create_selective_checkpoint_contexts(
 def _op_name(op: str | Callable[..., Any]) -> str:
     """Give the name of an operation in a list of those to keep."""
     name = op if isinstance(op, str) else getattr(op, "__name__", repr(op))
-    known = [known for known in OPS if known == name or known.endswith(f".{name}")]
+    known = [known for known in tuple(OPS) if known == name or known.endswith(f".{name}")]
     if not known:
         message = f"Expected op in `op_list` to be an operation but got: {op!r}\n  `agrad.rules` lists them."
         raise ValueError(message)

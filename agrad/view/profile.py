@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from agrad.core import mode
@@ -49,7 +48,7 @@ class Entry:
     backward_bytes: int = 0
 
 
-class profile:  # noqa: N801 (as torch.profiler.profile)
+class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
     """Measure the time and the bytes of every operation in a block, forward and backward.
 
     Times are those of the array library's functions on the host's clock: on a GPU or a lazy backend a call may return
@@ -76,11 +75,6 @@ class profile:  # noqa: N801 (as torch.profiler.profile)
     def __enter__(self) -> Self:
         mode.push(profiler=self, owner=self)
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        mode.pop(self)
 
     def table(self, sort_by: str = "total") -> str:
         """Give what was measured as a table, the most expensive operation first.

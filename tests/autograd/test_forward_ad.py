@@ -14,7 +14,7 @@ from agrad.core.op import OPS
 @pytest.fixture(autouse=True)
 def _no_level_is_left_open():
     yield
-    assert fw._entered.get() == ()
+    assert fw._entered() == []
     assert mode.current() is None
 
 
