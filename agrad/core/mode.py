@@ -204,6 +204,49 @@ class Block:
     __exit__ = Leaving()
 
 
+class _LeavingSetting:
+    """The `Leaving` of a `Setting`."""
+
+    def __get__(self, block: Setting | None, kind: type[Setting]) -> Callable[..., None]:
+        if block is None:
+            return kind.leave
+        leave, var, before = functools.partial(kind.leave, block), block.var, block.var.get()
+        block.watch = weakref.ref(leave, lambda _: var.set(before))
+        return leave
+
+
+class Setting:
+    """Base of what a ``with`` statement, or a decorated function, does with another value of a context variable."""
+
+    var: ContextVar[Any]
+    watch: Any = None
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._before: list[Any] = []  # one may be entered again
+
+    def __enter__(self) -> Any:
+        self._before.append(self.var.get())
+        self.var.set(self._value)
+
+    def leave(self, *exc: object) -> None:
+        """Give the variable the value it had."""
+        self.var.set(self._before.pop())
+        self.watch = None
+
+    __exit__ = _LeavingSetting()
+
+    def __call__(self, function: F) -> F:
+        """Decorate a function."""
+
+        @functools.wraps(function)
+        def within(*args: Any, **kwargs: Any) -> Any:
+            with type(self)(self._value):
+                return function(*args, **kwargs)
+
+        return within  # type: ignore[return-value]
+
+
 def adopt(mode: Mode | None) -> None:
     """Have a mode of the thread that started this one count here too."""
     set_mode(None if mode is None else mode.moved(mode.previous))

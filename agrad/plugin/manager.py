@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agrad.core import errors
 from agrad.core import op as op_module
 from agrad.core import spec as spec_module
+from agrad.core.mode import Setting
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor, wrap
 from agrad.plugin.backend import CONTRACT, Backend, Device, forget_kernels
@@ -365,19 +365,13 @@ def set_default_backend(device: str) -> None:
     _default = device
 
 
-@contextmanager
-def use_backend(device: str) -> Iterator[None]:
+class use_backend(Setting):  # noqa: N801 (a function to its users)
     """Choose where creation functions put tensors, within a block and this context.
 
     Parameters
     ----------
     device : str
         ``"<backend>[:<device>]"``.
-
-    Yields
-    ------
-    None
-        The choice holds while the block runs.
 
     Examples
     --------
@@ -386,12 +380,15 @@ def use_backend(device: str) -> Iterator[None]:
     ...     ag.zeros((2,)).device
     'numpy'
     """
-    usable(device)
-    token = _chosen.set(device)
-    try:
-        yield
-    finally:
-        _chosen.reset(token)
+
+    var = _chosen
+
+    def __init__(self, device: str) -> None:
+        super().__init__(device)
+
+    def __enter__(self) -> None:
+        usable(self._value)
+        super().__enter__()
 
 
 def set_default_dtype(dtype: Any) -> None:

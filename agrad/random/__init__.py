@@ -5,12 +5,12 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from agrad import dtypes
 from agrad.core.engine import batch_levels
+from agrad.core.mode import Setting
 from agrad.core.once import lock
 from agrad.core.spec import spec_of
 from agrad.core.tensor import Tensor
@@ -142,8 +142,7 @@ def again(keys: Iterable[Key], function: Callable[..., T], /, *args: Any, **kwar
             _given.set(given)
 
 
-@contextmanager
-def using(generator: Generator) -> Iterator[Generator]:
+class using(Setting):  # noqa: N801 (a function to its users)
     """Draw from another generator wherever none is given, in this context.
 
     Unlike `manual_seed` it does not reach into other threads, so that work which is shared out draws the same numbers
@@ -154,11 +153,6 @@ def using(generator: Generator) -> Iterator[Generator]:
     generator : Generator
         Where keys come from inside the block.
 
-    Yields
-    ------
-    Generator
-        The same.
-
     Examples
     --------
     >>> import agrad as ag
@@ -167,11 +161,15 @@ def using(generator: Generator) -> Iterator[Generator]:
     >>> bool(ag.all(a == ag.rand(3, generator=ag.random.Generator(7))))
     True
     """
-    token = _chosen.set(generator)
-    try:
-        yield generator
-    finally:
-        _chosen.reset(token)
+
+    var = _chosen
+
+    def __init__(self, generator: Generator) -> None:
+        super().__init__(generator)
+
+    def __enter__(self) -> Generator:
+        super().__enter__()
+        return self._value  # type: ignore[no-any-return]
 
 
 def manual_seed(seed: int) -> Generator:

@@ -12,7 +12,6 @@ import enum
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from agrad import random
@@ -53,7 +52,7 @@ class CheckpointPolicy(enum.Enum):
 _EARLY_STOP: ContextVar[bool | None] = ContextVar("agrad_checkpoint_early_stop", default=None)
 
 
-class set_checkpoint_early_stop:  # noqa: N801 (PyTorch's name)
+class set_checkpoint_early_stop(mode.Setting):  # noqa: N801 (PyTorch's name)
     """Choose for the checkpoints made in a block whether running again stops at the last value that is needed.
 
     Parameters
@@ -70,16 +69,10 @@ class set_checkpoint_early_stop:  # noqa: N801 (PyTorch's name)
     ...     y = checkpoint(lambda x: x * x, x)
     """
 
+    var = _EARLY_STOP
+
     def __init__(self, enable: bool) -> None:
-        self._enable = enable
-
-    def __enter__(self) -> None:
-        self._token = _EARLY_STOP.set(self._enable)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        _EARLY_STOP.reset(self._token)
+        super().__init__(enable)
 
 
 class _Enough(BaseException):

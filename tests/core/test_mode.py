@@ -242,6 +242,26 @@ def test_decorating_a_class_is_refused():
             pass
 
 
+@pytest.mark.parametrize("as_decorator", [False, True])
+def test_a_choice_nests_and_decorates(as_decorator):
+    generator = ag.random.Generator(7)
+    using = ag.random.using(generator)
+    expected = [ag.rand(2, generator=g).tolist() for g in [ag.random.Generator(7)] for _ in range(4)]
+
+    def draw(depth=3):
+        found = [ag.rand(2).tolist()]
+        return found + (again(depth - 1) if depth else [])
+
+    def within(depth=3):
+        with using:
+            return draw(depth)
+
+    again = using(draw) if as_decorator else within
+    assert again() == expected
+    assert ag.rand(2).tolist() != ag.rand(2, generator=ag.random.Generator(7)).tolist()
+    assert ag.use_backend("numpy")(lambda: ag.zeros(2).device)() == "numpy"
+
+
 # -- generators -------------------------------------------------------------------------------------------------------
 
 

@@ -314,8 +314,7 @@ class Attack:
     def reset():
         for var in contextvars.copy_context():
             if var.name.startswith("agrad"):
-                var.set(contextvars.Context().run(var.get, None))
-        engine.batch_levels.set(())
+                var.set(contextvars.Context().run(var.get))
 
 
 # -- at every moment ----------------------------------------------------------------------------------------------------
