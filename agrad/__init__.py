@@ -537,7 +537,7 @@ pi = _math.pi
 
 
 def __array_namespace_info__() -> Any:  # noqa: N807 (the standard's name)
-    """Give the standard's inspection object, for the default backend."""
+    """Return the standard's inspection object, for the default backend."""
     return namespace().__array_namespace_info__()
 
 

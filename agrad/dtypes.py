@@ -7,7 +7,7 @@ from typing import Any
 
 
 def name_of(dtype: Any) -> str:
-    """Give the standard's name of a dtype: agrad's, a backend's, a Python type or a name."""
+    """Return the standard's name of a dtype: agrad's, a backend's, a Python type or a name."""
     if isinstance(dtype, str):
         return dtype
     if isinstance(dtype, type) and dtype.__name__ in _PYTHON:

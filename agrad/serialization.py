@@ -393,7 +393,7 @@ _STATED = rb'\{"format": "agrad", "version": 1, "memory": (\d{1,18})[,}]'
 
 
 def _memory(text: bytes | bytearray, tensors: int) -> int:
-    """Give a bound of the memory that reading tree.json takes, beside the elements of tensors.
+    """Return a bound of the memory that reading tree.json takes, beside the elements of tensors.
 
     Every value but the first follows one of the marks counted. A tensor has an object in Python, and on Dask a graph.
     """

@@ -77,7 +77,7 @@ class set_detect_anomaly:  # noqa: N801 (PyTorch's name)
 
 
 def is_anomaly_enabled() -> bool:
-    """Tell whether anomaly detection is on.
+    """Return whether anomaly detection is on.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def is_anomaly_enabled() -> bool:
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Tell whether anomaly detection looks for NaN.
+    """Return whether anomaly detection looks for NaN.
 
     Returns
     -------

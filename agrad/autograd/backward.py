@@ -74,7 +74,7 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> Any:
-    """Give the gradients of outputs by inputs; no `.grad` of a leaf changes.
+    """Return the gradients of outputs by inputs; no `.grad` of a leaf changes.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def _batched(
     create_graph: bool,
     unused_is_fine: bool,
 ) -> list[Tensor | None]:
-    """Give the gradients for a batch of cotangents; None for an input that none arrives at."""
+    """Return the gradients for a batch of cotangents; None for an input that none arrives at."""
     from agrad.func.vmap import vmap  # noqa: PLC0415 (it builds on this file)
 
     cotangents = _as_cotangents(grads)
@@ -204,7 +204,7 @@ def _zero_rows(tensor: Tensor, size: int) -> Tensor:
 
 
 def _taken_apart(inputs: Any, function: str) -> tuple[list[Any], Callable[[list[Any]], Any]]:
-    """Give inputs as a list, and what makes of a gradient per input a result of the structure of the inputs."""
+    """Return inputs as a list, and what makes of a gradient per input a result of the structure of the inputs."""
     if isinstance(inputs, Tensor):
         return [inputs], tuple
     if isinstance(inputs, Mapping) and type(inputs) is not dict:
@@ -225,7 +225,7 @@ def _taken_apart(inputs: Any, function: str) -> tuple[list[Any], Callable[[list[
 
 
 def _nested(container: Any) -> bool:
-    """Tell whether tensors stand deeper in a container than PyTorch takes them, or by the names of a class."""
+    """Return whether tensors stand deeper in a container than PyTorch takes them, or by the names of a class."""
     if isinstance(container, Tensor | GradientEdge):
         return False
     if hasattr(type(container), "_fields") or hasattr(type(container), "__dataclass_fields__"):
@@ -239,7 +239,7 @@ def _nested(container: Any) -> bool:
 
 
 def _differentiated(outputs: Any, grads: Any, name: str) -> tuple[list[Any], Any]:
-    """Give outputs as a list, and their cotangents along with them."""
+    """Return outputs as a list, and their cotangents along with them."""
     if isinstance(outputs, Tensor):
         return [outputs], grads
     if not isinstance(outputs, dict) and not _nested(outputs):
@@ -264,7 +264,7 @@ def _as_sequence(tensors: Any, name: str) -> list[Any]:
 
 
 def _node_of(tensor: Any, index: int) -> Node:
-    """Give the node where the gradient of an input arrives."""
+    """Return the node where the gradient of an input arrives."""
     if isinstance(tensor, GradientEdge):
         return output_of(*tensor) if isinstance(tensor.node.spec, tuple) else tensor.node
     if not isinstance(tensor, Tensor):
@@ -302,7 +302,7 @@ def _roots(outputs: list[Any], grads: Any) -> list[tuple[Node, Tensor]]:
 
 
 def cotangent_for(index: int, node: Node, g: Any) -> Tensor:
-    """Give the cotangent to start from at a root: the user's, checked, or 1."""
+    """Return the cotangent to start from at a root: the user's, checked, or 1."""
     spec = node.spec
     if g is None:
         if spec.size != 1:

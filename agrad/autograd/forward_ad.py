@@ -38,7 +38,7 @@ class _Level(mode.Block):
 
 
 def _entered() -> list[_Level]:
-    """Give the levels entered here, outermost first; their place is what callers know them by."""
+    """Return the levels entered here, outermost first; their place is what callers know them by."""
     found: list[_Level] = []
     now = mode.current()
     while now is not None:
@@ -126,7 +126,7 @@ class dual_level(mode.Block):  # noqa: N801 (PyTorch's name)
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """Give a tensor with a tangent.
+    """Return a tensor with a tangent.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """Give primal and tangent of a tensor.
+    """Return primal and tangent of a tensor.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
 
 
 def _number(level: int | None) -> int | None:
-    """Give the number of a level of callers; None if none is open."""
+    """Return the number of a level of callers; None if none is open."""
     entered = _entered()
     if not entered:
         return None

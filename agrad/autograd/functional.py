@@ -31,7 +31,7 @@ def vjp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """Give the value of a function and the product of a vector and its Jacobian.
+    """Return the value of a function and the product of a vector and its Jacobian.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def jvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """Give the value of a function and the product of its Jacobian and a vector.
+    """Return the value of a function and the product of its Jacobian and a vector.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def vhp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """Give the value of a scalar function and the product of a vector and its Hessian.
+    """Return the value of a scalar function and the product of a vector and its Hessian.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def hvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """Give the value of a scalar function and the product of its Hessian and a vector: the same as `vhp`.
+    """Return the value of a scalar function and the product of its Hessian and a vector: the same as `vhp`.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """Give the Jacobian of a function.
+    """Return the Jacobian of a function.
 
     Parameters
     ----------
@@ -326,7 +326,7 @@ def _rows_at_once(tape: Tape) -> Sequence[Tensor]:
 
 
 def _rows_in_turn(tape: Tape, *, strict: bool, record: bool) -> Sequence[Tensor]:
-    """Give the rows of all outputs, each from a pass that starts at its own output alone."""
+    """Return the rows of all outputs, each from a pass that starts at its own output alone."""
     record = record or (is_grad_enabled() and tape.outward)
     rows: list[list[Tensor]] = []
     for k, y in enumerate(tape.outputs):
@@ -386,7 +386,7 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """Give the Hessian of a scalar function.
+    """Return the Hessian of a scalar function.
 
     Parameters
     ----------
@@ -531,7 +531,7 @@ def _check_recorded(found: Sequence[Tensor], what: str, *, strict: bool) -> None
 
 
 def _checked(tape: Tape, found: Sequence[Tensor], what: str, *, strict: bool) -> list[Tensor]:
-    """Give derivatives that passed `_check_recorded`, without what was recorded for that alone."""
+    """Return derivatives that passed `_check_recorded`, without what was recorded for that alone."""
     _check_recorded(found, what, strict=strict)
     return [tape.released(g) for g in found] if strict else list(found)
 

@@ -46,7 +46,7 @@ class GradientEdge(NamedTuple):
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """Give the edge of a tensor, which stands for it in `grad` and `backward` without keeping its value.
+    """Return the edge of a tensor, which stands for it in `grad` and `backward` without keeping its value.
 
     Parameters
     ----------

@@ -99,7 +99,7 @@ class Archive:
         return size, offset
 
     def tensors(self, count: int) -> list[Member]:
-        """Give the members ``tensors/0``... in this order, checked to be all that there are and to lie apart.
+        """Return the members ``tensors/0``... in this order, checked to be all that there are and to lie apart.
 
         Parameters
         ----------
@@ -128,7 +128,7 @@ class Archive:
             raise FormatError(f"it is not, or not wholly, a file of agrad.save: no member {error}") from None
 
     def read(self, member: Member, most: int | None = None) -> bytearray:
-        """Give a member's bytes, checked against their sum; or its first `most` bytes, unchecked."""
+        """Return a member's bytes, checked against their sum; or its first `most` bytes, unchecked."""
         place = self._start + member.offset
         mark, _, flags, method, _, _, crc, packed, size, *lengths = self._unpack(_LOCAL, place)
         begin = place + _LOCAL.size + sum(lengths)
@@ -190,7 +190,7 @@ class Archive:
 
 
 def _extended(extra: bytearray, *fields: int) -> list[int]:
-    """Give short fields with those that are full replaced by the ones of 64 bits in the extra field 1."""
+    """Return short fields with those that are full replaced by the ones of 64 bits in the extra field 1."""
     while extra:
         kind, length = struct.unpack_from("<2H", extra) if len(extra) >= 4 else (0, 0)
         if len(extra) < 4 + length:

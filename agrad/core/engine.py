@@ -51,7 +51,7 @@ _NESTED = 20
 
 
 def running() -> _Pass | None:
-    """Give the backward pass that is running, None outside."""
+    """Return the backward pass that is running, None outside."""
     return _RUNNING.get()
 
 
@@ -160,7 +160,7 @@ def _logger(logging: Any) -> Any:
 
 
 def debug_log() -> Callable[..., None] | None:
-    """Give what writes a line for every node that runs, None where nobody wants that (nor ever imported logging)."""
+    """Return what writes a line for every node that runs, None where nobody wants that (nor ever imported logging)."""
     logging = sys.modules.get("logging")
     if logging is None:
         return None
@@ -169,7 +169,7 @@ def debug_log() -> Callable[..., None] | None:
 
 
 def described(g: Any) -> str:
-    """Give dtype and shape of a cotangent, or of several, for the log."""
+    """Return dtype and shape of a cotangent, or of several, for the log."""
     if isinstance(g, list | tuple):
         return ", ".join(map(described, g))
     return "None" if g is None else f"{g.dtype}{list(g.shape)}"
@@ -212,7 +212,7 @@ def call(node: Node, cotangents: tuple[Any, ...]) -> Any:
 
 
 def careful(vjp: Any) -> Any:
-    """Give the vjp for a cotangent that comes from an op which drops elements; a Function's stays what it is."""
+    """Return the vjp for a cotangent that comes from an op which drops elements; a Function's stays what it is."""
     plan = getattr(vjp, "plan", None)
     return vjp if plan is None else getattr(vjp, "careful_vjp", plan.careful_vjp)
 
@@ -230,7 +230,7 @@ def unpack(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def without_nan(vjp: Any) -> Any:
-    """Give a vjp that raises where a cotangent it gives holds NaN: anomaly detection."""
+    """Return a vjp that raises where a cotangent it gives holds NaN: anomaly detection."""
 
     def checked_vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
         gs = vjp(xp, g, saved, node)
@@ -244,7 +244,7 @@ def without_nan(vjp: Any) -> Any:
 
 
 def holds_nan(part: Any) -> bool:
-    """Tell whether a cotangent, raw or a Tensor, has NaN in it."""
+    """Return whether a cotangent, raw or a Tensor, has NaN in it."""
     raw = part._raw if isinstance(part, Tensor) else part
     backend = backend_of(raw)
     assert backend is not None
@@ -257,7 +257,7 @@ def quiet(node: Node) -> AbstractContextManager[Any]:
 
 
 def leading_to(roots: Iterable[Node], targets: Collection[Node]) -> set[Node]:
-    """Give the nodes that have a path to a target, the targets included."""
+    """Return the nodes that have a path to a target, the targets included."""
     seen = behind(roots, oldest=min(node.seq for node in targets))
     needed = set(targets)
     for node in sorted(seen, key=lambda n: n.seq):  # rising: what a node leads to comes before it
@@ -554,7 +554,7 @@ class _Pass:
                 node, g = edges, gs
 
     def start(self, g: Tensor) -> Any:
-        """Give the cotangent of a root as the rules want it."""
+        """Return the cotangent of a root as the rules want it."""
         return g if self.create_graph else fresh(g, None) if self.as_tensors else g._raw
 
     def add(self, node: Node, one: Any, other: Any, summed: set[Node]) -> Any:
@@ -583,7 +583,7 @@ class _Pass:
     # -- lazy cotangents ----------------------------------------------------------------------------------------------
 
     def defers(self, source: Any, spec: Spec) -> bool:
-        """Tell, at a crossing, whether a cotangent goes on as it is although it is lazy and its operand is not."""
+        """Return whether, at a crossing, a cotangent goes on as it is although it is lazy and its operand is not."""
         if self.batched or not source.is_lazy or spec.backend.is_lazy:
             return False
         self.deferring = True
@@ -732,7 +732,7 @@ class _Pass:
         return old
 
     def fitted(self, g: Tensor, leaf: AccumulateGrad) -> Tensor:
-        """Give a gradient as its leaf wants it: that may have been given data of another kind since it was used."""
+        """Return a gradient as its leaf wants it: that may have been given data of another kind since it was used."""
         spec = leaf.spec
         if g._spec is spec or self.batched:
             return g
@@ -756,7 +756,7 @@ class _Pass:
             hook((), (self.as_tensor(g),))
 
     def as_tensor(self, g: Any) -> Tensor:
-        """Give a cotangent as a Tensor of its own: cotangents are shared, and hooks and users may change theirs."""
+        """Return a cotangent as a Tensor of its own: cotangents are shared, and hooks and users may change theirs."""
         if not isinstance(g, Tensor):
             return tensor_of(g)
         if isinstance(g._node, AccumulateGrad):  # the user's own cotangent, passed through
@@ -877,17 +877,17 @@ class Elsewhere:
 
 
 def lazy_among(arrays: Iterable[Any]) -> Any:
-    """Give the lazy backend that one of some raw arrays belongs to, None if none does."""
+    """Return the lazy backend that one of some raw arrays belongs to, None if none does."""
     return next((backend for backend in map(backend_of, arrays) if backend is not None and backend.is_lazy), None)
 
 
 def spec_on(backend: Any, spec: Spec) -> Spec:
-    """Give the spec that an array of another backend has once it is taken over by this one."""
+    """Return the spec that an array of another backend has once it is taken over by this one."""
     return Spec(backend, spec.shape, backend.dtype(spec.backend.dtype_name(spec.dtype)), backend.default_device())
 
 
 def taken(value: Any, backend: Any) -> Any:
-    """Give a saved value or cotangent, or a tuple or list of them, with arrays of other backends taken over by one."""
+    """Return a saved value or cotangent, or a tuple or list of them, arrays of other backends taken over by one."""
     if isinstance(value, list | tuple):
         return type(value)(taken(part, backend) for part in value)
     source = None if backend is None else backend_of(value)
@@ -897,14 +897,14 @@ def taken(value: Any, backend: Any) -> Any:
 
 
 def brought(source: Any, array: Any, spec: Spec) -> Any:
-    """Give a cotangent of another backend where its operand is."""
+    """Return a cotangent of another backend where its operand is."""
     backend = spec.backend
     array = source.send(source.as_array(array), backend, spec.device)
     return rule_module.fit((backend_of(array) or backend).xp, array, spec)
 
 
 def laid_out(gs: Any, node: Node) -> Any:
-    """Give recorded cotangents the layouts of the operands; it is no operation, so their nodes stay."""
+    """Return recorded cotangents in the layouts of the operands; it is no operation, so their nodes stay."""
     if not node.several:
         return _in_layout(gs, node.edges.spec)  # type: ignore[union-attr]
     return type(gs)(_in_layout(g, edge.spec) for g, edge in zip(gs, node.inputs, strict=True))
@@ -938,7 +938,7 @@ def watch(leaf: AccumulateGrad) -> None:
 
 
 def tensor_of(raw: Any) -> Tensor:
-    """Give a raw cotangent (perhaps a library's scalar) as a Tensor."""
+    """Return a raw cotangent (perhaps a library's scalar) as a Tensor."""
     backend = backend_of(raw)
     assert backend is not None, f"a rule gave {type(raw).__name__}, which is no array"
     raw = backend.as_array(raw)
@@ -946,14 +946,14 @@ def tensor_of(raw: Any) -> Tensor:
 
 
 def fresh(g: Tensor, node: Node | None) -> Tensor:
-    """Give the value of a tensor, tangents included, under a name of its own and with another history."""
+    """Return the value of a tensor, tangents included, under a name of its own and with another history."""
     made = wrap(g._raw, g._spec, node)
     made._tangents = g._tangents
     return made
 
 
 def rebuilt(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Give what a node saved as tensors with their history, for rules that are themselves recorded.
+    """Return what a node saved as tensors with their history, for rules that are themselves recorded.
 
     An operand is made anew from its saved value and its edge, never the user's object, whose name may by now stand for
     another value. Index operands stay raw.
@@ -984,7 +984,7 @@ def rebuilt(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def recompute(node: Node, g: Tensor, saved: tuple[Any, ...], *, masked: bool) -> Any:
-    """Give the cotangents of a fused op's operands by way of the composition it stands for, recorded.
+    """Return the cotangents of a fused op's operands by way of the composition it stands for, recorded.
 
     What its kernel leaves beside the result is a mere value: a rule that reads it has no second derivative.
     """

@@ -57,20 +57,20 @@ class LostWriteWarning(UserWarning):
 
 
 def user_frame(frame: FrameType) -> FrameType:
-    """Give the first frame outside agrad, counting outwards from `frame`; the outermost if all are ours."""
+    """Return the first frame outside agrad, counting outwards from `frame`; the outermost if all are ours."""
     while frame.f_code.co_filename in INTERNAL_FILES and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
 
 def caller() -> tuple[CodeType, int]:
-    """Give the code object and instruction of the user's call (a frame would keep all the caller's locals alive)."""
+    """Return the code object and instruction of the user's call (a frame would keep all the caller's locals alive)."""
     frame = user_frame(sys._getframe(1))
     return frame.f_code, frame.f_lasti
 
 
 def line_of(code: CodeType | None, lasti: int) -> str:
-    """Give ``file.py:12`` for an instruction of a code object."""
+    """Return ``file.py:12`` for an instruction of a code object."""
     if code is None:
         return "an unknown line"
     line = code.co_firstlineno
@@ -81,7 +81,7 @@ def line_of(code: CodeType | None, lasti: int) -> str:
 
 
 def at(node: Any) -> str:
-    """Give the sentence that names a node's operation and the user's line, to close a message with."""
+    """Return the sentence that names a node's operation and the user's line, to close a message with."""
     if node.code is None:
         return "\n  It is a leaf: no operation made it."
     return f"\n  The operation is {node.name()}, recorded at {line_of(node.code, node.lasti)}."

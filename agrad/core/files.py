@@ -37,7 +37,7 @@ def locked(name: Callable[[], str], mode: int) -> IO[bytes]:
 
 @contextmanager
 def abandoned(path: str) -> Iterator[bool]:
-    """Tell whether a file is one that a process which has ended had `locked`; while the block runs, it is ours.
+    """Return whether a file is one that a process which has ended had `locked`; while the block runs, it is ours.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def abandoned(path: str) -> Iterator[bool]:
 
 
 def beginning(start: str) -> list[os.DirEntry[str]]:
-    """Give the entries of a folder whose paths begin so; none of a folder that cannot be listed."""
+    """Return the entries of a folder whose paths begin so; none of a folder that cannot be listed."""
     folder, prefix = os.path.split(start)
     try:
         with os.scandir(folder or ".") as entries:

@@ -55,7 +55,7 @@ def in_level(function: Callable[[int], T]) -> T:
 
 
 def with_tangent(primal: Tensor, tangent: Tensor | None, at: int) -> Tensor:
-    """Give `primal` with a tangent at a level: the same value and history."""
+    """Return `primal` with a tangent at a level: the same value and history."""
     made = wrap(primal._raw, primal._spec, primal._node)
     tangents = dict(primal._tangents or {})
     tangents.pop(at, None)
@@ -66,12 +66,12 @@ def with_tangent(primal: Tensor, tangent: Tensor | None, at: int) -> Tensor:
 
 
 def tangent_of(tensor: Tensor, at: int) -> Tensor | None:
-    """Give the tangent of a tensor at a level, None if it has none."""
+    """Return the tangent of a tensor at a level, None if it has none."""
     return (tensor._tangents or {}).get(at)
 
 
 def strip(value: Any, at: int) -> Any:
-    """Give an operand without its tangent at a level."""
+    """Return an operand without its tangent at a level."""
     if isinstance(value, Tensor) and value._tangents and at in value._tangents:
         return with_tangent(value, None, at)
     return value
@@ -164,7 +164,7 @@ def _save_tangents(node: Node, op: Op, values: tuple[Any, ...], results: list[An
 
 
 def _dual(value: Any, otherwise: Any = None) -> Any:
-    """Give a value for `Node.saved`: a Tensor without history if it has tangents, else raw."""
+    """Return a value for `Node.saved`: a Tensor without history if it has tangents, else raw."""
     if not isinstance(value, Tensor):
         return value if otherwise is None else otherwise
     if not value._tangents:
@@ -188,7 +188,7 @@ def _flat(g: Any) -> tuple[Any, ...]:
 
 
 def jvp(op: Op, primals: list[Any], tangents: dict[str, Any], result: Any) -> Any:
-    """Give the tangent of a result.
+    """Return the tangent of a result.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def jvp(op: Op, primals: list[Any], tangents: dict[str, Any], result: Any) -> An
 
 
 def _as_operand(value: Any, like: Tensor) -> Any:
-    """Give a Python scalar or raw array as the Tensor a rule expects."""
+    """Return a Python scalar or raw array as the Tensor a rule expects."""
     if isinstance(value, bool | int | float | complex):
         raw = like._spec.number(value)
         return wrap(raw, like._spec.backend.spec(raw))
@@ -268,7 +268,7 @@ def _sum_of_partials(op: Op, known: dict[str, Any], tangents: dict[str, Any]) ->
 
 
 def fitted(tangent: Tensor, result: Tensor) -> Tensor:
-    """Give a tangent with the shape, realness and dtype of its result."""
+    """Return a tangent with the shape, realness and dtype of its result."""
     xp = result._spec.backend.functions
     if tangent.dtype != result.dtype:
         if tangent._spec.is_complex and not result._spec.is_complex:

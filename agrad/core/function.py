@@ -109,7 +109,7 @@ class FunctionNode(Node):
         return tuple(next(edges).address() if need else (None, 0) for need, is_tensor in arguments if is_tensor)
 
     def _revive(self, value: Tensor, role: Role) -> Tensor:
-        """Give a kept value as a tensor with the history its role in the call gives it."""
+        """Return a kept value as a tensor with the history its role in the call gives it."""
         kind, where, tangents = role
         node: Node | None = None
         if kind == "operand":
@@ -132,7 +132,7 @@ class FunctionNode(Node):
         return made
 
     def __getattr__(self, name: str) -> Any:
-        """Give an input or output kept as an attribute: its value at the call, with its history."""
+        """Return an input or output kept as an attribute: its value at the call, with its history."""
         kept = self.__dict__.get("_attributes", {})
         if name in kept:
             return self._revive(*kept[name])
@@ -239,7 +239,7 @@ class Function:
 
     @staticmethod
     def backward(ctx: FunctionNode, *grad_outputs: Any) -> Any:
-        """Give a gradient, or None, per argument of forward."""
+        """Return a gradient, or None, per argument of forward."""
         message = (
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
             "backward mode AD."
@@ -250,7 +250,7 @@ class Function:
 
     @staticmethod
     def jvp(ctx: FunctionNode, *tangents: Any) -> Any:
-        """Give the tangent per result."""
+        """Return the tangent per result."""
         message = "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         raise NotImplementedError(message)
 
@@ -320,7 +320,7 @@ class Function:
 def _bound(
     forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, separate: bool
 ) -> tuple[Any, ...]:
-    """Give all arguments of forward in order, with its defaults where there is a ``setup_context``."""
+    """Return all arguments of forward in order, with its defaults where there is a ``setup_context``."""
     if not separate:
         return (*args, *kwargs.values())
     bound = inspect.signature(forward).bind(*args, **kwargs)
@@ -329,7 +329,7 @@ def _bound(
 
 
 def _taken_apart(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
-    """Give values with those containers opened that hold tensors, and per value its structure; None if there is none."""
+    """Return values, containers of tensors among them opened, and per value its structure; None if there is none."""
     for value in values:
         if type(value) is not Tensor and _is_container(value):
             break
@@ -400,7 +400,7 @@ def _make_node(cls: type[Function]) -> FunctionNode:
 
 
 def _as_tensors(node: FunctionNode, output: Any, arguments: tuple[Any, ...]) -> Any:
-    """Give what forward returned with the arrays in it as tensors; where it is nothing but floats, those too."""
+    """Return what forward returned with the arrays in it as tensors; where it is nothing but floats, those too."""
     made: dict[int, Tensor] = {}  # an array returned twice is one result
 
     def searched(value: Any) -> Any:
@@ -431,7 +431,7 @@ def _as_tensors(node: FunctionNode, output: Any, arguments: tuple[Any, ...]) -> 
 
 
 def _is_array(value: Any) -> bool:
-    """Tell whether a value is an array of some library or an inexact scalar of one (an integer one is a number)."""
+    """Return whether a value is an array of some library or an inexact scalar of one (an integer one is a number)."""
     backend = backend_of(value)
     if backend is None:
         return False
@@ -440,14 +440,14 @@ def _is_array(value: Any) -> bool:
 
 
 def _all_numbers(values: list[Any]) -> bool:
-    """Tell whether nested lists hold nothing but numbers, Python's or a library's, one of them inexact."""
+    """Return whether nested lists hold nothing but numbers, Python's or a library's, one of them inexact."""
     leaves = tensor.functions.tree.flatten(values)[0]
     kinds = {"other" if isinstance(n, Tensor) or getattr(n, "shape", None) else _kind(n) for n in leaves}
     return kinds <= {"bool", "int", "float", "complex"} and not kinds.isdisjoint(("float", "complex"))
 
 
 def _kind(value: Any) -> str:
-    """Give bool, int, float or complex for a number, other for the rest."""
+    """Return bool, int, float or complex for a number, other for the rest."""
     backend = backend_of(value)
     if backend is not None:
         return backend.kind(value.dtype)
@@ -455,7 +455,7 @@ def _kind(value: Any) -> str:
 
 
 def _of_floats(value: Any, arguments: tuple[Any, ...]) -> Tensor:
-    """Give floats that are all a forward returned as a tensor, in the precision and on the backend of the operands."""
+    """Return floats that are all a forward returned as a tensor, in the precision and on the backend of operands."""
     operands = [a for a in arguments if isinstance(a, Tensor) and a._spec.inexact]
     if not operands:
         return cast("Tensor", tensor.functions.asarray(value))
@@ -565,7 +565,7 @@ def _role(
     outputs: tuple[Any, ...],
     dirty: tuple[Any, ...],
 ) -> tuple[str, Any]:
-    """Tell what a saved tensor is to the call: decides the history it comes back with."""
+    """Return what a saved tensor is to the call: it decides the history it comes back with."""
     if t is None:
         return "other", None
     if id(t) in places and not any(t is target for target in dirty):
@@ -610,7 +610,7 @@ def _vjp(_xp: Any, g: Any, _saved: tuple[Any, ...], node: FunctionNode) -> Any:
 
 
 def _cotangent(part: Any) -> Tensor:
-    """Give a cotangent as a Tensor of its own, which the user may change."""
+    """Return a cotangent as a Tensor of its own, which the user may change."""
     from agrad.core.engine import tensor_of  # noqa: PLC0415 (the engine imports nothing of this file, but ranks beside it)
 
     if not isinstance(part, Tensor):
@@ -676,7 +676,7 @@ def _brought(gradient: Tensor, spec: Spec, *, raw: bool) -> Tensor:
 
 
 def _derivative(node: FunctionNode, value: Any, method: str, given: tuple[Any, ...]) -> Tensor:
-    """Give what backward or jvp returned for one tensor as a Tensor; where arrays hide its history, one that says so.
+    """Return what backward or jvp returned for one tensor as a Tensor; where arrays hide its history, one that says so.
 
     Parameters
     ----------
@@ -733,7 +733,7 @@ _OWN = frozenset(
 
 
 def _holds_array(value: Any) -> bool:
-    """Tell whether an attribute is an inexact array, or a container with one in it."""
+    """Return whether an attribute is an inexact array, or a container with one in it."""
     if _is_container(value):
         return any(_holds_array(v) for v in tensor.functions.tree.flatten(value)[0] if not _is_container(v))
     backend = None if isinstance(value, Tensor) else backend_of(value)
@@ -741,7 +741,7 @@ def _holds_array(value: Any) -> bool:
 
 
 def _open_levels(tangents: Sequence[dict[int, Any] | None]) -> tuple[int, ...]:
-    """Give the levels of forward mode, outermost first, that are open and that one of these has a tangent of."""
+    """Return the levels of forward mode, outermost first, that are open and that one of these has a tangent of."""
     if not any(tangents):
         return ()
     now = mode.current()

@@ -96,11 +96,11 @@ class Hooks:
         self.retained.append(weakref.ref(tensor))
 
     def retained_too(self, tensor: Tensor) -> tuple[Hooks, str, list[weakref.ref[Tensor]]]:
-        """Give the arguments of ``setattr`` that keep the gradient of a result too."""
+        """Return the arguments of ``setattr`` that keep the gradient of a result too."""
         return self, "retained", [*self.retained, weakref.ref(tensor)]
 
     def unretained(self, tensor: Tensor) -> tuple[Hooks, str, list[weakref.ref[Tensor]]]:
-        """Give those that stop keeping it: the tensor becomes the result of another node."""
+        """Return those that stop keeping it: the tensor becomes the result of another node."""
         return self, "retained", [r for r in self.retained if r() is not tensor]
 
     def run_tensor(self, g: Tensor, node: Node) -> Tensor:
@@ -113,7 +113,7 @@ class Hooks:
 
 
 def hooks_of(node: Node) -> Hooks:
-    """Give the hooks of a node, made at the first registration."""
+    """Return the hooks of a node, made at the first registration."""
     if node.hooks is None:
         with FIRST_USE:
             if node.hooks is None:
@@ -124,7 +124,7 @@ def hooks_of(node: Node) -> Hooks:
 
 
 def name_of(hook: Callable[..., Any]) -> str:
-    """Give the name a message calls a hook by."""
+    """Return the name a message calls a hook by."""
     return str(getattr(hook, "__name__", type(hook).__name__))
 
 

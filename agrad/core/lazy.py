@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def is_lazy(array: Any) -> bool:
-    """Tell whether a raw array is of a lazy backend."""
+    """Return whether a raw array is of a lazy backend."""
     backend = backend_of(array)
     return backend is not None and backend.is_lazy
 
@@ -70,7 +70,7 @@ def fill(tensors: Iterable[Tensor], **how: Any) -> None:
 
 
 def put_back(tensors: Iterable[Tensor], values: dict[int, tuple[Any, Any]]) -> None:
-    """Give tensors the values that were computed of them, and nodes behind them that saved the very lazy arrays.
+    """Put computed values into the tensors they are of, and into nodes behind them that saved the very lazy arrays.
 
     Parameters
     ----------
@@ -114,11 +114,11 @@ def remember_losses(gradient: Tensor, roots: Iterable[Tensor]) -> None:
 
 
 def is_loss(root: Any) -> bool:
-    """Tell whether a root of a backward pass is lazy and of one element: worth being computed along with gradients."""
+    """Return whether a root of a backward pass is lazy and of one element: worth computing along with gradients."""
     return isinstance(root, Tensor) and root._spec.backend.is_lazy and root.size == 1
 
 
 def pending_losses(gradient: Tensor) -> list[Tensor]:
-    """Give the losses a lazy gradient came from that are still there."""
+    """Return the losses a lazy gradient came from that are still there."""
     found = (reference() for reference in gradient.__dict__.get("_losses", ()))
     return [loss for loss in found if loss is not None]

@@ -86,7 +86,7 @@ class Mode:
         self.simple_in = None if levels or saved or profiler is not None else self.thread
 
     def moved(self, previous: Mode | None) -> Mode:
-        """Give this mode in another place of the chain."""
+        """Return this mode in another place of the chain."""
         known = self.grad, self.levels, self.inference, self.saved, self.anomaly, self.profiler
         made = Mode(*known, previous, self.owner)
         made.watch = self.watch
@@ -109,7 +109,7 @@ transforming: ContextVar[bool] = ContextVar("agrad_transforming", default=False)
 
 
 def current() -> Mode | None:
-    """Give the mode of this thread, None for the usual one."""
+    """Return the mode of this thread, None for the usual one."""
     mode = get_mode()
     return mode if mode is not None and mode.thread == get_ident() else None
 
@@ -253,7 +253,7 @@ def adopt(mode: Mode | None) -> None:
 
 
 def inside(owner: object) -> list[Mode]:
-    """Give the modes inside the innermost one of an owner, outermost first."""
+    """Return the modes inside the innermost one of an owner, outermost first."""
     modes: list[Mode] = []
     found = current()
     while found is not None and found.owner is not owner:
@@ -263,7 +263,7 @@ def inside(owner: object) -> list[Mode]:
 
 
 def is_grad_enabled() -> bool:
-    """Tell whether operations are being recorded.
+    """Return whether operations are being recorded.
 
     Returns
     -------
@@ -282,7 +282,7 @@ def is_grad_enabled() -> bool:
 
 
 def is_inference_mode_enabled() -> bool:
-    """Tell whether `inference_mode` is on.
+    """Return whether `inference_mode` is on.
 
     Returns
     -------

@@ -84,7 +84,7 @@ class Node:
     hooks: Hooks | None
 
     def name(self) -> str:
-        """Give the name of the node's class, as ``MultiplyBackward0``."""
+        """Return the name of the node's class, as ``MultiplyBackward0``."""
         return self.title
 
     def __reduce__(self) -> NoReturn:
@@ -102,7 +102,7 @@ class Node:
         return (self.edges,) if self.second is None else (self.edges, self.second)
 
     def per_input(self, gs: Any) -> tuple[Any, ...]:
-        """Give what `vjp` has returned, one value or several, always as a tuple: one per node of `inputs`."""
+        """Return what `vjp` has returned, one value or several, always as a tuple: one per node of `inputs`."""
         return tuple(gs) if self.several else (gs,)
 
     @property
@@ -118,7 +118,7 @@ class Node:
         return tuple(next(edges).address() if need else (None, 0) for need in needs)
 
     def address(self) -> tuple[Node, int]:
-        """Give the node and output number this stands for: itself and 0, but for an `Output`."""
+        """Return the node and output number this stands for: itself and 0, but for an `Output`."""
         return self, 0
 
     def __call__(self, *cotangents: Any) -> Any:
@@ -146,7 +146,7 @@ class Node:
         return call(self, cotangents)
 
     def _sequence_nr(self) -> int:
-        """Give the creation number: PyTorch's name."""
+        """Return the creation number: PyTorch's name."""
         return self.seq
 
     @property
@@ -201,7 +201,7 @@ class Node:
 
 
 def behind(roots: Iterable[Node], *, oldest: int = 0) -> set[Node]:
-    """Give the nodes that cotangents from the roots may come to, down to a creation number; the roots included."""
+    """Return the nodes that cotangents from the roots may come to, down to a creation number; the roots included."""
     seen: set[Node] = set()
     stack = list(roots)
     while stack:
@@ -259,7 +259,7 @@ class Output(Node):
 
 
 def output_of(base: Node, number: int) -> Output:
-    """Give the `Output` of a call, the same object while anything refers to it (hooks hang on it)."""
+    """Return the `Output` of a call, the same object while anything refers to it (hooks hang on it)."""
     known: dict[int, weakref.ref[Output]] = base.__dict__.setdefault("_outputs", {})
     with FIRST_USE:
         reference = known.get(number)

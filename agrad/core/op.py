@@ -127,7 +127,7 @@ class Op:
         return type(self.title, (Node,), members)
 
     def plan(self, needs: tuple[bool, ...], *, plain: bool = False) -> Plan:
-        """Give the plan for a pattern of needs, made once."""
+        """Return the plan for a pattern of needs, made once."""
         plan = self.plans.get((needs, plain))
         if plan is None:
             plan = self.plans.setdefault((needs, plain), Plan(self.rule, needs, plain=plain))
@@ -148,7 +148,7 @@ class Op:
 
 
 def _saved_value(node: Any, *, name: str) -> Any:
-    """Give what a node saved under a name as a Tensor without history; None where it did not save it."""
+    """Return what a node saved under a name as a Tensor without history; None where it did not save it."""
     if type(node.saved) is Freed:
         raise errors.second_time(node)
     plan = getattr(node.vjp, "plan", None)
@@ -315,7 +315,7 @@ RESERVED = frozenset(
 
 
 def _clashes(op: Op) -> bool:
-    """Tell whether an argument has a name that the generated code uses itself, as ``mode`` or ``s1``."""
+    """Return whether an argument has a name that the generated code uses itself, as ``mode`` or ``s1``."""
     return any(
         a.name in RESERVED or (a.name[0] in "sdn" and a.name[1:].isdigit()) or a.name.startswith("kept_")
         for a in op.arguments
@@ -323,7 +323,7 @@ def _clashes(op: Op) -> bool:
 
 
 def _is_fast(op: Op) -> bool:
-    """Tell whether the generated code may handle an op itself: one result, one or two plain tensor operands."""
+    """Return whether the generated code may handle an op itself: one result, one or two plain tensor operands."""
     rule = op.rule
     kinds = [a.kind for a in op.arguments if a.kind != "param"]
     optional = any(p.default is not p.empty for p in op.signature.parameters.values() if p.name in rule.operands)
@@ -567,7 +567,7 @@ WIDEST = 5
 
 
 def _is_wide(op: Op) -> bool:
-    """Tell whether `_wide_source` may write the entry point: one result, some operands and index operands."""
+    """Return whether `_wide_source` may write the entry point: one result, some operands and index operands."""
     parameters = op.signature.parameters
     kinds = [a.kind for a in op.arguments if a.kind != "param"]
     return (
@@ -815,13 +815,13 @@ def finish(
 
 
 def _holds_array(value: Any) -> bool:
-    """Tell whether a saved value is worth freeing: an array, or a key with one in it."""
+    """Return whether a saved value is worth freeing: an array, or a key with one in it."""
     parts = value if isinstance(value, tuple) else (value,)
     return not all(part is None or part is Ellipsis or isinstance(part, slice | int) for part in parts)
 
 
 def _own(given: Any, raw: Any, backend: Backend) -> Any:
-    """Give an index operand, or the parts of a key, copied where the caller gave an array that may change."""
+    """Return an index operand, or the parts of a key, copied where the caller gave an array that may change."""
     if isinstance(given, tuple) and isinstance(raw, tuple):
         return tuple(_own(g, r, backend) for g, r in zip(given, raw, strict=True))
     if isinstance(given, Tensor) or not hasattr(raw, "__setitem__") or backend_of(given) is None:
@@ -830,12 +830,12 @@ def _own(given: Any, raw: Any, backend: Backend) -> Any:
 
 
 def frozen(value: Any) -> Any:
-    """Give a parameter as it is now: lists, which the caller may change, as tuples."""
+    """Return a parameter as it is now: lists, which the caller may change, as tuples."""
     return tuple(map(frozen, value)) if type(value) in (list, tuple) else value
 
 
 def tensors_in(op: Op, values: tuple[Any, ...]) -> list[Tensor]:
-    """Give the tensors among the operands of a call."""
+    """Return the tensors among the operands of a call."""
     found: list[Tensor] = []
     for i, argument in op.operand_slots:
         members = values[i] if argument.kind == "sequence" else (values[i],)
@@ -844,7 +844,7 @@ def tensors_in(op: Op, values: tuple[Any, ...]) -> list[Tensor]:
 
 
 def resolve_backend(op: Op, values: tuple[Any, ...]) -> tuple[Backend, Spec | None]:
-    """Give the backend a call runs on, and the spec that Python scalars among its operands follow."""
+    """Return the backend a call runs on, and the spec that Python scalars among its operands follow."""
     backends: dict[str, Backend] = {}
     spec: Spec | None = None
     decided = False
@@ -891,7 +891,7 @@ def resolve_backend(op: Op, values: tuple[Any, ...]) -> tuple[Backend, Spec | No
 
 
 def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spec | None) -> Tensor:
-    """Give an operand as a Tensor on the backend of the call; a crossing is recorded."""
+    """Return an operand as a Tensor on the backend of the call; a crossing is recorded."""
     if isinstance(value, Tensor):
         return value if value._spec.backend is backend else backend.adopt(value)
     if isinstance(value, bool | int | float | complex) and backend_of(value) is None:
@@ -909,7 +909,7 @@ def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spe
 
 
 def _index(value: Any, backend: Backend) -> Any:
-    """Give an index operand as a raw array of the call's backend; ints and the like pass through."""
+    """Return an index operand as a raw array of the call's backend; ints and the like pass through."""
     if isinstance(value, Tensor):
         return (value if value._spec.backend is backend else backend.adopt(value))._raw
     if isinstance(value, list | tuple | range):
@@ -921,7 +921,7 @@ def _index(value: Any, backend: Backend) -> Any:
 
 
 def _key(key: Any, backend: Backend) -> Any:
-    """Give an indexing key with its arrays raw, on the call's backend."""
+    """Return an indexing key with its arrays raw, on the call's backend."""
     if isinstance(key, tuple):
         return tuple(_key_part(part, backend) for part in key)
     return _key_part(key, backend)

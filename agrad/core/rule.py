@@ -35,7 +35,7 @@ recompute: Callable[..., Any]
 
 
 def requests_of(derivative: Derivative) -> tuple[str, ...]:
-    """Give the parameter names of a derivative: what it asks for."""
+    """Return the parameter names of a derivative: what it asks for."""
     if isinstance(derivative, int | float):
         return ()
     code = derivative.__code__
@@ -183,7 +183,7 @@ class Rule:
         return (*self.operands, *self.index, "ans", *self.residuals)
 
     def saves(self, wanted: Iterable[str]) -> tuple[str, ...]:
-        """Give what a node keeps for the gradients of these operands."""
+        """Return what a node keeps for the gradients of these operands."""
         asked = {r for name in wanted for r in requests_of(self.vjp[name])}
         if self.define is not None:  # create_graph runs the composition, which starts from the operands
             asked |= {*self.operands, *self.index}
@@ -195,7 +195,7 @@ READABLE = 100
 
 
 def source_of(derivative: Derivative) -> str:
-    """Give a derivative as written: a lambda, or a function with what it returns or says of itself."""
+    """Return a derivative as written: a lambda, or a function with what it returns or says of itself."""
     if isinstance(derivative, int | float):
         return repr(derivative)
     if derivative.__name__ == "<lambda>":
@@ -204,7 +204,7 @@ def source_of(derivative: Derivative) -> str:
 
 
 def _function_text(derivative: Callable[..., Any]) -> str:
-    """Give the expression that a function of one statement returns, else the first line of its docstring."""
+    """Return the expression that a function of one statement returns, else the first line of its docstring."""
     said = f"  # {derivative.__doc__.partition(chr(10))[0]}" if derivative.__doc__ else ""
     try:
         source = textwrap.dedent(inspect.getsource(derivative))
@@ -241,7 +241,7 @@ def _lambda_text(derivative: Callable[..., Any]) -> str:
 
 
 def is_complex(xp: Any, array: Any) -> bool:
-    """Tell whether an array (raw or Tensor) or scalar is complex."""
+    """Return whether an array (raw or Tensor) or scalar is complex."""
     dtype = getattr(array, "dtype", None)
     if dtype is None:
         return isinstance(array, complex)
@@ -268,13 +268,13 @@ def promote(xp: Any, a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def floating(xp: Any, x: Any, spec: Spec) -> Any:
-    """Give integers or truth values in the precision of a result: a partial computed in them would wrap or round."""
+    """Return integers or truth values in the precision of a result: a partial computed in them would wrap or round."""
     x = xp.astype(x, spec.dtype)
     return xp.real(x) if spec.is_complex else x
 
 
 def device_of(array: Any) -> Any:
-    """Give what the ``device=`` of its namespace takes for the device of an array, raw or Tensor."""
+    """Return what the ``device=`` of its namespace takes for the device of an array, raw or Tensor."""
     return getattr(array, "device", None)
 
 
@@ -341,7 +341,7 @@ class ShapeMismatchError(ValueError):
 
 
 def lent(value: Any) -> Any:
-    """Give a raw value, or a list or tuple of them, as code of the user's may have it: see `Backend.lend`."""
+    """Return a raw value, or a list or tuple of them, as code of the user's may have it: see `Backend.lend`."""
     if isinstance(value, list | tuple):
         return type(value)(map(lent, value))
     backend = backend_of(value)
@@ -402,7 +402,7 @@ class Plan:
         return Plan(self.rule, self.needs, plain=self.plain, careful=True).compile()
 
     def needed_names(self) -> list[Any]:
-        """Give the operands that need a gradient, in the order of a node's edges; (name, place) for a list operand."""
+        """Return the operands that need a gradient, in the order of a node's edges; (name, place) for one in a list."""
         if self.rule.sequence:
             return [(self.rule.sequence, i) for i, need in enumerate(self.needs) if need]
         return list(self.wanted)

@@ -109,7 +109,7 @@ class Parcel:
 
 
 def around() -> tuple[Any, ...]:
-    """Give what is on where another pair is to be entered, outermost first; raises where that is disabled."""
+    """Return what is on where another pair is to be entered, outermost first; raises where that is disabled."""
     now = mode.current()
     entries = () if now is None else now.saved
     for entry in entries:
@@ -119,7 +119,7 @@ def around() -> tuple[Any, ...]:
 
 
 def active() -> tuple[Pair, ...]:
-    """Give the hooks that are on, innermost first."""
+    """Return the hooks that are on, innermost first."""
     now = mode.current()
     return tuple(pair for pair in reversed(now.saved) if isinstance(pair, Pair)) if now is not None else ()
 
@@ -154,7 +154,7 @@ def _packed(value: Any, own: dict[int, Tensor], pairs: tuple[Pair, ...], node: N
 
 
 def unpacked(value: Any) -> Any:
-    """Give a saved value, or a tuple or list of them, with every parcel opened: raw arrays."""
+    """Return a saved value, or a tuple or list of them, with every parcel opened: raw arrays."""
     if isinstance(value, Parcel):
         return value.open()._raw
     if isinstance(value, list | tuple):

@@ -93,7 +93,7 @@ class Spec:
         return math.prod(self.shape)
 
     def scalar(self, value: complex) -> Any:
-        """Give a Python scalar as a 0-d array under the standard's promotion with an array of this spec.
+        """Return a Python scalar as a 0-d array under the standard's promotion with an array of this spec.
 
         Floats and ints are kept, by exact type, read-only where the library has that: all programs share them. Zeros
         are not (0.0 == -0.0), nor is NaN (it equals nothing, and would be stored again at every use).
@@ -107,7 +107,7 @@ class Spec:
         return array
 
     def number(self, value: complex) -> Any:
-        """Give a Python scalar as `scalar` does, from what is kept if it is."""
+        """Return a Python scalar as `scalar` does, from what is kept if it is."""
         kept: Any = self.floats if type(value) is float else self.ints if type(value) is int else None
         if kept is None or not self.inexact:  # the default dtype may change
             return self.backend.scalar(value, self)
@@ -130,7 +130,7 @@ find_backend: Callable[[type], Backend | None]
 
 
 def backend_of(array: Any) -> Backend | None:
-    """Give the backend an array belongs to, None if no plugin claims its type."""
+    """Return the backend an array belongs to, None if no plugin claims its type."""
     kind = type(array)
     backend = BACKENDS.get(kind)
     if backend is None and kind not in PYTHONS_OWN:
@@ -141,7 +141,7 @@ def backend_of(array: Any) -> Backend | None:
 
 
 def numbers_of(backend: Backend, value: Any) -> Any:
-    """Give an array of the user's as the backend has it; raise where it holds no numbers, or a mask that would be lost."""
+    """Return a user's array as the backend has it; raise where it holds no numbers, or a mask that would be lost."""
     raw = backend.as_array(value)
     if backend.kind(raw.dtype) == "other":
         raise errors.not_numbers(raw.dtype)
@@ -149,7 +149,7 @@ def numbers_of(backend: Backend, value: Any) -> Any:
 
 
 def spec_of(array: Any) -> Spec:
-    """Give the spec of a raw array."""
+    """Return the spec of a raw array."""
     backend = backend_of(array)
     if backend is None:
         message = f"{type(array).__name__} is not an array of any known backend"

@@ -131,7 +131,7 @@ class Tensor(_Methods):
         return int(self._spec.backend.nbytes(self._raw))
 
     def numel(self) -> int:
-        """Give the number of elements.
+        """Return the number of elements.
 
         Returns
         -------
@@ -141,7 +141,7 @@ class Tensor(_Methods):
         return self.size
 
     def dim(self) -> int:
-        """Give the number of axes.
+        """Return the number of axes.
 
         Returns
         -------
@@ -151,7 +151,7 @@ class Tensor(_Methods):
         return len(self._spec.shape)
 
     def element_size(self) -> int:
-        """Give the bytes of one element.
+        """Return the bytes of one element.
 
         Returns
         -------
@@ -162,7 +162,7 @@ class Tensor(_Methods):
         return int(bits or 8) // 8
 
     def is_floating_point(self) -> bool:
-        """Tell whether the dtype is real floating point.
+        """Return whether the dtype is real floating point.
 
         Returns
         -------
@@ -172,7 +172,7 @@ class Tensor(_Methods):
         return self._spec.inexact and not self._spec.is_complex
 
     def is_complex(self) -> bool:
-        """Tell whether the dtype is complex.
+        """Return whether the dtype is complex.
 
         Returns
         -------
@@ -349,7 +349,7 @@ class Tensor(_Methods):
         functions.hooks_of(self._state()).grad_dtype = (dtype,)
 
     def _state(self) -> AccumulateGrad:
-        """Give this leaf's state, made for one that requires no grad."""
+        """Return this leaf's state, made for one that requires no grad."""
         if isinstance(self._node, AccumulateGrad):
             return self._node
         if self._leaf is None:
@@ -468,7 +468,7 @@ class Tensor(_Methods):
         functions.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def detach(self) -> Tensor:
-        """Give the same value without history.
+        """Return the same value without history.
 
         Returns
         -------
@@ -527,7 +527,7 @@ class Tensor(_Methods):
         return functions.namespace(self._spec.device, api_version=api_version)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
-        """Give the same value on another device or backend, recorded.
+        """Return the same value on another device or backend, recorded.
 
         Parameters
         ----------
@@ -578,7 +578,7 @@ class Tensor(_Methods):
         return (functions.to_numpy(self) if lazy else self._raw).__dlpack_device__()
 
     def numpy(self) -> Any:
-        """Give the value as a NumPy array, without a copy where it is one; read-only, as values are immutable.
+        """Return the value as a NumPy array, without a copy where it is one; read-only, as values are immutable.
 
         Returns
         -------
@@ -620,7 +620,7 @@ class Tensor(_Methods):
     # -- leaving for Python -------------------------------------------------------------------------------------------
 
     def _is_followed(self) -> bool:
-        """Tell whether what is done with this tensor now is differentiated: recorded, or along a tangent."""
+        """Return whether what is done with this tensor now is differentiated: recorded, or along a tangent."""
         now = mode.current()
         if now is None:
             return self._node is not None
@@ -636,7 +636,7 @@ class Tensor(_Methods):
             errors.warn_leaves(how, "If that is meant, say so: x.detach().")
 
     def item(self) -> Any:
-        """Give the one element as a Python number.
+        """Return the one element as a Python number.
 
         Returns
         -------
@@ -663,7 +663,7 @@ class Tensor(_Methods):
         return self._spec.backend.item(self._computed())
 
     def tolist(self) -> Any:
-        """Give the value as nested lists of Python numbers.
+        """Return the value as nested lists of Python numbers.
 
         Returns
         -------
@@ -679,7 +679,7 @@ class Tensor(_Methods):
         return self._spec.backend.tolist(self._computed())
 
     def _computed(self) -> Any:
-        """Give the array; what a lazy one stands for is computed first, and stays with this tensor."""
+        """Return the array; what a lazy one stands for is computed first, and stays with this tensor."""
         if self._spec.backend.is_lazy:
             from agrad.core.lazy import fill  # noqa: PLC0415 (it knows tensors)
 
@@ -895,7 +895,7 @@ def wrap(data: Any, spec: Spec, node: Node | None = None) -> Tensor:
 
 
 def own(tensor: Tensor, data: Any) -> None:
-    """Give a tensor a new array that nothing else holds.
+    """Set a tensor to a new array that nothing else holds.
 
     Until somebody reads ``_raw`` the tensor is of a class on which that is a property: whoever reads it (every
     operation, export or view does) gets the array and ends the ownership. Only an in-place spelling looks at
@@ -948,7 +948,7 @@ def _owner_class(cls: type[Tensor]) -> Any:
 def assign_data(
     tensors: Sequence[Tensor], arrays: Sequence[Any], specs: Sequence[Spec], grads: Sequence[Tensor | None] = ()
 ) -> None:
-    """Give several tensors new values, unrecorded: all or none, as it is one call in C.
+    """Assign new values to several tensors, unrecorded: all or none, as it is one call in C.
 
     Between its steps no signal handler can run, and what is replaced is kept until the end, so that no code of anybody's
     is called by its going.
@@ -981,18 +981,18 @@ def assign_data(
 
 
 def is_moved(old: Spec, new: Spec) -> bool:
-    """Tell whether a gradient for a value of the old spec may not fit one of the new."""
+    """Return whether a gradient for a value of the old spec may not fit one of the new."""
     # dtypes of two libraries are not to be compared
     return new is not old and (new.shape, new.device, new.dtype) != (old.shape, old.device, old.dtype)
 
 
 def owned(tensor: Tensor) -> Any:
-    """Give the array of a tensor that owns it, None otherwise."""
+    """Return the array of a tensor that owns it, None otherwise."""
     return tensor.__dict__.get("_buffer")
 
 
 def bases(tensor: Tensor) -> tuple[weakref.ref[Tensor], Any]:
-    """Give what a view of `tensor` is a view of, newest first: a weak reference to each, then the older ones in a pair.
+    """Return what a view of `tensor` is one of, newest first: a weak reference to each, then the older ones in a pair.
 
     A view of a view is one of the first, which may live on when the one between is gone.
     """
@@ -1005,7 +1005,7 @@ def bases(tensor: Tensor) -> tuple[weakref.ref[Tensor], Any]:
 def rebind(
     target: Tensor, result: Tensor, what: str, *, fresh: bool = False, write: Callable[[], Any] | None = None
 ) -> None:
-    """Give `target` the value and history of `result`: what every in-place spelling ends with.
+    """Set `target` to the value and history of `result`: what every in-place spelling ends with.
 
     It gets both or none: between the assignments nothing is called, so that no signal handler can run.
 
@@ -1083,7 +1083,7 @@ def set_history(target: Tensor, node: Node | None) -> None:
 
 
 def _history(target: Tensor, node: Node | None) -> list[tuple[Any, str, Any]]:
-    """Give what is to be set, as arguments of ``setattr``, to make a tensor the result of another node."""
+    """Return what is to be set, as arguments of ``setattr``, to make a tensor the result of another node."""
     if target._retained is None:
         return [(target, "_node", node)]
     changes: list[tuple[Any, str, Any]] = []
@@ -1129,7 +1129,7 @@ _ASSIGNING = {opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE", "BI
 
 
 def is_temporary(count: int, target: Tensor) -> bool:
-    """Tell whether nobody will see what is assigned to `target`, from its count of references in ``__setitem__``."""
+    """Return whether nobody will see what is assigned to `target`, from its count of references in ``__setitem__``."""
     if count > TEMPORARY:
         return False
     frame = sys._getframe(2)
@@ -1158,5 +1158,5 @@ def check_number(what: str, name: str, value: Any) -> None:
 
 
 def shape_tuple(shape: int | Sequence[int]) -> tuple[int, ...]:
-    """Give a shape as a tuple, from an int or a sequence."""
+    """Return a shape as a tuple, from an int or a sequence."""
     return (shape,) if isinstance(shape, int) else tuple(shape)

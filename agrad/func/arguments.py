@@ -16,17 +16,17 @@ Argnums = int | tuple[int, ...]
 
 
 def called() -> str:
-    """Give the closing sentence of a message: the user's line."""
+    """Return the closing sentence of a message: the user's line."""
     return f"\n  Called at {errors.line_of(*errors.caller())}."
 
 
 def name_of(function: Any) -> str:
-    """Give a function's name for a message."""
+    """Return a function's name for a message."""
     return str(getattr(function, "__name__", function))
 
 
 def tensor_of(value: Any, what: str) -> Tensor:
-    """Give an argument as a Tensor: arrays and numbers are converted."""
+    """Return an argument as a Tensor: arrays and numbers are converted."""
     if isinstance(value, Tensor):
         return value
     if isinstance(value, bool | int | float | complex) or backend_of(value) is not None:
@@ -51,7 +51,7 @@ def outputs_of(container: Any, what: str, expected: str = "") -> tuple[list[Tens
 
 
 def split_aux(returned: Any, what: str) -> tuple[Any, Any]:
-    """Give result and auxiliary values of a function that returns both."""
+    """Return result and auxiliary values of a function that returns both."""
     if not (isinstance(returned, tuple) and len(returned) == 2):
         raise RuntimeError(
             f"{what}: output of function f should be a tuple: (output, aux) if has_aux is True{called()}"
@@ -60,7 +60,7 @@ def split_aux(returned: Any, what: str) -> tuple[Any, Any]:
 
 
 def check_argnums(argnums: Any, count: int) -> tuple[int, ...]:
-    """Give the chosen arguments as places from the front."""
+    """Return the chosen arguments as places from the front."""
     if isinstance(argnums, bool) or not isinstance(argnums, int | tuple):
         raise TypeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}{called()}")
     if isinstance(argnums, tuple) and not argnums:
@@ -81,7 +81,7 @@ def check_argnums(argnums: Any, count: int) -> tuple[int, ...]:
 def of_chosen(
     function: Callable[..., Any], argnums: Argnums, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Give a function of the chosen arguments alone, and those arguments."""
+    """Return a function of the chosen arguments alone, and those arguments."""
     chosen = check_argnums(argnums, len(args))
 
     def of(*values: Any) -> Any:

@@ -94,7 +94,7 @@ def in_batch(size: int, randomness: str, function: Callable[[Level], T]) -> T:
 
 
 def level_of(number: int) -> Level:
-    """Give the level of a number: the one that is open here, or else the one that was open."""
+    """Return the level of a number: the one that is open here, or else the one that was open."""
     return next((level for level in reversed(batch_levels.get()) if level.number == number), None) or _levels[number]
 
 
@@ -104,7 +104,7 @@ _given: ContextVar[Iterator[Level] | None] = ContextVar("agrad_given_levels", de
 
 
 def repeatable(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Give a function as it is to be called first, and as it is called again later to find the same values.
+    """Return a function as it is to be called first, and as it is called again later to find the same values.
 
     Called again it runs within the levels that are open now, whatever is open then, and those that it opens have the
     numbers they had: what it computes can stand where the values of the first call stood.
@@ -280,7 +280,7 @@ def elementwise(function: Callable[..., Any], arrays: tuple[Any, ...], options: 
 
 
 def aligned(array: Batched, rank: int) -> Any:
-    """Give the array inside with axes of length 1 behind the batch axis, up to a rank."""
+    """Return the array inside with axes of length 1 behind the batch axis, up to a rank."""
     data = array.data
     lacking = rank - data.ndim + 1
     if lacking <= 0:
@@ -289,7 +289,7 @@ def aligned(array: Batched, rank: int) -> Any:
 
 
 def kernels_of(array: Any) -> Any:
-    """Give the kernels of an array's backend."""
+    """Return the kernels of an array's backend."""
     backend = backend_of(array)
     assert backend is not None
     return backend.xp
@@ -492,7 +492,7 @@ class BatchedBackend(Backend):
         raise leaves_vmap("tolist()")
 
     def text_of(self, tensor: Tensor) -> str:
-        """Give the text of a tensor: that of all examples."""
+        """Return the text of a tensor: that of all examples."""
         inside = wrap(tensor._raw.data, self.inner.spec(tensor._raw.data))
         return f"BatchedTensor(lvl={self.number}, value={inside!r})"
 
@@ -502,12 +502,12 @@ class BatchedBackend(Backend):
 
 @shared
 def batched_backend(number: int, inner: Backend) -> BatchedBackend:
-    """Give the backend of a level's number over another backend."""
+    """Return the backend of a level's number over another backend."""
     return BatchedBackend(number, inner)
 
 
 def join(backends: Sequence[Backend]) -> Backend | None:
-    """Give the backend of a call whose operands are of these: all their levels over the one library."""
+    """Return the backend of a call whose operands are of these: all their levels over the one library."""
     return _join(frozenset(backends))
 
 
@@ -530,7 +530,7 @@ def _join(backends: frozenset[Backend]) -> Backend | None:
 
 
 def _joined_of(arrays: Sequence[Any]) -> Backend:
-    """Give the backend of a call on raw arrays and whatever else."""
+    """Return the backend of a call on raw arrays and whatever else."""
     known = [type(a).backend if isinstance(a, Batched) else BACKENDS.get(type(a)) for a in arrays]
     found = join([b for b in known if b is not None])
     assert found is not None
@@ -538,7 +538,7 @@ def _joined_of(arrays: Sequence[Any]) -> Backend:
 
 
 def kernels_for(spec: Spec | Specs, cotangents: Any) -> Any:
-    """Give the kernels for a node, whose cotangents may have levels that it lacks."""
+    """Return the kernels for a node, whose cotangents may have levels that it lacks."""
     backend: Backend | None = spec.backend
     for g in cotangents if isinstance(cotangents, tuple | list) else (cotangents,):
         if isinstance(g, Batched) and g.backend is not backend:
@@ -572,7 +572,7 @@ def sampled(backend: Backend, kind: str, shape: tuple[int, ...], key: tuple[int,
 
 
 def with_batch(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Give what `Function.apply` is to run where arguments are batched: the result of its own ``vmap``, or arguments."""
+    """Return what `Function.apply` is to run with batched arguments: the result of its own ``vmap``, or arguments."""
     tensors = [a for a in tree.flatten((args, tuple(kwargs.values())))[0] if isinstance(a, Tensor)]
     backend = join([t._spec.backend for t in tensors]) if tensors else None
     if not isinstance(backend, BatchedBackend):
@@ -649,7 +649,7 @@ def _cross(
     *,
     by_user: bool = True,
 ) -> Tensor:
-    """Give a tensor of a crossed value, with a node that sends its cotangent back.
+    """Return a tensor of a crossed value, with a node that sends its cotangent back.
 
     The node has the user's line, or where no call of the user's is about the crossing, that of the value.
     """
@@ -715,7 +715,7 @@ def leave(tensor: Tensor, axis: int, level: Level) -> Tensor:
 
 
 def lift(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
-    """Give a tensor that does not depend on the batches of levels, as an operand beside others that do."""
+    """Return a tensor that does not depend on the batches of levels, as an operand beside others that do."""
     if tensor._node is None or not levels or not mode.is_grad_enabled():
         return tensor
     made = _cross(tensor, tensor._raw, lambda g: lower(g, levels), lambda g: _lowered(g, levels), by_user=False)

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 def variable(tensor: Tensor, *, recording: bool) -> Tensor:
-    """Give the same value under a name of its own in the graph; with its history only if that is being recorded."""
+    """Return the same value under a name of its own in the graph; with its history only if that is being recorded."""
     if not tensor._spec.inexact:
         raise inexact_only(tensor.dtype)
     if tensor._node is not None and recording:
@@ -81,7 +81,7 @@ class Tape:
         return tree.map(lambda t: self.released(t) if isinstance(t, Tensor) else t, self.aux)
 
     def released(self, tensor: Tensor) -> Tensor:
-        """Give a value without the history that ends here."""
+        """Return a value without the history that ends here."""
         return tensor if self.outward and tensor._node is not None else engine.fresh(tensor, None)
 
     def back(
@@ -92,7 +92,7 @@ class Tape:
         record: bool = False,
         missing: Callable[[int], None] | None = None,
     ) -> list[Tensor]:
-        """Give a cotangent per input, zeros where the outputs do not depend on it.
+        """Return a cotangent per input, zeros where the outputs do not depend on it.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class Tape:
         return run_back(roots, self.inputs, keep=keep, record=record, missing=missing, values=self.outputs)
 
     def transposed(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Give cotangents of the outputs that stand for any, and those of the inputs as recorded functions of them."""
+        """Return cotangents of the outputs that stand for any, and those of inputs as recorded functions of them."""
 
         def run() -> tuple[list[Tensor], list[Tensor]]:
             seeds = [
@@ -137,7 +137,7 @@ class Tape:
         record: bool = False,
         missing: Callable[[int], None] | None = None,
     ) -> list[Tensor]:
-        """Give the tangents of the outputs: the backward pass is linear in its cotangents, and this is its adjoint."""
+        """Return the tangents of the outputs: the backward pass is linear in its cotangents; this is its adjoint."""
         seeds, pulled = transposed
         given = any(t is not None and t._node is not None for t in tangents)
         record = record or (mode.is_grad_enabled() and (self.outward or given))
@@ -182,7 +182,7 @@ def run_back(
 
 
 def leads_outward(roots: Sequence[Node], floor: int) -> bool:
-    """Tell whether a graph leads to a node that is older than the run."""
+    """Return whether a graph leads to a node that is older than the run."""
     seen: set[Node] = set()
     stack = list(roots)
     while stack:
@@ -228,7 +228,7 @@ def check_complex(leaves: Sequence[Tensor], what: str, which: str, *, holomorphi
 
 
 def _scalar(tape: Tape, what: str) -> Tensor:
-    """Give the one output of a run that must be a scalar."""
+    """Return the one output of a run that must be a scalar."""
     if tape.result_structure.kind is not None:
         kind = tape.result_structure.kind
         raise TypeError(f"{what}: Expected f(*args) to return a Tensor, got {kind}{called()}")
@@ -244,7 +244,7 @@ def _scalar(tape: Tape, what: str) -> Tensor:
 def _value_and_grad(
     func: Callable[..., Any], argnums: Argnums, args: Any, kwargs: Any, *, has_aux: bool, holomorphic: bool
 ) -> tuple[Any, Any, Any]:
-    """Give gradient, value and auxiliary values."""
+    """Return gradient, value and auxiliary values."""
     what = "grad_and_value(f)(*args)"
     of, chosen = of_chosen(func, argnums, args, kwargs)
     tape = Tape(of, chosen, what, has_aux=has_aux, tensors="Expected f(*args) to return a Tensor, got")
@@ -265,7 +265,7 @@ def _value_and_grad(
 def grad(
     func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[..., Any]:
-    """Give the function that computes the gradient of a function with a scalar result.
+    """Return the function that computes the gradient of a function with a scalar result.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def grad(
 def value_and_grad(
     func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[..., Any]:
-    """Give the function that computes value and gradient together, as ``(value, gradient)``.
+    """Return the function that computes value and gradient together, as ``(value, gradient)``.
 
     Parameters
     ----------
@@ -353,7 +353,7 @@ def value_and_grad(
 def grad_and_value(
     func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[..., Any]:
-    """Give the function that computes gradient and value together, as PyTorch orders them.
+    """Return the function that computes gradient and value together, as PyTorch orders them.
 
     Parameters
     ----------
@@ -530,7 +530,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
 
 
 def dual_of(primal: Tensor, tangent: Tensor, at: int) -> Tensor:
-    """Give a primal with a tangent at a level, both checked."""
+    """Return a primal with a tangent at a level, both checked."""
     if not primal._spec.inexact:
         message = f"Expected primal to be floating point or complex, but got: {primal.dtype}{called()}"
         raise ValueError(message)
@@ -609,7 +609,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
 
 
 def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool = False) -> Any:
-    """Give the product of the Hessian of a function with a scalar result, and a vector.
+    """Return the product of the Hessian of a function with a scalar result, and a vector.
 
     Parameters
     ----------

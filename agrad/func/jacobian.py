@@ -24,7 +24,7 @@ def jacrev(
     chunk_size: int | None = None,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
-    """Give the function that computes the Jacobian in reverse mode: best for few outputs.
+    """Return the function that computes the Jacobian in reverse mode: best for few outputs.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def jacfwd(
     chunk_size: int | None = None,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
-    """Give the function that computes the Jacobian in forward mode: best for few inputs.
+    """Return the function that computes the Jacobian in forward mode: best for few inputs.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def hessian(
     chunk_size: int | None = None,
     holomorphic: bool = False,
 ) -> Callable[..., Any]:
-    """Give the function that computes the second derivatives.
+    """Return the function that computes the second derivatives.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def hessian(
 
 
 def basis(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Give, per tensor, its part of an identity matrix over the elements of all: rows first, then the tensor's shape."""
+    """Return per tensor its part of an identity matrix over the elements of all: rows first, then its own shape."""
     sizes = [math.prod(t.shape) for t in tensors]
     total = sum(sizes)
     made = []

@@ -118,11 +118,11 @@ class Call:
         return self.level.size
 
     def has(self, x: Any) -> bool:
-        """Tell whether an array has this level's batch."""
+        """Return whether an array has this level's batch."""
         return isinstance(x, Batched) and x.number == self.number
 
     def data(self, x: Any, rank: int | None = None) -> Any:
-        """Give the array inside, its ranks brought up to one; a plain array is repeated along the batch."""
+        """Return the array inside, its ranks brought up to one; a plain array is repeated along the batch."""
         if self.has(x):
             data = x.data
         else:
@@ -131,7 +131,7 @@ class Call:
         return data if rank is None else self.raised(data, rank)
 
     def array(self, x: Any) -> Any:
-        """Give a Python scalar as an array."""
+        """Return a Python scalar as an array."""
         return self.backend.base.asarray(x) if isinstance(x, bool | int | float | complex) else x
 
     def raised(self, data: Any, rank: int) -> Any:
@@ -151,7 +151,7 @@ class Call:
 
 
 def place(axis: Any, ndim: int) -> int:
-    """Give the number, among the axes inside, of an axis as the caller counts."""
+    """Return the number, among the axes inside, of an axis as the caller counts."""
     number: int = operator.index(axis)
     if not -ndim <= number < ndim:
         message = f"axis {number} is out of bounds for array of dimension {ndim}"
@@ -160,7 +160,7 @@ def place(axis: Any, ndim: int) -> int:
 
 
 def places(axes: Any, ndim: int) -> tuple[int, ...]:
-    """Give the numbers of several axes; None is all."""
+    """Return the numbers of several axes; None is all."""
     if axes is None:
         return tuple(range(1, ndim + 1))
     return tuple(place(axis, ndim) for axis in (axes if isinstance(axes, tuple | list) else (axes,)))
@@ -170,7 +170,7 @@ def places(axes: Any, ndim: int) -> tuple[int, ...]:
 
 
 def kernel_of(backend: BatchedBackend, name: str) -> Callable[..., Any]:
-    """Give the kernel of batched arrays for an op, or for a function that rules call."""
+    """Return the kernel of batched arrays for an op, or for a function that rules call."""
     op = OPS.get(name)
     rule = RULES.get(name)
     if rule is None and name in UNTOUCHED:
@@ -255,7 +255,7 @@ def _by_rule(backend: BatchedBackend, name: str, op: Op | None, rule: Rule) -> C
 
 
 def level_in(number: int, values: Any) -> Level | None:
-    """Give the level of a number that one of the values is batched by, also within lists and keys."""
+    """Return the level of a number that one of the values is batched by, also within lists and keys."""
     for value in values:
         if isinstance(value, Batched):
             if value.number == number:
@@ -497,7 +497,7 @@ def _rows_times(b: Call, rows: Any, matrix: Any) -> Any:
 
 
 def _as_matrix(b: Call, x: Any, *, row: bool) -> Any:
-    """Give the array inside of a matrix or stack; a vector becomes a row or a column."""
+    """Return the array inside of a matrix or stack; a vector becomes a row or a column."""
     data = x.data if b.has(x) else x
     if x.ndim > 1:
         return data
@@ -630,7 +630,7 @@ def _getitem(b: Call, x: Any, key: Any, /) -> Any:
 
 
 def _places_taken(b: Call, shape: tuple[int, ...], key: Any, like: Any) -> Any:
-    """Give the numbers, in row-major order, of the places that a key takes of an array of a shape.
+    """Return the numbers, in row-major order, of the places that a key takes of an array of a shape.
 
     With the batch axis in front if the key has arrays with it. An array in a key picks along its axis; what a key with
     arrays picks is picked by each in turn, from numbers of places that need no batch.
@@ -649,7 +649,7 @@ def _places_taken(b: Call, shape: tuple[int, ...], key: Any, like: Any) -> Any:
 
 
 def _first_picked(b: Call, parts: tuple[Any, ...], ndim: int) -> int:
-    """Give where the axes that arrays pick stand in what a key takes: in place if they are neighbours, else in front."""
+    """Return where the axes that arrays pick stand in what a key takes: in place if neighbours, else in front."""
     picks = [i for i, part in enumerate(parts) if _is_array(part) or isinstance(part, int)]
     if picks[-1] - picks[0] + 1 != len(picks):
         return 0

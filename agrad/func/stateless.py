@@ -115,7 +115,7 @@ def functional_call(
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[Values, Values]:
-    """Give the parameters of several modules of one kind as one tensor each, stacked, and so their buffers.
+    """Return the parameters of several modules of one kind as one tensor each, stacked, and so their buffers.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def stack_module_state(models: Sequence[Module]) -> tuple[Values, Values]:
 
 
 def _given(dicts: Any) -> dict[str, tuple[Values, Tensor]]:
-    """Give the values by name, each with the dictionary it stands in."""
+    """Return the values by name, each with the dictionary it stands in."""
     if isinstance(dicts, dict):
         dicts = (dicts,)
     elif not isinstance(dicts, list | tuple):
@@ -184,7 +184,7 @@ def _given(dicts: Any) -> dict[str, tuple[Values, Tensor]]:
 
 
 def _place(module: Module, name: str) -> tuple[dict[str, Any], str]:
-    """Give where a module holds a parameter or a buffer: a dictionary and the name in it."""
+    """Return where a module holds a parameter or a buffer: a dictionary and the name in it."""
     path, _, attribute = name.rpartition(".")
     return vars(module.get_submodule(path)), attribute
 
@@ -192,7 +192,7 @@ def _place(module: Module, name: str) -> tuple[dict[str, Any], str]:
 def _replacements(
     module: Module, given: Mapping[str, tuple[Values, Tensor]], *, tie_weights: bool, strict: bool
 ) -> tuple[dict[str, Tensor], Values]:
-    """Give what a module holds and what is to take its place, by name."""
+    """Return what a module holds and what is to take its place, by name."""
     held = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
     values = {name: value for name, (_, value) in given.items()}
     if tie_weights:
@@ -210,7 +210,7 @@ def _replacements(
 
 
 def _tied(held: Mapping[str, Tensor], values: Values) -> Values:
-    """Give the values of tensors that have several names, under all of them."""
+    """Return the values of tensors that have several names, under all of them."""
     names: dict[int, list[str]] = {}
     for name, tensor in held.items():
         names.setdefault(id(tensor), []).append(name)

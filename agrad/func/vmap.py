@@ -25,7 +25,7 @@ def vmap(
     *,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """Give the function that maps a function over an axis of its arguments, all at once.
+    """Return the function that maps a function over an axis of its arguments, all at once.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def _run(
 
 
 def _result(func: Callable[..., Any], y: Any, place: int | None, level: Level) -> tuple[Any, int | None]:
-    """Give a result with the batch as an axis, and where."""
+    """Return a result with the batch as an axis, and where."""
     name = name_of(func)
     if place is None:
         if isinstance(y, Tensor) and level.number in getattr(y._spec.backend, "numbers", ()):
@@ -248,7 +248,7 @@ def _batch_size(leaves: Sequence[Any], axes: Sequence[int | None]) -> int:
 
 
 def _places(func: Callable[..., Any], out_dims: Any, structure: TreeDef) -> list[int | None]:
-    """Give where the axis is to stand in each result."""
+    """Return where the axis is to stand in each result."""
     name = name_of(func)
     found = spread(out_dims, structure)
     if found is None and isinstance(out_dims, tuple) and len(out_dims) == 1:
@@ -268,7 +268,7 @@ def _places(func: Callable[..., Any], out_dims: Any, structure: TreeDef) -> list
 
 
 def spread(dims: Any, structure: TreeDef) -> list[Any] | None:
-    """Give an entry of `dims` per leaf of a structure: one may stand for a whole part; None if they do not match."""
+    """Return an entry of `dims` per leaf of a structure: one may stand for a whole part; None if they do not match."""
     if dims is None or isinstance(dims, int):
         return [dims] * structure.num_leaves
     if structure.kind is None:
@@ -288,7 +288,7 @@ def spread(dims: Any, structure: TreeDef) -> list[Any] | None:
 
 
 def _entries(dims: Any) -> dict[Any, Any] | None:
-    """Give the entries of a container by key; None for what is none."""
+    """Return the entries of a container by key; None for what is none."""
     if isinstance(dims, dict):
         return dims
     if isinstance(dims, tuple | list):

@@ -188,13 +188,13 @@ class ModuleDict(Module):
         return iter(self.keys())
 
     def keys(self) -> list[str]:
-        """Give the names."""
+        """Return the names."""
         return [name for name, value in vars(self).items() if isinstance(value, Module)]
 
     def values(self) -> list[Module]:
-        """Give the modules."""
+        """Return the modules."""
         return [value for value in vars(self).values() if isinstance(value, Module)]
 
     def items(self) -> list[tuple[str, Module]]:
-        """Give names and modules."""
+        """Return names and modules."""
         return [(name, value) for name, value in vars(self).items() if isinstance(value, Module)]

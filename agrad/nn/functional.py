@@ -62,7 +62,7 @@ def _called() -> str:
 
 
 def _shape(name: str, argument: str, value: Any) -> tuple[int, ...]:
-    """Give the shape of an operand, a tensor or an array."""
+    """Return the shape of an operand, a tensor or an array."""
     try:
         return tuple(value.shape)
     except AttributeError:
@@ -597,7 +597,7 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
 
 
 def _images(name: str, input: Any) -> tuple[Tensor, bool]:
-    """Give images as (N, C, H, W), and whether the batch axis was put in."""
+    """Return images as (N, C, H, W), and whether the batch axis was put in."""
     input = as_operand(input)
     if input.ndim == 3:
         return manipulation.expand_dims(input, axis=0), True

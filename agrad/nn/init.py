@@ -84,7 +84,7 @@ def ones_(tensor: Tensor) -> Tensor:
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Give the factor by which a nonlinearity shrinks what goes through it, inverted.
+    """Return the factor by which a nonlinearity shrinks what goes through it, inverted.
 
     Parameters
     ----------

@@ -202,7 +202,7 @@ class Module:
     # -- what belongs to it ---------------------------------------------------------------------------------------------
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """Give the modules that are attributes, each once, with their names."""
+        """Return the modules that are attributes, each once, with their names."""
         seen: set[int] = set()
         for name, value in list(vars(self).items()):
             if isinstance(value, Module) and id(value) not in seen:
@@ -210,11 +210,11 @@ class Module:
                 yield name, value
 
     def children(self) -> Iterator[Module]:
-        """Give the modules that are attributes, each once."""
+        """Return the modules that are attributes, each once."""
         return (child for _, child in self.named_children())
 
     def named_modules(self, prefix: str = "", remove_duplicate: bool = True) -> Iterator[tuple[str, Module]]:
-        """Give this module and all within, with their paths (``""`` for this one).
+        """Return this module and all within, with their paths (``""`` for this one).
 
         Parameters
         ----------
@@ -235,13 +235,13 @@ class Module:
             stack.extend((f"{path}.{name}" if path else name, child) for name, child in reversed(within))
 
     def modules(self) -> Iterator[Module]:
-        """Give this module and all within, each once."""
+        """Return this module and all within, each once."""
         return (module for _, module in self.named_modules())
 
     def _tensors(
         self, wanted: Callable[[Module, str, Any], bool], prefix: str, recurse: bool, remove_duplicate: bool
     ) -> Iterator[tuple[str, Any]]:
-        """Give the attributes that are wanted, of this module and those within, with their paths."""
+        """Return the attributes that are wanted, of this module and those within, with their paths."""
         seen: set[int] = set()
         for path, module in self.named_modules(prefix, remove_duplicate) if recurse else ((prefix, self),):
             for name, value in list(vars(module).items()):
@@ -253,7 +253,7 @@ class Module:
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """Give the parameters with their paths, as ``"hidden.weight"``.
+        """Return the parameters with their paths, as ``"hidden.weight"``.
 
         Parameters
         ----------
@@ -267,21 +267,21 @@ class Module:
         return self._tensors(lambda m, n, v: isinstance(v, Parameter), prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """Give the parameters, each once."""
+        """Return the parameters, each once."""
         return (parameter for _, parameter in self.named_parameters(recurse=recurse))
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """Give the buffers with their paths; parameters of this method as for `named_parameters`."""
+        """Return the buffers with their paths; parameters of this method as for `named_parameters`."""
         return self._tensors(lambda m, n, v: n in m._buffers, prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """Give the buffers, each once."""
+        """Return the buffers, each once."""
         return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
     def get_submodule(self, target: str) -> Module:
-        """Give the module at a path, as ``"encoder.0"``.
+        """Return the module at a path, as ``"encoder.0"``.
 
         Raises
         ------
@@ -300,7 +300,7 @@ class Module:
     # -- state ------------------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Tensor]:
-        """Give what is saved by path, in PyTorch's order: of each module the parameters, then the persistent buffers."""
+        """Return what is saved by path, in PyTorch's order: of each module parameters, then persistent buffers."""
         found: dict[str, Tensor] = {}
         for path, module in self.named_modules(remove_duplicate=False):
             before = f"{path}." if path else ""
@@ -312,7 +312,7 @@ class Module:
         return found
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Give the values of all parameters and persistent buffers by path.
+        """Return the values of all parameters and persistent buffers by path.
 
         Values are immutable, so this is a snapshot: training on does not change it, and it costs no copy.
         `agrad.save` writes it to a file.
@@ -388,7 +388,7 @@ class Module:
     # -- modes and conversions ----------------------------------------------------------------------------------------------
 
     def train(self, mode: bool = True) -> Self:
-        """Say whether this module and all within are being trained: `Dropout` acts only then.
+        """Mark this module and all within as being trained, or not: `Dropout` acts only then.
 
         Raises
         ------
@@ -403,7 +403,7 @@ class Module:
         return self
 
     def eval(self) -> Self:
-        """Say that this module and all within are not being trained."""
+        """Mark this module and all within as not being trained."""
         return self.train(False)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -486,7 +486,7 @@ class Module:
     # -- text -------------------------------------------------------------------------------------------------------------
 
     def extra_repr(self) -> str:
-        """Give what stands in the module's own parentheses."""
+        """Return what stands in the module's own parentheses."""
         return ""
 
     def __repr__(self) -> str:

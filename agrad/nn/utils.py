@@ -100,7 +100,7 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """Give all parameters as one vector, in the graph; see also `agrad.tree.ravel`.
+    """Return all parameters as one vector, in the graph; see also `agrad.tree.ravel`.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Give parameters the values of a vector, as `parameters_to_vector` made it.
+    """Set parameters to the values of a vector, as `parameters_to_vector` made it.
 
     Raises
     ------

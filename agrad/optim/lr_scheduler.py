@@ -74,7 +74,7 @@ class LRScheduler:
         return self.optimizer.param_groups
 
     def get_lr(self) -> list[float]:
-        """Give the rate per group at `last_epoch`, from the present ones in ``optimizer.param_groups``."""
+        """Return the rate per group at `last_epoch`, from the present ones in ``optimizer.param_groups``."""
         raise NotImplementedError
 
     def step(self) -> None:
@@ -93,7 +93,7 @@ class LRScheduler:
             group["lr"] = rate
 
     def get_last_lr(self) -> list[float]:
-        """Give the present learning rate per group."""
+        """Return the present learning rate per group."""
         return [group["lr"] for group in self.groups]
 
     def _times(self, factor: float) -> list[float]:
@@ -101,7 +101,7 @@ class LRScheduler:
         return [group["lr"] * factor for group in self.groups]
 
     def state_dict(self) -> dict[str, Any]:
-        """Give the state in plain containers; functions are left out."""
+        """Return the state in plain containers; functions are left out."""
         return {k: v for k, v in vars(self).items() if k not in ("optimizer", "lr_lambdas")}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:

@@ -213,7 +213,7 @@ class Optimizer:
         return state
 
     def update(self, p: Tensor, g: Tensor, group: Mapping[str, Any], state: dict[str, Any]) -> Tensor:
-        """Give the new value of one parameter.
+        """Return the new value of one parameter.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class Optimizer:
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Any]:
-        """Give settings and state in plain containers, parameters by number: a snapshot, as values are immutable.
+        """Return settings and state in plain containers, parameters by number: a snapshot, as values are immutable.
 
         Returns
         -------
@@ -294,7 +294,7 @@ class Optimizer:
         any(chain(map(setattr, [self], ["state"], [state]), map(dict.update, self.param_groups, settings)))
 
     def _misfits(self, number: Any, p: Tensor, values: Mapping[str, Any]) -> list[str]:
-        """Say what is wrong with the state that is given for a parameter."""
+        """Return what is wrong with the state that is given for a parameter."""
         wrong = []
         missing = [name for name in self._kept if name not in values] if values else []
         if missing:
@@ -325,7 +325,7 @@ class Optimizer:
 
 
 def _apart(value: Any, like: Tensor | None = None) -> Any:
-    """Give a value of the state as an object of its own, converted to go with a parameter."""
+    """Return a value of the state as an object of its own, converted to go with a parameter."""
     if not isinstance(value, Tensor):
         return value
     if like is None or not value._spec.inexact:
@@ -341,7 +341,7 @@ _kernels: dict[tuple[str, Backend], Kernel | None] = {}
 
 
 def kernel_of(name: str, backend: Backend) -> Kernel | None:
-    """Give a backend's (or a plugin's) kernel of an update, as ``"optim.adam"``; None if it has none."""
+    """Return a backend's (or a plugin's) kernel of an update, as ``"optim.adam"``; None if it has none."""
     key = (name, backend)
     if key not in _kernels:
         _kernels[key] = manager.kernel_hook(name, backend) or backend.kernel(name)
@@ -349,7 +349,7 @@ def kernel_of(name: str, backend: Backend) -> Kernel | None:
 
 
 def take(state: Mapping[str, Any], name: str) -> Any:
-    """Give the array of a tensor of the state, to be changed in place; None if there is none.
+    """Return the array of a tensor of the state, to be changed in place; None if there is none.
 
     A tensor that somebody has looked at since the last step no longer owns its array: then it is a copy.
     """

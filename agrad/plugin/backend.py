@@ -105,11 +105,11 @@ class Backend:
     # -- what a backend must give -------------------------------------------------------------------------------------
 
     def namespace(self) -> Any:
-        """Give the array library as a namespace of the standard, usually array-api-compat's."""
+        """Return the array library as a namespace of the standard, usually array-api-compat's."""
         raise NotImplementedError
 
     def availability(self) -> tuple[bool, str]:
-        """Tell whether the library works here; the second part is its version, or why it does not."""
+        """Return whether the library works here; the second part is its version, or why it does not."""
         try:
             module = self.namespace()
         except ImportError as error:
@@ -121,23 +121,23 @@ class Backend:
     # -- what follows, unless the library knows better -----------------------------------------------------------------
 
     def native_devices(self) -> Mapping[str, Any]:
-        """Give the library's own device objects by name, as ``{"mine:0": ...}``; empty if there is but one."""
+        """Return the library's own device objects by name, as ``{"mine:0": ...}``; empty if there is but one."""
         return {}
 
     def devices(self) -> tuple[str, ...]:
-        """Give the names of the devices that can be used, each with the backend's name in front."""
+        """Return the names of the devices that can be used, each with the backend's name in front."""
         return tuple(self._native_devices) or (self.name,)
 
     def default_device(self) -> str:
-        """Give the device new arrays are made on: the first of `devices`."""
+        """Return the device new arrays are made on: the first of `devices`."""
         return self.devices()[0]
 
     def native_device(self, device: str) -> Any:
-        """Give what the library's own ``device=`` takes for one of `devices`; None for its default."""
+        """Return what the library's own ``device=`` takes for one of `devices`; None for its default."""
         return self._native_devices[device] if self._native_devices else None
 
     def device_of(self, array: Any) -> str:
-        """Give the device of an array."""
+        """Return the device of an array."""
         if not self._native_devices:
             return self.name
         try:
@@ -168,11 +168,11 @@ class Backend:
         return manager.namespace(self.name)
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
-        """Give the backend's own kernel of an operation, None to take the namespace's function of that name."""
+        """Return the backend's own kernel of an operation, None to take the namespace's function of that name."""
         return None
 
     def spec(self, array: Any) -> Spec:
-        """Give the spec of an array: one object per shape, dtype and device while it is interned."""
+        """Return the spec of an array: one object per shape, dtype and device while it is interned."""
         shape = tuple(array.shape)  # libraries have types of their own for it
         if self.is_lazy:
             return Spec(self, shape, array.dtype, self.device_of(array), self.layout(array))
@@ -189,15 +189,15 @@ class Backend:
         return {}
 
     def layout(self, array: Any) -> object:
-        """Give the chunks of a chunked array, None otherwise."""
+        """Return the chunks of a chunked array, None otherwise."""
         return None
 
     def as_array(self, value: Any) -> Any:
-        """Give a kernel's result as an array (libraries return scalar objects for 0-d results)."""
+        """Return a kernel's result as an array (libraries return scalar objects for 0-d results)."""
         return value
 
     def kind(self, dtype: Any) -> str:
-        """Give bool, int, float or complex for a dtype."""
+        """Return bool, int, float or complex for a dtype."""
         found = self._kinds.get(dtype)
         if found is None:
             isdtype = self.namespace().isdtype
@@ -214,7 +214,7 @@ class Backend:
         return {}
 
     def dtype(self, dtype: Any) -> Any:
-        """Give the backend's own dtype for one of agrad's, another backend's, or a name."""
+        """Return the backend's own dtype for one of agrad's, another backend's, or a name."""
         name = self.dtype_name(dtype)
         found = self._dtypes.get(name)
         if found is None:
@@ -234,7 +234,7 @@ class Backend:
         return {}
 
     def dtype_name(self, dtype: Any) -> str:
-        """Give the standard's name of a dtype."""
+        """Return the standard's name of a dtype."""
         if isinstance(dtype, str):
             return dtype
         python = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
@@ -254,11 +254,11 @@ class Backend:
         return self.namespace().from_dlpack(x, copy=copy)
 
     def scalar(self, value: complex, spec: Spec) -> Any:
-        """Give a Python scalar as a 0-d array, with the dtype the standard's promotion gives it beside `spec`."""
+        """Return a Python scalar as a 0-d array, with the dtype the standard's promotion gives it beside `spec`."""
         return self.asarray(value, dtype=self.scalar_dtype(value, spec), device=spec.device)
 
     def scalar_dtype(self, value: complex, spec: Spec) -> Any:
-        """Give the dtype the standard's promotion gives a Python scalar beside an array of `spec`."""
+        """Return the dtype the standard's promotion gives a Python scalar beside an array of `spec`."""
         from agrad.plugin import manager  # noqa: PLC0415 (the manager imports this file)
 
         kind = self.kind(spec.dtype)
@@ -278,7 +278,7 @@ class Backend:
         return self.xp.broadcast_to(array, spec.shape)
 
     def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
-        """Give zeros of a spec with `values` added at `key`, repeated places accumulating: the adjoint of getitem."""
+        """Return zeros of a spec with `values` added at `key`, repeated places accumulating: the adjoint of getitem."""
         xp, device = self.namespace(), self.native_device(spec.device)
         zeros = xp.zeros(spec.shape, dtype=values.dtype, device=device)
         places, sums = xp.reshape(self._places(spec.shape, key, device), (-1,)), xp.reshape(values, (-1,))
@@ -294,7 +294,7 @@ class Backend:
         return _put(xp, zeros, places, sums)
 
     def setitem(self, array: Any, key: Any, value: Any) -> Any:
-        """Give a copy of an array with ``array[key] = value`` done."""
+        """Return a copy of an array with ``array[key] = value`` done."""
         xp = self.namespace()
         if self.assigns:
             made = xp.asarray(array, copy=True)
@@ -319,7 +319,7 @@ class Backend:
         return True
 
     def _places(self, shape: tuple[int, ...], key: Any, device: Any) -> Any:
-        """Give the numbers, in row-major order, of the places that a key takes."""
+        """Return the numbers, in row-major order, of the places that a key takes."""
         xp = self.namespace()
         return self.xp.getitem(xp.reshape(xp.arange(math.prod(shape), device=device), shape), key)
 
@@ -328,23 +328,23 @@ class Backend:
         return self.setitem(array, key, value)
 
     def add_into(self, array: Any, other: Any, out: Any) -> Any:
-        """Give the sum of arrays of one shape and dtype; `out` is the first, and nothing else holds it."""
+        """Return the sum of arrays of one shape and dtype; `out` is the first, and nothing else holds it."""
         return self.xp.add(array, other)
 
     def may_hold_nan(self, array: Any) -> bool:
-        """Tell whether an array has NaN in it; True also where to look would cost more than it saves."""
+        """Return whether an array has NaN in it; True also where to look would cost more than it saves."""
         return self.is_lazy or self.holds_nan(array)
 
     def holds_nan(self, array: Any) -> bool:
-        """Tell whether an array has NaN in it; a lazy one is computed."""
+        """Return whether an array has NaN in it; a lazy one is computed."""
         return bool(self.xp.any(self.xp.isnan(array)))
 
     def in_layout(self, array: Any, spec: Spec) -> Any:
-        """Give a cotangent the layout of a spec, its operand's: the chunks of a chunked array."""
+        """Return a cotangent in the layout of a spec, its operand's: the chunks of a chunked array."""
         return array
 
     def nbytes(self, array: Any) -> int:
-        """Give the bytes of an array's values."""
+        """Return the bytes of an array's values."""
         found = getattr(array, "nbytes", None)
         if found is None:
             bits = "".join(filter(str.isdigit, self.dtype_name(array.dtype))) or "8"  # a boolean takes a byte
@@ -352,14 +352,14 @@ class Backend:
         return int(found)
 
     def lend(self, array: Any) -> Any:
-        """Give an array as code of the user's may have it: one it cannot write to, where the library has such.
+        """Return an array as code of the user's may have it: one it cannot write to, where the library has such.
 
         Elsewhere a 0-d array is copied: it may be a constant that all programs share.
         """
         return array if array.shape or self.is_lazy else self.namespace().asarray(array, copy=True)
 
     def to_host(self, array: Any) -> Any:
-        """Give an array as an object with the buffer protocol or ``__array__`` in host memory."""
+        """Return an array as an object with the buffer protocol or ``__array__`` in host memory."""
         if hasattr(array, "__array__") or hasattr(array, "__buffer__"):
             return array
         if hasattr(array, "__dlpack__"):
@@ -389,16 +389,16 @@ class Backend:
         return target.receive(self, array, device)
 
     def adopt(self, tensor: Any) -> Any:
-        """Give a Tensor of another backend as an operand of a call on this one; the crossing is recorded."""
+        """Return a Tensor of another backend as an operand of a call on this one; the crossing is recorded."""
         return tensor.to_device(self.name)
 
     def item(self, array: Any) -> Any:
-        """Give the one element as a Python number."""
+        """Return the one element as a Python number."""
         convert = {"bool": bool, "int": int, "float": float, "complex": complex}[self.kind(array.dtype)]
         return convert(self.xp.reshape(array, ()))
 
     def tolist(self, array: Any) -> Any:
-        """Give the value as nested lists of Python numbers."""
+        """Return the value as nested lists of Python numbers."""
         if not array.shape:
             return self.item(array)
         return [self.tolist(array[i, ...]) for i in range(array.shape[0])]
@@ -408,7 +408,7 @@ class Backend:
         return nullcontext()
 
     def computing_nothing(self) -> AbstractContextManager[Any]:
-        """Give a context in which computing a value raises AssertionError: for the conformance kit, of lazy backends."""
+        """Return a context in which computing a value raises AssertionError: for the kit's tests of lazy backends."""
         return nullcontext()
 
     def realize(
@@ -464,12 +464,12 @@ class Backend:
 
 
 def key_parts(key: Any) -> tuple[Any, ...]:
-    """Give the parts of an indexing key, always as a tuple."""
+    """Return the parts of an indexing key, always as a tuple."""
     return key if isinstance(key, tuple) else (key,)
 
 
 def at(xp: Any, array: Any, key: Any) -> Any:
-    """Give ``array[key]``, also for one integer array among slices, which the standard lacks."""
+    """Return ``array[key]``, also for one integer array among slices, which the standard lacks."""
     parts = key_parts(key)
     check_bounds(array.shape, parts)
     arrays = [i for i, part in enumerate(parts) if hasattr(part, "dtype")]
@@ -506,7 +506,7 @@ def _is_mask(part: Any) -> bool:
 
 
 def _put(xp: Any, array: Any, places: Any, values: Any) -> Any:
-    """Give an array with values put at places, which are sorted; of several values for one place the last counts."""
+    """Return an array with values put at places, which are sorted; of several values for one place the last counts."""
     if not places.shape[0]:
         return array
     every = xp.arange(math.prod(array.shape), device=array.device)
@@ -551,7 +551,7 @@ def forget_kernels(backend: Backend) -> None:
 
 
 def _resolve(backend: Backend, name: str) -> Any:
-    """Give a kernel, with the checks on its operands that libraries leave out."""
+    """Return a kernel, with the checks on its operands that libraries leave out."""
     kernel = _found(backend, name)
     if name in LEAST_AXES:
         return _of_axes(kernel, name)
@@ -559,7 +559,7 @@ def _resolve(backend: Backend, name: str) -> Any:
 
 
 def _of_axes(kernel: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Give a kernel that refuses operands of too few axes."""
+    """Return a kernel that refuses operands of too few axes."""
     least = LEAST_AXES[name]
 
     @functools.wraps(kernel)
@@ -573,7 +573,7 @@ def _of_axes(kernel: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _of_kinds(kernel: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
-    """Give an assignment that refuses to drop a fraction or an imaginary part."""
+    """Return an assignment that refuses to drop a fraction or an imaginary part."""
 
     @functools.wraps(kernel)
     def of_kinds(x: Any, key: Any, value: Any) -> Any:
@@ -624,7 +624,7 @@ def _transform(function: Callable[..., Any], name: str, x: Any, /, *, s: Any = N
 
 
 def _users_kernel(op: Op, backend: Backend) -> Callable[..., Any]:
-    """Give the kernel of an op that a user declared; results that its declaration does not announce are an error."""
+    """Return the kernel of an op that a user declared; results that its declaration does not announce are an error."""
     rule, kernel, xp = op.rule, op.kernel, backend.xp
     assert kernel is not None
     several = rule.outputs is not None or bool(rule.residuals)

@@ -16,14 +16,14 @@ hookimpl = pluggy.HookimplMarker("agrad")
 
 @hookspec
 def agrad_backends() -> Sequence[Backend]:  # type: ignore[empty-body]
-    """Give the backends of this plugin: objects that may exist where their array library does not."""
+    """Return the backends of this plugin: objects that may exist where their array library does not."""
 
 
 @hookspec(firstresult=True)
 def agrad_backend_of(array_type: type) -> str | None:
-    """Give the name of the backend an array type belongs to; must not import the array library."""
+    """Return the name of the backend an array type belongs to; must not import the array library."""
 
 
 @hookspec(firstresult=True)
 def agrad_kernel(op: str, backend: Backend) -> Callable[..., Any] | None:
-    """Give a kernel that replaces or adds one operation of a backend."""
+    """Return a kernel that replaces or adds one operation of a backend."""

@@ -58,7 +58,7 @@ class BackendInfo:
 
 
 def plugins() -> pluggy.PluginManager:
-    """Give the plugin manager; loads pluggy and every installed plugin at the first call."""
+    """Return the plugin manager; loads pluggy and every installed plugin at the first call."""
     if not _loaded:
         with _loading:
             if _plugins is None:  # else a plugin asks while it is being loaded
@@ -186,7 +186,7 @@ def _report() -> None:
 
 
 def _ask(hook: str, **arguments: Any) -> Any:
-    """Give the first answer of the plugins to a hook; one that raises is passed over, with a warning."""
+    """Return the first answer of the plugins to a hook; one that raises is passed over, with a warning."""
     caller = getattr(plugins().hook, hook)
     try:
         return caller(**arguments)
@@ -204,13 +204,13 @@ def _ask(hook: str, **arguments: Any) -> Any:
 
 
 def kernel_hook(op: str, backend: Backend) -> Callable[..., Any] | None:
-    """Give a plugin's replacement of one kernel."""
+    """Return a plugin's replacement of one kernel."""
     found: Callable[..., Any] | None = _ask("agrad_kernel", op=op, backend=backend)
     return found
 
 
 def find_backend(array_type: type) -> Backend | None:
-    """Give the backend of an array type, asking the plugins; None if none claims it.
+    """Return the backend of an array type, asking the plugins; None if none claims it.
 
     Raises
     ------
@@ -234,7 +234,7 @@ def find_backend(array_type: type) -> Backend | None:
 
 
 def get(name: str) -> Backend:
-    """Give a backend by name, or by a device's first part.
+    """Return a backend by name, or by a device's first part.
 
     Raises
     ------
@@ -259,7 +259,7 @@ def get(name: str) -> Backend:
 
 
 def usable(name: str) -> Backend:
-    """Give a backend by name, checked to be available.
+    """Return a backend by name, checked to be available.
 
     Raises
     ------
@@ -286,7 +286,7 @@ _checked: set[str] = set()
 
 
 def backends() -> tuple[BackendInfo, ...]:
-    """Give all installed backends: name, whether usable, version, devices, and why not.
+    """Return all installed backends: name, whether usable, version, devices, and why not.
 
     Returns
     -------
@@ -310,7 +310,7 @@ def backends() -> tuple[BackendInfo, ...]:
 
 
 def default_backend() -> Backend:
-    """Give the backend of creation functions that are given no device.
+    """Return the backend of creation functions that are given no device.
 
     In this order: `use_backend`, `set_default_backend`, the environment variable AGRAD_BACKEND, numpy, the only usable
     one.
@@ -342,7 +342,7 @@ def default_backend() -> Backend:
 
 
 def default_device() -> str:
-    """Give the device of creation functions that are given none."""
+    """Return the device of creation functions that are given none."""
     name = _chosen.get() or _default or os.environ.get("AGRAD_BACKEND") or ""
     return name if ":" in name else default_backend().default_device()
 
@@ -415,7 +415,7 @@ def set_default_dtype(dtype: Any) -> None:
 
 
 def get_default_dtype() -> DType:
-    """Give the real floating dtype of numbers that come without one.
+    """Return the real floating dtype of numbers that come without one.
 
     Returns
     -------
@@ -431,7 +431,7 @@ def get_default_dtype() -> DType:
 
 
 def device_of(device: Any) -> tuple[Backend, str]:
-    """Give the backend and the full device for what a user passed as ``device=``; None is the default.
+    """Return the backend and the full device for what a user passed as ``device=``; None is the default.
 
     Raises
     ------
@@ -446,14 +446,14 @@ def device_of(device: Any) -> tuple[Backend, str]:
 
 
 def to_numpy(tensor: Tensor) -> Any:
-    """Give a tensor's value as a read-only NumPy array."""
+    """Return a tensor's value as a read-only NumPy array."""
     spec = tensor._spec
     host = spec.backend.to_host(tensor._computed())
     return get("numpy").read_only(host)  # type: ignore[attr-defined]
 
 
 def to_bytes(tensor: Tensor) -> tuple[str, bytes]:
-    """Give a tensor's dtype name and its elements as little-endian bytes in row-major order."""
+    """Return a tensor's dtype name and its elements as little-endian bytes in row-major order."""
     array = to_numpy(tensor.detach())
     return str(array.dtype.name), array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
 
@@ -467,7 +467,7 @@ def from_bytes(data: bytearray, dtype_name: str, shape: tuple[int, ...], device:
 
 
 def namespace(name: str) -> Any:
-    """Give agrad's functions bound to a backend; see ``agrad.namespace``."""
+    """Return agrad's functions bound to a backend; see ``agrad.namespace``."""
     from agrad.ops.namespace import bound  # noqa: PLC0415 (ops rank above)
 
     return bound(get(name))

@@ -62,7 +62,7 @@ class Generator:
         self.seed, self.counter = state
 
     def key(self) -> Key:
-        """Give the next key: (seed, counter)."""
+        """Return the next key: (seed, counter)."""
         given = _given.get()
         if given is None:
             with _COUNTING:
@@ -81,7 +81,7 @@ class Generator:
         return key
 
     def get_state(self) -> Key:
-        """Give the state: the seed and the counter."""
+        """Return the state: the seed and the counter."""
         with _COUNTING:
             return self.seed, self.counter
 

@@ -31,7 +31,7 @@ STEP, LONG_STEP = 1e-6, 1e-3
 
 
 def library() -> Any:
-    """Give the namespace that reference values are computed with: the NumPy backend's."""
+    """Return the namespace that reference values are computed with: the NumPy backend's."""
     return manager.usable("numpy").namespace()
 
 
@@ -42,7 +42,7 @@ def reference_array(data: Data) -> Any:
 
 
 def inner(first: Iterable[Any], second: Iterable[Any]) -> float:
-    """Give Re<a, b> of two lists of reference arrays."""
+    """Return Re<a, b> of two lists of reference arrays."""
     np = library()
     return sum(float(np.sum(np.real(np.conj(a) * b))) for a, b in zip(first, second, strict=True))
 
@@ -177,7 +177,7 @@ class Slopes:
         self.pushed = [self._first(k) for k in range(len(call.arrays))]
 
     def _at(self, steps: Mapping[int, float]) -> list[Any]:
-        """Give the results where some operands have gone a step along their tangents."""
+        """Return the results where some operands have gone a step along their tangents."""
         call = self.call
         return call.raw([a + steps[k] * call.tangents[k] if k in steps else a for k, a in enumerate(call.arrays)])
 
@@ -186,7 +186,7 @@ class Slopes:
         return [(a - b) / (2 * STEP) for a, b in zip(above, below, strict=True)]
 
     def along(self, operands: Iterable[int]) -> list[Any]:
-        """Give the tangents of the results for the tangents of these operands."""
+        """Return the tangents of the results for the tangents of these operands."""
         np = library()
         return [
             sum((self.pushed[k][i] for k in operands), np.zeros_like(result)) for i, result in enumerate(self.results)
@@ -208,7 +208,7 @@ _made: dict[tuple[int, float], tuple[Sample, Slopes]] = {}
 
 
 def slopes_of(sample: Sample, factor: float = 1.0) -> Slopes:
-    """Give what the derivatives of a sample, its arrays times a factor, should be: made once."""
+    """Return what the derivatives of a sample, its arrays times a factor, should be: made once."""
     key = id(sample), factor
     if key not in _made:
         _made[key] = sample, Slopes(Call(sample, factor))  # the sample is kept: ids are used anew

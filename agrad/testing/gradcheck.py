@@ -235,12 +235,12 @@ def _flat(values: Any) -> Iterator[Any]:
 
 
 def _numbers(tensor: Tensor) -> list[Any]:
-    """Give the elements of a tensor in row-major order."""
+    """Return the elements of a tensor in row-major order."""
     return list(_flat(tensor.detach().tolist()))
 
 
 def _make(numbers: Sequence[Any], like: Tensor, *, requires_grad: bool = True) -> Tensor:
-    """Give a leaf of these elements with the shape, dtype and device of another tensor."""
+    """Return a leaf of these elements with the shape, dtype and device of another tensor."""
     made = reshape(asarray(list(numbers), dtype=like.dtype, device=like.device), like.shape)
     return made.detach().requires_grad_(requires_grad)
 
@@ -255,12 +255,12 @@ def _one_hot(size: int, place: int, value: complex) -> list[complex]:
 
 
 def _units(tensor: Tensor) -> tuple[complex, ...]:
-    """Give the directions in which one element of a tensor can vary."""
+    """Return the directions in which one element of a tensor can vary."""
     return (1.0, 1j) if tensor.is_complex() else (1.0,)
 
 
 def _dot(a: Sequence[complex], b: Sequence[complex]) -> float:
-    """Give the inner product Re<a, b>."""
+    """Return the inner product Re<a, b>."""
     return sum((x.conjugate() * y).real for x, y in zip(a, b, strict=True))
 
 
@@ -273,18 +273,18 @@ def _is_checked(value: Any) -> bool:
 
 
 def _flattened(func: Callable[..., Any], inputs: Any) -> tuple[tuple[Any, ...], Callable[..., Any]]:
-    """Give the leaves of a function's arguments, and the function of them."""
+    """Return the leaves of a function's arguments, and the function of them."""
     leaves, treedef = flatten(tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,))
     return tuple(leaves), lambda *args: func(*unflatten(treedef, args))
 
 
 def _outputs(result: Any) -> list[Tensor]:
-    """Give the results of a function that can have a derivative."""
+    """Return the results of a function that can have a derivative."""
     return [y for y in flatten(result)[0] if _is_inexact(y)]
 
 
 def _every_output(result: Any) -> list[Tensor]:
-    """Give those, and arrays and numbers among the results as tensors without history: what may have lost its own."""
+    """Return those, and arrays and numbers among the results as tensors without history: what may have lost its own."""
     found = []
     for y in flatten(result)[0]:
         backend = None if isinstance(y, Tensor) else backend_of(y)
@@ -335,16 +335,16 @@ class _Check:
         self.outputs = _every_output(func(*arguments))
 
     def values(self, place: int, numbers: Sequence[complex]) -> list[list[complex]]:
-        """Give the outputs, as numbers, with other numbers for one argument."""
+        """Return the outputs, as numbers, with other numbers for one argument."""
         return [_numbers(y) for y in self.outputs_with(place, _make(numbers, self.arguments[place]))]
 
     def outputs_with(self, place: int, value: Tensor) -> list[Tensor]:
-        """Give the outputs with another value for one argument, wherever it is passed."""
+        """Return the outputs with another value for one argument, wherever it is passed."""
         old = self.arguments[place]
         return _every_output(self.func(*(value if argument is old else argument for argument in self.arguments)))
 
     def slope(self, place: int, direction: Sequence[complex]) -> list[list[complex]]:
-        """Give the derivatives of the outputs along a direction of one argument, by central differences."""
+        """Return the derivatives of the outputs along a direction of one argument, by central differences."""
         start = _numbers(self.arguments[place])
         ahead, behind = (
             self.values(place, [x + sign * self.eps * d for x, d in zip(start, direction, strict=True)])
@@ -356,7 +356,7 @@ class _Check:
         ]
 
     def gradients(self, outputs: Sequence[Tensor], cotangents: Sequence[Tensor]) -> list[Tensor | None]:
-        """Give the gradients by the checked arguments, None where there is none."""
+        """Return the gradients by the checked arguments, None where there is none."""
         pairs = [(y, g) for y, g in zip(outputs, cotangents, strict=True) if y.requires_grad]
         if not pairs:
             return [None] * len(self.chosen)
@@ -369,7 +369,7 @@ class _Check:
         return list(found)
 
     def pulled(self, k: int, cotangent: Sequence[complex], *, undefined: bool) -> list[list[complex]]:
-        """Give the gradients, as numbers, for a cotangent of one output."""
+        """Return the gradients, as numbers, for a cotangent of one output."""
         output = self.outputs[k]
         ours = _make(cotangent, output, requires_grad=False)
         if undefined:
@@ -383,7 +383,7 @@ class _Check:
         ]
 
     def pushed(self, place: int, tangent: Sequence[complex]) -> list[list[complex]]:
-        """Give the tangents of the outputs, as numbers, for a tangent of one argument."""
+        """Return the tangents of the outputs, as numbers, for a tangent of one argument."""
         primal = self.arguments[place]
 
         def push(at: int) -> list[list[complex]]:
@@ -464,7 +464,7 @@ class _Check:
                 self._compare(expected, zeros, k, place, "", per_input=len(_units(self.arguments[place])))
 
     def _numerical(self) -> list[list[list[list[complex]]]]:
-        """Give, per checked argument, element and direction, the slopes of all outputs."""
+        """Return, per checked argument, element and direction, the slopes of all outputs."""
         return [
             [
                 self.slope(place, _one_hot(self.arguments[place].size, i, unit))
@@ -627,12 +627,12 @@ _FORWARD = " computed with forward mode"
 
 
 def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Give the index of an element from its place in row-major order."""
+    """Return the index of an element from its place in row-major order."""
     return next(itertools.islice(itertools.product(*map(range, shape)), place, None))
 
 
 def _text(matrix: Matrix) -> str:
-    """Give a Jacobian as text, a row per line."""
+    """Return a Jacobian as text, a row per line."""
     cells = [[f"{x:.6g}" for x in row] for row in matrix]
     width = max((len(cell) for row in cells for cell in row), default=0)
     lines = ["[" + ", ".join(cell.rjust(width) for cell in row) + "]" for row in cells]

@@ -18,7 +18,7 @@ from agrad.testing import report
 
 
 def load_plugin(text: str) -> Any:
-    """Give what ``MODULE[:OBJECT]`` names: a module, by name or as a file, or an object in it; a class is called.
+    """Return what ``MODULE[:OBJECT]`` names: a module, by name or as a file, or an object in it; a class is called.
 
     Raises
     ------

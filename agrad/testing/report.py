@@ -96,7 +96,7 @@ def _title(report: Report) -> str:
 
 
 def summary(report: Report) -> str:
-    """Give one line on a report."""
+    """Return one line on a report."""
     state = "" if report["available"] else f" (unavailable: {report['reason']})"
     return f"{_title(report)}{state}: {_words(_counts(report['results']))}"
 
@@ -105,7 +105,7 @@ def summary(report: Report) -> str:
 
 
 def _cells(report: Report) -> tuple[list[str], dict[str, dict[str, list[Record]]]]:
-    """Give the modes, and by op and mode the records of each dtype."""
+    """Return the modes, and by op and mode the records of each dtype."""
     table: dict[str, dict[str, list[Record]]] = {}
     modes: list[str] = []
     for record in report["results"]:
@@ -119,7 +119,7 @@ def _cells(report: Report) -> tuple[list[str], dict[str, dict[str, list[Record]]
 
 
 def _cell(records: Sequence[Record]) -> str:
-    """Give a cell in words: ok if all are; else what each dtype is."""
+    """Return a cell in words: ok if all are; else what each dtype is."""
     met = [r for r in records if r["outcome"] != "skipped"]
     if not met:
         return "-"
@@ -132,7 +132,7 @@ def _cell(records: Sequence[Record]) -> str:
 
 
 def to_text(report: Report) -> str:
-    """Give a report as plain text."""
+    """Return a report as plain text."""
     lines = [summary(report), ""]
     lines += [f"lacks {op}: {reason}" for op, reason in report["lacks"].items()]
     lines += [f"cannot: {name}" for name, can in report["capabilities"].items() if not can]
@@ -161,7 +161,7 @@ th{position:sticky;top:0;background:#fff}.ok{color:#176b2c}.lacks,.skipped{color
 
 
 def to_html(report: Report) -> str:
-    """Give a report as a page of HTML that needs nothing else."""
+    """Return a report as a page of HTML that needs nothing else."""
     escape = html.escape
     modes, table = _cells(report)
     parts = [
@@ -196,12 +196,12 @@ def to_html(report: Report) -> str:
 
 
 def to_json(report: Report) -> str:
-    """Give a report as JSON."""
+    """Return a report as JSON."""
     return json.dumps(report, indent=1) + "\n"
 
 
 def writer(path: str) -> Callable[[Report], str] | None:
-    """Give what turns a report into a file of this suffix, None if nothing does."""
+    """Return what turns a report into a file of this suffix, None if nothing does."""
     return {".json": to_json, ".html": to_html, ".txt": to_text}.get(Path(path).suffix)
 
 
@@ -224,7 +224,7 @@ def _column(report: Report, areas: Sequence[str]) -> str:
 
 
 def markdown(reports: Sequence[Report]) -> str:
-    """Give the table of several backends in Markdown.
+    """Return the table of several backends in Markdown.
 
     Parameters
     ----------

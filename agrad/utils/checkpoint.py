@@ -137,7 +137,7 @@ class _Frame:
         self.complete = False  # the first run has ended
 
     def keeps(self, tensor: Tensor, node: Node | None, *, again: bool) -> bool:
-        """Tell whether the policy of a selective checkpoint has a value kept rather than computed again."""
+        """Return whether the policy of a selective checkpoint has a value kept rather than computed again."""
         policy = getattr(self.around, "policy", None)
         return policy is not None and bool(policy(tensor, node, again))
 
@@ -237,7 +237,7 @@ class _Again:
 
     @staticmethod
     def unpack(kept: Tensor) -> Tensor:
-        """Give a value to a derivative that the function itself asks for."""
+        """Return a value to a derivative that the function itself asks for."""
         return kept
 
 
@@ -252,7 +252,7 @@ class _Input:
         self.is_leaf = tensor.is_leaf
 
     def give(self) -> Tensor:
-        """Give it for another run; as the result of an operation, which may be changed in place, if it was one."""
+        """Return it for another run; as the result of an operation, which may be changed in place, if it was one."""
         value = self.kept.open() if isinstance(self.kept, Parcel) else self.kept
         value = value.detach().requires_grad_(self.requires_grad)
         if self.requires_grad and not self.is_leaf:
@@ -445,7 +445,7 @@ class _Selective:
 def create_selective_checkpoint_contexts(
     policy_fn_or_list: Callable[..., CheckpointPolicy | bool] | Sequence[str | Callable[..., Any]],
 ) -> tuple[Any, Any]:
-    """Give the contexts of a checkpoint that keeps what some operations compute.
+    """Return the contexts of a checkpoint that keeps what some operations compute.
 
     Parameters
     ----------
@@ -513,7 +513,7 @@ def create_selective_checkpoint_contexts(
 
 
 def _op_name(op: str | Callable[..., Any]) -> str:
-    """Give the name of an operation in a list of those to keep."""
+    """Return the name of an operation in a list of those to keep."""
     name = op if isinstance(op, str) else getattr(op, "__name__", repr(op))
     known = [known for known in tuple(OPS) if known == name or known.endswith(f".{name}")]
     if not known:

@@ -18,7 +18,7 @@ __all__ = ["Graph", "Memory", "dot", "graph", "html", "memory", "profile", "svg"
 
 
 def text_of(tensor: Tensor) -> str:
-    """Give the text of a tensor, as PyTorch prints it."""
+    """Return the text of a tensor, as PyTorch prints it."""
     spec = tensor._spec
     backend = spec.backend
     if hasattr(backend, "text_of"):  # a tensor that is being mapped over

@@ -136,7 +136,7 @@ class Graph:
 
 
 def graph(outputs: Any) -> Graph:
-    """Give the graph behind tensors as an object to print, or to show in a notebook.
+    """Return the graph behind tensors as an object to print, or to show in a notebook.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def graph(outputs: Any) -> Graph:
 
 
 def text(outputs: Any) -> str:
-    """Give the graph behind tensors as text: a line per node, newest first.
+    """Return the graph behind tensors as text: a line per node, newest first.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def text(outputs: Any) -> str:
 
 
 def dot(outputs: Any) -> str:
-    """Give the graph behind tensors in Graphviz's language.
+    """Return the graph behind tensors in Graphviz's language.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def dot(outputs: Any) -> str:
 
 
 def svg(outputs: Any) -> str:
-    """Give a picture of the graph behind tensors, self-contained.
+    """Return a picture of the graph behind tensors, self-contained.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ def svg(outputs: Any) -> str:
 
 
 def html(outputs: Any) -> str:
-    """Give a page with the picture and the table of the graph behind tensors, self-contained.
+    """Return a page with the picture and the table of the graph behind tensors, self-contained.
 
     Parameters
     ----------
@@ -461,7 +461,7 @@ def _text(rows: list[Row]) -> str:
 
 
 def _short(line: str) -> str:
-    """Give a place in the user's code; what was typed in has none worth showing."""
+    """Return a place in the user's code; what was typed in has none worth showing."""
     return "" if line.startswith("<") else line
 
 
@@ -524,7 +524,7 @@ def _layout(rows: list[Row]) -> tuple[list[dict[_Spot, float]], list[tuple[_Spot
 
 
 def _spread(spots: list[_Spot], wanted: dict[_Spot, float], leaves: set[int]) -> Iterable[tuple[_Spot, float]]:
-    """Give places in a layer, in this order and apart, as near to those wanted as can be; leaves give way to others.
+    """Return places in a layer, in this order and apart, as near to those wanted as can be; leaves give way to others.
 
     Least squares under an order: isotonic regression by pooling neighbours.
     """
@@ -592,7 +592,7 @@ def _svg(rows: list[Row]) -> str:
 
 
 def _table(rows: list[Row], ends: int = 0, left_out: str = "") -> str:
-    """Give the rows as a table; with `ends`, only so many at either end and what to say of the others."""
+    """Return the rows as a table; with `ends`, only so many at either end and what to say of the others."""
     heads = ("", "operation", "result", "kept for backward", "bytes", "line", "leads to")
     shown = [*rows[:ends], *rows[-ends:]] if ends else rows
     lines = []

@@ -77,7 +77,7 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
         return self
 
     def table(self, sort_by: str = "total") -> str:
-        """Give what was measured as a table, the most expensive operation first.
+        """Return what was measured as a table, the most expensive operation first.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
     # -- what the machinery calls
 
     def around(self, op: Op, backend: Backend, kernel: Callable[..., Any]) -> Callable[..., Any]:
-        """Give a kernel that is measured."""
+        """Return a kernel that is measured."""
         entry = self._entry(op.name)
 
         def measured(*args: Any, **kwargs: Any) -> Any:
@@ -155,7 +155,7 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
         return measured
 
     def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
-        """Give a node's derivative, measured."""
+        """Return a node's derivative, measured."""
         entry = self._entry(node.name() if node.op is None else node.op.name)
 
         def measured(*args: Any) -> Any:

@@ -25,5 +25,5 @@ __all__ = ["SAMPLES", "Data", "Like", "Sample", "resolve", "samples_of"]
 
 
 def samples_of(op: str) -> tuple[Sample, ...]:
-    """Give the samples of an op, none if there are none."""
+    """Return the samples of an op; an empty tuple if there are none."""
     return tuple(SAMPLES.get(op, ()))

@@ -77,7 +77,7 @@ def _text(value: Any) -> str:
 
 
 def resolve(value: Any, make: Callable[[Data], Any], spec: Callable[[Like], Any]) -> Any:
-    """Give an argument of a sample with arrays and specs in the place of `Data` and `Like`.
+    """Return an argument of a sample with arrays and specs in the place of `Data` and `Like`.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def spaced(*shape: int) -> Data:
 
 
 def complex_of(draw: Draw) -> Draw:
-    """Give what draws complex numbers with such real and imaginary parts."""
+    """Return what draws complex numbers with such real and imaginary parts."""
 
     def drawn(*shape: int) -> Data:
         parts = zip(draw(*shape).values, draw(*shape).values, strict=True)

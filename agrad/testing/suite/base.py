@@ -115,7 +115,7 @@ class Conformance:
                 pytest.skip(f"{self.name} cannot: {capability}")
 
     def lacking(self, error: UnsupportedOp) -> None:
-        """Give the test up as expected if the backend declares that it lacks the operation; else raise the error."""
+        """End the test as an expected failure if the backend declares the operation as lacking; else raise."""
         reason = self.backend.lacks.get(error.op)
         if reason is None:
             raise error
@@ -157,7 +157,7 @@ class Conformance:
         return self.hosts([tensor])[0]
 
     def grad(self, f: Any, *operands: Tensor) -> list[Any]:
-        """Give the gradients of ``sum(f(*operands))`` as reference arrays."""
+        """Return the gradients of ``sum(f(*operands))`` as reference arrays."""
         result = f(*operands)
         return self.hosts(ag.autograd.grad(ag.sum(result), list(operands)))
 

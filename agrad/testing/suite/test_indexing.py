@@ -56,7 +56,7 @@ class TestIndexing(Conformance):
     """Keys."""
 
     def key(self, key: Any) -> Any:
-        """Give a key with tensors in the place of arrays."""
+        """Return a key with tensors in the place of arrays."""
         if isinstance(key, tuple):
             return tuple(map(self.key, key))
         return self.tensor(key) if hasattr(key, "dtype") else key

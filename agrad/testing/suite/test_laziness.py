@@ -20,7 +20,7 @@ READS_INDICES = {"getitem", "repeat", "scatter_add", "setitem", "take"}
 
 
 def has_arrays(value: Any) -> bool:
-    """Tell whether an argument of a sample has an index array in it."""
+    """Return whether an argument of a sample has an index array in it."""
     if isinstance(value, tuple | list):
         return any(map(has_arrays, value))
     return isinstance(value, Data) and not value.inexact

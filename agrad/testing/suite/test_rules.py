@@ -41,24 +41,24 @@ SIGNS = {"linalg.eigh": {1: -1}, "linalg.qr": {0: -1, 1: -2}, "linalg.svd": {0: 
 
 
 def any_data(value: Any, test: Callable[[Data], bool]) -> bool:
-    """Tell whether a test holds for any array in an argument of a sample."""
+    """Return whether a test holds for any array in an argument of a sample."""
     if isinstance(value, tuple | list):
         return any(any_data(part, test) for part in value)
     return isinstance(value, Data) and test(value)
 
 
 def is_complex(sample: Sample) -> bool:
-    """Tell whether a sample has complex operands."""
+    """Return whether a sample has complex operands."""
     return any_data([*sample.args, *sample.kwargs.values()], lambda data: data.dtype.startswith("complex"))
 
 
 def is_mask(data: Data) -> bool:
-    """Tell whether an array is boolean."""
+    """Return whether an array is boolean."""
     return data.dtype == "bool"
 
 
 def cases() -> list[Any]:
-    """Give operations with the dtypes that their samples have."""
+    """Return operations with the dtypes that their samples have."""
     found: list[Any] = []
     for op, samples in SAMPLES.items():
         kinds = set(map(is_complex, samples))
@@ -71,7 +71,7 @@ def cases() -> list[Any]:
 
 
 def composed(op: str) -> bool:
-    """Tell whether agrad composes an operation that no library has: where a backend has a kernel, it is its own."""
+    """Return whether agrad composes an operation that no library has: where a backend has a kernel, it is its own."""
     return op in OPS and op.partition(".")[0] in OWN and OPS[op].kernel is not None
 
 
@@ -129,11 +129,11 @@ class TestRules(Conformance):
         pytest.xfail(f"{op}: {reason}")
 
     def costly(self, dtype: str) -> bool:
-        """Tell whether a precision is to be tested briefly: that of a lazy backend which has a better one."""
+        """Return whether a precision is to be tested briefly: that of a lazy backend which has a better one."""
         return self.backend.is_lazy and dtype in DOUBLE and self.backend.capabilities.get("float64", True)
 
     def would_work(self, op: str, run: Callable[[], None]) -> bool:
-        """Tell whether a test passes if an operation that is declared to be lacking is not refused."""
+        """Return whether a test passes if an operation that is declared to be lacking is not refused."""
         lacks = {name: why for name, why in self.backend.lacks.items() if name != op}
         try:
             with changed(self.backend, lacks=lacks):
@@ -143,7 +143,7 @@ class TestRules(Conformance):
         return True
 
     def samples(self, op: str, dtype: str) -> list[Sample]:
-        """Give the samples of an operation that have this dtype and that the backend can be asked for."""
+        """Return the samples of an operation that have this dtype and that the backend can be asked for."""
         can = self.backend.capabilities
         found = []
         for sample in SAMPLES[op]:
@@ -351,7 +351,7 @@ class TestRules(Conformance):
         self.run(check, op, dtype, once=True)
 
     def owns(self, op: str) -> bool:
-        """Tell whether the backend has a kernel for an operation or its derivatives, whose names begin with its own."""
+        """Return whether the backend has a kernel for an operation or its derivatives, whose names begin with its."""
         names = [name for name in OPS if composed(name) and (name == op or name.startswith(f"{op}_"))]
         return any(self.backend.kernel(name) is not None for name in names)
 
@@ -398,7 +398,7 @@ class TestRules(Conformance):
         self.run(check, op, dtype, once=True, few=True)
 
     def gives_way(self) -> bool:
-        """Tell whether the library's operators leave an operand of another class to that class, as batches need."""
+        """Return whether the library's operators leave an operand of another class to that class, as batches need."""
 
         class Other:
             __array_ufunc__ = None
@@ -456,7 +456,7 @@ class Run:
         self.every = range(len(self.arrays))
 
     def rounded(self, array: Any) -> Any:
-        """Give an inexact reference array in the precision of the test."""
+        """Return an inexact reference array in the precision of the test."""
         name = str(array.dtype)
         return library().astype(array, SINGLE[name]) if self.dtype in DOUBLE and name in SINGLE else array
 
@@ -464,7 +464,7 @@ class Run:
         return self.kit.tensor(self.rounded(array), requires_grad=requires_grad)
 
     def leaves(self, needed: Sequence[int]) -> list[Any]:
-        """Give the operands as tensors, some of which require a gradient."""
+        """Return the operands as tensors, some of which require a gradient."""
         return [self.tensor(a, requires_grad=k in needed) for k, a in enumerate(self.arrays)]
 
     def results(self, operands: Sequence[Any]) -> list[Any]:
@@ -482,7 +482,7 @@ class Run:
         return results
 
     def residuals(self) -> list[Any]:
-        """Give what a fused kernel leaves beside its result: arrays, or None where the rule can do without."""
+        """Return what a fused kernel leaves beside its result: arrays, or None where the rule can do without."""
         op = self.call.op
         if not op.rule.residuals:
             return []
@@ -494,14 +494,14 @@ class Run:
         return [self.tensor(t) for t in self.call.tangents]
 
     def duals(self, at: int, leaves: Sequence[Any], subset: Sequence[int] | None = None) -> list[Any]:
-        """Give tensors the tangents of some operands, or of all."""
+        """Return tensors with the tangents of some operands, or of all."""
         return [
             with_tangent(leaf, self.tensor(self.call.tangents[k]), at) if subset is None or k in subset else leaf
             for k, leaf in enumerate(leaves)
         ]
 
     def cotangents(self, results: Sequence[Any], *, requires_grad: bool = False) -> tuple[list[Any], list[Any]]:
-        """Give cotangents of the results, as tensors and as reference arrays."""
+        """Return cotangents of the results, as tensors and as reference arrays."""
         np = library()
         given, arrays = [], []
         for result, value in zip(results, self.slopes.results, strict=True):
@@ -516,7 +516,7 @@ class Run:
         return given, arrays
 
     def possible(self) -> bool:
-        """Tell whether the backend can run a sample that asks for more than the standard has."""
+        """Return whether the backend can run a sample that asks for more than the standard has."""
         try:
             self.kit.hosts(self.call.tensors(self.leaves(self.every), self.tensor))
         except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
@@ -528,7 +528,7 @@ class Run:
         return inner([np.abs(a) for a in first], [np.abs(b) for b in second])
 
     def dot(self, found: Sequence[Any], directions: Sequence[Any]) -> float:
-        """Give Re<found, directions>, None standing for zero."""
+        """Return Re<found, directions>, None standing for zero."""
         pairs = [(f, d) for f, d in zip(found, directions, strict=False) if f is not None]
         return inner([f for f, _ in pairs], [d for _, d in pairs])
 

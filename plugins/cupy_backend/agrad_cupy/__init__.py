@@ -16,7 +16,7 @@ _backend = CupyBackend()
 
 @hookimpl
 def agrad_backends() -> list[CupyBackend]:
-    """Give the one backend of this plugin."""
+    """Return the one backend of this plugin."""
     return [_backend]
 
 
@@ -43,7 +43,7 @@ def synchronous() -> AbstractContextManager[None]:
 
 
 def memory(device: str = "cupy") -> Memory:
-    """Give the bytes that CuPy's memory pool uses and holds on a device, and what the device has.
+    """Return the bytes that CuPy's memory pool uses and holds on a device, and what the device has.
 
     Freed arrays go back to the pool, which hands their memory out again without asking the device;
     ``cupy.get_default_memory_pool().free_all_blocks()`` gives it back, ``set_limit`` bounds it.

@@ -130,7 +130,7 @@ class CupyBackend(Backend):
         return tuple(f"cupy:{i}" for i in range(self._count))
 
     def default_device(self) -> str:
-        """Give CuPy's current device."""
+        """Return CuPy's current device."""
         import cupy  # noqa: PLC0415 (as above)
 
         return f"cupy:{cupy.cuda.Device().id}"
@@ -158,7 +158,7 @@ class CupyBackend(Backend):
         return self._watched(found) if callable(found) and not isinstance(found, type) else None
 
     def _own(self, op: str) -> Callable[..., Any] | None:
-        """Give the kernel of an op where it is not simply the namespace's function."""
+        """Return the kernel of an op where it is not simply the namespace's function."""
         if op in _INSTEAD:
             return _INSTEAD[op]
         found: Any = None
@@ -217,7 +217,7 @@ class CupyBackend(Backend):
             return gs
 
     def _fused_rule(self, vjp: Callable[..., Any], g: Any, node: Any) -> Any:
-        """Give the kernel of a rule, None where it runs step by step."""
+        """Return the kernel of a rule, None where it runs step by step."""
         plan = getattr(vjp, "plan", None)
         if plan is None or not plan.plain or plan.careful or g.dtype != node.spec.dtype:
             return None
@@ -225,7 +225,7 @@ class CupyBackend(Backend):
         return self._made((plan, dtype, params), lambda: rule_code(plan, dtype, params, self.namespace()))
 
     def _composed(self, op: Any) -> Callable[..., Any]:
-        """Give the kernel of an elementwise op that CuPy lacks: its composition, fused where the operands allow."""
+        """Return the kernel of an elementwise op that CuPy lacks: its composition, fused where the operands allow."""
         stepwise = functools.partial(op.kernel, self.xp)
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -244,7 +244,7 @@ class CupyBackend(Backend):
         return kernel
 
     def _made(self, key: tuple[Any, ...], code: Callable[[], Code]) -> Any:
-        """Give the kernel for a key: what is computed first, then what its text depends on."""
+        """Return the kernel for a key: what is computed first, then what its text depends on."""
         try:
             return self._fused[key]
         except KeyError:
@@ -277,7 +277,7 @@ class CupyBackend(Backend):
             forget_kernels(self)
 
     def memory(self, device: str = "cupy") -> Memory:
-        """Give the bytes of a device and of the memory pool on it."""
+        """Return the bytes of a device and of the memory pool on it."""
         import cupy  # noqa: PLC0415 (as above)
 
         with self.native_device(device):
@@ -373,7 +373,7 @@ def _text(error: BaseException) -> str:
 
 
 def _visits_once(key: Any) -> bool:
-    """Tell whether no place is visited twice: a key without integer arrays."""
+    """Return whether no place is visited twice: a key without integer arrays."""
     parts = key_parts(key)
     return not any(hasattr(part, "dtype") and part.dtype.kind != "b" for part in parts)
 
@@ -392,7 +392,7 @@ def _created_on(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _always_complex(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a function whose real results are made complex."""
+    """Return a function whose real results are made complex."""
 
     def cast(array: Any) -> Any:
         return (
@@ -409,7 +409,7 @@ def _always_complex(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_batches(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give `solve` with the standard's broadcasting: CuPy's takes stacks of one shape only."""
+    """Return `solve` with the standard's broadcasting: CuPy's takes stacks of one shape only."""
 
     def kernel(x1: Any, x2: Any, /) -> Any:
         import cupy  # noqa: PLC0415 (CuPy loads late)
@@ -423,7 +423,7 @@ def _of_batches(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give `polygamma` for an order that is a Python number, too: CuPy's wants an array."""
+    """Return `polygamma` for an order that is a Python number, too: CuPy's wants an array."""
 
     def kernel(n: Any, x: Any, /) -> Any:
         import cupy  # noqa: PLC0415 (CuPy loads late)
@@ -465,7 +465,7 @@ _INSTEAD = {"clip": _clip, "sign": _sign}
 
 
 def _arrays(values: tuple[Any, ...]) -> Iterator[Any]:
-    """Give the arrays among the arguments of a kernel, those in lists and keys included."""
+    """Return the arrays among the arguments of a kernel, those in lists and keys included."""
     for value in values:
         if isinstance(value, list | tuple):
             yield from _arrays(tuple(value))
@@ -474,7 +474,7 @@ def _arrays(values: tuple[Any, ...]) -> Iterator[Any]:
 
 
 def _static(value: Any) -> Any:
-    """Give what the text of a kernel depends on: not the arrays."""
+    """Return what the text of a kernel depends on: not the arrays."""
     return ARRAY if hasattr(value, "__cuda_array_interface__") else value
 
 

@@ -90,7 +90,7 @@ class Trace:
         self._known: dict[str, Value] = {}
 
     def add(self, text: str, *, truth: bool = False, steps: int = 1) -> Value:
-        """Give the value of an expression; the same expression is written once."""
+        """Return the value of an expression; the same expression is written once."""
         found = self._known.get(text)
         if found is None:
             self.steps += steps
@@ -102,7 +102,7 @@ class Trace:
         return found
 
     def number(self, value: Any) -> str:
-        """Give a value as a number in the generated code."""
+        """Return a value as a number in the generated code."""
         if isinstance(value, Value):
             return f"C({value.text})" if value.truth else value.text
         if isinstance(value, int | float):
@@ -112,7 +112,7 @@ class Trace:
         raise NotFusible(f"{type(value).__name__} {value!r} among numbers")
 
     def truth(self, value: Any) -> str:
-        """Give a value as a truth value in the generated code."""
+        """Return a value as a truth value in the generated code."""
         if isinstance(value, Value) and value.truth:
             return value.text
         raise NotFusible(f"{type(value).__name__} among truth values")
@@ -267,7 +267,7 @@ class Namespace:
 
 
 def _is_ours(op: Any) -> bool:
-    """Tell whether an op is one of agrad's: what users declare may call anything, and is run as it is written."""
+    """Return whether an op is one of agrad's: what users declare may call anything, and is run as it is written."""
     return not op.rule.guarded
 
 
@@ -332,7 +332,7 @@ def _code(name: str, dtype: Any, count: int, run: Callable[[Trace, list[Value]],
 
 
 def rule_code(plan: Any, dtype: Any, params: tuple[Any, ...], library: Any) -> Code:
-    """Give the kernel of a rule's whole `vjp`: of the cotangent and what was saved, in this order.
+    """Return the kernel of a rule's whole `vjp`: of the cotangent and what was saved, in this order.
 
     Parameters
     ----------
@@ -364,7 +364,7 @@ def rule_code(plan: Any, dtype: Any, params: tuple[Any, ...], library: Any) -> C
 def kernel_code(
     op: Any, dtype: Any, values: tuple[Any, ...], keywords: tuple[tuple[str, Any], ...], library: Any
 ) -> Code:
-    """Give the kernel of a composed elementwise op; `ARRAY` stands where an array is.
+    """Return the kernel of a composed elementwise op; `ARRAY` stands where an array is.
 
     Raises
     ------

@@ -53,7 +53,7 @@ BODIES = {
 
 @functools.cache
 def kernel(kind: str) -> Any:
-    """Give the kernel of one kind; CUDA compiles it at its first call."""
+    """Return the kernel of one kind; CUDA compiles it at its first call."""
     import cupy  # noqa: PLC0415 (CuPy loads late)
 
     dtype, body = BODIES[kind]

@@ -26,7 +26,7 @@ _backend = DaskBackend()
 
 @hookimpl
 def agrad_backends() -> list[DaskBackend]:
-    """Give the one backend of this plugin."""
+    """Return the one backend of this plugin."""
     return [_backend]
 
 

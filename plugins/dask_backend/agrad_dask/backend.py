@@ -111,13 +111,13 @@ class DaskBackend(Backend):
         return self.from_host(np.asarray(value, dtype=None if dtype is None else self.dtype(dtype)), self.name)
 
     def scalar(self, value: complex, spec: Spec) -> Any:
-        """Give a Python scalar as a 0-d NumPy array: Dask hands it to every task as it is, without a task for it."""
+        """Return a Python scalar as a 0-d NumPy array: Dask hands it to every task as it is, without a task for it."""
         import numpy as np  # noqa: PLC0415 (as above)
 
         return np.asarray(value, dtype=self.scalar_dtype(value, spec))
 
     def lend(self, array: Any) -> Any:
-        """Give a scalar of `scalar`'s read-only; a Dask array is a recipe, which nobody writes to."""
+        """Return a scalar of `scalar`'s read-only; a Dask array is a recipe, which nobody writes to."""
         import numpy as np  # noqa: PLC0415 (as above)
 
         return np.asarray(memoryview(array).toreadonly()) if isinstance(array, np.ndarray) else array
@@ -150,14 +150,14 @@ class DaskBackend(Backend):
         return type(found)(made)
 
     def in_layout(self, array: Any, spec: Spec) -> Any:
-        """Give a cotangent the chunks of its operand, where both are known."""
+        """Return a cotangent in the chunks of its operand, where both are known."""
         chunks = getattr(array, "chunks", None)
         if chunks is None or not isinstance(spec.layout, tuple) or chunks == spec.layout or array.shape != spec.shape:
             return array
         return array.rechunk(spec.layout)
 
     def nbytes(self, array: Any) -> int:
-        """Give the bytes the value takes once computed, 0 where the shape is unknown."""
+        """Return the bytes the value takes once computed, 0 where the shape is unknown."""
         found = array.nbytes
         return int(found) if found == found else 0  # noqa: PLR0124 (nan: unknown)
 
@@ -280,7 +280,7 @@ def _cut_alike(saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
 
 
 def _contracted(node: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Give the axes of both operands that an operation contracts; None for other operations."""
+    """Return the axes of both operands that an operation contracts; None for other operations."""
     name = node.op.name if node.op is not None else None  # what a transform records has none
     if name == "matmul":
         return (-1,), (-2 if len(node.specs[1].shape) > 1 else -1,)

@@ -140,7 +140,7 @@ class _Run:
     def planned(
         self, graph: Mapping[Any, GraphNode], keys: list[Any], sizes: _Sizes
     ) -> tuple[list[list[Any]], int | None]:
-        """Give the passes, and how many threads may run where that had to be lowered."""
+        """Return the passes, and how many threads may run where that had to be lowered."""
         passes = staging.stages(graph, keys, sizes)
         if self.max_memory is None:
             return passes, None
@@ -163,7 +163,7 @@ class _Run:
     def peak(
         self, graph: Mapping[Any, GraphNode], passes: list[list[Any]], sizes: _Sizes, threads: int
     ) -> staging.Peak:
-        """Give the largest peak of several passes; each holds what those before it were for."""
+        """Return the largest peak of several passes; each holds what those before it were for."""
         now, held, found = dict(graph), 0, []
         for targets in passes:
             part = staging.peak(now, targets, sizes, sizes.inside, threads)
@@ -270,7 +270,7 @@ class _Run:
         return list(made)
 
     def kept(self, key: Any) -> Any:
-        """Give the future of a value that was persisted on the cluster: Dask leaves it out of the graph."""
+        """Return the future of a value that was persisted on the cluster: Dask leaves it out of the graph."""
         from distributed import Future  # noqa: PLC0415 (not needed on threads)
 
         name = self.elsewhere.get(key, key)
@@ -284,7 +284,7 @@ class _Run:
         return origins.persisted(self.written)
 
     def named(self, key: Any) -> Any:
-        """Give the name of a task on the cluster, of this run's own.
+        """Return the name of a task on the cluster, of this run's own.
 
         Dask fuses tasks as the graph at hand allows and keeps their keys. A scheduler that remembers a key from another
         graph would take the one task for the other.
@@ -292,13 +292,13 @@ class _Run:
         return (f"{key[0]}-{self.mark}", *key[1:]) if isinstance(key, tuple) else f"{key}-{self.mark}"
 
     def given(self, name: Any) -> Any:
-        """Give the key of a task by its name on the cluster; tasks in a fused one have none there."""
+        """Return the key of a task by its name on the cluster; tasks in a fused one have none there."""
         first, *rest = name if isinstance(name, tuple) else (name,)
         first = first.removesuffix(f"-{self.mark}") if isinstance(first, str) else first
         return (first, *rest) if isinstance(name, tuple) else first
 
     def shipped(self, graph: dict[Any, GraphNode], futures: dict[Any, Any]) -> Any:
-        """Give a graph as it goes to a cluster, with what `dask.annotate` said of its arrays."""
+        """Return a graph as it goes to a cluster, with what `dask.annotate` said of its arrays."""
         said = {name: layer.annotations for name, layer in self.written.layers.items() if layer.annotations}
         parts: dict[str, dict[Any, Any]] = {"": {future.key: future for future in futures.values()}}
         names = {key: self.named(key) for key in graph} | {key: future.key for key, future in futures.items()}
@@ -393,7 +393,7 @@ _NOTE = "Raised by a task of"
 
 
 def _failed_in(error: BaseException) -> Any:
-    """Give the key of the innermost task that an error came through in this process."""
+    """Return the key of the innermost task that an error came through in this process."""
     found, step = None, error.__traceback__
     while step is not None:
         task = step.tb_frame.f_locals.get("self")
@@ -404,7 +404,7 @@ def _failed_in(error: BaseException) -> Any:
 
 
 def _for_worker(node: Any, names: Mapping[Any, Any]) -> Any:
-    """Give a task as it runs on a cluster, under the name it has there."""
+    """Return a task as it runs on a cluster, under the name it has there."""
     if isinstance(node, Alias):
         return Alias(names[node.key], names[node.target])
     node = node.substitute(names, key=names[node.key])
@@ -448,7 +448,7 @@ def _aligned(value: Any) -> Any:
 
 
 def _own(node: Any, key: Any) -> Any:
-    """Give the key of what a task results in: a fused one is named after all that is in it."""
+    """Return the key of what a task results in: a fused one is named after all that is in it."""
     if isinstance(node, Task) and node.has_subgraph():
         return node.args[1]
     return key
@@ -519,7 +519,7 @@ class _Sizes:
         return None if math.isnan(total) else int(total)
 
     def inside(self, key: Any) -> int:
-        """Give what a task takes while it runs, its result included and what it is given not."""
+        """Return what a task takes while it runs, its result included and what it is given not."""
         node = self.graph[key]
         if isinstance(node, Alias | DataNode):
             return 0

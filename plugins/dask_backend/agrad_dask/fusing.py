@@ -48,7 +48,7 @@ class Program:
         return held[self.results[0]] if len(self.results) == 1 else tuple(held[key] for key in self.results)
 
     def task(self, key: Any) -> Task:
-        """Give the task that runs it."""
+        """Return the task that runs it."""
         outer = tuple(dict.fromkeys(outer for _, outer, _ in self.given))
         return Task(key, _run, self, outer, *map(TaskRef, outer))
 
@@ -63,7 +63,7 @@ def program_of(
     results: tuple[Any, ...],
     places: Mapping[Any, tuple[Any, int | None]],
 ) -> Program:
-    """Give the program of some tasks of a graph.
+    """Return the program of some tasks of a graph.
 
     Parameters
     ----------
@@ -89,14 +89,14 @@ def program_of(
 
 
 def last_uses(needs: Iterable[Iterable[Any]]) -> list[list[Any]]:
-    """Give for each step, by what each needs, the keys that none after it needs."""
+    """Return for each step, by what each needs, the keys that none after it needs."""
     steps = [list(keys) for keys in needs]
     last = {key: at for at, keys in enumerate(steps) for key in keys}
     return [[key for key in dict.fromkeys(keys) if last[key] == at] for at, keys in enumerate(steps)]
 
 
 def direct(node: GraphNode) -> GraphNode | Program:
-    """Give a task as it is, and one that Dask fused as a program, which has the tasks in it in order already."""
+    """Return a task as it is, and one that Dask fused as a program, which has the tasks in it in order already."""
     if not isinstance(node, Task) or not node.has_subgraph():
         return node
     inner, result, names, *refs = node.args
@@ -114,7 +114,7 @@ def direct(node: GraphNode) -> GraphNode | Program:
 
 
 def depth_first(graph: Graph, wanted: Iterable[Any], members: Collection[Any]) -> list[GraphNode]:
-    """Give the tasks among members that are needed, each after what it depends on, and that next to it."""
+    """Return the tasks among members that are needed, each after what it depends on, and that next to it."""
     found: dict[Any, GraphNode] = {}
     stack = list(wanted)[::-1]
     while stack:
@@ -220,7 +220,7 @@ def _groups(graph: Graph, keys: list[Any]) -> list[dict[Any, None]]:
 
 
 def _place(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Give the place of a block, the same for ``X`` in row blocks and for the ``y`` beside it."""
+    """Return the place of a block, the same for ``X`` in row blocks and for the ``y`` beside it."""
     place = key[1:]
     while place and place[-1] == 0:
         place = place[:-1]

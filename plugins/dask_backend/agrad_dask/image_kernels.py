@@ -32,7 +32,7 @@ _CONVOLVED, _POOLED = (1, 2, 3), (2, 3)
 
 
 def _put_together(x: Any, axes: tuple[int, ...]) -> Any:
-    """Give images with the axes in one chunk each, in blocks no larger than before; None where one image is larger."""
+    """Return images with the axes in one chunk each, blocks no larger than before; None where one image is larger."""
     if all(x.numblocks[a] == 1 for a in axes):
         return x
     chunks = dict.fromkeys(axes, -1)
@@ -47,7 +47,7 @@ def _put_together(x: Any, axes: tuple[int, ...]) -> Any:
 
 
 def _whole(axes: tuple[int, ...], *images: Any) -> list[Any] | None:
-    """Give arrays of the same images with the axes in one chunk each, and equal chunks along the others, if possible."""
+    """Return images with the axes in one chunk each, and equal chunks along the others; None if not possible."""
     made = [_put_together(x, axes) for x in images]
     if any(x is None for x in made):
         return None

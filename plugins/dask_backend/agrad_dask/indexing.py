@@ -52,7 +52,7 @@ def from_host(buffer: Any) -> Any:
 
 
 def host_of(array: Any) -> Any:
-    """Give the values of an array that was made of data in memory, None if computing would be needed."""
+    """Return the values of an array that was made of data in memory, None if computing would be needed."""
     if not isinstance(array, da.Array):
         return np.asarray(array)
     if 0 in array.shape:
@@ -67,7 +67,7 @@ def _remember(array: Any, host: Any) -> None:
 
 
 def values_of(*arrays: Any) -> list[Any]:
-    """Give the values of index arrays; those that are lazy are computed, in one pass, and remembered."""
+    """Return the values of index arrays; those that are lazy are computed, in one pass, and remembered."""
     lazy = [array for array in arrays if host_of(array) is None]
     for array, value in zip(lazy, computing.values(*lazy), strict=True):
         _remember(array, np.array(value.get() if hasattr(value, "get") else value))
@@ -209,7 +209,7 @@ def _move(x: Any, source: int, target: int, count: int) -> Any:
 
 
 def _forwards(basic: tuple[Any, ...], shape: tuple[float, ...]) -> tuple[tuple[Any, ...], list[int]]:
-    """Give a basic key with tight slices of positive steps, and the axes of its result that are to be flipped.
+    """Return a basic key with tight slices of positive steps, and the axes of its result that are to be flipped.
 
     Dask misreads what lies before the first element (``x[-9::-1]``), assigns along the wrong axis where a slice runs
     backwards beside an integer, and makes blocks without elements where a slice ends behind its last place.
@@ -232,7 +232,7 @@ def _forwards(basic: tuple[Any, ...], shape: tuple[float, ...]) -> tuple[tuple[A
 
 
 def _basic(x: Any, basic: tuple[Any, ...]) -> Any:
-    """Give ``x[basic]`` for integers, slices and None."""
+    """Return ``x[basic]`` for integers, slices and None."""
     if _is_trivial(basic):
         return x
     key, flipped = _forwards(basic, x.shape)
@@ -256,7 +256,7 @@ def filled(x: Any) -> Any:
 
 
 def getitem(x: Any, key: Any, /) -> Any:
-    """Give the elements at a key."""
+    """Return the elements at a key."""
     if not isinstance(x, da.Array):
         return x[key]
     basic, arrays, target = parse(x.shape, key)
@@ -326,7 +326,7 @@ def _take_block(low: Any, places: Any, y: Any, axis: int, size: int) -> Any:
 
 
 def take(x: Any, indices: Any, axis: int) -> Any:
-    """Give the elements at indices along an axis."""
+    """Return the elements at indices along an axis."""
     return getitem(x, (_FULL,) * (axis % x.ndim) + (indices,))
 
 
@@ -335,7 +335,7 @@ def _flat(x: Any) -> Any:
 
 
 def _unflat(x: Any, axis: int, shape: tuple[int, ...]) -> Any:
-    """Give an axis the shape of the index array it came from."""
+    """Reshape an axis to the shape of the index array it came from."""
     if len(shape) == 1:
         return x
     return da.reshape(x, x.shape[:axis] + shape + x.shape[axis + 1 :])
@@ -357,7 +357,7 @@ def _has_nan(shape: tuple[float, ...]) -> bool:
 
 
 def scatter_add(spec: Any, key: Any, values: Any) -> Any:
-    """Give zeros of a spec with values added at a key, in the spec's chunks.
+    """Return zeros of a spec with values added at a key, in the spec's chunks.
 
     Parameters
     ----------
@@ -383,12 +383,12 @@ def scatter_add(spec: Any, key: Any, values: Any) -> Any:
 
 
 def empty_like(x: Any, shape: tuple[int, ...]) -> Any:
-    """Give an array without elements, or zeros made of one: what Dask's functions do not make of such an array."""
+    """Return an array without elements, or zeros made of one: what Dask's functions do not make of such an array."""
     return da.zeros_like(x, shape=shape, chunks=chunks_like(None, shape, x.dtype))
 
 
 def chunks_like(layout: Any, shape: tuple[int, ...], dtype: Any) -> tuple[tuple[int, ...], ...]:
-    """Give chunks in Dask's words in full; of moderate size where they are None or ``"auto"``."""
+    """Return chunks in Dask's words in full; of moderate size where they are None or ``"auto"``."""
     layout = ("auto",) * len(shape) if layout is None else layout
     # Dask's automatic sizes divide by zero where an axis is empty
     some = tuple(along if n else (1,) for along, n in zip(layout, shape, strict=True))
@@ -601,7 +601,7 @@ def _place_block(mask: Any, g: Any, axis: int) -> Any:
 
 
 def _aligned(g: Any, basic: tuple[Any, ...]) -> Any:
-    """Give g the axes of the operand: those that None added go, those that an integer took come back."""
+    """Return g with the axes of the operand: those that None added go, those that an integer took come back."""
     if not any(part is None or not isinstance(part, slice) for part in basic):
         return g
     return g[tuple(0 if part is None else _FULL if isinstance(part, slice) else None for part in basic)]
@@ -706,7 +706,7 @@ def _embed_block(g: Any, key: tuple[Any, ...], sizes: dict[int, int]) -> Any:
 
 
 def setitem(x: Any, key: Any, value: Any) -> Any:
-    """Give x with the values at a key replaced; of places written twice the last value counts."""
+    """Return x with the values at a key replaced; of places written twice the last value counts."""
     x, value = (filled(da.asarray(part)) for part in (x, value))
     value = value.astype(x.dtype)
     chosen = getitem(x, key)

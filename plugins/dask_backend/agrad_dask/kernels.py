@@ -158,7 +158,7 @@ def _tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
 
 
 def _is_of_number(x: Any, axis: Any) -> bool:
-    """Tell whether an axis is the one that NumPy grants a 0-d array where it reduces or repeats it."""
+    """Return whether an axis is the one that NumPy grants a 0-d array where it reduces or repeats it."""
     return not x.ndim and type(axis) is int and axis in (0, -1)
 
 
@@ -347,7 +347,7 @@ class EigResult(NamedTuple):
 
 
 def _named(kind: Callable[..., Any], kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the results of a decomposition their names."""
+    """Return a kernel whose results have the names of the decomposition."""
 
     def named(x: Any, /) -> Any:
         return kind(*kernel(x))
@@ -378,7 +378,7 @@ def _svd(x: Any, /, *, full_matrices: bool = True) -> Any:
 
 
 def _is_tall(x: Any) -> bool:
-    """Tell whether the rows of one matrix are in several chunks, and its columns in one."""
+    """Return whether the rows of one matrix are in several chunks, and its columns in one."""
     return x.ndim == 2 and x.numblocks[0] > 1 and x.numblocks[1] == 1 and x.shape[0] >= x.shape[1]
 
 

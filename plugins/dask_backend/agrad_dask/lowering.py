@@ -80,7 +80,7 @@ class Chunk(NamedTuple):
     stop: float
 
     def wanted(self) -> Iterable[Any]:
-        """Give the keys of all blocks."""
+        """Return the keys of all blocks."""
         return itertools.chain.from_iterable(self.blocks)
 
 
@@ -344,7 +344,7 @@ class Total:
             self.gradients[i] = spec.xp.add_into(kept, g, kept)
 
     def part(self) -> Part | None:
-        """Give the sums, or means."""
+        """Return the sums, or means."""
         if not self.rows:
             return None
         for i, t in enumerate(self.parameters):
@@ -445,7 +445,7 @@ def _tried(losses: Losses, parameters: Sequence[Tensor], rows: Sequence[Tensor])
 def _nearby(
     losses: Losses, given: Sequence[Tensor], rows: Sequence[Tensor], rng: np.random.Generator
 ) -> list[tuple[Sequence[Tensor], list[float]]]:
-    """Give parameters near those given, and the losses there; none where it is defined at none that was tried."""
+    """Return parameters near those given, and the losses there; none where it is defined at none that was tried."""
     for far, low in itertools.product(STEPS, (-1, 0, None)):
         parameters = [_moved(t, far, rng, low=low) for t in given]
         found = _tried(losses, parameters, rows)
@@ -476,7 +476,7 @@ def _moved(t: Tensor, far: float, rng: np.random.Generator, *, low: int | None =
 def _noise(
     losses: Losses, found: list[float], value: Tensor, parameters: Sequence[Tensor], rows: Sequence[Tensor]
 ) -> float:
-    """Give by how much losses change when they are computed again, in double precision, and with other last digits.
+    """Return by how much losses change when they are computed again, in double precision, and with other last digits.
 
     These are digits of the coarsest dtype among what they are computed from and by way of.
     """
@@ -517,7 +517,7 @@ def combine(reduce: str, *parts: Part | None) -> Part | None:
 
 
 def plan_of(arrays: Sequence[Any], *, join: bool) -> Plan:
-    """Give the plan for data arrays, made once and kept with the first of them."""
+    """Return the plan for data arrays, made once and kept with the first of them."""
     made_of = join, tuple(array.name for array in arrays)
     kept: Plan | None = getattr(arrays[0], "_agrad_plan", None)
     if kept is None or kept.made_of != made_of:
@@ -619,7 +619,7 @@ def _neighbours(chunks: list[Chunk], row: float, limit: float) -> list[list[Chun
 
 
 def _private(graph: dict[Any, Any], grouped: list[list[Chunk]]) -> list[set[Any]]:
-    """Give for each group the tasks that no other needs."""
+    """Return for each group the tasks that no other needs."""
     owner: dict[Any, int] = {}
     several = -1
     for number, members in enumerate(grouped):
@@ -655,7 +655,7 @@ def _scheduled(graph: dict[Any, Any], members: list[Chunk], mine: set[Any]) -> G
 
 
 def _reached(graph: dict[Any, Any], keys: Iterable[Any], inside: set[Any]) -> dict[Any, Any]:
-    """Give the tasks outside groups that are needed; a key that is in no graph is a result kept by a cluster."""
+    """Return the tasks outside groups that are needed; a key that is in no graph is a result kept by a cluster."""
     found: dict[Any, Any] = {}
     stack = list(keys)
     while stack:
@@ -712,14 +712,14 @@ def compute(step: Step, plan: Plan, array: Any) -> Part | None:
 
 
 def _due(checked: tuple[int, ...], calls: int) -> tuple[int, ...]:
-    """Give the chunks to check after so many calls: all at first, one at the second, fourth, eighth call and so on."""
+    """Return the chunks to check after so many calls: all at first, one at the second, fourth, eighth call..."""
     if not calls:
         return checked
     return (checked[calls.bit_length() % len(checked)],) if not calls & (calls + 1) else ()
 
 
 def data_of(leaf: Any) -> Any:
-    """Give the Dask array that a leaf is, None for any other leaf."""
+    """Return the Dask array that a leaf is, None for any other leaf."""
     raw = leaf._raw if isinstance(leaf, Tensor) else leaf
     backend = backend_of(raw)
     return raw if backend is not None and backend.name == "dask" else None
@@ -734,7 +734,7 @@ def value_and_grad(
     after: Callable[[Tensor], Tensor] | None = None,
     check: bool = True,
 ) -> Callable[..., Any]:
-    """Give the function that computes value and gradient of a loss over the rows of Dask arrays, in one pass.
+    """Return the function that computes value and gradient of a loss over the rows of Dask arrays, in one pass.
 
     The loss runs once per chunk, in memory, forward and backward; only its value and the gradients leave the chunk.
     Neighbouring chunks of together at most 2 MiB share a run.
@@ -873,7 +873,7 @@ def _note_uncut(error: Exception, rows: float, others: Iterable[Any]) -> None:
 
 
 def _parameter(leaf: Any) -> Any:
-    """Give a parameter as a raw array in memory."""
+    """Return a parameter as a raw array in memory."""
     if data_of(leaf) is not None:
         raise TypeError(
             "a parameter is a Dask array; parameters are in memory, only data is in chunks. Compute it, for instance"

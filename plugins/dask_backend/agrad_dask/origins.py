@@ -103,19 +103,19 @@ def _is_users(frame: FrameType) -> bool:
 
 
 def users_frame(frame: FrameType) -> FrameType:
-    """Give the first frame of the user's, counting outwards; the outermost if there is none."""
+    """Return the first frame of the user's, counting outwards; the outermost if there is none."""
     while frame.f_back is not None and not _is_users(frame):
         frame = frame.f_back
     return frame
 
 
 def array_of(key: Any) -> str:
-    """Give the name of the array that a key is a block of; in a fused task the keys carry the block at their end."""
+    """Return the name of the array that a key is a block of; in a fused task the keys carry the block at their end."""
     return name_of(key).partition("_.")[0].rstrip("_")
 
 
 def of(key: Any, graph: Any = None) -> tuple[Origin | None, bool]:
-    """Give what made the array that a key is a block of; where it is not known, what was made of that array first.
+    """Return what made the array that a key is a block of; where it is not known, what was made of that array first.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def of(key: Any, graph: Any = None) -> tuple[Origin | None, bool]:
 
 
 def persisted(graph: HighLevelGraph) -> dict[Any, tuple[Any, Any]]:
-    """Give the futures in a graph, each with its key, by their names on the cluster."""
+    """Return the futures in a graph, each with its key, by their names on the cluster."""
     layers = (layer for layer in graph.layers.values() if isinstance(layer, MaterializedLayer))
     return {v.key: (key, v) for layer in layers for key, v in layer.items() if hasattr(v, "cancelled")}
 

@@ -43,7 +43,7 @@ def watch(array: Any) -> None:
 
 
 def needed(written: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Give the layers that some arrays need whole, by name, the nearest to the arrays first.
+    """Return the layers that some arrays need whole, by name, the nearest to the arrays first.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def needed(written: Any, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _on_what(written: Any, names: Iterable[str]) -> dict[str, tuple[bool, bool]]:
-    """Tell of arrays and all they are made of whether each depends on a parameter, and whether on data."""
+    """Return for arrays, and all they are made of, whether each depends on a parameter, and whether on data."""
     known: dict[str, tuple[bool, bool]] = {}
     stack = list(names)
     while stack:
@@ -88,7 +88,7 @@ def _on_what(written: Any, names: Iterable[str]) -> dict[str, tuple[bool, bool]]
 
 
 def _reads(name: str, layer: Any) -> bool:
-    """Tell whether a layer that depends on no other has its values elsewhere than in memory."""
+    """Return whether a layer that depends on no other has its values elsewhere than in memory."""
     if name.startswith(_CONSTANTS):
         return False
     if not isinstance(layer, MaterializedLayer):

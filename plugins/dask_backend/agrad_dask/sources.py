@@ -33,7 +33,7 @@ class ChunkWarning(UserWarning):
 
 
 def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **options: Any) -> Tensor:
-    """Give an array in a zarr store as a lazy tensor.
+    """Return an array in a zarr store as a lazy tensor.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **opti
 
 
 def from_npy(path: str | os.PathLike[str], chunks: Any = None) -> Tensor:
-    """Give an array in a ``.npy`` file as a lazy tensor; every chunk is a part of the file, mapped into memory.
+    """Return an array in a ``.npy`` file as a lazy tensor; every chunk is a part of the file, mapped into memory.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def from_npy(path: str | os.PathLike[str], chunks: Any = None) -> Tensor:
 
 
 def from_npy_stack(directory: str | os.PathLike[str]) -> Tensor:
-    """Give an array that `dask.array.to_npy_stack` wrote as a lazy tensor: a chunk per file, mapped into memory.
+    """Return an array that `dask.array.to_npy_stack` wrote as a lazy tensor: a chunk per file, mapped into memory.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ def _tensor(source: Any, chunks: Any, stored: tuple[int, ...] | None) -> Tensor:
 
 
 def usual_chunks(shape: tuple[int, ...], dtype: Any, stored: tuple[int, ...] | None = None) -> tuple[int, ...]:
-    """Give chunks of about 16 MiB: multiples of those of the store, whole along all axes but the first if possible."""
+    """Return chunks of about 16 MiB: multiples of those of the store, if possible whole along the later axes."""
     stored = stored or (1,) * len(shape)
     sizes = [min(chunk, n) for chunk, n in zip(stored, shape, strict=True)]
 
@@ -231,7 +231,7 @@ def _advise(array: Any, stored: tuple[int, ...] | None) -> None:
 
 
 def chunks_of(array: Any) -> tuple[int, ...]:
-    """Give the largest chunk along each axis: how chunks are written down."""
+    """Return the largest chunk along each axis: how chunks are written down."""
     return tuple(max(along, default=0) for along in array.chunks)
 
 

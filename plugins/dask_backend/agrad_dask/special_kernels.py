@@ -16,7 +16,7 @@ from agrad.core.spec import backend_of
 
 
 def kernel(op: str) -> Callable[..., Any] | None:
-    """Give the kernel of an operation that acts element by element, None for any other."""
+    """Return the kernel of an operation that acts element by element, None for any other."""
     known = OPS.get(op)
     if known is None or known.rule.kind not in ("elementwise", "none"):
         return None
@@ -31,7 +31,7 @@ def kernel(op: str) -> Callable[..., Any] | None:
 
 
 def _sample(value: Any) -> Any:
-    """Give one element of the dtype and library of an array."""
+    """Return one element of the dtype and library of an array."""
     return np.ones_like(value._meta, shape=(1,)) if isinstance(value, da.Array) else value
 
 

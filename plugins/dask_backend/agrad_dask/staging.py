@@ -24,12 +24,12 @@ Size = Callable[[Any], int]
 
 
 def name_of(key: Any) -> str:
-    """Give the name of the array that a key is a block of."""
+    """Return the name of the array that a key is a block of."""
     return str(key[0] if isinstance(key, tuple) and key else key)
 
 
 def culled(graph: Graph, targets: Iterable[Any]) -> dict[Any, GraphNode]:
-    """Give the part of a graph that the targets need."""
+    """Return the part of a graph that the targets need."""
     found: dict[Any, GraphNode] = {}
     stack = list(targets)
     while stack:
@@ -42,7 +42,7 @@ def culled(graph: Graph, targets: Iterable[Any]) -> dict[Any, GraphNode]:
 
 
 def sorted_keys(graph: Graph, users: Mapping[Any, list[Any]]) -> list[Any]:
-    """Give the keys, each after what it depends on."""
+    """Return the keys, each after what it depends on."""
     waiting = {key: sum(d in graph for d in node.dependencies) for key, node in graph.items()}
     done = [key for key, count in waiting.items() if not count]
     for key in done:  # grows
@@ -54,7 +54,7 @@ def sorted_keys(graph: Graph, users: Mapping[Any, list[Any]]) -> list[Any]:
 
 
 def users_of(graph: Graph) -> dict[Any, list[Any]]:
-    """Give the tasks that depend on each key."""
+    """Return the tasks that depend on each key."""
     users: dict[Any, list[Any]] = defaultdict(list)
     for key, node in graph.items():
         for dependency in node.dependencies:
@@ -66,7 +66,7 @@ def users_of(graph: Graph) -> dict[Any, list[Any]]:
 
 
 def stages(graph: Graph, targets: Iterable[Any], size: Size, times: int = TIMES) -> list[list[Any]]:
-    """Say which keys to compute in which pass: barriers as early as can be, the rest where fewest chunks are read.
+    """Return which keys to compute in which pass: barriers as early as can be, the rest where fewest chunks are read.
 
     Parameters
     ----------
@@ -265,5 +265,5 @@ def peak(graph: Graph, targets: Iterable[Any], size: Size, inside: Size, threads
 
 
 def lingering(graph: Graph, size: Size, threads: int) -> int:
-    """Give what Dask's threads hold beside that: each, and the loop that feeds them, the last result it has seen."""
+    """Return what Dask's threads hold beside that: each, and the loop that feeds them, the last result it has seen."""
     return (threads + 1) * max((size(key) for key, node in graph.items() if not isinstance(node, DataNode)), default=0)

@@ -14,7 +14,7 @@ _backend = NumpyBackend()
 
 @hookimpl
 def agrad_backends() -> list[NumpyBackend]:
-    """Give the one backend of this plugin."""
+    """Return the one backend of this plugin."""
     return [_backend]
 
 

@@ -100,7 +100,7 @@ class NumpyBackend(Backend):
         return np.asarray(memoryview(array).toreadonly())
 
     def read_only(self, host: Any) -> Any:
-        """Give host memory as an array nobody can write through; what stands in one element's memory, as a copy.
+        """Return host memory as an array nobody can write through; what stands in one element's memory, as a copy.
 
         That element may be a constant which all programs share, and some libraries write through read-only arrays.
         """
@@ -153,6 +153,6 @@ class NumpyBackend(Backend):
 
 
 def _visits_once(key: Any) -> bool:
-    """Tell whether no place is visited twice: a key without integer arrays."""
+    """Return whether no place is visited twice: a key without integer arrays."""
     parts = key_parts(key)
     return not any(isinstance(p, np.ndarray) and p.dtype != np.bool_ for p in parts)

@@ -109,7 +109,7 @@ class _Windows:
         return np.empty((count, self.shape[1], *self.window, *self.grid), dtype)
 
     def view(self, padded: Any) -> Any:
-        """Give the windows of padded images as a view of that shape; where windows overlap, its elements do."""
+        """Return the windows of padded images as a view of that shape; where windows overlap, its elements do."""
         n, c, h, w = padded.strides
         (down, across), (dh, dw) = self.stride, self.dilation
         places = (w,) if self.flat else (h * down, w * across)
@@ -118,7 +118,7 @@ class _Windows:
         )
 
     def columns(self, buffer: Any) -> Any:
-        """Give a buffer as matrices: (count, groups, rows, length)."""
+        """Return a buffer as matrices: (count, groups, rows, length)."""
         return buffer.reshape(len(buffer), self.groups, self.rows, self.length)
 
     def result(self, count: int, channels: int, dtype: Any, *, zeros: bool = False) -> tuple[Any, Any]:
@@ -194,21 +194,21 @@ class _Planes:
         self.groups_at_a_time = max(1, min(PLANE_BYTES // (planes * plane * count), filters[0]))
 
     def chunks(self) -> list[slice]:
-        """Give the images to handle at a time."""
+        """Return the images to handle at a time."""
         return [slice(i, i + self.images_at_a_time) for i in range(0, self.images[0], self.images_at_a_time)]
 
     def blocks(self) -> list[slice]:
-        """Give the groups to handle at a time."""
+        """Return the groups to handle at a time."""
         return [slice(i, i + self.groups_at_a_time) for i in range(0, self.filters[0], self.groups_at_a_time)]
 
     def by_group(self, images: Any) -> Any:
-        """Give images in the order of planes, (groups, channels, height, image, width): a view."""
+        """Return images in the order of planes, (groups, channels, height, image, width): a view."""
         n, channels, *size = images.shape
         return images.reshape(n, self.filters[0], channels // self.filters[0], *size).transpose(1, 2, 3, 0, 4)
 
     @once
     def places(self) -> list[tuple[Any, Any]]:
-        """Give, by phase, where it lies in images in that order, and where this is in its plane."""
+        """Return, by phase, where it lies in images in that order, and where this is in its plane."""
         found = []
         for part in self.parts:
             here, there = [], []
@@ -222,7 +222,7 @@ class _Planes:
         return found
 
     def taps(self, rows: Any, part: tuple[_Part, _Part], count: int, height: int, *, adjoint: bool = False) -> Any:
-        """Give rows as the taps of a part see them: (groups, channels, taps, taps, places), a view with overlaps.
+        """Return rows as the taps of a part see them: (groups, channels, taps, taps, places), a view with overlaps.
 
         The adjoint shifts the other way; there, `rows` begin with a margin.
         """
@@ -238,7 +238,7 @@ class _Planes:
         return as_strided(rows[..., first:], (*rows.shape[:2], *numbers, height * row), strides)
 
     def margin(self, count: int) -> int:
-        """Give the largest offset of a tap, for so many images."""
+        """Return the largest offset of a tap, for so many images."""
         return (self.size[0] - self.out[0]) * count * self.size[1] + self.size[1] - self.out[1]
 
     def space(self, channels: int, height: int, count: int, margin: int = 0, end: int = 0) -> tuple[Any, Any]:
@@ -494,7 +494,7 @@ def _conv2d_weight_columns(
 
 
 def _places(x: Any, window: Pair, stride: Pair, dilation: Pair) -> Iterator[Any]:
-    """Give, per place in the window, a view of the elements that stand there: (N, C, Ho, Wo)."""
+    """Return, per place in the window, a view of the elements that stand there: (N, C, Ho, Wo)."""
     sizes = [output_size(x.shape[2 + a], window[a], stride[a], (0, 0), dilation[a]) for a in (0, 1)]
     for i in range(window[0]):
         rows = slice(i * dilation[0], i * dilation[0] + stride[0] * (sizes[0] - 1) + 1, stride[0])
@@ -512,7 +512,7 @@ def _max_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, dilation: 
 
 
 def _firsts(x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair) -> Iterator[Any]:
-    """Give, per place in the window, where the first of the largest elements stands; NaN counts as largest."""
+    """Return, per place in the window, where the first of the largest elements stands; NaN counts as largest."""
     free = np.ones(best.shape, np.bool_)
     nan = bool(np.isnan(best).any())
     last = window[0] * window[1] - 1

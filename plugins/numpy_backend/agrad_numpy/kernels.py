@@ -30,7 +30,7 @@ def _sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = Fal
 
 
 def in_single(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a reduction that computes float16 in float32 and rounds once."""
+    """Return a reduction that computes float16 in float32 and rounds once."""
 
     @functools.wraps(function)
     def reduce(x: Any, /, **options: Any) -> Any:

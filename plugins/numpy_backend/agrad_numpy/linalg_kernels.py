@@ -14,7 +14,7 @@ from agrad_numpy.kernels import in_single
 
 
 def kernel(op: str, xp: Any) -> Callable[..., Any] | None:
-    """Give the kernel of an operation, None where the standard's function is the best."""
+    """Return the kernel of an operation, None where the standard's function is the best."""
     if op == "linalg.vector_norm":
         return in_single(compat.vector_norm)
     if op != "linalg.adjugate":

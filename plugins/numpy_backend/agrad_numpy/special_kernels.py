@@ -16,7 +16,7 @@ from agrad.core.op import OPS
 
 
 def kernel(op: str) -> Callable[..., Any] | None:
-    """Give SciPy's function for an operation, None if it has none of that name."""
+    """Return SciPy's function for an operation, None if it has none of that name."""
     name = op.removeprefix("special.")
     try:
         import scipy.special  # noqa: PLC0415 (most programs need none of it)
@@ -43,7 +43,7 @@ def _missing(op: str, error: ImportError) -> Callable[..., Any]:
 
 
 def _typed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give the result the dtype that the floating operands have among them.
+    """Return a function whose result has the dtype that the floating operands have among them.
 
     SciPy has no loops for half precision, and orders or counts that are integers would bring double precision with them.
     """
