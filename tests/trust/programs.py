@@ -698,7 +698,7 @@ JUDGES = {
     "dask": {"apply mask"},
 }
 #: What agrad says in words that it does not do, by the judge: the program counts as refused there.
-REFUSED = (ag.UnsupportedOp,)
+REFUSED = (ag.UnsupportedOp, NotImplementedError)
 
 
 class Judge:
@@ -783,7 +783,11 @@ class Judge:
             self.tally["nothing recorded"] += 1
             self.compare("nothing is recorded, but the gradient", 0.0, *self.slope("reverse"))
             return
-        reference = ag.autograd.grad(loss, leaves, materialize_grads=True)
+        try:
+            reference = ag.autograd.grad(loss, leaves, materialize_grads=True)
+        except REFUSED as error:
+            self.refused("gradient", error)
+            raise Unjudged from None
         self.gradients = [host(g) for g in reference]
         for leaf, g in zip(leaves, reference, strict=True):
             assert g.shape == leaf.shape
@@ -802,9 +806,13 @@ class Judge:
             except Unjudged:
                 self.tally[f"unjudged {name}"] += 1
             except REFUSED as error:
-                self.tally[f"refused {name}: {str(error).splitlines()[0][:100]}"] += 1
+                self.refused(name, error)
         if not told:
             raise Unjudged
+
+    def refused(self, what, error):
+        """Count what agrad says in words that it does not do."""
+        self.tally[f"refused {what}: {str(error).splitlines()[0][:100]}"] += 1
 
     def committed(self, leaves, wanted, factor=1.0, rtol=1e-9):
         """Check every .grad; no gradient stands for zeros."""
@@ -1188,7 +1196,10 @@ def variants(steps, env):
     env, before = list(env), []
     for step in steps:
         before.append(list(env))
-        Plain({}).run([step], env)
+        try:
+            Plain({}).run([step], env)
+        except Unjudged:  # at a kink: there is no plain run to go by
+            return
     ends = [*map(len, before[1:]), len(env)]
     for k in reversed(range(len(steps))):
         start, end = len(before[k]), ends[k]
