@@ -1013,10 +1013,21 @@ def recompute(node: Node, g: Tensor, saved: tuple[Any, ...], *, masked: bool) ->
     return gs if len(gs) > 1 else gs[0]
 
 
+def origin(node: Node | None) -> Node | None:
+    """Give the node that a value comes from, seen from outside of the batches it was lifted into as an operand.
+
+    A cotangent that leaves a batch is summed over it: a value lifted twice would have the sum counted once per member.
+    """
+    while node is not None and node.lifts:
+        (node,) = node.inputs
+    return node
+
+
 def restore(value: Any, node: Node | None) -> Any:
     """Make a Tensor of a saved value; Python scalars and missing operands stay what they are."""
     if value is None:
         return None
+    node = origin(node)
     if isinstance(value, Tensor):  # saved with its tangents
         made = wrap(value._raw, value._spec, node)
         made._tangents = value._tangents

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, cast
 
 from agrad.core import errors, mode, tensor
-from agrad.core.engine import batch_levels
+from agrad.core.engine import batch_levels, origin
 from agrad.core.forward import fitted
 from agrad.core.node import Freed, Node, next_seq, output_of
 from agrad.core.rule import Crossed, ShapeMismatchError, fit
@@ -113,7 +113,7 @@ class FunctionNode(Node):
         kind, where, tangents = role
         node: Node | None = None
         if kind == "operand":
-            node = where
+            node = origin(where)
         elif kind == "result":
             node = output_of(self, where) if isinstance(self.spec, tuple) else self
             node = node if value._spec.inexact and self.edges else None

@@ -70,6 +70,8 @@ class Node:
     )
     op: ClassVar[Any] = None
     title: ClassVar[str] = "Node"
+    #: It passes a value on as it is into the batch of vmap: who computes with that value anew is outside of the batch.
+    lifts: ClassVar[bool] = False
 
     seq: int
     edges: Node | tuple[Node, ...]

@@ -641,13 +641,20 @@ class Crossing(Node):
     title = "VmapBackward0"
 
 
+class Lifting(Crossing):
+    """A value that does not depend on the batch became an operand beside others that do."""
+
+    __slots__ = ()
+    lifts = True
+
+
 def _cross(
     tensor: Tensor,
     raw: Any,
     back: Callable[[Tensor], Tensor],
     back_raw: Callable[[Any], Any],
     *,
-    by_user: bool = True,
+    kind: type[Crossing] = Crossing,
 ) -> Tensor:
     """Return a tensor of a crossed value, with a node that sends its cotangent back.
 
@@ -658,13 +665,13 @@ def _cross(
     spec = backend.spec(raw)
     node = None
     if tensor._node is not None and mode.is_grad_enabled() and spec.inexact:
-        node = object.__new__(Crossing)
+        node = object.__new__(kind)
         node.seq = next_seq()
         node.edges, node.second = tensor._node, None
         node.saved = ()
         node.vjp = lambda _xp, g, _saved, _node: back(g) if isinstance(g, Tensor) else back_raw(g)
         node.spec, node.specs, node.params = spec, (tensor._spec,), ()
-        node.code, node.lasti = errors.caller() if by_user else (tensor._node.code, tensor._node.lasti)
+        node.code, node.lasti = errors.caller() if kind is Crossing else (tensor._node.code, tensor._node.lasti)
         node.hooks = None
     return wrap(raw, spec, node)
 
@@ -718,7 +725,7 @@ def lift(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
     """Return a tensor that does not depend on the batches of levels, as an operand beside others that do."""
     if tensor._node is None or not levels or not mode.is_grad_enabled():
         return tensor
-    made = _cross(tensor, tensor._raw, lambda g: lower(g, levels), lambda g: _lowered(g, levels), by_user=False)
+    made = _cross(tensor, tensor._raw, lambda g: lower(g, levels), lambda g: _lowered(g, levels), kind=Lifting)
     made._tangents = tensor._tangents
     return made
 
@@ -726,9 +733,14 @@ def lift(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
 def lower(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
     """Sum over the batches of those levels that are closed: within an open one every member has a cotangent of its own."""
     levels = tuple(level for level in levels if not level.open)
+    numbers = _numbers_of(tensor._spec.backend)
+    for level in levels:
+        if level.number not in numbers:  # the same for every member
+            tensor = tensor * level.size
+    levels = tuple(level for level in levels if level.number in numbers)
     if not levels:
         return tensor
-    made = _cross(tensor, _lowered(tensor._raw, levels), lambda g: lift(g, levels), lambda g: g)
+    made = _cross(tensor, _lowered(tensor._raw, levels), lambda g: g, lambda g: g)
     return _with_tangents(made, tensor, lambda t: lower(t, levels))
 
 

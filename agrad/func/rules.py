@@ -10,6 +10,7 @@ axis in front.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import operator
@@ -782,9 +783,24 @@ def _folded(b: Call, data: Any) -> Any:
 
 
 def _unfolded(b: Call, data: Any) -> Any:
-    return b.xp.reshape(data, (b.size, data.shape[0] // b.size if b.size else 0, *data.shape[1:]))
+    return b.xp.reshape(data, (b.size, data.shape[0] // b.size, *data.shape[1:]))
 
 
+def _as_of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a rule that divides by the length of the batch; for an empty batch, on one member, which is left out again."""
+
+    @functools.wraps(rule)
+    def run(b: Call, *args: Any) -> Any:
+        if b.size:
+            return rule(b, *args)
+        one = Call(b.backend, b.name, b.op, Level(1, b.level.randomness, b.level))
+        zeros = [type(a)(b.xp.zeros((1, *a.shape), dtype=a.dtype), one.level) if b.has(a) else a for a in args]
+        return rule(one, *zeros)[:0, ...]
+
+    return run
+
+
+@_as_of_one
 def _over_images(b: Call, *args: Any) -> Any:
     """What treats every image alike: the batch joins the images."""
     inner = [_folded(b, b.data(a)) if _is_array(a) else a for a in args]
@@ -799,9 +815,10 @@ def _channels(b: Call, images: Any) -> Any:
 
 def _unchannelled(b: Call, data: Any) -> Any:
     n, c, *rest = data.shape
-    return b.xp.moveaxis(b.xp.reshape(data, (n, b.size, c // b.size if b.size else 0, *rest)), 1, 0)
+    return b.xp.moveaxis(b.xp.reshape(data, (n, b.size, c // b.size, *rest)), 1, 0)
 
 
+@_as_of_one
 def _conv2d(
     b: Call,
     input: Any,
@@ -820,6 +837,7 @@ def _conv2d(
     return _unchannelled(b, found)
 
 
+@_as_of_one
 def _conv2d_input(
     b: Call, grad: Any, weight: Any, size: Any, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Any:
@@ -829,6 +847,7 @@ def _conv2d_input(
     return _unchannelled(b, b.kernel(_channels(b, grad), weight, size, stride, padding, dilation, groups * b.size))
 
 
+@_as_of_one
 def _conv2d_weight(
     b: Call, input: Any, grad: Any, window: Any, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Any:

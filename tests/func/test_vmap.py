@@ -595,3 +595,84 @@ def test_on_dask(backend, close):
 
 def test_lists_of_axes_and_the_name_at_the_top(close):
     close(ag.vmap(lambda a, b: a * b, [0, None])(tensor(X), tensor(2.0)), 2 * X)
+
+
+# -- derivatives of higher orders, outside of the mapped function ----------------------------------------------------------
+
+
+def mapped_jvp(x):
+    """The value does not depend on the batch, its tangents do."""
+    tangents = ag.asarray([1.0, 2.0])
+    return ag.sum(ag.vmap(lambda v: ag.func.jvp(lambda y: ag.tanh(y * y), (x,), (v,))[1])(tangents))
+
+
+def shared(x):
+    """What all members share enters in several ways, by functions of its own too."""
+    return ag.sum(ag.vmap(lambda v: v * ag.sin(x) / (1.0 + x * x) + ag.exp(-x * v))(ag.asarray([0.5, -1.2, 0.7])))
+
+
+def by_jacfwd(x):
+    return ag.sum(ag.func.jacfwd(lambda y: ag.tanh(ag.stack([y * y, ag.sin(y)])))(x))
+
+
+def nested(x):
+    inner = lambda u: ag.sum(ag.vmap(lambda v: ag.sin(u * x) * v + ag.cos(v * x))(ag.asarray([0.3, 0.9])))
+    return ag.sum(ag.vmap(inner)(ag.asarray([1.0, -0.4, 0.2])))
+
+
+class Cubed(ag.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, v):
+        return x * x * x * v
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, g):
+        x, v = ctx.saved_tensors
+        return g * 3.0 * x * x * v, g * x * x * x
+
+
+def of_the_users(x):
+    return ag.sum(ag.vmap(lambda v: ag.sin(Cubed.apply(x, v)))(ag.asarray([0.5, -1.2, 0.7])))
+
+
+@pytest.mark.parametrize("function", [mapped_jvp, shared, by_jacfwd, nested, of_the_users])
+def test_second_and_third_derivatives_by_what_all_members_share(function):
+    at, step = 0.7, 1e-5
+
+    def derivatives(value):
+        x = ag.tensor(value, dtype=ag.float64, requires_grad=True)
+        orders = [function(x)]
+        for _ in range(3):
+            orders += ag.autograd.grad(orders[-1], x, create_graph=True)
+        orders += ag.autograd.grad(orders[0] + orders[1] + orders[2], x)
+        return np.array([order.item() for order in orders])
+
+    here, above, below = derivatives(at), derivatives(at + step), derivatives(at - step)
+    slopes = (above - below) / (2 * step)
+    np.testing.assert_allclose(here[1:4], slopes[:3], rtol=1e-7, atol=1e-8)
+    assert here[4] == pytest.approx(here[1:4].sum(), rel=1e-10)
+
+
+@pytest.mark.parametrize("pool", [ag.nn.functional.avg_pool2d, ag.nn.functional.max_pool2d])
+def test_an_empty_batch_of_pooled_images(pool):
+    images = ag.zeros((0, 2, 3, 4, 4))
+    assert ag.vmap(lambda x: pool(x, 2))(images).shape == (0, 2, 3, 2, 2)
+    assert ag.vmap(ag.func.grad(lambda x: pool(x, 2).sum()))(images).shape == images.shape
+
+
+@pytest.mark.parametrize("argnums", [0, 1])
+@pytest.mark.parametrize("in_dims", [(0, 0), (0, None)])
+def test_an_empty_batch_of_convolved_images(argnums, in_dims):
+    conv2d = ag.nn.functional.conv2d
+    images, weights = ag.zeros((0, 2, 3, 5, 5)), ag.zeros((0, 4, 3, 2, 2))
+    if in_dims[1] is None:
+        weights = ag.zeros((4, 3, 2, 2))
+    assert ag.vmap(conv2d, in_dims)(images, weights).shape == (0, 2, 4, 4, 4)
+    gradient = ag.vmap(ag.func.grad(lambda x, w: conv2d(x, w).sum(), argnums), in_dims)(images, weights)
+    assert gradient.shape == (0, *((2, 3, 5, 5) if argnums == 0 else (4, 3, 2, 2)))
