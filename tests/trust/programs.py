@@ -481,7 +481,7 @@ class Plain(Machine):
             before = self.rows
             for row in range(2):
                 self.rows = (*before, row)
-                made.append(inner([x * (1 - 0.2 * row) for x in inputs])[-1])
+                made.append(inner([x * (1 - 0.2 * row) for x in inputs])[len(inputs) :][-1])
             self.rows = before
             return [np.stack(made)]
         if kind in DERIVATIVES:
@@ -495,7 +495,7 @@ class Plain(Machine):
         x, *rest = inputs
 
         def last(x):
-            return np.real(inner([x, *rest])[-1])
+            return np.real(inner([x, *rest])[len(inputs) :][-1])  # no result at all is an IndexError
 
         def loss(x):
             return number_of(inner([x, *rest]), path)
@@ -518,8 +518,12 @@ def along(f, x, direction, h=1e-3):
     middle = f(x)  # first: what is frozen belongs to the middle
     below2, below, above, above2 = (f(x + s * h * direction) for s in (-2, -1, 1, 2))
     made = (below2 - 8 * below + 8 * above - above2) / (12 * h)
-    if np.any(np.abs(made - (above - below) / (2 * h)) > 0.01 * (1 + np.abs(made))) or np.any(
-        np.abs(above - 2 * middle + below) > 0.05 * h * (1 + np.abs(made))
+    bend, wider = np.abs(above - 2 * middle + below), np.abs(above2 - 2 * middle + below2)
+    scale = 1 + np.abs(made)
+    if (
+        np.any(np.abs(made - (above - below) / (2 * h)) > 0.01 * scale)
+        or np.any(bend > 0.05 * h * scale)
+        or np.any((bend > 1e-8 * scale) & (wider < 3 * bend))  # twice the bend at a kink, four times where it is smooth
     ):
         raise Unjudged  # a kink, or too steep
     return made
