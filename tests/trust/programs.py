@@ -521,7 +521,7 @@ def along(f, x, direction, h=1e-3):
     bend, wider = np.abs(above - 2 * middle + below), np.abs(above2 - 2 * middle + below2)
     scale = 1 + np.abs(made)
     if (
-        np.any(np.abs(made - (above - below) / (2 * h)) > 0.01 * scale)
+        np.any(np.abs(made - (above - below) / (2 * h)) > 2e-5 * scale)
         or np.any(bend > 0.05 * h * scale)
         or np.any((bend > 1e-8 * scale) & (wider < 3 * bend))  # twice the bend at a kink, four times where it is smooth
     ):
