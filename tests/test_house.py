@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
 import subprocess
@@ -64,6 +65,58 @@ LAYERS = [
     ["agrad.einops", "agrad.testing.kit", "agrad.testing.report", "agrad.testing.suite.*"],
 ]
 
+#: Imports from a higher rank that wait: written in a function, or under TYPE_CHECKING for annotations alone. The layers
+#: do not hold for them, so each is a way around the layers. This list may only become shorter.
+UPWARD = {
+    ("agrad.core.hooks", "agrad.core.tensor"): "annotations: a hook is given tensors",
+    ("agrad.core.node", "agrad.core.engine"): "calling a node runs its vjp as the engine does",
+    ("agrad.core.node", "agrad.core.hooks"): "a node's methods register hooks",
+    ("agrad.core.node", "agrad.core.tensor"): "annotations: a leaf's node knows its tensor",
+    ("agrad.core.op", "agrad.plugin.backend"): "annotations: the backend of a call",
+    ("agrad.core.spec", "agrad.plugin.backend"): "annotations: the backend of a spec",
+    ("agrad.core.tensor", "agrad.core.lazy"): "reading a lazy tensor computes it",
+    ("agrad.core.tensor", "agrad.ops.methods"): "type checkers see the methods that ops.methods puts on Tensor",
+    ("agrad.plugin.manager", "agrad.ops.namespace"): "namespace(name) binds the operations to a backend",
+}
+
+#: A circle may have so many files.
+FEW = 4
+
+#: What imports itself by way of others, imports that wait included, beside what goes through UPWARD. This list, too, may
+#: only become shorter.
+CIRCLES = {
+    frozenset({"agrad.autograd.backward", "agrad.func.batching", "agrad.func.rules", "agrad.func.vmap"}): (
+        "is_grads_batched runs the pass in vmap, whose arrays ask autograd.backward whether a transform runs it;"
+        " batched arrays find their kernels in the rules, which are about batched arrays"
+    ),
+    frozenset({"agrad.ops.creation", "agrad.ops.data_type", "agrad.ops.extra.common", "agrad.ops.manipulation"}): (
+        "arguments that may be arrays or numbers are made tensors by the chapter on creation, which uses those on dtypes"
+        " and shapes"
+    ),
+    frozenset({"agrad.plugin.backend", "agrad.plugin.hookspecs", "agrad.plugin.manager"}): (
+        "the manager registers backends; a backend asks it for plugins' kernels and for the default dtype"
+    ),
+}
+
+#: Names of a module that the last lines of another one give a value, so that nobody finds them who reads their own file.
+#: The list may only become shorter.
+INJECTED = {
+    ("agrad", "agrad.core.tensor.functions"): "the functions that methods of Tensor call",
+    ("agrad.core.engine", "agrad.core.rule.recompute"): "second derivatives of fused operations",
+    ("agrad.core.forward", "agrad.core.op.push_forward"): "calls within a level of forward mode",
+    (
+        "agrad.func.batching",
+        "agrad.core.engine.kernels_for",
+    ): "kernels for a cotangent with more batch levels than its node",
+    ("agrad.func.batching", "agrad.core.function.with_batch"): "a Function whose arguments are batched",
+    ("agrad.func.batching", "agrad.core.op.join_backends"): "the backend of a call on operands of several levels",
+    (
+        "agrad.plugin.manager",
+        "agrad.core.op.default_backend",
+    ): "the backend of a call without a tensor among its operands",
+    ("agrad.plugin.manager", "agrad.core.spec.find_backend"): "the backend of an array type that was not met before",
+}
+
 # -- reading the source -----------------------------------------------------------------------------------------------
 
 
@@ -73,25 +126,30 @@ def name_of(file: Path) -> str:
 
 
 FILES = {name_of(file): file for file in sorted(PACKAGE.rglob("*.py"))}
+#: Those, and the plugins' by their own names.
+SOURCES = FILES | {
+    name_of(file).split(".", 2)[2]: file for file in sorted(ROOT.glob("plugins/*_backend/agrad_*/**/*.py"))
+}
 
 
+@functools.cache
 def tree_of(module: str) -> ast.Module:
-    return ast.parse(FILES[module].read_text(encoding="utf-8"), FILES[module])
+    return ast.parse(SOURCES[module].read_text(encoding="utf-8"), SOURCES[module])
 
 
 def targets(node: ast.stmt | ast.expr, module: str) -> Iterator[str]:
-    """Give the modules that an import statement, or a call of import_module or __import__, names."""
+    """Return the modules that an import statement, or a call of import_module or __import__, names."""
     match node:
         case ast.Import():
             yield from (alias.name for alias in node.names)
         case ast.ImportFrom():
             base = node.module or ""
             if node.level:
-                package = module.split(".") if FILES[module].name == "__init__.py" else module.split(".")[:-1]
+                package = module.split(".") if SOURCES[module].name == "__init__.py" else module.split(".")[:-1]
                 base = ".".join([*package[: len(package) - node.level + 1], *base.split(".")]).rstrip(".")
             for alias in node.names:  # `from agrad.core import errors` means agrad.core.errors
                 member = f"{base}.{alias.name}"
-                yield member if member in FILES else base
+                yield member if member in SOURCES else base
         case ast.Call(
             func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
             args=[ast.Constant(value=str(name)), *_],
@@ -104,7 +162,7 @@ def is_type_checking(test: ast.expr) -> bool:
 
 
 def module_level(node: ast.AST) -> Iterator[ast.stmt]:
-    """Give the import statements that run when the module is imported."""
+    """Return the import statements that run when the module is imported."""
     for child in ast.iter_child_nodes(node):
         match child:
             case ast.Import() | ast.ImportFrom():
@@ -119,7 +177,7 @@ def module_level(node: ast.AST) -> Iterator[ast.stmt]:
 
 
 def rank_of(module: str) -> int | None:
-    """Give the rank of the longest entry of LAYERS that covers the module."""
+    """Return the rank of the longest entry of LAYERS that covers the module."""
     found, length = None, 0
     for rank, layer in enumerate(LAYERS):
         for entry in layer:
@@ -128,6 +186,80 @@ def rank_of(module: str) -> int | None:
             if covers and len(stem) > length:
                 found, length = rank, len(stem)
     return found
+
+
+@functools.cache
+def imported(module: str) -> tuple[set[str], set[str]]:
+    """Return our modules that a module imports as it is imported itself, and those that wait (UPWARD says how)."""
+    tree = tree_of(module)
+    now = {target for node in module_level(tree) for target in targets(node, module)}
+    every = {t for node in ast.walk(tree) if isinstance(node, ast.stmt | ast.expr) for t in targets(node, module)}
+    return now & FILES.keys() - {module}, (every - now) & FILES.keys() - {module}
+
+
+def circles(edges: dict[str, set[str]]) -> set[frozenset[str]]:
+    """Return the groups of modules that reach each other, of two and more."""
+
+    def reached(start: str) -> set[str]:
+        found, stack = set(), [start]
+        while stack:
+            new = edges[stack.pop()] - found
+            found |= new
+            stack.extend(new)
+        return found
+
+    below = {module: reached(module) for module in edges}
+    groups = {frozenset(m for m in below[module] if module in below[m]) for module in edges}
+    return {group for group in groups if len(group) > 1}
+
+
+def modules_bound(tree: ast.Module, module: str) -> dict[str, str]:
+    """Return the names that imports anywhere in a file bind to modules, with the modules."""
+    bound = {}
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import():
+                for alias in node.names:
+                    first = alias.name.partition(".")[0]
+                    bound[alias.asname or first] = alias.name if alias.asname else first
+            case ast.ImportFrom():
+                for alias, target in zip(node.names, targets(node, module), strict=True):
+                    if target in SOURCES and target.endswith(f".{alias.name}"):
+                        bound[alias.asname or alias.name] = target
+    return bound
+
+
+def injections(tree: ast.Module, module: str) -> Iterator[tuple[int, str]]:
+    """Return where a file sets or deletes an attribute of another module, and which."""
+    bound = modules_bound(tree, module)
+
+    def module_in(expression: ast.expr) -> str | None:
+        match expression:
+            case ast.Name(id=name):
+                return bound.get(name)
+            case ast.Attribute(value=value, attr=name):
+                package = module_in(value)
+                return f"{package}.{name}" if f"{package}.{name}" in SOURCES else None
+            case ast.Subscript(value=ast.Attribute(attr="modules"), slice=ast.Constant(value=str(name))):
+                return name  # sys.modules["agrad.core.op"]
+        return None
+
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=value, attr=name, ctx=ast.Store() | ast.Del()):
+                target = module_in(value)
+            case ast.Call(func=ast.Name(id="setattr" | "delattr"), args=[value, key, *_]):
+                target, name = module_in(value), key.value if isinstance(key, ast.Constant) else ast.unparse(key)
+            case ast.Subscript(
+                value=ast.Call(func=ast.Name(id="vars"), args=[value]) | ast.Attribute(value=value, attr="__dict__"),
+                slice=key,
+                ctx=ast.Store() | ast.Del(),
+            ):
+                target, name = module_in(value), key.value if isinstance(key, ast.Constant) else ast.unparse(key)
+            case _:
+                continue
+        if target is not None and target != module:
+            yield node.lineno, f"{target}.{name}"
 
 
 # -- imports ----------------------------------------------------------------------------------------------------------
@@ -163,6 +295,83 @@ def test_layers_import_one_way(module):
             if rank > own:
                 found.append(f"{FILES[module].relative_to(ROOT)}:{node.lineno} imports {target}, a higher layer")
     assert not found, "\n".join(found)
+
+
+def test_what_waits_imports_one_way_too():
+    found = {
+        (module, target)
+        for module in FILES
+        for target in imported(module)[1]
+        if (rank_of(target) or 0) > (rank_of(module) or 0)
+    }
+    new = found - UPWARD.keys()
+    assert not new, (
+        f"{sorted(new)} import a higher layer in a function or under TYPE_CHECKING: move what they need down"
+    )
+    gone = UPWARD.keys() - found
+    assert not gone, f"{sorted(gone)} import a higher layer no more: delete them from UPWARD"
+
+
+def test_circles_are_small_and_known():
+    edges = {module: set.union(*imported(module)) for module in FILES}
+    for module, target in UPWARD:
+        edges[module].discard(target)
+    found = circles(edges)
+    large = [sorted(circle) for circle in {*found, *CIRCLES} if len(circle) > FEW]
+    assert not large, f"more than {FEW} files import each other: {large}"
+    new = [sorted(circle) for circle in found - CIRCLES.keys()]
+    assert not new, f"{new} import each other: break the circle, or shorten one in CIRCLES to it"
+    gone = [sorted(circle) for circle in CIRCLES.keys() - found]
+    assert not gone, f"{gone} import each other no more: delete the circle from CIRCLES"
+
+
+def test_no_module_sets_a_name_of_another():
+    found = {(module, name): line for module in SOURCES for line, name in injections(tree_of(module), module)}
+    new = [f"{SOURCES[m].relative_to(ROOT)}:{found[m, n]} sets {n}" for m, n in sorted(found.keys() - INJECTED.keys())]
+    assert not new, "\n".join([*new, "a name gets its value in its own file: import it, or pass it as an argument"])
+    gone = INJECTED.keys() - found.keys()
+    assert not gone, f"{sorted(gone)} are set from outside no more: delete them from INJECTED"
+
+
+def test_circles_and_names_set_from_outside_are_found():
+    edges = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": {"d", "f"}, "f": {"f"}}
+    assert circles(edges) == {frozenset("abc"), frozenset("de")}
+    source = """
+        import sys, agrad, agrad.core.op
+        import agrad.core.mode as m
+        from agrad.core import errors, op as o
+        from . import spec
+        from agrad.core.tensor import Tensor
+        agrad.core.op.one = o.two, (m.three, *errors.four) = 5
+        o.five += 1
+        del o.six
+        setattr(o, "seven", 7)
+        vars(o)["eight"] = o.__dict__["nine"] = sys.modules["agrad.core.op"].ten = 10
+        def f(self):
+            from agrad.core import engine
+            engine.eleven: int = 11
+            for spec.twelve in (): pass
+            self.op = o.call = 13
+            Tensor.member = o.OPS["x"] = o.OPS.x = agrad.core.op.OPS.x = errors.mine = 14
+    """
+    found = [name for _, name in injections(ast.parse(textwrap.dedent(source)), "agrad.core.errors")]
+    assert sorted(found) == sorted(
+        f"agrad.core.{name}"
+        for name in [
+            "op.one",
+            "op.two",
+            "mode.three",
+            "op.five",
+            "op.six",
+            "op.seven",
+            "op.eight",
+            "op.nine",
+            "op.ten",
+            "engine.eleven",
+            "spec.twelve",
+            "op.call",
+        ]
+    )
 
 
 def test_the_reader_sees_what_it_should():
@@ -206,7 +415,7 @@ BLOCK = """
 
 
 def python(source: str, *, blocked: set[str] = frozenset()) -> str:
-    """Run the source in a fresh interpreter that cannot import what is blocked, and give what it prints."""
+    """Run the source in a fresh interpreter that cannot import what is blocked, and return what it prints."""
     code = textwrap.dedent(BLOCK).format(blocked=blocked) + textwrap.dedent(source)
     environment = {key: value for key, value in os.environ.items() if not key.startswith("AGRAD_")}
     done = subprocess.run(
@@ -255,7 +464,7 @@ WORKFLOW = ROOT / ".github/workflows/ci.yml"
 
 
 def sessions() -> set[str]:
-    """Give the names of the sessions in the noxfile."""
+    """Return the names of the sessions in the noxfile."""
     tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     return {f.name for f in functions if any("nox.session" in ast.unparse(d) for d in f.decorator_list)}
