@@ -16,6 +16,7 @@ import pytest
 
 import agrad as ag
 from agrad.core.op import OPS
+from agrad.ops.docs import complete
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -167,6 +168,46 @@ def test_problems_are_seen():
         "no section Returns",
     ]
     assert problems(lambda: None) == ["no docstring"]
+
+
+def short(x, y, /, *more, axis=None) -> Tensor:  # noqa: F821
+    """Do it.
+
+    As it should be done.
+
+    x : int
+        One.
+    y: Another,
+        described at length.
+    Returns: It.
+    ValueError: If it is wrong.
+    TypeError:
+        If it is worse.
+    How it is done.
+
+    In detail.
+
+    >>> 1
+    1
+    """
+
+
+def test_short_docstrings_are_completed():
+    parameters = {"axis": "int, optional\n    The axis.", "more": "int\n    More.", "y": "float\n    Not shown."}
+    complete({"short": short}, parameters, source="Source: here.")
+    assert problems(short, example=True) == []
+    assert inspect.getdoc(short).splitlines() == [
+        *("Do it.", "", "As it should be done.", ""),
+        *("Parameters", "----------", "x : int", "    One.", "y : float", "    Another,", "    described at length."),
+        *("axis : int, optional", "    The axis.", "more : int", "    More.", ""),
+        *("Returns", "-------", "Tensor", "    It.", ""),
+        *("Raises", "------", "ValueError", "    If it is wrong.", "TypeError", "    If it is worse.", ""),
+        *("Notes", "-----", "How it is done.", "", "In detail.", "Source: here.", ""),
+        *("Examples", "--------", ">>> import agrad as ag", ">>> 1", "1"),
+    ]
+    whole = short.__doc__
+    complete({"short": short}, {}, source="Source: elsewhere.")
+    assert short.__doc__ == whole
 
 
 # -- pages ------------------------------------------------------------------------------------------------------------

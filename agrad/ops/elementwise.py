@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import custom, elementwise, linear, nondifferentiable
 from agrad.core.rule import is_complex, promote
+from agrad.ops.docs import complete
 from agrad.ops.matrices import conj as _conj
 from agrad.ops.matrices import real as _real
 
@@ -25,25 +26,9 @@ if TYPE_CHECKING:
 def add(x1: Any, x2: Any, /) -> Tensor:
     """Sum, ``x1 + x2``.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Numeric; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: The operands. Numeric; shapes broadcast, dtypes promote.
     Derivative: 1 by both.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> b = ag.tensor(10.0, requires_grad=True)
     >>> y = a + b
@@ -58,25 +43,9 @@ def add(x1: Any, x2: Any, /) -> Tensor:
 def subtract(x1: Any, x2: Any, /) -> Tensor:
     """Difference, ``x1 - x2``.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Numeric; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: The operands. Numeric; shapes broadcast, dtypes promote.
     Derivative: 1 by `x1`, -1 by `x2`.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> b = ag.tensor(10.0, requires_grad=True)
     >>> y = a - b
@@ -91,25 +60,9 @@ def subtract(x1: Any, x2: Any, /) -> Tensor:
 def multiply(x1: Any, x2: Any, /) -> Tensor:
     """Product, ``x1 * x2``.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Numeric; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: The operands. Numeric; shapes broadcast, dtypes promote.
     Derivative: `x2` by `x1`, `x1` by `x2`; each is saved only if the other needs a gradient.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> b = ag.tensor(10.0, requires_grad=True)
     >>> y = a * b
@@ -124,26 +77,10 @@ def multiply(x1: Any, x2: Any, /) -> Tensor:
 def divide(x1: Any, x2: Any, /) -> Tensor:
     """Quotient, ``x1 / x2``.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        Dividend and divisor. Floating-point, real or complex; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: Dividend and divisor. Floating-point, real or complex; shapes broadcast, dtypes promote.
     Derivative: ``1 / x2`` by `x1` and ``-x1 / x2**2`` by `x2`. At ``x2 == 0`` both are infinite, or NaN by `x2` where
     `x1` is 0 too.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> b = ag.tensor(4.0, requires_grad=True)
     >>> y = a / b
@@ -158,24 +95,9 @@ def divide(x1: Any, x2: Any, /) -> Tensor:
 def floor_divide(x1: Any, x2: Any, /) -> Tensor:
     """Quotient rounded down, ``x1 // x2``.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        Dividend and divisor. Real-valued; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: Dividend and divisor. Real-valued; shapes broadcast, dtypes promote.
     Derivative: 0 by both, everywhere: the result is piecewise constant. (PyTorch refuses to differentiate it.)
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([7.0, -7.0], requires_grad=True)
     >>> b = ag.tensor(2.0, requires_grad=True)
     >>> y = a // b
@@ -190,24 +112,9 @@ def floor_divide(x1: Any, x2: Any, /) -> Tensor:
 def remainder(x1: Any, x2: Any, /) -> Tensor:
     """Remainder with the sign of the divisor, ``x1 % x2``.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        Dividend and divisor. Real-valued; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: Dividend and divisor. Real-valued; shapes broadcast, dtypes promote.
     Derivative: 1 by `x1`, ``-floor(x1 / x2)`` by `x2`; at the jumps too.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([5.0, -5.0], requires_grad=True)
     >>> b = ag.tensor(3.0, requires_grad=True)
     >>> y = a % b
@@ -235,27 +142,11 @@ def _pow_by_exponent(xp: Any, ans: Any, x1: Any, x2: Any) -> Any:
 def pow(x1: Any, x2: Any, /) -> Tensor:
     """Power, ``x1 ** x2``.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        Base and exponent. Numeric; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: Base and exponent. Numeric; shapes broadcast, dtypes promote.
     Derivative: ``x2 * x1**(x2 - 1)`` by `x1` and ``x1**x2 * log(x1)`` by `x2`. ``0**0`` gives 0 by both, a base of 0
     with an exponent above 0 gives 0 by `x2`. A negative real base gives NaN by `x2`; for a complex power make it
     complex.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([3.0, 0.0], requires_grad=True)
     >>> b = ag.tensor(2.0, requires_grad=True)
     >>> y = a**b
@@ -270,24 +161,9 @@ def pow(x1: Any, x2: Any, /) -> Tensor:
 def negative(x: Any, /) -> Tensor:
     """Negation, ``-x``.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Numeric, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: The operand. Numeric, any shape.
     Derivative: -1.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, -2.0], requires_grad=True)
     >>> y = -x
     >>> y.detach()
@@ -301,24 +177,9 @@ def negative(x: Any, /) -> Tensor:
 def positive(x: Any, /) -> Tensor:
     """The same values, ``+x``: a copy that stays in the graph.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Numeric, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: The operand. Numeric, any shape.
     Derivative: 1.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, -2.0], requires_grad=True)
     >>> y = +x
     >>> y.detach()
@@ -332,25 +193,8 @@ def positive(x: Any, /) -> Tensor:
 def reciprocal(x: Any, /) -> Tensor:
     """Reciprocal, ``1 / x``.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``-1 / x**2``; -inf at 0, of either sign.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, -2.0], requires_grad=True)
     >>> y = ag.reciprocal(x)
     >>> y.detach()
@@ -364,25 +208,9 @@ def reciprocal(x: Any, /) -> Tensor:
 def square(x: Any, /) -> Tensor:
     """Square, ``x * x``.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Numeric, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: The operand. Numeric, any shape.
     Derivative: ``2 * x``.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, -2.0], requires_grad=True)
     >>> y = ag.square(x)
     >>> y.detach()
@@ -396,26 +224,9 @@ def square(x: Any, /) -> Tensor:
 def sqrt(x: Any, /) -> Tensor:
     """Square root.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``1 / (2 * sqrt(x))``; inf at 0, NaN below for a real `x`.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
     The branch cut of the complex root is the negative real axis.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 4.0], requires_grad=True)
     >>> y = ag.sqrt(x)
     >>> y.detach()
@@ -432,25 +243,8 @@ def sqrt(x: Any, /) -> Tensor:
 def exp(x: Any, /) -> Tensor:
     """Exponential, ``e**x``.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: the result itself.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
     >>> y = ag.exp(x)
     >>> y.detach()
@@ -464,25 +258,8 @@ def exp(x: Any, /) -> Tensor:
 def expm1(x: Any, /) -> Tensor:
     """``exp(x) - 1``, accurate near 0.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``exp(x)``, from the result.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
     >>> y = ag.expm1(x)
     >>> y.detach()
@@ -496,26 +273,9 @@ def expm1(x: Any, /) -> Tensor:
 def log(x: Any, /) -> Tensor:
     """Natural logarithm.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``1 / x``; inf at 0, and ``1 / x`` below it too, where the result is NaN.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
     The branch cut of the complex logarithm is the negative real axis.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> y = ag.log(x)
     >>> y.detach()
@@ -529,25 +289,8 @@ def log(x: Any, /) -> Tensor:
 def log1p(x: Any, /) -> Tensor:
     """``log(1 + x)``, accurate near 0.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``1 / (1 + x)``; inf at -1, and the same formula below it, where the result is NaN.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
     >>> y = ag.log1p(x)
     >>> y.detach()
@@ -561,25 +304,8 @@ def log1p(x: Any, /) -> Tensor:
 def log2(x: Any, /) -> Tensor:
     """Logarithm to base 2.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``1 / (x * log(2))``; inf at 0.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 8.0], requires_grad=True)
     >>> y = ag.log2(x)
     >>> y.detach()
@@ -593,25 +319,8 @@ def log2(x: Any, /) -> Tensor:
 def log10(x: Any, /) -> Tensor:
     """Logarithm to base 10.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``1 / (x * log(10))``; inf at 0.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 100.0], requires_grad=True)
     >>> y = ag.log10(x)
     >>> y.detach()
@@ -628,25 +337,10 @@ def log10(x: Any, /) -> Tensor:
 def logaddexp(x1: Any, x2: Any, /) -> Tensor:
     """``log(exp(x1) + exp(x2))``, without overflow.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Real floating-point; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: The operands. Real floating-point; shapes broadcast, dtypes promote.
     Derivative: ``1 / (1 + exp(x2 - x1))`` by `x1`, and the same with the operands exchanged by `x2`; they sum to 1. NaN
     by both where both are the same infinity.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([0.0, 1000.0], requires_grad=True)
     >>> b = ag.tensor(0.0, requires_grad=True)
     >>> y = ag.logaddexp(a, b)
@@ -664,25 +358,9 @@ def logaddexp(x1: Any, x2: Any, /) -> Tensor:
 def sin(x: Any, /) -> Tensor:
     """Sine.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The angle in radians. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: The angle in radians. Floating-point, real or complex, any shape.
     Derivative: ``cos(x)``.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
     >>> y = ag.sin(x)
     >>> y.detach()
@@ -696,25 +374,9 @@ def sin(x: Any, /) -> Tensor:
 def cos(x: Any, /) -> Tensor:
     """Cosine.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The angle in radians. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: The angle in radians. Floating-point, real or complex, any shape.
     Derivative: ``-sin(x)``.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
     >>> y = ag.cos(x)
     >>> y.detach()
@@ -728,25 +390,9 @@ def cos(x: Any, /) -> Tensor:
 def tan(x: Any, /) -> Tensor:
     """Tangent.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The angle in radians. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: The angle in radians. Floating-point, real or complex, any shape.
     Derivative: ``1 + tan(x)**2``, from the result.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
     >>> y = ag.tan(x)
     >>> y.detach()
@@ -760,25 +406,8 @@ def tan(x: Any, /) -> Tensor:
 def asin(x: Any, /) -> Tensor:
     """Arc sine, in radians.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``1 / sqrt(1 - x**2)``; inf at -1 and 1, NaN beyond for a real `x`.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 0.6], requires_grad=True)
     >>> y = ag.asin(x)
     >>> y.detach()
@@ -792,25 +421,8 @@ def asin(x: Any, /) -> Tensor:
 def acos(x: Any, /) -> Tensor:
     """Arc cosine, in radians.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``-1 / sqrt(1 - x**2)``; -inf at -1 and 1, NaN beyond for a real `x`.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 0.6], requires_grad=True)
     >>> y = ag.acos(x)
     >>> y.detach()
@@ -824,25 +436,8 @@ def acos(x: Any, /) -> Tensor:
 def atan(x: Any, /) -> Tensor:
     """Arc tangent, in radians.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``1 / (1 + x**2)``.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 2.0], requires_grad=True)
     >>> y = ag.atan(x)
     >>> y.detach()
@@ -866,24 +461,9 @@ def _over_square(xp: Any, x: Any, x1: Any, x2: Any) -> Any:
 def atan2(x1: Any, x2: Any, /) -> Tensor:
     """The angle of the point (`x2`, `x1`), in radians between -pi and pi.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The y and the x coordinate, in this order. Real floating-point; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: The y and the x coordinate, in this order. Real floating-point; shapes broadcast, dtypes promote.
     Derivative: ``x2 / (x1**2 + x2**2)`` by `x1` and ``-x1 / (x1**2 + x2**2)`` by `x2`; 0 by both at the origin.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([1.0, 0.0], requires_grad=True)
     >>> b = ag.tensor([1.0, 0.0], requires_grad=True)
     >>> y = ag.atan2(a, b)
@@ -898,25 +478,8 @@ def atan2(x1: Any, x2: Any, /) -> Tensor:
 def sinh(x: Any, /) -> Tensor:
     """Hyperbolic sine.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``cosh(x)``.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
     >>> y = ag.sinh(x)
     >>> y.detach()
@@ -930,25 +493,8 @@ def sinh(x: Any, /) -> Tensor:
 def cosh(x: Any, /) -> Tensor:
     """Hyperbolic cosine.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``sinh(x)``.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
     >>> y = ag.cosh(x)
     >>> y.detach()
@@ -962,25 +508,8 @@ def cosh(x: Any, /) -> Tensor:
 def tanh(x: Any, /) -> Tensor:
     """Hyperbolic tangent.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``1 - tanh(x)**2``, from the result.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
     >>> y = ag.tanh(x)
     >>> y.detach()
@@ -994,25 +523,8 @@ def tanh(x: Any, /) -> Tensor:
 def asinh(x: Any, /) -> Tensor:
     """Inverse hyperbolic sine.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``1 / sqrt(x**2 + 1)``.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
     >>> y = ag.asinh(x)
     >>> y.detach()
@@ -1026,25 +538,8 @@ def asinh(x: Any, /) -> Tensor:
 def acosh(x: Any, /) -> Tensor:
     """Inverse hyperbolic cosine.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``1 / (sqrt(x - 1) * sqrt(x + 1))``; inf at 1, NaN below for a real `x`.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.25, 2.0], requires_grad=True)
     >>> y = ag.acosh(x)
     >>> y.detach()
@@ -1058,25 +553,8 @@ def acosh(x: Any, /) -> Tensor:
 def atanh(x: Any, /) -> Tensor:
     """Inverse hyperbolic tangent.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Floating-point, real or complex, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
     Derivative: ``1 / (1 - x**2)``; inf at -1 and 1, and the same formula beyond, where the result is NaN.
-    Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 0.5], requires_grad=True)
     >>> y = ag.atanh(x)
     >>> y.detach()
@@ -1128,25 +606,10 @@ def _choosing(lost: Callable[[Any, Any], Any]) -> dict[str, Any]:
 def maximum(x1: Any, x2: Any, /) -> Tensor:
     """The larger of two operands, element by element.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Real-valued; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    Returns: Of the broadcast shape and the promoted dtype.
     Derivative: 1 by the operand taken, 0 by the other, half each at a tie; where either is NaN, 1 by both.
     So ``maximum(x, 0)`` at 0 has 0.5, `nn.functional.relu` 0 and ``clip(x, min=0)`` 1, as in PyTorch.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
     >>> b = ag.tensor(2.0, requires_grad=True)
     >>> y = ag.maximum(a, b)
@@ -1161,24 +624,9 @@ def maximum(x1: Any, x2: Any, /) -> Tensor:
 def minimum(x1: Any, x2: Any, /) -> Tensor:
     """The smaller of two operands, element by element.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Real-valued; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    Returns: Of the broadcast shape and the promoted dtype.
     Derivative: 1 by the operand taken, 0 by the other, half each at a tie; where either is NaN, 1 by both.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
     >>> b = ag.tensor(2.0, requires_grad=True)
     >>> y = ag.minimum(a, b)
@@ -1225,27 +673,13 @@ def _clip_kernel(xp: Any, x: Any, /, min: Any = None, max: Any = None) -> Any:
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     """Limit to the range from `min` to `max`.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        What to limit. Real-valued, any shape.
+    x: What to limit. Real-valued, any shape.
     min, max : Tensor, array or scalar, optional
         The bounds, which broadcast with `x`; None is no bound. Where they cross, `max` holds.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the dtype of `x`; floating-point where only a bound is.
-
-    Notes
-    -----
+    Returns: Of the broadcast shape and the dtype of `x`; floating-point where only a bound is.
     Derivative: by `x` 1 within the bounds and on them, 0 outside; by a bound 1 where it holds strictly (``x < min``,
     ``x > max``). At ``x == min == max`` it goes to `x`, where the bounds cross to `max`, at NaN to none.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([-2.0, 1.0, 5.0], requires_grad=True)
     >>> y = ag.clip(x, -1.0, 1.0)
     >>> y.detach()
@@ -1259,24 +693,9 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
 def copysign(x1: Any, x2: Any, /) -> Tensor:
     """The magnitude of `x1` with the sign of `x2`.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        Magnitude and sign. Real floating-point; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: Magnitude and sign. Real floating-point; shapes broadcast, dtypes promote.
     Derivative: ``sign(x1) * sign(result)`` by `x1`, so 0 at ``x1 == 0``; 0 by `x2`.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([1.0, -2.0], requires_grad=True)
     >>> b = ag.tensor(-1.0, requires_grad=True)
     >>> y = ag.copysign(a, b)
@@ -1294,24 +713,9 @@ def copysign(x1: Any, x2: Any, /) -> Tensor:
 def hypot(x1: Any, x2: Any, /) -> Tensor:
     """``sqrt(x1**2 + x2**2)``, without overflow.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Real floating-point; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: The operands. Real floating-point; shapes broadcast, dtypes promote.
     Derivative: ``x1 / hypot`` and ``x2 / hypot``; 0 by both at the origin (where PyTorch gives NaN).
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([3.0, 0.0], requires_grad=True)
     >>> b = ag.tensor([4.0, 0.0], requires_grad=True)
     >>> y = ag.hypot(a, b)
@@ -1326,24 +730,9 @@ def hypot(x1: Any, x2: Any, /) -> Tensor:
 def nextafter(x1: Any, x2: Any, /) -> Tensor:
     """The next representable value after `x1` towards `x2`.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        From where and towards what. Real floating-point; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: From where and towards what. Real floating-point; shapes broadcast, dtypes promote.
     Derivative: 1 by `x1`, 0 by `x2`.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> bool(ag.nextafter(1.0, 2.0) > 1.0)
     True
     >>> x = ag.tensor(1.0, requires_grad=True)
@@ -1356,24 +745,9 @@ def nextafter(x1: Any, x2: Any, /) -> Tensor:
 def floor(x: Any, /) -> Tensor:
     """Round down to an integer, towards minus infinity.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Real-valued, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: The operand. Real-valued, any shape.
     Derivative: 0 everywhere, at the jumps too.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.5, -1.5], requires_grad=True)
     >>> y = ag.floor(x)
     >>> y.detach()
@@ -1387,24 +761,9 @@ def floor(x: Any, /) -> Tensor:
 def ceil(x: Any, /) -> Tensor:
     """Round up to an integer, towards infinity.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Real-valued, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: The operand. Real-valued, any shape.
     Derivative: 0 everywhere, at the jumps too.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.5, -1.5], requires_grad=True)
     >>> y = ag.ceil(x)
     >>> y.detach()
@@ -1418,24 +777,9 @@ def ceil(x: Any, /) -> Tensor:
 def trunc(x: Any, /) -> Tensor:
     """Round to an integer towards 0.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Real-valued, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: The operand. Real-valued, any shape.
     Derivative: 0 everywhere, at the jumps too.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.5, -1.5], requires_grad=True)
     >>> y = ag.trunc(x)
     >>> y.detach()
@@ -1449,25 +793,10 @@ def trunc(x: Any, /) -> Tensor:
 def round(x: Any, /) -> Tensor:
     """Round to the nearest integer, halves to the even one.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Numeric, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: The operand. Numeric, any shape.
     Derivative: 0 everywhere, at the jumps too.
     Real and imaginary part of a complex number are rounded each by itself.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.5, 1.5, -1.6], requires_grad=True)
     >>> y = ag.round(x)
     >>> y.detach()
@@ -1487,25 +816,11 @@ def round(x: Any, /) -> Tensor:
 def abs(x: Any, /) -> Tensor:
     """Magnitude, ``|x|``.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Numeric, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`; of its dtype, or the real dtype of the same precision for a complex `x`.
-
-    Notes
-    -----
+    x: The operand. Numeric, any shape.
+    Returns: Of the shape of `x`; of its dtype, or the real dtype of the same precision for a complex `x`.
     Derivative: ``sign(x)``, and so 0 at 0.
     Complex: not holomorphic; the gradient is ``g * x / abs(x)``, the direction of steepest ascent.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([-2.0, 0.0, 3.0], requires_grad=True)
     >>> y = ag.abs(x)
     >>> y.detach()
@@ -1528,26 +843,12 @@ def _sign_vjp(xp: Any, g: Any, x: Any, ans: Any) -> Any:
 def sign(x: Any, /) -> Tensor:
     """Sign: -1, 0 or 1; for a complex `x`, ``x / abs(x)`` and 0 at 0.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Numeric, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: The operand. Numeric, any shape.
+    Returns: Of the shape and dtype of `x`.
     Derivative: 0 for a real `x`.
     Complex: not holomorphic; the gradient is the part of `g` across `x`, ``(g - s * real(g * conj(s))) / abs(x)`` with
     `s` the result, and 0 at 0.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([-2.0, 0.0, 3.0], requires_grad=True)
     >>> y = ag.sign(x)
     >>> y.detach()
@@ -1563,24 +864,10 @@ def sign(x: Any, /) -> Tensor:
 def conj(x: Any, /) -> Tensor:
     """Complex conjugate.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Numeric, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: The operand. Numeric, any shape.
+    Returns: Of the shape and dtype of `x`.
     Derivative: the gradient is the conjugate of the cotangent.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor(1 + 2j, requires_grad=True)
     >>> y = ag.conj(x)
     >>> y.detach()
@@ -1594,24 +881,10 @@ def conj(x: Any, /) -> Tensor:
 def real(x: Any, /) -> Tensor:
     """Real part.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Numeric, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`, real, of the same precision.
-
-    Notes
-    -----
+    x: The operand. Numeric, any shape.
+    Returns: Of the shape of `x`, real, of the same precision.
     Derivative: the gradient of a complex `x` is the cotangent, as a complex number.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor(1 + 2j, requires_grad=True)
     >>> y = ag.real(x)
     >>> y.detach()
@@ -1625,25 +898,11 @@ def real(x: Any, /) -> Tensor:
 def imag(x: Any, /) -> Tensor:
     """Imaginary part.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Numeric, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`, real, of the same precision.
-
-    Notes
-    -----
+    x: The operand. Numeric, any shape.
+    Returns: Of the shape of `x`, real, of the same precision.
     Derivative: the gradient of a complex `x` is ``1j`` times the cotangent. Of a real `x`, which not every backend
     takes, result and gradient are 0.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor(1 + 2j, requires_grad=True)
     >>> y = ag.imag(x)
     >>> y.detach()
@@ -1660,24 +919,8 @@ def imag(x: Any, /) -> Tensor:
 def equal(x1: Any, x2: Any, /) -> Tensor:
     """Whether ``x1 == x2``, element by element.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Any dtype; shapes broadcast, dtypes promote.
+    x1, x2: The operands. Any dtype; shapes broadcast, dtypes promote.
 
-    Returns
-    -------
-    Tensor
-        Boolean, of the broadcast shape.
-
-    Notes
-    -----
-    No derivative: the result is boolean.
-    Source: array API 2025.12, elementwise functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.equal(ag.tensor([1.0, 2.0]), 1.0)
     tensor([ True, False])
     """
@@ -1687,24 +930,8 @@ def equal(x1: Any, x2: Any, /) -> Tensor:
 def not_equal(x1: Any, x2: Any, /) -> Tensor:
     """Whether ``x1 != x2``, element by element.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Any dtype; shapes broadcast, dtypes promote.
+    x1, x2: The operands. Any dtype; shapes broadcast, dtypes promote.
 
-    Returns
-    -------
-    Tensor
-        Boolean, of the broadcast shape.
-
-    Notes
-    -----
-    No derivative: the result is boolean.
-    Source: array API 2025.12, elementwise functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.not_equal(ag.tensor([1.0, 2.0]), 1.0)
     tensor([False,  True])
     """
@@ -1714,24 +941,6 @@ def not_equal(x1: Any, x2: Any, /) -> Tensor:
 def less(x1: Any, x2: Any, /) -> Tensor:
     """Whether ``x1 < x2``, element by element.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Real-valued; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Boolean, of the broadcast shape.
-
-    Notes
-    -----
-    No derivative: the result is boolean.
-    Source: array API 2025.12, elementwise functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.less(ag.tensor([1.0, 2.0]), 2.0)
     tensor([ True, False])
     """
@@ -1741,24 +950,6 @@ def less(x1: Any, x2: Any, /) -> Tensor:
 def less_equal(x1: Any, x2: Any, /) -> Tensor:
     """Whether ``x1 <= x2``, element by element.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Real-valued; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Boolean, of the broadcast shape.
-
-    Notes
-    -----
-    No derivative: the result is boolean.
-    Source: array API 2025.12, elementwise functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.less_equal(ag.tensor([1.0, 2.0]), 1.0)
     tensor([ True, False])
     """
@@ -1768,24 +959,6 @@ def less_equal(x1: Any, x2: Any, /) -> Tensor:
 def greater(x1: Any, x2: Any, /) -> Tensor:
     """Whether ``x1 > x2``, element by element.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Real-valued; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Boolean, of the broadcast shape.
-
-    Notes
-    -----
-    No derivative: the result is boolean.
-    Source: array API 2025.12, elementwise functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.greater(ag.tensor([1.0, 2.0]), 1.0)
     tensor([False,  True])
     """
@@ -1795,24 +968,6 @@ def greater(x1: Any, x2: Any, /) -> Tensor:
 def greater_equal(x1: Any, x2: Any, /) -> Tensor:
     """Whether ``x1 >= x2``, element by element.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Real-valued; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Boolean, of the broadcast shape.
-
-    Notes
-    -----
-    No derivative: the result is boolean.
-    Source: array API 2025.12, elementwise functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.greater_equal(ag.tensor([1.0, 2.0]), 2.0)
     tensor([False,  True])
     """
@@ -1822,24 +977,8 @@ def greater_equal(x1: Any, x2: Any, /) -> Tensor:
 def logical_and(x1: Any, x2: Any, /) -> Tensor:
     """Whether both operands are true.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Boolean; shapes broadcast, dtypes promote.
+    x1, x2: The operands. Boolean; shapes broadcast, dtypes promote.
 
-    Returns
-    -------
-    Tensor
-        Boolean, of the broadcast shape.
-
-    Notes
-    -----
-    No derivative: the result is boolean.
-    Source: array API 2025.12, elementwise functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.logical_and(ag.tensor([True, False]), True)
     tensor([ True, False])
     """
@@ -1849,24 +988,8 @@ def logical_and(x1: Any, x2: Any, /) -> Tensor:
 def logical_or(x1: Any, x2: Any, /) -> Tensor:
     """Whether one operand or both are true.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Boolean; shapes broadcast, dtypes promote.
+    x1, x2: The operands. Boolean; shapes broadcast, dtypes promote.
 
-    Returns
-    -------
-    Tensor
-        Boolean, of the broadcast shape.
-
-    Notes
-    -----
-    No derivative: the result is boolean.
-    Source: array API 2025.12, elementwise functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.logical_or(ag.tensor([True, False]), False)
     tensor([ True, False])
     """
@@ -1876,24 +999,8 @@ def logical_or(x1: Any, x2: Any, /) -> Tensor:
 def logical_xor(x1: Any, x2: Any, /) -> Tensor:
     """Whether exactly one of the operands is true.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Boolean; shapes broadcast, dtypes promote.
+    x1, x2: The operands. Boolean; shapes broadcast, dtypes promote.
 
-    Returns
-    -------
-    Tensor
-        Boolean, of the broadcast shape.
-
-    Notes
-    -----
-    No derivative: the result is boolean.
-    Source: array API 2025.12, elementwise functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.logical_xor(ag.tensor([True, False]), True)
     tensor([False,  True])
     """
@@ -1903,24 +1010,8 @@ def logical_xor(x1: Any, x2: Any, /) -> Tensor:
 def logical_not(x: Any, /) -> Tensor:
     """Whether the operand is false.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Boolean, any shape.
+    x: The operand. Boolean, any shape.
 
-    Returns
-    -------
-    Tensor
-        Boolean, of the shape of `x`.
-
-    Notes
-    -----
-    No derivative: the result is boolean.
-    Source: array API 2025.12, elementwise functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.logical_not(ag.tensor([True, False]))
     tensor([False,  True])
     """
@@ -1930,24 +1021,10 @@ def logical_not(x: Any, /) -> Tensor:
 def bitwise_and(x1: Any, x2: Any, /) -> Tensor:
     """Bits set in both operands, ``x1 & x2``.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Integer or boolean; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: The operands. Integer or boolean; shapes broadcast, dtypes promote.
+    Returns: Of the broadcast shape and the promoted dtype.
     No derivative: the result is integer or boolean.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.bitwise_and(ag.tensor([12, 10]), 6)
     tensor([4, 2])
     """
@@ -1957,24 +1034,10 @@ def bitwise_and(x1: Any, x2: Any, /) -> Tensor:
 def bitwise_or(x1: Any, x2: Any, /) -> Tensor:
     """Bits set in one operand or both, ``x1 | x2``.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Integer or boolean; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: The operands. Integer or boolean; shapes broadcast, dtypes promote.
+    Returns: Of the broadcast shape and the promoted dtype.
     No derivative: the result is integer or boolean.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.bitwise_or(ag.tensor([12, 10]), 6)
     tensor([14, 14])
     """
@@ -1984,24 +1047,10 @@ def bitwise_or(x1: Any, x2: Any, /) -> Tensor:
 def bitwise_xor(x1: Any, x2: Any, /) -> Tensor:
     """Bits set in exactly one operand, ``x1 ^ x2``.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The operands. Integer or boolean; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: The operands. Integer or boolean; shapes broadcast, dtypes promote.
+    Returns: Of the broadcast shape and the promoted dtype.
     No derivative: the result is integer or boolean.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.bitwise_xor(ag.tensor([12, 10]), 6)
     tensor([10, 12])
     """
@@ -2011,24 +1060,10 @@ def bitwise_xor(x1: Any, x2: Any, /) -> Tensor:
 def bitwise_invert(x: Any, /) -> Tensor:
     """Every bit inverted, ``~x``.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Integer or boolean, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: The operand. Integer or boolean, any shape.
+    Returns: Of the shape and dtype of `x`.
     No derivative: the result is integer or boolean.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.bitwise_invert(ag.tensor([0, 5]))
     tensor([-1, -6])
     >>> ~ag.tensor([True, False])
@@ -2040,24 +1075,10 @@ def bitwise_invert(x: Any, /) -> Tensor:
 def bitwise_left_shift(x1: Any, x2: Any, /) -> Tensor:
     """Bits shifted to the left, ``x1 << x2``.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The bits, and by how many places to shift them (not negative). Integer; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: The bits, and by how many places to shift them (not negative). Integer; shapes broadcast, dtypes promote.
+    Returns: Of the broadcast shape and the promoted dtype.
     No derivative: the result is integer.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.bitwise_left_shift(ag.tensor([1, 3]), 2)
     tensor([ 4, 12])
     """
@@ -2067,24 +1088,10 @@ def bitwise_left_shift(x1: Any, x2: Any, /) -> Tensor:
 def bitwise_right_shift(x1: Any, x2: Any, /) -> Tensor:
     """Bits shifted to the right, ``x1 >> x2``; the sign is kept.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor, array or scalar
-        The bits, and by how many places to shift them (not negative). Integer; shapes broadcast, dtypes promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    x1, x2: The bits, and by how many places to shift them (not negative). Integer; shapes broadcast, dtypes promote.
+    Returns: Of the broadcast shape and the promoted dtype.
     No derivative: the result is integer.
-    Source: array API 2025.12, elementwise functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.bitwise_right_shift(ag.tensor([8, -8]), 2)
     tensor([ 2, -2])
     """
@@ -2094,24 +1101,8 @@ def bitwise_right_shift(x1: Any, x2: Any, /) -> Tensor:
 def isfinite(x: Any, /) -> Tensor:
     """Whether elements are neither infinite nor NaN.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Numeric, any shape.
+    x: The operand. Numeric, any shape.
 
-    Returns
-    -------
-    Tensor
-        Boolean, of the shape of `x`.
-
-    Notes
-    -----
-    No derivative: the result is boolean.
-    Source: array API 2025.12, elementwise functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.isfinite(ag.tensor([1.0, ag.inf, ag.nan]))
     tensor([ True, False, False])
     """
@@ -2121,24 +1112,8 @@ def isfinite(x: Any, /) -> Tensor:
 def isinf(x: Any, /) -> Tensor:
     """Whether elements are infinite, of either sign.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Numeric, any shape.
+    x: The operand. Numeric, any shape.
 
-    Returns
-    -------
-    Tensor
-        Boolean, of the shape of `x`.
-
-    Notes
-    -----
-    No derivative: the result is boolean.
-    Source: array API 2025.12, elementwise functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.isinf(ag.tensor([1.0, -ag.inf, ag.nan]))
     tensor([False,  True, False])
     """
@@ -2148,24 +1123,8 @@ def isinf(x: Any, /) -> Tensor:
 def isnan(x: Any, /) -> Tensor:
     """Whether elements are NaN.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Numeric, any shape.
+    x: The operand. Numeric, any shape.
 
-    Returns
-    -------
-    Tensor
-        Boolean, of the shape of `x`.
-
-    Notes
-    -----
-    No derivative: the result is boolean.
-    Source: array API 2025.12, elementwise functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.isnan(ag.tensor([1.0, ag.inf, ag.nan]))
     tensor([False, False,  True])
     """
@@ -2175,24 +1134,20 @@ def isnan(x: Any, /) -> Tensor:
 def signbit(x: Any, /) -> Tensor:
     """Whether the sign bit is set: below 0, and for -0.0.
 
-    Parameters
-    ----------
-    x : Tensor, array or scalar
-        The operand. Real floating-point, any shape.
+    x: The operand. Real floating-point, any shape.
 
-    Returns
-    -------
-    Tensor
-        Boolean, of the shape of `x`.
-
-    Notes
-    -----
-    No derivative: the result is boolean.
-    Source: array API 2025.12, elementwise functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.signbit(ag.tensor([1.0, -0.0, -2.0]))
     tensor([False,  True,  True])
     """
+
+
+complete(
+    globals(),
+    {
+        "x": "Tensor, array or scalar\n    The operand. Floating-point, real or complex, any shape.",
+        "x1": "Tensor, array or scalar\n    The operands. Real-valued; shapes broadcast, dtypes promote.",
+        "x2": "Tensor, array or scalar\n    The operands. Real-valued; shapes broadcast, dtypes promote.",
+    },
+    source="Source: array API 2025.12, elementwise functions.",
+    holomorphic="Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.",
+)

@@ -16,8 +16,9 @@ from agrad.core import errors
 from agrad.core.op import OPS, make_operator
 from agrad.core.tensor import Tensor, check_leaf, is_temporary, rebind
 from agrad.ops import creation, data_type, elementwise, linalg, manipulation, searching, statistical
+from agrad.ops.docs import complete
 from agrad.ops.extra.common import checked_axis
-from agrad.ops.porting import PortedMethods, axes_of, complete, shape_of
+from agrad.ops.porting import ARGUMENTS, PortedMethods, axes_of, shape_of
 
 Axis = int | tuple[int, ...] | None
 
@@ -1196,9 +1197,9 @@ def _put(name: str, member: Any) -> None:
 
 def attach() -> None:
     """Put operators and methods on `Tensor`."""
+    complete(vars(PortedMethods), ARGUMENTS, methods=True)
     for name, member in vars(PortedMethods).items():
         if not name.startswith("__"):
-            complete(name, member)
             _put(name, member)
     for name, member in vars(Methods).items():
         if not name.startswith("__"):

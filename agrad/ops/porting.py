@@ -7,7 +7,6 @@ called; `ops.methods` puts the methods on `Tensor`.
 
 from __future__ import annotations
 
-import inspect
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -565,18 +564,3 @@ def _source(x: Any, dim: int, index: Any, source: Any, alpha: Any) -> Tensor:
             f"index_add(): source has shape {source.shape}, and for this index it should be {wanted}{called()}"
         )
     return data_type.astype(source if alpha == 1 else source * alpha, x.dtype, copy=False)
-
-
-def complete(name: str, method: Any) -> None:
-    """Write the sections of a method's docstring from its one line and the names of its arguments."""
-    code = method.__code__
-    count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
-    given = code.co_varnames[1:count]
-    if method.__doc__ is None or "\n" in method.__doc__:  # python -OO; or complete already, under another name
-        return
-    text = f"{method.__doc__}\n\n"
-    if given:
-        text += "Parameters\n----------\n" + "".join(f"{n} : {ARGUMENTS[n]}\n" for n in given) + "\n"
-    result = {"Tensor": "This tensor." if name.endswith("_") else "The result."}.get(method.__annotations__["return"])
-    text += f"Returns\n-------\n{method.__annotations__['return']}\n    {result or 'See above.'}\n"
-    method.__doc__ = text
