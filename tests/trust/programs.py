@@ -1178,8 +1178,11 @@ def drawn(seed, judges=tuple(JUDGES), longest=40):
     """Draw a program."""
     rng = random.Random(seed)
     leaves = tuple(leaf_of(rng) for _ in range(rng.randint(1, 3)))
-    steps = steps_of(rng, [leaf.values() for leaf in leaves], rng.randint(2, longest))
-    chosen = tuple(rng.sample(judges, min(len(judges), rng.randint(1, 3))))
+    mapped = rng.random() < 0.4  # of what every transform can take
+    steps = steps_of(rng, [leaf.values() for leaf in leaves], rng.randint(2, longest), mapped=mapped)
+    found = traits(Program(leaves, steps))
+    suited = [name for name in judges if not found & JUDGES[name]]
+    chosen = tuple(rng.sample(suited, min(len(suited), rng.randint(1, 3))))
     return Program(leaves, steps, rng.choice([0, 0, 3]), chosen)
 
 
