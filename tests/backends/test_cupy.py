@@ -198,6 +198,9 @@ def test_gradients():
         z += 1.0
         assert z.tolist()[0] == [2.0, 2.0, 2.0]
         np.testing.assert_array_equal(z.numpy()[1:], a[1:] + 1)
+        z[1] = 7.0
+        z[2] = 8.0  # into the copy that the line before has made
+        assert z.tolist()[:3] == [[2.0] * 3, [7.0] * 3, [8.0] * 3]
     """)
 
 

@@ -364,6 +364,19 @@ def test_a_generator_suspended_in_a_block_does_not_change_what_follows(outside, 
     assert on()
 
 
+def test_a_generator_suspended_in_two_blocks_is_resumed_in_both():
+    @ag.no_grad()
+    def generator():
+        with ag.enable_grad():
+            with ag.no_grad():
+                yield ag.is_grad_enabled()
+                yield ag.is_grad_enabled()
+            yield ag.is_grad_enabled()
+        yield ag.is_grad_enabled()
+
+    assert list(generator()) == [False, False, True, False]
+
+
 def test_generators_interleaved():
     def generator(mode):
         with mode():

@@ -67,7 +67,7 @@ KIT = ("numpy", "dask")
 #: Tests that compare text with the source, that build or that start a whole run of the tests: they prove nothing here.
 UNFIT = re.compile(
     r"tests/(test_house|test_packages|test_typing|mutation/|testing/test_suite(_faults)?)"
-    r"|test_the_page_of_rules_is_up_to_date|test_tutorials|third_party|test_distributed"
+    r"|test_the_page_of_rules_is_up_to_date|test_examples|test_tutorials|third_party|test_distributed"
 )
 #: Imported before the processes are forked: what all tests need, but not agrad.
 LIBRARIES = (
@@ -84,7 +84,7 @@ LIBRARIES = (
 #: Seconds of processor time: tests are chosen for one mutant up to this sum.
 BUDGET = 20.0
 #: What starting pytest on one more file costs.
-START = 1.5
+START = 2.5
 #: Of which so much is for tests of the same files that did not reach the mutant: what is made once and kept is reached
 #: by the first test alone.
 BESIDE = 4.0
@@ -115,6 +115,7 @@ class Plugin:
         self.times, self.probe = times, probe
         self.running = self.failed = ""
         self.tests: dict[str, tuple[float, list[str]]] = {}
+        self.at_import: list[str] = []
         self.bad: set[str] = set()
         self.log: Path | None = None
         self.count = 0
@@ -133,6 +134,8 @@ class Plugin:
         if self.wanted is not None:
             items[:] = sorted((i for i in items if i.nodeid in self.wanted), key=lambda i: self.wanted[i.nodeid])
         self.count = len(items)
+        if self.probe is not None:
+            self.at_import = sorted(self.probe.hits)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item):
@@ -290,7 +293,7 @@ def map_file(copy: Path, unit: str, log: Path) -> dict:
         plugin = Plugin(None, {}, probe)
         code = pytest.main(arguments(unit, None), plugins=[plugin])
         tests = {test: found for test, found in plugin.tests.items() if test not in plugin.bad}
-        return {"code": int(code), "tests": tests, "bad": sorted(plugin.bad)}
+        return {"code": int(code), "tests": tests, "import": plugin.at_import, "bad": sorted(plugin.bad)}
 
     log.write_text("")
     found, status = forked(work, 3600)
@@ -399,6 +402,8 @@ class Reached:
             for test, (_, keys) in row["tests"].items():
                 for key in keys:
                     self.by_key[key][unit].append(test)
+            for key in row.get("import", ()):  # what comes of it may matter to every test
+                self.by_key[key][unit] = list(row["tests"])
 
     def forget(self, tests: set[str]) -> None:
         """Leave tests out from now on."""
@@ -435,7 +440,8 @@ class Reached:
 
         def rank(unit: str) -> float:
             share = len(reached[unit]) / max(1, len(self.found[unit]["tests"]))
-            return share + affinity(unit, mutant.path) - (0.3 if unit.startswith("agrad/") else 0)
+            slow = sum(self.times[test] for test in reached[unit]) / len(reached[unit])
+            return share + affinity(unit, mutant.path) - min(1.0, 2 * slow) - (0.3 if unit.startswith("agrad/") else 0)
 
         order = sorted(reached, key=rank, reverse=True)
         queues: dict[tuple[str, str], list[str]] = {}

@@ -111,6 +111,11 @@ def test_nothing_is_computed(never_computes):
     assert g.shape == (4, 4)
 
 
+def test_an_ellipsis_may_take_every_letter():
+    x = np.arange(2.0).reshape((2,) + (1,) * 51)
+    np.testing.assert_array_equal(ag.extra.einsum("...->...", ag.asarray(x)).numpy(), x, strict=True)
+
+
 def test_integers_keep_their_dtype(make, close):
     a = np.arange(6).reshape(2, 3)
     for equation, arrays in (("ij->", [a]), ("ij,kj->ik", [a, a]), ("ij->ji", [a])):
@@ -216,6 +221,7 @@ def test_two_operands_are_one_product():
         ("ij->j->i", [(2, 3)], "must be letters"),
         ("ii", [(2, 3)], r"subscript i is repeated within an operand but the sizes don't match, 3 != 2"),
         ("ij,jk", [(2, 3), (4, 2)], "operands have sizes 3 and 4 for subscript j"),
+        ("...->...", [(1,) * 53], "more than there are letters left"),
     ],
 )
 def test_what_is_refused(equation, shapes, message):

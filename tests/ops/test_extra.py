@@ -178,6 +178,7 @@ CASES = {
         lambda x: np.pad(x, ((1, 0), (0, 1)), constant_values=2.5),
         (M,),
     ),
+    "pad by an array": (lambda x: E.pad(x, np.array([[1, 2]])), lambda x: np.pad(x, np.array([[1, 2]])), (M,)),
     "pad by axis": (lambda x: E.pad(x, {-1: (1, 2)}), lambda x: np.pad(x, ((0, 0), (1, 2))), (M,)),
     "pad one element": (lambda x: E.pad(x, 2, "reflect"), lambda x: np.pad(x, 2, "reflect"), (W[:1],)),
     # without NaN
@@ -193,6 +194,11 @@ CASES = {
     "nanvar with a correction": (
         lambda x: E.nanvar(x, correction=1),
         lambda x: np.nanvar(x, ddof=1),
+        (with_nan(3, 4),),
+    ),
+    "nanstd with a correction": (
+        lambda x: E.nanstd(x, correction=1),
+        lambda x: np.nanstd(x, ddof=1),
         (with_nan(3, 4),),
     ),
     "nancumsum": (lambda x: E.nancumsum(x, axis=1), lambda x: np.nancumsum(x, axis=1), (with_nan(3, 4),)),
@@ -664,6 +670,18 @@ def test_scatter_puts_the_last(make, backend, close):
     close(h, np.array([[0.0, 1.0], [1.0, 1.0]]))
 
 
+@pytest.mark.parametrize("backend", ["numpy", "dask"], indirect=True)
+def test_scatter_takes_the_start_of_a_larger_source(make, close):
+    """As PyTorch: the index says how much of the source is used; the rest gets no gradient."""
+    index = np.array([[2, 0]])
+    for function, old in ((E.scatter, 0.0), (E.scatter_add, 1.0)):
+        x, s = make(np.ones((2, 3))), make(np.arange(1.0, 7.0).reshape(2, 3), requires_grad=True)
+        y = function(x, 1, index, s)
+        close(y, np.array([[2.0 + old, 1.0, 1.0 + old], [1.0, 1.0, 1.0]]))
+        y.sum().backward()
+        close(s.grad, np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))
+
+
 def test_scatter_of_a_number(make, close, numpy_backend):
     x = ag.zeros((2, 2))
     assert E.scatter(x, 0, [[1, 0]], 5.0).tolist() == [[0.0, 5.0], [5.0, 0.0]]
@@ -851,6 +869,12 @@ A, B = ag.tensor(M), ag.tensor(V)
         (lambda: E.gather(A, 0, [0]), RuntimeError, "same number of dimensions"),
         (lambda: E.gather(A, 0, [[0] * 5]), RuntimeError, "Size does not match at dimension 1"),
         (lambda: E.scatter(A, 0, [[0, 1]], [[1.0]]), RuntimeError, "no larger than src"),
+        (
+            lambda: E.scatter(A, 0, [0], 1.0),
+            RuntimeError,
+            r"scatter\(\): Index tensor must have the same number of dim",
+        ),
+        (lambda: E.scatter(A, 0, [[0] * 5], 1.0), RuntimeError, r"scatter\(\): Size does not match at dimension 1"),
         (lambda: E.topk(B, 9), RuntimeError, "selected index k out of range"),
         (lambda: E.bincount(B), ValueError, "integral inputs"),
         (lambda: E.digitize(B, A), ValueError, "bins must be a vector"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 
 import numpy as np
 import pytest
@@ -162,6 +163,13 @@ def test_values_without_gradient():
     assert x.count_nonzero(1).tolist() == [3, 2]
     assert x.isclose(x + 1e-9).all().item()
     assert x.allclose(x + 1e-9)
+    one, zero, nan = ag.tensor([1.0]), ag.tensor([0.0]), ag.tensor([float("nan")])
+    assert one.allclose(one + 0.9e-5)
+    assert not one.allclose(one + 1.1e-5)
+    assert zero.allclose(zero + 0.9e-8)
+    assert not zero.allclose(zero + 1.1e-8)
+    assert nan.allclose(nan, equal_nan=True)
+    assert not nan.allclose(nan)
     assert (x.ndimension(), x.nelement(), x.is_contiguous()) == (2, 6, True)
     assert x.contiguous() is x
 
@@ -215,6 +223,27 @@ def test_axes_as_a_list():
     np.testing.assert_allclose(t.logsumexp([0, 2]).numpy(), np.log(np.exp(x).sum(axis=(0, 2))), rtol=1e-12)
     assert (t > 0).count_nonzero([0, 2]).tolist() == np.count_nonzero(x > 0, axis=(0, 2)).tolist()
     assert (t > 9).any([0, 2]).tolist() == [False] * 3
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "max", "min", "var", "std", "all", "any", "argmax", "argmin"])
+def test_reductions_take_every_argument_as_methods(name):
+    x = np.random.default_rng(0).normal(size=(2, 3, 4))
+    x = x > 0 if name in ("all", "any") else x
+    t, expected = ag.asarray(x), getattr(np, name)(x, axis=1, keepdims=True)
+    words = inspect.signature(getattr(ag.Tensor, name)).parameters
+    calls = [{"axis": 1, "keepdims": True}, {"dim": 1, "keepdims": True}]
+    calls += [{"axis": 1, "keepdim": True}, {"dim": 1, "keepdim": True}] if "keepdim" in words else []
+    for call in calls:
+        np.testing.assert_allclose(getattr(t, name)(**call).numpy(), expected, rtol=1e-12, strict=True)
+        flat = {word: value for word, value in call.items() if not word.startswith("keepdim")}
+        np.testing.assert_allclose(getattr(t, name)(**flat).numpy(), expected[:, 0], rtol=1e-12, strict=True)
+    whole = getattr(np, name)(x)
+    np.testing.assert_allclose(getattr(t, name)().numpy(), whole, rtol=1e-12)
+    if name in ("var", "std"):
+        expected = getattr(np, name)(x, axis=0, ddof=1)
+        np.testing.assert_allclose(getattr(t, name)(axis=0, correction=1).numpy(), expected, rtol=1e-12)
+    if name == "sum":
+        assert t.sum(dtype=ag.float32).dtype == ag.float32
 
 
 def test_in_place_methods_belong_to_the_graph():

@@ -36,6 +36,15 @@ def python(source, **environment):
 # -- the table --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("name", "library"), [("numpy", "numpy"), ("dask", "dask.array")])
+def test_what_is_installed_is_available(name, library):
+    # Tests of a backend that is not available are skipped: here is said that these are not.
+    module = pytest.importorskip(library)
+    (row,) = (row for row in ag.backends() if row.name == name)
+    assert row.available
+    assert row.version == (module if name == "numpy" else pytest.importorskip("dask")).__version__
+
+
 def test_rows(numpy_backend):
     rows = ag.backends()
     names = [row.name for row in rows]
