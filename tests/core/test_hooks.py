@@ -129,6 +129,16 @@ def test_hooks_run_under_grad_too():
     assert x.grad is None
 
 
+def test_hooks_beside_the_way_to_the_inputs_do_not_run():
+    x, w = (ag.tensor(2.0, requires_grad=True) for _ in range(2))
+    beside, called = w * 3.0, []
+    beside.register_hook(called.append)
+    beside.grad_fn.register_hook(called.append)
+    (g,) = ag.autograd.grad(x * beside, [x])
+    assert g.item() == 6.0
+    assert not called
+
+
 def test_hooks_on_inputs_apply_equally_however_many_inputs():
     a = leaf(1.0)
     b = a * 3

@@ -91,7 +91,10 @@ def adjoints(x, w, g, stride, padding, dilation, groups):
     return by_input[:, :, top : top + x.shape[2], left : left + x.shape[3]], by_weight
 
 
-@pytest.fixture(params=["as chosen", "rows one by one", "in small blocks", "rows one by one, in small blocks"])
+WAYS = ["as chosen", "rows one by one", "in small blocks", "rows one by one, in small blocks", "two images at a time"]
+
+
+@pytest.fixture(params=WAYS)
 def way(request, monkeypatch):
     """Choose how convolutions of few channels go, and how much they do at a time."""
     if "one by one" in request.param:
@@ -99,6 +102,8 @@ def way(request, monkeypatch):
     if "small" in request.param:
         monkeypatch.setattr(image_kernels, "PLANE_BYTES", 2000)
         monkeypatch.setattr(image_kernels, "WINDOW_BYTES", 2000)
+    if "two" in request.param:
+        monkeypatch.setattr(image_kernels._Windows, "images_at_a_time", lambda self, itemsize: 2)
 
 
 @pytest.mark.usefixtures("way")
