@@ -173,6 +173,20 @@ def test_several_roots_add_up():
     assert grad([(x * 2).sum(), x * 3], x, [None, ag.ones(2)])[0].tolist() == [5.0, 5.0]
 
 
+@pytest.mark.parametrize("shape", [(), (3,)])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_leaf_of_every_step_adds_up(make, close, shape, first):
+    values = np.linspace(0.5, 1.5, 3)[: shape[0] if shape else 1].reshape(shape)
+    for n in range(1, 7):
+        x, w = make(np.full(shape, 2.0), requires_grad=True), make(values, requires_grad=True)
+        y = x
+        for _ in range(n):
+            y = w * y if first else y * w
+        y.backward(ag.ones_like(y.detach()))
+        close(w.grad, n * 2.0 * values ** (n - 1))
+        close(x.grad, values**n)
+
+
 def test_duplicate_roots_add_up():
     x = leaf(1.0, 2.0)
     y = (x * x).sum()

@@ -35,6 +35,14 @@ def test_tangents(make, close, xp):
     assert fw.unpack_dual(x) == (x, None)
 
 
+def test_an_operand_left_out_and_an_array_after_it(close):
+    with fw.dual_level():
+        x = fw.make_dual(X, T)
+        found = fw.unpack_dual(ag.clip(x, None, np.array([1.0, 1.0])))
+        close(found.primal, [0.5, 1.0])
+        close(found.tangent, [1.0, 0.0])
+
+
 def test_reverse_mode_sees_through(close):
     x = ag.tensor([0.5, 2.0], requires_grad=True)
     with fw.dual_level():
