@@ -67,7 +67,7 @@ KIT = ("numpy", "dask")
 #: Tests that compare text with the source, that build or that start a whole run of the tests: they prove nothing here.
 UNFIT = re.compile(
     r"tests/(test_house|test_packages|test_typing|mutation/|testing/test_suite(_faults)?)"
-    r"|test_the_page_of_rules_is_up_to_date|test_examples|test_tutorials|third_party|test_distributed"
+    r"|test_the_page_of_rules_is_up_to_date|test_examples|test_tutorials|third_party"
 )
 #: Imported before the processes are forked: what all tests need, but not agrad.
 LIBRARIES = (
@@ -229,8 +229,7 @@ def in_copy(copy: Path) -> None:
 def arguments(unit: str, tests: Iterable[str] | None) -> list[str]:
     """Give pytest's arguments for a file of tests: ``path``, or ``path@backend`` for the kit on a backend."""
     path, _, backend = unit.partition("@")
-    given = ["-x"] if tests is not None else []
-    given += [
+    given = [
         "-q",
         "-p",
         "no:cacheprovider",
@@ -256,18 +255,18 @@ def arguments(unit: str, tests: Iterable[str] | None) -> list[str]:
     return [*given, *dict.fromkeys(test.partition("[")[0] for test in tests)]
 
 
-def run_file(copy: Path, unit: str, tests: Sequence[str], times: Mapping[str, float], log: Path) -> dict:
-    """Run tests of one file in a copy: which fails first, and how."""
+def run_file(copy: Path, unit: str, tests: Sequence[str] | None, times: Mapping[str, float], log: Path) -> dict:
+    """Run tests of one file in a copy: which fails first, and how. None: all tests."""
 
     def work() -> dict:
         in_copy(copy)
         plugin = Plugin(tests, times)
         plugin.log = log
-        code = pytest.main(arguments(unit, tests), plugins=[plugin])
+        code = pytest.main(["-x", *arguments(unit, tests)], plugins=[plugin])
         return {"code": int(code), "failed": plugin.failed, "count": plugin.count}
 
     log.write_text("")
-    usual = sum(times.get(test, 1.0) for test in tests)
+    usual = 60.0 if tests is None else sum(times.get(test, 1.0) for test in tests)
     found, status = forked(work, 90 + 10 * usual)
     if found is None:
         at = log.read_text()

@@ -174,6 +174,11 @@ def test_values_without_gradient():
     assert x.contiguous() is x
 
 
+def test_addmm_without_factors():
+    x, a, b = np.random.default_rng(0).normal(size=(3, 2, 2))
+    np.testing.assert_allclose(ag.asarray(x).addmm(ag.asarray(a), ag.asarray(b)).numpy(), x + a @ b, rtol=1e-12)
+
+
 def test_size_is_a_number_and_a_method():
     x = ag.ones((2, 3))
     assert x.size == 6
