@@ -498,7 +498,7 @@ class Plain(Machine):
             return np.real(inner([x, *rest])[len(inputs) :][-1])  # no result at all is an IndexError
 
         def loss(x):
-            return number_of(inner([x, *rest]), path)
+            return number_of(inner([x, *rest])[len(inputs) :], path)
 
         if kind == "jvp":
             return [along(last, x, numbers(path, x.shape))]
