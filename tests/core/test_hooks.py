@@ -118,6 +118,26 @@ def test_a_hook_registered_in_the_midst_of_a_pass_loses_nothing(register):
     assert x.grad.tolist() == [5.0]
 
 
+@pytest.mark.parametrize("kind", ["register_hook", "register_prehook"])
+def test_a_node_hook_may_remove_itself_and_register_others(kind):
+    x = ag.tensor(2.0, requires_grad=True)
+    y, called = x * x, []
+    register = getattr(y.grad_fn, kind)
+
+    def once(*gradients):
+        called.append("once")
+        handle.remove()
+        register(lambda *gradients: called.append("later"))
+
+    handle = register(once)
+    register(lambda *gradients: called.append("second"))
+    y.backward(retain_graph=True)
+    assert called == ["once", "second"]
+    y.backward()
+    assert called == ["once", "second", "second", "later"]
+    assert x.grad.item() == 8.0
+
+
 def test_hooks_run_under_grad_too():
     x = leaf(1.0)
     y = x * 2

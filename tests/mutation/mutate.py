@@ -556,7 +556,7 @@ def judgements() -> dict[str, str]:
 
 
 #: Classes of survivors that do what the source does, as far as values, gradients and errors go.
-HARMLESS = {"equivalent", "speed", "message", "unreachable"}
+HARMLESS = {"equivalent", "speed", "message", "gpu"}
 
 
 def workers(jobs: int, *given: Any):

@@ -326,3 +326,11 @@ def test_fused_where_one_operand_is_made_from_the_other(backend):
 
 def test_an_op_beyond_agrads_own_names():
     assert {n for n in ag.rules if n.startswith("mine.")} >= {"mine.cube", "mine.softmax"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("backend", ["numpy", "dask"], indirect=True)  # array-api-strict mixes no integers with floats
+def test_an_exponent_over_integers_gets_a_gradient_of_its_own_precision(make, close, dtype):
+    base, exponent = make([2, 3, 0], dtype="int8"), make([3.0, 2.0, 1.0], dtype=dtype, requires_grad=True)
+    (base**exponent).sum().backward()
+    close(exponent.grad, np.asarray([8 * np.log(2), 9 * np.log(3), 0.0], dtype=dtype), rtol=1e-6)

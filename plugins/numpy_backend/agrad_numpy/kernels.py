@@ -11,7 +11,6 @@ from typing import Any
 
 import array_api_compat.numpy as compat
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 _add_reduce = np.add.reduce
 
@@ -105,14 +104,6 @@ def _getitem(x: Any, key: Any, /) -> Any:
     return x[key]
 
 
-def _windows(x: Any, /, window: tuple[int, ...], stride: tuple[int, ...]) -> Any:
-    """All windows over the last axes, as a view: shape (..., *positions, *window)."""
-    axes = tuple(range(x.ndim - len(window), x.ndim))
-    view = sliding_window_view(x, window, axis=axes)
-    steps = (slice(None),) * (x.ndim - len(window)) + tuple(slice(None, None, s) for s in stride)
-    return view[steps]
-
-
 #: By the op's name. Ufuncs stand for themselves.
 KERNELS: dict[str, Callable[..., Any]] = {
     "add_into": np.add,
@@ -127,7 +118,6 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "permute_dims": _permute_dims,
     "reshape": _reshape,
     "sum": _sum,
-    "windows": _windows,
     **{name: in_single(getattr(compat, name)) for name in ("cumulative_prod", "cumulative_sum", "prod", "std", "var")},
     **{
         name: getattr(np, ufunc or name)
