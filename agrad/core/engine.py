@@ -1014,7 +1014,7 @@ def recompute(node: Node, g: Tensor, saved: tuple[Any, ...], *, masked: bool) ->
 
 
 def origin(node: Node | None) -> Node | None:
-    """Give the node that a value comes from, seen from outside of the batches it was lifted into as an operand.
+    """Return the node that a value comes from, seen from outside of the batches it was lifted into as an operand.
 
     A cotangent that leaves a batch is summed over it: a value lifted twice would have the sum counted once per member.
     """

@@ -230,7 +230,7 @@ class Setting:
         self.var.set(self._value)
 
     def leave(self, *exc: object) -> None:
-        """Give the variable the value it had."""
+        """Set the variable to the value it had."""
         self.var.set(self._before.pop())
         self.watch = None
 
