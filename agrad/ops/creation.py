@@ -14,6 +14,7 @@ from agrad.core import errors
 from agrad.core.spec import backend_of, numbers_of
 from agrad.core.tensor import Tensor, shape_tuple, wrap
 from agrad.ops.data_type import astype, result_type, to_device
+from agrad.ops.docs import complete
 from agrad.ops.elementwise import positive
 from agrad.ops.manipulation import broadcast_like, broadcast_shapes, broadcast_to, reshape, stack
 from agrad.plugin import manager
@@ -42,7 +43,7 @@ def _call(name: str, *args: Any, dtype: Any, device: Any, requires_grad: bool = 
 
 
 def _whole(name: str, shape: Shape, more: tuple[int, ...]) -> Shape:
-    """Give a shape whose lengths may stand as separate arguments."""
+    """Return a shape whose lengths may stand as separate arguments."""
     if not more:
         return shape
     if not all(isinstance(n, int) and not isinstance(n, bool) for n in (shape, *more)):
@@ -59,38 +60,11 @@ def _whole(name: str, shape: Shape, more: tuple[int, ...]) -> Shape:
 def zeros(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Zeros of a shape.
 
-    Parameters
-    ----------
-    shape : int or tuple of int
-        The shape.
-    *more : int
-        The other lengths, if `shape` is the first: PyTorch's ``zeros(2, 3)``.
-    dtype : DType, backend's dtype or str, optional
-        Default: `get_default_dtype`.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: the default backend's.
-    requires_grad : bool, optional
-        Record what is done with the result.
+    *more: The other lengths, if `shape` is the first: PyTorch's ``zeros(2, 3)``.
+    Returns: A new leaf.
+    RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError: If the backend is unknown or unusable here.
 
-    Returns
-    -------
-    Tensor
-        A new leaf.
-
-    Raises
-    ------
-    RuntimeError
-        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
-    BackendError
-        If the backend is unknown or unusable here.
-
-    Notes
-    -----
-    Source: array API 2025.12, creation functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.zeros((2, 3))
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
@@ -104,38 +78,11 @@ def zeros(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requi
 def ones(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones of a shape.
 
-    Parameters
-    ----------
-    shape : int or tuple of int
-        The shape.
-    *more : int
-        The other lengths, if `shape` is the first: PyTorch's ``ones(2, 3)``.
-    dtype : DType, backend's dtype or str, optional
-        Default: `get_default_dtype`.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: the default backend's.
-    requires_grad : bool, optional
-        Record what is done with the result.
+    *more: The other lengths, if `shape` is the first: PyTorch's ``ones(2, 3)``.
+    Returns: A new leaf.
+    RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError: If the backend is unknown or unusable here.
 
-    Returns
-    -------
-    Tensor
-        A new leaf.
-
-    Raises
-    ------
-    RuntimeError
-        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
-    BackendError
-        If the backend is unknown or unusable here.
-
-    Notes
-    -----
-    Source: array API 2025.12, creation functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.ones(3, dtype="int64")
     tensor([1, 1, 1])
     """
@@ -148,38 +95,11 @@ def ones(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requir
 def empty(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Uninitialised memory of a shape.
 
-    Parameters
-    ----------
-    shape : int or tuple of int
-        The shape.
-    *more : int
-        The other lengths, if `shape` is the first: PyTorch's ``empty(2, 3)``.
-    dtype : DType, backend's dtype or str, optional
-        Default: `get_default_dtype`.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: the default backend's.
-    requires_grad : bool, optional
-        Record what is done with the result.
+    *more: The other lengths, if `shape` is the first: PyTorch's ``empty(2, 3)``.
+    Returns: A new leaf, with whatever values the memory held.
+    RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError: If the backend is unknown or unusable here.
 
-    Returns
-    -------
-    Tensor
-        A new leaf, with whatever values the memory held.
-
-    Raises
-    ------
-    RuntimeError
-        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
-    BackendError
-        If the backend is unknown or unusable here.
-
-    Notes
-    -----
-    Source: array API 2025.12, creation functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.empty((2, 3)).shape
     (2, 3)
     """
@@ -194,39 +114,13 @@ def full(
 ) -> Tensor:
     """One value everywhere.
 
-    Parameters
-    ----------
-    shape : int or tuple of int
-        The shape.
-    fill_value : scalar or 0-d Tensor
-        The value.
-    dtype : DType, backend's dtype or str, optional
-        Default: that of the value; `get_default_dtype` for a Python float.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: the default backend's.
-    requires_grad : bool, optional
-        Record what is done with the result.
-
-    Returns
-    -------
-    Tensor
-        A new leaf; for a Tensor as value, part of its graph.
-
-    Raises
-    ------
-    RuntimeError
-        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
-    BackendError
-        If the backend is unknown or unusable here.
-
-    Notes
-    -----
+    fill_value: The value.
+    dtype: Default: that of the value; `get_default_dtype` for a Python float.
+    Returns: A new leaf; for a Tensor as value, part of its graph.
+    RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError: If the backend is unknown or unusable here.
     Derivative, for a Tensor as value: the sum of the cotangent.
-    Source: array API 2025.12, creation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.full((2, 2), 7.0)
     tensor([[7., 7.],
             [7., 7.]])
@@ -259,7 +153,7 @@ def _fill(value: Any, dtype: Any, device: Any) -> Tensor:
 
 
 def complex_default() -> dtypes.DType:
-    """Give the complex dtype of the default floating dtype's precision."""
+    """Return the complex dtype of the default floating dtype's precision."""
     return dtypes.complex64 if manager.get_default_dtype() == dtypes.float32 else dtypes.complex128
 
 
@@ -282,37 +176,13 @@ def _filled_like(x: Any, value: complex, dtype: Any, device: Any, requires_grad:
 def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Zeros of the shape, dtype and device of `x`.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Whose shape, dtype and device the result has.
-    dtype : DType, backend's dtype or str, optional
-        Default: that of `x`.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: that of `x`.
-    requires_grad : bool, optional
-        Record what is done with the result.
+    dtype: Default: that of `x`.
+    device: ``"<backend>[:<device>]"``. Default: that of `x`.
+    Returns: A new leaf; where neither dtype nor device is given, in the layout of `x` too (a lazy backend takes over
+        the chunks).
+    RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError: If the backend is unknown or unusable here.
 
-    Returns
-    -------
-    Tensor
-        A new leaf; where neither dtype nor device is given, in the layout of `x` too (a lazy backend takes over the
-        chunks).
-
-    Raises
-    ------
-    RuntimeError
-        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
-    BackendError
-        If the backend is unknown or unusable here.
-
-    Notes
-    -----
-    Source: array API 2025.12, creation functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.zeros_like(ag.tensor([[1.0, 2.0]]))
     tensor([[0., 0.]])
     """
@@ -322,37 +192,13 @@ def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_gra
 def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Ones of the shape, dtype and device of `x`.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Whose shape, dtype and device the result has.
-    dtype : DType, backend's dtype or str, optional
-        Default: that of `x`.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: that of `x`.
-    requires_grad : bool, optional
-        Record what is done with the result.
+    dtype: Default: that of `x`.
+    device: ``"<backend>[:<device>]"``. Default: that of `x`.
+    Returns: A new leaf; where neither dtype nor device is given, in the layout of `x` too (a lazy backend takes over
+        the chunks).
+    RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError: If the backend is unknown or unusable here.
 
-    Returns
-    -------
-    Tensor
-        A new leaf; where neither dtype nor device is given, in the layout of `x` too (a lazy backend takes over the
-        chunks).
-
-    Raises
-    ------
-    RuntimeError
-        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
-    BackendError
-        If the backend is unknown or unusable here.
-
-    Notes
-    -----
-    Source: array API 2025.12, creation functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.ones_like(ag.tensor([[1.0, 2.0]]))
     tensor([[1., 1.]])
     """
@@ -362,36 +208,12 @@ def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad
 def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """Uninitialised memory of the shape, dtype and device of `x`.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Whose shape, dtype and device the result has.
-    dtype : DType, backend's dtype or str, optional
-        Default: that of `x`.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: that of `x`.
-    requires_grad : bool, optional
-        Record what is done with the result.
+    dtype: Default: that of `x`.
+    device: ``"<backend>[:<device>]"``. Default: that of `x`.
+    Returns: A new leaf, with whatever values the memory held.
+    RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError: If the backend is unknown or unusable here.
 
-    Returns
-    -------
-    Tensor
-        A new leaf, with whatever values the memory held.
-
-    Raises
-    ------
-    RuntimeError
-        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
-    BackendError
-        If the backend is unknown or unusable here.
-
-    Notes
-    -----
-    Source: array API 2025.12, creation functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.empty_like(ag.tensor([[1.0, 2.0]])).shape
     (1, 2)
     """
@@ -404,39 +226,14 @@ def full_like(
 ) -> Tensor:
     """One value everywhere, of the shape, dtype and device of `x`.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Whose shape, dtype and device the result has.
-    fill_value : scalar or 0-d Tensor
-        The value, which is converted to the dtype.
-    dtype : DType, backend's dtype or str, optional
-        Default: that of `x`.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: that of `x`.
-    requires_grad : bool, optional
-        Record what is done with the result.
-
-    Returns
-    -------
-    Tensor
-        A new leaf; for a Tensor as value, part of its graph.
-
-    Raises
-    ------
-    RuntimeError
-        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
-    BackendError
-        If the backend is unknown or unusable here.
-
-    Notes
-    -----
+    fill_value: The value, which is converted to the dtype.
+    dtype: Default: that of `x`.
+    device: ``"<backend>[:<device>]"``. Default: that of `x`.
+    Returns: A new leaf; for a Tensor as value, part of its graph.
+    RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError: If the backend is unknown or unusable here.
     Derivative, for a Tensor as value: the sum of the cotangent.
-    Source: array API 2025.12, creation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.full_like(ag.tensor([[1.0, 2.0]]), 7.0)
     tensor([[7., 7.]])
     """
@@ -459,40 +256,17 @@ def arange(
 ) -> Tensor:
     """Evenly spaced numbers from `start` to before `stop`.
 
-    Parameters
-    ----------
     start : int or float
         The first; with one argument, where to stop, and the first is 0.
     stop : int or float, optional
         Where to stop; not part of the result, but for rounding.
     step : int or float, optional
         The distance, not 0.
-    dtype : DType, backend's dtype or str, optional
-        Default: int64 where all three are integers, else `get_default_dtype`.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: the default backend's.
-    requires_grad : bool, optional
-        Record what is done with the result.
+    dtype: Default: int64 where all three are integers, else `get_default_dtype`.
+    Returns: A new leaf, 1-d.
+    RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError: If the backend is unknown or unusable here.
 
-    Returns
-    -------
-    Tensor
-        A new leaf, 1-d.
-
-    Raises
-    ------
-    RuntimeError
-        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
-    BackendError
-        If the backend is unknown or unusable here.
-
-    Notes
-    -----
-    Source: array API 2025.12, creation functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.arange(3)
     tensor([0, 1, 2])
     >>> ag.arange(0.0, 1.0, 0.25)
@@ -518,40 +292,17 @@ def linspace(
 ) -> Tensor:
     """A number of evenly spaced numbers from `start` to `stop`.
 
-    Parameters
-    ----------
     start, stop : int, float or complex
         The first, and the last or (without `endpoint`) the one after it.
     num : int
         How many.
-    dtype : DType, backend's dtype or str, optional
-        Default: `get_default_dtype`, or the complex dtype of its precision.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: the default backend's.
+    dtype: Default: `get_default_dtype`, or the complex dtype of its precision.
     endpoint : bool, optional
         `stop` is the last one.
-    requires_grad : bool, optional
-        Record what is done with the result.
+    Returns: A new leaf, 1-d.
+    RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError: If the backend is unknown or unusable here.
 
-    Returns
-    -------
-    Tensor
-        A new leaf, 1-d.
-
-    Raises
-    ------
-    RuntimeError
-        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
-    BackendError
-        If the backend is unknown or unusable here.
-
-    Notes
-    -----
-    Source: array API 2025.12, creation functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.linspace(0.0, 1.0, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
@@ -578,40 +329,16 @@ def eye(
 ) -> Tensor:
     """Ones on a diagonal, zeros elsewhere.
 
-    Parameters
-    ----------
     n_rows : int
         The number of rows.
     n_cols : int, optional
         The number of columns. Default: as many.
     k : int, optional
         The diagonal: 0 the main one, positive above it, negative below.
-    dtype : DType, backend's dtype or str, optional
-        Default: `get_default_dtype`.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: the default backend's.
-    requires_grad : bool, optional
-        Record what is done with the result.
+    Returns: A new leaf, 2-d.
+    RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
+    BackendError: If the backend is unknown or unusable here.
 
-    Returns
-    -------
-    Tensor
-        A new leaf, 2-d.
-
-    Raises
-    ------
-    RuntimeError
-        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
-    BackendError
-        If the backend is unknown or unusable here.
-
-    Notes
-    -----
-    Source: array API 2025.12, creation functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.eye(2, 3, k=1)
     tensor([[0., 1., 0.],
             [0., 0., 1.]])
@@ -635,40 +362,18 @@ def asarray(
     An array stays on its own backend and shares its memory, unless `device`, `dtype` or `copy` says otherwise; change
     it afterwards and you change the tensor. A Tensor, or tensors within a list, stay in the graph.
 
-    Parameters
-    ----------
     obj : Tensor, array, scalar or nested sequence
         The data.
-    dtype : DType, backend's dtype or str, optional
-        Default: that of the data; `get_default_dtype` for Python floats.
-    device : str, optional
-        Where to put it. Default: where the data is; Python numbers go to the default backend.
-    copy : bool, optional
-        True always copies, False never (an error where one is needed), None if needed.
-    requires_grad : bool, optional
-        Record what is done with it.
+    dtype: Default: that of the data; `get_default_dtype` for Python floats.
+    device: Where to put it. Default: where the data is; Python numbers go to the default backend.
+    copy: True always copies, False never (an error where one is needed), None if needed.
+    requires_grad: Record what is done with it.
+    Returns: On the memory of an array, if nothing asks for a copy; `obj` itself, if it is a Tensor with nothing to
+        change.
+    ValueError: If `copy` is False and a copy is needed.
+    TypeError: If the data are no numbers: text, dates, Python objects.
+    RuntimeError: If `requires_grad` is set for a dtype that is neither real nor complex floating point.
 
-    Returns
-    -------
-    Tensor
-        On the memory of an array, if nothing asks for a copy; `obj` itself, if it is a Tensor with nothing to change.
-
-    Raises
-    ------
-    ValueError
-        If `copy` is False and a copy is needed.
-    TypeError
-        If the data are no numbers: text, dates, Python objects.
-    RuntimeError
-        If `requires_grad` is set for a dtype that is neither real nor complex floating point.
-
-    Notes
-    -----
-    Source: array API 2025.12, creation functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.asarray([1, 2.5])
     tensor([1.0000, 2.5000])
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
@@ -729,7 +434,7 @@ def _numbers_in(values: Sequence[Any]) -> list[Any]:
 
 
 def _tensors_in(values: Sequence[Any]) -> list[Tensor]:
-    """Give the tensors in nested lists; raises where an array among them holds no numbers."""
+    """Return the tensors in nested lists; raises where an array among them holds no numbers."""
     tensors, strange = [], []
     for v in _numbers_in(values):
         if isinstance(v, Tensor):
@@ -808,32 +513,13 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A Tensor on memory that another library exports by DLPack.
 
-    Parameters
-    ----------
     x : object
         Has ``__dlpack__`` and ``__dlpack_device__``.
-    device : str, optional
-        Where to put it. Default: the default backend.
-    copy : bool, optional
-        As for `asarray`.
+    device: Where to put it. Default: the default backend.
+    copy: As for `asarray`.
+    Returns: A new leaf.
+    BufferError: If `x` is a Tensor that requires grad, or the memory cannot be exported.
 
-    Returns
-    -------
-    Tensor
-        A new leaf.
-
-    Raises
-    ------
-    BufferError
-        If `x` is a Tensor that requires grad, or the memory cannot be exported.
-
-    Notes
-    -----
-    Source: array API 2025.12, creation functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> import numpy as np
     >>> ag.from_dlpack(np.array([1.0, 2.0]))
     tensor([1., 2.])
@@ -853,28 +539,12 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
 def from_numpy(array: Any) -> Tensor:
     """A Tensor on the memory of a NumPy array.
 
-    Parameters
-    ----------
     array : numpy.ndarray
         Change it afterwards and you change the tensor.
-
-    Returns
-    -------
-    Tensor
-        A new leaf, on the NumPy backend.
-
-    Raises
-    ------
-    TypeError
-        If it is an array of another library.
-
-    Notes
-    -----
+    Returns: A new leaf, on the NumPy backend.
+    TypeError: If it is an array of another library.
     Source: PyTorch's function of this name.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> import numpy as np
     >>> ag.from_numpy(np.array([1.0, 2.0]))
     tensor([1., 2.])
@@ -913,31 +583,14 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
     """Coordinate matrices of coordinate vectors.
 
-    Parameters
-    ----------
     *arrays : Tensor or array
         1-d, of one dtype.
     indexing : {"xy", "ij"}, optional
         Cartesian or matrix order of the first two axes.
-
-    Returns
-    -------
-    tuple of Tensor
-        One per operand, each with one axis per operand.
-
-    Raises
-    ------
-    ValueError
-        If an operand is not one-dimensional, or `indexing` is neither.
-
-    Notes
-    -----
+    Returns: One per operand, each with one axis per operand.
+    ValueError: If an operand is not one-dimensional, or `indexing` is neither.
     Derivative: each vector gets the sum of the cotangent over the axes of the others.
-    Source: array API 2025.12, creation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x, y = ag.meshgrid(ag.tensor([1, 2]), ag.tensor([3, 4, 5]))
     >>> x
     tensor([[1, 2],
@@ -1022,3 +675,20 @@ def legacy_double_tensor(*args: Any) -> Tensor:
     (2, 3)
     """
     return Tensor(*args, dtype=dtypes.float64)
+
+
+complete(
+    globals(),
+    {
+        "args": "int or sequence\n    A shape as separate integers (uninitialised then), or one nested sequence of numbers.",
+        "copy": "bool, optional",
+        "device": 'str, optional\n    ``"<backend>[:<device>]"``. Default: the default backend\'s.',
+        "dtype": "DType, backend's dtype or str, optional\n    Default: `get_default_dtype`.",
+        "fill_value": "scalar or 0-d Tensor",
+        "more": "int",
+        "requires_grad": "bool, optional\n    Record what is done with the result.",
+        "shape": "int or tuple of int\n    The shape.",
+        "x": "Tensor or array\n    Whose shape, dtype and device the result has.",
+    },
+    source="Source: array API 2025.12, creation functions.",
+)

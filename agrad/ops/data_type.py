@@ -13,6 +13,7 @@ from agrad.core.op import OPS, finish
 from agrad.core.rule import fit
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor, wrap
+from agrad.ops.docs import complete
 from agrad.plugin import manager
 
 if TYPE_CHECKING:
@@ -27,30 +28,16 @@ def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
     """The elements converted to another dtype.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
+    x: Any dtype, any shape.
     dtype : DType, backend's dtype or str
         The dtype.
     copy : bool, optional
         False gives `x` itself if it has the dtype already. Values are immutable, so a copy is never needed for safety.
     device : str, optional
         Where to put the result. Default: where `x` is.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`; outside the graph where the dtype is neither real nor complex floating point.
-
-    Notes
-    -----
+    Returns: Of the shape of `x`; outside the graph where the dtype is neither real nor complex floating point.
     Derivative: linear; the cotangent is converted back (its real part, for a complex result of a real `x`).
-    Source: array API 2025.12, data type functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.5, 2.5], requires_grad=True)
     >>> y = ag.astype(x, "float32")
     >>> y.detach()
@@ -85,35 +72,17 @@ def _to_device(x: Any, device: str, /) -> Tensor:
 def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
     """The same value on another device or backend.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        What to move.
+    x: What to move.
     device : str
         ``"<backend>[:<device>]"``.
     stream : object, optional
         Only None: the standard leaves it to the library.
-
-    Returns
-    -------
-    Tensor
-        On that device; `x` itself if it is there already.
-
-    Raises
-    ------
-    BackendError
-        If the backend is unknown or unusable here.
-    ValueError
-        If a stream is given.
-
-    Notes
-    -----
+    Returns: On that device; `x` itself if it is there already.
+    BackendError: If the backend is unknown or unusable here.
+    ValueError: If a stream is given.
     Derivative: linear; the cotangent is moved back.
     Source: array API 2025.12, array object (``to_device``).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> y = ag.to_device(x, "numpy")
     >>> y is x
@@ -225,24 +194,11 @@ def _dtype_of(backend: Backend, value: Any) -> Any:
 def result_type(*arrays_and_dtypes: Any) -> Any:
     """The dtype that arrays, dtypes and Python scalars promote to.
 
-    Parameters
-    ----------
     *arrays_and_dtypes : Tensor, array, dtype or scalar
         At least one that is no scalar; of one backend.
-
-    Returns
-    -------
-    object
-        The dtype, one of the backend's own.
-
-    Notes
-    -----
+    Returns: The dtype, one of the backend's own.
     A Python scalar follows the kind of the others and never widens them.
-    Source: array API 2025.12, data type functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> str(ag.result_type(ag.float32, ag.float64))
     'float64'
     >>> str(ag.result_type(ag.tensor([1.0], dtype="float32"), 2.0))
@@ -255,25 +211,12 @@ def result_type(*arrays_and_dtypes: Any) -> Any:
 def can_cast(from_: Any, to: Any, /) -> bool:
     """Whether the standard's promotion takes one dtype, or that of an array, to another.
 
-    Parameters
-    ----------
     from_ : Tensor, array or dtype
         From which.
     to : DType, backend's dtype or str
         To which.
+    Returns: Whether it does.
 
-    Returns
-    -------
-    bool
-        Whether it does.
-
-    Notes
-    -----
-    Source: array API 2025.12, data type functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.can_cast(ag.float32, ag.float64)
     True
     >>> ag.can_cast(ag.float64, ag.float32)
@@ -376,31 +319,14 @@ _KINDS["numeric"] = _KINDS["integral"] + _KINDS["real floating"] + _KINDS["compl
 def isdtype(dtype: Any, kind: Any) -> bool:
     """Whether a dtype is of a kind, one of several kinds, or another dtype.
 
-    Parameters
-    ----------
     dtype : DType or backend's dtype
         agrad's or any backend's.
     kind : str, dtype or tuple of these
         "bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric", or a
         dtype; a tuple is any of them.
+    Returns: Whether it is.
+    ValueError: If the kind is unknown.
 
-    Returns
-    -------
-    bool
-        Whether it is.
-
-    Raises
-    ------
-    ValueError
-        If the kind is unknown.
-
-    Notes
-    -----
-    Source: array API 2025.12, data type functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.isdtype(ag.float32, "real floating")
     True
     >>> ag.isdtype(ag.tensor([1]).dtype, ("bool", "real floating"))
@@ -422,23 +348,11 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 def is_tensor(obj: Any) -> bool:
     """Whether an object is a Tensor.
 
-    Parameters
-    ----------
     obj : object
         Anything.
-
-    Returns
-    -------
-    bool
-        Whether it is.
-
-    Notes
-    -----
+    Returns: Whether it is.
     Source: PyTorch's function of this name.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.is_tensor(ag.tensor(1.0))
     True
     >>> ag.is_tensor(1.0)
@@ -450,26 +364,24 @@ def is_tensor(obj: Any) -> bool:
 def is_floating_point(x: Tensor) -> bool:
     """Whether the dtype of a tensor is real floating point.
 
-    Parameters
-    ----------
     x : Tensor
         The tensor.
-
-    Returns
-    -------
-    bool
-        Whether it is; False for a complex one.
-
-    Notes
-    -----
+    Returns: Whether it is; False for a complex one.
     Source: PyTorch's function of this name.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.is_floating_point(ag.tensor(1.0))
     True
     >>> ag.is_floating_point(ag.tensor(1j))
     False
     """
     return x.is_floating_point()
+
+
+complete(
+    globals(),
+    {
+        "type": "Tensor, array or dtype",
+        "x": "Tensor or array",
+    },
+    source="Source: array API 2025.12, data type functions.",
+)

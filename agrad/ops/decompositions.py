@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad.core.declare import custom
 from agrad.core.rule import is_complex
+from agrad.ops.docs import complete
 from agrad.ops.matrices import (
     adjoint,
     conj,
@@ -47,7 +48,7 @@ class SVDResult(NamedTuple):
 
 
 def _cholesky_vjp(xp: Any, g: Any, ans: Any, upper: bool) -> Any:
-    """Give L^-H sym(Phi(L^H g)) L^-1."""
+    """Return L^-H sym(Phi(L^H g)) L^-1."""
     low, g = (adjoint(xp, ans), adjoint(xp, g)) if upper else (ans, g)
     high = adjoint(xp, low)
     inner = hermitian(xp, lower_half(xp, mm(xp, high, g)))
@@ -55,7 +56,7 @@ def _cholesky_vjp(xp: Any, g: Any, ans: Any, upper: bool) -> Any:
 
 
 def _cholesky_jvp(xp: Any, t_x: Any, ans: Any, upper: bool) -> Any:
-    """Give L Phi(L^-1 dA L^-H)."""
+    """Return L Phi(L^-1 dA L^-H)."""
     low = adjoint(xp, ans) if upper else ans
     inner = xp.linalg.solve(low, adjoint(xp, xp.linalg.solve(low, hermitian(xp, t_x))))
     t = mm(xp, low, lower_half(xp, inner))
@@ -71,33 +72,17 @@ def _cholesky_jvp(xp: Any, t_x: Any, ans: Any, upper: bool) -> Any:
 def cholesky(x: Any, /, *, upper: bool = False) -> Tensor:
     """The Cholesky factor of Hermitian positive-definite matrices.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, shape (..., M, M), Hermitian (if real: symmetric) and positive definite.
+    x: Floating-point, shape (..., M, M), Hermitian (if real: symmetric) and positive definite.
     upper : bool, optional
         Give `U` with ``x = U^H U`` instead of `L` with ``x = L L^H``.
-
-    Returns
-    -------
-    Tensor
-        The factor, triangular, of the shape and dtype of `x`.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
+    Returns: The factor, triangular, of the shape and dtype of `x`.
+    numpy.linalg.LinAlgError:
         On NumPy, if a matrix is not positive definite; other backends have their own error or give NaN.
-
-    Notes
-    -----
     `x` is taken to be Hermitian: libraries look at one triangle only, and the gradient is Hermitian, along changes that
     keep `x` so.
     Derivative: ``L^-H sym(Phi(L^H g)) L^-1``, Phi taking the lower triangle and half the diagonal.
     Source: array API 2025.12, linear algebra; Murray, Differentiation of the Cholesky decomposition, 2016.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[4.0, 2.0], [2.0, 5.0]], requires_grad=True)
     >>> factor = ag.linalg.cholesky(x)
     >>> factor.detach()
@@ -186,28 +171,15 @@ def _qr(x: Any, /, *, mode: str = "reduced") -> tuple[Tensor, Tensor]:
 def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
     """The QR decomposition ``x = Q R`` of matrices of full rank.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, shape (..., M, N), of rank K = min(M, N), the first K columns independent.
+    x: Floating-point, shape (..., M, N), of rank K = min(M, N), the first K columns independent.
     mode : {"reduced", "complete"}, optional
         Whether `Q` has K columns or M.
-
-    Returns
-    -------
-    QRResult
-        ``Q``, shape (..., M, K) or (..., M, M), with orthonormal columns, and ``R``, upper triangular with a real
+    Returns: ``Q``, shape (..., M, K) or (..., M, M), with orthonormal columns, and ``R``, upper triangular with a real
         diagonal, shape (..., K, N) or (..., M, N).
-
-    Raises
-    ------
-    RuntimeError
+    RuntimeError:
         In backward with mode="complete" and M > N, if the loss depends on which basis of the orthogonal complement the
         last columns of `Q` are (a lazy backend gives NaN); in forward mode with mode="complete" and M > N always; in
         both where `R` has a 0 on its diagonal (on a lazy backend an error of its own, or NaN).
-
-    Notes
-    -----
     Derivative for M >= N: ``(g_Q + Q copyltu(R g_R^H - g_Q^H Q)) R^-H``, copyltu mirroring the lower triangle; wide
     matrices are split into the first M columns and the rest. There is none where the first K columns are dependent; by
     rounding `R` may have a small number in the place of 0, and the gradient is then large.
@@ -217,9 +189,6 @@ def qr(x: Any, /, *, mode: str = "reduced") -> QRResult:
     functions with application in optimum experimental design, 2010; Seeger et al., Auto-differentiating linear algebra,
     2017.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 1.0], [2.0, 3.0]], requires_grad=True)
     >>> corner = ag.abs(ag.linalg.qr(x).R[1, 1])
     >>> corner.detach()
@@ -338,37 +307,21 @@ def _svd(x: Any, /, *, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tens
 def svd(x: Any, /, *, full_matrices: bool = True) -> SVDResult:
     """The singular value decomposition of matrices, ``x = U diag(S) Vh``.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, real or complex, shape (..., M, N).
+    x: Floating-point, real or complex, shape (..., M, N).
     full_matrices : bool, optional
         Give square `U` and `Vh`. If False, only their first K = min(M, N) columns and rows.
-
-    Returns
-    -------
-    SVDResult
-        ``U``, shape (..., M, M) or (..., M, K); ``S``, real, descending, shape (..., K); ``Vh``, shape (..., N, N) or
-        (..., K, N).
-
-    Raises
-    ------
-    RuntimeError
+    Returns: ``U``, shape (..., M, M) or (..., M, K); ``S``, real, descending, shape (..., K); ``Vh``, shape (..., N, N)
+        or (..., K, N).
+    RuntimeError:
         In backward, if the loss depends on what is arbitrary: the common phases of complex singular vectors, or which
         basis the vectors beyond the first K are (PyTorch ignores the latter). A lazy backend gives NaN instead. Forward
         mode cannot see it: there tangents are those of singular vectors that turn no more than they must.
-
-    Notes
-    -----
     Derivative: Townsend's, with ``F_ij = 1 / (S_j**2 - S_i**2)``. It is inf or NaN where singular values repeat, or
     where one is zero and `x` is not square (or complex). A loss of `S` alone has the gradient ``U diag(g_S) Vh``
     everywhere; at a zero or repeated singular value that is one of several subgradients.
     Source: array API 2025.12, linear algebra; Townsend, Differentiating the singular value decomposition, 2016; for
     complex matrices Wan and Zhang, Automatic differentiation for complex valued SVD, 2019.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 2.0], [2.0, 3.0]], requires_grad=True)
     >>> parts = ag.linalg.svd(x)
     >>> parts.S.detach()
@@ -399,25 +352,12 @@ def _svdvals_jvp(xp: Any, t_x: Any, x: Any) -> Any:
 def svdvals(x: Any, /) -> Tensor:
     """Singular values of matrices.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, real or complex, shape (..., M, N).
-
-    Returns
-    -------
-    Tensor
-        Real, descending, shape (..., min(M, N)).
-
-    Notes
-    -----
+    x: Floating-point, real or complex, shape (..., M, N).
+    Returns: Real, descending, shape (..., min(M, N)).
     Derivative: ``U diag(g) Vh``, with the singular vectors computed in backward; at a zero or repeated singular value
     that is one of several subgradients. Higher derivatives are those of `svd`.
     Source: array API 2025.12, linear algebra; Giles, 2008.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 2.0], [2.0, 3.0]], requires_grad=True)
     >>> values = ag.linalg.svdvals(x)
     >>> values.detach()
@@ -426,3 +366,11 @@ def svdvals(x: Any, /) -> Tensor:
     tensor([[0.2764, 0.4472],
             [0.4472, 0.7236]])
     """
+
+
+complete(
+    globals(),
+    {
+        "x": "Tensor or array",
+    },
+)

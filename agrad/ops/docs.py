@@ -12,8 +12,7 @@ op or from the chapter is said once: here, or where the chapter calls `complete`
     ValueError: If they do not fit.      what it raises
     Derivative: ``x2 * x1**(x2 - 1)``.   what is none of these begins the notes
 
-    >>> ag.pow(2.0, 3.0)
-    tensor(8.)
+    (examples, from the first ``>>>`` on)
     \"\"\"
 
 What stands before the parameters belongs to the summary; where nothing is said of them, all after the first line are
@@ -74,14 +73,14 @@ def complete(
         What parameters are, by name: the type, and on the next line the meaning; or the type alone, of what each
         docstring describes.
     source : str, optional
-        The last line of the notes.
+        The last line of notes that name none.
     holomorphic : str, optional
         The line before it, of elementwise ops that take complex operands.
     methods : bool, optional
         They are methods: what nobody passes is not described.
     """
-    types = {name: entry.partition("\n")[0] for name, entry in arguments.items()}
-    whole = {name: entry.replace("\n", N) for name, entry in arguments.items() if "\n" in entry}
+    types = {name: " : " + entry.partition("\n")[0] for name, entry in arguments.items()}
+    whole = {name: " : " + entry.replace("\n", N) for name, entry in arguments.items() if "\n" in entry}
     home = namespace.get("__name__", "")
     for name, function in namespace.items():
         if type(function) is not FunctionType or name[0] == "_" or not function.__module__.startswith(home):
@@ -91,8 +90,9 @@ def complete(
         if text is None or "---\n" in text or not (methods or "\n" in text):
             continue  # python -OO; sections in the source, or completed under another name; a helper
         code = stub.__code__
-        count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & CO_VARARGS)
-        names = code.co_varnames[methods:count]
+        count = code.co_argcount + code.co_kwonlyargcount
+        several = code.co_varnames[count] if code.co_flags & CO_VARARGS else ""
+        names = code.co_varnames[methods : count + bool(several)]
         op = getattr(function, "op", None)
         rule = NONE if op is None else op.rule
         text, _, examples = text.rstrip().partition(f"\n{N}>>> ")
@@ -109,9 +109,10 @@ def complete(
                 entry = whole[each]
             else:
                 continue
-            takes = (
-                takes.replace(f" : {last}", f", {each} : {last}") if entry == last else f"{takes}{N}{each} : {entry}"
-            )
+            if entry == last:
+                takes = f"{takes.removesuffix(last)}, {each}{last}"
+            else:
+                takes += f"{N}{each}{entry}" if each != several else f"{N}*{each}{entry}"
             last = entry
         if takes:
             text += f"\n{N}Parameters{N}----------{takes}"
@@ -130,18 +131,18 @@ def complete(
             notes = "No derivative: the result is boolean."
         if holomorphic and rule.kind == "elementwise" and any(rule.vjp.values()) and takes_complex(takes):
             notes += N + holomorphic
-        if source:
+        if source and "Source: " not in notes:
             notes = f"{notes}{N}{source}" if notes else source
         if notes:
             text += f"\n{N}Notes{N}-----{N}{notes}"
         if examples:
-            first = "" if examples.startswith("import ") else f"import agrad as ag{N}>>> "
+            first = "" if "import agrad" in examples else f"import agrad as ag{N}>>> "
             text += f"\n{N}Examples{N}--------{N}>>> {first}{examples}"
         function.__doc__ = text + N
 
 
 def takes_complex(parameters: str) -> bool:
-    """Tell whether the description of parameters admits complex numbers."""
+    """Return whether the description of parameters admits complex numbers."""
     return "omplex" in parameters or "Numeric" in parameters
 
 
@@ -154,20 +155,31 @@ def read(
     for line in lines.split(N):
         group, _, meaning = line.partition(": ")
         if group in names:
-            said[group] = f"{types.get(group, 'Tensor')}{N}    {meaning}"
+            if meaning[:7] == "As for ":  # another docstring says of what type
+                said[group] = f"{N}    {meaning}"
+            else:
+                said[group] = f"{types.get(group, ' : Tensor')}{N}    {meaning}"
+            keys = (group,)
+        elif group == "Returns":
+            said[group] = f"{N}    {meaning}"
             keys = (group,)
         elif line[0] == " " and keys:
             for key in keys:
                 said[key] += N + line
+        elif group[:-1] in names and group[-1] == " ":
+            said[group[:-1]] = f" : {meaning}"
+            keys = (group[:-1],)
         elif what := subject(line, names):
             entry = f"{N}    {meaning}" if meaning else ""
-            group = group.removesuffix(":")
-            keys = [key.strip(" *") for key in group.split(",")]
             if what == "Raises":
-                entry = f"{said.get(what, '')}{N}{group}{entry}"
+                said[what] = f"{said.get(what, '')}{N}{group.removesuffix(':')}{entry}"
                 keys = (what,)
-            elif what != "Returns":
-                entry = meaning if group[-1] == " " else types.get(what, "Tensor") + entry
+                continue
+            keys = [key.strip(" *") for key in group.removesuffix(":").split(",")]
+            if group[-1] == " ":
+                entry = f" : {meaning}"
+            elif meaning[:7] != "As for ":
+                entry = types.get(what, " : Tensor") + entry
             said.update(dict.fromkeys(keys, entry))
         elif said:
             rest = lines[lines.index(N + line) + len(N) :]

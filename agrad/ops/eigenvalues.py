@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad.core.declare import custom
 from agrad.core.rule import is_complex
+from agrad.ops.docs import complete
 from agrad.ops.matrices import (
     adjoint,
     conj,
@@ -45,7 +46,7 @@ _PHASE = (
 
 
 def _eigh_vjp(xp: Any, g: Any, ans: Any, x_spec: Any) -> Any:
-    """Give V (diag(g_w) + skew(V^H g_V) / 2 / (w_j - w_i)) V^H: the Hermitian gradient."""
+    """Return V (diag(g_w) + skew(V^H g_V) / 2 / (w_j - w_i)) V^H: the Hermitian gradient."""
     w, v = ans
     g_w, g_v = g
     inner = None if g_w is None else on_diagonal(xp, g_w)
@@ -62,7 +63,7 @@ def _eigh_vjp(xp: Any, g: Any, ans: Any, x_spec: Any) -> Any:
 
 
 def _eigh_jvp(xp: Any, t_x: Any, ans: Any) -> tuple[Any, Any]:
-    """Give diag(V^H dA V) and V (V^H dA V / (w_j - w_i)): eigenvectors do not turn in themselves."""
+    """Return diag(V^H dA V) and V (V^H dA V / (w_j - w_i)): eigenvectors do not turn in themselves."""
     w, v = ans
     inner = mm(xp, adjoint(xp, v), hermitian(xp, t_x), v)
     return real(xp, diag(xp, inner)), mm(xp, v, over_gaps(xp, inner, differences(w)))
@@ -82,26 +83,13 @@ def _eigh(x: Any, /) -> tuple[Tensor, Tensor]:
 def eigh(x: Any, /) -> EighResult:
     """Eigenvalues and eigenvectors of Hermitian matrices, ``x = V diag(w) V^H``.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, shape (..., M, M), Hermitian (if real: symmetric).
-
-    Returns
-    -------
-    EighResult
-        ``eigenvalues``, real, shape (..., M), ascending on the first-party backends, and ``eigenvectors``, the columns
-        of matrices of the shape and dtype of `x`.
-
-    Raises
-    ------
-    RuntimeError
+    x: Floating-point, shape (..., M, M), Hermitian (if real: symmetric).
+    Returns: ``eigenvalues``, real, shape (..., M), ascending on the first-party backends, and ``eigenvectors``, the
+        columns of matrices of the shape and dtype of `x`.
+    RuntimeError:
         In backward, if the loss depends on the phases of complex eigenvectors, which are arbitrary (a lazy backend
         gives NaN). Forward mode cannot see it: there the tangents are those of eigenvectors that do not turn in
         themselves, ``diag(V^H dV) = 0``.
-
-    Notes
-    -----
     `x` is taken to be Hermitian: libraries look at one triangle only (NumPy at the lower), and the gradient is
     Hermitian, along changes that keep `x` so.
     Derivative: ``V (diag(g_w) + F o (V^H g_V - g_V^H V) / 2) V^H`` with ``F_ij = 1 / (w_j - w_i)``.
@@ -111,9 +99,6 @@ def eigh(x: Any, /) -> EighResult:
     Source: array API 2025.12, linear algebra; Giles, An extended collection of matrix derivative results, 2008; for
     complex matrices Boeddeker et al., On the computation of complex-valued gradients, 2017.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[2.0, 1.0], [1.0, 2.0]], requires_grad=True)
     >>> values, vectors = ag.linalg.eigh(x)
     >>> ag.round(values).detach()
@@ -144,25 +129,11 @@ def _eigvalsh_jvp(xp: Any, t_x: Any, x: Any) -> Any:
 def eigvalsh(x: Any, /) -> Tensor:
     """Eigenvalues of Hermitian matrices.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, shape (..., M, M), Hermitian (if real: symmetric).
-
-    Returns
-    -------
-    Tensor
-        Real, shape (..., M), ascending on the first-party backends.
-
-    Notes
-    -----
+    x: Floating-point, shape (..., M, M), Hermitian (if real: symmetric).
+    Returns: Real, shape (..., M), ascending on the first-party backends.
     Derivative: ``V diag(g) V^H``, with the eigenvectors `V` computed in backward. See `eigh` for which triangle counts
     and for repeated eigenvalues.
-    Source: array API 2025.12, linear algebra; Giles, 2008.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[2.0, 1.0], [1.0, 2.0]], requires_grad=True)
     >>> values = ag.linalg.eigvalsh(x)
     >>> ag.round(values).detach()
@@ -174,7 +145,7 @@ def eigvalsh(x: Any, /) -> Tensor:
 
 
 def _eig_vjp(xp: Any, g: Any, ans: Any, x_spec: Any) -> Any:
-    """Give V^-H (diag(g_w) + (V^H g_V - V^H V diag(Re diag(V^H g_V))) / conj(w_j - w_i)) V^H."""
+    """Return V^-H (diag(g_w) + (V^H g_V - V^H V diag(Re diag(V^H g_V))) / conj(w_j - w_i)) V^H."""
     w, v = ans
     g_w, g_v = g
     high = adjoint(xp, v)
@@ -192,7 +163,7 @@ def _eig_vjp(xp: Any, g: Any, ans: Any, x_spec: Any) -> Any:
 
 
 def _eig_jvp(xp: Any, t_x: Any, ans: Any) -> tuple[Any, Any]:
-    """Give diag(P) and the tangent of eigenvectors of norm 1, with P = V^-1 dA V."""
+    """Return diag(P) and the tangent of eigenvectors of norm 1, with P = V^-1 dA V."""
     w, v = ans
     inner = xp.linalg.solve(v, mm(xp, t_x, v))
     moved = mm(xp, v, over_gaps(xp, inner, differences(w)))
@@ -214,25 +185,12 @@ def _eig(x: Any, /) -> tuple[Tensor, Tensor]:
 def eig(x: Any, /) -> EigResult:
     """Eigenvalues and eigenvectors of square matrices, ``x V = V diag(w)``.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, real or complex, shape (..., M, M).
-
-    Returns
-    -------
-    EigResult
-        ``eigenvalues``, complex, shape (..., M), in no particular order, and ``eigenvectors``, complex, the columns of
-        matrices of the shape of `x`, each of norm 1.
-
-    Raises
-    ------
-    RuntimeError
+    x: Floating-point, real or complex, shape (..., M, M).
+    Returns: ``eigenvalues``, complex, shape (..., M), in no particular order, and ``eigenvectors``, complex, the
+        columns of matrices of the shape of `x`, each of norm 1.
+    RuntimeError:
         In backward, if the loss depends on the phases of the eigenvectors, which are arbitrary (a lazy backend gives
         NaN). Forward mode cannot see it.
-
-    Notes
-    -----
     Derivative: ``V^-H (diag(g_w) + (V^H g_V - V^H V diag(Re diag(V^H g_V))) o conj(F)) V^H`` with
     ``F_ij = 1 / (w_j - w_i)``; of a real matrix the real part.
     Where eigenvalues repeat, the derivative of eigenvectors is inf or NaN; where eigenvectors are dependent, that of
@@ -240,9 +198,6 @@ def eig(x: Any, /) -> EigResult:
     Source: array API 2025.12, linear algebra; Boeddeker et al., On the computation of complex-valued gradients with
     application to statistically optimum beamforming, 2017.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[2.0, 1.0], [0.0, 5.0]], requires_grad=True)
     >>> values, vectors = ag.linalg.eig(x)
     >>> ag.real(values).detach()
@@ -273,25 +228,11 @@ def _eigvals_jvp(xp: Any, t_x: Any, x: Any) -> Any:
 def eigvals(x: Any, /) -> Tensor:
     """Eigenvalues of square matrices.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, real or complex, shape (..., M, M).
-
-    Returns
-    -------
-    Tensor
-        Complex, shape (..., M), in no particular order.
-
-    Notes
-    -----
+    x: Floating-point, real or complex, shape (..., M, M).
+    Returns: Complex, shape (..., M), in no particular order.
     Derivative: ``V^-H diag(g) V^H``, with the eigenvectors `V` computed in backward; of a real matrix the real part.
     See `eig` for repeated eigenvalues.
-    Source: array API 2025.12, linear algebra; Giles, 2008.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[0.0, 1.5], [-1.5, 0.0]], requires_grad=True)
     >>> values = ag.linalg.eigvals(x)
     >>> ag.abs(values).detach()
@@ -300,3 +241,12 @@ def eigvals(x: Any, /) -> Tensor:
     tensor([[ 0.0000,  0.5000],
             [-0.5000,  0.0000]])
     """
+
+
+complete(
+    globals(),
+    {
+        "x": "Tensor or array",
+    },
+    source="Source: array API 2025.12, linear algebra; Giles, 2008.",
+)

@@ -126,14 +126,14 @@ def remainder(x1: Any, x2: Any, /) -> Tensor:
 
 
 def _pow_by_base(xp: Any, x1: Any, x2: Any) -> Any:
-    """Give x2 * x1**(x2 - 1), and 0 where both are 0."""
+    """Return x2 * x1**(x2 - 1), and 0 where both are 0."""
     flat = (x1 == 0) & (x2 == 0)
     base, exponent = promote(xp, xp.where(flat, xp.ones_like(x1), x1), x2)
     return exponent * xp.pow(base, exponent - 1)
 
 
 def _pow_by_exponent(xp: Any, ans: Any, x1: Any, x2: Any) -> Any:
-    """Give ans * log(x1), and 0 where x1 is 0 and the exponent not negative."""
+    """Return ans * log(x1), and 0 where x1 is 0 and the exponent not negative."""
     flat = (x1 == 0) & ((xp.real(x2) if is_complex(xp, x2) else x2) >= 0)
     return ans * xp.log(xp.astype(xp.where(flat, xp.ones_like(x1), x1), ans.dtype, copy=False))
 
@@ -448,7 +448,7 @@ def atan(x: Any, /) -> Tensor:
 
 
 def _over_square(xp: Any, x: Any, x1: Any, x2: Any) -> Any:
-    """Give x / (x1**2 + x2**2), and x at the origin; the squares could leave the range."""
+    """Return x / (x1**2 + x2**2), and x at the origin; the squares could leave the range."""
     distance = xp.hypot(x1, x2)
     distance = xp.where(distance == 0, xp.ones_like(distance), distance)
     return x / distance / distance

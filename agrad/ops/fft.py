@@ -14,6 +14,7 @@ from agrad.core.declare import linear
 from agrad.core.rule import device_of
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import arange
+from agrad.ops.docs import complete
 from agrad.plugin import manager
 
 __all__ = [
@@ -89,34 +90,13 @@ def _fft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
 def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Discrete Fourier transform along an axis, ``sum(x[j] * exp(-2j * pi * j * k / n))``.
 
-    Parameters
-    ----------
-    x : Tensor
-        Complex (real, where the backend allows it).
-    n : int, optional
-        The length to transform: `x` is zero-padded or trimmed to it. Default: that of the axis.
-    axis : int, optional
-        The axis. Default: the last.
-    norm : {"backward", "ortho", "forward"}, optional
-        Divide by 1, by ``sqrt(n)``, or by `n`.
-
-    Returns
-    -------
-    Tensor
-        Complex, with length `n` along the axis.
-
-    Raises
-    ------
-    ValueError
-        If `n` is not positive or `norm` is none of the three.
-
-    Notes
-    -----
+    x: Complex (real, where the backend allows it).
+    axis: The axis. Default: the last.
+    norm: Divide by 1, by ``sqrt(n)``, or by `n`.
+    Returns: Complex, with length `n` along the axis.
+    ValueError: If `n` is not positive or `norm` is none of the three.
     Array API 2025.12, section ``fft``. For real `x` the gradient is real: the real part of the complex one.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.fft.fft(ag.asarray([1 + 0j, 2 + 0j]))
     tensor([ 3.+0.j, -1.+0.j])
     """
@@ -130,25 +110,11 @@ def _ifft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
 def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Inverse of `fft` along an axis, ``sum(x[k] * exp(2j * pi * j * k / n)) / n``.
 
-    Parameters
-    ----------
-    x, n, axis
-        As for `fft`.
-    norm : {"backward", "ortho", "forward"}, optional
-        Divide by `n`, by ``sqrt(n)``, or by 1.
-
-    Returns
-    -------
-    Tensor
-        Complex, with length `n` along the axis.
-
-    Notes
-    -----
+    x, n, axis: As for `fft`.
+    norm: Divide by `n`, by ``sqrt(n)``, or by 1.
+    Returns: Complex, with length `n` along the axis.
     Array API 2025.12, section ``fft``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.fft.ifft(ag.asarray([3 + 0j, -1 + 0j]))
     tensor([1.+0.j, 2.+0.j])
     """
@@ -165,34 +131,14 @@ def fftn(
 ) -> Tensor:
     """Discrete Fourier transform over several axes.
 
-    Parameters
-    ----------
-    x : Tensor
-        Complex (real, where the backend allows it).
-    s : sequence of int, optional
-        A length per axis: `x` is zero-padded or trimmed to it; -1 keeps what the axis has. Needs `axes`.
-    axes : sequence of int, optional
-        The axes, each once. Default: all.
-    norm : {"backward", "ortho", "forward"}, optional
-        Divide by 1, by ``sqrt(n)``, or by `n`, the product of the lengths.
-
-    Returns
-    -------
-    Tensor
-        Complex, with lengths `s` along the axes.
-
-    Raises
-    ------
-    ValueError
-        If a length is not positive, `norm` is none of the three, or, for a gradient, an axis is named twice.
-
-    Notes
-    -----
+    x: Complex (real, where the backend allows it).
+    s: A length per axis: `x` is zero-padded or trimmed to it; -1 keeps what the axis has. Needs `axes`.
+    axes: The axes, each once. Default: all.
+    norm: Divide by 1, by ``sqrt(n)``, or by `n`, the product of the lengths.
+    Returns: Complex, with lengths `s` along the axes.
+    ValueError: If a length is not positive, `norm` is none of the three, or, for a gradient, an axis is named twice.
     Array API 2025.12, section ``fft``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.fft.fftn(ag.asarray([[1 + 0j, 2 + 0j], [3 + 0j, 4 + 0j]]))
     tensor([[10.+0.j, -2.+0.j],
             [-4.+0.j,  0.+0.j]])
@@ -210,25 +156,11 @@ def ifftn(
 ) -> Tensor:
     """Inverse of `fftn`.
 
-    Parameters
-    ----------
-    x, s, axes
-        As for `fftn`.
-    norm : {"backward", "ortho", "forward"}, optional
-        Divide by `n`, the product of the lengths, by ``sqrt(n)``, or by 1.
-
-    Returns
-    -------
-    Tensor
-        Complex, with lengths `s` along the axes.
-
-    Notes
-    -----
+    x, s, axes: As for `fftn`.
+    norm: Divide by `n`, the product of the lengths, by ``sqrt(n)``, or by 1.
+    Returns: Complex, with lengths `s` along the axes.
     Array API 2025.12, section ``fft``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.fft.ifftn(ag.asarray([[10 + 0j, -2 + 0j], [-4 + 0j, 0j]]))
     tensor([[1.+0.j, 2.+0.j],
             [3.+0.j, 4.+0.j]])
@@ -249,25 +181,11 @@ def _rfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: 
 def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """First half of the spectrum of a real signal: frequencies 0 to ``n // 2`` of `fft`.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-    n, axis, norm
-        As for `fft`.
-
-    Returns
-    -------
-    Tensor
-        Complex, with length ``n // 2 + 1`` along the axis.
-
-    Notes
-    -----
+    x: Real.
+    n, axis, norm: As for `fft`.
+    Returns: Complex, with length ``n // 2 + 1`` along the axis.
     Array API 2025.12, section ``fft``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.fft.rfft(ag.asarray([1.0, 2.0, 3.0, 4.0]))
     tensor([10.+0.j, -2.+2.j, -2.+0.j])
     """
@@ -283,29 +201,14 @@ def _irfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
 def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Inverse of `rfft`: the real signal of half a spectrum.
 
-    Parameters
-    ----------
-    x : Tensor
-        Complex: frequencies 0 to ``n // 2``, zero-padded or trimmed to these.
-    n : int, optional
-        The length of the result. Default: ``2 * (m - 1)``, where `m` is the length of the axis; an odd length has to
+    x: Complex: frequencies 0 to ``n // 2``, zero-padded or trimmed to these.
+    n: The length of the result. Default: ``2 * (m - 1)``, where `m` is the length of the axis; an odd length has to
         be given.
-    axis, norm
-        As for `ifft`.
-
-    Returns
-    -------
-    Tensor
-        Real, with length `n` along the axis.
-
-    Notes
-    -----
+    axis, norm: As for `ifft`.
+    Returns: Real, with length `n` along the axis.
     Array API 2025.12, section ``fft``. The imaginary parts of frequency 0, and for even `n` of the highest, do not
     count; their gradient is 0.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.fft.irfft(ag.asarray([10 + 0j, -2 + 2j, -2 + 0j]))
     tensor([1., 2., 3., 4.])
     """
@@ -325,25 +228,11 @@ def rfftn(
 ) -> Tensor:
     """Spectrum of a real signal over several axes, the first half of it along the last of them.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-    s, axes, norm
-        As for `fftn`.
-
-    Returns
-    -------
-    Tensor
-        Complex, with length ``s[-1] // 2 + 1`` along the last of the axes.
-
-    Notes
-    -----
+    x: Real.
+    s, axes, norm: As for `fftn`.
+    Returns: Complex, with length ``s[-1] // 2 + 1`` along the last of the axes.
     Array API 2025.12, section ``fft``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.fft.rfftn(ag.asarray([[1.0, 2.0], [3.0, 4.0]]))
     tensor([[10.+0.j, -2.+0.j],
             [-4.+0.j,  0.+0.j]])
@@ -362,27 +251,12 @@ def irfftn(
 ) -> Tensor:
     """Inverse of `rfftn`.
 
-    Parameters
-    ----------
-    x : Tensor
-        Complex: half a spectrum along the last of the axes.
-    s : sequence of int, optional
-        A length of the result per axis. Default, and -1: those of `x`, ``2 * (m - 1)`` for length `m` of the last.
-    axes, norm
-        As for `ifftn`.
-
-    Returns
-    -------
-    Tensor
-        Real, with lengths `s` along the axes.
-
-    Notes
-    -----
+    x: Complex: half a spectrum along the last of the axes.
+    s: A length of the result per axis. Default, and -1: those of `x`, ``2 * (m - 1)`` for length `m` of the last.
+    axes, norm: As for `ifftn`.
+    Returns: Real, with lengths `s` along the axes.
     Array API 2025.12, section ``fft``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.fft.irfftn(ag.asarray([[10 + 0j, -2 + 0j], [-4 + 0j, 0j]]))
     tensor([[1., 2.],
             [3., 4.]])
@@ -399,29 +273,14 @@ def _hfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
 def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Real spectrum of a signal with Hermitian symmetry, of which the first half is given.
 
-    Parameters
-    ----------
-    x : Tensor
-        Complex: times 0 to ``n // 2``, zero-padded or trimmed to these.
-    n : int, optional
-        The length of the result. Default: ``2 * (m - 1)``, where `m` is the length of the axis; an odd length has to
+    x: Complex: times 0 to ``n // 2``, zero-padded or trimmed to these.
+    n: The length of the result. Default: ``2 * (m - 1)``, where `m` is the length of the axis; an odd length has to
         be given.
-    axis, norm
-        As for `fft`.
-
-    Returns
-    -------
-    Tensor
-        Real, with length `n` along the axis.
-
-    Notes
-    -----
+    axis, norm: As for `fft`.
+    Returns: Real, with length `n` along the axis.
     Array API 2025.12, section ``fft``. The imaginary parts of time 0, and for even `n` of the last, do not count; their
     gradient is 0.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.fft.hfft(ag.asarray([1 + 0j, 2 - 1j, 3 + 0j]))
     tensor([ 8., -4.,  0.,  0.])
     """
@@ -438,27 +297,11 @@ def _ihfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm:
 def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Inverse of `hfft`: the first half of the signal of a real spectrum.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-    n : int, optional
-        The length to transform: `x` is zero-padded or trimmed to it. Default: that of the axis.
-    axis, norm
-        As for `ifft`.
-
-    Returns
-    -------
-    Tensor
-        Complex, with length ``n // 2 + 1`` along the axis.
-
-    Notes
-    -----
+    x: Real.
+    axis, norm: As for `ifft`.
+    Returns: Complex, with length ``n // 2 + 1`` along the axis.
     Array API 2025.12, section ``fft``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.fft.ihfft(ag.asarray([8.0, -4.0, 0.0, 0.0]))
     tensor([1.-0.j, 2.-1.j, 3.-0.j])
     """
@@ -471,25 +314,12 @@ def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backw
 def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """Move frequency 0 to the middle.
 
-    Parameters
-    ----------
-    x : Tensor
-        A spectrum, as `fft` orders it.
+    x: A spectrum, as `fft` orders it.
     axes : int or sequence of int, optional
         The axes to reorder. Default: all.
-
-    Returns
-    -------
-    Tensor
-        The same elements in rising order of frequency.
-
-    Notes
-    -----
+    Returns: The same elements in rising order of frequency.
     Array API 2025.12, section ``fft``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.fft.fftshift(ag.fft.fftfreq(4))
     tensor([-0.5000, -0.2500,  0.0000,  0.2500])
     """
@@ -499,25 +329,12 @@ def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
 def ifftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """Inverse of `fftshift`: move frequency 0 from the middle to the front.
 
-    Parameters
-    ----------
-    x : Tensor
-        A spectrum in rising order of frequency.
+    x: A spectrum in rising order of frequency.
     axes : int or sequence of int, optional
         The axes to reorder. Default: all.
-
-    Returns
-    -------
-    Tensor
-        The same elements as `fft` orders them.
-
-    Notes
-    -----
+    Returns: The same elements as `fft` orders them.
     Array API 2025.12, section ``fft``. For odd lengths it differs from `fftshift`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.fft.ifftshift(ag.asarray([-1.0, 0.0, 1.0]))
     tensor([ 0.,  1., -1.])
     """
@@ -544,8 +361,6 @@ def _frequencies(
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
     """The frequencies of `fft`, in cycles per unit of the sample spacing.
 
-    Parameters
-    ----------
     n : int
         How many samples.
     d : float, optional
@@ -556,26 +371,11 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None,
         ``"<backend>[:<device>]"``.
     requires_grad : bool, optional
         Record what is done with it.
-
-    Returns
-    -------
-    Tensor
-        ``[0, 1, ..., (n - 1) // 2, -(n // 2), ..., -1] / (n * d)``.
-
-    Raises
-    ------
-    ValueError
-        If `n` is not positive.
-    TypeError
-        If `dtype` is not real floating.
-
-    Notes
-    -----
+    Returns: ``[0, 1, ..., (n - 1) // 2, -(n // 2), ..., -1] / (n * d)``.
+    ValueError: If `n` is not positive.
+    TypeError: If `dtype` is not real floating.
     Array API 2025.12, section ``fft``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.fft.fftfreq(4, d=0.5)
     tensor([ 0.0000,  0.5000, -1.0000, -0.5000])
     """
@@ -587,31 +387,26 @@ def rfftfreq(
 ) -> Tensor:
     """The frequencies of `rfft`, in cycles per unit of the sample spacing.
 
-    Parameters
-    ----------
-    n, d, dtype, device, requires_grad
-        As for `fftfreq`.
-
-    Returns
-    -------
-    Tensor
-        ``[0, 1, ..., n // 2] / (n * d)``.
-
-    Raises
-    ------
-    ValueError
-        If `n` is not positive.
-    TypeError
-        If `dtype` is not real floating.
-
-    Notes
-    -----
+    n, d, dtype, device, requires_grad: As for `fftfreq`.
+    Returns: ``[0, 1, ..., n // 2] / (n * d)``.
+    ValueError: If `n` is not positive.
+    TypeError: If `dtype` is not real floating.
     Array API 2025.12, section ``fft``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.fft.rfftfreq(4, d=0.5)
     tensor([0.0000, 0.5000, 1.0000])
     """
     return _frequencies("rfftfreq", 0, n // 2 + 1, n, d, dtype, device, requires_grad)
+
+
+complete(
+    globals(),
+    {
+        "axes": "sequence of int, optional\n    As for `fftn`.",
+        "axis": "int, optional\n    As for `fft`.",
+        "n": "int, optional\n    The length to transform: `x` is zero-padded or trimmed to it. Default: that of the axis.",
+        "norm": '{"backward", "ortho", "forward"}, optional\n    As for `fft`.',
+        "s": "sequence of int, optional\n    As for `fftn`.",
+        "x": "Tensor",
+    },
+)

@@ -11,6 +11,7 @@ from agrad.core.rule import device_of, promote, unbroadcast
 from agrad.core.tensor import check_number
 from agrad.ops import elementwise, statistical
 from agrad.ops.decompositions import cholesky, qr, svd, svdvals
+from agrad.ops.docs import complete
 from agrad.ops.eigenvalues import eig, eigh, eigvals, eigvalsh
 from agrad.ops.manipulation import expand_dims, matrix_transpose
 from agrad.ops.matrices import adjoint, conj, mm, real
@@ -51,7 +52,7 @@ __all__ = [
 
 
 def _matmul_by_first(xp: Any, g: Any, x2: Any, x1_spec: Any) -> Any:
-    """Give g x2^H, with the axes that vectors lack put in."""
+    """Return g x2^H, with the axes that vectors lack put in."""
     if x2.ndim == 1:
         a, b = promote(xp, g, conj(xp, x2))
         return xp.multiply(a if len(x1_spec.shape) == 1 else a[..., None], b)
@@ -75,30 +76,14 @@ def _matmul_by_second(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
 def matmul(x1: Any, x2: Any, /) -> Tensor:
     """The matrix product over the last two axes; the others are broadcast.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor or array
+    x1, x2:
         Numeric, shapes (..., M, K) and (..., K, N), or (K,): a vector stands for one row (`x1`) or one column (`x2`),
         which the result lacks.
-
-    Returns
-    -------
-    Tensor
-        Shape (..., M, N), (..., N), (..., M) or ().
-
-    Raises
-    ------
-    ValueError
-        The backend's own error, if an operand has no axis or the shapes do not fit.
-
-    Notes
-    -----
+    Returns: Shape (..., M, N), (..., N), (..., M) or ().
+    ValueError: The backend's own error, if an operand has no axis or the shapes do not fit.
     Derivative: ``g x2^H`` and ``x1^H g``.
     Source: array API 2025.12, linear algebra functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     >>> b = ag.tensor([10.0, 1.0])
     >>> y = ag.matmul(a, b)
@@ -141,32 +126,15 @@ def _tensordot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axes: Any, *, fir
 def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """The sum of products over pairs of axes.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor or array
-        Numeric.
+    x1, x2: Numeric.
     axes : int or tuple of two sequences of int, optional
         How many of the last axes of `x1` meet the first of `x2`, or which axes of `x1` meet which of `x2`. Axes that
         meet are of equal length.
-
-    Returns
-    -------
-    Tensor
-        The remaining axes of `x1`, then those of `x2`.
-
-    Raises
-    ------
-    ValueError
-        The backend's own error, if axes that meet differ in length.
-
-    Notes
-    -----
+    Returns: The remaining axes of `x1`, then those of `x2`.
+    ValueError: The backend's own error, if axes that meet differ in length.
     Derivative: the cotangent contracted with the conjugate of the other operand over that one's remaining axes.
     Source: array API 2025.12, linear algebra functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     >>> b = ag.tensor([[1.0, 0.0], [2.0, 1.0]])
     >>> y = ag.tensordot(a, b)
@@ -179,7 +147,7 @@ def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[
 
 
 def _vecdot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
-    """Give g times the other operand. An axis is counted in each operand by itself, before the shorter is broadcast."""
+    """Return g times the other operand. An axis is counted in each operand by itself, before the shorter is broadcast."""
     product = xp.multiply(*promote(xp, g[..., None], xp.moveaxis(other, axis, -1)))
     shape = list(spec.shape)
     shape.append(shape.pop(axis))
@@ -193,31 +161,12 @@ def _vecdot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """The dot product of vectors along an axis; `x1` is conjugated.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor or array
-        Numeric, of equal length along the axis; the other axes are broadcast.
-    axis : int, optional
-        The axis of the vectors, from -N to -1, N the smaller rank.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape without the axis.
-
-    Raises
-    ------
-    ValueError
-        The backend's own error, if the vectors differ in length.
-
-    Notes
-    -----
+    x1, x2: Numeric, of equal length along the axis; the other axes are broadcast.
+    Returns: The broadcast shape without the axis.
+    ValueError: The backend's own error, if the vectors differ in length.
     Derivative: ``conj(g) x2`` and ``g x1``.
     Source: array API 2025.12, linear algebra functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> y = ag.vecdot(a, ag.tensor([3.0, 4.0]))
     >>> y.detach()
@@ -235,29 +184,11 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
 def outer(x1: Any, x2: Any, /) -> Tensor:
     """The products of all pairs of elements of two vectors.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor or array
-        Numeric, shapes (N,) and (M,).
-
-    Returns
-    -------
-    Tensor
-        Shape (N, M). Nothing is conjugated.
-
-    Raises
-    ------
-    ValueError
-        The backend's own error, if an operand is no vector.
-
-    Notes
-    -----
+    x1, x2: Numeric, shapes (N,) and (M,).
+    Returns: Shape (N, M). Nothing is conjugated.
+    ValueError: The backend's own error, if an operand is no vector.
     Derivative: ``g conj(x2)`` and ``g^T conj(x1)``.
-    Source: array API 2025.12, linear algebra.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> y = ag.linalg.outer(a, ag.tensor([10.0, 1.0]))
     >>> y.detach()
@@ -269,7 +200,7 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
 
 
 def _cross_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int, *, first: bool) -> Any:
-    """Give other x g, or g x other, with the vectors along the last axis while the rest is un-broadcast."""
+    """Return other x g, or g x other, with the vectors along the last axis while the rest is un-broadcast."""
     if axis < 0:
         a, b = promote(xp, conj(xp, other), g)
         return xp.linalg.cross(a, b, axis=axis) if first else xp.linalg.cross(b, a, axis=axis)
@@ -288,31 +219,11 @@ def _cross_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int, *, first: 
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of length 3 along an axis.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor or array
-        Numeric, of length 3 along the axis; the other axes are broadcast.
-    axis : int, optional
-        The axis of the vectors, from -N to -1, N the smaller rank.
-
-    Returns
-    -------
-    Tensor
-        The broadcast shape. Nothing is conjugated.
-
-    Raises
-    ------
-    ValueError
-        The backend's own error, if the axis is not of length 3.
-
-    Notes
-    -----
+    x1, x2: Numeric, of length 3 along the axis; the other axes are broadcast.
+    Returns: The broadcast shape. Nothing is conjugated.
+    ValueError: The backend's own error, if the axis is not of length 3.
     Derivative: ``cross(conj(x2), g)`` and ``cross(g, conj(x1))``.
-    Source: array API 2025.12, linear algebra.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([1.0, 0.0, 0.0], requires_grad=True)
     >>> y = ag.linalg.cross(a, ag.tensor([0.0, 1.0, 0.0]))
     >>> y.detach()
@@ -326,7 +237,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
 
 
 def _put_on_diagonal(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
-    """Give zeros with `g` on a diagonal: in every row, of which that place is kept."""
+    """Return zeros with `g` on a diagonal: in every row, of which that place is kept."""
     size, columns = g.shape[-1], x_spec.shape[-1]
     before = max(0, offset)
 
@@ -345,26 +256,10 @@ def _put_on_diagonal(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
     """A diagonal of matrices.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Shape (..., M, N).
-    offset : int, optional
-        Which diagonal: above the main one if positive, below if negative.
-
-    Returns
-    -------
-    Tensor
-        Shape (..., K), K the length of the diagonal.
-
-    Notes
-    -----
+    x: Shape (..., M, N).
+    Returns: Shape (..., K), K the length of the diagonal.
     Derivative: the cotangent on that diagonal, zeros elsewhere.
-    Source: array API 2025.12, linear algebra.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     >>> y = ag.linalg.diagonal(x)
     >>> y.detach()
@@ -385,29 +280,13 @@ def _trace_adjoint(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """The sum of a diagonal of matrices.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Numeric, shape (..., M, N).
-    offset : int, optional
-        Which diagonal: above the main one if positive, below if negative.
+    x: Numeric, shape (..., M, N).
     dtype : DType, backend's dtype or str, optional
         Dtype of the sum and of the result. Default: that of `x`, the backend's default integer dtype for smaller
         integers.
-
-    Returns
-    -------
-    Tensor
-        Shape (...).
-
-    Notes
-    -----
+    Returns: Shape (...).
     Derivative: the cotangent on every place of that diagonal, zeros elsewhere.
-    Source: array API 2025.12, linear algebra.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     >>> y = ag.linalg.trace(x)
     >>> y.detach()
@@ -424,7 +303,7 @@ Axis = int | tuple[int, ...] | None
 
 
 def _norm_gradient(xp: Any, x: Any, ans: Any, axis: Axis, ord: float) -> Any:
-    """Give the gradient of each norm by its elements; 0 where there is none: at 0, and for ord <= 1 at zero elements."""
+    """Return the gradient of each norm by its elements; 0 where there is none: at 0, and for ord <= 1 at zero elements."""
     if ord == 0:
         return xp.zeros_like(x)
     if ord == 1:
@@ -462,32 +341,17 @@ def _norm_jvp(xp: Any, t_x: Any, x: Any, ans: Any, x_spec: Any, axis: Axis, keep
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Tensor:
     """The norm of vectors, or of all elements as one vector.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, real or complex.
+    x: Floating-point, real or complex.
     axis : int or tuple of int, optional
         The axes of the vectors. Default: all.
-    keepdims : bool, optional
-        Keep these axes, with length 1.
+    keepdims: Keep these axes, with length 1.
     ord : int or float, optional
         ``sum(abs(x)**ord)**(1/ord)``; ``inf`` and ``-inf``: the largest and smallest magnitude; 0: how many elements
         are not 0.
-
-    Returns
-    -------
-    Tensor
-        Real, of the precision of `x`, without the reduced axes.
-
-    Notes
-    -----
+    Returns: Real, of the precision of `x`, without the reduced axes.
     Derivative: ``sign(x) (abs(x) / norm)**(ord - 1)``. Where there is none it is 0, as in PyTorch: where the norm is 0,
     and (ord <= 1) at elements that are 0. ``inf`` and ``-inf`` split it evenly among ties; for ord=0 it is 0.
-    Source: array API 2025.12, linear algebra.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([3.0, -4.0], requires_grad=True)
     >>> y = ag.linalg.vector_norm(x)
     >>> y.detach()
@@ -500,36 +364,17 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = "fro") -> Tensor:
     """The norm of matrices.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, real or complex, shape (..., M, N).
-    keepdims : bool, optional
-        Keep the last two axes, with length 1.
+    x: Floating-point, real or complex, shape (..., M, N).
+    keepdims: Keep the last two axes, with length 1.
     ord : {"fro", "nuc", 1, 2, inf, -1, -2, -inf, None}, optional
         The root of the sum of squares ("fro", None); the sum of the singular values ("nuc"); the largest (smallest, if
         negative) column sum of magnitudes (1), singular value (2) or row sum of magnitudes (inf).
-
-    Returns
-    -------
-    Tensor
-        Real, of the precision of `x`, shape (...).
-
-    Raises
-    ------
-    ValueError
-        If `ord` is none of these.
-
-    Notes
-    -----
+    Returns: Real, of the precision of `x`, shape (...).
+    ValueError: If `ord` is none of these.
     Derivative: that of the functions it is made of, `vector_norm`, `svdvals`, `abs`, `max` and `min`. So it is 0 for
     "fro" at 0, split evenly among equal column sums, row sums or singular values, and for 2, -2 and "nuc" at a zero
     singular value one of several subgradients.
-    Source: array API 2025.12, linear algebra.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 2.0], [2.0, 4.0]], requires_grad=True)
     >>> y = ag.linalg.matrix_norm(x)
     >>> y.detach()
@@ -552,3 +397,17 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: float | str | None = 
         message = f"linalg.matrix_norm: Order {ord} not supported."
         raise ValueError(f"{message}\n  It is one of 'fro', 'nuc', 1, -1, 2, -2, inf and -inf.")
     return expand_dims(expand_dims(norm, -1), -1) if keepdims else norm
+
+
+complete(
+    globals(),
+    {
+        "axis": "int, optional\n    The axis of the vectors, from -N to -1, N the smaller rank.",
+        "keepdims": "bool, optional",
+        "offset": "int, optional\n    Which diagonal: above the main one if positive, below if negative.",
+        "x": "Tensor or array",
+        "x1": "Tensor or array",
+        "x2": "Tensor or array",
+    },
+    source="Source: array API 2025.12, linear algebra.",
+)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import linear
 from agrad.core.rule import device_of, unbroadcast
+from agrad.ops.docs import complete
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
@@ -18,33 +19,13 @@ if TYPE_CHECKING:
 def reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
     """The same elements in another shape.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
-    shape : tuple of int
-        The shape, of as many elements. One entry may be -1: what is left for it.
+    shape: The shape, of as many elements. One entry may be -1: what is left for it.
     copy : bool, optional
         True copies the memory, False refuses where that is needed. Results never alias `x` either way.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and the dtype of `x`; elements in row-major order.
-
-    Raises
-    ------
-    ValueError
-        If the numbers of elements differ.
-
-    Notes
-    -----
+    Returns: Of the shape and the dtype of `x`; elements in row-major order.
+    ValueError: If the numbers of elements differ.
     Derivative: linear; the cotangent is reshaped back.
-    Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0, 3.0, 4.0])
     >>> ag.reshape(x, (2, -1))
     tensor([[1., 2.],
@@ -63,31 +44,12 @@ def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
 def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
     """The axes in another order.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
     axes : tuple of int
         For each axis of the result, which one of `x` it is.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of `x`, its axes permuted.
-
-    Raises
-    ------
-    ValueError
-        If `axes` is no permutation of the axes of `x`.
-
-    Notes
-    -----
+    Returns: Of the dtype of `x`, its axes permuted.
+    ValueError: If `axes` is no permutation of the axes of `x`.
     Derivative: linear; the cotangent's axes are permuted back.
-    Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.permute_dims(ag.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     """
@@ -97,29 +59,12 @@ def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
 def matrix_transpose(x: Any, /) -> Tensor:
     """The last two axes exchanged.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, at least 2 axes: matrices.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of `x`; shape (..., n, m) for (..., m, n).
-
-    Raises
-    ------
-    ValueError
-        If `x` has fewer than 2 axes.
-
-    Notes
-    -----
+    x: Any dtype, at least 2 axes: matrices.
+    Returns: Of the dtype of `x`; shape (..., n, m) for (..., m, n).
+    ValueError: If `x` has fewer than 2 axes.
     Derivative: linear; the cotangent is transposed. A complex `x` is not conjugated: see `Tensor.H`.
     Source: array API 2025.12, linear algebra functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.matrix_transpose(ag.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([[1., 3.],
             [2., 4.]])
@@ -130,28 +75,13 @@ def matrix_transpose(x: Any, /) -> Tensor:
 def moveaxis(x: Any, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Tensor:
     """Axes moved to other places, the others keeping their order.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
     source : int or tuple of int
         The axes to move.
     destination : int or tuple of int
         For each, its place in the result.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of `x`, its axes permuted.
-
-    Notes
-    -----
+    Returns: Of the dtype of `x`, its axes permuted.
     Derivative: linear; the cotangent's axes are moved back.
-    Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.moveaxis(ag.zeros((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
@@ -196,31 +126,12 @@ def expand_dims(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
 def squeeze(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """Axes of length 1 removed.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
     axis : int or tuple of int
         The axes, each of length 1.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of `x`, without these axes.
-
-    Raises
-    ------
-    ValueError
-        If one of them is longer than 1.
-
-    Notes
-    -----
+    Returns: Of the dtype of `x`, without these axes.
+    ValueError: If one of them is longer than 1.
     Derivative: linear; the cotangent is reshaped back.
-    Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.squeeze(ag.zeros((2, 1, 3)), 1).shape
     (2, 3)
     """
@@ -230,26 +141,11 @@ def squeeze(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
 def flip(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """The elements in reverse order along axes.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
     axis : int or tuple of int, optional
         The axes. Default: all.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    Returns: Of the shape and dtype of `x`.
     Derivative: linear; the cotangent is flipped.
-    Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
     >>> y = ag.flip(x)
     >>> y.detach()
@@ -267,28 +163,13 @@ def _negated(shift: int | tuple[int, ...]) -> int | tuple[int, ...]:
 def roll(x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """The elements shifted along axes; those that fall off come back at the other end.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
     shift : int or tuple of int
         By how many places, forward if positive. A tuple has one per axis.
     axis : int or tuple of int, optional
         The axes. Default: the elements as one row, put back into the shape of `x`.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    Returns: Of the shape and dtype of `x`.
     Derivative: linear; the cotangent is shifted back.
-    Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
     >>> y = ag.roll(x, 1)
     >>> y.detach()
@@ -302,31 +183,11 @@ def roll(x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...]
 def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Tensor:
     """Repeated along new leading axes and along axes of length 1.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
-    shape : tuple of int
-        The shape, which `x` must broadcast to.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and the dtype of `x`.
-
-    Raises
-    ------
-    ValueError
-        If `x` does not broadcast to the shape.
-
-    Notes
-    -----
+    shape: The shape, which `x` must broadcast to.
+    Returns: Of the shape and the dtype of `x`.
+    ValueError: If `x` does not broadcast to the shape.
     Derivative: linear; the cotangent is summed over the repeated axes.
-    Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> y = ag.broadcast_to(x, (3, 2))
     >>> y.shape
@@ -340,27 +201,13 @@ def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Tensor:
 def broadcast_like(x: Any, spec: Any, /) -> Tensor:
     """`broadcast_to` the shape of a spec, in its layout: a lazy backend takes over the chunks.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
     spec : Spec
         As a derivative gets it under the name ``<operand>_spec``.
-
-    Returns
-    -------
-    Tensor
-        Of the spec's shape and the dtype of `x`.
-
-    Notes
-    -----
+    Returns: Of the spec's shape and the dtype of `x`.
     Derivative: linear; the cotangent is summed over the repeated axes.
     Not in the standard: derivatives spread cotangents by it.
     Source: agrad's own; what a backend gives beyond the standard.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> @ag.linear(x=lambda xp, g, x_spec: xp.broadcast_like(g, x_spec), kernel=lambda xp, x: xp.sum(x))
     ... def total(x, /):
     ...     "The sum of all elements."
@@ -413,29 +260,12 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     """Each operand broadcast to their common shape.
 
-    Parameters
-    ----------
     *arrays : Tensor, array or number
         Any dtypes, which stay as they are; shapes that broadcast.
-
-    Returns
-    -------
-    tuple of Tensor
-        One per operand.
-
-    Raises
-    ------
-    ValueError
-        If they do not broadcast.
-
-    Notes
-    -----
+    Returns: One per operand.
+    ValueError: If they do not broadcast.
     Derivative: as of `broadcast_to`.
-    Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a, b = ag.broadcast_arrays(ag.tensor([[1.0], [2.0]]), ag.tensor([3, 4, 5]))
     >>> a
     tensor([[1., 1., 1.],
@@ -470,31 +300,13 @@ def _pieces(xp: Any, g: Any, arrays_spec: Sequence[Any], axis: int | None) -> li
 def concat(arrays: tuple[Any, ...] | list[Any], /, *, axis: int | None = 0) -> Tensor:
     """Joined along an axis they have.
 
-    Parameters
-    ----------
-    arrays : tuple or list of Tensor or array
-        At least one; of one shape but for the axis. Dtypes promote.
+    arrays: At least one; of one shape but for the axis. Dtypes promote.
     axis : int or None, optional
         The axis. None joins them as rows, whatever their shapes. Default: 0.
-
-    Returns
-    -------
-    Tensor
-        Of the promoted dtype, as long along the axis as all together.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or shapes differ.
-
-    Notes
-    -----
+    Returns: Of the promoted dtype, as long along the axis as all together.
+    ValueError: If there is none, or shapes differ.
     Derivative: linear in all jointly; each gets its part of the cotangent.
-    Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([1.0], requires_grad=True)
     >>> b = ag.tensor([2.0, 3.0], requires_grad=True)
     >>> y = ag.concat([a, b])
@@ -509,31 +321,12 @@ def concat(arrays: tuple[Any, ...] | list[Any], /, *, axis: int | None = 0) -> T
 def stack(arrays: tuple[Any, ...] | list[Any], /, *, axis: int = 0) -> Tensor:
     """Joined along a new axis.
 
-    Parameters
-    ----------
-    arrays : tuple or list of Tensor or array
-        At least one, of one shape. Dtypes promote.
-    axis : int, optional
-        The place of the new axis in the result. Default: in front.
-
-    Returns
-    -------
-    Tensor
-        Of the promoted dtype, with one axis more.
-
-    Raises
-    ------
-    ValueError
-        If there is none, or shapes differ.
-
-    Notes
-    -----
+    arrays: At least one, of one shape. Dtypes promote.
+    axis: The place of the new axis in the result. Default: in front.
+    Returns: Of the promoted dtype, with one axis more.
+    ValueError: If there is none, or shapes differ.
     Derivative: linear in all jointly; each gets its slice of the cotangent.
-    Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.stack([ag.tensor([1.0, 2.0]), ag.tensor([3.0, 4.0])], axis=1)
     tensor([[1., 3.],
             [2., 4.]])
@@ -554,26 +347,11 @@ def _unstack_kernel(xp: Any, x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, at least 1 axis.
-    axis : int, optional
-        The axis. Default: the first.
-
-    Returns
-    -------
-    tuple of Tensor
-        The slices, of the dtype of `x`, without the axis.
-
-    Notes
-    -----
+    x: Any dtype, at least 1 axis.
+    axis: The axis. Default: the first.
+    Returns: The slices, of the dtype of `x`, without the axis.
     Derivative: linear; the cotangents are stacked, 0 for slices that are not used.
-    Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     >>> top, bottom = ag.unstack(x)
     >>> ag.grad(bottom.sum(), x)[0]
@@ -607,28 +385,12 @@ def unravel(places: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """Each element repeated.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
     repeats : int, Tensor or array
         How often: one number, or an integer vector with one for each place along the axis.
-    axis : int, optional
-        The axis. Default: the elements as one row.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of `x`.
-
-    Notes
-    -----
+    axis: The axis. Default: the elements as one row.
+    Returns: Of the dtype of `x`.
     Derivative: linear; each element gets the sum of the cotangents of its copies.
-    Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> y = ag.repeat(x, ag.tensor([1, 3]))
     >>> y.detach()
@@ -651,26 +413,11 @@ def _tile_adjoint(xp: Any, g: Any, x_spec: Any, repetitions: tuple[int, ...]) ->
 def tile(x: Any, repetitions: tuple[int, ...], /) -> Tensor:
     """The whole repeated along each axis.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
     repetitions : tuple of int
         How often along each axis, from the last; the shorter of it and the shape counts as 1 in front.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of `x`.
-
-    Notes
-    -----
+    Returns: Of the dtype of `x`.
     Derivative: linear; each element gets the sum of the cotangents of its copies.
-    Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> y = ag.tile(x, (2,))
     >>> y.detach()
@@ -684,26 +431,11 @@ def tile(x: Any, repetitions: tuple[int, ...], /) -> Tensor:
 def tril(x: Any, /, *, k: int = 0) -> Tensor:
     """The part of matrices on and below a diagonal, 0 elsewhere.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, at least 2 axes: matrices.
-    k : int, optional
-        The diagonal: 0 the main one, positive above it, negative below.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: Any dtype, at least 2 axes: matrices.
+    Returns: Of the shape and dtype of `x`.
     Derivative: linear; the same part of the cotangent.
     Source: array API 2025.12, creation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     >>> y = ag.tril(x)
     >>> y.detach()
@@ -719,26 +451,11 @@ def tril(x: Any, /, *, k: int = 0) -> Tensor:
 def triu(x: Any, /, *, k: int = 0) -> Tensor:
     """The part of matrices on and above a diagonal, 0 elsewhere.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, at least 2 axes: matrices.
-    k : int, optional
-        The diagonal: 0 the main one, positive above it, negative below.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: Any dtype, at least 2 axes: matrices.
+    Returns: Of the shape and dtype of `x`.
     Derivative: linear; the same part of the cotangent.
     Source: array API 2025.12, creation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     >>> y = ag.triu(x)
     >>> y.detach()
@@ -748,3 +465,16 @@ def triu(x: Any, /, *, k: int = 0) -> Tensor:
     tensor([[1., 1.],
             [0., 1.]])
     """
+
+
+complete(
+    globals(),
+    {
+        "arrays": "tuple or list of Tensor or array",
+        "axis": "int, optional",
+        "k": "int, optional\n    The diagonal: 0 the main one, positive above it, negative below.",
+        "shape": "tuple of int",
+        "x": "Tensor or array\n    Any dtype, any shape.",
+    },
+    source="Source: array API 2025.12, manipulation functions.",
+)

@@ -74,7 +74,7 @@ def differences(values: Any) -> Any:
 
 
 def defined(xp: Any, result: Any, wrong: Any, scale: Any, spec: Any, message: str) -> Any:
-    """Give a cotangent, if what has to vanish for it to exist does; `message` says what if not.
+    """Return a cotangent, if what has to vanish for it to exist does; `message` says what if not.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ _CHAPTERS = (
 
 
 def public_functions() -> dict[str, Any]:
-    """Give every function of the main namespace by name."""
+    """Return every function of the main namespace by name."""
     found: dict[str, Any] = {}
     for chapter in _CHAPTERS:
         for name, value in vars(chapter).items():
@@ -257,7 +257,7 @@ class Info:
         return None if found is None else found()
 
     def capabilities(self) -> dict[str, Any]:
-        """Give what is supported: "boolean indexing", "data-dependent shapes", "max dimensions".
+        """Return what is supported: "boolean indexing", "data-dependent shapes", "max dimensions".
 
         Returns
         -------
@@ -273,15 +273,15 @@ class Info:
         }
 
     def default_device(self) -> Any:
-        """Give the device of creation functions that are given none."""
+        """Return the device of creation functions that are given none."""
         return Device(self._backend.default_device())
 
     def devices(self) -> tuple[Any, ...]:
-        """Give the devices that ``device=`` takes, as a tuple."""
+        """Return the devices that ``device=`` takes, as a tuple."""
         return tuple(map(Device, self._backend.devices()))
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
-        """Give the default dtypes: "real floating", "complex floating", "integral", "indexing".
+        """Return the default dtypes: "real floating", "complex floating", "integral", "indexing".
 
         Parameters
         ----------
@@ -303,7 +303,7 @@ class Info:
         return {kind: self._backend.dtype(name) for kind, name in names.items()}
 
     def dtypes(self, *, device: Any = None, kind: str | tuple[str, ...] | None = None) -> dict[str, Any]:
-        """Give the dtypes of the standard that are supported, by name.
+        """Return the dtypes of the standard that are supported, by name.
 
         Parameters
         ----------
@@ -385,7 +385,7 @@ class Namespace(ModuleType):
         return bound
 
     def _missing(self, name: str) -> Any:
-        """Give the backend's dtypes and the user's own ops; a module's ``__getattr__``, so that the rest stays fast."""
+        """Return the backend's dtypes and the user's own ops; a module's ``__getattr__``, so that the rest stays fast."""
         if name in dtypes.NAMES:
             native = self._backend.dtype(name)
             setattr(self, name, native)
@@ -398,7 +398,7 @@ class Namespace(ModuleType):
         raise AttributeError(message)
 
     def __array_namespace_info__(self) -> Info:
-        """Give the standard's inspection object."""
+        """Return the standard's inspection object."""
         return Info(self._backend)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -409,7 +409,7 @@ class Namespace(ModuleType):
 
 
 def _has_home(args: tuple[Any, ...]) -> bool:
-    """Tell whether what is given to asarray is on a backend already."""
+    """Return whether what is given to asarray is on a backend already."""
     from agrad.core.spec import backend_of  # noqa: PLC0415
     from agrad.core.tensor import Tensor  # noqa: PLC0415
 
@@ -438,12 +438,12 @@ class _Chapter:
 
 @shared
 def bound(backend: Backend) -> Namespace:
-    """Give the namespace of a backend."""
+    """Return the namespace of a backend."""
     return Namespace(backend)
 
 
 def namespace(name: str | None = None, *, api_version: str | None = None) -> Namespace:
-    """Give agrad's functions bound to a backend.
+    """Return agrad's functions bound to a backend.
 
     Parameters
     ----------

@@ -520,7 +520,7 @@ def pad(x: Any, widths: tuple[Pair, ...], value: float = 0.0, /) -> Tensor:
 
 
 def output_size(size: int, kernel: int, stride: int, padding: Pair, dilation: int) -> int:
-    """Give how many windows fit along one axis."""
+    """Return how many windows fit along one axis."""
     return (size + padding[0] + padding[1] - dilation * (kernel - 1) - 1) // stride + 1
 
 
@@ -856,7 +856,7 @@ def max_pool2d_tangent(
 
 
 def reduced(xp: Any, values: Any, reduction: str) -> Any:
-    """Give the mean, the sum, or the values themselves."""
+    """Return the mean, the sum, or the values themselves."""
     if reduction == "mean":
         return xp.mean(values)
     return xp.sum(values) if reduction == "sum" else values
@@ -1064,7 +1064,7 @@ def binary_cross_entropy_with_logits(
 
 
 def class_axis(rank: int) -> int:
-    """Give the axis of the classes."""
+    """Return the axis of the classes."""
     return 1 if rank > 1 else 0
 
 

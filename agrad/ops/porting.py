@@ -297,12 +297,12 @@ class PortedMethods:
         return manipulation.triu(self, k=diagonal)
 
     def contiguous(self: Any, memory_format: Any = None) -> Tensor:
-        """Give this tensor itself: a value has no strides."""
+        """Return this tensor itself: a value has no strides."""
         result: Tensor = self
         return result
 
     def is_contiguous(self: Any, memory_format: Any = None) -> bool:
-        """Give True: a value has no strides."""
+        """Return True: a value has no strides."""
         return True
 
     def ndimension(self: Any) -> int:
@@ -523,7 +523,7 @@ def shape_of(parts: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _changed(x: Tensor, what: str, function: Callable[..., Tensor], *args: Any) -> Tensor:
-    """Give a tensor the result of a function in place of its value; ``core.tensor.rebind`` keeps the history."""
+    """Replace the value of a tensor by the result of a function; ``core.tensor.rebind`` keeps the history."""
     check_leaf(x, what)
     rebind(x, function(x, *args), what)
     return x

@@ -16,6 +16,7 @@ from agrad.core.rule import device_of, unbroadcast
 from agrad.core.saved import active
 from agrad.core.spec import backend_of, numbers_of
 from agrad.core.tensor import Tensor, check_leaf, owned, rebind, wrap
+from agrad.ops.docs import complete
 from agrad.ops.manipulation import unravel
 from agrad.plugin.backend import KINDS, at, key_parts
 
@@ -32,33 +33,15 @@ from agrad.plugin.backend import KINDS, at, key_parts
 def getitem(x: Any, key: Any, /) -> Tensor:
     """The elements at a key, ``x[key]``.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
-    key : int, slice, None, Ellipsis, array, or a tuple of these
-        What the standard and NumPy take: boolean arrays choose elements, integer arrays choose places.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of `x`, never an alias of it.
-
-    Raises
-    ------
-    IndexError
-        If a place is out of range.
-
-    Notes
-    -----
+    x: Any dtype, any shape.
+    key: What the standard and NumPy take: boolean arrays choose elements, integer arrays choose places.
+    Returns: Of the dtype of `x`, never an alias of it.
+    IndexError: If a place is out of range.
     Derivative: linear; the cotangent is added into zeros at the key (`scatter_add`), places that were taken twice
     accumulating.
     Indexing an axis by slices and integers saves no array.
     Source: array API 2025.12, indexing.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
     >>> y = x[ag.tensor([0, 0, 2])]
     >>> y.detach()
@@ -76,28 +59,15 @@ def getitem(x: Any, key: Any, /) -> Tensor:
 def scatter_add(spec: Any, key: Any, values: Any, /) -> Tensor:
     """Zeros of a spec with values added at a key: the adjoint of `getitem`.
 
-    Parameters
-    ----------
     spec : Spec
         Shape, dtype and device of the result, as a derivative gets it under the name ``<operand>_spec``.
-    key : int, slice, None, Ellipsis, array, or a tuple of these
-        As for `getitem`; values at a place that occurs several times add up.
+    key: As for `getitem`; values at a place that occurs several times add up.
     values : Tensor or array
         What to add, of the shape of ``x[key]``.
-
-    Returns
-    -------
-    Tensor
-        Of the spec.
-
-    Notes
-    -----
+    Returns: Of the spec.
     Derivative: linear; ``g[key]`` by `values`.
     Source: agrad's own; what a backend gives beyond the standard.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> @ag.linear(x=lambda xp, g, x_spec: xp.scatter_add(x_spec, 0, g), kernel=lambda xp, x: x[0, ...])
     ... def first(x, /):
     ...     "The first element."
@@ -139,37 +109,19 @@ def _value_adjoint(xp: Any, g: Any, key: Any, value_spec: Any) -> Any:
 def setitem(x: Any, key: Any, value: Any, /) -> Tensor:
     """A copy of `x` with ``x[key] = value`` done.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
-    key : int, slice, None, Ellipsis, array, or a tuple of these
-        As for `getitem`. Of a place that occurs several times the last value counts.
+    x: Any dtype, any shape.
+    key: As for `getitem`. Of a place that occurs several times the last value counts.
     value : Tensor, array or scalar
         What to put there; it broadcasts to the shape of ``x[key]``.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Raises
-    ------
-    IndexError
-        If a place is out of range.
-    RuntimeError
+    Returns: Of the shape and dtype of `x`.
+    IndexError: If a place is out of range.
+    RuntimeError:
         If a fraction or an imaginary part would be lost: a floating value for integers, a complex one for real numbers.
-
-    Notes
-    -----
     Derivative: linear in both jointly; the cotangent with 0 at the key by `x`, the cotangent at the key by `value`, and
     0 for a value that a later one overwrites. As in `where`, 0 stays 0 also where a derivative on the way to what was
     overwritten is infinite or NaN.
     Source: array API 2025.12, indexing (``x[key] = value``).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
     >>> v = ag.tensor(9.0, requires_grad=True)
     >>> y = ag.setitem(x, slice(0, 2), v)
@@ -207,7 +159,7 @@ def assign(x: Tensor, key: Any, value: Any) -> None:
 
 
 def _as_value(value: Any) -> Tensor:
-    """Give what is assigned, a raw array, as a Tensor."""
+    """Return what is assigned, a raw array, as a Tensor."""
     backend = backend_of(value)
     if backend is None:
         raise errors.not_an_operand("setitem", "value", value)
@@ -216,7 +168,7 @@ def _as_value(value: Any) -> Tensor:
 
 
 def cast_value(x: Tensor, value: Tensor) -> Tensor:
-    """Give a value in the dtype of the tensor it is put into; one that would lose its kind is refused."""
+    """Return a value in the dtype of the tensor it is put into; one that would lose its kind is refused."""
     from agrad.ops.data_type import astype  # noqa: PLC0415 (that chapter comes later)
 
     if value.dtype == x.dtype:
@@ -227,7 +179,7 @@ def cast_value(x: Tensor, value: Tensor) -> Tensor:
 
 
 def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> tuple[Tensor, Callable[[], Any]] | None:
-    """Give the assignment without a copy, where `x` alone holds its array; None where it does not.
+    """Return the assignment without a copy, where `x` alone holds its array; None where it does not.
 
     That is a tensor with the history, which is made first, and what then writes the value. The graph does not hold it either: the rule of `setitem` saves the key and nothing else.
     """
@@ -293,33 +245,14 @@ def _take_adjoint(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int | None) 
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
     """The elements at 1-d indices along an axis.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, at least 1 axis.
-    indices : Tensor or array
-        Integers, 1-d; negative ones count from the end.
-    axis : int, optional
-        The axis, which a 1-d operand need not name.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of `x`, along the axis as long as `indices`.
-
-    Raises
-    ------
-    IndexError
-        If an index is out of range.
-
-    Notes
-    -----
+    x: Any dtype, at least 1 axis.
+    indices: Integers, 1-d; negative ones count from the end.
+    axis: The axis, which a 1-d operand need not name.
+    Returns: Of the dtype of `x`, along the axis as long as `indices`.
+    IndexError: If an index is out of range.
     Derivative: linear; the cotangent is added into zeros at the indices, repeated ones accumulating.
     Source: array API 2025.12, indexing functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
     >>> y = ag.take(x, ag.tensor([2, 0, 2]))
     >>> y.detach()
@@ -336,33 +269,13 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     """The elements at indices along an axis, one set for each place along the others.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, at least 1 axis.
-    indices : Tensor or array
-        Integers, with as many axes as `x`; the other axes broadcast.
-    axis : int, optional
-        The axis. Default: the last.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of `x` and the shape of `indices`, broadcast.
-
-    Raises
-    ------
-    IndexError
-        If an index is out of range.
-
-    Notes
-    -----
+    x: Any dtype, at least 1 axis.
+    indices: Integers, with as many axes as `x`; the other axes broadcast.
+    Returns: Of the dtype of `x` and the shape of `indices`, broadcast.
+    IndexError: If an index is out of range.
     Derivative: linear; the cotangent is added into zeros at the indices, repeated ones accumulating.
     Source: array API 2025.12, indexing functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     >>> y = ag.take_along_axis(x, ag.tensor([[0], [1]]))
     >>> y.detach()
@@ -386,28 +299,15 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
 def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     """`x1` where a condition is true, else `x2`.
 
-    Parameters
-    ----------
     condition : Tensor or array
         Boolean.
     x1, x2 : Tensor, array or scalar
         What to choose from. Any dtype; all three broadcast, the dtypes of these two promote.
-
-    Returns
-    -------
-    Tensor
-        Of the broadcast shape and the promoted dtype.
-
-    Notes
-    -----
+    Returns: Of the broadcast shape and the promoted dtype.
     Derivative: linear in both jointly; the cotangent goes to what was chosen, 0 to the other.
     Where an element was not chosen its gradient is 0 even if a derivative on the way to it is infinite or NaN:
     ``where(x > 0, sqrt(x), 0.0)`` has the gradient 0 at 0 (PyTorch gives NaN).
-    Source: array API 2025.12, searching functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 4.0], requires_grad=True)
     >>> y = ag.where(x > 0, ag.sqrt(x), 0.0)
     >>> y.detach()
@@ -421,28 +321,11 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
 def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The index of the largest element along an axis, the first of several.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Real-valued, any shape.
-    axis : int, optional
-        The axis. Default: all elements as one row.
-    keepdims : bool, optional
-        Keep the axis, with length 1.
-
-    Returns
-    -------
-    Tensor
-        Integer, of the shape of `x` without the axis.
-
-    Notes
-    -----
+    x: Real-valued, any shape.
+    axis: The axis. Default: all elements as one row.
+    Returns: Integer, of the shape of `x` without the axis.
     No derivative: the result is integer.
-    Source: array API 2025.12, searching functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.argmax(ag.tensor([[1.0, 3.0, 3.0], [5.0, 4.0, 4.0]]), axis=1)
     tensor([1, 0])
     """
@@ -452,28 +335,11 @@ def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Ten
 def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The index of the smallest element along an axis, the first of several.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Real-valued, any shape.
-    axis : int, optional
-        The axis. Default: all elements as one row.
-    keepdims : bool, optional
-        Keep the axis, with length 1.
-
-    Returns
-    -------
-    Tensor
-        Integer, of the shape of `x` without the axis.
-
-    Notes
-    -----
+    x: Real-valued, any shape.
+    axis: The axis. Default: all elements as one row.
+    Returns: Integer, of the shape of `x` without the axis.
     No derivative: the result is integer.
-    Source: array API 2025.12, searching functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.argmin(ag.tensor([[1.0, 3.0, 3.0], [5.0, 4.0, 4.0]]), axis=1)
     tensor([0, 1])
     """
@@ -483,28 +349,13 @@ def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Ten
 def count_nonzero(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
     """How many elements along axes are not 0.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
+    x: Any dtype, any shape.
     axis : int or tuple of int, optional
         The axes to count over. Default: all.
-    keepdims : bool, optional
-        Keep the counted axes, with length 1.
-
-    Returns
-    -------
-    Tensor
-        Integer, of the shape of `x` without the counted axes.
-
-    Notes
-    -----
+    keepdims: Keep the counted axes, with length 1.
+    Returns: Integer, of the shape of `x` without the counted axes.
     No derivative: the result is integer.
-    Source: array API 2025.12, searching functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.count_nonzero(ag.tensor([[1.0, 0.0], [2.0, 3.0]]), axis=0)
     tensor([2, 1])
     """
@@ -514,29 +365,11 @@ def count_nonzero(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepd
 def nonzero(x: Any, /) -> tuple[Tensor, ...]:
     """The indices of the elements that are not 0.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, at least 1 axis.
-
-    Returns
-    -------
-    tuple of Tensor
-        One integer vector per axis of `x`; together they index the elements in row-major order.
-
-    Raises
-    ------
-    ValueError
-        If `x` has no axis.
-
-    Notes
-    -----
+    x: Any dtype, at least 1 axis.
+    Returns: One integer vector per axis of `x`; together they index the elements in row-major order.
+    ValueError: If `x` has no axis.
     No derivative: the result is integer. How long it is depends on the values: a lazy backend does not know.
-    Source: array API 2025.12, searching functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> rows, columns = ag.nonzero(ag.tensor([[0.0, 7.0], [8.0, 0.0]]))
     >>> rows
     tensor([0, 1])
@@ -549,8 +382,6 @@ def nonzero(x: Any, /) -> tuple[Tensor, ...]:
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Tensor:
     """Where to insert values into a sorted vector to keep it sorted.
 
-    Parameters
-    ----------
     x1 : Tensor or array
         The vector: real-valued, 1-d, in rising order (by `sorter`, where one is given).
     x2 : Tensor or array
@@ -559,20 +390,9 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
         Before or after elements that are equal.
     sorter : Tensor or array, optional
         Integers, 1-d: the indices that sort `x1`.
-
-    Returns
-    -------
-    Tensor
-        Integer, of the shape of `x2`.
-
-    Notes
-    -----
+    Returns: Integer, of the shape of `x2`.
     No derivative: the result is integer.
-    Source: array API 2025.12, searching functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.searchsorted(ag.tensor([1.0, 3.0, 5.0]), ag.tensor([3.0, 4.0]))
     tensor([1, 2])
     >>> ag.searchsorted(ag.tensor([1.0, 3.0, 5.0]), ag.tensor([3.0, 4.0]), side="right")
@@ -596,30 +416,11 @@ def _sorted_tangent(xp: Any, t_x: Any, x: Any, axis: int, descending: bool, stab
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """Sorted along an axis.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Real-valued, at least 1 axis.
-    axis : int, optional
-        The axis. Default: the last.
-    descending : bool, optional
-        Falling order instead of rising.
-    stable : bool, optional
-        Equal elements keep their order.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Notes
-    -----
+    x: Real-valued, at least 1 axis.
+    Returns: Of the shape and dtype of `x`.
     Derivative: the cotangent goes back along the permutation of `argsort`, also among equal elements.
     Source: array API 2025.12, sorting functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([3.0, 1.0, 2.0], requires_grad=True)
     >>> y = ag.sort(x)
     >>> y.detach()
@@ -633,30 +434,26 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The indices that sort along an axis.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Real-valued, at least 1 axis.
-    axis : int, optional
-        The axis. Default: the last.
-    descending : bool, optional
-        Falling order instead of rising.
-    stable : bool, optional
-        Equal elements keep their order.
-
-    Returns
-    -------
-    Tensor
-        Integer, of the shape of `x`.
-
-    Notes
-    -----
+    x: Real-valued, at least 1 axis.
+    Returns: Integer, of the shape of `x`.
     No derivative: the result is integer.
     Source: array API 2025.12, sorting functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.argsort(ag.tensor([3.0, 1.0, 2.0]))
     tensor([1, 2, 0])
     """
+
+
+complete(
+    globals(),
+    {
+        "axis": "int, optional\n    The axis. Default: the last.",
+        "descending": "bool, optional\n    Falling order instead of rising.",
+        "indices": "Tensor or array",
+        "keepdims": "bool, optional\n    Keep the axis, with length 1.",
+        "key": "int, slice, None, Ellipsis, array, or a tuple of these",
+        "stable": "bool, optional\n    Equal elements keep their order.",
+        "x": "Tensor or array",
+    },
+    source="Source: array API 2025.12, searching functions.",
+)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from agrad.core.declare import nondifferentiable
 from agrad.core.tensor import Tensor
+from agrad.ops.docs import complete
 from agrad.ops.elementwise import logical_not
 from agrad.ops.manipulation import reshape
 from agrad.ops.searching import take
@@ -42,28 +43,12 @@ def _unique_all(x: Any, /) -> tuple[Tensor, ...]:
 def unique_all(x: Any, /) -> UniqueAllResult:
     """The distinct elements, where each stands first, which of them each element is, and how often each occurs.
 
-    Parameters
-    ----------
-    x : Tensor
-        Taken as if flattened.
-
-    Returns
-    -------
-    UniqueAllResult
-        ``values`` (1-D, of `x`'s dtype), ``indices`` of their first occurrences in the flattened `x`,
+    Returns: ``values`` (1-D, of `x`'s dtype), ``indices`` of their first occurrences in the flattened `x`,
         ``inverse_indices`` (of the shape of `x`) and ``counts``. The order of the values is the backend's: ascending
         on NumPy.
-
-    Notes
-    -----
     The gradient of ``values`` goes to the places that ``indices`` names; other places that hold an equal value get 0.
     The derivative ignores that values that meet or part change the number of results. NaNs are distinct.
 
-    Source: array API 2025.12, Set Functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([3.0, 1.0, 3.0], requires_grad=True)
     >>> values, indices, inverse, counts = ag.unique_all(x)
     >>> counts
@@ -81,23 +66,8 @@ def unique_all(x: Any, /) -> UniqueAllResult:
 def unique_counts(x: Any, /) -> UniqueCountsResult:
     """The distinct elements, and how often each occurs.
 
-    Parameters
-    ----------
-    x : Tensor
-        Taken as if flattened.
+    Returns: ``values`` and ``counts``, as `unique_all` gives them, derivative included.
 
-    Returns
-    -------
-    UniqueCountsResult
-        ``values`` and ``counts``, as `unique_all` gives them, derivative included.
-
-    Notes
-    -----
-    Source: array API 2025.12, Set Functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.unique_counts(ag.tensor([3, 1, 3])).counts
     tensor([1, 2])
     """
@@ -108,23 +78,8 @@ def unique_counts(x: Any, /) -> UniqueCountsResult:
 def unique_inverse(x: Any, /) -> UniqueInverseResult:
     """The distinct elements, and which of them each element is.
 
-    Parameters
-    ----------
-    x : Tensor
-        Taken as if flattened.
+    Returns: ``values`` and ``inverse_indices``, as `unique_all` gives them, derivative included.
 
-    Returns
-    -------
-    UniqueInverseResult
-        ``values`` and ``inverse_indices``, as `unique_all` gives them, derivative included.
-
-    Notes
-    -----
-    Source: array API 2025.12, Set Functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.unique_inverse(ag.tensor([3, 1, 3])).inverse_indices
     tensor([1, 0, 1])
     """
@@ -135,23 +90,8 @@ def unique_inverse(x: Any, /) -> UniqueInverseResult:
 def unique_values(x: Any, /) -> Tensor:
     """The distinct elements.
 
-    Parameters
-    ----------
-    x : Tensor
-        Taken as if flattened.
+    Returns: The values of `unique_all`, in its order, with its derivative.
 
-    Returns
-    -------
-    Tensor
-        The values of `unique_all`, in its order, with its derivative.
-
-    Notes
-    -----
-    Source: array API 2025.12, Set Functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.unique_values(ag.tensor([3, 1, 3]))
     tensor([1, 3])
     """
@@ -166,29 +106,24 @@ def _isin(x1: Any, x2: Any, /) -> Tensor:
 def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Tensor:
     """Whether each element of `x1` is among those of `x2`.
 
-    Parameters
-    ----------
     x1, x2 : Tensor or scalar
         At least one of them a Tensor. The standard asks for integers; most backends take other dtypes too.
     invert : bool, optional
         Whether each is *not* among them.
-
-    Returns
-    -------
-    Tensor
-        Truth values in the shape of `x1`.
-
-    Notes
-    -----
+    Returns: Truth values in the shape of `x1`.
     Elements are the same if they are equal: NaN is in nothing, 0.0 is -0.0.
 
-    Source: array API 2025.12, Set Functions.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.isin(ag.tensor([1, 2, 3]), ag.tensor([3, 1]))
     tensor([ True, False,  True])
     """
     found = _isin(x1, x2)
     return logical_not(found) if invert else found
+
+
+complete(
+    globals(),
+    {
+        "x": "Tensor\n    Taken as if flattened.",
+    },
+    source="Source: array API 2025.12, Set Functions.",
+)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad.core.declare import custom, nondifferentiable
 from agrad.core.rule import device_of, is_complex, promote
+from agrad.ops.docs import complete
 from agrad.ops.matrices import adjoint, conj, diag, eye, mm, on_diagonal
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def _solve(xp: Any, a: Any, b: Any, *, vectors: bool) -> Any:
 
 
 def _solve_by_first(xp: Any, g: Any, ans: Any, x1: Any, x2_spec: Any) -> Any:
-    """Give -x1^-H g ans^H."""
+    """Return -x1^-H g ans^H."""
     vectors = len(x2_spec.shape) == 1
     g = _solve(xp, adjoint(xp, x1), g, vectors=vectors)
     return -(g[..., :, None] * conj(xp, ans)[..., None, :] if vectors else mm(xp, g, adjoint(xp, ans)))
@@ -33,7 +34,7 @@ def _solve_by_second(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
 
 
 def _solve_jvp(xp: Any, t_x1: Any, t_x2: Any, ans: Any, x1: Any, x2_spec: Any) -> Any:
-    """Give x1^-1 (t_x2 - t_x1 ans)."""
+    """Return x1^-1 (t_x2 - t_x1 ans)."""
     vectors = len(x2_spec.shape) == 1
     change = t_x2
     if t_x1 is not None:
@@ -51,32 +52,17 @@ def _solve_jvp(xp: Any, t_x1: Any, t_x2: Any, ans: Any, x1: Any, x2_spec: Any) -
 def solve(x1: Any, x2: Any, /) -> Tensor:
     """The solution `y` of ``x1 y = x2``.
 
-    Parameters
-    ----------
     x1 : Tensor or array
         Floating-point, shape (..., M, M), invertible.
     x2 : Tensor or array
         Floating-point, shape (..., M, K), the leading axes broadcast against those of `x1`; or (M,), one vector for
         every matrix.
-
-    Returns
-    -------
-    Tensor
-        Shape (..., M, K) or (..., M).
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
+    Returns: Shape (..., M, K) or (..., M).
+    numpy.linalg.LinAlgError:
         On NumPy, if a matrix is exactly singular; other backends have their own error or give infinities.
-
-    Notes
-    -----
     Derivative: ``g2 = solve(x1^H, g)`` by `x2`, ``-g2 y^H`` by `x1`.
     Source: array API 2025.12, linear algebra; Giles, An extended collection of matrix derivative results, 2008.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([[2.0, 0.0], [0.0, 4.0]])
     >>> b = ag.tensor([2.0, 4.0], requires_grad=True)
     >>> y = ag.linalg.solve(a, b)
@@ -96,29 +82,13 @@ def solve(x1: Any, x2: Any, /) -> Tensor:
 def inv(x: Any, /) -> Tensor:
     """The inverse of square matrices.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, real or complex, shape (..., M, M), invertible.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`. To solve equations use `solve`: it is faster and more accurate.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
+    x: Floating-point, real or complex, shape (..., M, M), invertible.
+    Returns: Of the shape and dtype of `x`. To solve equations use `solve`: it is faster and more accurate.
+    numpy.linalg.LinAlgError:
         On NumPy, if a matrix is exactly singular; other backends have their own error or give infinities.
-
-    Notes
-    -----
     Derivative: ``-y^H g y^H``.
     Source: array API 2025.12, linear algebra; Giles, 2008.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[2.0, 1.0], [1.0, 3.0]], requires_grad=True)
     >>> y = ag.linalg.inv(x)
     >>> y.detach()
@@ -157,29 +127,13 @@ def _pinv_jvp(xp: Any, t_x: Any, ans: Any, x: Any) -> Any:
 def pinv(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse of matrices.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, real or complex, shape (..., M, N).
-    rtol : float, Tensor or array, optional
-        Singular values up to this part of the largest count as 0; shape compatible with (...). Default:
-        ``max(M, N) * eps``.
-
-    Returns
-    -------
-    Tensor
-        Shape (..., N, M), of the dtype of `x`.
-
-    Notes
-    -----
+    x: Floating-point, real or complex, shape (..., M, N).
+    Returns: Shape (..., N, M), of the dtype of `x`.
     Derivative: ``-P^H g P^H + (I - x P) g^H P P^H + P^H P g^H (I - P x)``. It holds among matrices of the same rank: at
     one without full rank the pseudo-inverse jumps under changes of rank, which the derivative does not see.
     Source: array API 2025.12, linear algebra; Golub and Pereyra, The differentiation of pseudo-inverses and nonlinear
     least squares problems whose variables separate, 1973.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[2.0], [0.0]], requires_grad=True)
     >>> y = ag.linalg.pinv(x)
     >>> y.detach()
@@ -194,26 +148,10 @@ def pinv(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
 def matrix_rank(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
     """The rank of matrices: how many of their singular values are not 0.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, real or complex, shape (..., M, N).
-    rtol : float, Tensor or array, optional
-        Singular values up to this part of the largest count as 0; shape compatible with (...). Default:
-        ``max(M, N) * eps``.
-
-    Returns
-    -------
-    Tensor
-        Integers, shape (...). They have no derivative.
-
-    Notes
-    -----
+    x: Floating-point, real or complex, shape (..., M, N).
+    Returns: Integers, shape (...). They have no derivative.
     Source: array API 2025.12, linear algebra.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.linalg.matrix_rank(ag.tensor([[1.0, 2.0], [2.0, 4.0]]))
     tensor(1)
     """
@@ -223,7 +161,7 @@ def matrix_rank(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
 
 
 def _power_along(xp: Any, x: Any, t: Any, n: int) -> Any:
-    """Give the derivative of a power along `t`, by squaring as one takes powers: of pairs of a matrix and its change."""
+    """Return the derivative of a power along `t`, by squaring as one takes powers: of pairs of a matrix and its change."""
 
     def times(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
         return mm(xp, a[0], b[0]), mm(xp, a[0], b[1]) + mm(xp, a[1], b[0])
@@ -250,33 +188,17 @@ def _power_along(xp: Any, x: Any, t: Any, n: int) -> Any:
 def matrix_power(x: Any, n: int, /) -> Tensor:
     """Square matrices to an integer power.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, real or complex, shape (..., M, M).
+    x: Floating-point, real or complex, shape (..., M, M).
     n : int
         The exponent; negative ones take the inverse, 0 gives identity matrices.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
+    Returns: Of the shape and dtype of `x`.
+    numpy.linalg.LinAlgError:
         On NumPy, if `n` is negative and a matrix is exactly singular; other backends have their own error or give
         infinities.
-
-    Notes
-    -----
     Derivative: the sum of ``(x^H)^i g (x^H)^(n-1-i)``, computed by squaring in about ``6 log2(n)`` products.
     Source: array API 2025.12, linear algebra; the recurrence is that of the blocks of ``[[x, t], [0, x]]**n``, Mathias,
     A chain rule for matrix functions and applications, 1996.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 1.0], [0.0, 2.0]], requires_grad=True)
     >>> y = ag.linalg.matrix_power(x, 2)
     >>> y.detach()
@@ -298,7 +220,7 @@ def _products_without(xp: Any, s: Any, *others: Any) -> Any:
 
 
 def _adjugate_kernel(xp: Any, x: Any, /) -> Any:
-    """Give det(U) det(Vh) V diag(products of the other singular values) U^H: right for any rank."""
+    """Return det(U) det(Vh) V diag(products of the other singular values) U^H: right for any rank."""
     u, s, vh = xp.linalg.svd(x)
     places = xp.arange(s.shape[-1], device=device_of(x))
     products = _products_without(xp, s, places[:, None] == places)
@@ -307,7 +229,7 @@ def _adjugate_kernel(xp: Any, x: Any, /) -> Any:
 
 
 def _adjugate_along(xp: Any, x: Any, change: Any, *, back: bool) -> Any:
-    """Give the derivative of the adjugate along a change of the matrix, or back from a cotangent.
+    """Return the derivative of the adjugate along a change of the matrix, or back from a cotangent.
 
     In the bases of the singular vectors both are one map, with P_ij the product of all singular values but s_i and s_j:
     the diagonal goes to P times itself, what is off it to -P_ij times itself.
@@ -345,26 +267,13 @@ def adjugate(x: Any, /) -> Tensor:
 def det(x: Any, /) -> Tensor:
     """The determinant of square matrices.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, real or complex, shape (..., M, M).
-
-    Returns
-    -------
-    Tensor
-        Shape (...), of the dtype of `x`. It overflows early; see `slogdet`.
-
-    Notes
-    -----
+    x: Floating-point, real or complex, shape (..., M, M).
+    Returns: Shape (...), of the dtype of `x`. It overflows early; see `slogdet`.
     Derivative: ``g adj(x)^H``, the adjugate computed from the singular value decomposition in backward. It is right at
     singular matrices too (PyTorch gives 0 or inaccurate numbers there): not 0 where one singular value is 0, and 0
     where several are. The second derivative is right everywhere as well; higher ones need distinct singular values.
     Source: array API 2025.12, linear algebra; Stewart, On the adjugate matrix, 1998.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 2.0], [2.0, 4.0]], requires_grad=True)
     >>> ag.round(ag.grad(ag.linalg.det(x), x)[0])
     tensor([[ 4., -2.],
@@ -380,7 +289,7 @@ class SlogdetResult(NamedTuple):
 
 
 def _slogdet_vjp(xp: Any, g: Any, ans: Any, x: Any) -> Any:
-    """Give (g_log + i Im(g_sign conj(sign))) x^-H; the sign of a real determinant has no derivative."""
+    """Return (g_log + i Im(g_sign conj(sign))) x^-H; the sign of a real determinant has no derivative."""
     sign, _ = ans
     g_sign, weight = g
     if is_complex(xp, x) and g_sign is not None:
@@ -415,27 +324,14 @@ def _slogdet(x: Any, /) -> tuple[Tensor, Tensor]:
 def slogdet(x: Any, /) -> SlogdetResult:
     """The determinant of square matrices as its sign and the logarithm of its magnitude.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, real or complex, shape (..., M, M).
-
-    Returns
-    -------
-    SlogdetResult
-        ``sign``, of the dtype of `x`, of magnitude 1 (0 for a singular matrix), and ``logabsdet``, real (-inf for a
-        singular matrix); both of shape (...).
-
-    Notes
-    -----
+    x: Floating-point, real or complex, shape (..., M, M).
+    Returns: ``sign``, of the dtype of `x`, of magnitude 1 (0 for a singular matrix), and ``logabsdet``, real (-inf for
+        a singular matrix); both of shape (...).
     Derivative: ``(g_logabsdet + i Im(g_sign conj(sign))) x^-H``; that of a real sign is 0. At a singular matrix there
     is none: backward raises NumPy's LinAlgError, or gives what the backend's `solve` gives.
     Source: array API 2025.12, linear algebra; for complex matrices Boeddeker et al., On the computation of
     complex-valued gradients, 2017.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 3.0], [2.0, 1.0]], requires_grad=True)
     >>> parts = ag.linalg.slogdet(x)
     >>> parts.sign
@@ -445,3 +341,12 @@ def slogdet(x: Any, /) -> SlogdetResult:
             [ 0.6000, -0.2000]])
     """
     return SlogdetResult(*_slogdet(x))
+
+
+complete(
+    globals(),
+    {
+        "rtol": "float, Tensor or array, optional\n    Singular values up to this part of the largest count as 0; shape compatible with (...). Default:\n    ``max(M, N) * eps``.",
+        "x": "Tensor or array",
+    },
+)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agrad.core.declare import custom, linear, nondifferentiable
 from agrad.core.errors import UnsupportedOp
 from agrad.core.rule import is_complex, promote
+from agrad.ops.docs import complete
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
@@ -22,7 +23,7 @@ def _axes(axis: Axis, rank: int) -> tuple[int, ...]:
 
 
 def unreduce(xp: Any, g: Any, spec: Any, axis: Axis, keepdims: bool) -> Any:
-    """Give what a reduction made the axes it took away, with length 1."""
+    """Return what a reduction made the axes it took away, with length 1."""
     if keepdims or not spec.shape or (axis is None and not g.shape):
         return g
     axes = _axes(axis, len(spec.shape))
@@ -34,7 +35,7 @@ def _spread(xp: Any, g: Any, spec: Any, axis: Axis, keepdims: bool) -> Any:
 
 
 def count(spec: Any, axis: Axis) -> int:
-    """Give how many elements a reduction combines into one."""
+    """Return how many elements a reduction combines into one."""
     n: int = math.prod(spec.shape[a] for a in _axes(axis, len(spec.shape)))
     if n != n:  # noqa: PLR0124 (nan: unknown to a lazy backend)
         reason = "the derivative divides by the number of elements, which is not known before they are computed"
@@ -46,31 +47,10 @@ def count(spec: Any, axis: Axis) -> int:
 def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Sum over axes, all by default.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Numeric, any shape.
-    axis : int or tuple of int, optional
-        The axes to reduce. Default: all.
-    dtype : DType, backend's dtype or str, optional
-        Dtype of the sum and of the result. Default: that of `x`, the backend's default integer dtype for smaller
-        integers.
-    keepdims : bool, optional
-        Keep the reduced axes, with length 1.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x` without the reduced axes, of `dtype`; 0 where there is nothing to add.
-
-    Notes
-    -----
+    x: Numeric, any shape.
+    Returns: Of the shape of `x` without the reduced axes, of `dtype`; 0 where there is nothing to add.
     Derivative: 1; the cotangent is spread over the summed axes. Nothing is saved but the shape.
-    Source: array API 2025.12, statistical functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     >>> y = ag.sum(x, axis=0)
     >>> y.detach()
@@ -95,30 +75,12 @@ def _mean_adjoint(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) -> A
 def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Mean over axes, all by default.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, real or complex, any shape.
-    axis : int or tuple of int, optional
-        The axes to reduce. Default: all.
-    keepdims : bool, optional
-        Keep the reduced axes, with length 1.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x` without the reduced axes, of its dtype; NaN, with the backend's warning, where there is
+    x: Floating-point, real or complex, any shape.
+    Returns: Of the shape of `x` without the reduced axes, of its dtype; NaN, with the backend's warning, where there is
         nothing to average.
-
-    Notes
-    -----
     Derivative: ``1 / n`` with `n` the number of elements averaged.
     A lazy backend that does not know `n` before it computes raises `UnsupportedOp` in backward.
-    Source: array API 2025.12, statistical functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     >>> y = ag.mean(x, axis=1)
     >>> y.detach()
@@ -167,33 +129,14 @@ def _prod_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans_spec: Any, axis: Axis,
 def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Product over axes, all by default.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Numeric, any shape.
-    axis : int or tuple of int, optional
-        The axes to reduce. Default: all.
-    dtype : DType, backend's dtype or str, optional
-        Dtype of the product and of the result. Default: that of `x`, the backend's default integer dtype for smaller
+    x: Numeric, any shape.
+    dtype: Dtype of the product and of the result. Default: that of `x`, the backend's default integer dtype for smaller
         integers.
-    keepdims : bool, optional
-        Keep the reduced axes, with length 1.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x` without the reduced axes, of `dtype`; 1 where there is nothing to multiply.
-
-    Notes
-    -----
+    Returns: Of the shape of `x` without the reduced axes, of `dtype`; 1 where there is nothing to multiply.
     Derivative: the product of the other elements, from running products and not by division: exact where elements are
     zero, however many, and to every order.
     Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, statistical functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.0, 2.0, 3.0], requires_grad=True)
     >>> y = ag.prod(x)
     >>> y.detach()
@@ -222,34 +165,12 @@ def _extremum_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, 
 def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes, all by default.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Real-valued, any shape.
-    axis : int or tuple of int, optional
-        The axes to reduce. Default: all.
-    keepdims : bool, optional
-        Keep the reduced axes, with length 1.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x` without the reduced axes, of its dtype; NaN where one of the elements is.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to choose from, on most backends.
-
-    Notes
-    -----
+    x: Real-valued, any shape.
+    Returns: Of the shape of `x` without the reduced axes, of its dtype; NaN where one of the elements is.
+    ValueError: If there is nothing to choose from, on most backends.
     Derivative: 1 by the element that attains the extremum; elements that tie share the gradient evenly, as in PyTorch's
     `amax` and `amin` (NaNs tie with one another).
-    Source: array API 2025.12, statistical functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 3.0, 3.0], requires_grad=True)
     >>> y = ag.max(x)
     >>> y.detach()
@@ -263,34 +184,12 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes, all by default.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Real-valued, any shape.
-    axis : int or tuple of int, optional
-        The axes to reduce. Default: all.
-    keepdims : bool, optional
-        Keep the reduced axes, with length 1.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x` without the reduced axes, of its dtype; NaN where one of the elements is.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to choose from, on most backends.
-
-    Notes
-    -----
+    x: Real-valued, any shape.
+    Returns: Of the shape of `x` without the reduced axes, of its dtype; NaN where one of the elements is.
+    ValueError: If there is nothing to choose from, on most backends.
     Derivative: 1 by the element that attains the extremum; elements that tie share the gradient evenly, as in PyTorch's
     `amax` and `amin` (NaNs tie with one another).
-    Source: array API 2025.12, statistical functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 1.0, 3.0], requires_grad=True)
     >>> y = ag.min(x)
     >>> y.detach()
@@ -321,32 +220,11 @@ def _var_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, axis: Axis, correction: flo
 def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Variance over axes, all by default.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, any shape.
-    axis : int or tuple of int, optional
-        The axes to reduce. Default: all.
-    correction : float, optional
-        The sum of squares is divided by the number of elements less this: 0 (the standard's default; PyTorch's is 1)
-        for a population, 1 for a sample.
-    keepdims : bool, optional
-        Keep the reduced axes, with length 1.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x` without the reduced axes, real, of the same precision.
-
-    Notes
-    -----
+    x: Floating-point, any shape.
+    Returns: Of the shape of `x` without the reduced axes, real, of the same precision.
     Derivative: ``2 * (x - mean(x)) / (n - correction)``; NaN where ``n <= correction``.
     Complex: the variance of a complex `x` is that of ``abs(x - mean(x))``; the same formula holds.
-    Source: array API 2025.12, statistical functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0, 6.0], requires_grad=True)
     >>> y = ag.var(x, correction=1)
     >>> y.detach()
@@ -374,32 +252,11 @@ def _std_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, corre
 def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Standard deviation over axes, all by default.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Floating-point, any shape.
-    axis : int or tuple of int, optional
-        The axes to reduce. Default: all.
-    correction : float, optional
-        The sum of squares is divided by the number of elements less this: 0 (the standard's default; PyTorch's is 1)
-        for a population, 1 for a sample.
-    keepdims : bool, optional
-        Keep the reduced axes, with length 1.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x` without the reduced axes, real, of the same precision.
-
-    Notes
-    -----
+    x: Floating-point, any shape.
+    Returns: Of the shape of `x` without the reduced axes, real, of the same precision.
     Derivative: ``(x - mean(x)) / ((n - correction) * std(x))``; 0 where the standard deviation is 0, NaN where ``n <=
     correction``.
-    Source: array API 2025.12, statistical functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
     >>> y = ag.std(x)
     >>> y.detach()
@@ -420,36 +277,14 @@ def _cumulative_sum_adjoint(xp: Any, g: Any, x_spec: Any, axis: int | None, incl
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
     """Running sum along an axis.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Numeric, any shape.
+    x: Numeric, any shape.
     axis : int, optional
         The axis to run along. A 1-d operand need not name it.
-    dtype : DType, backend's dtype or str, optional
-        Dtype of the sum and of the result. Default: that of `x`, the backend's default integer dtype for smaller
-        integers.
-    include_initial : bool, optional
-        Begin with the 0, so that the axis is longer by 1.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x` (longer by 1 along the axis with `include_initial`), of `dtype`.
-
-    Raises
-    ------
-    ValueError
-        If `axis` is left out and `x` has more than one.
-
-    Notes
-    -----
+    include_initial: Begin with the 0, so that the axis is longer by 1.
+    Returns: Of the shape of `x` (longer by 1 along the axis with `include_initial`), of `dtype`.
+    ValueError: If `axis` is left out and `x` has more than one.
     Derivative: the running sum of the cotangent from the far end. Nothing is saved but the shape.
-    Source: array API 2025.12, statistical functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
     >>> y = ag.cumulative_sum(x)
     >>> y.detach()
@@ -460,7 +295,7 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
 
 
 def _run_back(xp: Any, factors: Any, terms: Any) -> Any:
-    """Give s along the last axis, where ``s[i] = terms[i] + factors[i] * s[i + 1]`` and the last s is the last term.
+    """Return s along the last axis, where ``s[i] = terms[i] + factors[i] * s[i + 1]`` and the last s is the last term.
 
     By doubling (Hillis, Steele: Data parallel algorithms, 1986): after a step every s covers twice as many terms, and
     every factor leads twice as far.
@@ -512,38 +347,18 @@ def _cumulative_prod_jvp(xp: Any, t_x: Any, x: Any, ans_spec: Any, axis: int | N
 def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
     """Running product along an axis.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Numeric, any shape.
+    x: Numeric, any shape.
     axis : int, optional
         The axis to run along. A 1-d operand need not name it.
-    dtype : DType, backend's dtype or str, optional
-        Dtype of the product and of the result. Default: that of `x`, the backend's default integer dtype for smaller
+    dtype: Dtype of the product and of the result. Default: that of `x`, the backend's default integer dtype for smaller
         integers.
-    include_initial : bool, optional
-        Begin with the 1, so that the axis is longer by 1.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x` (longer by 1 along the axis with `include_initial`), of `dtype`.
-
-    Raises
-    ------
-    ValueError
-        If `axis` is left out and `x` has more than one.
-
-    Notes
-    -----
+    include_initial: Begin with the 1, so that the axis is longer by 1.
+    Returns: Of the shape of `x` (longer by 1 along the axis with `include_initial`), of `dtype`.
+    ValueError: If `axis` is left out and `x` has more than one.
     Derivative: of the j-th product by the i-th element, ``i <= j``, the product of the others up to j. It is formed
     without division, so it is exact at zeros.
     Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
-    Source: array API 2025.12, statistical functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([2.0, 0.0, 3.0], requires_grad=True)
     >>> y = ag.cumulative_prod(x)
     >>> y.detach()
@@ -557,28 +372,11 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
 def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether all elements along axes are true.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype; what is not 0 is true, any shape.
-    axis : int or tuple of int, optional
-        The axes to reduce. Default: all.
-    keepdims : bool, optional
-        Keep the reduced axes, with length 1.
-
-    Returns
-    -------
-    Tensor
-        Boolean; true where there is no element.
-
-    Notes
-    -----
+    x: Any dtype; what is not 0 is true, any shape.
+    Returns: Boolean; true where there is no element.
     No derivative: the result is boolean.
     Source: array API 2025.12, utility functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.all(ag.tensor([[True, False], [True, True]]), axis=1)
     tensor([False,  True])
     """
@@ -588,28 +386,25 @@ def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Whether any element along axes is true.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype; what is not 0 is true, any shape.
-    axis : int or tuple of int, optional
-        The axes to reduce. Default: all.
-    keepdims : bool, optional
-        Keep the reduced axes, with length 1.
-
-    Returns
-    -------
-    Tensor
-        Boolean; false where there is no element.
-
-    Notes
-    -----
+    x: Any dtype; what is not 0 is true, any shape.
+    Returns: Boolean; false where there is no element.
     No derivative: the result is boolean.
     Source: array API 2025.12, utility functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.any(ag.tensor([[True, False], [False, False]]), axis=1)
     tensor([ True, False])
     """
+
+
+complete(
+    globals(),
+    {
+        "axis": "int or tuple of int, optional\n    The axes to reduce. Default: all.",
+        "correction": "float, optional\n    The sum of squares is divided by the number of elements less this: 0 (the standard's default; PyTorch's is 1)\n    for a population, 1 for a sample.",
+        "dtype": "DType, backend's dtype or str, optional\n    Dtype of the sum and of the result. Default: that of `x`, the backend's default integer dtype for smaller\n    integers.",
+        "include_initial": "bool, optional",
+        "keepdims": "bool, optional\n    Keep the reduced axes, with length 1.",
+        "x": "Tensor or array",
+    },
+    source="Source: array API 2025.12, statistical functions.",
+)

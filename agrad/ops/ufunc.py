@@ -58,7 +58,7 @@ RENAMED = {
 
 
 def renamed(name: str) -> str | None:
-    """Give agrad's name of what NumPy calls otherwise, None for any other name."""
+    """Return agrad's name of what NumPy calls otherwise, None for any other name."""
     found = RENAMED.get(name, UFUNCS.get(name))
     return found if found != name else None
 
@@ -85,7 +85,7 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[st
 
 
 def refused_function(function: Any) -> TypeError:
-    """Give the error for a function of NumPy that is no ufunc; it names agrad's, if there is one."""
+    """Return the error for a function of NumPy that is no ufunc; it names agrad's, if there is one."""
     room = function.__module__.removeprefix("numpy").lstrip(".")
     name = RENAMED.get(function.__name__, f"{room}.{function.__name__}" if room else function.__name__)
     xp = manager.namespace(manager.default_backend().name)

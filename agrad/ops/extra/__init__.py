@@ -6,6 +6,7 @@ standard's words (``axis``, ``keepdims``), in the order of that library.
 
 from __future__ import annotations
 
+from agrad.ops.docs import complete
 from agrad.ops.extra.activations import (
     log_softmax,
     relu,
@@ -205,3 +206,17 @@ __all__ = [
     "vsplit",
     "vstack",
 ]
+
+
+complete(
+    globals(),
+    {
+        "arrays": "sequence of Tensor",
+        "axis": "int or tuple of int, optional\n    The axes; all by default.",
+        "correction": "float, optional",
+        "dim": "optional",
+        "input": "Tensor\n    Any shape, real.",
+        "k": "int, optional",
+        "keepdims": "bool, optional\n    Keep the axes at length 1.",
+    },
+)

@@ -13,19 +13,8 @@ from agrad.ops.extra.common import called
 def relu(input: Any) -> Tensor:
     """The positive part, ``max(x, 0)``.
 
-    Parameters
-    ----------
-    input : Tensor
-        Any shape, real.
+    Returns: Of the same shape and dtype. The derivative at 0 is 0.
 
-    Returns
-    -------
-    Tensor
-        Of the same shape and dtype. The derivative at 0 is 0.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.relu(ag.tensor([-1.0, 0.0, 2.0]))
     tensor([0., 0., 2.])
     """
@@ -35,19 +24,8 @@ def relu(input: Any) -> Tensor:
 def sigmoid(input: Any) -> Tensor:
     """The logistic function, ``1 / (1 + exp(-x))``.
 
-    Parameters
-    ----------
-    input : Tensor
-        Any shape, real.
+    Returns: Of the shape and dtype of `input`.
 
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `input`.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.sigmoid(ag.tensor([0.0, 2.0]))
     tensor([0.5000, 0.8808])
     """
@@ -57,28 +35,13 @@ def sigmoid(input: Any) -> Tensor:
 def softmax(input: Any, dim: int | None = None, *, axis: int | None = None, dtype: Any = None) -> Tensor:
     """Exponentials that sum to 1 along an axis.
 
-    Parameters
-    ----------
-    input : Tensor
-        Any shape, real.
     dim, axis : int
         The axis, under PyTorch's or the standard's name.
     dtype : optional
         Convert to this dtype first.
+    Returns: Of the shape of `input`.
+    TypeError: If no axis is given.
 
-    Returns
-    -------
-    Tensor
-        Of the shape of `input`.
-
-    Raises
-    ------
-    TypeError
-        If no axis is given.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.softmax(ag.tensor([0.0, 1.0]), dim=0)
     tensor([0.2689, 0.7311])
     """
@@ -88,28 +51,13 @@ def softmax(input: Any, dim: int | None = None, *, axis: int | None = None, dtyp
 def log_softmax(input: Any, dim: int | None = None, *, axis: int | None = None, dtype: Any = None) -> Tensor:
     """The logarithm of `softmax`, without overflow or cancellation.
 
-    Parameters
-    ----------
-    input : Tensor
-        Any shape, real.
     dim, axis : int
         The axis, under PyTorch's or the standard's name.
     dtype : optional
         Convert to this dtype first.
+    Returns: Of the shape of `input`.
+    TypeError: If no axis is given.
 
-    Returns
-    -------
-    Tensor
-        Of the shape of `input`.
-
-    Raises
-    ------
-    TypeError
-        If no axis is given.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.log_softmax(ag.tensor([0.0, 1000.0]), dim=0)
     tensor([-1000.,     0.])
     """

@@ -294,40 +294,21 @@ def _plan(equation: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> 
 def einsum(equation: str, /, *operands: Any, optimize: str | bool | Sequence[tuple[int, ...]] | None = None) -> Tensor:
     """Products and sums of operands, by Einstein's summation convention.
 
-    Parameters
-    ----------
     equation : str
         A letter per axis of every operand, commas between the operands, and after ``->`` the letters of the result. A
         letter that the result lacks is summed over; one that an operand has twice takes the diagonal; ``...`` stands
         for the axes that have no letter, which broadcast. Without ``->`` the result has the axes of the ellipsis and
         then, in alphabetical order, the letters that occur once.
-    *operands : Tensor
-        As many as the equation has. An axis of length 1 broadcasts.
+    *operands: As many as the equation has. An axis of length 1 broadcasts.
     optimize : str, bool or sequence of tuple of int, optional
         The order in which three or more operands are contracted: a strategy or a path of opt_einsum, or False for left
         to right. By default opt_einsum plans, if it is installed (``pip install "agrad[einsum]"``); else it is left to
         right. The result is the same up to rounding.
-
-    Returns
-    -------
-    Tensor
-        The result.
-
-    Raises
-    ------
-    ValueError
-        If the equation is malformed or does not fit the operands.
-    ImportError
-        If `optimize` names a strategy and opt_einsum is not installed.
-
-    Notes
-    -----
+    ValueError: If the equation is malformed or does not fit the operands.
+    ImportError: If `optimize` names a strategy and opt_einsum is not installed.
     Semantics are those of ``numpy.einsum``. Every product of two operands is a matrix product; so are its derivatives,
     which hold in reverse and forward mode and to any order.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     >>> trace = ag.extra.einsum("ij,ji", a, a)
     >>> trace

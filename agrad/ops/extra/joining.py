@@ -35,27 +35,13 @@ def _members(name: str, arrays: Any) -> tuple[Tensor, ...]:
 def cat(arrays: Sequence[Any], /, axis: int | None = 0, *, dim: int | None = None) -> Tensor:
     """Joined along an axis: PyTorch's name of the standard's `agrad.concat`.
 
-    Parameters
-    ----------
-    arrays : sequence of Tensor
-        Of one shape but for that axis.
+    arrays: Of one shape but for that axis.
     axis : int or None, optional
         The axis; None flattens first.
     dim : int, optional
         PyTorch's name of `axis`.
-
-    Returns
-    -------
-    Tensor
-        The result.
-
-    Notes
-    -----
     Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.cat([ag.tensor([1, 2]), ag.tensor([3])])
     tensor([1, 2, 3])
     """
@@ -65,23 +51,9 @@ def cat(arrays: Sequence[Any], /, axis: int | None = 0, *, dim: int | None = Non
 def hstack(arrays: Sequence[Any], /) -> Tensor:
     """Joined side by side: along the second axis, or the only one.
 
-    Parameters
-    ----------
-    arrays : sequence of Tensor
-        Of one shape but for that axis.
-
-    Returns
-    -------
-    Tensor
-        The result.
-
-    Notes
-    -----
+    arrays: Of one shape but for that axis.
     As ``numpy.hstack``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.hstack([ag.tensor([1, 2]), ag.tensor([3])])
     tensor([1, 2, 3])
     """
@@ -92,23 +64,10 @@ def hstack(arrays: Sequence[Any], /) -> Tensor:
 def vstack(arrays: Sequence[Any], /) -> Tensor:
     """Joined one below the other: along the first axis; vectors are rows.
 
-    Parameters
-    ----------
-    arrays : sequence of Tensor
-        Of one shape but for the first axis.
-
-    Returns
-    -------
-    Tensor
-        At least two axes.
-
-    Notes
-    -----
+    arrays: Of one shape but for the first axis.
+    Returns: At least two axes.
     As ``numpy.vstack``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.vstack([ag.tensor([1, 2]), ag.tensor([3, 4])])
     tensor([[1, 2],
             [3, 4]])
@@ -119,23 +78,10 @@ def vstack(arrays: Sequence[Any], /) -> Tensor:
 def dstack(arrays: Sequence[Any], /) -> Tensor:
     """Joined behind one another: along the third axis.
 
-    Parameters
-    ----------
-    arrays : sequence of Tensor
-        Of one shape but for the third axis; fewer axes are filled up as by `atleast_3d`.
-
-    Returns
-    -------
-    Tensor
-        At least three axes.
-
-    Notes
-    -----
+    arrays: Of one shape but for the third axis; fewer axes are filled up as by `atleast_3d`.
+    Returns: At least three axes.
     As ``numpy.dstack``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.dstack([ag.tensor([1, 2]), ag.tensor([3, 4])])
     tensor([[[1, 3],
              [2, 4]]])
@@ -146,23 +92,10 @@ def dstack(arrays: Sequence[Any], /) -> Tensor:
 def column_stack(arrays: Sequence[Any], /) -> Tensor:
     """Joined as columns: vectors are columns, matrices stand side by side.
 
-    Parameters
-    ----------
-    arrays : sequence of Tensor
-        Vectors and matrices of one number of rows.
-
-    Returns
-    -------
-    Tensor
-        At least two axes.
-
-    Notes
-    -----
+    arrays: Vectors and matrices of one number of rows.
+    Returns: At least two axes.
     As ``numpy.column_stack``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.column_stack([ag.tensor([1, 2]), ag.tensor([3, 4])])
     tensor([[1, 3],
             [2, 4]])
@@ -174,25 +107,12 @@ def column_stack(arrays: Sequence[Any], /) -> Tensor:
 def append(x: Any, values: Any, /, *, axis: int | None = None) -> Tensor:
     """Values joined to the end.
 
-    Parameters
-    ----------
-    x, values : Tensor
-        Of one shape but for the axis.
+    x, values: Of one shape but for the axis.
     axis : int, optional
         The axis; by default both are flattened.
-
-    Returns
-    -------
-    Tensor
-        A new tensor.
-
-    Notes
-    -----
+    Returns: A new tensor.
     As ``numpy.append``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.append(ag.tensor([1, 2]), [3])
     tensor([1, 2, 3])
     """
@@ -210,32 +130,15 @@ def _pieces(x: Tensor, bounds: Sequence[int | None], axis: int) -> tuple[Tensor,
 def array_split(x: Any, indices_or_sections: int | Sequence[int], /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """Cut along an axis into parts, which need not be of one length.
 
-    Parameters
-    ----------
-    x : Tensor
-        At least one axis.
+    x: At least one axis.
     indices_or_sections : int or sequence of int
         A number of parts (the first ones get one element more where the length is no multiple), or where to cut.
     axis : int, optional
         The axis.
-
-    Returns
-    -------
-    tuple of Tensor
-        The parts.
-
-    Raises
-    ------
-    ValueError
-        If the number of parts is not positive.
-
-    Notes
-    -----
+    Returns: The parts.
+    ValueError: If the number of parts is not positive.
     As ``numpy.array_split``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.array_split(ag.arange(5), 2)
     (tensor([0, 1, 2]), tensor([3, 4]))
     """
@@ -256,32 +159,15 @@ def _array_split(name: str, x: Any, indices_or_sections: Any, axis: int) -> tupl
 def split(x: Any, indices_or_sections: int | Sequence[int], /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """Cut along an axis into parts of one length, or at given places.
 
-    Parameters
-    ----------
-    x : Tensor
-        At least one axis.
+    x: At least one axis.
     indices_or_sections : int or sequence of int
         A number of parts, or where to cut.
     axis : int, optional
         The axis.
-
-    Returns
-    -------
-    tuple of Tensor
-        The parts.
-
-    Raises
-    ------
-    ValueError
-        If the length is no multiple of the number of parts.
-
-    Notes
-    -----
+    Returns: The parts.
+    ValueError: If the length is no multiple of the number of parts.
     As ``numpy.split``: an integer is the number of parts, where PyTorch's ``split`` has the length of a part. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.split(ag.arange(4), 2)
     (tensor([0, 1]), tensor([2, 3]))
     >>> ag.extra.split(ag.arange(4), [1])
@@ -304,23 +190,10 @@ def _split(name: str, x: Tensor, indices_or_sections: Any, axis: int) -> tuple[T
 def hsplit(x: Any, indices_or_sections: int | Sequence[int], /) -> tuple[Tensor, ...]:
     """`split` along the second axis, or the only one.
 
-    Parameters
-    ----------
-    x, indices_or_sections
-        As for `split`.
-
-    Returns
-    -------
-    tuple of Tensor
-        The parts.
-
-    Notes
-    -----
+    x, indices_or_sections: As for `split`.
+    Returns: The parts.
     As ``numpy.hsplit``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> [part.shape for part in ag.extra.hsplit(ag.zeros((2, 4)), 2)]
     [(2, 2), (2, 2)]
     """
@@ -333,23 +206,10 @@ def hsplit(x: Any, indices_or_sections: int | Sequence[int], /) -> tuple[Tensor,
 def vsplit(x: Any, indices_or_sections: int | Sequence[int], /) -> tuple[Tensor, ...]:
     """`split` along the first axis of two or more.
 
-    Parameters
-    ----------
-    x, indices_or_sections
-        As for `split`.
-
-    Returns
-    -------
-    tuple of Tensor
-        The parts.
-
-    Notes
-    -----
+    x, indices_or_sections: As for `split`.
+    Returns: The parts.
     As ``numpy.vsplit``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> [part.shape for part in ag.extra.vsplit(ag.zeros((4, 2)), 2)]
     [(2, 2), (2, 2)]
     """
@@ -362,34 +222,17 @@ def vsplit(x: Any, indices_or_sections: int | Sequence[int], /) -> tuple[Tensor,
 def chunk(x: Any, chunks: int, /, axis: int = 0, *, dim: int | None = None) -> tuple[Tensor, ...]:
     """Cut along an axis into at most so many parts, all of one length but the last.
 
-    Parameters
-    ----------
-    x : Tensor
-        At least one axis.
+    x: At least one axis.
     chunks : int
         The number of parts wanted. There are fewer where parts of the length rounded up suffice.
     axis : int, optional
         The axis.
     dim : int, optional
         PyTorch's name of `axis`.
-
-    Returns
-    -------
-    tuple of Tensor
-        The parts.
-
-    Raises
-    ------
-    RuntimeError
-        If `chunks` is not positive.
-
-    Notes
-    -----
+    Returns: The parts.
+    RuntimeError: If `chunks` is not positive.
     As ``torch.chunk``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.chunk(ag.arange(5), 3)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))
     """
@@ -426,32 +269,15 @@ def _places(name: str, obj: Any, n: int, stop: int) -> list[int]:
 def delete(x: Any, obj: Any, /, *, axis: int | None = None) -> Tensor:
     """Without the elements at some places along an axis.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
+    x: Any shape.
     obj : int, slice, sequence of int, mask or Tensor
         The places; their values are looked at, because the shape of the result depends on them.
     axis : int, optional
         The axis; by default `x` is flattened.
-
-    Returns
-    -------
-    Tensor
-        A new tensor.
-
-    Raises
-    ------
-    IndexError
-        If a place is out of bounds.
-
-    Notes
-    -----
+    Returns: A new tensor.
+    IndexError: If a place is out of bounds.
     As ``numpy.delete``. Linear; what is deleted gets the gradient 0.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.delete(ag.tensor([1, 2, 3, 4]), [0, -1])
     tensor([2, 3])
     """
@@ -468,35 +294,17 @@ def delete(x: Any, obj: Any, /, *, axis: int | None = None) -> Tensor:
 def insert(x: Any, obj: Any, values: Any, /, *, axis: int | None = None) -> Tensor:
     """Values put in before some places along an axis.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
+    x: Any shape.
     obj : int, slice, sequence of int or Tensor
         The places, counted in `x` as it is given.
-    values : Tensor
-        What to put in, one slice per place: it broadcasts to `x` with as many elements along the axis as there are
+    values: What to put in, one slice per place: it broadcasts to `x` with as many elements along the axis as there are
         places. For a single place it may be several slices, and lacks the axis where it has fewer axes than `x`.
     axis : int, optional
         The axis; by default `x` is flattened.
-
-    Returns
-    -------
-    Tensor
-        A new tensor, of the dtype of `x`.
-
-    Raises
-    ------
-    IndexError
-        If a place is out of bounds.
-
-    Notes
-    -----
+    Returns: A new tensor, of the dtype of `x`.
+    IndexError: If a place is out of bounds.
     As ``numpy.insert``. Linear in `x` and `values`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.insert(ag.tensor([1, 2, 3]), 1, 9)
     tensor([1, 9, 2, 3])
     """
@@ -521,32 +329,16 @@ def insert(x: Any, obj: Any, values: Any, /, *, axis: int | None = None) -> Tens
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Tensor:
     """Elements chosen by the first of several conditions that is true.
 
-    Parameters
-    ----------
     condlist : sequence of boolean Tensor
         The conditions.
     choicelist : sequence of Tensor
         As many, what to choose.
     default : Tensor or scalar, optional
         What to choose where no condition is true.
-
-    Returns
-    -------
-    Tensor
-        Of the shape that all of them broadcast to.
-
-    Raises
-    ------
-    ValueError
-        If the two lists are empty or not of one length.
-
-    Notes
-    -----
+    Returns: Of the shape that all of them broadcast to.
+    ValueError: If the two lists are empty or not of one length.
     As ``numpy.select``. Linear in the choices: each gets the gradient where it was chosen, 0 elsewhere.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.arange(5)
     >>> ag.extra.select([x < 2, x > 2], [x, x * x], 9)
     tensor([ 0,  1,  9,  9, 16])

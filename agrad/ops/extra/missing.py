@@ -43,29 +43,12 @@ def _counted(x: Tensor, axis: Axis) -> Tensor:
 def nansum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Sum over axes, NaN counting as 0.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
-    axis : int or tuple of int, optional
-        The axes; all by default.
+    x: Any shape.
     dtype : dtype, optional
         The dtype of the result.
-    keepdims : bool, optional
-        Keep the axes at length 1.
-
-    Returns
-    -------
-    Tensor
-        The sums.
-
-    Notes
-    -----
+    Returns: The sums.
     As ``numpy.nansum``. NaN gets the gradient 0, in any order.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, ag.nan, 2.0], requires_grad=True)
     >>> ag.extra.nansum(x).backward()
     >>> x.grad
@@ -77,23 +60,10 @@ def nansum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = 
 def nanprod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """Product over axes, NaN counting as 1.
 
-    Parameters
-    ----------
-    x, axis, dtype, keepdims
-        As for `nansum`.
-
-    Returns
-    -------
-    Tensor
-        The products.
-
-    Notes
-    -----
+    x, axis, dtype, keepdims: As for `nansum`.
+    Returns: The products.
     As ``numpy.nanprod``. NaN gets the gradient 0, in any order; the gradient is exact where elements are 0.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.nanprod(ag.tensor([3.0, ag.nan, 2.0]))
     tensor(6.)
     """
@@ -103,23 +73,10 @@ def nanprod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool =
 def nanmean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Mean over axes of the elements that are not NaN.
 
-    Parameters
-    ----------
-    x, axis, keepdims
-        As for `nansum`.
-
-    Returns
-    -------
-    Tensor
-        The means, NaN where there is no other element.
-
-    Notes
-    -----
+    x, axis, keepdims: As for `nansum`.
+    Returns: The means, NaN where there is no other element.
     As ``numpy.nanmean``, without its warning. NaN gets the gradient 0, in any order.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.nanmean(ag.tensor([1.0, ag.nan, 2.0]))
     tensor(1.5000)
     """
@@ -139,25 +96,11 @@ def _divisor(x: Tensor, axes: tuple[int, ...], correction: float) -> Tensor:
 def nanvar(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Variance over axes of the elements that are not NaN.
 
-    Parameters
-    ----------
-    x, axis, keepdims
-        As for `nansum`.
-    correction : float, optional
-        What is taken off the number of elements before it divides.
-
-    Returns
-    -------
-    Tensor
-        The variances, real; NaN where no more elements than the correction are left.
-
-    Notes
-    -----
+    x, axis, keepdims: As for `nansum`.
+    correction: What is taken off the number of elements before it divides.
+    Returns: The variances, real; NaN where no more elements than the correction are left.
     As ``numpy.nanvar``, without its warning. NaN gets the gradient 0, in any order.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.nanvar(ag.tensor([1.0, ag.nan, 3.0]))
     tensor(1.)
     """
@@ -174,23 +117,10 @@ def nanvar(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: b
 def nanstd(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Tensor:
     """Standard deviation over axes of the elements that are not NaN.
 
-    Parameters
-    ----------
-    x, axis, correction, keepdims
-        As for `nanvar`.
-
-    Returns
-    -------
-    Tensor
-        The standard deviations, real; NaN where no more elements than the correction are left.
-
-    Notes
-    -----
+    x, axis, correction, keepdims: As for `nanvar`.
+    Returns: The standard deviations, real; NaN where no more elements than the correction are left.
     As ``numpy.nanstd``, without its warning. NaN gets the gradient 0, in any order, and so do equal elements.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.nanstd(ag.tensor([1.0, ag.nan, 5.0]))
     tensor(2.)
     """
@@ -231,27 +161,10 @@ def _nan_extremum(name: str, worst: float) -> dict[str, Any]:
 def nanmax(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes of those that are not NaN.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real, any shape.
-    axis : int or tuple of int, optional
-        The axes; all by default.
-    keepdims : bool, optional
-        Keep the axes at length 1.
-
-    Returns
-    -------
-    Tensor
-        The largest elements, NaN where there is no other element.
-
-    Notes
-    -----
+    x: Real, any shape.
+    Returns: The largest elements, NaN where there is no other element.
     As ``numpy.nanmax``, without its warning. Ties share the gradient evenly; NaN gets 0.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.nanmax(ag.tensor([1.0, ag.nan, 3.0]))
     tensor(3.)
     """
@@ -261,23 +174,10 @@ def nanmax(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def nanmin(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes of those that are not NaN.
 
-    Parameters
-    ----------
-    x, axis, keepdims
-        As for `nanmax`.
-
-    Returns
-    -------
-    Tensor
-        The smallest elements, NaN where there is no other element.
-
-    Notes
-    -----
+    x, axis, keepdims: As for `nanmax`.
+    Returns: The smallest elements, NaN where there is no other element.
     As ``numpy.nanmin``, without its warning. Ties share the gradient evenly; NaN gets 0.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.nanmin(ag.tensor([1.0, ag.nan, 3.0]))
     tensor(1.)
     """
@@ -286,27 +186,14 @@ def nanmin(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def nancumsum(x: Any, /, *, axis: int | None = None, dtype: Any = None) -> Tensor:
     """Running sum along an axis, NaN counting as 0.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
+    x: Any shape.
     axis : int, optional
         The axis; by default `x` is flattened.
     dtype : dtype, optional
         The dtype of the result.
-
-    Returns
-    -------
-    Tensor
-        The running sums.
-
-    Notes
-    -----
+    Returns: The running sums.
     As ``numpy.nancumsum``. NaN gets the gradient 0.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.nancumsum(ag.tensor([1.0, ag.nan, 2.0]))
     tensor([1., 1., 3.])
     """

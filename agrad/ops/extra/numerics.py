@@ -36,23 +36,10 @@ from agrad.ops.statistical import sum as sum_of
 def deg2rad(x: Any, /) -> Tensor:
     """Degrees as radians.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, floating point.
-
-    Returns
-    -------
-    Tensor
-        ``x * pi / 180``.
-
-    Notes
-    -----
+    x: Any shape, floating point.
+    Returns: ``x * pi / 180``.
     As ``numpy.deg2rad``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.deg2rad(ag.tensor(180.0))
     tensor(3.1416)
     """
@@ -62,23 +49,10 @@ def deg2rad(x: Any, /) -> Tensor:
 def rad2deg(x: Any, /) -> Tensor:
     """Radians as degrees.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape, floating point.
-
-    Returns
-    -------
-    Tensor
-        ``x * 180 / pi``.
-
-    Notes
-    -----
+    x: Any shape, floating point.
+    Returns: ``x * 180 / pi``.
     As ``numpy.rad2deg``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.rad2deg(ag.tensor(ag.pi))
     tensor(180.)
     """
@@ -88,24 +62,11 @@ def rad2deg(x: Any, /) -> Tensor:
 def fmax(x1: Any, x2: Any, /) -> Tensor:
     """The larger of two, or the other one where one is NaN.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor
-        Real; they broadcast.
-
-    Returns
-    -------
-    Tensor
-        NaN only where both are.
-
-    Notes
-    -----
+    x1, x2: Real; they broadcast.
+    Returns: NaN only where both are.
     As ``numpy.fmax``. At a tie each gets half of the gradient, as in `agrad.maximum` (in PyTorch the first gets all of
     it). The number beside a NaN gets all of it.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.fmax(ag.tensor([1.0, ag.nan]), ag.tensor([2.0, 0.0]))
     tensor([2., 0.])
     """
@@ -116,24 +77,11 @@ def fmax(x1: Any, x2: Any, /) -> Tensor:
 def fmin(x1: Any, x2: Any, /) -> Tensor:
     """The smaller of two, or the other one where one is NaN.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor
-        Real; they broadcast.
-
-    Returns
-    -------
-    Tensor
-        NaN only where both are.
-
-    Notes
-    -----
+    x1, x2: Real; they broadcast.
+    Returns: NaN only where both are.
     As ``numpy.fmin``. At a tie each gets half of the gradient, as in `agrad.minimum` (in PyTorch the first gets all of
     it). The number beside a NaN gets all of it.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.fmin(ag.tensor([1.0, ag.nan]), ag.tensor([2.0, 0.0]))
     tensor([1., 0.])
     """
@@ -144,25 +92,12 @@ def fmin(x1: Any, x2: Any, /) -> Tensor:
 def heaviside(x1: Any, x2: Any, /) -> Tensor:
     """The step function: 0 for negative, 1 for positive numbers, and `x2` at 0.
 
-    Parameters
-    ----------
-    x1 : Tensor
-        Real.
+    x1: Real.
     x2 : Tensor or scalar
         The value at 0; they broadcast.
-
-    Returns
-    -------
-    Tensor
-        NaN where `x1` is.
-
-    Notes
-    -----
+    Returns: NaN where `x1` is.
     As ``numpy.heaviside``. The gradient of `x1` is zero, at the step too; that of `x2` goes where `x1` is 0.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.heaviside(ag.tensor([-1.5, 0.0, 2.0]), 0.5)
     tensor([0.0000, 0.5000, 1.0000])
     """
@@ -173,27 +108,14 @@ def heaviside(x1: Any, x2: Any, /) -> Tensor:
 def nan_to_num(x: Any, /, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
     """Numbers in the places of NaN and infinities.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
+    x: Any shape.
     nan : float, optional
         What stands for NaN.
     posinf, neginf : float, optional
         What stands for the infinities. Default: the largest and the smallest number of the dtype.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of `x`. Real and imaginary parts are looked at separately.
-
-    Notes
-    -----
+    Returns: Of the dtype of `x`. Real and imaginary parts are looked at separately.
     As ``numpy.nan_to_num``. The gradient is 0 where something was replaced.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.nan_to_num(ag.tensor([ag.nan, ag.inf, 1.0]), posinf=9.0)
     tensor([0., 9., 1.])
     """
@@ -213,25 +135,12 @@ def nan_to_num(x: Any, /, *, nan: float = 0.0, posinf: float | None = None, negi
 def lerp(start: Any, end: Any, weight: Any, /) -> Tensor:
     """Between two operands: the first for the weight 0, the second for 1.
 
-    Parameters
-    ----------
-    start, end : Tensor
-        The two ends.
+    start, end: The two ends.
     weight : Tensor or scalar
         How far to go; all broadcast.
-
-    Returns
-    -------
-    Tensor
-        ``start + weight * (end - start)``, exact at both ends.
-
-    Notes
-    -----
+    Returns: ``start + weight * (end - start)``, exact at both ends.
     As ``torch.lerp``. Differentiable in all three.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.lerp(ag.tensor([1.0, 2.0]), ag.tensor([3.0, 4.0]), 0.5)
     tensor([2., 3.])
     """
@@ -247,27 +156,14 @@ def lerp(start: Any, end: Any, weight: Any, /) -> Tensor:
 def isclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
     """Whether elements are equal within tolerances.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor
-        They broadcast.
+    x1, x2: They broadcast.
     rtol, atol : float, optional
         The tolerance is ``atol + rtol * abs(x2)``.
     equal_nan : bool, optional
         Whether NaN equals NaN.
-
-    Returns
-    -------
-    Tensor
-        Boolean.
-
-    Notes
-    -----
+    Returns: Boolean.
     As ``numpy.isclose`` and ``torch.isclose``. Infinities equal themselves only. No derivative.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.isclose(ag.tensor([1.0, 2.0]), ag.tensor([1.000001, 2.1]))
     tensor([ True, False])
     """
@@ -289,23 +185,10 @@ def isclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equa
 def allclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     """Whether all elements are equal within tolerances.
 
-    Parameters
-    ----------
-    x1, x2, rtol, atol, equal_nan
-        As for `isclose`.
-
-    Returns
-    -------
-    bool
-        A Python truth value: a lazy backend computes it.
-
-    Notes
-    -----
+    x1, x2, rtol, atol, equal_nan: As for `isclose`.
+    Returns: A Python truth value: a lazy backend computes it.
     As ``numpy.allclose`` and ``torch.allclose``. No derivative.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.allclose(ag.tensor([1.0, 2.0]), ag.tensor([1.0, 2.0]))
     True
     """
@@ -315,25 +198,12 @@ def allclose(x1: Any, x2: Any, /, *, rtol: float = 1e-5, atol: float = 1e-8, equ
 def array_equal(x1: Any, x2: Any, /, *, equal_nan: bool = False) -> bool:
     """Whether two operands have the same shape and elements.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor
-        Any shapes.
+    x1, x2: Any shapes.
     equal_nan : bool, optional
         Whether NaN equals NaN.
-
-    Returns
-    -------
-    bool
-        A Python truth value: a lazy backend computes it.
-
-    Notes
-    -----
+    Returns: A Python truth value: a lazy backend computes it.
     As ``numpy.array_equal``. No derivative.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.array_equal(ag.tensor([1, 2]), [1, 2])
     True
     """
@@ -361,36 +231,16 @@ def _part(x: Tensor, axis: int, start: int | None, stop: int | None) -> Tensor:
 def gradient(f: Any, /, *varargs: Any, axis: Axis = None, edge_order: int = 1) -> Tensor | tuple[Tensor, ...]:
     """Slopes along axes, from second-order central differences inside and one-sided ones at the ends.
 
-    Parameters
-    ----------
-    f : Tensor
-        Values on a grid.
+    f: Values on a grid.
     *varargs : float or Tensor, optional
         The spacing: one number for all axes, or for each axis a number or the coordinates along it.
-    axis : int or tuple of int, optional
-        The axes; all by default.
     edge_order : {1, 2}, optional
         The order of accuracy at the ends.
-
-    Returns
-    -------
-    Tensor or tuple of Tensor
-        Of the shape of `f`; a tuple for several axes.
-
-    Raises
-    ------
-    TypeError
-        If the number of spacings is neither 0 nor 1 nor that of the axes.
-    ValueError
-        If an axis is too short, or coordinates do not fit.
-
-    Notes
-    -----
+    Returns: Of the shape of `f`; a tuple for several axes.
+    TypeError: If the number of spacings is neither 0 nor 1 nor that of the axes.
+    ValueError: If an axis is too short, or coordinates do not fit.
     As ``numpy.gradient``. Linear in `f`, differentiable in the spacings.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.gradient(ag.tensor([0.0, 1.0, 4.0, 9.0]))
     tensor([1., 2., 4., 5.])
     """
@@ -477,34 +327,17 @@ def _areas(name: str, y: Any, x: Any, dx: Any, axis: int) -> tuple[Tensor, int]:
 def trapezoid(y: Any, /, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Tensor:
     """Integral along an axis by the trapezoidal rule.
 
-    Parameters
-    ----------
-    y : Tensor
-        Values.
+    y: Values.
     x : Tensor, optional
         Where they are: a vector, or one that broadcasts to `y`.
     dx : float or Tensor, optional
         The spacing, if `x` is not given.
     axis : int, optional
         The axis.
-
-    Returns
-    -------
-    Tensor
-        One axis less than `y`.
-
-    Raises
-    ------
-    ValueError
-        If the coordinates do not fit.
-
-    Notes
-    -----
+    Returns: One axis less than `y`.
+    ValueError: If the coordinates do not fit.
     As ``numpy.trapezoid``. Differentiable in `y`, `x` and `dx`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.trapezoid(ag.tensor([1.0, 2.0, 3.0]), [4.0, 6.0, 8.0])
     tensor(8.)
     """
@@ -517,30 +350,13 @@ def cumulative_trapezoid(
 ) -> Tensor:
     """Running integral along an axis by the trapezoidal rule.
 
-    Parameters
-    ----------
-    y, x, dx, axis
-        As for `trapezoid`.
+    y, x, dx, axis: As for `trapezoid`.
     initial : {0, None}, optional
         0 puts a 0 in front, so that the result has the shape of `y`.
-
-    Returns
-    -------
-    Tensor
-        The integrals from the first element to each other one.
-
-    Raises
-    ------
-    ValueError
-        If the coordinates do not fit, or `initial` is neither 0 nor None.
-
-    Notes
-    -----
+    Returns: The integrals from the first element to each other one.
+    ValueError: If the coordinates do not fit, or `initial` is neither 0 nor None.
     As ``scipy.integrate.cumulative_trapezoid``. Differentiable in `y`, `x` and `dx`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.cumulative_trapezoid(ag.tensor([1.0, 2.0, 3.0]), initial=0)
     tensor([0.0000, 1.5000, 4.0000])
     """
@@ -553,29 +369,16 @@ def cumulative_trapezoid(
 def unwrap(x: Any, /, *, discont: float | None = None, axis: int = -1, period: float = 2 * math.pi) -> Tensor:
     """Without jumps: multiples of the period are added along an axis, so that neighbours lie within half of it.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real, as angles.
+    x: Real, as angles.
     discont : float, optional
         Jumps up to this size stay. Default (and at least): half the period.
     axis : int, optional
         The axis.
     period : float, optional
         The period.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
-
-    Notes
-    -----
+    Returns: Of the shape of `x`.
     As ``numpy.unwrap``. What is added is constant between the jumps, so the gradient is that of `x`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.unwrap(ag.tensor([0.0, 3.0, 6.0, 1.0]), period=8)
     tensor([0., 3., 6., 9.])
     """
@@ -598,37 +401,18 @@ def unwrap(x: Any, /, *, discont: float | None = None, axis: int = -1, period: f
 def interp(x: Any, xp: Any, fp: Any, /, *, left: Any = None, right: Any = None, period: float | None = None) -> Tensor:
     """Linear interpolation between points.
 
-    Parameters
-    ----------
-    x : Tensor
-        Where to interpolate, any shape.
-    xp : Tensor
-        The places of the points, a vector that rises strictly (with a period it may be in any order).
-    fp : Tensor
-        Their values.
+    x: Where to interpolate, any shape.
+    xp: The places of the points, a vector that rises strictly (with a period it may be in any order).
+    fp: Their values.
     left, right : Tensor or scalar, optional
         The values below the first and above the last point. Default: those of these points.
     period : float, optional
         The values repeat with this period; `left` and `right` do not count then.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
-
-    Raises
-    ------
-    ValueError
-        If the points are not two vectors of one length, there are none, or the period is 0.
-
-    Notes
-    -----
+    Returns: Of the shape of `x`.
+    ValueError: If the points are not two vectors of one length, there are none, or the period is 0.
     As ``numpy.interp``. Differentiable in `x`, `xp`, `fp`, `left` and `right`. At a point the slope is that of the
     interval above it, at the last point that of the interval below; outside it is 0.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor(1.5, requires_grad=True)
     >>> ag.extra.interp(x, [0.0, 1.0, 3.0], [0.0, 1.0, 5.0]).backward()
     >>> x.grad
@@ -671,30 +455,13 @@ def interp(x: Any, xp: Any, fp: Any, /, *, left: Any = None, right: Any = None, 
 def polyval(p: Any, x: Any, /) -> Tensor:
     """A polynomial at points, by Horner's rule.
 
-    Parameters
-    ----------
-    p : Tensor
-        The coefficients, a vector, that of the highest power first.
+    p: The coefficients, a vector, that of the highest power first.
     x : Tensor or scalar
         The points, any shape.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
-
-    Raises
-    ------
-    ValueError
-        If `p` is no vector.
-
-    Notes
-    -----
+    Returns: Of the shape of `x`.
+    ValueError: If `p` is no vector.
     As ``numpy.polyval``. Differentiable in both.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor(2.0, requires_grad=True)
     >>> ag.extra.polyval([1.0, 0.0, 5.0], x).backward()
     >>> x.grad
@@ -798,31 +565,14 @@ def _vectors(name: str, x1: Any, x2: Any, mode: str) -> tuple[Tensor, Tensor]:
 def convolve(x1: Any, x2: Any, /, mode: str = "full") -> Tensor:
     """Convolution of two vectors.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor
-        Vectors of lengths n and m.
+    x1, x2: Vectors of lengths n and m.
     mode : {"full", "same", "valid"}, optional
         ``full``: all n + m - 1 elements. ``same``: max(n, m) in the middle. ``valid``: the max(n, m) - min(n, m) + 1
         for which the two overlap wholly.
-
-    Returns
-    -------
-    Tensor
-        A vector.
-
-    Raises
-    ------
-    ValueError
-        If an operand is no vector or is empty, or the mode is unknown.
-
-    Notes
-    -----
+    Returns: A vector.
+    ValueError: If an operand is no vector or is empty, or the mode is unknown.
     As ``numpy.convolve``, directly: n times m products. Its derivatives are convolutions and correlations.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.convolve(ag.tensor([1.0, 2.0, 3.0]), ag.tensor([0.0, 1.0, 0.5]))
     tensor([0.0000, 1.0000, 2.5000, 4.0000, 1.5000])
     """
@@ -841,30 +591,13 @@ def convolve(x1: Any, x2: Any, /, mode: str = "full") -> Tensor:
 def correlate(x1: Any, x2: Any, /, mode: str = "valid") -> Tensor:
     """Cross-correlation of two vectors.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor
-        Vectors; the second is conjugated.
+    x1, x2: Vectors; the second is conjugated.
     mode : {"valid", "same", "full"}, optional
         As for `convolve`.
-
-    Returns
-    -------
-    Tensor
-        A vector: ``sum over n of x1[n + k] * conj(x2[n])`` for the shifts k of the mode, in rising order.
-
-    Raises
-    ------
-    ValueError
-        If an operand is no vector or is empty, or the mode is unknown.
-
-    Notes
-    -----
+    Returns: A vector: ``sum over n of x1[n + k] * conj(x2[n])`` for the shifts k of the mode, in rising order.
+    ValueError: If an operand is no vector or is empty, or the mode is unknown.
     As ``numpy.correlate``, directly. Its derivatives are convolutions and correlations.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.correlate(ag.tensor([1.0, 2.0, 3.0]), ag.tensor([0.0, 1.0, 0.5]), "same")
     tensor([2.0000, 3.5000, 3.0000])
     """

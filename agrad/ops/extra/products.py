@@ -16,24 +16,11 @@ from agrad.ops.manipulation import expand_dims, flip, permute_dims, reshape
 def dot(x1: Any, x2: Any, /) -> Tensor:
     """Product as NumPy's ``dot`` has it.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor
-        Any shapes.
-
-    Returns
-    -------
-    Tensor
-        For two vectors the sum of products, for matrices the matrix product, with a scalar the product by elements,
-        else the sum over the last axis of `x1` and the last but one of `x2` (the only one of a vector).
-
-    Notes
-    -----
+    x1, x2: Any shapes.
+    Returns: For two vectors the sum of products, for matrices the matrix product, with a scalar the product by
+        elements, else the sum over the last axis of `x1` and the last but one of `x2` (the only one of a vector).
     As ``numpy.dot``: nothing is conjugated, and leading axes do not broadcast as those of `agrad.matmul` do.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.dot(ag.tensor([1.0, 2.0]), [3.0, 4.0])
     tensor(11.)
     """
@@ -46,23 +33,10 @@ def dot(x1: Any, x2: Any, /) -> Tensor:
 def inner(x1: Any, x2: Any, /) -> Tensor:
     """Sums of products over the last axes.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor
-        With last axes of one length, or scalars.
-
-    Returns
-    -------
-    Tensor
-        The other axes of `x1`, then those of `x2`.
-
-    Notes
-    -----
+    x1, x2: With last axes of one length, or scalars.
+    Returns: The other axes of `x1`, then those of `x2`.
     As ``numpy.inner``: nothing is conjugated.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.inner(ag.tensor([[1.0, 2.0], [3.0, 4.0]]), [1.0, 1.0])
     tensor([3., 7.])
     """
@@ -75,23 +49,10 @@ def inner(x1: Any, x2: Any, /) -> Tensor:
 def outer(x1: Any, x2: Any, /) -> Tensor:
     """The products of all pairs of elements of two operands, which are flattened.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor
-        Any shapes, of n and m elements.
-
-    Returns
-    -------
-    Tensor
-        A matrix of n rows and m columns.
-
-    Notes
-    -----
+    x1, x2: Any shapes, of n and m elements.
+    Returns: A matrix of n rows and m columns.
     As ``numpy.outer``. The standard's `agrad.outer` takes vectors only.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.outer(ag.tensor([[1.0], [2.0]]), [3.0, 4.0])
     tensor([[3., 4.],
             [6., 8.]])
@@ -103,23 +64,10 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
 def kron(x1: Any, x2: Any, /) -> Tensor:
     """Kronecker product: a copy of the second operand for each element of the first, times that.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor
-        Any shapes; axes of length 1 are put in front of the one that has fewer.
-
-    Returns
-    -------
-    Tensor
-        Along each axis of the product of both lengths.
-
-    Notes
-    -----
+    x1, x2: Any shapes; axes of length 1 are put in front of the one that has fewer.
+    Returns: Along each axis of the product of both lengths.
     As ``numpy.kron``. Bilinear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.kron(ag.tensor([1, 10]), [1, 2])
     tensor([ 1,  2, 10, 20])
     """
@@ -134,32 +82,15 @@ def kron(x1: Any, x2: Any, /) -> Tensor:
 def vander(x: Any, /, n: int | None = None, *, increasing: bool = False) -> Tensor:
     """Vandermonde matrix: a row of powers for each element.
 
-    Parameters
-    ----------
-    x : Tensor
-        A vector.
+    x: A vector.
     n : int, optional
         The number of columns. Default: the number of rows.
     increasing : bool, optional
         Whether the powers rise from the left.
-
-    Returns
-    -------
-    Tensor
-        A matrix.
-
-    Raises
-    ------
-    ValueError
-        If `x` is no vector, or `n` is negative.
-
-    Notes
-    -----
+    Returns: A matrix.
+    ValueError: If `x` is no vector, or `n` is negative.
     As ``numpy.vander``. The derivative of the power 0 is 0, at 0 too.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.vander(ag.tensor([2, 3]), 3)
     tensor([[4, 2, 1],
             [9, 3, 1]])
@@ -176,36 +107,16 @@ def vander(x: Any, /, n: int | None = None, *, increasing: bool = False) -> Tens
 def norm(x: Any, /, ord: float | str | None = None, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
     """Norm of vectors or matrices.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
+    x: Any shape.
     ord : number, inf, -inf, "fro" or "nuc", optional
         Which norm. Default: the Euclidean norm, of a matrix too (of all its elements).
-    axis : int or tuple of int, optional
-        One axis for vectors, two for matrices. By default `x` is one vector or matrix; without `ord` it may have any
+    axis: One axis for vectors, two for matrices. By default `x` is one vector or matrix; without `ord` it may have any
         number of axes.
-    keepdims : bool, optional
-        Keep the axes at length 1.
-
-    Returns
-    -------
-    Tensor
-        Real.
-
-    Raises
-    ------
-    ValueError
-        If the number of axes is neither one nor two.
-
-    Notes
-    -----
+    Returns: Real.
+    ValueError: If the number of axes is neither one nor two.
     As ``numpy.linalg.norm``, by ``agrad.linalg.vector_norm`` and ``agrad.linalg.matrix_norm``, which state the
     conventions at 0 and at ties.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.norm(ag.tensor([[3.0, 0.0], [0.0, 4.0]]))
     tensor(5.)
     """
@@ -231,33 +142,15 @@ def norm(x: Any, /, ord: float | str | None = None, axis: Axis = None, *, keepdi
 def cdist(x1: Any, x2: Any, /, *, p: float = 2.0) -> Tensor:
     """Distances between all pairs of rows.
 
-    Parameters
-    ----------
-    x1 : Tensor
-        Shape (..., n, k).
-    x2 : Tensor
-        Shape (..., m, k); leading axes broadcast.
+    x1: Shape (..., n, k).
+    x2: Shape (..., m, k); leading axes broadcast.
     p : float, optional
         The order of the norm, from 0 to inf.
-
-    Returns
-    -------
-    Tensor
-        Shape (..., n, m).
-
-    Raises
-    ------
-    RuntimeError
-        If an operand has fewer than two axes, or their last axes differ.
-
-    Notes
-    -----
+    Returns: Shape (..., n, m).
+    RuntimeError: If an operand has fewer than two axes, or their last axes differ.
     As ``torch.cdist``, from the differences of all pairs (n * m * k numbers), which keeps small distances exact. The
     gradient at distance 0 is 0.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.cdist(ag.tensor([[0.0, 0.0]]), ag.tensor([[3.0, 4.0], [0.0, 1.0]]))
     tensor([[5., 1.]])
     """

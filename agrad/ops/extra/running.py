@@ -35,27 +35,14 @@ def _running(name: str, x: Any, axis: int | None, dtype: Any) -> tuple[Tensor, i
 def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     """Running sum along an axis: NumPy's and PyTorch's name of `agrad.cumulative_sum`.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
+    x: Any shape.
     axis : int, optional
         The axis; by default `x` is flattened.
     dtype : dtype, optional
         The dtype of the result.
-
-    Returns
-    -------
-    Tensor
-        The running sums.
-
-    Notes
-    -----
+    Returns: The running sums.
     As ``numpy.cumsum``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.cumsum(ag.tensor([[1, 2], [3, 4]]))
     tensor([ 1,  3,  6, 10])
     """
@@ -66,23 +53,10 @@ def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
 def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     """Running product along an axis: NumPy's and PyTorch's name of `agrad.cumulative_prod`.
 
-    Parameters
-    ----------
-    x, axis, dtype
-        As for `cumsum`.
-
-    Returns
-    -------
-    Tensor
-        The running products.
-
-    Notes
-    -----
+    x, axis, dtype: As for `cumsum`.
+    Returns: The running products.
     As ``numpy.cumprod``; the gradient is exact at zeros.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.cumprod(ag.tensor([1, 2, 3]))
     tensor([1, 2, 6])
     """
@@ -212,31 +186,14 @@ def _running_extremum(better: str) -> dict[str, Any]:
 def cumulative_max(x: Any, /, *, axis: int | None = None) -> Tensor:
     """Running maximum along an axis.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real, at least one axis.
+    x: Real, at least one axis.
     axis : int, optional
         The axis, which a 1-d operand need not name.
-
-    Returns
-    -------
-    Tensor
-        The largest elements so far. Once an element is NaN, so are all that follow.
-
-    Raises
-    ------
-    ValueError
-        If the axis is not named for several.
-
-    Notes
-    -----
+    Returns: The largest elements so far. Once an element is NaN, so are all that follow.
+    ValueError: If the axis is not named for several.
     The values of ``torch.cummax`` (whose indices are not given) and of ``numpy.maximum.accumulate``. The gradient goes
     to the element picked, the latest of equal ones, as in PyTorch.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 3.0, 2.0], requires_grad=True)
     >>> ag.extra.cumulative_max(x).sum().backward()
     >>> x.grad
@@ -248,29 +205,12 @@ def cumulative_max(x: Any, /, *, axis: int | None = None) -> Tensor:
 def cumulative_min(x: Any, /, *, axis: int | None = None) -> Tensor:
     """Running minimum along an axis.
 
-    Parameters
-    ----------
-    x, axis
-        As for `cumulative_max`.
-
-    Returns
-    -------
-    Tensor
-        The smallest elements so far. Once an element is NaN, so are all that follow.
-
-    Raises
-    ------
-    ValueError
-        If the axis is not named for several.
-
-    Notes
-    -----
+    x, axis: As for `cumulative_max`.
+    Returns: The smallest elements so far. Once an element is NaN, so are all that follow.
+    ValueError: If the axis is not named for several.
     The values of ``torch.cummin`` and of ``numpy.minimum.accumulate``. The gradient goes to the element picked, the
     latest of equal ones, as in PyTorch.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.cumulative_min(ag.tensor([2.0, 3.0, 1.0]))
     tensor([2., 2., 1.])
     """
@@ -324,31 +264,14 @@ def _logcumsumexp_jvp(xp: Any, t_x: Any, x: Any, ans: Any, axis: int | None) -> 
 def logcumsumexp(x: Any, /, *, axis: int | None = None) -> Tensor:
     """Logarithm of the running sum of exponentials along an axis, without overflow.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real, at least one axis.
+    x: Real, at least one axis.
     axis : int, optional
         The axis, which a 1-d operand need not name.
-
-    Returns
-    -------
-    Tensor
-        ``log(cumulative_sum(exp(x)))``.
-
-    Raises
-    ------
-    ValueError
-        If the axis is not named for several.
-
-    Notes
-    -----
+    Returns: ``log(cumulative_sum(exp(x)))``.
+    ValueError: If the axis is not named for several.
     As ``torch.logcumsumexp``. Elements of -inf, which do not count, get the gradient 0, also where all are -inf (NaN in
     PyTorch).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.logcumsumexp(ag.tensor([1000.0, 1000.0]))
     tensor([1000.0000, 1000.6931])
     """

@@ -23,34 +23,15 @@ from agrad.ops.statistical import min as smallest
 def masked_fill(x: Any, mask: Any, value: Any, /) -> Tensor:
     """A copy with one value where a mask is true.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
-    mask : Tensor
-        Boolean; it broadcasts with `x`.
+    x: Any shape.
+    mask: Boolean; it broadcasts with `x`.
     value : scalar or 0-d Tensor
         The value.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of `x`.
-
-    Raises
-    ------
-    TypeError
-        If the mask is not boolean.
-    RuntimeError
-        If the value is floating and `x` is not, or complex and `x` is real.
-
-    Notes
-    -----
+    Returns: Of the dtype of `x`.
+    TypeError: If the mask is not boolean.
+    RuntimeError: If the value is floating and `x` is not, or complex and `x` is real.
     As ``torch.masked_fill``. What is replaced gets the gradient 0, and `value` the sum of those in its places.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.masked_fill(ag.tensor([1.0, 2.0]), ag.tensor([True, False]), 0.0)
     tensor([0., 2.])
     """
@@ -63,30 +44,12 @@ def masked_fill(x: Any, mask: Any, value: Any, /) -> Tensor:
 def masked_select(x: Any, mask: Any, /) -> Tensor:
     """The elements where a mask is true, as a vector.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
-    mask : Tensor
-        Boolean; the two broadcast.
-
-    Returns
-    -------
-    Tensor
-        A vector, in row-major order.
-
-    Raises
-    ------
-    TypeError
-        If the mask is not boolean.
-
-    Notes
-    -----
+    x: Any shape.
+    mask: Boolean; the two broadcast.
+    Returns: A vector, in row-major order.
+    TypeError: If the mask is not boolean.
     As ``torch.masked_select``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0, 3.0])
     >>> ag.extra.masked_select(x, x > 1.5)
     tensor([2., 3.])
@@ -102,27 +65,13 @@ def masked_select(x: Any, mask: Any, /) -> Tensor:
 def index_select(x: Any, axis: int, index: Any, /) -> Tensor:
     """The slices at indices along an axis: PyTorch's order of the arguments of `agrad.take`.
 
-    Parameters
-    ----------
-    x : Tensor
-        At least one axis.
+    x: At least one axis.
     axis : int
         The axis.
-    index : Tensor
-        A vector of integers.
-
-    Returns
-    -------
-    Tensor
-        As many slices as indices.
-
-    Notes
-    -----
+    index: A vector of integers.
+    Returns: As many slices as indices.
     As ``torch.index_select``. Linear; a slice taken several times gets the sum of the gradients.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.index_select(ag.tensor([[1, 2, 3], [4, 5, 6]]), 1, ag.tensor([2, 0]))
     tensor([[3, 1],
             [6, 4]])
@@ -149,33 +98,15 @@ def _fitted(name: str, x: Tensor, axis: int, index: Tensor) -> Tensor:
 def gather(x: Any, axis: int, index: Any, /) -> Tensor:
     """Elements at indices along an axis, each index for its own place along the others.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
+    x: Any shape.
     axis : int
         The axis the indices count along.
-    index : Tensor
-        Integers; as many axes as `x`, none longer but that one.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of the index.
-
-    Raises
-    ------
-    RuntimeError
-        If the index does not fit.
-
-    Notes
-    -----
+    index: Integers; as many axes as `x`, none longer but that one.
+    Returns: Of the shape of the index.
+    RuntimeError: If the index does not fit.
     As ``torch.gather``. Where only the length along the axis differs it is the standard's `agrad.take_along_axis`.
     Linear; an element taken several times gets the sum of the gradients.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.gather(ag.tensor([[1, 2], [3, 4]]), 1, ag.tensor([[0, 0], [1, 0]]))
     tensor([[1, 1],
             [4, 3]])
@@ -212,35 +143,17 @@ def _placed(name: str, x: Any, axis: int, index: Any, src: Any) -> tuple[Tensor,
 def scatter(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
     """A copy with elements put at indices along an axis, each index for its own place along the others.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
+    x: Any shape.
     axis : int
         The axis the indices count along.
-    index : Tensor
-        Integers; as many axes as `x`, none longer but that one.
+    index: Integers; as many axes as `x`, none longer but that one.
     src : Tensor or scalar
         What to put there: as many axes as the index, each at least as long.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Raises
-    ------
-    RuntimeError
-        If the operands do not fit.
-
-    Notes
-    -----
+    Returns: Of the shape and dtype of `x`.
+    RuntimeError: If the operands do not fit.
     As ``torch.scatter``; of several elements put at one place the last counts, and gets the gradient. What is replaced
     gets 0. It needs assignment at integer arrays, which is not in the standard.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.scatter(ag.zeros((2, 2)), 1, ag.tensor([[1], [0]]), ag.tensor([[3.0], [4.0]]))
     tensor([[0., 3.],
             [4., 0.]])
@@ -252,29 +165,12 @@ def scatter(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
 def scatter_add(x: Any, axis: int, index: Any, src: Any, /) -> Tensor:
     """A copy with elements added at indices along an axis, each index for its own place along the others.
 
-    Parameters
-    ----------
-    x, axis, index, src
-        As for `scatter`.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Raises
-    ------
-    RuntimeError
-        If the operands do not fit.
-
-    Notes
-    -----
+    x, axis, index, src: As for `scatter`.
+    Returns: Of the shape and dtype of `x`.
+    RuntimeError: If the operands do not fit.
     As ``torch.scatter_add``; elements put at one place add up. Linear. (`agrad.scatter_add` is another function: the
     adjoint of indexing by any key.)
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.scatter_add(ag.zeros((1, 2)), 1, ag.tensor([[1, 1]]), ag.tensor([[3.0, 4.0]]))
     tensor([[0., 7.]])
     """
@@ -371,32 +267,15 @@ def topk(
 def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Tensor:
     """The bin that each element falls into.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real, any shape.
-    bins : Tensor
-        A vector of bounds, rising or falling.
+    x: Real, any shape.
+    bins: A vector of bounds, rising or falling.
     right : bool, optional
         Whether a bin contains its upper bound instead of its lower one.
-
-    Returns
-    -------
-    Tensor
-        Integers: i for ``bins[i - 1] <= x < bins[i]``, 0 below the first bound, the number of bounds beyond the last.
-
-    Raises
-    ------
-    ValueError
-        If the bounds are no vector, or neither rise nor fall. (Their values are looked at.)
-
-    Notes
-    -----
+    Returns: Integers: i for ``bins[i - 1] <= x < bins[i]``, 0 below the first bound, the number of bounds beyond the
+        last.
+    ValueError: If the bounds are no vector, or neither rise nor fall. (Their values are looked at.)
     As ``numpy.digitize``. No derivative.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.digitize(ag.tensor([0.2, 6.4, 3.0]), [0.0, 1.0, 2.5, 4.0])
     tensor([1, 4, 3])
     """
@@ -493,29 +372,16 @@ def _triangle(n: int, starts: list[int], stops: list[int], device: Any) -> tuple
 def tril_indices(n: int, /, *, k: int = 0, m: int | None = None, device: Any = None) -> tuple[Tensor, Tensor]:
     """The indices of the elements on and below a diagonal of a matrix.
 
-    Parameters
-    ----------
     n : int
         The number of rows.
-    k : int, optional
-        Which diagonal: above (positive) or below the main one.
+    k: Which diagonal: above (positive) or below the main one.
     m : int, optional
         The number of columns. Default: that of the rows.
     device : str, optional
         ``"<backend>[:<device>]"``.
-
-    Returns
-    -------
-    tuple of Tensor
-        Row and column indices, row by row.
-
-    Notes
-    -----
+    Returns: Row and column indices, row by row.
     As ``numpy.tril_indices``. No derivative.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.tril_indices(2)
     (tensor([0, 1, 1]), tensor([0, 0, 1]))
     """
@@ -526,23 +392,10 @@ def tril_indices(n: int, /, *, k: int = 0, m: int | None = None, device: Any = N
 def triu_indices(n: int, /, *, k: int = 0, m: int | None = None, device: Any = None) -> tuple[Tensor, Tensor]:
     """The indices of the elements on and above a diagonal of a matrix.
 
-    Parameters
-    ----------
-    n, k, m, device
-        As for `tril_indices`.
-
-    Returns
-    -------
-    tuple of Tensor
-        Row and column indices, row by row.
-
-    Notes
-    -----
+    n, k, m, device: As for `tril_indices`.
+    Returns: Row and column indices, row by row.
     As ``numpy.triu_indices``. No derivative.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.triu_indices(2)
     (tensor([0, 0, 1]), tensor([0, 1, 1]))
     """

@@ -30,30 +30,13 @@ from agrad.ops.searching import getitem, setitem
 def swapaxes(x: Any, axis1: int, axis2: int, /) -> Tensor:
     """Two axes exchanged.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
+    x: Any shape.
     axis1, axis2 : int
         The axes.
-
-    Returns
-    -------
-    Tensor
-        The same elements.
-
-    Raises
-    ------
-    IndexError
-        If there is no such axis.
-
-    Notes
-    -----
+    Returns: The same elements.
+    IndexError: If there is no such axis.
     As ``numpy.swapaxes``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.swapaxes(ag.zeros((2, 3, 4)), 0, 2).shape
     (4, 3, 2)
     """
@@ -67,32 +50,14 @@ def swapaxes(x: Any, axis1: int, axis2: int, /) -> Tensor:
 def rot90(x: Any, /, *, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
     """Rotated by quarter turns in the plane of two axes, from the first towards the second.
 
-    Parameters
-    ----------
-    x : Tensor
-        At least two axes.
-    k : int, optional
-        Number of quarter turns; negative ones turn the other way.
+    x: At least two axes.
+    k: Number of quarter turns; negative ones turn the other way.
     axes : tuple of int, optional
         The plane.
-
-    Returns
-    -------
-    Tensor
-        The same elements.
-
-    Raises
-    ------
-    ValueError
-        If the axes are not two different ones.
-
-    Notes
-    -----
+    Returns: The same elements.
+    ValueError: If the axes are not two different ones.
     As ``numpy.rot90``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.rot90(ag.tensor([[1, 2], [3, 4]]))
     tensor([[2, 4],
             [1, 3]])
@@ -116,23 +81,10 @@ def rot90(x: Any, /, *, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Tensor:
 def ravel(x: Any, /) -> Tensor:
     """All elements along one axis, in row-major order.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
-
-    Returns
-    -------
-    Tensor
-        One axis.
-
-    Notes
-    -----
+    x: Any shape.
+    Returns: One axis.
     As ``numpy.ravel``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.ravel(ag.tensor([[1, 2], [3, 4]]))
     tensor([1, 2, 3, 4])
     """
@@ -142,30 +94,13 @@ def ravel(x: Any, /) -> Tensor:
 def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """Axes from one to another made one.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape; a 0-d operand gets an axis of length 1.
+    x: Any shape; a 0-d operand gets an axis of length 1.
     start_axis, end_axis : int, optional
         The first and the last axis to merge.
-
-    Returns
-    -------
-    Tensor
-        The same elements in the same order.
-
-    Raises
-    ------
-    RuntimeError
-        If the first axis comes after the last.
-
-    Notes
-    -----
+    Returns: The same elements in the same order.
+    RuntimeError: If the first axis comes after the last.
     As ``torch.flatten``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.flatten(ag.zeros((2, 3, 4)), 1).shape
     (2, 12)
     """
@@ -181,32 +116,15 @@ def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 def unflatten(x: Any, axis: int, sizes: Sequence[int], /) -> Tensor:
     """One axis made several.
 
-    Parameters
-    ----------
-    x : Tensor
-        At least one axis.
+    x: At least one axis.
     axis : int
         The axis to split.
     sizes : sequence of int
         Its new lengths; one may be -1.
-
-    Returns
-    -------
-    Tensor
-        The same elements in the same order.
-
-    Raises
-    ------
-    RuntimeError
-        If the sizes do not multiply to the length of the axis.
-
-    Notes
-    -----
+    Returns: The same elements in the same order.
+    RuntimeError: If the sizes do not multiply to the length of the axis.
     As ``torch.unflatten``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.unflatten(ag.zeros((2, 12)), 1, (3, -1)).shape
     (2, 3, 4)
     """
@@ -231,23 +149,12 @@ def _each(arrays: tuple[Any, ...], widened: Any) -> Any:
 def atleast_1d(*arrays: Any) -> Tensor | tuple[Tensor, ...]:
     """Operands with at least one axis.
 
-    Parameters
-    ----------
     *arrays : Tensor
         The operands.
-
-    Returns
-    -------
-    Tensor or tuple of Tensor
-        A tuple for several operands. A 0-d operand becomes a vector of one element; others are given back themselves.
-
-    Notes
-    -----
+    Returns: A tuple for several operands. A 0-d operand becomes a vector of one element; others are given back
+        themselves.
     As ``numpy.atleast_1d``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.atleast_1d(2.0)
     tensor([2.])
     """
@@ -258,23 +165,11 @@ def atleast_1d(*arrays: Any) -> Tensor | tuple[Tensor, ...]:
 def atleast_2d(*arrays: Any) -> Tensor | tuple[Tensor, ...]:
     """Operands with at least two axes; new ones are put in front.
 
-    Parameters
-    ----------
     *arrays : Tensor
         The operands.
-
-    Returns
-    -------
-    Tensor or tuple of Tensor
-        A tuple for several operands. One with as many axes is given back itself.
-
-    Notes
-    -----
+    Returns: A tuple for several operands. One with as many axes is given back itself.
     As ``numpy.atleast_2d``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.atleast_2d(ag.tensor([1, 2]))
     tensor([[1, 2]])
     """
@@ -287,23 +182,11 @@ def atleast_2d(*arrays: Any) -> Tensor | tuple[Tensor, ...]:
 def atleast_3d(*arrays: Any) -> Tensor | tuple[Tensor, ...]:
     """Operands with at least three axes: a vector of n becomes (1, n, 1), a matrix (m, n) becomes (m, n, 1).
 
-    Parameters
-    ----------
     *arrays : Tensor
         The operands.
-
-    Returns
-    -------
-    Tensor or tuple of Tensor
-        A tuple for several operands. One with as many axes is given back itself.
-
-    Notes
-    -----
+    Returns: A tuple for several operands. One with as many axes is given back itself.
     As ``numpy.atleast_3d``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.atleast_3d(ag.tensor([1, 2])).shape
     (1, 2, 1)
     """
@@ -332,32 +215,15 @@ def _diagonal(x: Tensor, k: int) -> Tensor:
 def diag_embed(x: Any, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Tensor:
     """Matrices with the last axis as a diagonal, and zeros elsewhere.
 
-    Parameters
-    ----------
-    x : Tensor
-        At least one axis.
+    x: At least one axis.
     offset : int, optional
         Which diagonal: above (positive) or below the main one.
     axis1, axis2 : int, optional
         Where the axes of the matrices stand in the result.
-
-    Returns
-    -------
-    Tensor
-        One axis more than `x`.
-
-    Raises
-    ------
-    RuntimeError
-        If the two axes are the same.
-
-    Notes
-    -----
+    Returns: One axis more than `x`.
+    RuntimeError: If the two axes are the same.
     As ``torch.diag_embed``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.diag_embed(ag.tensor([1, 2]))
     tensor([[1, 0],
             [0, 2]])
@@ -386,30 +252,12 @@ def diag_embed(x: Any, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> 
 def diag(x: Any, /, *, k: int = 0) -> Tensor:
     """The diagonal of a matrix, or the matrix with a vector as diagonal.
 
-    Parameters
-    ----------
-    x : Tensor
-        A matrix or a vector.
-    k : int, optional
-        Which diagonal: above (positive) or below the main one.
-
-    Returns
-    -------
-    Tensor
-        A vector for a matrix, a matrix for a vector.
-
-    Raises
-    ------
-    RuntimeError
-        If `x` has neither one nor two axes.
-
-    Notes
-    -----
+    x: A matrix or a vector.
+    k: Which diagonal: above (positive) or below the main one.
+    Returns: A vector for a matrix, a matrix for a vector.
+    RuntimeError: If `x` has neither one nor two axes.
     As ``numpy.diag``. Linear. For stacks of matrices see `diag_embed` and ``agrad.linalg.diagonal``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.diag(ag.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])
     >>> ag.extra.diag(ag.tensor([1, 2]), k=1)
@@ -426,25 +274,11 @@ def diag(x: Any, /, *, k: int = 0) -> Tensor:
 def diagflat(x: Any, /, *, k: int = 0) -> Tensor:
     """A matrix with all elements of an operand as diagonal.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape; it is flattened.
-    k : int, optional
-        Which diagonal.
-
-    Returns
-    -------
-    Tensor
-        A matrix.
-
-    Notes
-    -----
+    x: Any shape; it is flattened.
+    k: Which diagonal.
+    Returns: A matrix.
     As ``numpy.diagflat``. Linear.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.diagflat(ag.tensor([[1], [2]]))
     tensor([[1, 0],
             [0, 2]])
@@ -455,30 +289,13 @@ def diagflat(x: Any, /, *, k: int = 0) -> Tensor:
 def fill_diagonal(x: Any, value: Any, /) -> Tensor:
     """A copy with the main diagonal set.
 
-    Parameters
-    ----------
-    x : Tensor
-        A matrix, or an operand of more axes of one length, whose diagonal are the elements of equal indices.
+    x: A matrix, or an operand of more axes of one length, whose diagonal are the elements of equal indices.
     value : Tensor or scalar
         A number, or a vector as long as the diagonal.
-
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `x`.
-
-    Raises
-    ------
-    ValueError
-        If `x` has fewer than two axes, or more than two of different lengths.
-
-    Notes
-    -----
+    Returns: Of the shape and dtype of `x`.
+    ValueError: If `x` has fewer than two axes, or more than two of different lengths.
     As ``numpy.fill_diagonal``, but of a copy. Linear: the diagonal of `x` gets the gradient 0, the rest goes to `value`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.fill_diagonal(ag.tensor([[1.0, 2.0], [3.0, 4.0]]), 0.0)
     tensor([[0., 2.],
             [3., 0.]])
@@ -545,10 +362,7 @@ def _repeated(x: Tensor, axis: int, start: int, stop: int, mode: str) -> list[Te
 def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: float = 0) -> Tensor:
     """Elements put around an operand.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
+    x: Any shape.
     pad_width : int, pair of int, sequence of pairs, or dict
         How many, ``(before, after)`` per axis; a number or one pair counts for every axis; a dict gives them by axis.
     mode : {"constant", "edge", "reflect", "symmetric", "wrap"}, optional
@@ -556,24 +370,10 @@ def pad(x: Any, pad_width: Any, /, mode: str = "constant", *, constant_values: f
         is not repeated. ``symmetric``: mirrored beyond the outermost element. ``wrap``: continued periodically.
     constant_values : number, optional
         The number of the mode ``constant``.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of `x`.
-
-    Raises
-    ------
-    ValueError
-        If the mode is unknown, the widths do not fit, or an empty axis is to be continued.
-
-    Notes
-    -----
+    Returns: Of the dtype of `x`.
+    ValueError: If the mode is unknown, the widths do not fit, or an empty axis is to be continued.
     As ``numpy.pad``. Linear in `x`: each element gets the sum of the gradients of its copies.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.pad(ag.tensor([1, 2, 3]), (2, 1), "reflect")
     tensor([3, 2, 1, 2, 3, 2])
     """

@@ -40,27 +40,10 @@ from agrad.ops.statistical import sum as sum_of
 def ptp(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest less smallest element over axes.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real, any shape.
-    axis : int or tuple of int, optional
-        The axes; all by default.
-    keepdims : bool, optional
-        Keep the axes at length 1.
-
-    Returns
-    -------
-    Tensor
-        The differences.
-
-    Notes
-    -----
+    x: Real, any shape.
+    Returns: The differences.
     As ``numpy.ptp``. Ties share the gradients evenly.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.ptp(ag.tensor([3.0, 1.0, 7.0]))
     tensor(6.)
     """
@@ -71,35 +54,14 @@ def ptp(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def average(x: Any, /, *, axis: Axis = None, weights: Any = None, keepdims: bool = False) -> Tensor:
     """Weighted mean over axes.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
-    axis : int or tuple of int, optional
-        The axes; all by default.
+    x: Any shape.
     weights : Tensor, optional
         Of the shape of `x`, or of the lengths of the axes, in their order. By default all weigh the same.
-    keepdims : bool, optional
-        Keep the axes at length 1.
-
-    Returns
-    -------
-    Tensor
-        The sums of products, divided by the sums of the weights.
-
-    Raises
-    ------
-    ValueError
-        If the weights do not fit.
-
-    Notes
-    -----
+    Returns: The sums of products, divided by the sums of the weights.
+    ValueError: If the weights do not fit.
     As ``numpy.average``, but weights that sum to 0 give infinities or NaN instead of an error. Differentiable in `x`
     and the weights.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.average(ag.tensor([1.0, 4.0]), weights=[3, 1])
     tensor(1.7500)
     """
@@ -232,39 +194,17 @@ def quantile(
 ) -> Tensor:
     """Quantiles over axes.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real, any shape.
+    x: Real, any shape.
     q : float, or sequence or Tensor of them
         Levels from 0 to 1.
-    axis : int or tuple of int, optional
-        The axes; all by default.
     method : {"linear", "lower", "higher", "midpoint", "nearest"}, optional
         What to give where the level falls between two elements.
-    keepdims : bool, optional
-        Keep the axes at length 1.
-
-    Returns
-    -------
-    Tensor
-        For several levels they are the first axis. NaN where an element is NaN.
-
-    Raises
-    ------
-    ValueError
-        If a level is out of range, the method unknown, or an axis empty.
-    RuntimeError
-        If `q` requires grad.
-
-    Notes
-    -----
+    Returns: For several levels they are the first axis. NaN where an element is NaN.
+    ValueError: If a level is out of range, the method unknown, or an axis empty.
+    RuntimeError: If `q` requires grad.
     As ``numpy.quantile``. The gradient goes to the one or two elements picked, where several are equal to the first
     ones in a stable order (as in PyTorch, whose quantiles are picked from a sort). A result that is NaN passes none.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.quantile(ag.tensor([1.0, 2.0, 4.0]), [0.5, 0.75])
     tensor([2., 3.])
     """
@@ -276,23 +216,10 @@ def percentile(
 ) -> Tensor:
     """`quantile`, with levels from 0 to 100.
 
-    Parameters
-    ----------
-    x, q, axis, method, keepdims
-        As for `quantile`.
-
-    Returns
-    -------
-    Tensor
-        As of `quantile`.
-
-    Notes
-    -----
+    x, q, axis, method, keepdims: As for `quantile`.
+    Returns: As of `quantile`.
     As ``numpy.percentile``; the derivative is that of `quantile`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.percentile(ag.tensor([1.0, 2.0, 4.0]), 75)
     tensor(3.)
     """
@@ -302,28 +229,11 @@ def percentile(
 def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Median over axes: the middle element, or the mean of the two middle ones.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real, any shape.
-    axis : int or tuple of int, optional
-        The axes; all by default.
-    keepdims : bool, optional
-        Keep the axes at length 1.
-
-    Returns
-    -------
-    Tensor
-        The medians. NaN where an element is NaN.
-
-    Notes
-    -----
+    x: Real, any shape.
+    Returns: The medians. NaN where an element is NaN.
     As ``numpy.median``, where PyTorch gives the lower of two middle elements. The gradient goes to the one or two
     elements picked, as in `quantile`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([3.0, 1.0, 7.0, 2.0], requires_grad=True)
     >>> ag.extra.median(x).backward()
     >>> x.grad
@@ -338,10 +248,7 @@ def median(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 def cov(x: Any, /, *, rowvar: bool = True, correction: float = 1, fweights: Any = None, aweights: Any = None) -> Tensor:
     """Covariance matrix of variables.
 
-    Parameters
-    ----------
-    x : Tensor
-        A matrix with a row per variable and a column per observation, or the observations of one variable.
+    x: A matrix with a row per variable and a column per observation, or the observations of one variable.
     rowvar : bool, optional
         False for a column per variable.
     correction : float, optional
@@ -350,25 +257,11 @@ def cov(x: Any, /, *, rowvar: bool = True, correction: float = 1, fweights: Any 
         Integers, how often each observation occurred.
     aweights : Tensor, optional
         The relative weight of each observation, not negative.
-
-    Returns
-    -------
-    Tensor
-        A matrix, Hermitian; 0-d for one variable.
-
-    Raises
-    ------
-    ValueError
-        If `x` has more than two axes, or weights do not fit.
-
-    Notes
-    -----
+    Returns: A matrix, Hermitian; 0-d for one variable.
+    ValueError: If `x` has more than two axes, or weights do not fit.
     As ``torch.cov`` and ``numpy.cov`` (where the correction is called ``ddof``). A divisor that is not positive gives
     infinities or NaN. Differentiable in `x` and `aweights`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.cov(ag.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
     tensor([[ 1., -1.],
             [-1.,  1.]])
@@ -414,29 +307,12 @@ def cov(x: Any, /, *, rowvar: bool = True, correction: float = 1, fweights: Any 
 def corrcoef(x: Any, /, *, rowvar: bool = True) -> Tensor:
     """Correlation coefficients of variables.
 
-    Parameters
-    ----------
-    x, rowvar
-        As for `cov`.
-
-    Returns
-    -------
-    Tensor
-        A matrix with ones on the diagonal; 0-d for one variable.
-
-    Raises
-    ------
-    ValueError
-        If `x` has more than two axes.
-
-    Notes
-    -----
+    x, rowvar: As for `cov`.
+    Returns: A matrix with ones on the diagonal; 0-d for one variable.
+    ValueError: If `x` has more than two axes.
     As ``numpy.corrcoef``. Real coefficients are clipped to [-1, 1], where rounding takes them beyond. Those of a
     constant are NaN.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.corrcoef(ag.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
     tensor([[ 1., -1.],
             [-1.,  1.]])

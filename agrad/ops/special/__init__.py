@@ -7,6 +7,7 @@ need nothing but the standard run on every backend. Ops that only derivatives us
 
 from __future__ import annotations
 
+from agrad.ops.docs import complete
 from agrad.ops.special.bessels import (
     i0,
     i0e,
@@ -246,3 +247,14 @@ __all__ = [
     "yv",
     "zeta",
 ]
+
+
+complete(
+    globals(),
+    {
+        "lmbda": "Tensor\n    The exponent.",
+        "p": "Tensor\n    The probability.",
+        "v": "Tensor\n    The order.",
+        "z": "Tensor\n    Real or complex.",
+    },
+)

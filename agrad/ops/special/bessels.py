@@ -22,23 +22,10 @@ if TYPE_CHECKING:
 def j0(x: Any, /) -> Tensor:
     """Bessel function of the first kind of order 0.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``J0(x)``.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``J0(x)``.
     The derivative is ``-J1(x)`` (DLMF 10.6.3).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.j0(ag.asarray([0.0, 1.0]))
     tensor([1.0000, 0.7652])
     """
@@ -51,23 +38,10 @@ def j0(x: Any, /) -> Tensor:
 def j1(x: Any, /) -> Tensor:
     """Bessel function of the first kind of order 1.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``J1(x)``.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``J1(x)``.
     The derivative is ``(J0(x) - J2(x)) / 2`` (DLMF 10.6.1).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.j1(ag.asarray([0.0, 1.0]))
     tensor([0.0000, 0.4401])
     """
@@ -81,30 +55,10 @@ def j1(x: Any, /) -> Tensor:
 def jv(v: Any, z: Any, /) -> Tensor:
     """Bessel function of the first kind of real order.
 
-    Parameters
-    ----------
-    v : Tensor
-        The order.
-    z : Tensor
-        Real or complex.
-
-    Returns
-    -------
-    Tensor
-        ``J_v(z)``.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by the order is asked for.
-
-    Notes
-    -----
+    Returns: ``J_v(z)``.
+    NotImplementedError: If a derivative by the order is asked for.
     The derivative is ``(J_(v-1)(z) - J_(v+1)(z)) / 2`` (DLMF 10.6.1).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.jv(0.5, ag.asarray([0.0, 1.0]))
     tensor([0.0000, 0.6714])
     """
@@ -117,23 +71,10 @@ def jv(v: Any, z: Any, /) -> Tensor:
 def y0(x: Any, /) -> Tensor:
     """Bessel function of the second kind of order 0.
 
-    Parameters
-    ----------
-    x : Tensor
-        Positive.
-
-    Returns
-    -------
-    Tensor
-        ``Y0(x)``.
-
-    Notes
-    -----
+    x: Positive.
+    Returns: ``Y0(x)``.
     The derivative is ``-Y1(x)`` (DLMF 10.6.3).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.y0(ag.asarray([1.0, 2.0]))
     tensor([0.0883, 0.5104])
     """
@@ -146,23 +87,10 @@ def y0(x: Any, /) -> Tensor:
 def y1(x: Any, /) -> Tensor:
     """Bessel function of the second kind of order 1.
 
-    Parameters
-    ----------
-    x : Tensor
-        Positive.
-
-    Returns
-    -------
-    Tensor
-        ``Y1(x)``.
-
-    Notes
-    -----
+    x: Positive.
+    Returns: ``Y1(x)``.
     The derivative is ``(Y0(x) - Y2(x)) / 2`` (DLMF 10.6.1).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.y1(ag.asarray([1.0, 2.0]))
     tensor([-0.7812, -0.1070])
     """
@@ -176,30 +104,10 @@ def y1(x: Any, /) -> Tensor:
 def yv(v: Any, z: Any, /) -> Tensor:
     """Bessel function of the second kind of real order.
 
-    Parameters
-    ----------
-    v : Tensor
-        The order.
-    z : Tensor
-        Real or complex.
-
-    Returns
-    -------
-    Tensor
-        ``Y_v(z)``.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by the order is asked for.
-
-    Notes
-    -----
+    Returns: ``Y_v(z)``.
+    NotImplementedError: If a derivative by the order is asked for.
     The derivative is ``(Y_(v-1)(z) - Y_(v+1)(z)) / 2`` (DLMF 10.6.1).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.yv(0.5, ag.asarray([1.0, 2.0]))
     tensor([-0.4311,  0.2348])
     """
@@ -212,23 +120,10 @@ def yv(v: Any, z: Any, /) -> Tensor:
 def i0(x: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of order 0.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``I0(x)``.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``I0(x)``.
     The derivative is ``I1(x)`` (DLMF 10.29.3).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.i0(ag.asarray([0.0, 1.0]))
     tensor([1.0000, 1.2661])
     """
@@ -241,23 +136,10 @@ def i0(x: Any, /) -> Tensor:
 def i0e(x: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of order 0, scaled.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``exp(-abs(x)) * I0(x)``.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``exp(-abs(x)) * I0(x)``.
     The derivative is ``i1e(x) - sign(x) * i0e(x)``; at 0, a kink, it is 0.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.i0e(ag.asarray([0.0, 1e3]))
     tensor([1.0000, 0.0126])
     """
@@ -270,23 +152,10 @@ def i0e(x: Any, /) -> Tensor:
 def i1(x: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of order 1.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``I1(x)``.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``I1(x)``.
     The derivative is ``(I0(x) + I2(x)) / 2`` (DLMF 10.29.1).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.i1(ag.asarray([0.0, 1.0]))
     tensor([0.0000, 0.5652])
     """
@@ -299,23 +168,10 @@ def i1(x: Any, /) -> Tensor:
 def i1e(x: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of order 1, scaled.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``exp(-abs(x)) * I1(x)``.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``exp(-abs(x)) * I1(x)``.
     The derivative is ``(i0e(x) + ive(2, x)) / 2 - sign(x) * i1e(x)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.i1e(ag.asarray([0.0, 1e3]))
     tensor([0.0000, 0.0126])
     """
@@ -329,30 +185,10 @@ def i1e(x: Any, /) -> Tensor:
 def iv(v: Any, z: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of real order.
 
-    Parameters
-    ----------
-    v : Tensor
-        The order.
-    z : Tensor
-        Real or complex.
-
-    Returns
-    -------
-    Tensor
-        ``I_v(z)``.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by the order is asked for.
-
-    Notes
-    -----
+    Returns: ``I_v(z)``.
+    NotImplementedError: If a derivative by the order is asked for.
     The derivative is ``(I_(v-1)(z) + I_(v+1)(z)) / 2`` (DLMF 10.29.1).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.iv(0.5, ag.asarray([0.0, 1.0]))
     tensor([0.0000, 0.9377])
     """
@@ -371,30 +207,11 @@ def _ive_slope(xp: Any, ans: Any, v: Any, z: Any) -> Any:
 def ive(v: Any, z: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of real order, scaled.
 
-    Parameters
-    ----------
-    v : Tensor
-        The order.
-    z : Tensor
-        Real (complex without derivative: the scale is not holomorphic).
-
-    Returns
-    -------
-    Tensor
-        ``exp(-abs(real(z))) * I_v(z)``.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by the order, or at complex `z`, is asked for.
-
-    Notes
-    -----
+    z: Real (complex without derivative: the scale is not holomorphic).
+    Returns: ``exp(-abs(real(z))) * I_v(z)``.
+    NotImplementedError: If a derivative by the order, or at complex `z`, is asked for.
     The derivative is ``(ive(v - 1, z) + ive(v + 1, z)) / 2 - sign(z) * ive(v, z)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.ive(0.5, ag.asarray([0.0, 1e3]))
     tensor([0.0000, 0.0126])
     """
@@ -407,23 +224,10 @@ def ive(v: Any, z: Any, /) -> Tensor:
 def k0(x: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of order 0.
 
-    Parameters
-    ----------
-    x : Tensor
-        Positive.
-
-    Returns
-    -------
-    Tensor
-        ``K0(x)``.
-
-    Notes
-    -----
+    x: Positive.
+    Returns: ``K0(x)``.
     The derivative is ``-K1(x)`` (DLMF 10.29.3).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.k0(ag.asarray([1.0, 2.0]))
     tensor([0.4210, 0.1139])
     """
@@ -436,23 +240,10 @@ def k0(x: Any, /) -> Tensor:
 def k0e(x: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of order 0, scaled.
 
-    Parameters
-    ----------
-    x : Tensor
-        Positive.
-
-    Returns
-    -------
-    Tensor
-        ``exp(x) * K0(x)``.
-
-    Notes
-    -----
+    x: Positive.
+    Returns: ``exp(x) * K0(x)``.
     The derivative is ``k0e(x) - k1e(x)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.k0e(ag.asarray([1.0, 1e3]))
     tensor([1.1445, 0.0396])
     """
@@ -465,23 +256,10 @@ def k0e(x: Any, /) -> Tensor:
 def k1(x: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of order 1.
 
-    Parameters
-    ----------
-    x : Tensor
-        Positive.
-
-    Returns
-    -------
-    Tensor
-        ``K1(x)``.
-
-    Notes
-    -----
+    x: Positive.
+    Returns: ``K1(x)``.
     The derivative is ``-(K0(x) + K2(x)) / 2`` (DLMF 10.29.1).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.k1(ag.asarray([1.0, 2.0]))
     tensor([0.6019, 0.1399])
     """
@@ -494,23 +272,10 @@ def k1(x: Any, /) -> Tensor:
 def k1e(x: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of order 1, scaled.
 
-    Parameters
-    ----------
-    x : Tensor
-        Positive.
-
-    Returns
-    -------
-    Tensor
-        ``exp(x) * K1(x)``.
-
-    Notes
-    -----
+    x: Positive.
+    Returns: ``exp(x) * K1(x)``.
     The derivative is ``k1e(x) - (k0e(x) + kve(2, x)) / 2``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.k1e(ag.asarray([1.0, 1e3]))
     tensor([1.6362, 0.0396])
     """
@@ -524,30 +289,10 @@ def k1e(x: Any, /) -> Tensor:
 def kv(v: Any, z: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of real order.
 
-    Parameters
-    ----------
-    v : Tensor
-        The order.
-    z : Tensor
-        Real or complex.
-
-    Returns
-    -------
-    Tensor
-        ``K_v(z)``.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by the order is asked for.
-
-    Notes
-    -----
+    Returns: ``K_v(z)``.
+    NotImplementedError: If a derivative by the order is asked for.
     The derivative is ``-(K_(v-1)(z) + K_(v+1)(z)) / 2`` (DLMF 10.29.1).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.kv(0.5, ag.asarray([1.0, 2.0]))
     tensor([0.4611, 0.1199])
     """
@@ -561,30 +306,10 @@ def kv(v: Any, z: Any, /) -> Tensor:
 def kve(v: Any, z: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of real order, scaled.
 
-    Parameters
-    ----------
-    v : Tensor
-        The order.
-    z : Tensor
-        Real or complex.
-
-    Returns
-    -------
-    Tensor
-        ``exp(z) * K_v(z)``.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by the order is asked for.
-
-    Notes
-    -----
+    Returns: ``exp(z) * K_v(z)``.
+    NotImplementedError: If a derivative by the order is asked for.
     The derivative is ``kve(v, z) - (kve(v - 1, z) + kve(v + 1, z)) / 2``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.kve(0.5, ag.asarray([1.0, 1e3]))
     tensor([1.2533, 0.0396])
     """

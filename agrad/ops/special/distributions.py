@@ -73,26 +73,12 @@ def stdtr_by_df(df: Any, x: Any, order: int = 1, /) -> Tensor:
 def stdtr(df: Any, x: Any, /) -> Tensor:
     """Distribution function of Student's t.
 
-    Parameters
-    ----------
-    df : Tensor
-        Degrees of freedom, positive.
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        The probability of at most `x`.
-
-    Notes
-    -----
+    df: Degrees of freedom, positive.
+    x: Real.
+    Returns: The probability of at most `x`.
     The derivative by `x` is the density; the one by `df` that of the incomplete beta function. It falls off as
     ``df**-2`` and has a relative error of about ``3e-16 * df**2``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.stdtr(ag.asarray([1.0, 10.0]), 1.0)
     tensor([0.7500, 0.8296])
     """
@@ -106,25 +92,10 @@ def stdtr(df: Any, x: Any, /) -> Tensor:
 def stdtrit(df: Any, p: Any, /) -> Tensor:
     """Inverse of `stdtr` in `x`.
 
-    Parameters
-    ----------
-    df : Tensor
-        Degrees of freedom, positive.
-    p : Tensor
-        The probability.
-
-    Returns
-    -------
-    Tensor
-        The quantiles of Student's t.
-
-    Notes
-    -----
+    df: Degrees of freedom, positive.
+    Returns: The quantiles of Student's t.
     Derivatives as for `stdtr`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.stdtrit(ag.asarray([1.0, 10.0]), 0.75)
     tensor([1.0000, 0.6998])
     """
@@ -149,25 +120,11 @@ def _chi_by_v(xp: Any, v: Any, x: Any) -> Any:
 def chdtr(v: Any, x: Any, /) -> Tensor:
     """Distribution function of the chi-squared distribution.
 
-    Parameters
-    ----------
-    v : Tensor
-        Degrees of freedom, positive.
-    x : Tensor
-        Not negative.
-
-    Returns
-    -------
-    Tensor
-        The probability of at most `x`, ``gammainc(v / 2, x / 2)``.
-
-    Notes
-    -----
+    v: Degrees of freedom, positive.
+    x: Not negative.
+    Returns: The probability of at most `x`, ``gammainc(v / 2, x / 2)``.
     Derivatives as for `gammainc`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.chdtr(ag.asarray([1.0, 2.0]), 1.0)
     tensor([0.6827, 0.3935])
     """
@@ -181,25 +138,11 @@ def chdtr(v: Any, x: Any, /) -> Tensor:
 def chdtrc(v: Any, x: Any, /) -> Tensor:
     """Survival function of the chi-squared distribution.
 
-    Parameters
-    ----------
-    v : Tensor
-        Degrees of freedom, positive.
-    x : Tensor
-        Not negative.
-
-    Returns
-    -------
-    Tensor
-        The probability of more than `x`, ``gammaincc(v / 2, x / 2)``.
-
-    Notes
-    -----
+    v: Degrees of freedom, positive.
+    x: Not negative.
+    Returns: The probability of more than `x`, ``gammaincc(v / 2, x / 2)``.
     Derivatives as for `gammainc`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.chdtrc(ag.asarray([1.0, 2.0]), 1.0)
     tensor([0.3173, 0.6065])
     """
@@ -213,25 +156,10 @@ def chdtrc(v: Any, x: Any, /) -> Tensor:
 def chdtri(v: Any, p: Any, /) -> Tensor:
     """Inverse of `chdtrc` in `x`.
 
-    Parameters
-    ----------
-    v : Tensor
-        Degrees of freedom, positive.
-    p : Tensor
-        The probability.
-
-    Returns
-    -------
-    Tensor
-        The `x` with ``chdtrc(v, x) = p``.
-
-    Notes
-    -----
+    v: Degrees of freedom, positive.
+    Returns: The `x` with ``chdtrc(v, x) = p``.
     Derivatives as for `gammainc`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.chdtri(ag.asarray([1.0, 2.0]), 0.5)
     tensor([0.4549, 1.3863])
     """
@@ -245,25 +173,10 @@ def chdtri(v: Any, p: Any, /) -> Tensor:
 def chdtriv(p: Any, x: Any, /) -> Tensor:
     """Inverse of `chdtr` in `v`.
 
-    Parameters
-    ----------
-    p : Tensor
-        The probability.
-    x : Tensor
-        Positive.
-
-    Returns
-    -------
-    Tensor
-        The `v` with ``chdtr(v, x) = p``.
-
-    Notes
-    -----
+    x: Positive.
+    Returns: The `v` with ``chdtr(v, x) = p``.
     Derivatives as for `gammainc`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.chdtriv(ag.asarray([0.25, 0.5]), 1.0)
     tensor([2.6825, 1.5971])
     """
@@ -278,27 +191,12 @@ def chdtriv(p: Any, x: Any, /) -> Tensor:
 def gdtr(a: Any, b: Any, x: Any, /) -> Tensor:
     """Distribution function of the gamma distribution.
 
-    Parameters
-    ----------
-    a : Tensor
-        The rate, positive.
-    b : Tensor
-        The shape, positive.
-    x : Tensor
-        Not negative.
-
-    Returns
-    -------
-    Tensor
-        The probability of at most `x`, ``gammainc(b, a * x)``.
-
-    Notes
-    -----
+    a: The rate, positive.
+    b: The shape, positive.
+    x: Not negative.
+    Returns: The probability of at most `x`, ``gammainc(b, a * x)``.
     Derivatives as for `gammainc`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.gdtr(ag.asarray([1.0, 2.0]), 2.0, 1.0)
     tensor([0.2642, 0.5940])
     """
@@ -313,27 +211,12 @@ def gdtr(a: Any, b: Any, x: Any, /) -> Tensor:
 def gdtrc(a: Any, b: Any, x: Any, /) -> Tensor:
     """Survival function of the gamma distribution.
 
-    Parameters
-    ----------
-    a : Tensor
-        The rate, positive.
-    b : Tensor
-        The shape, positive.
-    x : Tensor
-        Not negative.
-
-    Returns
-    -------
-    Tensor
-        The probability of more than `x`, ``gammaincc(b, a * x)``.
-
-    Notes
-    -----
+    a: The rate, positive.
+    b: The shape, positive.
+    x: Not negative.
+    Returns: The probability of more than `x`, ``gammaincc(b, a * x)``.
     Derivatives as for `gammainc`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.gdtrc(ag.asarray([1.0, 2.0]), 2.0, 1.0)
     tensor([0.7358, 0.4060])
     """
@@ -348,27 +231,11 @@ def gdtrc(a: Any, b: Any, x: Any, /) -> Tensor:
 def gdtria(p: Any, b: Any, x: Any, /) -> Tensor:
     """Inverse of `gdtr` in the rate.
 
-    Parameters
-    ----------
-    p : Tensor
-        The probability.
-    b : Tensor
-        The shape, positive.
-    x : Tensor
-        Positive.
-
-    Returns
-    -------
-    Tensor
-        The `a` with ``gdtr(a, b, x) = p``.
-
-    Notes
-    -----
+    b: The shape, positive.
+    x: Positive.
+    Returns: The `a` with ``gdtr(a, b, x) = p``.
     Derivatives as for `gammainc`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.gdtria(ag.asarray([0.25, 0.5]), 2.0, 1.0)
     tensor([0.9613, 1.6783])
     """
@@ -383,27 +250,11 @@ def gdtria(p: Any, b: Any, x: Any, /) -> Tensor:
 def gdtrib(a: Any, p: Any, x: Any, /) -> Tensor:
     """Inverse of `gdtr` in the shape.
 
-    Parameters
-    ----------
-    a : Tensor
-        The rate, positive.
-    p : Tensor
-        The probability.
-    x : Tensor
-        Positive.
-
-    Returns
-    -------
-    Tensor
-        The `b` with ``gdtr(a, b, x) = p``.
-
-    Notes
-    -----
+    a: The rate, positive.
+    x: Positive.
+    Returns: The `b` with ``gdtr(a, b, x) = p``.
     Derivatives as for `gammainc`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.gdtrib(ag.asarray([1.0, 2.0]), 0.5, 1.0)
     tensor([1.3143, 2.3235])
     """
@@ -418,27 +269,11 @@ def gdtrib(a: Any, p: Any, x: Any, /) -> Tensor:
 def gdtrix(a: Any, b: Any, p: Any, /) -> Tensor:
     """Inverse of `gdtr` in `x`.
 
-    Parameters
-    ----------
-    a : Tensor
-        The rate, positive.
-    b : Tensor
-        The shape, positive.
-    p : Tensor
-        The probability.
-
-    Returns
-    -------
-    Tensor
-        The `x` with ``gdtr(a, b, x) = p``.
-
-    Notes
-    -----
+    a: The rate, positive.
+    b: The shape, positive.
+    Returns: The `x` with ``gdtr(a, b, x) = p``.
     Derivatives as for `gammainc`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.gdtrix(ag.asarray([1.0, 2.0]), 2.0, 0.5)
     tensor([1.6783, 0.8392])
     """
@@ -456,27 +291,11 @@ def gdtrix(a: Any, b: Any, p: Any, /) -> Tensor:
 def btdtria(p: Any, b: Any, x: Any, /) -> Tensor:
     """Inverse of `betainc` in its first operand.
 
-    Parameters
-    ----------
-    p : Tensor
-        The probability.
-    b : Tensor
-        Positive.
-    x : Tensor
-        From 0 to 1.
-
-    Returns
-    -------
-    Tensor
-        The `a` with ``betainc(a, b, x) = p``.
-
-    Notes
-    -----
+    b: Positive.
+    x: From 0 to 1.
+    Returns: The `a` with ``betainc(a, b, x) = p``.
     Derivatives as for `betainc`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.btdtria(ag.asarray([0.25, 0.5]), 2.0, 0.5)
     tensor([3.4449, 2.0000])
     """
@@ -491,27 +310,11 @@ def btdtria(p: Any, b: Any, x: Any, /) -> Tensor:
 def btdtrib(a: Any, p: Any, x: Any, /) -> Tensor:
     """Inverse of `betainc` in its second operand.
 
-    Parameters
-    ----------
-    a : Tensor
-        Positive.
-    p : Tensor
-        The probability.
-    x : Tensor
-        From 0 to 1.
-
-    Returns
-    -------
-    Tensor
-        The `b` with ``betainc(a, b, x) = p``.
-
-    Notes
-    -----
+    a: Positive.
+    x: From 0 to 1.
+    Returns: The `b` with ``betainc(a, b, x) = p``.
     Derivatives as for `betainc`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.btdtrib(ag.asarray([1.0, 2.0]), 0.5, 0.5)
     tensor([1.0000, 2.0000])
     """
@@ -552,25 +355,11 @@ def _f_by_dfd(xp: Any, dfn: Any, dfd: Any, x: Any) -> Any:
 def fdtr(dfn: Any, dfd: Any, x: Any, /) -> Tensor:
     """Distribution function of the F distribution.
 
-    Parameters
-    ----------
-    dfn, dfd : Tensor
-        Degrees of freedom of numerator and denominator, positive.
-    x : Tensor
-        Not negative.
-
-    Returns
-    -------
-    Tensor
-        The probability of at most `x`.
-
-    Notes
-    -----
+    dfn, dfd: Degrees of freedom of numerator and denominator, positive.
+    x: Not negative.
+    Returns: The probability of at most `x`.
     Derivatives as for `betainc`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.fdtr(ag.asarray([1.0, 2.0]), 3.0, 1.0)
     tensor([0.6090, 0.5352])
     """
@@ -585,25 +374,11 @@ def fdtr(dfn: Any, dfd: Any, x: Any, /) -> Tensor:
 def fdtrc(dfn: Any, dfd: Any, x: Any, /) -> Tensor:
     """Survival function of the F distribution.
 
-    Parameters
-    ----------
-    dfn, dfd : Tensor
-        Degrees of freedom of numerator and denominator, positive.
-    x : Tensor
-        Not negative.
-
-    Returns
-    -------
-    Tensor
-        The probability of more than `x`.
-
-    Notes
-    -----
+    dfn, dfd: Degrees of freedom of numerator and denominator, positive.
+    x: Not negative.
+    Returns: The probability of more than `x`.
     Derivatives as for `betainc`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.fdtrc(ag.asarray([1.0, 2.0]), 3.0, 1.0)
     tensor([0.3910, 0.4648])
     """
@@ -618,25 +393,10 @@ def fdtrc(dfn: Any, dfd: Any, x: Any, /) -> Tensor:
 def fdtri(dfn: Any, dfd: Any, p: Any, /) -> Tensor:
     """Inverse of `fdtr` in `x`.
 
-    Parameters
-    ----------
-    dfn, dfd : Tensor
-        Degrees of freedom of numerator and denominator, positive.
-    p : Tensor
-        The probability.
-
-    Returns
-    -------
-    Tensor
-        The `x` with ``fdtr(dfn, dfd, x) = p``.
-
-    Notes
-    -----
+    dfn, dfd: Degrees of freedom of numerator and denominator, positive.
+    Returns: The `x` with ``fdtr(dfn, dfd, x) = p``.
     Derivatives as for `betainc`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.fdtri(ag.asarray([1.0, 2.0]), 3.0, 0.5)
     tensor([0.5851, 0.8811])
     """
@@ -662,32 +422,13 @@ def _bernoulli_density(xp: Any, k: Any, n: Any, p: Any) -> Any:
 def bdtr(k: Any, n: Any, p: Any, /) -> Tensor:
     """Distribution function of the binomial distribution.
 
-    Parameters
-    ----------
-    k : Tensor
-        Successes, rounded down.
-    n : Tensor
-        Trials.
-    p : Tensor
-        The probability of one success.
-
-    Returns
-    -------
-    Tensor
-        The probability of at most `k`.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by a count is asked for.
-
-    Notes
-    -----
+    k: Successes, rounded down.
+    n: Trials.
+    p: The probability of one success.
+    Returns: The probability of at most `k`.
+    NotImplementedError: If a derivative by a count is asked for.
     The derivative by `p` is that of ``betainc(n - k, k + 1, 1 - p)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.bdtr(1.0, 3.0, ag.asarray([0.25, 0.5]))
     tensor([0.8438, 0.5000])
     """
@@ -702,32 +443,13 @@ def bdtr(k: Any, n: Any, p: Any, /) -> Tensor:
 def bdtrc(k: Any, n: Any, p: Any, /) -> Tensor:
     """Survival function of the binomial distribution.
 
-    Parameters
-    ----------
-    k : Tensor
-        Successes, rounded down.
-    n : Tensor
-        Trials.
-    p : Tensor
-        The probability of one success.
-
-    Returns
-    -------
-    Tensor
-        The probability of more than `k`.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by a count is asked for.
-
-    Notes
-    -----
+    k: Successes, rounded down.
+    n: Trials.
+    p: The probability of one success.
+    Returns: The probability of more than `k`.
+    NotImplementedError: If a derivative by a count is asked for.
     The derivative by `p` is that of ``betainc(k + 1, n - k, p)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.bdtrc(1.0, 3.0, ag.asarray([0.25, 0.5]))
     tensor([0.1562, 0.5000])
     """
@@ -742,32 +464,13 @@ def bdtrc(k: Any, n: Any, p: Any, /) -> Tensor:
 def bdtri(k: Any, n: Any, y: Any, /) -> Tensor:
     """Inverse of `bdtr` in `p`.
 
-    Parameters
-    ----------
-    k : Tensor
-        Successes.
-    n : Tensor
-        Trials.
-    y : Tensor
-        The probability.
-
-    Returns
-    -------
-    Tensor
-        The `p` with ``bdtr(k, n, p) = y``.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by a count is asked for.
-
-    Notes
-    -----
+    k: Successes.
+    n: Trials.
+    y: The probability.
+    Returns: The `p` with ``bdtr(k, n, p) = y``.
+    NotImplementedError: If a derivative by a count is asked for.
     Derivative by the implicit function theorem.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.bdtri(1.0, 3.0, ag.asarray([0.25, 0.5]))
     tensor([0.6736, 0.5000])
     """
@@ -787,32 +490,13 @@ def _waiting_density(xp: Any, k: Any, n: Any, p: Any) -> Any:
 def nbdtr(k: Any, n: Any, p: Any, /) -> Tensor:
     """Distribution function of the negative binomial distribution.
 
-    Parameters
-    ----------
-    k : Tensor
-        Failures.
-    n : Tensor
-        Successes to wait for.
-    p : Tensor
-        The probability of one success.
-
-    Returns
-    -------
-    Tensor
-        The probability of at most `k`.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by a count is asked for.
-
-    Notes
-    -----
+    k: Failures.
+    n: Successes to wait for.
+    p: The probability of one success.
+    Returns: The probability of at most `k`.
+    NotImplementedError: If a derivative by a count is asked for.
     The derivative by `p` is that of ``betainc(n, k + 1, p)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.nbdtr(1.0, 3.0, ag.asarray([0.25, 0.5]))
     tensor([0.0508, 0.3125])
     """
@@ -827,32 +511,13 @@ def nbdtr(k: Any, n: Any, p: Any, /) -> Tensor:
 def nbdtrc(k: Any, n: Any, p: Any, /) -> Tensor:
     """Survival function of the negative binomial distribution.
 
-    Parameters
-    ----------
-    k : Tensor
-        Failures.
-    n : Tensor
-        Successes to wait for.
-    p : Tensor
-        The probability of one success.
-
-    Returns
-    -------
-    Tensor
-        The probability of more than `k`.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by a count is asked for.
-
-    Notes
-    -----
+    k: Failures.
+    n: Successes to wait for.
+    p: The probability of one success.
+    Returns: The probability of more than `k`.
+    NotImplementedError: If a derivative by a count is asked for.
     The derivative by `p` is that of ``betaincc(n, k + 1, p)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.nbdtrc(1.0, 3.0, ag.asarray([0.25, 0.5]))
     tensor([0.9492, 0.6875])
     """
@@ -867,32 +532,13 @@ def nbdtrc(k: Any, n: Any, p: Any, /) -> Tensor:
 def nbdtri(k: Any, n: Any, y: Any, /) -> Tensor:
     """Inverse of `nbdtr` in `p`.
 
-    Parameters
-    ----------
-    k : Tensor
-        Failures.
-    n : Tensor
-        Successes to wait for.
-    y : Tensor
-        The probability.
-
-    Returns
-    -------
-    Tensor
-        The `p` with ``nbdtr(k, n, p) = y``.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by a count is asked for.
-
-    Notes
-    -----
+    k: Failures.
+    n: Successes to wait for.
+    y: The probability.
+    Returns: The `p` with ``nbdtr(k, n, p) = y``.
+    NotImplementedError: If a derivative by a count is asked for.
     Derivative by the implicit function theorem.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.nbdtri(1.0, 3.0, ag.asarray([0.25, 0.5]))
     tensor([0.4563, 0.6143])
     """
@@ -906,30 +552,12 @@ def nbdtri(k: Any, n: Any, y: Any, /) -> Tensor:
 def pdtr(k: Any, m: Any, /) -> Tensor:
     """Distribution function of the Poisson distribution.
 
-    Parameters
-    ----------
-    k : Tensor
-        The count, rounded down.
-    m : Tensor
-        The mean, not negative.
-
-    Returns
-    -------
-    Tensor
-        The probability of at most `k`.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by the count is asked for.
-
-    Notes
-    -----
+    k: The count, rounded down.
+    m: The mean, not negative.
+    Returns: The probability of at most `k`.
+    NotImplementedError: If a derivative by the count is asked for.
     The derivative by `m` is that of ``gammaincc(k + 1, m)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.pdtr(1.0, ag.asarray([1.0, 2.0]))
     tensor([0.7358, 0.4060])
     """
@@ -943,30 +571,12 @@ def pdtr(k: Any, m: Any, /) -> Tensor:
 def pdtrc(k: Any, m: Any, /) -> Tensor:
     """Survival function of the Poisson distribution.
 
-    Parameters
-    ----------
-    k : Tensor
-        The count, rounded down.
-    m : Tensor
-        The mean, not negative.
-
-    Returns
-    -------
-    Tensor
-        The probability of more than `k`.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by the count is asked for.
-
-    Notes
-    -----
+    k: The count, rounded down.
+    m: The mean, not negative.
+    Returns: The probability of more than `k`.
+    NotImplementedError: If a derivative by the count is asked for.
     The derivative by `m` is that of ``gammainc(k + 1, m)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.pdtrc(1.0, ag.asarray([1.0, 2.0]))
     tensor([0.2642, 0.5940])
     """
@@ -980,30 +590,12 @@ def pdtrc(k: Any, m: Any, /) -> Tensor:
 def pdtri(k: Any, y: Any, /) -> Tensor:
     """Inverse of `pdtr` in `m`.
 
-    Parameters
-    ----------
-    k : Tensor
-        The count.
-    y : Tensor
-        The probability.
-
-    Returns
-    -------
-    Tensor
-        The `m` with ``pdtr(k, m) = y``.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by the count is asked for.
-
-    Notes
-    -----
+    k: The count.
+    y: The probability.
+    Returns: The `m` with ``pdtr(k, m) = y``.
+    NotImplementedError: If a derivative by the count is asked for.
     Derivative by the implicit function theorem.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.pdtri(1.0, ag.asarray([0.25, 0.5]))
     tensor([2.6926, 1.6783])
     """

@@ -42,23 +42,10 @@ def _sinc_slope(xp: Any, x: Any) -> Any:
 def sinc(x: Any, /) -> Tensor:
     """Cardinal sine.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real or complex.
-
-    Returns
-    -------
-    Tensor
-        ``sin(pi * x) / (pi * x)``, 1 at 0.
-
-    Notes
-    -----
+    x: Real or complex.
+    Returns: ``sin(pi * x) / (pi * x)``, 1 at 0.
     The derivative is ``(cos(pi * x) - sinc(x)) / x``, near 0 its power series.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.sinc(ag.asarray([0.0, 0.5]))
     tensor([1.0000, 0.6366])
     """
@@ -72,23 +59,10 @@ def sinc(x: Any, /) -> Tensor:
 def exp2(x: Any, /) -> Tensor:
     """Power of 2.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``2**x``.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``2**x``.
     The derivative is ``log(2) * 2**x``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.exp2(ag.asarray([0.0, 10.0]))
     tensor([1.0000e+00, 1.0240e+03])
     """
@@ -102,23 +76,10 @@ def exp2(x: Any, /) -> Tensor:
 def exp10(x: Any, /) -> Tensor:
     """Power of 10.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``10**x``.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``10**x``.
     The derivative is ``log(10) * 10**x``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.exp10(ag.asarray([0.0, 3.0]))
     tensor([   1., 1000.])
     """
@@ -132,23 +93,10 @@ def exp10(x: Any, /) -> Tensor:
 def cbrt(x: Any, /) -> Tensor:
     """Cube root.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        The real `y` with ``y**3 = x``.
-
-    Notes
-    -----
+    x: Real.
+    Returns: The real `y` with ``y**3 = x``.
     The derivative is ``1 / (3 * y**2)``, infinite at 0.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.cbrt(ag.asarray([8.0, -27.0]))
     tensor([ 2., -3.])
     """
@@ -162,23 +110,10 @@ def cbrt(x: Any, /) -> Tensor:
 def cosm1(x: Any, /) -> Tensor:
     """``cos(x) - 1``, accurate near 0.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``-2 * sin(x / 2)**2``.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``-2 * sin(x / 2)**2``.
     The derivative is ``-sin(x)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.cosm1(ag.asarray([0.0, 1e-8]))
     tensor([ 0.0000e+00, -5.0000e-17])
     """
@@ -192,23 +127,10 @@ def cosm1(x: Any, /) -> Tensor:
 def exprel(x: Any, /) -> Tensor:
     """Relative error of the exponential.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``(exp(x) - 1) / x``, 1 at 0.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``(exp(x) - 1) / x``, 1 at 0.
     The derivative is ``(exp(x) - exprel(x)) / x``, near 0 its power series.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.exprel(ag.asarray([0.0, 1.0]))
     tensor([1.0000, 1.7183])
     """
@@ -238,25 +160,10 @@ def _boxcox_by_lmbda(xp: Any, log: Any, lmbda: Any) -> Any:
 def boxcox(x: Any, lmbda: Any, /) -> Tensor:
     """Power transformation of Box and Cox.
 
-    Parameters
-    ----------
-    x : Tensor
-        Positive.
-    lmbda : Tensor
-        The exponent.
-
-    Returns
-    -------
-    Tensor
-        ``(x**lmbda - 1) / lmbda``, ``log(x)`` for exponent 0.
-
-    Notes
-    -----
+    x: Positive.
+    Returns: ``(x**lmbda - 1) / lmbda``, ``log(x)`` for exponent 0.
     The derivative by `lmbda` holds at 0 too. Box and Cox, An analysis of transformations, J. R. Stat. Soc. B 26 (1964).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.boxcox(ag.asarray([1.0, 4.0]), 0.5)
     tensor([0., 2.])
     """
@@ -271,25 +178,10 @@ def boxcox(x: Any, lmbda: Any, /) -> Tensor:
 def boxcox1p(x: Any, lmbda: Any, /) -> Tensor:
     """Power transformation of Box and Cox of ``1 + x``.
 
-    Parameters
-    ----------
-    x : Tensor
-        Above -1.
-    lmbda : Tensor
-        The exponent.
-
-    Returns
-    -------
-    Tensor
-        ``((1 + x)**lmbda - 1) / lmbda``, ``log(1 + x)`` for exponent 0.
-
-    Notes
-    -----
+    x: Above -1.
+    Returns: ``((1 + x)**lmbda - 1) / lmbda``, ``log(1 + x)`` for exponent 0.
     As for `boxcox`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.boxcox1p(ag.asarray([0.0, 3.0]), 0.5)
     tensor([0., 2.])
     """
@@ -304,25 +196,10 @@ def boxcox1p(x: Any, lmbda: Any, /) -> Tensor:
 def inv_boxcox(y: Any, lmbda: Any, /) -> Tensor:
     """Inverse of `boxcox`.
 
-    Parameters
-    ----------
-    y : Tensor
-        With ``1 + lmbda * y`` positive.
-    lmbda : Tensor
-        The exponent.
-
-    Returns
-    -------
-    Tensor
-        ``(1 + lmbda * y)**(1 / lmbda)``, ``exp(y)`` for exponent 0.
-
-    Notes
-    -----
+    y: With ``1 + lmbda * y`` positive.
+    Returns: ``(1 + lmbda * y)**(1 / lmbda)``, ``exp(y)`` for exponent 0.
     The derivative by `lmbda` holds at 0 too.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.inv_boxcox(ag.asarray([0.0, 2.0]), 0.5)
     tensor([1., 4.])
     """
@@ -337,25 +214,10 @@ def inv_boxcox(y: Any, lmbda: Any, /) -> Tensor:
 def inv_boxcox1p(y: Any, lmbda: Any, /) -> Tensor:
     """Inverse of `boxcox1p`.
 
-    Parameters
-    ----------
-    y : Tensor
-        With ``1 + lmbda * y`` positive.
-    lmbda : Tensor
-        The exponent.
-
-    Returns
-    -------
-    Tensor
-        ``inv_boxcox(y, lmbda) - 1``, without cancellation.
-
-    Notes
-    -----
+    y: With ``1 + lmbda * y`` positive.
+    Returns: ``inv_boxcox(y, lmbda) - 1``, without cancellation.
     As for `inv_boxcox`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.inv_boxcox1p(ag.asarray([0.0, 2.0]), 0.5)
     tensor([0., 3.])
     """
@@ -390,26 +252,12 @@ def _huber_by_x(xp: Any, delta: Any, x: Any) -> Any:
 def huber(delta: Any, x: Any, /) -> Tensor:
     """Loss function of Huber.
 
-    Parameters
-    ----------
-    delta : Tensor
-        Where the parabola ends, not negative.
-    x : Tensor
-        The residual.
-
-    Returns
-    -------
-    Tensor
-        ``x**2 / 2`` up to `delta`, then ``delta * (abs(x) - delta / 2)``; inf for negative `delta`.
-
-    Notes
-    -----
+    delta: Where the parabola ends, not negative.
+    x: The residual.
+    Returns: ``x**2 / 2`` up to `delta`, then ``delta * (abs(x) - delta / 2)``; inf for negative `delta`.
     The derivative by `x` is `x`, cut off at `delta`. Huber, Robust estimation of a location parameter, Ann. Math.
     Statist. 35 (1964).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.huber(1.0, ag.asarray([0.5, 3.0]))
     tensor([0.1250, 2.5000])
     """
@@ -438,25 +286,11 @@ def _pseudo_huber_by_delta(xp: Any, delta: Any, x: Any) -> Any:
 def pseudo_huber(delta: Any, x: Any, /) -> Tensor:
     """Smooth loss function after Huber's.
 
-    Parameters
-    ----------
-    delta : Tensor
-        The scale, positive for a derivative.
-    x : Tensor
-        The residual.
-
-    Returns
-    -------
-    Tensor
-        ``delta**2 * (sqrt(1 + (x / delta)**2) - 1)``; inf for negative `delta`.
-
-    Notes
-    -----
+    delta: The scale, positive for a derivative.
+    x: The residual.
+    Returns: ``delta**2 * (sqrt(1 + (x / delta)**2) - 1)``; inf for negative `delta`.
     The derivative by `x` is ``x / sqrt(1 + (x / delta)**2)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.pseudo_huber(1.0, ag.asarray([0.5, 3.0]))
     tensor([0.1180, 2.1623])
     """

@@ -45,23 +45,10 @@ def _product_kernel(xp: Any, x: Any, y: Any, log: Any) -> Any:
 def xlogy(x: Any, y: Any, /) -> Tensor:
     """``x * log(y)``, 0 where `x` is 0.
 
-    Parameters
-    ----------
-    x, y : Tensor
-        Real (complex, where the backend has it).
-
-    Returns
-    -------
-    Tensor
-        0 where `x` is 0 and `y` not NaN.
-
-    Notes
-    -----
+    x, y: Real (complex, where the backend has it).
+    Returns: 0 where `x` is 0 and `y` not NaN.
     The derivative by `x` is ``log(y)``, and 0 where `x` is 0 and `y` not positive; the one by `y` is ``x / y``, 0 wherever `x` is 0.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.xlogy(ag.asarray([0.0, 2.0]), ag.asarray([0.0, 1.0]))
     tensor([0., 0.])
     """
@@ -76,24 +63,11 @@ def xlogy(x: Any, y: Any, /) -> Tensor:
 def xlog1py(x: Any, y: Any, /) -> Tensor:
     """``x * log(1 + y)``, 0 where `x` is 0.
 
-    Parameters
-    ----------
-    x, y : Tensor
-        Real (complex, where the backend has it).
-
-    Returns
-    -------
-    Tensor
-        0 where `x` is 0 and `y` not NaN.
-
-    Notes
-    -----
+    x, y: Real (complex, where the backend has it).
+    Returns: 0 where `x` is 0 and `y` not NaN.
     The derivative by `x` is ``log1p(y)``, and 0 where `x` is 0 and `y` not above -1; the one by `y` is ``x / (1 + y)``, 0 wherever `x` is
     0.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.xlog1py(ag.asarray([0.0, 2.0]), ag.asarray([-1.0, 1.0]))
     tensor([0.0000, 1.3863])
     """
@@ -113,23 +87,10 @@ def _entr_kernel(xp: Any, x: Any) -> Any:
 def entr(x: Any, /) -> Tensor:
     """Entropy of one probability.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``-x * log(x)``, 0 at 0 and -inf below.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``-x * log(x)``, 0 at 0 and -inf below.
     The derivative is ``-log(x) - 1``, infinite at 0 and NaN below.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.entr(ag.asarray([0.0, 0.5]))
     tensor([0.0000, 0.3466])
     """
@@ -163,23 +124,10 @@ def _rel_entr_kernel(xp: Any, x: Any, y: Any) -> Any:
 def rel_entr(x: Any, y: Any, /) -> Tensor:
     """Relative entropy of one probability to another.
 
-    Parameters
-    ----------
-    x, y : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``x * log(x / y)``; 0 where `x` is 0 and `y` not negative, inf out of the domain.
-
-    Notes
-    -----
+    x, y: Real.
+    Returns: ``x * log(x / y)``; 0 where `x` is 0 and `y` not negative, inf out of the domain.
     The derivatives are ``1 + log(x / y)`` and ``-x / y``; out of the domain they are not defined.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.rel_entr(ag.asarray([0.0, 0.5]), 0.25)
     tensor([0.0000, 0.3466])
     """
@@ -203,24 +151,11 @@ def _kl_div_kernel(xp: Any, x: Any, y: Any) -> Any:
 def kl_div(x: Any, y: Any, /) -> Tensor:
     """Kullback-Leibler divergence of one probability from another.
 
-    Parameters
-    ----------
-    x, y : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``x * log(x / y) - x + y``; `y` where `x` is 0 and `y` not negative, inf out of the domain.
-
-    Notes
-    -----
+    x, y: Real.
+    Returns: ``x * log(x / y) - x + y``; `y` where `x` is 0 and `y` not negative, inf out of the domain.
     The derivatives are ``log(x / y)`` and ``1 - x / y``, both right where `x` is near `y`; out of the domain they are
     not defined. PyTorch's ``kl_div`` is another function, in `agrad.nn.functional`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.kl_div(ag.asarray([0.0, 0.5]), 0.25)
     tensor([0.2500, 0.0966])
     """

@@ -33,23 +33,10 @@ def _erf_kernel(xp: Any, x: Any) -> Any:
 def erf(x: Any, /) -> Tensor:
     """Error function.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real (complex, where the backend has it).
-
-    Returns
-    -------
-    Tensor
-        ``2 / sqrt(pi)`` times the integral of ``exp(-t**2)`` from 0 to `x`.
-
-    Notes
-    -----
+    x: Real (complex, where the backend has it).
+    Returns: ``2 / sqrt(pi)`` times the integral of ``exp(-t**2)`` from 0 to `x`.
     The derivative is ``2 / sqrt(pi) * exp(-x**2)`` (DLMF 7.10).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.erf(ag.asarray([0.0, 1.0]))
     tensor([0.0000, 0.8427])
     """
@@ -63,23 +50,10 @@ def erf(x: Any, /) -> Tensor:
 def erfc(x: Any, /) -> Tensor:
     """Complementary error function, ``1 - erf(x)`` without cancellation.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real (complex, where the backend has it).
-
-    Returns
-    -------
-    Tensor
-        ``2 / sqrt(pi)`` times the integral of ``exp(-t**2)`` from `x` on.
-
-    Notes
-    -----
+    x: Real (complex, where the backend has it).
+    Returns: ``2 / sqrt(pi)`` times the integral of ``exp(-t**2)`` from `x` on.
     The derivative is ``-2 / sqrt(pi) * exp(-x**2)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.erfc(ag.asarray([0.0, 1.0]))
     tensor([1.0000, 0.1573])
     """
@@ -128,24 +102,11 @@ def _erfcx_slope(xp: Any, x: Any) -> Any:
 def erfcx(x: Any, /) -> Tensor:
     """Scaled complementary error function, ``exp(x**2) * erfc(x)``.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real (complex without derivative).
-
-    Returns
-    -------
-    Tensor
-        About ``1 / (x * sqrt(pi))`` for large `x`; overflows for `x` below -26.
-
-    Notes
-    -----
+    x: Real (complex without derivative).
+    Returns: About ``1 / (x * sqrt(pi))`` for large `x`; overflows for `x` below -26.
     The derivative ``2 * x * erfcx(x) - 2 / sqrt(pi)`` would cancel for large `x`; it is computed as a repeated integral
     of ``erfc`` (Gautschi 1961; DLMF 7.18), as are the higher ones.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.erfcx(ag.asarray([0.0, 1e3]))
     tensor([1.0000e+00, 5.6419e-04])
     """
@@ -158,23 +119,10 @@ def erfcx(x: Any, /) -> Tensor:
 def erfinv(y: Any, /) -> Tensor:
     """Inverse of `erf`.
 
-    Parameters
-    ----------
-    y : Tensor
-        From -1 to 1.
-
-    Returns
-    -------
-    Tensor
-        The `x` with ``erf(x) = y``.
-
-    Notes
-    -----
+    y: From -1 to 1.
+    Returns: The `x` with ``erf(x) = y``.
     The derivative is ``sqrt(pi) / 2 * exp(x**2)``, infinite at -1 and 1.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.erfinv(ag.asarray([0.0, 0.5]))
     tensor([0.0000, 0.4769])
     """
@@ -187,23 +135,10 @@ def erfinv(y: Any, /) -> Tensor:
 def erfcinv(y: Any, /) -> Tensor:
     """Inverse of `erfc`.
 
-    Parameters
-    ----------
-    y : Tensor
-        From 0 to 2.
-
-    Returns
-    -------
-    Tensor
-        The `x` with ``erfc(x) = y``.
-
-    Notes
-    -----
+    y: From 0 to 2.
+    Returns: The `x` with ``erfc(x) = y``.
     The derivative is ``-sqrt(pi) / 2 * exp(x**2)``, infinite at 0 and 2.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.erfcinv(ag.asarray([1.0, 1e-20]))
     tensor([-0.0000, 6.6016])
     """
@@ -217,23 +152,10 @@ def erfcinv(y: Any, /) -> Tensor:
 def ndtr(x: Any, /) -> Tensor:
     """Distribution function of the standard normal.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real (complex, where the backend has it).
-
-    Returns
-    -------
-    Tensor
-        ``(1 + erf(x / sqrt(2))) / 2``, with full precision in the lower tail.
-
-    Notes
-    -----
+    x: Real (complex, where the backend has it).
+    Returns: ``(1 + erf(x / sqrt(2))) / 2``, with full precision in the lower tail.
     The derivative is the density.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.ndtr(ag.asarray([0.0, -10.0]))
     tensor([5.0000e-01, 7.6199e-24])
     """
@@ -246,23 +168,10 @@ def ndtr(x: Any, /) -> Tensor:
 def ndtri(y: Any, /) -> Tensor:
     """Inverse of `ndtr`, the quantiles of the standard normal.
 
-    Parameters
-    ----------
-    y : Tensor
-        From 0 to 1.
-
-    Returns
-    -------
-    Tensor
-        The `x` with ``ndtr(x) = y``.
-
-    Notes
-    -----
+    y: From 0 to 1.
+    Returns: The `x` with ``ndtr(x) = y``.
     The derivative is the reciprocal of the density, infinite at 0 and 1.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.ndtri(ag.asarray([0.5, 0.975]))
     tensor([0.0000, 1.9600])
     """
@@ -281,24 +190,11 @@ def _hazard(xp: Any, x: Any) -> Any:
 def log_ndtr(x: Any, /) -> Tensor:
     """Logarithm of `ndtr`.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real (complex without derivative).
-
-    Returns
-    -------
-    Tensor
-        ``log(ndtr(x))``, about ``-x**2 / 2`` far below.
-
-    Notes
-    -----
+    x: Real (complex without derivative).
+    Returns: ``log(ndtr(x))``, about ``-x**2 / 2`` far below.
     The derivative is the density over the distribution function, by way of `erfcx`: right over the whole line, as is
     the second.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.log_ndtr(ag.asarray([0.0, -1e3]))
     tensor([-6.9315e-01, -5.0001e+05])
     """
@@ -311,23 +207,10 @@ def log_ndtr(x: Any, /) -> Tensor:
 def ndtri_exp(y: Any, /) -> Tensor:
     """Inverse of `log_ndtr`.
 
-    Parameters
-    ----------
-    y : Tensor
-        Not positive.
-
-    Returns
-    -------
-    Tensor
-        The `x` with ``log_ndtr(x) = y``.
-
-    Notes
-    -----
+    y: Not positive.
+    Returns: The `x` with ``log_ndtr(x) = y``.
     The derivative is the distribution function over the density, by way of `erfcx`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.ndtri_exp(ag.asarray([-1.0, -1e3]))
     tensor([ -0.3375, -44.6157])
     """

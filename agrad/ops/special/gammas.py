@@ -20,23 +20,9 @@ if TYPE_CHECKING:
 def gamma(z: Any, /) -> Tensor:
     """Gamma function.
 
-    Parameters
-    ----------
-    z : Tensor
-        Real or complex.
-
-    Returns
-    -------
-    Tensor
-        The integral of ``t**(z - 1) * exp(-t)`` over positive `t`, continued to the left.
-
-    Notes
-    -----
+    Returns: The integral of ``t**(z - 1) * exp(-t)`` over positive `t`, continued to the left.
     The derivative is ``gamma(z) * psi(z)`` (DLMF 5.2.2), NaN at the poles 0, -1, ...
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.gamma(ag.asarray([1.0, 5.0]))
     tensor([ 1., 24.])
     """
@@ -49,23 +35,10 @@ def gamma(z: Any, /) -> Tensor:
 def gammaln(x: Any, /) -> Tensor:
     """Logarithm of the absolute value of the gamma function.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``log(abs(gamma(x)))``.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``log(abs(gamma(x)))``.
     The derivative is ``psi(x)``, NaN at the poles.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.gammaln(ag.asarray([1.0, 100.0]))
     tensor([  0.0000, 359.1342])
     """
@@ -78,30 +51,16 @@ def gammaln(x: Any, /) -> Tensor:
 def loggamma(z: Any, /) -> Tensor:
     """Principal branch of the logarithm of the gamma function.
 
-    Parameters
-    ----------
-    z : Tensor
-        Real or complex.
-
-    Returns
-    -------
-    Tensor
-        Continuous off the negative real axis; NaN at real negative `z`.
-
-    Notes
-    -----
+    Returns: Continuous off the negative real axis; NaN at real negative `z`.
     The derivative is ``psi(z)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.loggamma(ag.asarray([1.0, 100.0]))
     tensor([  0.0000, 359.1342])
     """
 
 
 def _rgamma_slope(xp: Any, z: Any, ans: Any) -> Any:
-    """Give -psi(z) / gamma(z), and its limit (-1)**n n! at the poles -n, where 1 / gamma is 0."""
+    """Return -psi(z) / gamma(z), and its limit (-1)**n n! at the poles -n, where 1 / gamma is 0."""
     real_only(xp, "rgamma", z)
     pole = (z <= 0) & (z == xp.floor(z))
     n = xp.where(pole, -z, xp.zeros_like(z))
@@ -116,24 +75,11 @@ def _rgamma_slope(xp: Any, z: Any, ans: Any) -> Any:
 def rgamma(z: Any, /) -> Tensor:
     """Reciprocal of the gamma function.
 
-    Parameters
-    ----------
-    z : Tensor
-        Real (complex without derivative).
-
-    Returns
-    -------
-    Tensor
-        ``1 / gamma(z)``, 0 at the poles.
-
-    Notes
-    -----
+    z: Real (complex without derivative).
+    Returns: ``1 / gamma(z)``, 0 at the poles.
     The derivative is ``-psi(z) / gamma(z)``; at the poles -n its limit, ``(-1)**n * n!``. There the second derivative
     is not its limit.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.rgamma(ag.asarray([0.0, 5.0]))
     tensor([0.0000, 0.0417])
     """
@@ -143,19 +89,9 @@ def rgamma(z: Any, /) -> Tensor:
 def gammasgn(x: Any, /) -> Tensor:
     """Sign of the gamma function; it has no derivative.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
+    x: Real.
+    Returns: 1 or -1; at the poles what SciPy's release has.
 
-    Returns
-    -------
-    Tensor
-        1 or -1; at the poles what SciPy's release has.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.gammasgn(ag.asarray([-0.5, 0.5]))
     tensor([-1.,  1.])
     """
@@ -173,23 +109,10 @@ def _trigamma(xp: Any, z: Any) -> Any:
 def psi(z: Any, /) -> Tensor:
     """Digamma function, the derivative of the logarithm of the gamma function.
 
-    Parameters
-    ----------
-    z : Tensor
-        Real (complex without derivative).
-
-    Returns
-    -------
-    Tensor
-        ``gamma'(z) / gamma(z)``.
-
-    Notes
-    -----
+    z: Real (complex without derivative).
+    Returns: ``gamma'(z) / gamma(z)``.
     The derivative is ``polygamma(1, z)`` (DLMF 5.15).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.psi(ag.asarray([1.0, 2.0]))
     tensor([-0.5772,  0.4228])
     """
@@ -207,30 +130,12 @@ digamma = psi
 def polygamma(n: Any, x: Any, /) -> Tensor:
     """Derivatives of the digamma function.
 
-    Parameters
-    ----------
-    n : Tensor
-        The order, a non-negative whole number.
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        The derivative of order `n` of ``psi(x)``.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by `n` is asked for.
-
-    Notes
-    -----
+    n: The order, a non-negative whole number.
+    x: Real.
+    Returns: The derivative of order `n` of ``psi(x)``.
+    NotImplementedError: If a derivative by `n` is asked for.
     The derivative is ``polygamma(n + 1, x)`` (DLMF 5.15.1).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.polygamma(1, ag.asarray([1.0, 2.0]))
     tensor([1.6449, 0.6449])
     """
@@ -244,30 +149,13 @@ def polygamma(n: Any, x: Any, /) -> Tensor:
 def zeta(x: Any, q: Any = None, /) -> Tensor:
     """Zeta function of Riemann, or of Hurwitz where `q` is given.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real; the exponent.
+    x: Real; the exponent.
     q : Tensor, optional
         The offset. Default: 1.
-
-    Returns
-    -------
-    Tensor
-        The sum of ``(k + q)**-x`` over whole `k` from 0.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by `x` is asked for.
-
-    Notes
-    -----
+    Returns: The sum of ``(k + q)**-x`` over whole `k` from 0.
+    NotImplementedError: If a derivative by `x` is asked for.
     The derivative by `q` is ``-x * zeta(x + 1, q)`` (DLMF 25.11.17).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.zeta(ag.asarray([2.0, 4.0]))
     tensor([1.6449, 1.0823])
     >>> ag.special.zeta(2.0, ag.asarray([1.0, 2.0]))
@@ -292,23 +180,10 @@ def _psi_gap(xp: Any, a: Any, b: Any) -> Any:
 def beta(a: Any, b: Any, /) -> Tensor:
     """Beta function.
 
-    Parameters
-    ----------
-    a, b : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``gamma(a) * gamma(b) / gamma(a + b)``.
-
-    Notes
-    -----
+    a, b: Real.
+    Returns: ``gamma(a) * gamma(b) / gamma(a + b)``.
     The derivative by `a` is ``beta(a, b) * (psi(a) - psi(a + b))`` (DLMF 5.12).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.beta(ag.asarray([1.0, 2.0]), 3.0)
     tensor([0.3333, 0.0833])
     """
@@ -322,23 +197,10 @@ def beta(a: Any, b: Any, /) -> Tensor:
 def betaln(a: Any, b: Any, /) -> Tensor:
     """Logarithm of the absolute value of the beta function.
 
-    Parameters
-    ----------
-    a, b : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``log(abs(beta(a, b)))``.
-
-    Notes
-    -----
+    a, b: Real.
+    Returns: ``log(abs(beta(a, b)))``.
     The derivative by `a` is ``psi(a) - psi(a + b)``, from 10 on by the asymptotic series, where the two would cancel.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.betaln(ag.asarray([1.0, 1e6]), 3.0)
     tensor([ -1.0986, -40.7534])
     """
@@ -352,25 +214,11 @@ def betaln(a: Any, b: Any, /) -> Tensor:
 def binom(x: Any, y: Any, /) -> Tensor:
     """Binomial coefficient, of real numbers too.
 
-    Parameters
-    ----------
-    x : Tensor
-        How many to choose from.
-    y : Tensor
-        How many to choose.
-
-    Returns
-    -------
-    Tensor
-        ``gamma(x + 1) / (gamma(y + 1) * gamma(x - y + 1))``.
-
-    Notes
-    -----
+    x: How many to choose from.
+    y: How many to choose.
+    Returns: ``gamma(x + 1) / (gamma(y + 1) * gamma(x - y + 1))``.
     The derivatives are differences of ``psi``; NaN where `y` or ``x - y`` is a negative whole number.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.binom(ag.asarray([4.0, 4.5]), 2.0)
     tensor([6.0000, 7.8750])
     """
@@ -384,25 +232,11 @@ def binom(x: Any, y: Any, /) -> Tensor:
 def poch(z: Any, m: Any, /) -> Tensor:
     """Pochhammer's symbol, the rising factorial.
 
-    Parameters
-    ----------
-    z : Tensor
-        Where it starts.
-    m : Tensor
-        How many factors.
-
-    Returns
-    -------
-    Tensor
-        ``gamma(z + m) / gamma(z)``.
-
-    Notes
-    -----
+    z: Where it starts.
+    m: How many factors.
+    Returns: ``gamma(z + m) / gamma(z)``.
     The derivative by `m` is ``poch(z, m) * psi(z + m)``; NaN at the poles.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.poch(ag.asarray([1.0, 2.0]), 3.0)
     tensor([ 6., 24.])
     """
@@ -411,31 +245,14 @@ def poch(z: Any, m: Any, /) -> Tensor:
 def multigammaln(a: Any, d: int) -> Tensor:
     """Logarithm of the multivariate gamma function.
 
-    Parameters
-    ----------
-    a : Tensor
-        Real, above ``(d - 1) / 2``.
+    a: Real, above ``(d - 1) / 2``.
     d : int
         The dimension, at least 1.
-
-    Returns
-    -------
-    Tensor
-        ``log(pi) * d * (d - 1) / 4`` and the sum of ``gammaln(a - j / 2)`` for `j` below `d`.
-
-    Raises
-    ------
-    ValueError
-        If `d` is less than 1 or no whole number.
-
-    Notes
-    -----
+    Returns: ``log(pi) * d * (d - 1) / 4`` and the sum of ``gammaln(a - j / 2)`` for `j` below `d`.
+    ValueError: If `d` is less than 1 or no whole number.
     James, Distributions of matrix variates, Ann. Math. Statist. 35 (1964). SciPy refuses `a` out of the domain; here
     the formula holds as far as it goes.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.multigammaln(ag.asarray([2.0, 3.0]), 2)
     tensor([0.4516, 1.5502])
     """

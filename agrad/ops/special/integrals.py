@@ -22,23 +22,10 @@ if TYPE_CHECKING:
 def exp1(z: Any, /) -> Tensor:
     """Exponential integral E1.
 
-    Parameters
-    ----------
-    z : Tensor
-        Positive, or complex.
-
-    Returns
-    -------
-    Tensor
-        The integral of ``exp(-z * t) / t`` over `t` from 1 on.
-
-    Notes
-    -----
+    z: Positive, or complex.
+    Returns: The integral of ``exp(-z * t) / t`` over `t` from 1 on.
     The derivative is ``-exp(-z) / z`` (DLMF 6.2).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.exp1(ag.asarray([1.0, 2.0]))
     tensor([0.2194, 0.0489])
     """
@@ -51,23 +38,10 @@ def exp1(z: Any, /) -> Tensor:
 def expi(x: Any, /) -> Tensor:
     """Exponential integral Ei.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real or complex.
-
-    Returns
-    -------
-    Tensor
-        The integral of ``exp(t) / t`` up to `x`, its principal value.
-
-    Notes
-    -----
+    x: Real or complex.
+    Returns: The integral of ``exp(t) / t`` up to `x`, its principal value.
     The derivative is ``exp(x) / x`` (DLMF 6.2).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.expi(ag.asarray([1.0, 2.0]))
     tensor([1.8951, 4.9542])
     """
@@ -81,31 +55,13 @@ def expi(x: Any, /) -> Tensor:
 def expn(n: Any, x: Any, /) -> Tensor:
     """Generalised exponential integral.
 
-    Parameters
-    ----------
-    n : Tensor
-        The order, a whole number.
-    x : Tensor
-        Not negative.
-
-    Returns
-    -------
-    Tensor
-        The integral of ``exp(-x * t) / t**n`` over `t` from 1 on.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by the order is asked for.
-
-    Notes
-    -----
+    n: The order, a whole number.
+    x: Not negative.
+    Returns: The integral of ``exp(-x * t) / t**n`` over `t` from 1 on.
+    NotImplementedError: If a derivative by the order is asked for.
     The derivative is ``-expn(n - 1, x)`` (DLMF 8.19.13). Unlike SciPy's function it takes negative orders too, which
     derivatives lead to.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.expn(2, ag.asarray([1.0, 2.0]))
     tensor([0.1485, 0.0375])
     """
@@ -126,23 +82,10 @@ def _spence_slope(xp: Any, z: Any) -> Any:
 def spence(z: Any, /) -> Tensor:
     """Dilogarithm, as SciPy counts it.
 
-    Parameters
-    ----------
-    z : Tensor
-        Real, not negative, or complex.
-
-    Returns
-    -------
-    Tensor
-        The integral of ``log(t) / (1 - t)`` from 1 to `z`; the dilogarithm of ``1 - z``.
-
-    Notes
-    -----
+    z: Real, not negative, or complex.
+    Returns: The integral of ``log(t) / (1 - t)`` from 1 to `z`; the dilogarithm of ``1 - z``.
     The derivative is ``log(z) / (1 - z)``, -1 at 1.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.spence(ag.asarray([1.0, 2.0]))
     tensor([ 0.0000, -0.8225])
     """
@@ -160,30 +103,12 @@ def spence(z: Any, /) -> Tensor:
 def hyp1f1(a: Any, b: Any, x: Any, /) -> Tensor:
     """Confluent hypergeometric function of Kummer.
 
-    Parameters
-    ----------
-    a, b : Tensor
-        Real parameters.
-    x : Tensor
-        Real or complex.
-
-    Returns
-    -------
-    Tensor
-        ``1F1(a; b; x)``.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by a parameter is asked for.
-
-    Notes
-    -----
+    a, b: Real parameters.
+    x: Real or complex.
+    Returns: ``1F1(a; b; x)``.
+    NotImplementedError: If a derivative by a parameter is asked for.
     The derivative is ``a / b * hyp1f1(a + 1, b + 1, x)`` (DLMF 13.3.15).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.hyp1f1(1.0, 2.0, ag.asarray([0.0, 1.0]))
     tensor([1.0000, 1.7183])
     """
@@ -199,30 +124,11 @@ def hyp1f1(a: Any, b: Any, x: Any, /) -> Tensor:
 def hyp2f1(a: Any, b: Any, c: Any, z: Any, /) -> Tensor:
     """Hypergeometric function of Gauss.
 
-    Parameters
-    ----------
-    a, b, c : Tensor
-        Real parameters.
-    z : Tensor
-        Real or complex.
-
-    Returns
-    -------
-    Tensor
-        ``2F1(a, b; c; z)``.
-
-    Raises
-    ------
-    NotImplementedError
-        If a derivative by a parameter is asked for.
-
-    Notes
-    -----
+    a, b, c: Real parameters.
+    Returns: ``2F1(a, b; c; z)``.
+    NotImplementedError: If a derivative by a parameter is asked for.
     The derivative is ``a * b / c * hyp2f1(a + 1, b + 1, c + 1, z)`` (DLMF 15.5.1).
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.hyp2f1(1.0, 1.0, 2.0, ag.asarray([0.0, 0.5]))
     tensor([1.0000, 1.3863])
     """
@@ -237,7 +143,7 @@ _SMALL = 0.25
 
 
 def _apart(xp: Any, m: Any, p: Any, near: Callable[[Any], Any], far: Callable[[Any, Any], Any]) -> Any:
-    """Give near(m) for small m, else far(m, p)."""
+    """Return near(m) for small m, else far(m, p)."""
     small = xp.abs(m) < _SMALL
     half = xp.zeros_like(m) + 0.5
     return xp.where(small, near(xp.where(small, m, half / 4)), far(xp.where(small, half, m), xp.where(small, half, p)))
@@ -281,24 +187,11 @@ def ellipem1(p: Any, /) -> Tensor:
 def ellipk(m: Any, /) -> Tensor:
     """Complete elliptic integral of the first kind.
 
-    Parameters
-    ----------
-    m : Tensor
-        The parameter, the square of the modulus; at most 1.
-
-    Returns
-    -------
-    Tensor
-        The integral of ``1 / sqrt(1 - m * sin(t)**2)`` from 0 to ``pi / 2``.
-
-    Notes
-    -----
+    m: The parameter, the square of the modulus; at most 1.
+    Returns: The integral of ``1 / sqrt(1 - m * sin(t)**2)`` from 0 to ``pi / 2``.
     The derivative is ``(E - (1 - m) * K) / (2 * m * (1 - m))`` (DLMF 19.4.1), and for small `m`, where that cancels,
     ``pi / 8 * hyp2f1(3/2, 3/2, 2, m)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.ellipk(ag.asarray([0.0, 0.5]))
     tensor([1.5708, 1.8541])
     """
@@ -311,23 +204,10 @@ def ellipk(m: Any, /) -> Tensor:
 def ellipkm1(p: Any, /) -> Tensor:
     """Complete elliptic integral of the first kind, for parameters near 1.
 
-    Parameters
-    ----------
-    p : Tensor
-        ``1 - m``, not negative.
-
-    Returns
-    -------
-    Tensor
-        ``ellipk(1 - p)``, without the rounding of ``1 - p``.
-
-    Notes
-    -----
+    p: ``1 - m``, not negative.
+    Returns: ``ellipk(1 - p)``, without the rounding of ``1 - p``.
     Derivative as for `ellipk`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.ellipkm1(ag.asarray([1.0, 1e-30]))
     tensor([ 1.5708, 35.9251])
     """
@@ -340,24 +220,11 @@ def ellipkm1(p: Any, /) -> Tensor:
 def ellipe(m: Any, /) -> Tensor:
     """Complete elliptic integral of the second kind.
 
-    Parameters
-    ----------
-    m : Tensor
-        The parameter, the square of the modulus; at most 1.
-
-    Returns
-    -------
-    Tensor
-        The integral of ``sqrt(1 - m * sin(t)**2)`` from 0 to ``pi / 2``.
-
-    Notes
-    -----
+    m: The parameter, the square of the modulus; at most 1.
+    Returns: The integral of ``sqrt(1 - m * sin(t)**2)`` from 0 to ``pi / 2``.
     The derivative is ``(E - K) / (2 * m)`` (DLMF 19.4.2), and for small `m`, where that cancels,
     ``-pi / 8 * hyp2f1(1/2, 3/2, 2, m)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.ellipe(ag.asarray([0.0, 0.5]))
     tensor([1.5708, 1.3506])
     """
@@ -414,27 +281,13 @@ def ellipkinc_by_m(phi: Any, m: Any, /) -> Tensor:
 def ellipkinc(phi: Any, m: Any, /) -> Tensor:
     """Incomplete elliptic integral of the first kind.
 
-    Parameters
-    ----------
-    phi : Tensor
-        The angle.
-    m : Tensor
-        The parameter; at most 1.
-
-    Returns
-    -------
-    Tensor
-        The integral of ``1 / sqrt(1 - m * sin(t)**2)`` from 0 to `phi`.
-
-    Notes
-    -----
+    phi: The angle.
+    m: The parameter; at most 1.
+    Returns: The integral of ``1 / sqrt(1 - m * sin(t)**2)`` from 0 to `phi`.
     The derivative by `m` is ``sin(phi)**3 * R_D(cos(phi)**2, 1, 1 - m * sin(phi)**2) / 6`` (DLMF 19.25), and the
     complete one for every half turn. The second derivative by `m` loses digits as `m` goes to 0 and is NaN there; so it
     does for small `phi`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.ellipkinc(1.0, ag.asarray([0.0, 0.5]))
     tensor([1.0000, 1.0832])
     """
@@ -466,27 +319,13 @@ def ellipeinc_by_m(phi: Any, m: Any, /) -> Tensor:
 def ellipeinc(phi: Any, m: Any, /) -> Tensor:
     """Incomplete elliptic integral of the second kind.
 
-    Parameters
-    ----------
-    phi : Tensor
-        The angle.
-    m : Tensor
-        The parameter; at most 1.
-
-    Returns
-    -------
-    Tensor
-        The integral of ``sqrt(1 - m * sin(t)**2)`` from 0 to `phi`.
-
-    Notes
-    -----
+    phi: The angle.
+    m: The parameter; at most 1.
+    Returns: The integral of ``sqrt(1 - m * sin(t)**2)`` from 0 to `phi`.
     The derivative by `m` is ``-sin(phi)**3 * R_D(cos(phi)**2, 1 - m * sin(phi)**2, 1) / 6`` (DLMF 19.25), and the
     complete one for every half turn. The second derivative by `m` loses digits as `m` goes to 0 and is NaN there; so it
     does for small `phi`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.ellipeinc(1.0, ag.asarray([0.0, 0.5]))
     tensor([1.0000, 0.9273])
     """

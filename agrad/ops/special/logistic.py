@@ -24,23 +24,10 @@ from agrad.ops.statistical import max, sum
 def expit(x: Any, /) -> Tensor:
     """Logistic function.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``1 / (1 + exp(-x))``.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``1 / (1 + exp(-x))``.
     The derivative is ``expit(x) * expit(-x)``, which keeps its digits in both tails.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.expit(ag.asarray([0.0, -100.0]))
     tensor([5.0000e-01, 3.7201e-44])
     """
@@ -54,23 +41,10 @@ def expit(x: Any, /) -> Tensor:
 def logit(x: Any, /) -> Tensor:
     """Inverse of `expit`.
 
-    Parameters
-    ----------
-    x : Tensor
-        From 0 to 1.
-
-    Returns
-    -------
-    Tensor
-        ``log(x / (1 - x))``.
-
-    Notes
-    -----
+    x: From 0 to 1.
+    Returns: ``log(x / (1 - x))``.
     The derivative is ``1 / (x * (1 - x))``, infinite at 0 and 1.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.logit(ag.asarray([0.5, 1e-10]))
     tensor([  0.0000, -23.0259])
     """
@@ -84,23 +58,10 @@ def logit(x: Any, /) -> Tensor:
 def log_expit(x: Any, /) -> Tensor:
     """Logarithm of `expit`.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``-log(1 + exp(-x))``, without overflow.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``-log(1 + exp(-x))``, without overflow.
     The derivative is ``expit(-x)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.log_expit(ag.asarray([0.0, -1e3]))
     tensor([-6.9315e-01, -1.0000e+03])
     """
@@ -241,25 +202,12 @@ def _over(function: Callable[..., Tensor], x: Any, axis: Any) -> Tensor:
 def softmax(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """Exponentials that sum to 1.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
+    x: Real.
     axis : int or tuple of int, optional
         What to sum over. Default: all axes.
-
-    Returns
-    -------
-    Tensor
-        ``exp(x - logsumexp(x))``.
-
-    Notes
-    -----
+    Returns: ``exp(x - logsumexp(x))``.
     The same kernels and rule as `agrad.nn.functional.softmax`, which takes one axis.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.softmax(ag.asarray([0.0, 0.0, 1000.0]))
     tensor([0., 0., 1.])
     """
@@ -269,25 +217,12 @@ def softmax(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
 def log_softmax(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """Logarithm of `softmax`, without overflow or cancellation.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
+    x: Real.
     axis : int or tuple of int, optional
         What to sum over. Default: all axes.
-
-    Returns
-    -------
-    Tensor
-        ``x - logsumexp(x)``.
-
-    Notes
-    -----
+    Returns: ``x - logsumexp(x)``.
     The same kernels and rule as `agrad.nn.functional.log_softmax`, which takes one axis.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.log_softmax(ag.asarray([0.0, 1000.0]))
     tensor([-1000.,     0.])
     """
@@ -297,23 +232,10 @@ def log_softmax(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
 def softplus(x: Any) -> Tensor:
     """Smooth positive part.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real.
-
-    Returns
-    -------
-    Tensor
-        ``log(1 + exp(x))``, without overflow.
-
-    Notes
-    -----
+    x: Real.
+    Returns: ``log(1 + exp(x))``, without overflow.
     The derivative is ``expit(x)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.softplus(ag.asarray([0.0, 1000.0]))
     tensor([6.9315e-01, 1.0000e+03])
     """

@@ -9,7 +9,7 @@ from agrad.core.rule import Derivative, is_complex
 
 
 def refused(op: str, name: str) -> Derivative:
-    """Give a derivative that says that there is none."""
+    """Return a derivative that says that there is none."""
 
     def refuse(xp: Any) -> Any:
         message = (
@@ -37,7 +37,7 @@ def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
 
 
 def pieces(xp: Any, x: Any, inside: Any, near: Callable[[Any], Any], far: Callable[[Any], Any]) -> Any:
-    """Give near(x) inside and far(x) elsewhere; neither sees where the other holds, nor do their derivatives."""
+    """Return near(x) inside and far(x) elsewhere; neither sees where the other holds, nor do their derivatives."""
     zero = xp.zeros_like(x)
     return xp.where(inside, near(xp.where(inside, x, zero)), far(xp.where(inside, zero + 1, x)))
 
