@@ -904,3 +904,10 @@ def test_a_generator_goes_on_after_copying():
     copies = copy.deepcopy(generator), pickle.loads(pickle.dumps(generator))
     following = ag.rand(3, generator=generator).tolist()
     assert [ag.rand(3, generator=one).tolist() for one in copies] == [following] * 2
+
+
+def test_results_of_no_axes_are_arrays():
+    """NumPy's functions give scalars for them, which cannot be written to nor be shared."""
+    x = ag.tensor(2.0, requires_grad=True)
+    for result in (ag.sin(x), x * 3.0, 3.0 - x, x * x, -x, ag.sum(x), x.exp()):
+        assert type(result._raw) is np.ndarray

@@ -682,6 +682,24 @@ def test_scatter_takes_the_start_of_a_larger_source(make, close):
         close(s.grad, np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))
 
 
+@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+def test_running_results_along_an_axis(make, close, name):
+    values = np.array([[1.5, 2.0, 4.0], [5.0, 9.0, 0.5]])
+    for axis in (0, 1, -1):
+        close(getattr(E, name)(make(values), axis=axis), getattr(np, name)(values, axis=axis))
+    found = getattr(E, name)(make(values), axis=1, dtype=ag.float32)
+    close(found, getattr(np, name)(values, axis=1, dtype=np.float32), rtol=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["numpy"], indirect=True)  # array-api-strict takes no mean of integers
+@pytest.mark.parametrize("name", ["nanvar", "nanstd"])
+def test_deviations_of_integers(make, close, name):
+    values = np.array([[1, 2, 4], [5, 9, 9]])
+    for words in ({"axis": 1, "keepdims": True}, {"axis": 0}, {}):
+        expected = getattr(np, name)(values, ddof=1, **words)
+        close(getattr(E, name)(make(values), correction=1, **words), np.asarray(expected))
+
+
 def test_scatter_of_a_number(make, close, numpy_backend):
     x = ag.zeros((2, 2))
     assert E.scatter(x, 0, [[1, 0]], 5.0).tolist() == [[0.0, 5.0], [5.0, 0.0]]
