@@ -334,3 +334,11 @@ def test_an_exponent_over_integers_gets_a_gradient_of_its_own_precision(make, cl
     base, exponent = make([2, 3, 0], dtype="int8"), make([3.0, 2.0, 1.0], dtype=dtype, requires_grad=True)
     (base**exponent).sum().backward()
     close(exponent.grad, np.asarray([8 * np.log(2), 9 * np.log(3), 0.0], dtype=dtype), rtol=1e-6)
+
+
+def test_the_gradient_of_a_complex_exponent_takes_the_complex_logarithm(close):
+    base, exponent = ag.tensor([-2.0, 2.0]), ag.tensor([2.0 + 0j, 1 + 1j], requires_grad=True)
+    y = base**exponent
+    y.backward(ag.ones_like(y.detach()))
+    value = np.array([-2.0, 2.0], dtype=complex) ** np.array([2.0, 1 + 1j])
+    close(exponent.grad, np.conj(value * np.array([np.log(2) + np.pi * 1j, np.log(2)])), rtol=1e-12)

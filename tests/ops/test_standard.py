@@ -885,3 +885,15 @@ def test_array_protocol(make):
     for take in (np.asarray, np.array, lambda t: np.asarray(t, dtype="float32")):
         with pytest.raises(RuntimeError, match="Can't call numpy\\(\\) on Tensor that requires grad"):
             take(make([1.0], requires_grad=True))
+
+
+@pytest.mark.parametrize("backend", ["numpy", "strict", "dask"], indirect=True)
+@pytest.mark.parametrize("name", ["empty_like", "zeros_like", "ones_like", "full_like"])
+def test_like_keeps_dtype_shape_and_device(name, make):
+    words = {"fill_value": 1} if name == "full_like" else {}
+    for dtype in ("float32", "int64", "complex64"):
+        x = make(np.ones((2, 3)), dtype=dtype)
+        found = getattr(ag, name)(x, **words)
+        assert (found.dtype, found.shape, found.device) == (x.dtype, x.shape, x.device)
+        single = getattr(ag, name)(x, dtype=ag.float64, **words)
+        assert (single.dtype, single.device) == (make(1.0, dtype="float64").dtype, x.device)
