@@ -461,6 +461,8 @@ def sweep(kernels, name, error, *, late=False, earlier=False, chosen=None):
     for n in tried:
         leaves = leaves_of(arrays, earlier=earlier)
         stages, complete = kernels.run(function, leaves, n, error(f"call {n}") if error is Injected else error(), late)
+        if kernels.count < n:  # something that is kept weakly was there this time: one call less
+            continue
         assert not complete, f"{name}: the failure of call {n} was swallowed"
         now, done = gradients(leaves), len(stages) - 1
         if name == "post_accumulate":  # a leaf with such a hook is committed by itself
