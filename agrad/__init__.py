@@ -7,11 +7,9 @@ plugins. ``agrad.backends()`` lists those that are installed.
 from __future__ import annotations
 
 import math as _math
-from types import SimpleNamespace as _SimpleNamespace
 from typing import TYPE_CHECKING
 
 from agrad.core import forward as _forward  # noqa: F401 (puts itself in place)
-from agrad.core import tensor as _tensor
 from agrad.core.declare import custom, elementwise, fused, linear, multilinear, nondifferentiable
 from agrad.core.errors import (
     BackendError,
@@ -22,7 +20,6 @@ from agrad.core.errors import (
     UnsupportedOp,
 )
 from agrad.core.function import Function
-from agrad.core.hooks import hooks_of as _hooks_of
 from agrad.core.mode import (
     enable_grad,
     inference_mode,
@@ -50,7 +47,7 @@ from agrad.dtypes import (
     uint32,
     uint64,
 )
-from agrad.ops import methods as _methods
+from agrad.ops import methods as _methods  # noqa: F401 (puts them on Tensor)
 from agrad.ops.creation import (
     arange,
     as_tensor,
@@ -238,8 +235,6 @@ from agrad.ops.statistical import (
     sum,
     var,
 )
-from agrad.ops.ufunc import call_ufunc as _call_ufunc
-from agrad.ops.ufunc import refused_function as _refused_function
 from agrad.ops.ufunc import renamed as _renamed
 from agrad.ops.utility import diff
 from agrad.plugin.backend import CONTRACT, Backend, Device
@@ -251,7 +246,6 @@ from agrad.plugin.manager import (
     set_default_dtype,
     use_backend,
 )
-from agrad.plugin.manager import to_numpy as _to_numpy
 
 from agrad import autograd, backends, extra, fft, func, linalg, nn, optim, random, special, tree, utils, view  # isort: skip (they use what stands above)
 from agrad.autograd.backward import backward, grad  # isort: skip
@@ -554,26 +548,3 @@ if not TYPE_CHECKING:  # a type checker is to know what there is not
         elif not name.startswith("_") and hasattr(Tensor, name):
             message += f"; tensors have it: x.{name}"
         raise AttributeError(message)
-
-
-# The core ranks below what the methods of Tensor stand for; they meet here.
-_methods.attach()
-_tensor.functions = _SimpleNamespace(
-    Device=Device,
-    any=any,
-    asarray=asarray,
-    astype=astype,
-    backward=backward,
-    call_ufunc=_call_ufunc,
-    empty=empty,
-    get_default_dtype=get_default_dtype,
-    hooks_of=_hooks_of,
-    namespace=namespace,
-    refused_function=_refused_function,
-    tensor=tensor,
-    text_of=view.text_of,
-    to_device=to_device,
-    to_numpy=_to_numpy,
-    tree=tree,
-    unstack=unstack,
-)

@@ -41,7 +41,7 @@ LAYERS = [
     ["agrad.core.node"],
     ["agrad.core.rule", "agrad.core.hooks"],
     ["agrad.core.tensor"],
-    ["agrad.core.lazy", "agrad.core.saved"],
+    ["agrad.core.buffers", "agrad.core.lazy", "agrad.core.saved", "agrad.core.tree"],
     ["agrad.core.op", "agrad.core.declare", "agrad.core.rules"],
     ["agrad.core.engine", "agrad.core.forward", "agrad.core.function"],
     ["agrad.core"],
@@ -101,7 +101,6 @@ CIRCLES = {
 #: Names of a module that the last lines of another one give a value, so that nobody finds them who reads their own file.
 #: The list may only become shorter.
 INJECTED = {
-    ("agrad", "agrad.core.tensor.functions"): "the functions that methods of Tensor call",
     ("agrad.core.engine", "agrad.core.rule.recompute"): "second derivatives of fused operations",
     ("agrad.core.forward", "agrad.core.op.push_forward"): "calls within a level of forward mode",
     (

@@ -9,7 +9,7 @@ from agrad import tree
 from agrad.autograd.graph import GradientEdge
 from agrad.core import engine, errors, mode
 from agrad.core.node import Node, output_of
-from agrad.core.tensor import Tensor, wrap
+from agrad.core.tensor import Tensor, attached, wrap
 
 #: A function is being run by one of the transforms of ``agrad.func``: it must not call backward().
 transforming = mode.transforming
@@ -61,6 +61,47 @@ def backward(
         if isinstance(tensor, Tensor):
             tensor.retain_grad()  # as in PyTorch, it stays so
     engine.run(roots, retain_graph=retain, create_graph=create_graph, targets=set(nodes), values=outputs)
+
+
+@attached
+class BackwardMethod:
+    """What `Tensor` has of this file."""
+
+    def backward(
+        self: Any,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Add the gradient of this tensor to the `.grad` of the leaves it was computed from.
+
+        Parameters
+        ----------
+        gradient : Tensor, optional
+            Cotangent of this tensor's shape; may be left out for a single real element (then 1).
+        retain_graph : bool, optional
+            Keep what the graph saved, to run through it again. Default: `create_graph`.
+        create_graph : bool, optional
+            Record the backward pass itself, for higher derivatives. A `.grad` then has a history that leads back to its
+            leaf, a cycle which only the garbage collector frees: `agrad.grad` makes none.
+        inputs : Tensor, GradientEdge, or iterable or dict of them, optional
+            Accumulate into these only.
+
+        Raises
+        ------
+        RuntimeError
+            As PyTorch, in its words; every `.grad` is then as it was.
+
+        Examples
+        --------
+        >>> import agrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
+        """
+        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
 
 def grad(

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, cast
 
-from agrad.core import errors, mode, tensor
+from agrad.core import errors, mode, op, tree
 from agrad.core.engine import batch_levels, origin
 from agrad.core.forward import fitted
 from agrad.core.node import Freed, Node, next_seq, output_of
@@ -338,7 +338,7 @@ def _taken_apart(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, .
     flat: list[Any] = []
     structures: list[Any] = []
     for value in values:
-        leaves, structure = tensor.functions.tree.flatten(value) if _is_container(value) else ([], None)
+        leaves, structure = tree.flatten(value) if _is_container(value) else ([], None)
         held = any(isinstance(leaf, Tensor) for leaf in leaves)
         flat += leaves if held else [value]
         structures.append(structure if held else None)
@@ -364,7 +364,7 @@ def _grouped(
             found.append(next(leaves))
             continue
         part = itertools.islice(leaves, structure.num_leaves)
-        found.append(tensor.functions.tree.unflatten(structure, part) if build is None else build(part))
+        found.append(tree.unflatten(structure, part) if build is None else build(part))
     return found
 
 
@@ -407,15 +407,15 @@ def _as_tensors(node: FunctionNode, output: Any, arguments: tuple[Any, ...]) -> 
         if isinstance(value, Tensor):
             return value
         if _is_container(value):
-            leaves, structure = tensor.functions.tree.flatten(value)
+            leaves, structure = tree.flatten(value)
             found = [leaf if _is_container(leaf) else searched(leaf) for leaf in leaves]
             if all(new is old for new, old in zip(found, leaves, strict=True)):
                 return value
-            return tensor.functions.tree.unflatten(structure, found)
+            return tree.unflatten(structure, found)
         if not _is_array(value):
             return value
         if id(value) not in made:
-            made[id(value)] = tensor.functions.asarray(value)
+            made[id(value)] = _of_array(value)
         return made[id(value)]
 
     if type(output) in (float, complex) or (isinstance(output, list) and _all_numbers(output)):
@@ -439,9 +439,16 @@ def _is_array(value: Any) -> bool:
     return raw is value or bool(raw.shape) or backend.spec(raw).inexact or backend.kind(raw.dtype) == "other"
 
 
+def _of_array(array: Any) -> Tensor:
+    """Return an array as a Tensor."""
+    backend = backend_of(array)
+    assert backend is not None
+    return cast("Tensor", backend.functions.asarray(array))
+
+
 def _all_numbers(values: list[Any]) -> bool:
     """Return whether nested lists hold nothing but numbers, Python's or a library's, one of them inexact."""
-    leaves = tensor.functions.tree.flatten(values)[0]
+    leaves = tree.flatten(values)[0]
     kinds = {"other" if isinstance(n, Tensor) or getattr(n, "shape", None) else _kind(n) for n in leaves}
     return kinds <= {"bool", "int", "float", "complex"} and not kinds.isdisjoint(("float", "complex"))
 
@@ -458,12 +465,13 @@ def _of_floats(value: Any, arguments: tuple[Any, ...]) -> Tensor:
     """Return floats that are all a forward returned as a tensor, in the precision and on the backend of operands."""
     operands = [a for a in arguments if isinstance(a, Tensor) and a._spec.inexact]
     if not operands:
-        return cast("Tensor", tensor.functions.asarray(value))
+        return cast("Tensor", op.default_backend().functions.asarray(value))
     needed = next((a for a in operands if a._node is not None or a._tangents), operands[0])
-    made: Tensor = tensor.functions.asarray(value, device=needed._spec.device)
+    functions = needed._spec.backend.functions
+    made: Tensor = functions.asarray(value, device=needed._spec.device)
     bits = max(8 * a.element_size() // (1 + a._spec.is_complex) for a in operands)
     name = f"complex{2 * max(bits, 32)}" if made._spec.is_complex else f"float{bits}"
-    return cast("Tensor", tensor.functions.astype(made, name, copy=False))
+    return cast("Tensor", functions.astype(made, name, copy=False))
 
 
 def _check_differentiable(node: FunctionNode, output: Any) -> None:
@@ -650,7 +658,7 @@ def _checked(node: FunctionNode, gradients: Any, *, raw: bool, cotangents: tuple
             if not raw:
                 gradient = _derivative(node, gradient, "backward", cotangents)  # noqa: PLW2901 (as below)
             elif not isinstance(gradient, Tensor):
-                gradient = tensor.functions.asarray(gradient)  # noqa: PLW2901 (as below)
+                gradient = _of_array(gradient)  # noqa: PLW2901 (as below)
             if gradient._spec.device != spec.device:
                 kind = Crossed
             try:
@@ -693,7 +701,7 @@ def _derivative(node: FunctionNode, value: Any, method: str, given: tuple[Any, .
     elif backend_of(value) is None:
         raise errors.not_a_gradient(node, value)
     else:
-        made, hidden = tensor.functions.asarray(value), None
+        made, hidden = _of_array(value), None
         why, fix = "an array, whose history is unknown", "Compute it with agrad's functions from saved tensors"
     if not made._spec.inexact:
         return made
@@ -711,7 +719,7 @@ def _derivative(node: FunctionNode, value: Any, method: str, given: tuple[Any, .
 
 
 def _tensors_in(values: tuple[Any, ...]) -> list[Tensor]:
-    return [t for t in tensor.functions.tree.flatten(values)[0] if isinstance(t, Tensor)]
+    return [t for t in tree.flatten(values)[0] if isinstance(t, Tensor)]
 
 
 #: What a node of a Function keeps in its own dict beside the attributes that the user sets.
@@ -735,7 +743,7 @@ _OWN = frozenset(
 def _holds_array(value: Any) -> bool:
     """Return whether an attribute is an inexact array, or a container with one in it."""
     if _is_container(value):
-        return any(_holds_array(v) for v in tensor.functions.tree.flatten(value)[0] if not _is_container(v))
+        return any(_holds_array(v) for v in tree.flatten(value)[0] if not _is_container(v))
     backend = None if isinstance(value, Tensor) else backend_of(value)
     return backend is not None and backend.spec(value).inexact
 
@@ -834,7 +842,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         if not record:
             return gradients
         message = "trying to differentiate twice a function that was marked with @once_differentiable"
-        cotangents = tuple(tensor.functions.tree.flatten(grads)[0])
+        cotangents = tuple(tree.flatten(grads)[0])
 
         def blocked(g: Any) -> Any:
             # whatever it was computed from, the inputs and the cotangents are where differentiating it would lead
@@ -842,7 +850,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
                 return g
             return wrap(g._raw, g._spec, unknown_history(ctx, g._spec, message, cotangents))
 
-        return tensor.functions.tree.map(blocked, gradients)
+        return tree.map(blocked, gradients)
 
     return once
 

@@ -102,7 +102,7 @@ class Rule:
         reach their gradient.
     views : bool
         Other libraries' result shares memory with the first operand, so that writing to it changes both. Here it does
-        not: such a write warns while the operand lives (see `core.tensor.rebind`).
+        not: such a write warns while the operand lives (see `core.buffers.rebind`).
     crosses : bool
         The result may be of another backend than the operand: a lazy cotangent may go on beyond it as it is.
     real : bool

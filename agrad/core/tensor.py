@@ -6,16 +6,15 @@ computes stands in ``agrad.ops``; this file knows names, gradients and the borde
 
 from __future__ import annotations
 
-import opcode
-import operator
-import sys
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, repeat, starmap
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Sequence
+from itertools import starmap
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from agrad.core import errors, mode
+from agrad.core.hooks import hooks_of
 from agrad.core.node import AccumulateGrad, Node
 from agrad.core.spec import Spec, backend_of, numbers_of
 
@@ -23,10 +22,9 @@ if TYPE_CHECKING:
     from agrad.core.hooks import Handle
     from agrad.ops.methods import Methods as _Methods
 else:
-    _Methods = object  # ops.methods puts them on Tensor itself
+    _Methods = object  # `attached` puts them on Tensor itself
 
-#: The namespace of functions, set by ``agrad.ops``: methods look their function up in it.
-functions: Any = None
+M = TypeVar("M")
 
 _new = object.__new__
 
@@ -71,7 +69,7 @@ class Tensor(_Methods):
     """
 
     # The three that every operation reads; everything rare is in __dict__. For `_raw` of a tensor that owns its array,
-    # see `own`.
+    # see `core.buffers.own`.
     __slots__ = ("__dict__", "__weakref__", "_node", "_raw", "_spec")
 
     _raw: Any
@@ -82,16 +80,6 @@ class Tensor(_Methods):
     _retained: Retained | None = None
     _tangents: dict[int, Tensor] | None = None
     _base: tuple[weakref.ref[Tensor], Any] | None = None  # of what other libraries would make this a view: see `bases`
-
-    def __init__(self, *args: Any, dtype: Any = None, device: Any = None) -> None:
-        if all(isinstance(arg, int) and not isinstance(arg, bool) for arg in args):
-            made = functions.empty(args, dtype=dtype, device=device)
-        elif len(args) == 1:
-            made = functions.tensor(args[0], dtype=dtype or functions.get_default_dtype(), device=device)
-        else:
-            message = "Tensor() takes a shape as integers, or one sequence of numbers"
-            raise TypeError(message)
-        self._raw, self._spec, self._node = made._raw, made._spec, None
 
     # -- what is known without computing ------------------------------------------------------------------------------
 
@@ -104,11 +92,6 @@ class Tensor(_Methods):
     def dtype(self) -> Any:
         """The backend's own dtype."""
         return self._spec.dtype
-
-    @property
-    def device(self) -> Any:
-        """``"<backend>[:<device>]"``."""
-        return functions.Device(self._spec.device)
 
     @property
     def ndim(self) -> int:
@@ -346,7 +329,7 @@ class Tensor(_Methods):
                     " ensure the new grad_dtype matches the existing gradient's dtype."
                 )
                 raise RuntimeError(message)
-        functions.hooks_of(self._state()).grad_dtype = (dtype,)
+        hooks_of(self._state()).grad_dtype = (dtype,)
 
     def _state(self) -> AccumulateGrad:
         """Return this leaf's state, made for one that requires no grad."""
@@ -371,7 +354,7 @@ class Tensor(_Methods):
         if not self.retains_grad and not self.is_leaf:
             self._retained = self._retained or Retained()
             self._retained.active = True
-            functions.hooks_of(self._node).retain(self)
+            hooks_of(self._node).retain(self)
 
     @property
     def retains_grad(self) -> bool:
@@ -399,7 +382,7 @@ class Tensor(_Methods):
         if self._node is None:
             message = "cannot register a hook on a tensor that doesn't require gradient"
             raise RuntimeError(message)
-        handle: Handle = functions.hooks_of(self._node).add("tensor", hook)
+        handle: Handle = hooks_of(self._node).add("tensor", hook)
         return handle
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Handle:
@@ -428,44 +411,8 @@ class Tensor(_Methods):
         if not self.is_leaf:
             message = f"post accumulate grad hooks cannot be registered on non-leaf tensors{errors.at(self._node)}"
             raise RuntimeError(message)
-        handle: Handle = functions.hooks_of(self._node).add("accumulated", hook)
+        handle: Handle = hooks_of(self._node).add("accumulated", hook)
         return handle
-
-    def backward(
-        self,
-        gradient: Tensor | None = None,
-        retain_graph: bool | None = None,
-        create_graph: bool = False,
-        inputs: Any = None,
-    ) -> None:
-        """Add the gradient of this tensor to the `.grad` of the leaves it was computed from.
-
-        Parameters
-        ----------
-        gradient : Tensor, optional
-            Cotangent of this tensor's shape; may be left out for a single real element (then 1).
-        retain_graph : bool, optional
-            Keep what the graph saved, to run through it again. Default: `create_graph`.
-        create_graph : bool, optional
-            Record the backward pass itself, for higher derivatives. A `.grad` then has a history that leads back to its
-            leaf, a cycle which only the garbage collector frees: `agrad.grad` makes none.
-        inputs : Tensor, GradientEdge, or iterable or dict of them, optional
-            Accumulate into these only.
-
-        Raises
-        ------
-        RuntimeError
-            As PyTorch, in its words; every `.grad` is then as it was.
-
-        Examples
-        --------
-        >>> import agrad as ag
-        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
-        >>> (x * x).sum().backward()
-        >>> x.grad
-        tensor([2., 4.])
-        """
-        functions.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
 
     def detach(self) -> Tensor:
         """Return the same value without history.
@@ -520,102 +467,6 @@ class Tensor(_Methods):
         if leaf is not None:
             leaf.spec = spec
         del before
-
-    # -- the array API's object ---------------------------------------------------------------------------------------
-
-    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
-        return functions.namespace(self._spec.device, api_version=api_version)
-
-    def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
-        """Return the same value on another device or backend, recorded.
-
-        Parameters
-        ----------
-        device : str
-            ``"<backend>[:<device>]"``, as ``"numpy"`` or ``"cupy:0"``.
-        stream : object, optional
-            Only None: the standard leaves it to the library.
-
-        Returns
-        -------
-        Tensor
-            This tensor itself, if it is there already.
-
-        Raises
-        ------
-        BackendError
-            If the backend is unknown or unusable here.
-        ValueError
-            If a stream is given.
-        """
-        result: Tensor = functions.to_device(self, device, stream=stream)
-        return result
-
-    def __dlpack__(
-        self, /, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
-    ) -> Any:
-        if self._node is not None or self._is_followed():
-            message = "Can't export tensors that require gradient, use tensor.detach()"
-            raise BufferError(message)
-        if copy is False:
-            message = (
-                "DLPack gives a copy of a tensor: its value may be shared, and most who take it would write to it. Leave"
-                " out copy=False; x.detach().numpy() gives the memory itself, read-only."
-            )
-            raise BufferError(message)
-        backend = self._spec.backend
-        array = (
-            functions.to_numpy(self).copy()
-            if backend.is_lazy
-            else backend.asarray(self._raw, device=self._spec.device, copy=True)
-        )
-        asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
-        # the array's own method may be of an older version of the standard: give it what was asked for only
-        return array.__dlpack__(**{name: value for name, value in asked.items() if value is not None})
-
-    def __dlpack_device__(self, /) -> Any:
-        lazy = self._spec.backend.is_lazy
-        return (functions.to_numpy(self) if lazy else self._raw).__dlpack_device__()
-
-    def numpy(self) -> Any:
-        """Return the value as a NumPy array, without a copy where it is one; read-only, as values are immutable.
-
-        Returns
-        -------
-        numpy.ndarray
-            On the memory of this tensor.
-
-        Raises
-        ------
-        RuntimeError
-            While a gradient is required and recording is on, or a tangent in forward mode.
-        """
-        if self._is_followed():
-            raise errors.leaves_graph("numpy()")
-        return functions.to_numpy(self)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        if self._is_followed():
-            raise errors.leaves_graph(
-                "numpy()",
-                "\n  NumPy made an array of it, or a library that takes NumPy's only. One tensor of several: agrad.stack.",
-            )
-        array = self.numpy()
-        if dtype is not None and dtype != array.dtype:
-            if copy is False:
-                message = f"a view as {dtype} was asked for, but the tensor is {array.dtype}"
-                raise ValueError(message)
-            return array.astype(dtype)
-        return array.copy() if copy else array
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return functions.call_ufunc(ufunc, method, inputs, kwargs)
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        name = function.__name__
-        if name in ("ndim", "shape", "size") and len(args) == 1 and not kwargs:
-            return getattr(args[0], name)  # np.ndim(x) and the like only look
-        raise functions.refused_function(function)
 
     # -- leaving for Python -------------------------------------------------------------------------------------------
 
@@ -733,24 +584,12 @@ class Tensor(_Methods):
             raise ValueError(message)
         return int(length)
 
-    def __iter__(self) -> Iterator[Tensor]:
-        if not self._spec.shape:
-            message = "iteration over a 0-d tensor"
-            raise TypeError(message)
-        return iter(functions.unstack(self))
-
-    def __contains__(self, item: Any) -> bool:
-        return bool(functions.any(self == item))
-
     def __hash__(self) -> int:
         return id(self)
 
     def __format__(self, spec: str) -> str:
         self._leaves_transform("format()")
         return format(self._item(), spec) if spec and self.ndim == 0 else object.__format__(self, spec)
-
-    def __repr__(self) -> str:
-        return str(functions.text_of(self))
 
     # -- copies -------------------------------------------------------------------------------------------------------
 
@@ -812,8 +651,15 @@ class Tensor(_Methods):
             if k not in ("_base", "_buffer", "_leaf", "_losses", "_retained", "_tangents")
         }
 
-    if TYPE_CHECKING:  # attached by agrad.ops, one generated entry point each
+    if TYPE_CHECKING:  # attached by autograd.backward, and by ops.methods: one generated entry point each
 
+        def backward(
+            self,
+            gradient: Tensor | None = None,
+            retain_graph: bool | None = None,
+            create_graph: bool = False,
+            inputs: Any = None,
+        ) -> None: ...
         def __add__(self, other: Any, /) -> Tensor: ...
         def __radd__(self, other: Any, /) -> Tensor: ...
         def __iadd__(self, other: Any, /) -> Self: ...
@@ -885,6 +731,16 @@ class Retained:
         self.active = False
 
 
+def attached(methods: type[M]) -> type[M]:
+    """Put the members of a class on `Tensor`: methods whose file ranks above this one, because of what they call."""
+    for name, member in vars(methods).items():
+        if isinstance(member, FunctionType | property) and not name.startswith("__annotate"):  # Python's own
+            if isinstance(member, FunctionType):
+                member.__qualname__ = f"Tensor.{name}"  # Python names it in messages
+            setattr(Tensor, name, member)
+    return methods
+
+
 def wrap(data: Any, spec: Spec, node: Node | None = None) -> Tensor:
     """Make a Tensor of a raw array."""
     t = _new(Tensor)
@@ -894,101 +750,15 @@ def wrap(data: Any, spec: Spec, node: Node | None = None) -> Tensor:
     return t
 
 
-def own(tensor: Tensor, data: Any) -> None:
-    """Set a tensor to a new array that nothing else holds.
-
-    Until somebody reads ``_raw`` the tensor is of a class on which that is a property: whoever reads it (every
-    operation, export or view does) gets the array and ends the ownership. Only an in-place spelling looks at
-    ``_buffer`` and may write to it. Tensors that own nothing pay nothing for this.
-    """
-    cls = type(tensor)
-    owner = cls if issubclass(cls, _Owner) else _owner_class(cls)
-    held = tensor.__dict__
-    # interrupted anywhere here, the tensor has one value or the other and at worst owns nothing
-    held.pop("_buffer", None)
-    array_slot.__set__(tensor, data)
-    tensor.__class__ = owner
-    held["_buffer"] = data
-
-
 #: Where the array of a tensor lies, whatever its class does with the name.
 array_slot: Any = Tensor.__dict__["_raw"]
-_spec_slot: Any = Tensor.__dict__["_spec"]
-
-
-class _Owner:
-    """Mixed into the class of a tensor that owns its array."""
-
-    __slots__ = ()
-
-
-#: The class of an owner, by the tensor's own.
-_OWNERS: dict[Any, Any] = {}
-
-
-def _owner_class(cls: type[Tensor]) -> Any:
-    found = _OWNERS.get(cls)
-    if found is not None:
-        return found
-
-    def release(self: Any) -> Any:
-        self.__class__ = cls
-        self.__dict__.pop("_buffer", None)
-        return array_slot.__get__(self)
-
-    def replace(self: Any, data: Any) -> None:
-        release(self)
-        array_slot.__set__(self, data)
-
-    members = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__}
-    made = _OWNERS[cls] = type(cls.__name__, (cls, _Owner), members | {"_raw": property(release, replace)})
-    return made
-
-
-def assign_data(
-    tensors: Sequence[Tensor], arrays: Sequence[Any], specs: Sequence[Spec], grads: Sequence[Tensor | None] = ()
-) -> None:
-    """Assign new values to several tensors, unrecorded: all or none, as it is one call in C.
-
-    Between its steps no signal handler can run, and what is replaced is kept until the end, so that no code of anybody's
-    is called by its going.
-
-    Parameters
-    ----------
-    tensors : sequence of Tensor
-        Leaves, or results that do not need a gradient.
-    arrays, specs : sequence
-        The values, which fit, and their specs.
-    grads : sequence of Tensor or None, optional
-        What becomes their `.grad`; None leaves it.
-    """
-    others = [(t._state(), g) for t, g in zip(tensors, grads, strict=False) if g is not None]
-    before = [t._raw for t in tensors], [state.grad for state, _ in others]  # to read `_raw` ends an ownership
-    states = [t._node if isinstance(t._node, AccumulateGrad) else t._leaf for t in tensors]
-    leaves = [(leaf, spec) for leaf, spec in zip(states, specs, strict=True) if leaf is not None]
-    for leaf, spec in leaves:
-        if is_moved(leaf.spec, spec):
-            leaf.moved = True  # early is harmless: it makes a pass look
-    any(  # runs through all: each gives None
-        chain(
-            map(array_slot.__set__, tensors, arrays),
-            map(_spec_slot.__set__, tensors, specs),
-            map(setattr, [leaf for leaf, _ in leaves], repeat("spec"), [spec for _, spec in leaves]),
-            map(setattr, [state for state, _ in others], repeat("grad"), [g for _, g in others]),
-        )
-    )
-    del before
+spec_slot: Any = Tensor.__dict__["_spec"]
 
 
 def is_moved(old: Spec, new: Spec) -> bool:
     """Return whether a gradient for a value of the old spec may not fit one of the new."""
     # dtypes of two libraries are not to be compared
     return new is not old and (new.shape, new.device, new.dtype) != (old.shape, old.device, old.dtype)
-
-
-def owned(tensor: Tensor) -> Any:
-    """Return the array of a tensor that owns it, None otherwise."""
-    return tensor.__dict__.get("_buffer")
 
 
 def bases(tensor: Tensor) -> tuple[weakref.ref[Tensor], Any]:
@@ -1002,141 +772,22 @@ def bases(tensor: Tensor) -> tuple[weakref.ref[Tensor], Any]:
     return weakref.ref(tensor), older
 
 
-def rebind(
-    target: Tensor, result: Tensor, what: str, *, fresh: bool = False, write: Callable[[], Any] | None = None
-) -> None:
-    """Set `target` to the value and history of `result`: what every in-place spelling ends with.
-
-    It gets both or none: between the assignments nothing is called, so that no signal handler can run.
-
-    Parameters
-    ----------
-    target, result : Tensor
-        Result must have the target's shape; its dtype is cast to the target's where that loses no kind.
-    what : str
-        The spelling, for messages.
-    fresh : bool, optional
-        The array of `result` was made for it and is held by nothing else, no node's saved values either.
-    write : callable, optional
-        Writes to the array that the target owned, and gives it: the value, of which `result` has the history only.
-    """
-    spec = target._spec
-    base = target._base
-    if base is not None:
-        while base is not None and base[0]() is None:
-            base = base[1]
-        if base is not None:
-            errors.warn_lost_write(what)
-    if result._spec is not spec:
-        if result.shape != spec.shape:
-            message = (
-                f"output with shape {list(spec.shape)} doesn't match the broadcast shape {list(result.shape)}"
-                f"\n  {what} cannot change the shape of its target. Called at {errors.line_of(*errors.caller())}."
-            )
-            raise RuntimeError(message)
-        if result.dtype != spec.dtype:
-            kinds = ("bool", "int", "float", "complex")
-            backend = spec.backend
-            if kinds.index(backend.kind(result.dtype)) > kinds.index(backend.kind(spec.dtype)):
-                message = (
-                    f"result type {result.dtype} can't be cast to the desired output type {spec.dtype}"
-                    f"\n  {what} cannot change the dtype of its target. Called at {errors.line_of(*errors.caller())}."
-                )
-                raise RuntimeError(message)
-            result = functions.astype(result, spec.dtype)
-    node = target._node
-    if mode.is_grad_enabled():
-        if isinstance(node, AccumulateGrad):
-            raise errors.leaf_in_place(what)
-        node = result._node
-    if target._base is not None:
-        target._base = None
-    if write is not None:
-        if node is target._node:
-            array = write()
-            if array is not owned(target):
-                own(target, array)
-            return
-        held = target.__dict__
-        held.pop("_buffer")  # what is written may be another array: interrupted, the target owns none
-        written = map(array_slot.__set__, [target], map(operator.call, [write]))
-        any(chain(written, starmap(setattr, _history(target, node))))  # runs through all: each gives None
-        held["_buffer"] = array_slot.__get__(target)
-        return
-    tangents, array = result._tangents, result._raw
-    before = target._raw  # to read it ends its ownership: to assign to it calls nothing then
-    if target._retained is not None and node is not target._node:
-        any(starmap(setattr, [*_history(target, node), (target, "_tangents", tangents), (target, "_raw", array)]))
-    target._node = node
-    if tangents is not target._tangents:
-        target._tangents = tangents
-    target._raw = array
-    target._spec = result._spec
-    del before
-    if fresh:
-        own(target, array)
-
-
 def set_history(target: Tensor, node: Node | None) -> None:
     """Make a tensor the result of another node; what `retain_grad` asked for goes along."""
-    any(starmap(setattr, _history(target, node)))  # in C, as in `assign_data`
+    any(starmap(setattr, history(target, node)))  # in C, as in `assign_data`
 
 
-def _history(target: Tensor, node: Node | None) -> list[tuple[Any, str, Any]]:
+def history(target: Tensor, node: Node | None) -> list[tuple[Any, str, Any]]:
     """Return what is to be set, as arguments of ``setattr``, to make a tensor the result of another node."""
     if target._retained is None:
         return [(target, "_node", node)]
     changes: list[tuple[Any, str, Any]] = []
     if target._retained.active and node is not target._node:
         if target._node is not None:
-            changes.append(functions.hooks_of(target._node).unretained(target))
+            changes.append(hooks_of(target._node).unretained(target))
         if node is not None:
-            changes.append(functions.hooks_of(node).retained_too(target))
+            changes.append(hooks_of(node).retained_too(target))
     return [*changes, (target, "_node", node)]
-
-
-def check_leaf(target: Tensor, what: str) -> None:
-    """Refuse, before anything is computed, to change a leaf that requires grad while recording."""
-    if isinstance(target._node, AccumulateGrad) and mode.is_grad_enabled():
-        raise errors.leaf_in_place(what)
-
-
-# -- assignments that would be lost ------------------------------------------------------------------------------------
-
-
-class _Probe:
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __setitem__(self, key: int, counts: list[int]) -> None:
-        counts.append(sys.getrefcount(self))
-
-
-def _counts_of_temporaries() -> list[int]:
-    counts: list[int] = []
-    _Probe()[0] = counts
-    _Probe().__setitem__(0, counts)
-    return counts
-
-
-#: The reference count of the target of an assignment, seen from ``__setitem__``, if nothing but that call holds it; and
-#: where the method is called by name, which hands the target over without holding it itself.
-TEMPORARY, TEMPORARY_OF_METHOD = _counts_of_temporaries()
-
-
-#: What Python runs for ``x[key] = value`` and ``x += value``; before a call by name stands another instruction.
-_ASSIGNING = {opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE", "BINARY_OP") if name in opcode.opmap}
-
-
-def is_temporary(count: int, target: Tensor) -> bool:
-    """Return whether nobody will see what is assigned to `target`, from its count of references in ``__setitem__``."""
-    if count > TEMPORARY:
-        return False
-    frame = sys._getframe(2)
-    if count > TEMPORARY_OF_METHOD and frame.f_code.co_code[frame.f_lasti] not in _ASSIGNING:
-        return False  # x.__setitem__(key, value)
-    # newer interpreters lend a local variable to a call without counting it
-    return sys.version_info < (3, 14) or not any(value is target for value in frame.f_locals.values())
 
 
 def _restore(cls: type[Tensor], device: str, data: Any, state: dict[str, Any]) -> Tensor:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
 from agrad.core import errors
+from agrad.core.buffers import assign_data
 from agrad.core.hooks import Handle, _next_key, _Table
-from agrad.core.tensor import Tensor, assign_data
+from agrad.core.tensor import Tensor
 from agrad.nn.parameter import Parameter
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, isdtype, to_device

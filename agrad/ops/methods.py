@@ -1,24 +1,28 @@
 """The methods and operators of `Tensor`: the functions of this package under the standard's and PyTorch's spellings.
 
-`attach` puts them on `Tensor`. In-place spellings rebind the tensor to the result; see ``core.tensor.rebind``.
+The end of this file puts them on `Tensor`. In-place spellings rebind the tensor to the result; see ``core.buffers.rebind``.
 """
 
 from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable
-from types import FunctionType
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from agrad import dtypes
 from agrad.core import errors
+from agrad.core.buffers import check_leaf, is_temporary, rebind
 from agrad.core.op import OPS, make_operator
-from agrad.core.tensor import Tensor, check_leaf, is_temporary, rebind
+from agrad.core.tensor import Tensor, attached
 from agrad.ops import creation, data_type, elementwise, linalg, manipulation, searching, statistical
 from agrad.ops.docs import complete
 from agrad.ops.extra.common import checked_axis
+from agrad.ops.namespace import namespace
 from agrad.ops.porting import ARGUMENTS, PortedMethods, axes_of, shape_of
+from agrad.ops.ufunc import NumpyMethods
+from agrad.plugin import manager
+from agrad.plugin.backend import Device
 
 Axis = int | tuple[int, ...] | None
 
@@ -79,10 +83,94 @@ def _getitem(self: Tensor, key: Any, /) -> Tensor:
     return searching.getitem(self, key)
 
 
-class Methods(PortedMethods):
+class Methods(PortedMethods, NumpyMethods):
     """Methods of `Tensor`. PyTorch's ``dim`` and ``keepdim`` stand for ``axis`` and ``keepdims``."""
 
-    # -- attributes of the standard ---------------------------------------------------------------------------------------
+    def __init__(self: Any, *args: Any, dtype: Any = None, device: Any = None) -> None:
+        if all(isinstance(arg, int) and not isinstance(arg, bool) for arg in args):
+            made = creation.empty(args, dtype=dtype, device=device)
+        elif len(args) == 1:
+            made = creation.tensor(args[0], dtype=dtype or manager.get_default_dtype(), device=device)
+        else:
+            message = "Tensor() takes a shape as integers, or one sequence of numbers"
+            raise TypeError(message)
+        self._raw, self._spec, self._node = made._raw, made._spec, None
+
+    # -- the standard's -----------------------------------------------------------------------------------------------------
+
+    @property
+    def device(self: Any) -> Any:
+        """``"<backend>[:<device>]"``."""
+        return Device(self._spec.device)
+
+    def __array_namespace__(self: Any, /, *, api_version: str | None = None) -> Any:
+        return namespace(self._spec.device, api_version=api_version)
+
+    def to_device(self: Any, device: Any, /, *, stream: Any = None) -> Tensor:
+        """Return the same value on another device or backend, recorded.
+
+        Parameters
+        ----------
+        device : str
+            ``"<backend>[:<device>]"``, as ``"numpy"`` or ``"cupy:0"``.
+        stream : object, optional
+            Only None: the standard leaves it to the library.
+
+        Returns
+        -------
+        Tensor
+            This tensor itself, if it is there already.
+
+        Raises
+        ------
+        BackendError
+            If the backend is unknown or unusable here.
+        ValueError
+            If a stream is given.
+        """
+        result: Tensor = data_type.to_device(self, device, stream=stream)
+        return result
+
+    def __dlpack__(
+        self: Any,
+        /,
+        *,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Any = None,
+        copy: bool | None = None,
+    ) -> Any:
+        if self._node is not None or self._is_followed():
+            message = "Can't export tensors that require gradient, use tensor.detach()"
+            raise BufferError(message)
+        if copy is False:
+            message = (
+                "DLPack gives a copy of a tensor: its value may be shared, and most who take it would write to it. Leave"
+                " out copy=False; x.detach().numpy() gives the memory itself, read-only."
+            )
+            raise BufferError(message)
+        backend = self._spec.backend
+        array = (
+            manager.to_numpy(self).copy()
+            if backend.is_lazy
+            else backend.asarray(self._raw, device=self._spec.device, copy=True)
+        )
+        asked = {"stream": stream, "max_version": max_version, "dl_device": dl_device}
+        # the array's own method may be of an older version of the standard: give it what was asked for only
+        return array.__dlpack__(**{name: value for name, value in asked.items() if value is not None})
+
+    def __dlpack_device__(self: Any, /) -> Any:
+        lazy = self._spec.backend.is_lazy
+        return (manager.to_numpy(self) if lazy else self._raw).__dlpack_device__()
+
+    def __iter__(self: Any) -> Iterator[Tensor]:
+        if not self._spec.shape:
+            message = "iteration over a 0-d tensor"
+            raise TypeError(message)
+        return iter(manipulation.unstack(self))
+
+    def __contains__(self: Any, item: Any) -> bool:
+        return bool(statistical.any(self == item))
 
     @property
     def T(self: Any) -> Tensor:
@@ -1188,39 +1276,6 @@ BINARY_METHODS = {
 }
 
 
-def _put(name: str, member: Any) -> None:
-    """Make a method one of `Tensor`, also in what Python says of wrong arguments."""
-    if isinstance(member, FunctionType):
-        member.__qualname__ = f"Tensor.{name}"
-    setattr(Tensor, name, member)
-
-
-def attach() -> None:
-    """Put operators and methods on `Tensor`."""
-    complete(vars(PortedMethods), ARGUMENTS, methods=True)
-    for name, member in vars(PortedMethods).items():
-        if not name.startswith("__"):
-            _put(name, member)
-    for name, member in vars(Methods).items():
-        if not name.startswith("__"):
-            _put(name, member)
-    for name, op in BINARY.items():
-        setattr(Tensor, f"__{name}__", make_operator(OPS[op], f"__{name}__"))
-        setattr(Tensor, f"__r{name}__", make_operator(OPS[op], f"__r{name}__", reflected=True))
-        setattr(Tensor, f"__i{name}__", _in_place(name, f"an in-place operator (__i{name}__)"))
-    for name, op in (COMPARISON | UNARY).items():
-        setattr(Tensor, f"__{name}__", make_operator(OPS[op], f"__{name}__"))
-    for name, op in UNARY_METHODS.items():
-        _attach(name, make_operator(OPS[op], name), f"{_summary(op)} See `agrad.{op}`.", "The result.")
-        in_place = _in_place_unary(OPS[op].entry, name + "_()")
-        _attach(name + "_", in_place, f"`{name}`, in place.", "This tensor.")
-    for name, op in BINARY_METHODS.items():
-        summary = f"{_summary(op)} See `agrad.{op}`."
-        _attach(name, make_operator(OPS[op], name), summary, "The result.", operand=_OPERAND)
-    Tensor.__getitem__ = _getitem  # type: ignore[method-assign]
-    Tensor.__setitem__ = _setitem  # type: ignore[method-assign]
-
-
 _OPERAND = "Parameters\n----------\nother : Tensor, array or scalar\n    The second operand.\n\n"
 
 
@@ -1243,3 +1298,23 @@ def _in_place_unary(function: Callable[..., Tensor], what: str) -> Callable[[Ten
         return self
 
     return method
+
+
+complete(vars(PortedMethods), ARGUMENTS, methods=True)
+attached(PortedMethods)
+attached(Methods)
+for name, op in BINARY.items():
+    setattr(Tensor, f"__{name}__", make_operator(OPS[op], f"__{name}__"))
+    setattr(Tensor, f"__r{name}__", make_operator(OPS[op], f"__r{name}__", reflected=True))
+    setattr(Tensor, f"__i{name}__", _in_place(name, f"an in-place operator (__i{name}__)"))
+for name, op in (COMPARISON | UNARY).items():
+    setattr(Tensor, f"__{name}__", make_operator(OPS[op], f"__{name}__"))
+for name, op in UNARY_METHODS.items():
+    _attach(name, make_operator(OPS[op], name), f"{_summary(op)} See `agrad.{op}`.", "The result.")
+    in_place = _in_place_unary(OPS[op].entry, name + "_()")
+    _attach(name + "_", in_place, f"`{name}`, in place.", "This tensor.")
+for name, op in BINARY_METHODS.items():
+    summary = f"{_summary(op)} See `agrad.{op}`."
+    _attach(name, make_operator(OPS[op], name), summary, "The result.", operand=_OPERAND)
+Tensor.__getitem__ = _getitem  # type: ignore[method-assign]
+Tensor.__setitem__ = _setitem  # type: ignore[method-assign]

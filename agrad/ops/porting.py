@@ -1,8 +1,8 @@
 """Methods of `Tensor` that PyTorch has and the standard does not: each one line over a function, under PyTorch's words.
 
 Arguments are PyTorch's in their order (``dim``, ``keepdim``), and so is the meaning where libraries differ: ``sort`` gives
-values and indices, ``split`` takes the length of a part. `attach` completes the docstrings from what the arguments are
-called; `ops.methods` puts the methods on `Tensor`.
+values and indices, ``split`` takes the length of a part. `ops.methods` completes the docstrings from what the arguments
+are called, and puts the methods on `Tensor`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from agrad.core.tensor import Tensor, check_leaf, rebind
+from agrad.core.buffers import check_leaf, rebind
+from agrad.core.tensor import Tensor
 from agrad.ops import (
     creation,
     data_type,
@@ -523,7 +524,7 @@ def shape_of(parts: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _changed(x: Tensor, what: str, function: Callable[..., Tensor], *args: Any) -> Tensor:
-    """Replace the value of a tensor by the result of a function; ``core.tensor.rebind`` keeps the history."""
+    """Replace the value of a tensor by the result of a function; ``core.buffers.rebind`` keeps the history."""
     check_leaf(x, what)
     rebind(x, function(x, *args), what)
     return x

@@ -1,7 +1,6 @@
-"""NumPy's ufuncs on tensors: ``np.sin(tensor)`` and ``ndarray * tensor`` stay in the graph, the rest raises.
+"""Tensors as NumPy sees them: ``np.sin(tensor)`` and ``ndarray * tensor`` stay in the graph, the rest raises.
 
-NumPy calls `call_ufunc` through ``__array_ufunc__``, and `refused_function` through ``__array_function__``. Only names
-are compared; NumPy itself is not imported.
+NumPy calls the methods at the end of this file. Only names are compared; NumPy itself is not imported.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from typing import Any
 
 from agrad.core import errors
 from agrad.core.op import OPS
-from agrad.core.tensor import Tensor
+from agrad.core.tensor import Tensor, attached
 from agrad.plugin import manager
 
 #: NumPy's ufuncs that stay in the graph, and the op each stands for: those that mean the same.
@@ -100,3 +99,48 @@ def refused_function(function: Any) -> TypeError:
     instead = value if found is None else f"use agrad.{name}, or {value}"
     message = f"{full} is not defined for tensors; {instead}.\n  Called at {errors.line_of(*errors.caller())}."
     return TypeError(message)
+
+
+@attached
+class NumpyMethods:
+    """What `Tensor` has for NumPy."""
+
+    def numpy(self: Any) -> Any:
+        """Return the value as a NumPy array, without a copy where it is one; read-only, as values are immutable.
+
+        Returns
+        -------
+        numpy.ndarray
+            On the memory of this tensor.
+
+        Raises
+        ------
+        RuntimeError
+            While a gradient is required and recording is on, or a tangent in forward mode.
+        """
+        if self._is_followed():
+            raise errors.leaves_graph("numpy()")
+        return manager.to_numpy(self)
+
+    def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
+        if self._is_followed():
+            raise errors.leaves_graph(
+                "numpy()",
+                "\n  NumPy made an array of it, or a library that takes NumPy's only. One tensor of several: agrad.stack.",
+            )
+        array = self.numpy()
+        if dtype is not None and dtype != array.dtype:
+            if copy is False:
+                message = f"a view as {dtype} was asked for, but the tensor is {array.dtype}"
+                raise ValueError(message)
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __array_ufunc__(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return call_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        name = function.__name__
+        if name in ("ndim", "shape", "size") and len(args) == 1 and not kwargs:
+            return getattr(args[0], name)  # np.ndim(x) and the like only look
+        raise refused_function(function)

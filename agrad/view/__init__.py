@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from agrad.core.tensor import Tensor, attached
 from agrad.ops.manipulation import concat
 from agrad.plugin import manager
 from agrad.view.format import DEFAULT_OPTIONS, edges, format_tensor
@@ -11,7 +12,6 @@ from agrad.view.graph import Graph, Memory, dot, graph, html, memory, svg, text
 from agrad.view.profile import profile
 
 if TYPE_CHECKING:
-    from agrad.core.tensor import Tensor
     from agrad.dtypes import DType
 
 __all__ = ["Graph", "Memory", "dot", "graph", "html", "memory", "profile", "svg", "text", "text_of"]
@@ -45,3 +45,11 @@ def text_of(tensor: Tensor) -> str:
     prefix = "Parameter containing:\ntensor(" if type(tensor).__name__ == "Parameter" else "tensor("
     numbers = backend.tolist(shown._computed())  # not its own tolist(), which warns where a derivative is taken
     return format_tensor(numbers, spec.shape, prefix=prefix, suffixes=suffixes, kind=kind)  # type: ignore[arg-type]
+
+
+@attached
+class Repr:
+    """What `Tensor` has of this file."""
+
+    def __repr__(self: Any) -> str:
+        return text_of(self)

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 
 import agrad as ag
-from agrad.core.tensor import rebind
+from agrad.core.buffers import rebind
 from agrad.ops import methods
 from agrad.ops.namespace import SUBNAMESPACES, public_functions
 

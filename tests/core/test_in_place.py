@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
-from agrad.core.tensor import owned
+from agrad.core.buffers import owned
 
 
 def leaf(*values):

@@ -1,0 +1,224 @@
+"""Memory of tensors: who owns an array, and how a tensor gets another one.
+
+An array may be written in place only while its tensor owns it, that is while nothing else holds it (`own`). In-place
+spellings end in `rebind`, assignments past the graph in `assign_data`; what would be lost is told by `is_temporary`.
+"""
+
+from __future__ import annotations
+
+import opcode
+import operator
+import sys
+from collections.abc import Callable, Sequence
+from itertools import chain, repeat, starmap
+from typing import Any
+
+from agrad.core import errors, mode
+from agrad.core.node import AccumulateGrad
+from agrad.core.spec import Spec
+from agrad.core.tensor import Tensor, array_slot, history, is_moved, spec_slot
+
+
+class _Owner:
+    """Mixed into the class of a tensor that owns its array."""
+
+    __slots__ = ()
+
+
+#: The class of an owner, by the tensor's own.
+_OWNERS: dict[Any, Any] = {}
+
+
+def _owner_class(cls: type[Tensor]) -> Any:
+    found = _OWNERS.get(cls)
+    if found is not None:
+        return found
+
+    def release(self: Any) -> Any:
+        self.__class__ = cls
+        self.__dict__.pop("_buffer", None)
+        return array_slot.__get__(self)
+
+    def replace(self: Any, data: Any) -> None:
+        release(self)
+        array_slot.__set__(self, data)
+
+    members = {"__slots__": (), "__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    made = _OWNERS[cls] = type(cls.__name__, (cls, _Owner), members | {"_raw": property(release, replace)})
+    return made
+
+
+def own(tensor: Tensor, data: Any) -> None:
+    """Set a tensor to a new array that nothing else holds.
+
+    Until somebody reads ``_raw`` the tensor is of a class on which that is a property: whoever reads it (every
+    operation, export or view does) gets the array and ends the ownership. Only an in-place spelling looks at
+    ``_buffer`` and may write to it. Tensors that own nothing pay nothing for this.
+    """
+    cls = type(tensor)
+    owner = cls if issubclass(cls, _Owner) else _owner_class(cls)
+    held = tensor.__dict__
+    # interrupted anywhere here, the tensor has one value or the other and at worst owns nothing
+    held.pop("_buffer", None)
+    array_slot.__set__(tensor, data)
+    tensor.__class__ = owner
+    held["_buffer"] = data
+
+
+def owned(tensor: Tensor) -> Any:
+    """Return the array of a tensor that owns it, None otherwise."""
+    return tensor.__dict__.get("_buffer")
+
+
+def assign_data(
+    tensors: Sequence[Tensor], arrays: Sequence[Any], specs: Sequence[Spec], grads: Sequence[Tensor | None] = ()
+) -> None:
+    """Assign new values to several tensors, unrecorded: all or none, as it is one call in C.
+
+    Between its steps no signal handler can run, and what is replaced is kept until the end, so that no code of anybody's
+    is called by its going.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Leaves, or results that do not need a gradient.
+    arrays, specs : sequence
+        The values, which fit, and their specs.
+    grads : sequence of Tensor or None, optional
+        What becomes their `.grad`; None leaves it.
+    """
+    others = [(t._state(), g) for t, g in zip(tensors, grads, strict=False) if g is not None]
+    before = [t._raw for t in tensors], [state.grad for state, _ in others]  # to read `_raw` ends an ownership
+    states = [t._node if isinstance(t._node, AccumulateGrad) else t._leaf for t in tensors]
+    leaves = [(leaf, spec) for leaf, spec in zip(states, specs, strict=True) if leaf is not None]
+    for leaf, spec in leaves:
+        if is_moved(leaf.spec, spec):
+            leaf.moved = True  # early is harmless: it makes a pass look
+    any(  # runs through all: each gives None
+        chain(
+            map(array_slot.__set__, tensors, arrays),
+            map(spec_slot.__set__, tensors, specs),
+            map(setattr, [leaf for leaf, _ in leaves], repeat("spec"), [spec for _, spec in leaves]),
+            map(setattr, [state for state, _ in others], repeat("grad"), [g for _, g in others]),
+        )
+    )
+    del before
+
+
+def rebind(
+    target: Tensor, result: Tensor, what: str, *, fresh: bool = False, write: Callable[[], Any] | None = None
+) -> None:
+    """Set `target` to the value and history of `result`: what every in-place spelling ends with.
+
+    It gets both or none: between the assignments nothing is called, so that no signal handler can run.
+
+    Parameters
+    ----------
+    target, result : Tensor
+        Result must have the target's shape; its dtype is cast to the target's where that loses no kind.
+    what : str
+        The spelling, for messages.
+    fresh : bool, optional
+        The array of `result` was made for it and is held by nothing else, no node's saved values either.
+    write : callable, optional
+        Writes to the array that the target owned, and gives it: the value, of which `result` has the history only.
+    """
+    spec = target._spec
+    base = target._base
+    if base is not None:
+        while base is not None and base[0]() is None:
+            base = base[1]
+        if base is not None:
+            errors.warn_lost_write(what)
+    if result._spec is not spec:
+        if result.shape != spec.shape:
+            message = (
+                f"output with shape {list(spec.shape)} doesn't match the broadcast shape {list(result.shape)}"
+                f"\n  {what} cannot change the shape of its target. Called at {errors.line_of(*errors.caller())}."
+            )
+            raise RuntimeError(message)
+        if result.dtype != spec.dtype:
+            kinds = ("bool", "int", "float", "complex")
+            backend = spec.backend
+            if kinds.index(backend.kind(result.dtype)) > kinds.index(backend.kind(spec.dtype)):
+                message = (
+                    f"result type {result.dtype} can't be cast to the desired output type {spec.dtype}"
+                    f"\n  {what} cannot change the dtype of its target. Called at {errors.line_of(*errors.caller())}."
+                )
+                raise RuntimeError(message)
+            result = result.type(spec.dtype)
+    node = target._node
+    if mode.is_grad_enabled():
+        if isinstance(node, AccumulateGrad):
+            raise errors.leaf_in_place(what)
+        node = result._node
+    if target._base is not None:
+        target._base = None
+    if write is not None:
+        if node is target._node:
+            array = write()
+            if array is not owned(target):
+                own(target, array)
+            return
+        held = target.__dict__
+        held.pop("_buffer")  # what is written may be another array: interrupted, the target owns none
+        written = map(array_slot.__set__, [target], map(operator.call, [write]))
+        any(chain(written, starmap(setattr, history(target, node))))  # runs through all: each gives None
+        held["_buffer"] = array_slot.__get__(target)
+        return
+    tangents, array = result._tangents, result._raw
+    before = target._raw  # to read it ends its ownership: to assign to it calls nothing then
+    if target._retained is not None and node is not target._node:
+        any(starmap(setattr, [*history(target, node), (target, "_tangents", tangents), (target, "_raw", array)]))
+    target._node = node
+    if tangents is not target._tangents:
+        target._tangents = tangents
+    target._raw = array
+    target._spec = result._spec
+    del before
+    if fresh:
+        own(target, array)
+
+
+def check_leaf(target: Tensor, what: str) -> None:
+    """Refuse, before anything is computed, to change a leaf that requires grad while recording."""
+    if isinstance(target._node, AccumulateGrad) and mode.is_grad_enabled():
+        raise errors.leaf_in_place(what)
+
+
+# -- assignments that would be lost ------------------------------------------------------------------------------------
+
+
+class _Probe:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __setitem__(self, key: int, counts: list[int]) -> None:
+        counts.append(sys.getrefcount(self))
+
+
+def _counts_of_temporaries() -> list[int]:
+    counts: list[int] = []
+    _Probe()[0] = counts
+    _Probe().__setitem__(0, counts)
+    return counts
+
+
+#: The reference count of the target of an assignment, seen from ``__setitem__``, if nothing but that call holds it; and
+#: where the method is called by name, which hands the target over without holding it itself.
+TEMPORARY, TEMPORARY_OF_METHOD = _counts_of_temporaries()
+
+
+#: What Python runs for ``x[key] = value`` and ``x += value``; before a call by name stands another instruction.
+_ASSIGNING = {opcode.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE", "BINARY_OP") if name in opcode.opmap}
+
+
+def is_temporary(count: int, target: Tensor) -> bool:
+    """Return whether nobody will see what is assigned to `target`, from its count of references in ``__setitem__``."""
+    if count > TEMPORARY:
+        return False
+    frame = sys._getframe(2)
+    if count > TEMPORARY_OF_METHOD and frame.f_code.co_code[frame.f_lasti] not in _ASSIGNING:
+        return False  # x.__setitem__(key, value)
+    # newer interpreters lend a local variable to a call without counting it
+    return sys.version_info < (3, 14) or not any(value is target for value in frame.f_locals.values())
