@@ -248,8 +248,8 @@ from agrad.plugin.manager import (
 )
 
 from agrad import autograd, backends, extra, fft, func, linalg, nn, optim, random, special, tree, utils, view  # isort: skip (they use what stands above)
-from agrad.autograd.backward import backward, grad  # isort: skip
-from agrad.func import vmap  # isort: skip
+from agrad.autograd.backward import backward  # isort: skip
+from agrad.func.top import grad, gradcheck, hessian, jacfwd, jacobian, jacrev, jvp, value_and_grad, vjp, vmap  # isort: skip
 from agrad.lazy import compute, persist  # isort: skip
 from agrad.random import manual_seed, permutation, rand, rand_like, randint, randn, randn_like, randperm  # isort: skip
 from agrad.serialization import load, save  # isort: skip
@@ -364,8 +364,10 @@ __all__ = [
     "get_default_dtype",
     "getitem",
     "grad",
+    "gradcheck",
     "greater",
     "greater_equal",
+    "hessian",
     "hstack",
     "hypot",
     "iinfo",
@@ -387,6 +389,10 @@ __all__ = [
     "isin",
     "isinf",
     "isnan",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jvp",
     "kron",
     "lerp",
     "less",
@@ -513,9 +519,11 @@ __all__ = [
     "unstack",
     "use_backend",
     "utils",
+    "value_and_grad",
     "var",
     "vecdot",
     "view",
+    "vjp",
     "vmap",
     "vstack",
     "where",

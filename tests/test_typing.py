@@ -22,6 +22,8 @@ PROGRAM = """
     reveal_type(nn.functional.relu(x))
     reveal_type(ag.optim.SGD([x]).param_groups)
     reveal_type(ag.randn(3))
+    reveal_type(ag.grad(ag.sin))
+    reveal_type(ag.grad(x, x))
     ag.multiply(x)
     ag.sum(x, axes=0)
     ag.no_such_function
@@ -39,6 +41,8 @@ REVEALED = [
     "agrad.core.tensor.Tensor",
     "list[dict[str, Any]]",
     "agrad.core.tensor.Tensor",
+    "def (*Any, **Any) -> Any",
+    "Any",
 ]
 
 

@@ -59,10 +59,16 @@ def split_aux(returned: Any, what: str) -> tuple[Any, Any]:
     return returned
 
 
+def check_kind(argnums: Any) -> None:
+    """Refuse what cannot be argnums, when the function is made: perhaps it is the point, beside the function."""
+    if isinstance(argnums, bool) or not isinstance(argnums, int | tuple):
+        hint = "\n  A transform gives a function: call that with the point." if isinstance(argnums, Tensor) else ""
+        raise TypeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}{hint}{called()}")
+
+
 def check_argnums(argnums: Any, count: int) -> tuple[int, ...]:
     """Return the chosen arguments as places from the front."""
-    if isinstance(argnums, bool) or not isinstance(argnums, int | tuple):
-        raise TypeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}{called()}")
+    check_kind(argnums)
     if isinstance(argnums, tuple) and not argnums:
         raise RuntimeError(f"argnums must be non-empty{called()}")
     found = []

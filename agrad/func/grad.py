@@ -17,7 +17,7 @@ from agrad.core import engine, forward, mode
 from agrad.core.errors import inexact_only, not_real
 from agrad.core.node import AccumulateGrad, Node, next_seq
 from agrad.core.tensor import Tensor, wrap
-from agrad.func.arguments import Argnums, called, of_chosen, outputs_of, split_aux, tensors_of
+from agrad.func.arguments import Argnums, called, check_kind, of_chosen, outputs_of, split_aux, tensors_of
 from agrad.ops.elementwise import conj, positive
 
 T = TypeVar("T")
@@ -311,6 +311,7 @@ def grad(
     >>> ag.func.grad(lambda p: p["w"] * p["b"])({"w": ag.tensor(2.0), "b": ag.tensor(5.0)})
     {'w': tensor(5.), 'b': tensor(2.)}
     """
+    check_kind(argnums)
 
     @functools.wraps(func)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -341,6 +342,7 @@ def value_and_grad(
     >>> ag.func.value_and_grad(lambda x: x * x)(ag.tensor(3.0))
     (tensor(9.), tensor(6.))
     """
+    check_kind(argnums)
 
     @functools.wraps(func)
     def both(*args: Any, **kwargs: Any) -> Any:

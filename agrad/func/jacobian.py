@@ -9,7 +9,7 @@ from typing import Any
 
 from agrad import tree
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import Argnums, called, of_chosen, tensors_of
+from agrad.func.arguments import Argnums, called, check_kind, of_chosen, tensors_of
 from agrad.func.grad import Tape, check_complex, jvp
 from agrad.func.vmap import check_randomness, over_rows
 from agrad.ops.elementwise import conj
@@ -64,6 +64,7 @@ def jacrev(
     tensor([[4., 1.],
             [2., 5.]])
     """
+    check_kind(argnums)
     if chunk_size is not None and not chunk_size > 0:
         raise ValueError(f"jacrev: `chunk_size` should be greater than 0.{called()}")
 
@@ -92,6 +93,10 @@ def jacrev(
         return (found, tape.auxiliary()) if has_aux else found
 
     return jacobian
+
+
+#: By the common name, and HIPS autograd's.
+jacobian = jacrev
 
 
 def jacfwd(
@@ -135,6 +140,7 @@ def jacfwd(
     tensor([[4., 1.],
             [2., 5.]])
     """
+    check_kind(argnums)
     if chunk_size is not None and not chunk_size > 0:
         raise ValueError(f"jacfwd: `chunk_size` should be greater than 0.{called()}")
     check_randomness(randomness)
