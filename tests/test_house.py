@@ -102,7 +102,6 @@ CIRCLES = {
 #: The list may only become shorter.
 INJECTED = {
     ("agrad.core.engine", "agrad.core.rule.recompute"): "second derivatives of fused operations",
-    ("agrad.core.forward", "agrad.core.op.push_forward"): "calls within a level of forward mode",
     (
         "agrad.func.batching",
         "agrad.core.engine.kernels_for",

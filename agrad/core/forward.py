@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agrad.core import errors, mode
-from agrad.core import op as op_module
 from agrad.core.engine import restore
 from agrad.core.op import Op, general, tensors_in
 from agrad.core.rule import floating, promote, requests_of
@@ -25,18 +24,23 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-next_level = itertools.count(1).__next__
+_next_number = itertools.count(1).__next__
+
+
+def next_level() -> Level:
+    """Return a level that was never open."""
+    return Level(_next_number())
 
 
 @contextmanager
-def level() -> Iterator[int]:
+def level() -> Iterator[Level]:
     """Open a level of forward mode inside those that are open; tangents of it vanish at exit."""
     before = mode.get_mode()
     try:
-        number = next_level()
+        made = next_level()
         now = mode.current()
-        mode.push(levels=(*(now.levels if now else ()), number))
-        yield number
+        mode.push(levels=(*(now.levels if now else ()), made))
+        yield made
     finally:
         mode.set_mode(before)
 
@@ -119,6 +123,15 @@ def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
         return made[0]
     kind = type(result)
     return kind(*made) if hasattr(kind, "_fields") else kind(made)
+
+
+class Level(int):
+    """A level of forward mode, by its number: the larger, the further inside.
+
+    Calls go to the innermost that is open, as the mode has it; `push` serves the levels outside it too.
+    """
+
+    push = staticmethod(push)
 
 
 def _without_dead(value: Any, now: Mode) -> Any:
@@ -310,6 +323,3 @@ def _through_definition(op: Op, primals: list[Any], tangents: dict[str, Any]) ->
         return tangent_of(result, at)
 
     return in_level(tangent)
-
-
-op_module.push_forward = push

@@ -26,8 +26,8 @@ class Mode:
     ----------
     grad : bool
         Whether operations are recorded for reverse mode.
-    levels : tuple of int
-        Active levels of forward mode, outermost first.
+    levels : tuple of Level
+        Active levels of forward mode (`core.forward.Level`), outermost first.
     inference : bool
         Whether it is `inference_mode`.
     saved : tuple
@@ -65,7 +65,7 @@ class Mode:
     def __init__(
         self,
         grad: bool,
-        levels: tuple[int, ...],
+        levels: tuple[Any, ...],
         inference: bool,
         saved: tuple[Any, ...],
         anomaly: bool | None,
@@ -117,7 +117,7 @@ def current() -> Mode | None:
 def push(
     *,
     grad: bool | None = None,
-    levels: tuple[int, ...] | None = None,
+    levels: tuple[Any, ...] | None = None,
     inference: bool | None = None,
     saved: tuple[Any, ...] | None = None,
     anomaly: bool | EllipsisType | None = ...,

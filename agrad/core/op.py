@@ -20,7 +20,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors
-from agrad.core.mode import Mode, current, get_mode
+from agrad.core.mode import current, get_mode
 from agrad.core.node import Freed, Kept, Node, next_seq, output_of
 from agrad.core.once import FIRST_USE, once
 from agrad.core.rule import Plan, Rule, compile_source
@@ -36,9 +36,6 @@ OPS: dict[str, Op] = {}
 
 #: Set by ``agrad.plugin.manager``: the backend of a call that has no array among its operands.
 default_backend: Callable[[], Backend]
-
-#: Set by ``agrad.core.forward``: pushes tangents through a call.
-push_forward: Callable[[Op, tuple[Any, ...], Mode], Any]
 
 #: Set by ``agrad.func.batching``: the backend of a call whose operands are of these, None where there is none.
 join_backends: Callable[[Sequence[Backend]], Backend | None]
@@ -703,7 +700,7 @@ def general(op: Op, values: tuple[Any, ...]) -> Any:
         check_number(op.name, op.arguments[i].name, values[i])
     mode = current()
     if mode is not None and mode.levels and any(t._tangents for t in tensors_in(op, values)):
-        return push_forward(op, values, mode)  # noqa: F821 (see above)
+        return mode.levels[-1].push(op, values, mode)
     backend, spec = resolve_backend(op, values)
     operands: list[Tensor | None] = []  # flat: what a gradient may go to
     raw = list(values)
