@@ -79,6 +79,7 @@ def linear(
     drops: bool = False,
     views: bool = False,
     crosses: bool = False,
+    batch: Kernel | None = None,
     **adjoints: Derivative,
 ) -> Callable[[F], F]:
     """Declare an op that is linear in all its operands jointly, by its adjoint.
@@ -103,6 +104,10 @@ def linear(
         reach the operand, warns while that is alive.
     crosses : bool, optional
         The result may be of another backend than the operand, and the adjoint brings the cotangent back.
+    batch : callable, optional
+        ``batch(b, *arguments)``: what the op does under `vmap`, with arrays that have the batch axis in front; see
+        `agrad.ops.batch_rules`. Default: what acts element by element aligns axes, a `kernel` given here runs on batched
+        arrays, and the rest raises.
     **adjoints : callable
         Per operand, its cotangent from ``g``, under the inner product Re<., .>: conjugates included.
 
@@ -125,18 +130,24 @@ def linear(
         drops=drops,
         views=views,
         crosses=crosses,
+        batch=batch,
     )
 
 
 def multilinear(
-    *, name: str | None = None, kernel: Kernel | None = None, source: str = "", **adjoints: Derivative
+    *,
+    name: str | None = None,
+    kernel: Kernel | None = None,
+    source: str = "",
+    batch: Kernel | None = None,
+    **adjoints: Derivative,
 ) -> Callable[[F], F]:
     """Declare an op that is linear in each operand, by its adjoints; forward mode sums one term per tangent.
 
     Parameters
     ----------
-    name, kernel, source : optional
-        As for `elementwise`.
+    name, kernel, source, batch : optional
+        As for `linear`.
     **adjoints : callable
         Per operand, its cotangent from ``g``, as for `linear`; it may ask for the values of the other operands.
 
@@ -145,7 +156,7 @@ def multilinear(
     callable
         A decorator for the function that gives signature and documentation; its body is never run.
     """
-    return lambda stub: _declare(stub, "multilinear", adjoints, name=name, kernel=kernel, source=source)
+    return lambda stub: _declare(stub, "multilinear", adjoints, name=name, kernel=kernel, source=source, batch=batch)
 
 
 def custom(
@@ -160,6 +171,7 @@ def custom(
     keys: Sequence[str] = (),
     outputs: int | None = None,
     real: bool = False,
+    batch: Kernel | None = None,
 ) -> Callable[[F], F]:
     """Declare an op by its vjp per operand and its jvp.
 
@@ -170,7 +182,7 @@ def custom(
         results that have no cotangent.
     jvp : callable or None
         The tangent of the result from ``t_<operand>``; an operand without one gets None. None if not implemented.
-    name, kernel, source, sequence, index, keys, outputs
+    name, kernel, source, sequence, index, keys, outputs, batch
         As for `linear`.
     real : bool, optional
         As for `elementwise`.
@@ -193,6 +205,7 @@ def custom(
         outputs=outputs,
         jvp=jvp,
         real=real,
+        batch=batch,
     )
 
 
@@ -250,6 +263,7 @@ def nondifferentiable(
     kernel: Kernel | None = None,
     outputs: int | None = None,
     boolean: bool = False,
+    batch: Kernel | None = None,
 ) -> Callable[[F], F]:
     """Declare an op without derivative: its result is boolean, integer or a shape.
 
@@ -257,7 +271,7 @@ def nondifferentiable(
     ----------
     *operands : str
         The names of the signature that are arrays.
-    name, kernel, outputs
+    name, kernel, outputs, batch
         As for `linear`.
     boolean : bool, optional
         The op acts element by element and its results are truth values.
@@ -268,7 +282,7 @@ def nondifferentiable(
         A decorator for the function that gives signature and documentation; its body is never run.
     """
     return lambda stub: _declare(
-        stub, "none", {}, name=name, kernel=kernel, index=operands, outputs=outputs, boolean=boolean
+        stub, "none", {}, name=name, kernel=kernel, index=operands, outputs=outputs, boolean=boolean, batch=batch
     )
 
 
@@ -292,6 +306,7 @@ def _declare(
     views: bool = False,
     crosses: bool = False,
     real: bool = False,
+    batch: Kernel | None = None,
 ) -> F:
     full = name or stub.__name__
     if full in OPS:
@@ -328,5 +343,5 @@ def _declare(
     if not all(part.isidentifier() for part in full.split(".")):
         message = f"{full}: the name of an op is made of identifiers, as name='mine.square'"
         raise errors.RuleError(message)
-    op = OPS[full] = Op(full, stub, signature, rule, kernel=kernel, keys=keys)
+    op = OPS[full] = Op(full, stub, signature, rule, kernel=kernel, keys=keys, batch=batch)
     return op.entry  # type: ignore[return-value]

@@ -68,6 +68,8 @@ class Op:
         Its derivative.
     kernel : callable or None
         ``kernel(xp, ...)`` in the standard's functions, for backends that have none of their own.
+    batch : callable or None
+        ``batch(b, ...)``: what it does under `vmap` (see `ops.batch_rules`); None where that follows from its kind or kernel.
     entry : callable
         The public function.
     """
@@ -81,10 +83,12 @@ class Op:
         *,
         kernel: Callable[..., Any] | None,
         keys: Sequence[str],
+        batch: Callable[..., Any] | None = None,
     ) -> None:
         self.name = name
         self.rule = rule
         self.kernel = kernel
+        self.batch = batch
         self.signature = signature
         words = name.removeprefix("nn.").replace(".", "_").split("_")
         self.title = "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"

@@ -2,8 +2,8 @@
 
 A `Batched` array is an array of another namespace with a batch axis in front. Its backend belongs to a level, one call
 of vmap, and to the backend of the arrays inside; levels nest by wrapping batched arrays again, the larger number
-outside. What does not depend on the batch stays the plain array it is: kernels take both. How each kernel is batched
-stands in ``func.rules``.
+outside. What does not depend on the batch stays the plain array it is: kernels take both. How an op is batched stands
+where it is declared (``batch=``), or follows from its kind: see `ops.batch_rules`.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ from agrad.core import op as op_module
 from agrad.core.engine import batch_levels
 from agrad.core.node import Node, next_seq
 from agrad.core.once import lock, once, shared
+from agrad.core.op import OPS, Op
 from agrad.core.spec import BACKENDS, Spec, Specs, backend_of
 from agrad.core.tensor import Tensor, wrap
-from agrad.plugin.backend import SPECS_KEPT, Backend, key_parts
+from agrad.ops import batch_rules
+from agrad.plugin.backend import PRIMITIVES, SPECS_KEPT, Backend, key_parts
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -408,10 +410,10 @@ class BatchedBackend(Backend):
     def _interned(self) -> dict[Spec, Spec]:
         return {}
 
-    def kernel(self, op: str) -> Callable[..., Any]:
-        from agrad.func.rules import kernel_of  # noqa: PLC0415 (the rules are about these arrays)
-
-        return kernel_of(self, op)
+    def kernel(self, op: str) -> Callable[..., Any] | None:
+        if op in PRIMITIVES and op not in OPS:
+            return None  # a method of this class
+        return _kernel_of(self, op)  # type: ignore[no-any-return]
 
     def kind(self, dtype: Any) -> str:
         return self.base.kind(dtype)
@@ -498,6 +500,98 @@ class BatchedBackend(Backend):
 
     def quiet(self) -> AbstractContextManager[Any]:
         return self.base.quiet()
+
+
+# -- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def _kernel_of(backend: BatchedBackend, name: str) -> Any:
+    """Return the kernel of batched arrays for an op, or for a function that kernels and rules call beside ops."""
+    op = OPS.get(name)
+    if op is None:
+        return _beside(backend, name)
+    rule = op.batch
+    if rule is None and (op.rule.kind == "elementwise" or op.rule.boolean):
+        rule = batch_rules.pointwise
+    if rule is batch_rules.pointwise:
+        return _pointwise(backend, op)
+    if rule is None and op.kernel is not None:
+        return _composed(backend, op)
+    return _by_rule(backend, name, op, rule or batch_rules.lacking)
+
+
+def _pointwise(backend: BatchedBackend, op: Op) -> Callable[..., Any]:
+    """Run the kernel inside at once where ranks are aligned as they are."""
+    get, inner, kind = op.kernel_of, backend.inner.xp, backend.kind_of_array
+    aligning = _by_rule(backend, op.name, op, batch_rules.pointwise)
+
+    def kernel(*arrays: Any, **options: Any) -> Any:
+        if len(arrays) == 2 and not options:
+            a, c = arrays
+            if type(a) is kind:
+                if type(c) is kind:
+                    if a.data.ndim == c.data.ndim:
+                        return kind(get(inner)(a.data, c.data), a.level)
+                elif not isinstance(c, Batched) and getattr(c, "ndim", 0) < a.data.ndim:
+                    return kind(get(inner)(a.data, c), a.level)
+            elif type(c) is kind and not isinstance(a, Batched) and getattr(a, "ndim", 0) < c.data.ndim:
+                return kind(get(inner)(a, c.data), c.level)
+        elif len(arrays) == 1 and type(arrays[0]) is kind:
+            return kind(get(inner)(arrays[0].data, **options), arrays[0].level)
+        return aligning(*arrays, **options)
+
+    return kernel
+
+
+def _composed(backend: BatchedBackend, op: Op) -> Callable[..., Any]:
+    """Run the op's kernel in the standard's functions on batched arrays."""
+    get, inner, kernel, number = op.kernel_of, backend.inner.xp, op.kernel, backend.number
+    assert kernel is not None
+
+    def composed(*args: Any, **kwargs: Any) -> Any:
+        if level_in(number, args) is None and level_in(number, kwargs.values()) is None:
+            return get(inner)(*args, **kwargs)
+        return kernel(backend.xp, *args, **kwargs)
+
+    return composed
+
+
+def _by_rule(backend: BatchedBackend, name: str, op: Op | None, rule: batch_rules.Rule) -> Callable[..., Any]:
+    get, inner, number = operator.attrgetter(name), backend.inner.xp, backend.number
+
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        level = level_in(number, args)
+        if level is None:
+            level = level_in(number, kwargs.values())
+            if level is None:
+                return get(inner)(*args, **kwargs)
+        return rewrap(rule(batch_rules.Call(backend, name, op, level), *args, **kwargs), level)
+
+    return kernel
+
+
+def _beside(backend: BatchedBackend, name: str) -> Any:
+    """Return what is no op: a dtype or constant of the library's, or a function that does not look at values."""
+    get, inner = operator.attrgetter(name), backend.inner.xp
+    if name in batch_rules.UNTOUCHED:
+        return lambda *args, **kwargs: get(inner)(*(a.data if isinstance(a, Batched) else a for a in args), **kwargs)
+    value = get(inner)
+    if isinstance(value, type) or not callable(value):
+        return value
+    return _by_rule(backend, name, None, batch_rules.like if name in batch_rules.LIKE else batch_rules.lacking)
+
+
+def level_in(number: int, values: Any) -> Level | None:
+    """Return the level of a number that one of the values is batched by, also within lists and keys."""
+    for value in values:
+        if isinstance(value, Batched):
+            if value.number == number:
+                return value.level
+        elif isinstance(value, tuple | list):
+            found = level_in(number, value)
+            if found is not None:
+                return found
+    return None
 
 
 @shared

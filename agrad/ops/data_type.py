@@ -13,6 +13,7 @@ from agrad.core.op import OPS, finish
 from agrad.core.rule import fit
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor, wrap
+from agrad.ops.batch_rules import pointwise, unbatched
 from agrad.ops.docs import complete
 from agrad.plugin import manager
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from agrad.plugin.backend import Backend
 
 
-@linear(name="astype", x=lambda g: g)
+@linear(name="astype", x=lambda g: g, batch=pointwise)
 def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:
     """The elements converted to another dtype."""
 
@@ -64,7 +65,12 @@ def _back(g: Any, x_spec: Any) -> Any:
     return engine.brought(source, g, x_spec)
 
 
-@linear(name="to_device", x=_back, crosses=True)
+@linear(
+    name="to_device",
+    x=_back,
+    crosses=True,
+    batch=unbatched("it moves whole arrays between libraries; call it outside of the mapped function"),
+)
 def _to_device(x: Any, device: str, /) -> Tensor:
     """The same value on another device."""
 

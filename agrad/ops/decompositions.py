@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad.core.declare import custom
 from agrad.core.rule import is_complex
+from agrad.ops.batch_rules import matrices
 from agrad.ops.docs import complete
 from agrad.ops.matrices import (
     adjoint,
@@ -68,6 +69,7 @@ def _cholesky_jvp(xp: Any, t_x: Any, ans: Any, upper: bool) -> Any:
     vjp={"x": _cholesky_vjp},
     jvp=_cholesky_jvp,
     source="Murray, Differentiation of the Cholesky decomposition, 2016, eqs. 8 and 10",
+    batch=matrices,
 )
 def cholesky(x: Any, /, *, upper: bool = False) -> Tensor:
     """The Cholesky factor of Hermitian positive-definite matrices.
@@ -163,6 +165,7 @@ def _qr_jvp(xp: Any, t_x: Any, ans: Any, x_spec: Any, mode: str) -> tuple[Any, A
     vjp={"x": _qr_vjp},
     jvp=_qr_jvp,
     source="Walter and Lehmann, Algorithmic differentiation of linear algebra functions, 2010; Seeger et al., 2017",
+    batch=matrices,
 )
 def _qr(x: Any, /, *, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     """The QR decomposition of matrices."""
@@ -299,6 +302,7 @@ def _svd_jvp(xp: Any, t_x: Any, ans: Any, x_spec: Any) -> tuple[Any, Any, Any]:
     vjp={"x": _svd_vjp},
     jvp=_svd_jvp,
     source="Townsend, Differentiating the singular value decomposition, 2016; complex: Wan and Zhang, 2019",
+    batch=matrices,
 )
 def _svd(x: Any, /, *, full_matrices: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """The singular value decomposition of matrices."""
@@ -348,6 +352,7 @@ def _svdvals_jvp(xp: Any, t_x: Any, x: Any) -> Any:
     vjp={"x": _svdvals_vjp},
     jvp=_svdvals_jvp,
     source="Giles, An extended collection of matrix derivative results, 2008, section 3.2",
+    batch=matrices,
 )
 def svdvals(x: Any, /) -> Tensor:
     """Singular values of matrices.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad.core.declare import custom
 from agrad.core.rule import is_complex
+from agrad.ops.batch_rules import matrices
 from agrad.ops.docs import complete
 from agrad.ops.matrices import (
     adjoint,
@@ -75,6 +76,7 @@ def _eigh_jvp(xp: Any, t_x: Any, ans: Any) -> tuple[Any, Any]:
     vjp={"x": _eigh_vjp},
     jvp=_eigh_jvp,
     source="Giles, An extended collection of matrix derivative results, 2008, section 3.1; Boeddeker et al., 2017",
+    batch=matrices,
 )
 def _eigh(x: Any, /) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors of Hermitian matrices."""
@@ -125,6 +127,7 @@ def _eigvalsh_jvp(xp: Any, t_x: Any, x: Any) -> Any:
     vjp={"x": _eigvalsh_vjp},
     jvp=_eigvalsh_jvp,
     source="Giles, An extended collection of matrix derivative results, 2008, section 3.1",
+    batch=matrices,
 )
 def eigvalsh(x: Any, /) -> Tensor:
     """Eigenvalues of Hermitian matrices.
@@ -177,6 +180,7 @@ def _eig_jvp(xp: Any, t_x: Any, ans: Any) -> tuple[Any, Any]:
     vjp={"x": _eig_vjp},
     jvp=_eig_jvp,
     source="Boeddeker et al., On the computation of complex-valued gradients, 2017, section 4.4",
+    batch=matrices,
 )
 def _eig(x: Any, /) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors of square matrices."""
@@ -224,6 +228,7 @@ def _eigvals_jvp(xp: Any, t_x: Any, x: Any) -> Any:
     vjp={"x": _eigvals_vjp},
     jvp=_eigvals_jvp,
     source="Giles, An extended collection of matrix derivative results, 2008, section 3.1",
+    batch=matrices,
 )
 def eigvals(x: Any, /) -> Tensor:
     """Eigenvalues of square matrices.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import custom, elementwise, linear, nondifferentiable
 from agrad.core.rule import is_complex, promote
+from agrad.ops.batch_rules import pointwise
 from agrad.ops.docs import complete
 from agrad.ops.matrices import conj as _conj
 from agrad.ops.matrices import real as _real
@@ -602,7 +603,7 @@ def _choosing(lost: Callable[[Any, Any], Any]) -> dict[str, Any]:
     return {"vjp": vjp, "jvp": jvp}
 
 
-@custom(**_choosing(operator.lt))
+@custom(**_choosing(operator.lt), batch=pointwise)
 def maximum(x1: Any, x2: Any, /) -> Tensor:
     """The larger of two operands, element by element.
 
@@ -620,7 +621,7 @@ def maximum(x1: Any, x2: Any, /) -> Tensor:
     """
 
 
-@custom(**_choosing(operator.gt))
+@custom(**_choosing(operator.gt), batch=pointwise)
 def minimum(x1: Any, x2: Any, /) -> Tensor:
     """The smaller of two operands, element by element.
 
@@ -669,7 +670,7 @@ def _clip_kernel(xp: Any, x: Any, /, min: Any = None, max: Any = None) -> Any:
     return x if max is None else xp.minimum(x, max)
 
 
-@custom(vjp={"x": _inside, "min": _below, "max": _above}, jvp=_clip_jvp, kernel=_clip_kernel)
+@custom(vjp={"x": _inside, "min": _below, "max": _above}, jvp=_clip_jvp, kernel=_clip_kernel, batch=pointwise)
 def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     """Limit to the range from `min` to `max`.
 
@@ -812,6 +813,7 @@ def round(x: Any, /) -> Tensor:
 @custom(
     vjp={"x": lambda xp, g, x: xp.multiply(*promote(xp, g, xp.sign(x)))},
     jvp=lambda xp, t_x, x: _real(xp, xp.multiply(t_x, _conj(xp, xp.sign(x)))),
+    batch=pointwise,
 )
 def abs(x: Any, /) -> Tensor:
     """Magnitude, ``|x|``.
@@ -839,7 +841,7 @@ def _sign_vjp(xp: Any, g: Any, x: Any, ans: Any) -> Any:
     return xp.where(ans == 0, xp.zeros_like(g), (g - ans * along) / size)
 
 
-@custom(vjp={"x": _sign_vjp}, jvp=lambda xp, t_x, x, ans: _sign_vjp(xp, t_x, x, ans))
+@custom(vjp={"x": _sign_vjp}, jvp=lambda xp, t_x, x, ans: _sign_vjp(xp, t_x, x, ans), batch=pointwise)
 def sign(x: Any, /) -> Tensor:
     """Sign: -1, 0 or 1; for a complex `x`, ``x / abs(x)`` and 0 at 0.
 
@@ -860,7 +862,7 @@ def sign(x: Any, /) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g: _conj(xp, g))
+@linear(x=lambda xp, g: _conj(xp, g), batch=pointwise)
 def conj(x: Any, /) -> Tensor:
     """Complex conjugate.
 
@@ -877,7 +879,7 @@ def conj(x: Any, /) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype))
+@linear(x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype), batch=pointwise)
 def real(x: Any, /) -> Tensor:
     """Real part.
 
@@ -894,7 +896,9 @@ def real(x: Any, /) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype) * 1j if x_spec.is_complex else xp.zeros_like(g))
+@linear(
+    x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype) * 1j if x_spec.is_complex else xp.zeros_like(g), batch=pointwise
+)
 def imag(x: Any, /) -> Tensor:
     """Imaginary part.
 
@@ -1017,7 +1021,7 @@ def logical_not(x: Any, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2")
+@nondifferentiable("x1", "x2", batch=pointwise)
 def bitwise_and(x1: Any, x2: Any, /) -> Tensor:
     """Bits set in both operands, ``x1 & x2``.
 
@@ -1030,7 +1034,7 @@ def bitwise_and(x1: Any, x2: Any, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2")
+@nondifferentiable("x1", "x2", batch=pointwise)
 def bitwise_or(x1: Any, x2: Any, /) -> Tensor:
     """Bits set in one operand or both, ``x1 | x2``.
 
@@ -1043,7 +1047,7 @@ def bitwise_or(x1: Any, x2: Any, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2")
+@nondifferentiable("x1", "x2", batch=pointwise)
 def bitwise_xor(x1: Any, x2: Any, /) -> Tensor:
     """Bits set in exactly one operand, ``x1 ^ x2``.
 
@@ -1056,7 +1060,7 @@ def bitwise_xor(x1: Any, x2: Any, /) -> Tensor:
     """
 
 
-@nondifferentiable("x")
+@nondifferentiable("x", batch=pointwise)
 def bitwise_invert(x: Any, /) -> Tensor:
     """Every bit inverted, ``~x``.
 
@@ -1071,7 +1075,7 @@ def bitwise_invert(x: Any, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2")
+@nondifferentiable("x1", "x2", batch=pointwise)
 def bitwise_left_shift(x1: Any, x2: Any, /) -> Tensor:
     """Bits shifted to the left, ``x1 << x2``.
 
@@ -1084,7 +1088,7 @@ def bitwise_left_shift(x1: Any, x2: Any, /) -> Tensor:
     """
 
 
-@nondifferentiable("x1", "x2")
+@nondifferentiable("x1", "x2", batch=pointwise)
 def bitwise_right_shift(x1: Any, x2: Any, /) -> Tensor:
     """Bits shifted to the right, ``x1 >> x2``; the sign is kept.
 

@@ -13,6 +13,7 @@ from typing import Any
 from agrad.core.declare import linear
 from agrad.core.rule import device_of
 from agrad.core.tensor import Tensor
+from agrad.ops.batch_rules import Call, along, places
 from agrad.ops.creation import arange
 from agrad.ops.docs import complete
 from agrad.plugin import manager
@@ -86,7 +87,7 @@ def _fft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, xp.fft.ifft(g, axis=axis, norm=_SWAPPED[norm]), x_spec, [_place(x_spec, axis)])
 
 
-@linear(name="fft.fft", x=_fft_adjoint)
+@linear(name="fft.fft", x=_fft_adjoint, batch=along)
 def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Discrete Fourier transform along an axis, ``sum(x[j] * exp(-2j * pi * j * k / n))``.
 
@@ -106,7 +107,7 @@ def _ifft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, xp.fft.fft(g, axis=axis, norm=_SWAPPED[norm]), x_spec, [_place(x_spec, axis)])
 
 
-@linear(name="fft.ifft", x=_ifft_adjoint)
+@linear(name="fft.ifft", x=_ifft_adjoint, batch=along)
 def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Inverse of `fft` along an axis, ``sum(x[k] * exp(2j * pi * j * k / n)) / n``.
 
@@ -125,7 +126,20 @@ def _fftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) ->
     return _restored(xp, xp.fft.ifftn(g, axes=axes, norm=_SWAPPED[norm]), x_spec, axes)
 
 
-@linear(name="fft.fftn", x=_fftn_adjoint)
+def _fftn_batch(b: Call, x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+    if axes is None and s is not None:
+        axes = tuple(range(-len(s), 0))
+    found = places(axes, x.ndim)
+    if s is None and not found:
+        return b.data(x)
+    if s is None:
+        s = [b.data(x).shape[i] for i in found]
+        if b.name == "fft.irfftn":
+            s[-1] = 2 * (s[-1] - 1)
+    return b.kernel(b.data(x), s=s, axes=found, norm=norm)
+
+
+@linear(name="fft.fftn", x=_fftn_adjoint, batch=_fftn_batch)
 def fftn(
     x: Any, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
 ) -> Tensor:
@@ -150,7 +164,7 @@ def _ifftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) -
     return _restored(xp, xp.fft.fftn(g, axes=axes, norm=_SWAPPED[norm]), x_spec, axes)
 
 
-@linear(name="fft.ifftn", x=_ifftn_adjoint)
+@linear(name="fft.ifftn", x=_ifftn_adjoint, batch=_fftn_batch)
 def ifftn(
     x: Any, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
 ) -> Tensor:
@@ -177,7 +191,7 @@ def _rfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: 
     return _restored(xp, full, x_spec, [place])
 
 
-@linear(name="fft.rfft", x=_rfft_adjoint)
+@linear(name="fft.rfft", x=_rfft_adjoint, batch=along)
 def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """First half of the spectrum of a real signal: frequencies 0 to ``n // 2`` of `fft`.
 
@@ -197,7 +211,7 @@ def _irfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, _paired(xp, half, place, g.shape[place], 2), x_spec, [place])
 
 
-@linear(name="fft.irfft", x=_irfft_adjoint)
+@linear(name="fft.irfft", x=_irfft_adjoint, batch=along)
 def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Inverse of `rfft`: the real signal of half a spectrum.
 
@@ -222,7 +236,7 @@ def _rfftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) -
     return _restored(xp, full, x_spec, axes)
 
 
-@linear(name="fft.rfftn", x=_rfftn_adjoint)
+@linear(name="fft.rfftn", x=_rfftn_adjoint, batch=_fftn_batch)
 def rfftn(
     x: Any, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
 ) -> Tensor:
@@ -245,7 +259,7 @@ def _irfftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) 
     return _restored(xp, _paired(xp, half, axes[-1], g.shape[axes[-1]], 2), x_spec, axes)
 
 
-@linear(name="fft.irfftn", x=_irfftn_adjoint)
+@linear(name="fft.irfftn", x=_irfftn_adjoint, batch=_fftn_batch)
 def irfftn(
     x: Any, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
 ) -> Tensor:
@@ -269,7 +283,7 @@ def _hfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, _paired(xp, half, place, g.shape[place], 2), x_spec, [place])
 
 
-@linear(name="fft.hfft", x=_hfft_adjoint)
+@linear(name="fft.hfft", x=_hfft_adjoint, batch=along)
 def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Real spectrum of a signal with Hermitian symmetry, of which the first half is given.
 
@@ -293,7 +307,7 @@ def _ihfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm:
     return _restored(xp, full, x_spec, [place])
 
 
-@linear(name="fft.ihfft", x=_ihfft_adjoint)
+@linear(name="fft.ihfft", x=_ihfft_adjoint, batch=along)
 def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Inverse of `hfft`: the first half of the signal of a real spectrum.
 
@@ -310,7 +324,11 @@ def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backw
 # -- frequencies ------------------------------------------------------------------------------------------------------
 
 
-@linear(name="fft.fftshift", x=lambda xp, g, axes: xp.fft.ifftshift(g, axes=axes))
+def _shift_batch(b: Call, x: Any, /, *, axes: Any = None) -> Any:
+    return b.kernel(b.data(x), axes=places(axes, x.ndim))
+
+
+@linear(name="fft.fftshift", x=lambda xp, g, axes: xp.fft.ifftshift(g, axes=axes), batch=_shift_batch)
 def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """Move frequency 0 to the middle.
 
@@ -325,7 +343,7 @@ def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """
 
 
-@linear(name="fft.ifftshift", x=lambda xp, g, axes: xp.fft.fftshift(g, axes=axes))
+@linear(name="fft.ifftshift", x=lambda xp, g, axes: xp.fft.fftshift(g, axes=axes), batch=_shift_batch)
 def ifftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
     """Inverse of `fftshift`: move frequency 0 from the middle to the front.
 

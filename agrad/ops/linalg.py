@@ -10,6 +10,7 @@ from agrad.core.declare import custom, linear, multilinear
 from agrad.core.rule import device_of, promote, unbroadcast
 from agrad.core.tensor import check_number
 from agrad.ops import elementwise, statistical
+from agrad.ops.batch_rules import Call, matrices, place, places, reduced
 from agrad.ops.decompositions import cholesky, qr, svd, svdvals
 from agrad.ops.docs import complete
 from agrad.ops.eigenvalues import eig, eigh, eigvals, eigvalsh
@@ -72,7 +73,52 @@ def _matmul_by_second(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
     return mm(xp, adjoint(xp, x1), g)
 
 
-@multilinear(x1=_matmul_by_first, x2=_matmul_by_second)
+def _matmul_batch(b: Call, x1: Any, x2: Any, /) -> Any:
+    if not x1.ndim or not x2.ndim:
+        message = f"matmul takes arrays of at least one axis, not of shapes {x1.shape} and {x2.shape}"
+        raise ValueError(message)
+    if x1.shape[-1] != x2.shape[0 if x2.ndim == 1 else -2]:
+        message = f"matmul: shapes {x1.shape} and {x2.shape} do not match"
+        raise ValueError(message)
+    xp, first, second = b.xp, b.has(x1), b.has(x2)
+    if first and not second and x2.ndim <= 2:
+        return _rows_times(b, x1.data, x2)
+    if second and not first and x2.ndim == 1 and x1.ndim <= 2:  # A v for each v: the rows V times A^T
+        return xp.matmul(x2.data, x1 if x1.ndim == 1 else xp.permute_dims(x1, (1, 0)))
+    a = _as_matrix(b, x1, row=True)
+    c = _as_matrix(b, x2, row=False)
+    rank = max(x1.ndim, x2.ndim, 2)
+    a = b.raised(a, rank) if first else a
+    c = b.raised(c, rank) if second else c
+    # one product per element is no contraction: an outer product is faster elementwise
+    product = xp.multiply(a, c) if a.shape[-1] == 1 and not _promotes(a, c) else xp.matmul(a, c)
+    if x1.ndim == 1:
+        product = xp.squeeze(product, axis=-2)
+    return xp.squeeze(product, axis=-1) if x2.ndim == 1 else product
+
+
+def _promotes(a: Any, c: Any) -> bool:
+    return bool(a.dtype != c.dtype)
+
+
+def _rows_times(b: Call, rows: Any, matrix: Any) -> Any:
+    """All rows of a batch times one matrix: a single product."""
+    if rows.ndim <= 2 or matrix.ndim == 1:
+        return b.xp.matmul(rows, matrix)
+    lead = rows.shape[:-1]
+    product = b.xp.matmul(b.xp.reshape(rows, (math.prod(lead), rows.shape[-1])), matrix)
+    return b.xp.reshape(product, (*lead, matrix.shape[-1]))
+
+
+def _as_matrix(b: Call, x: Any, *, row: bool) -> Any:
+    """Return the array inside of a matrix or stack; a vector becomes a row or a column."""
+    data = x.data if b.has(x) else x
+    if x.ndim > 1:
+        return data
+    return b.xp.expand_dims(data, axis=-2 if row else -1)
+
+
+@multilinear(x1=_matmul_by_first, x2=_matmul_by_second, batch=_matmul_batch)
 def matmul(x1: Any, x2: Any, /) -> Tensor:
     """The matrix product over the last two axes; the others are broadcast.
 
@@ -119,9 +165,34 @@ def _tensordot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axes: Any, *, fir
     return xp.permute_dims(result, tuple(place[i] for i in range(rank)))
 
 
+def _tensordot_batch(b: Call, x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+    if isinstance(axes, int):
+        first, second = tuple(range(x1.ndim - axes, x1.ndim)), tuple(range(axes))
+    else:
+        first, second = (tuple(i - 1 for i in places(part, x.ndim)) for part, x in zip(axes, (x1, x2), strict=True))
+    free1 = [i for i in range(x1.ndim) if i not in first]
+    free2 = [i for i in range(x2.ndim) if i not in second]
+    xp = b.xp
+    if b.has(x1) and not b.has(x2):
+        return xp.tensordot(x1.data, x2, axes=(tuple(i + 1 for i in first), second))
+    if not b.has(x1):
+        return xp.moveaxis(xp.tensordot(x1, x2.data, axes=(first, tuple(i + 1 for i in second))), len(free1), 0)
+    if [x1.shape[i] for i in first] != [x2.shape[i] for i in second]:
+        message = f"tensordot: shapes {x1.shape} and {x2.shape} do not match along {first} and {second}"
+        raise ValueError(message)
+    shape = (*(x1.shape[i] for i in free1), *(x2.shape[i] for i in free2))
+    many = math.prod(x1.shape[i] for i in first)
+    a = xp.permute_dims(x1.data, (0, *(i + 1 for i in (*free1, *first))))
+    c = xp.permute_dims(x2.data, (0, *(i + 1 for i in (*second, *free2))))
+    a = xp.reshape(a, (b.size, math.prod(x1.shape[i] for i in free1), many))
+    c = xp.reshape(c, (b.size, many, math.prod(x2.shape[i] for i in free2)))
+    return xp.reshape(xp.matmul(a, c), (b.size, *shape))
+
+
 @multilinear(
     x1=lambda xp, g, x2, x1_spec, axes: _tensordot_adjoint(xp, g, x2, x1_spec, axes, first=True),
     x2=lambda xp, g, x1, x2_spec, axes: _tensordot_adjoint(xp, g, x1, x2_spec, axes, first=False),
+    batch=_tensordot_batch,
 )
 def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """The sum of products over pairs of axes.
@@ -154,9 +225,24 @@ def _vecdot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
     return xp.moveaxis(unbroadcast(xp, product, tuple(shape)), -1, axis)
 
 
+def _vecdot_batch(b: Call, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    # each operand's own axis last; then the ranks of what is left are aligned
+    first, second = (_last(b, x, axis) for x in (x1, x2))
+    rank = max(x1.ndim, x2.ndim)
+    return b.kernel(b.raised(first, rank) if b.has(x1) else first, b.raised(second, rank) if b.has(x2) else second)
+
+
+def _last(b: Call, x: Any, axis: int) -> Any:
+    at = place(axis, x.ndim)
+    if b.has(x):
+        return x.data if at == x.ndim else b.xp.moveaxis(x.data, at, -1)
+    return x if at == x.ndim else b.xp.moveaxis(x, at - 1, -1)
+
+
 @multilinear(
     x1=lambda xp, g, x2, x1_spec, axis: _vecdot_adjoint(xp, conj(xp, g), x2, x1_spec, axis),
     x2=lambda xp, g, x1, x2_spec, axis: _vecdot_adjoint(xp, g, x1, x2_spec, axis),
+    batch=_vecdot_batch,
 )
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """The dot product of vectors along an axis; `x1` is conjugated.
@@ -176,10 +262,20 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """
 
 
+def _outer_batch(b: Call, x1: Any, x2: Any, /) -> Any:
+    if x1.ndim != 1 or x2.ndim != 1:
+        message = f"outer takes two vectors, not arrays of shapes {x1.shape} and {x2.shape}"
+        raise ValueError(message)
+    xp = b.xp
+    a = xp.expand_dims(x1.data if b.has(x1) else x1, axis=-1)
+    return xp.multiply(a, xp.expand_dims(x2.data if b.has(x2) else x2, axis=-2))
+
+
 @multilinear(
     name="linalg.outer",
     x1=lambda xp, g, x2: mm(xp, g, conj(xp, x2)),
     x2=lambda xp, g, x1: mm(xp, xp.matrix_transpose(g), conj(xp, x1)),
+    batch=_outer_batch,
 )
 def outer(x1: Any, x2: Any, /) -> Tensor:
     """The products of all pairs of elements of two vectors.
@@ -211,10 +307,24 @@ def _cross_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int, *, first: 
     return xp.moveaxis(unbroadcast(xp, product, tuple(shape)), -1, axis)
 
 
+def _cross_batch(b: Call, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    rank = max(x1.ndim, x2.ndim)
+    axis = place(axis, rank) - rank - 1
+    a, c = b.data(x1, rank), b.data(x2, rank)
+    return b.kernel(*_broadcast(b, a, c), axis=axis)
+
+
+def _broadcast(b: Call, a: Any, c: Any) -> tuple[Any, Any]:
+    """Broadcast two arrays with each other (some libraries' functions do not)."""
+    shape = tuple(m if n == 1 else n for n, m in zip(a.shape, c.shape, strict=True))
+    return b.xp.broadcast_to(a, shape), b.xp.broadcast_to(c, shape)
+
+
 @multilinear(
     name="linalg.cross",
     x1=lambda xp, g, x2, x1_spec, axis: _cross_adjoint(xp, g, x2, x1_spec, axis, first=True),
     x2=lambda xp, g, x1, x2_spec, axis: _cross_adjoint(xp, g, x1, x2_spec, axis, first=False),
+    batch=_cross_batch,
 )
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of length 3 along an axis.
@@ -252,7 +362,7 @@ def _put_on_diagonal(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
     return xp.triu(xp.tril(xp.broadcast_like(row[..., None, :], x_spec), k=offset), k=offset)
 
 
-@linear(name="linalg.diagonal", x=_put_on_diagonal)
+@linear(name="linalg.diagonal", x=_put_on_diagonal, batch=matrices)
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
     """A diagonal of matrices.
 
@@ -276,7 +386,7 @@ def _trace_adjoint(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
     return _put_on_diagonal(xp, xp.broadcast_to(g[..., None], (*lead, size)), x_spec, offset)
 
 
-@linear(name="linalg.trace", x=_trace_adjoint)
+@linear(name="linalg.trace", x=_trace_adjoint, batch=matrices)
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     """The sum of a diagonal of matrices.
 
@@ -337,7 +447,7 @@ def _norm_jvp(xp: Any, t_x: Any, x: Any, ans: Any, x_spec: Any, axis: Axis, keep
     return xp.sum(real(xp, conj(xp, gradient) * t_x), axis=axis, keepdims=keepdims)
 
 
-@custom(name="linalg.vector_norm", vjp={"x": _norm_vjp}, jvp=_norm_jvp)
+@custom(name="linalg.vector_norm", vjp={"x": _norm_vjp}, jvp=_norm_jvp, batch=reduced)
 def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Tensor:
     """The norm of vectors, or of all elements as one vector.
 

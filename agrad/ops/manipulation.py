@@ -9,13 +9,29 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import linear
 from agrad.core.rule import device_of, unbroadcast
+from agrad.ops.batch_rules import Call, dynamic, matrices, place, places
 from agrad.ops.docs import complete
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
 
-@linear(views=True, x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape))
+def _reshape_batch(b: Call, x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
+    shape = (shape,) if isinstance(shape, int) else tuple(map(operator.index, shape))
+    known = math.prod(n for n in shape if n != -1)
+    size = math.prod(x.shape)
+    if -1 in shape:
+        if shape.count(-1) > 1 or not known or size % known:
+            message = f"cannot reshape array of size {size} into shape {shape}"
+            raise ValueError(message)
+        shape = tuple(size // known if n == -1 else n for n in shape)
+    elif known != size:
+        message = f"cannot reshape array of size {size} into shape {shape}"
+        raise ValueError(message)
+    return b.kernel(b.data(x), (b.size, *shape)) if copy is None else b.kernel(b.data(x), (b.size, *shape), copy=copy)
+
+
+@linear(views=True, x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape), batch=_reshape_batch)
 def reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> Tensor:
     """The same elements in another shape.
 
@@ -40,7 +56,14 @@ def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(inverse)
 
 
-@linear(views=True, x=lambda xp, g, axes: xp.permute_dims(g, _inverse(axes)))
+def _permute_dims_batch(b: Call, x: Any, /, axes: Sequence[int]) -> Any:
+    if len(axes) != x.ndim:
+        message = f"axes {tuple(axes)} do not match an array of {x.ndim} axes"
+        raise ValueError(message)
+    return b.kernel(b.data(x), (0, *places(tuple(axes), x.ndim)))
+
+
+@linear(views=True, x=lambda xp, g, axes: xp.permute_dims(g, _inverse(axes)), batch=_permute_dims_batch)
 def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
     """The axes in another order.
 
@@ -55,7 +78,7 @@ def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
     """
 
 
-@linear(views=True, x=lambda xp, g: xp.matrix_transpose(g), kernel=lambda xp, x: x.mT)
+@linear(views=True, x=lambda xp, g: xp.matrix_transpose(g), kernel=lambda xp, x: x.mT, batch=matrices)
 def matrix_transpose(x: Any, /) -> Tensor:
     """The last two axes exchanged.
 
@@ -71,7 +94,11 @@ def matrix_transpose(x: Any, /) -> Tensor:
     """
 
 
-@linear(views=True, x=lambda xp, g, source, destination: xp.moveaxis(g, destination, source))
+def _moveaxis_batch(b: Call, x: Any, source: Any, destination: Any, /) -> Any:
+    return b.kernel(b.data(x), places(source, x.ndim), places(destination, x.ndim))
+
+
+@linear(views=True, x=lambda xp, g, source, destination: xp.moveaxis(g, destination, source), batch=_moveaxis_batch)
 def moveaxis(x: Any, source: int | tuple[int, ...], destination: int | tuple[int, ...], /) -> Tensor:
     """Axes moved to other places, the others keeping their order.
 
@@ -87,7 +114,13 @@ def moveaxis(x: Any, source: int | tuple[int, ...], destination: int | tuple[int
     """
 
 
-@linear(views=True, x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape))
+def _expand_dims_batch(b: Call, x: Any, /, axis: Any) -> Any:
+    axes = axis if isinstance(axis, tuple | list) else (axis,)
+    found = places(tuple(axes), x.ndim + len(axes))
+    return b.kernel(b.data(x), axis=found if isinstance(axis, tuple | list) else found[0])
+
+
+@linear(views=True, x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape), batch=_expand_dims_batch)
 def expand_dims(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """New axes of length 1.
 
@@ -122,7 +155,11 @@ def expand_dims(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """
 
 
-@linear(views=True, x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape))
+def _squeeze_batch(b: Call, x: Any, /, axis: Any) -> Any:
+    return b.kernel(b.data(x), axis=places(axis, x.ndim))
+
+
+@linear(views=True, x=lambda xp, g, x_spec: xp.reshape(g, x_spec.shape), batch=_squeeze_batch)
 def squeeze(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """Axes of length 1 removed.
 
@@ -137,7 +174,11 @@ def squeeze(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g, axis: xp.flip(g, axis=axis))
+def _flip_batch(b: Call, x: Any, /, *, axis: Any = None) -> Any:
+    return b.kernel(b.data(x), axis=places(axis, x.ndim))
+
+
+@linear(x=lambda xp, g, axis: xp.flip(g, axis=axis), batch=_flip_batch)
 def flip(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """The elements in reverse order along axes.
 
@@ -159,7 +200,15 @@ def _negated(shift: int | tuple[int, ...]) -> int | tuple[int, ...]:
     return tuple(-s for s in shift) if isinstance(shift, tuple | list) else -shift
 
 
-@linear(x=lambda xp, g, shift, axis: xp.roll(g, _negated(shift), axis=axis))
+def _roll_batch(b: Call, x: Any, /, shift: Any, *, axis: Any = None) -> Any:
+    data = b.data(x)
+    if axis is None:
+        return b.xp.reshape(b.kernel(b.flat(data), shift, axis=1), data.shape)
+    found = places(axis, x.ndim)
+    return b.kernel(data, shift, axis=found if isinstance(axis, tuple | list) else found[0])
+
+
+@linear(x=lambda xp, g, shift, axis: xp.roll(g, _negated(shift), axis=axis), batch=_roll_batch)
 def roll(x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """The elements shifted along axes; those that fall off come back at the other end.
 
@@ -179,7 +228,15 @@ def roll(x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...]
     """
 
 
-@linear(x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape))
+def _broadcast_to_batch(b: Call, x: Any, /, shape: Any) -> Any:
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    if x.ndim > len(shape):
+        message = f"shape {x.shape} cannot be broadcast to {shape}"
+        raise ValueError(message)
+    return b.xp.broadcast_to(b.data(x, len(shape)), (b.size, *shape))
+
+
+@linear(x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape), batch=_broadcast_to_batch)
 def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Tensor:
     """Repeated along new leading axes and along axes of length 1.
 
@@ -197,7 +254,11 @@ def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape))
+def _broadcast_like_batch(b: Call, x: Any, spec: Any, /) -> Any:
+    return _broadcast_to_batch(b, x, spec.shape)
+
+
+@linear(x=lambda xp, g, x_spec: unbroadcast(xp, g, x_spec.shape), batch=_broadcast_like_batch)
 def broadcast_like(x: Any, spec: Any, /) -> Tensor:
     """`broadcast_to` the shape of a spec, in its layout: a lazy backend takes over the chunks.
 
@@ -296,7 +357,21 @@ def _pieces(xp: Any, g: Any, arrays_spec: Sequence[Any], axis: int | None) -> li
     return parts
 
 
-@linear(sequence="arrays", arrays=_pieces)
+def _concat_batch(b: Call, arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
+    if axis is None:
+        return b.kernel([b.flat(b.data(x)) for x in arrays], axis=1)
+    return b.kernel([b.data(x) for x in arrays], axis=place(axis, _rank_of(arrays)))
+
+
+def _rank_of(arrays: Sequence[Any]) -> int:
+    ranks = {x.ndim for x in arrays}
+    if len(ranks) != 1:
+        message = f"all arrays must have the same number of axes, got {sorted(ranks)}"
+        raise ValueError(message)
+    return int(ranks.pop())
+
+
+@linear(sequence="arrays", arrays=_pieces, batch=_concat_batch)
 def concat(arrays: tuple[Any, ...] | list[Any], /, *, axis: int | None = 0) -> Tensor:
     """Joined along an axis they have.
 
@@ -317,7 +392,11 @@ def concat(arrays: tuple[Any, ...] | list[Any], /, *, axis: int | None = 0) -> T
     """
 
 
-@linear(sequence="arrays", arrays=lambda xp, g, axis: xp.unstack(g, axis=axis))
+def _stack_batch(b: Call, arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
+    return b.kernel([b.data(x) for x in arrays], axis=place(axis, _rank_of(arrays) + 1))
+
+
+@linear(sequence="arrays", arrays=lambda xp, g, axis: xp.unstack(g, axis=axis), batch=_stack_batch)
 def stack(arrays: tuple[Any, ...] | list[Any], /, *, axis: int = 0) -> Tensor:
     """Joined along a new axis.
 
@@ -343,7 +422,11 @@ def _unstack_kernel(xp: Any, x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple(moved[i, ...] for i in range(moved.shape[0]))
 
 
-@linear(views=True, outputs=0, x=_restack, kernel=_unstack_kernel)
+def _unstack_batch(b: Call, x: Any, /, *, axis: int = 0) -> Any:
+    return b.kernel(b.data(x), axis=place(axis, x.ndim))
+
+
+@linear(views=True, outputs=0, x=_restack, kernel=_unstack_kernel, batch=_unstack_batch)
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis.
 
@@ -381,7 +464,16 @@ def unravel(places: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple((places // stride) % size for stride, size in zip(strides, shape, strict=True))
 
 
-@linear(index=("repeats",), x=_repeat_adjoint)
+def _repeat_batch(b: Call, x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
+    if b.has(repeats):
+        return dynamic(b)
+    data = b.data(x)
+    if axis is None:
+        return b.kernel(b.flat(data), repeats, axis=1)
+    return b.kernel(data, repeats, axis=place(axis, x.ndim))
+
+
+@linear(index=("repeats",), x=_repeat_adjoint, batch=_repeat_batch)
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     """Each element repeated.
 
@@ -409,7 +501,13 @@ def _tile_adjoint(xp: Any, g: Any, x_spec: Any, repetitions: tuple[int, ...]) ->
     return xp.reshape(xp.sum(xp.reshape(g, split), axis=tuple(range(0, 2 * rank, 2))), x_spec.shape)
 
 
-@linear(x=_tile_adjoint)
+def _tile_batch(b: Call, x: Any, repetitions: Sequence[int], /) -> Any:
+    repetitions = (repetitions,) if isinstance(repetitions, int) else tuple(repetitions)
+    rank = max(len(repetitions), x.ndim)
+    return b.kernel(b.data(x, rank), (*(1,) * (rank - len(repetitions) + 1), *repetitions))
+
+
+@linear(x=_tile_adjoint, batch=_tile_batch)
 def tile(x: Any, repetitions: tuple[int, ...], /) -> Tensor:
     """The whole repeated along each axis.
 
@@ -427,7 +525,7 @@ def tile(x: Any, repetitions: tuple[int, ...], /) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g, k: xp.tril(g, k=k))
+@linear(x=lambda xp, g, k: xp.tril(g, k=k), batch=matrices)
 def tril(x: Any, /, *, k: int = 0) -> Tensor:
     """The part of matrices on and below a diagonal, 0 elsewhere.
 
@@ -447,7 +545,7 @@ def tril(x: Any, /, *, k: int = 0) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g, k: xp.triu(g, k=k))
+@linear(x=lambda xp, g, k: xp.triu(g, k=k), batch=matrices)
 def triu(x: Any, /, *, k: int = 0) -> Tensor:
     """The part of matrices on and above a diagonal, 0 elsewhere.
 

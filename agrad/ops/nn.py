@@ -9,13 +9,15 @@ Most formulas are those of PyTorch's derivatives, so the values at kinks are PyT
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from agrad.core.declare import custom, elementwise, fused, linear, multilinear, nondifferentiable
 from agrad.core.rule import device_of, is_complex
 from agrad.core.tensor import Tensor
+from agrad.ops.batch_rules import Call, along, is_array, pointwise
 
 Pair = tuple[int, int]
 Padding = tuple[Pair, Pair]
@@ -275,6 +277,7 @@ def _softmax_product(xp: Any, v: Any, ans: Any, axis: int) -> Any:
     vjp={"x": lambda xp, g, ans, axis: _softmax_product(xp, g, ans, axis)},
     jvp=lambda xp, t_x, ans, axis: _softmax_product(xp, t_x, ans, axis),
     kernel=_softmax_kernel,
+    batch=along,
 )
 def softmax(x: Any, /, *, axis: int) -> Tensor:
     """Exponentials that sum to 1 along an axis."""
@@ -293,6 +296,7 @@ def _log_softmax_kernel(xp: Any, x: Any, /, *, axis: int) -> Any:
     vjp={"x": lambda xp, g, ans, axis: g - xp.exp(ans) * xp.sum(g, axis=axis, keepdims=True)},
     jvp=lambda xp, t_x, ans, axis: t_x - xp.sum(xp.exp(ans) * t_x, axis=axis, keepdims=True),
     kernel=_log_softmax_kernel,
+    batch=along,
 )
 def log_softmax(x: Any, /, *, axis: int) -> Tensor:
     """The logarithm of `softmax`, without overflow or cancellation."""
@@ -436,6 +440,7 @@ def layer_norm(input: Any, weight: Any = None, bias: Any = None, rank: int = 1, 
     x=lambda xp, g, mask, scale: xp.nn.dropout(g, mask, scale),
     kernel=lambda xp, x, mask, scale: x * (xp.astype(mask, x.dtype) * scale),
     source="Srivastava et al.: Dropout, JMLR 15 (2014)",
+    batch=pointwise,
 )
 def dropout(x: Any, mask: Any, scale: float, /) -> Tensor:
     """`x` times `scale` where a mask is true, else 0."""
@@ -501,11 +506,16 @@ def _crop(x: Any, widths: tuple[Pair, ...]) -> Any:
     return x[tuple(slice(a, n - b) for (a, b), n in zip(widths, x.shape, strict=True))]
 
 
+def _pad_batch(b: Call, x: Any, widths: Any, value: float = 0.0, /) -> Any:
+    return b.kernel(b.data(x), ((0, 0), *widths), value)
+
+
 @custom(
     name="nn.pad",
     vjp={"x": lambda g, widths: _crop(g, widths)},
     jvp=lambda xp, t_x, widths: xp.nn.pad(t_x, widths),
     kernel=_pad_kernel,
+    batch=_pad_batch,
 )
 def pad(x: Any, widths: tuple[Pair, ...], value: float = 0.0, /) -> Tensor:
     """`x` with a constant put around it, ``(before, after)`` elements per axis."""
@@ -637,6 +647,52 @@ def _conv2d_jvp(
     return _total(xp, by_input, by_weight, by_bias)
 
 
+def _folded(b: Call, data: Any) -> Any:
+    """Make the batch axis and the first one."""
+    return b.xp.reshape(data, (b.size * data.shape[1], *data.shape[2:]))
+
+
+def _unfolded(b: Call, data: Any) -> Any:
+    return b.xp.reshape(data, (b.size, data.shape[0] // b.size, *data.shape[1:]))
+
+
+def _as_of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a rule that divides by the length of the batch; for an empty batch, on one member, which is left out again."""
+
+    @functools.wraps(rule)
+    def run(b: Call, *args: Any) -> Any:
+        if b.size:
+            return rule(b, *args)
+        one = Call(b.backend, b.name, b.op, type(b.level)(1, b.level.randomness, b.level))
+        zeros = [type(a)(b.xp.zeros((1, *a.shape), dtype=a.dtype), one.level) if b.has(a) else a for a in args]
+        return rule(one, *zeros)[:0, ...]
+
+    return run
+
+
+def _channels(b: Call, images: Any) -> Any:
+    """Put the batch into the channels: (B, N, C, H, W) becomes (N, B * C, H, W)."""
+    data = b.xp.moveaxis(b.data(images), 0, 1)
+    return b.xp.reshape(data, (data.shape[0], data.shape[1] * data.shape[2], *data.shape[3:]))
+
+
+def _unchannelled(b: Call, data: Any) -> Any:
+    n, c, *rest = data.shape
+    return b.xp.moveaxis(b.xp.reshape(data, (n, b.size, c // b.size, *rest)), 1, 0)
+
+
+@_as_of_one
+def _conv2d_batch(
+    b: Call, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    if not b.has(weight) and not b.has(bias):
+        return _unfolded(b, b.kernel(_folded(b, input.data), weight, bias, stride, padding, dilation, groups))
+    bias = None if bias is None else b.xp.reshape(b.data(bias), (-1,))
+    weight = _folded(b, b.data(weight))
+    found = b.kernel(_channels(b, input), weight, bias, stride, padding, dilation, groups * b.size)
+    return _unchannelled(b, found)
+
+
 @custom(
     name="nn.conv2d",
     vjp={
@@ -650,6 +706,7 @@ def _conv2d_jvp(
     },
     jvp=_conv2d_jvp,
     kernel=_conv2d_kernel,
+    batch=_conv2d_batch,
 )
 def conv2d(
     input: Any,
@@ -663,6 +720,16 @@ def conv2d(
     """Cross-correlation of images (N, C, H, W) with filters (O, C / groups, kh, kw), real."""
 
 
+@_as_of_one
+def _conv2d_input_batch(
+    b: Call, grad: Any, weight: Any, size: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    if not b.has(weight):
+        return _unfolded(b, b.kernel(_folded(b, grad.data), weight, size, stride, padding, dilation, groups))
+    weight = _folded(b, weight.data)
+    return _unchannelled(b, b.kernel(_channels(b, grad), weight, size, stride, padding, dilation, groups * b.size))
+
+
 @multilinear(
     name="nn.conv2d_input",
     grad=lambda xp, g, weight, stride, padding, dilation, groups: xp.nn.conv2d(
@@ -672,11 +739,20 @@ def conv2d(
         g, grad, weight_spec.shape[2:], stride, padding, dilation, groups
     ),
     kernel=_conv2d_input_kernel,
+    batch=_conv2d_input_batch,
 )
 def conv2d_input(
     grad: Any, weight: Any, size: Pair, stride: Pair, padding: Padding, dilation: Pair, groups: int
 ) -> Tensor:
     """The adjoint of `conv2d` in its input, images of height and width `size`: the transposed convolution."""
+
+
+@_as_of_one
+def _conv2d_weight_batch(
+    b: Call, input: Any, grad: Any, window: Any, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    images, cotangents = _channels(b, input), _channels(b, grad)
+    return _unfolded(b, b.kernel(images, cotangents, window, stride, padding, dilation, groups * b.size))
 
 
 @multilinear(
@@ -688,6 +764,7 @@ def conv2d_input(
         input, g, None, stride, padding, dilation, groups
     ),
     kernel=_conv2d_weight_kernel,
+    batch=_conv2d_weight_batch,
 )
 def conv2d_weight(
     input: Any, grad: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, groups: int
@@ -741,12 +818,20 @@ def _avg_pool2d_adjoint_kernel(
     return _sum_of_places(xp, parts, size, window, stride, padding, (1, 1))
 
 
+@_as_of_one
+def _over_images(b: Call, *args: Any) -> Any:
+    """What treats every image alike: the batch joins the images."""
+    inner = [_folded(b, b.data(a)) if is_array(a) else a for a in args]
+    return _unfolded(b, b.kernel(*inner))
+
+
 @linear(
     name="nn.avg_pool2d",
     x=lambda xp, g, x_spec, window, stride, padding, count_pad: xp.nn.avg_pool2d_adjoint(
         g, x_spec.shape[2:], window, stride, padding, count_pad
     ),
     kernel=_avg_pool2d_kernel,
+    batch=_over_images,
 )
 def avg_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, count_pad: bool, /) -> Tensor:
     """The mean of each window of images (N, C, H, W)."""
@@ -756,6 +841,7 @@ def avg_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, count_pad: 
     name="nn.avg_pool2d_adjoint",
     grad=lambda xp, g, window, stride, padding, count_pad: xp.nn.avg_pool2d(g, window, stride, padding, count_pad),
     kernel=_avg_pool2d_adjoint_kernel,
+    batch=_over_images,
 )
 def avg_pool2d_adjoint(
     grad: Any, size: Pair, window: Pair, stride: Pair, padding: Padding, count_pad: bool, /
@@ -816,6 +902,7 @@ def _max_pool2d_tangent_kernel(
         t_x, x, ans, window, stride, padding, dilation
     ),
     kernel=_max_pool2d_kernel,
+    batch=_over_images,
 )
 def max_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /) -> Tensor:
     """The largest element of each window of images (N, C, H, W); the gradient goes to the first of several."""
@@ -828,6 +915,7 @@ def max_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, dilation: P
         g, x, best, window, stride, padding, dilation
     ),
     kernel=_max_pool2d_adjoint_kernel,
+    batch=_over_images,
 )
 def max_pool2d_adjoint(
     grad: Any, x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /
@@ -842,6 +930,7 @@ def max_pool2d_adjoint(
         g, x, best, window, stride, padding, dilation
     ),
     kernel=_max_pool2d_tangent_kernel,
+    batch=_over_images,
 )
 def max_pool2d_tangent(
     tangent: Any, x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /

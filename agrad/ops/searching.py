@@ -15,13 +15,87 @@ from agrad.core.mode import is_grad_enabled
 from agrad.core.op import OPS, _key, finish, resolve_backend
 from agrad.core.rule import device_of, unbroadcast
 from agrad.core.saved import active
-from agrad.core.spec import backend_of, numbers_of
+from agrad.core.spec import Spec, backend_of, numbers_of
 from agrad.core.tensor import Tensor, wrap
+from agrad.ops.batch_rules import Call, along, dynamic, is_array, place, pointwise, reduced
 from agrad.ops.docs import complete
 from agrad.ops.manipulation import unravel
 from agrad.plugin.backend import KINDS, at, key_parts
 
 # -- indexing ---------------------------------------------------------------------------------------------------------
+
+
+def _is_bool(b: Call, part: Any) -> bool:
+    return is_array(part) and b.backend.kind(part.dtype) == "bool"
+
+
+def _arrays_in(key: Any) -> list[Any]:
+    return [part for part in key_parts(key) if is_array(part)]
+
+
+def _getitem_batch(b: Call, x: Any, key: Any, /) -> Any:
+    arrays = _arrays_in(key)
+    if any(b.has(part) and _is_bool(b, part) for part in arrays):
+        raise b.fail(
+            "We do not support batching operators that can support dynamic shape. Attempting to batch over indexing"
+            " with a boolean mask."
+        )
+    if not arrays:
+        return b.xp.getitem(x.data, (slice(None), *key_parts(key)))
+    # by the numbers of the places it takes: whatever the key is, one row of each member
+    size = math.prod(x.shape)
+    taken = _places_taken(b, x.shape, key, x)
+    if not b.has(x):
+        found = b.xp.take(b.xp.reshape(x, (size,)), b.xp.reshape(taken, (-1,)), axis=0)
+        return b.xp.reshape(found, taken.shape)
+    rows = b.flat(x.data)
+    if not any(b.has(part) for part in arrays):
+        return b.xp.reshape(b.xp.take(rows, b.xp.reshape(taken, (-1,)), axis=1), (b.size, *taken.shape))
+    found = b.xp.take(b.xp.reshape(rows, (b.size * size,)), b.xp.reshape(_offset(b, taken, size), (-1,)), axis=0)
+    return b.xp.reshape(found, taken.shape)
+
+
+def _places_taken(b: Call, shape: tuple[int, ...], key: Any, like: Any) -> Any:
+    """Return the numbers, in row-major order, of the places that a key takes of an array of a shape.
+
+    With the batch axis in front if the key has arrays with it. An array in a key picks along its axis; what a key with
+    arrays picks is picked by each in turn, from numbers of places that need no batch.
+    """
+    xp = b.xp
+    device = getattr(like, "device", None)
+    numbers = xp.reshape(xp.arange(math.prod(shape), device=device), shape)
+    parts = key_parts(key)
+    batched = [i for i, part in enumerate(parts) if b.has(part)]
+    if not batched:
+        return xp.getitem(numbers, key)
+    rank = max(part.ndim for part in parts if is_array(part) and not _is_bool(b, part))
+    inner = tuple(b.raised(part.data, rank) if b.has(part) else part for part in parts)
+    found = xp.getitem(numbers, inner if isinstance(key, tuple) else inner[0])
+    return xp.moveaxis(found, _first_picked(b, parts, len(shape)), 0)
+
+
+def _first_picked(b: Call, parts: tuple[Any, ...], ndim: int) -> int:
+    """Return where the axes that arrays pick stand in what a key takes: in place if neighbours, else in front."""
+    picks = [i for i, part in enumerate(parts) if is_array(part) or isinstance(part, int)]
+    if picks[-1] - picks[0] + 1 != len(picks):
+        return 0
+    axis = 0
+    for part in parts[: picks[0]]:
+        if part is Ellipsis:
+            named = sum(
+                part.ndim if _is_bool(b, part) else 1 for part in parts if part is not None and part is not Ellipsis
+            )
+            axis += ndim - named
+        else:
+            axis += 1
+    return axis
+
+
+def _offset(b: Call, taken: Any, size: int) -> Any:
+    """Add to places with a batch axis what leads to their member's row."""
+    xp = b.xp
+    rows = xp.reshape(xp.arange(b.size, device=getattr(taken, "device", None)), (b.size, *(1,) * (taken.ndim - 1)))
+    return taken + rows * size
 
 
 @linear(
@@ -30,6 +104,7 @@ from agrad.plugin.backend import KINDS, at, key_parts
     keys=("key",),
     x=lambda xp, g, x_spec, key: xp.scatter_add(x_spec, key, g),
     kernel=at,
+    batch=_getitem_batch,
 )
 def getitem(x: Any, key: Any, /) -> Tensor:
     """The elements at a key, ``x[key]``.
@@ -52,11 +127,25 @@ def getitem(x: Any, key: Any, /) -> Tensor:
     """
 
 
-@linear(
-    index=("key",),
-    keys=("key",),
-    values=lambda xp, g, key: xp.getitem(g, key),
-)
+def _scatter_add_batch(b: Call, spec: Any, key: Any, values: Any, /) -> Any:
+    arrays = _arrays_in(key)
+    inner = b.backend.inner
+    if not arrays:
+        whole = Spec(inner, (b.size, *spec.shape), spec.dtype, spec.device)
+        return b.xp.scatter_add(whole, (slice(None), *key_parts(key)), b.data(values))
+    size = math.prod(spec.shape)
+    has_batch = any(b.has(part) for part in arrays)
+    taken = _places_taken(b, spec.shape, key, values)
+    values = b.data(values)
+    if not has_batch:
+        taken = b.xp.broadcast_to(b.xp.expand_dims(taken, axis=0), (b.size, *taken.shape))
+    whole = Spec(inner, (b.size * size,), spec.dtype, spec.device)
+    where = b.xp.reshape(_offset(b, taken, size), (-1,))
+    values = b.xp.reshape(b.xp.broadcast_to(values, taken.shape), (-1,))
+    return b.xp.reshape(b.xp.scatter_add(whole, where, values), (b.size, *spec.shape))
+
+
+@linear(index=("key",), keys=("key",), values=lambda xp, g, key: xp.getitem(g, key), batch=_scatter_add_batch)
 def scatter_add(spec: Any, key: Any, values: Any, /) -> Tensor:
     """Zeros of a spec with values added at a key: the adjoint of `getitem`.
 
@@ -100,13 +189,45 @@ def _value_adjoint(xp: Any, g: Any, key: Any, value_spec: Any) -> Any:
     return g if lead <= 0 else xp.reshape(unbroadcast(xp, g, value_spec.shape[lead:]), value_spec.shape)
 
 
-@linear(
-    index=("key",),
-    keys=("key",),
-    drops=True,
-    x=_zero_at,
-    value=_value_adjoint,
-)
+def _setitem_batch(b: Call, x: Any, key: Any, value: Any, /) -> Any:
+    arrays = _arrays_in(key)
+    data = b.data(x)
+    value = b.array(value) if not b.has(value) else value
+    if _is_bool(b, key) and (b.has(key) or not value.ndim):
+        if value.ndim:
+            raise b.fail(
+                "We do not support batching operators that can support dynamic shape. Attempting to batch over"
+                " assigning an array at a boolean mask."
+            )
+        mask = b.data(key)
+        mask = b.xp.reshape(mask, (*mask.shape, *(1,) * (x.ndim - key.ndim)))
+        filling = b.xp.astype(b.data(value, x.ndim), data.dtype)
+        return b.xp.where(mask, filling, data)
+    if not arrays:
+        inner = (slice(None), *key_parts(key))
+        if b.has(value):
+            region = b.xp.getitem(data, inner).ndim - 1
+            value = _trimmed(b, value.data, region)
+            value = b.raised(value, region)
+        return b.xp.setitem(data, inner, value)
+    size = math.prod(x.shape)
+    taken = _places_taken(b, x.shape, key, data)
+    has_batch = any(b.has(part) for part in arrays)
+    shape = tuple(taken.shape[1:] if has_batch else taken.shape)
+    taken = taken if has_batch else b.xp.broadcast_to(b.xp.expand_dims(taken, axis=0), (b.size, *shape))
+    values = _trimmed(b, b.data(value), len(shape))
+    values = b.xp.broadcast_to(b.raised(values, len(shape)), (b.size, *shape))
+    flat = b.xp.reshape(data, (b.size * size,))
+    where = b.xp.reshape(_offset(b, taken, size), (-1,))
+    return b.xp.reshape(b.xp.setitem(flat, where, b.xp.reshape(values, (-1,))), data.shape)
+
+
+def _trimmed(b: Call, data: Any, rank: int) -> Any:
+    """Drop leading axes of length 1 that a value has beyond a rank."""
+    return b.xp.reshape(data, (data.shape[0], *data.shape[data.ndim - rank :])) if data.ndim - 1 > rank else data
+
+
+@linear(index=("key",), keys=("key",), drops=True, x=_zero_at, value=_value_adjoint, batch=_setitem_batch)
 def setitem(x: Any, key: Any, value: Any, /) -> Tensor:
     """A copy of `x` with ``x[key] = value`` done.
 
@@ -242,7 +363,23 @@ def _take_adjoint(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int | None) 
     return xp.scatter_add(x_spec, (slice(None),) * lead + (indices,), g)
 
 
-@linear(index=("indices",), x=_take_adjoint)
+def _take_batch(b: Call, x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
+    if axis is None and x.ndim != 1:  # some libraries flatten then
+        x = b.backend.xp.reshape(x, (-1,))
+    at = place(axis or 0, x.ndim)
+    if not b.has(indices):
+        return b.xp.take(x.data, indices, axis=at)
+    picks = indices.data
+    if not b.has(x):
+        found = b.xp.take(x, b.xp.reshape(picks, (-1,)), axis=at - 1)
+        found = b.xp.reshape(found, (*x.shape[: at - 1], *picks.shape, *x.shape[at:]))
+        return b.xp.moveaxis(found, at - 1, 0)
+    shape = (b.size, *x.shape[: at - 1], picks.shape[1], *x.shape[at:])
+    picks = b.xp.reshape(picks, (b.size, *(1,) * (at - 1), picks.shape[1], *(1,) * (x.ndim - at)))
+    return b.xp.take_along_axis(x.data, b.xp.broadcast_to(picks, shape), axis=at)
+
+
+@linear(index=("indices",), x=_take_adjoint, batch=_take_batch)
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
     """The elements at 1-d indices along an axis.
 
@@ -263,9 +400,14 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
     """
 
 
+def _take_along_axis_batch(b: Call, x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+    return b.xp.take_along_axis(b.data(x), b.data(indices), axis=place(axis, x.ndim))
+
+
 @linear(
     index=("indices",),
     x=lambda xp, g, x_spec, indices, axis: xp.extra.scatter_along(g, indices, x_spec, axis),
+    batch=_take_along_axis_batch,
 )
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     """The elements at indices along an axis, one set for each place along the others.
@@ -296,6 +438,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Tensor:
     drops=True,
     x1=lambda xp, g, condition: xp.where(condition, g, xp.zeros_like(g)),
     x2=lambda xp, g, condition: xp.where(condition, xp.zeros_like(g), g),
+    batch=pointwise,
 )
 def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     """`x1` where a condition is true, else `x2`.
@@ -318,7 +461,15 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     """
 
 
-@nondifferentiable("x")
+def _argument_batch(b: Call, x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+    data = b.data(x)
+    if axis is not None:
+        return b.kernel(data, axis=place(axis, x.ndim), keepdims=keepdims)
+    found = b.kernel(b.flat(data), axis=1)
+    return b.xp.reshape(found, (b.size, *(1,) * x.ndim)) if keepdims else found
+
+
+@nondifferentiable("x", batch=_argument_batch)
 def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The index of the largest element along an axis, the first of several.
 
@@ -332,7 +483,7 @@ def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Ten
     """
 
 
-@nondifferentiable("x")
+@nondifferentiable("x", batch=_argument_batch)
 def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The index of the smallest element along an axis, the first of several.
 
@@ -346,7 +497,7 @@ def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Ten
     """
 
 
-@nondifferentiable("x")
+@nondifferentiable("x", batch=reduced)
 def count_nonzero(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
     """How many elements along axes are not 0.
 
@@ -362,7 +513,7 @@ def count_nonzero(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepd
     """
 
 
-@nondifferentiable("x", outputs=0)
+@nondifferentiable("x", outputs=0, batch=dynamic)
 def nonzero(x: Any, /) -> tuple[Tensor, ...]:
     """The indices of the elements that are not 0.
 
@@ -379,7 +530,21 @@ def nonzero(x: Any, /) -> tuple[Tensor, ...]:
     """
 
 
-@nondifferentiable("x1", "x2", "sorter")
+def _searchsorted_batch(b: Call, x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
+    xp = b.xp
+    if not b.has(x1) and not b.has(sorter):
+        return b.kernel(x1, x2.data, side=side, sorter=sorter)
+    ordered = b.data(x1)
+    if sorter is not None:
+        ordered = xp.take_along_axis(ordered, b.data(sorter), axis=1)
+    # how many of the sorted come before each
+    ordered = xp.reshape(ordered, (b.size, *(1,) * x2.ndim, ordered.shape[1]))
+    sought = xp.expand_dims(b.data(x2), axis=-1)
+    before = ordered < sought if side == "left" else ordered <= sought
+    return xp.count_nonzero(before, axis=-1)
+
+
+@nondifferentiable("x1", "x2", "sorter", batch=_searchsorted_batch)
 def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Tensor:
     """Where to insert values into a sorted vector to keep it sorted.
 
@@ -413,7 +578,7 @@ def _sorted_tangent(xp: Any, t_x: Any, x: Any, axis: int, descending: bool, stab
     return xp.take_along_axis(t_x, xp.argsort(x, axis=axis, descending=descending, stable=stable), axis=axis)
 
 
-@custom(vjp={"x": _unsort}, jvp=_sorted_tangent)
+@custom(vjp={"x": _unsort}, jvp=_sorted_tangent, batch=along)
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """Sorted along an axis.
 
@@ -431,7 +596,7 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
     """
 
 
-@nondifferentiable("x")
+@nondifferentiable("x", batch=along)
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The indices that sort along an axis.
 

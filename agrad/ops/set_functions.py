@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from agrad.core.declare import nondifferentiable
 from agrad.core.tensor import Tensor
+from agrad.ops.batch_rules import Call, dynamic
 from agrad.ops.docs import complete
 from agrad.ops.elementwise import logical_not
 from agrad.ops.manipulation import reshape
@@ -35,7 +36,7 @@ class UniqueInverseResult(NamedTuple):
     inverse_indices: Tensor
 
 
-@nondifferentiable("x", name="unique_all", outputs=4)
+@nondifferentiable("x", name="unique_all", outputs=4, batch=dynamic)
 def _unique_all(x: Any, /) -> tuple[Tensor, ...]:
     """The distinct elements, where each stands first, which of them each element is, and how often each occurs."""
 
@@ -98,7 +99,18 @@ def unique_values(x: Any, /) -> Tensor:
     return unique_all(x).values
 
 
-@nondifferentiable("x1", "x2", name="isin")
+def _isin_batch(b: Call, x1: Any, x2: Any, /, **options: Any) -> Any:
+    xp = b.xp
+    if not b.has(x2):
+        return b.kernel(x1.data, x2, **options)
+    x1 = b.array(x1)
+    found = b.flat(b.data(x2))
+    found = xp.reshape(found, (b.size, *(1,) * x1.ndim, found.shape[1]))
+    met = xp.any(xp.expand_dims(b.data(x1), axis=-1) == found, axis=-1)
+    return xp.logical_not(met) if options.get("invert") else met
+
+
+@nondifferentiable("x1", "x2", name="isin", batch=_isin_batch)
 def _isin(x1: Any, x2: Any, /) -> Tensor:
     """Whether each element of one is among those of the other."""
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad.core.declare import custom, nondifferentiable
 from agrad.core.rule import device_of, is_complex, promote
+from agrad.ops.batch_rules import Call, matrices
 from agrad.ops.docs import complete
 from agrad.ops.matrices import adjoint, conj, diag, eye, mm, on_diagonal
 
@@ -43,11 +44,28 @@ def _solve_jvp(xp: Any, t_x1: Any, t_x2: Any, ans: Any, x1: Any, x2_spec: Any) -
     return _solve(xp, x1, change, vectors=vectors and change.ndim > 1)
 
 
+def _solve_batch(b: Call, x1: Any, x2: Any, /) -> Any:
+    if x1.ndim < 2:
+        message = f"linalg.solve takes a matrix or a stack of them, not an array of shape {x1.shape}"
+        raise ValueError(message)
+    vector = x2.ndim == 1
+    if vector and not b.has(x2):
+        x2 = b.xp.expand_dims(x2, axis=-1)
+    right = b.xp.expand_dims(x2.data, axis=-1) if vector and b.has(x2) else x2.data if b.has(x2) else x2
+    rank = max(x1.ndim, x2.ndim, 2)
+    left = b.raised(x1.data, rank) if b.has(x1) else x1
+    if b.has(x2):
+        right = b.raised(right, rank)
+    found = b.kernel(left, right)
+    return b.xp.squeeze(found, axis=-1) if vector else found
+
+
 @custom(
     name="linalg.solve",
     vjp={"x1": _solve_by_first, "x2": _solve_by_second},
     jvp=_solve_jvp,
     source="Giles, An extended collection of matrix derivative results, 2008, section 2.3.1",
+    batch=_solve_batch,
 )
 def solve(x1: Any, x2: Any, /) -> Tensor:
     """The solution `y` of ``x1 y = x2``.
@@ -78,6 +96,7 @@ def solve(x1: Any, x2: Any, /) -> Tensor:
     vjp={"x": lambda xp, g, ans: -mm(xp, adjoint(xp, ans), g, adjoint(xp, ans))},
     jvp=lambda xp, t_x, ans: -mm(xp, ans, t_x, ans),
     source="Giles, An extended collection of matrix derivative results, 2008, section 2.2.3",
+    batch=matrices,
 )
 def inv(x: Any, /) -> Tensor:
     """The inverse of square matrices.
@@ -123,6 +142,7 @@ def _pinv_jvp(xp: Any, t_x: Any, ans: Any, x: Any) -> Any:
     jvp=_pinv_jvp,
     index=("rtol",),
     source="Golub and Pereyra, The differentiation of pseudo-inverses, 1973, eq. 4.12",
+    batch=matrices,
 )
 def pinv(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse of matrices.
@@ -144,7 +164,7 @@ def pinv(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
     """
 
 
-@nondifferentiable("x", "rtol", name="linalg.matrix_rank")
+@nondifferentiable("x", "rtol", name="linalg.matrix_rank", batch=matrices)
 def matrix_rank(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
     """The rank of matrices: how many of their singular values are not 0.
 
@@ -184,6 +204,7 @@ def _power_along(xp: Any, x: Any, t: Any, n: int) -> Any:
     vjp={"x": lambda xp, g, x, n: _power_along(xp, adjoint(xp, x), g, n)},
     jvp=lambda xp, t_x, x, n: _power_along(xp, x, t_x, n),
     source="Mathias, A chain rule for matrix functions and applications, 1996",
+    batch=matrices,
 )
 def matrix_power(x: Any, n: int, /) -> Tensor:
     """Square matrices to an integer power.
@@ -263,6 +284,7 @@ def adjugate(x: Any, /) -> Tensor:
     vjp={"x": lambda xp, g, x: g[..., None, None] * adjoint(xp, xp.linalg.adjugate(x))},
     jvp=lambda xp, t_x, x: xp.sum(xp.matrix_transpose(xp.linalg.adjugate(x)) * t_x, axis=(-2, -1)),
     source="Jacobi's formula; at singular matrices Stewart, On the adjugate matrix, 1998",
+    batch=matrices,
 )
 def det(x: Any, /) -> Tensor:
     """The determinant of square matrices.
@@ -316,6 +338,7 @@ def _slogdet_jvp(xp: Any, t_x: Any, ans: Any, x: Any) -> tuple[Any, Any]:
     vjp={"x": _slogdet_vjp},
     jvp=_slogdet_jvp,
     source="Boeddeker et al., On the computation of complex-valued gradients, 2017, section 4.1",
+    batch=matrices,
 )
 def _slogdet(x: Any, /) -> tuple[Tensor, Tensor]:
     """Sign and logarithm of the magnitude of determinants."""

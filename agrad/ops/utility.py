@@ -8,6 +8,7 @@ from agrad.core import errors
 from agrad.core.declare import linear
 from agrad.core.rule import device_of
 from agrad.core.tensor import Tensor
+from agrad.ops.batch_rules import along
 from agrad.ops.manipulation import concat
 
 
@@ -29,7 +30,7 @@ def _diff_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, n: int) -> Any:
     return -made if n % 2 else made
 
 
-@linear(name="diff", x=_diff_adjoint, kernel=_diff_kernel)
+@linear(name="diff", x=_diff_adjoint, kernel=_diff_kernel, batch=along)
 def _diff(x: Any, /, *, axis: int = -1, n: int = 1) -> Tensor:
     """The differences of neighbours along an axis, `n` times over."""
 

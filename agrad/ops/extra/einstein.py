@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from agrad.core.declare import multilinear
 from agrad.core.rule import promote
 from agrad.core.tensor import Tensor
+from agrad.ops.batch_rules import Call
 from agrad.ops.extra.common import as_operands, called
 from agrad.ops.manipulation import permute_dims, reshape, squeeze
 from agrad.ops.matrices import conj
@@ -74,11 +75,24 @@ def _contraction_kernel(xp: Any, x1: Any, x2: Any, /, first: str, second: str, r
     return product if order is None else xp.permute_dims(product, order)
 
 
+def _contraction_batch(b: Call, x1: Any, x2: Any, /, first: str, second: str, result: str) -> Any:
+    used = set(first + second + result)
+    batch = next(c for c in "zyxwvutsrqponmlkjihgfedcbaZYXWVUTSRQPONMLKJIHGFEDCBA" if c not in used)
+    return b.kernel(
+        x1.data if b.has(x1) else x1,
+        x2.data if b.has(x2) else x2,
+        batch + first if b.has(x1) else first,
+        batch + second if b.has(x2) else second,
+        batch + result,
+    )
+
+
 @multilinear(
     name="extra.contraction",
     x1=lambda xp, g, x2, first, second, result: xp.extra.contraction(g, conj(xp, x2), result, second, first),
     x2=lambda xp, g, x1, first, second, result: xp.extra.contraction(conj(xp, x1), g, first, result, second),
     kernel=_contraction_kernel,
+    batch=_contraction_batch,
 )
 def contraction(x1: Any, x2: Any, /, first: str, second: str, result: str) -> Tensor:
     """Products of two operands, summed over axes.

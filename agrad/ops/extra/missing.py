@@ -7,6 +7,7 @@ from typing import Any
 
 from agrad.core.declare import custom
 from agrad.core.tensor import Tensor
+from agrad.ops.batch_rules import reduced
 from agrad.ops.data_type import astype, finfo
 from agrad.ops.elementwise import conj, isnan, logical_not, real, sqrt, square
 from agrad.ops.extra.common import (
@@ -157,7 +158,7 @@ def _nan_extremum(name: str, worst: float) -> dict[str, Any]:
     return {"vjp": {"x": vjp}, "jvp": jvp, "kernel": kernel}
 
 
-@custom(name="extra.nanmax", **_nan_extremum("max", -math.inf))
+@custom(name="extra.nanmax", **_nan_extremum("max", -math.inf), batch=reduced)
 def nanmax(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes of those that are not NaN.
 
@@ -170,7 +171,7 @@ def nanmax(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """
 
 
-@custom(name="extra.nanmin", **_nan_extremum("min", math.inf))
+@custom(name="extra.nanmin", **_nan_extremum("min", math.inf), batch=reduced)
 def nanmin(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes of those that are not NaN.
 

@@ -10,6 +10,7 @@ from agrad.core.declare import custom, linear
 from agrad.core.errors import UnsupportedOp
 from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor
+from agrad.ops.batch_rules import Call, place, running
 from agrad.ops.extra.common import (
     along,
     as_operand,
@@ -116,11 +117,17 @@ def _gathered_kernel(xp: Any, x: Any, mask: Any, /, *, axis: int) -> Any:
     return xp.flip(xp.where(ends, x, xp.zeros_like(x)), axis=axis)
 
 
+def _along_batch(b: Call, x: Any, mask: Any, /, *, axis: int = -1) -> Any:
+    """Two arrays of one shape and an axis."""
+    return b.kernel(b.data(x), b.data(mask), axis=place(axis, x.ndim))
+
+
 @linear(
     name="extra.held",
     index=("mask",),
     x=lambda xp, g, mask, axis: xp.extra.gathered(g, mask, axis=axis),
     kernel=_held_kernel,
+    batch=_along_batch,
 )
 def held(x: Any, mask: Any, /, *, axis: int) -> Tensor:
     """Each element replaced by the one at the latest true place of a mask, up to and with its own.
@@ -146,6 +153,7 @@ def held(x: Any, mask: Any, /, *, axis: int) -> Tensor:
     index=("mask",),
     x=lambda xp, g, mask, axis: xp.extra.held(g, mask, axis=axis),
     kernel=_gathered_kernel,
+    batch=_along_batch,
 )
 def gathered(x: Any, mask: Any, /, *, axis: int) -> Tensor:
     """At each true place of a mask the sum from there to before the next one, 0 elsewhere: the adjoint of `held`.
@@ -182,7 +190,7 @@ def _running_extremum(better: str) -> dict[str, Any]:
     return {"vjp": {"x": vjp}, "jvp": jvp, "kernel": kernel}
 
 
-@custom(name="extra.cumulative_max", **_running_extremum("maximum"))
+@custom(name="extra.cumulative_max", **_running_extremum("maximum"), batch=running)
 def cumulative_max(x: Any, /, *, axis: int | None = None) -> Tensor:
     """Running maximum along an axis.
 
@@ -201,7 +209,7 @@ def cumulative_max(x: Any, /, *, axis: int | None = None) -> Tensor:
     """
 
 
-@custom(name="extra.cumulative_min", **_running_extremum("minimum"))
+@custom(name="extra.cumulative_min", **_running_extremum("minimum"), batch=running)
 def cumulative_min(x: Any, /, *, axis: int | None = None) -> Tensor:
     """Running minimum along an axis.
 
@@ -260,6 +268,7 @@ def _logcumsumexp_jvp(xp: Any, t_x: Any, x: Any, ans: Any, axis: int | None) -> 
     jvp=_logcumsumexp_jvp,
     kernel=lambda xp, x, /, *, axis=None: _doubling(xp, x, _axis_of(axis, x), xp.logaddexp),
     source="the derivative as a recurrence with factors of at most 1; Hillis and Steele: Data parallel algorithms (1986)",
+    batch=running,
 )
 def logcumsumexp(x: Any, /, *, axis: int | None = None) -> Tensor:
     """Logarithm of the running sum of exponentials along an axis, without overflow.

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import elementwise, nondifferentiable
+from agrad.ops.batch_rules import pointwise
 from agrad.ops.creation import asarray
 from agrad.ops.special.series import PSI_FROM, psi_tail, real_only, refused
 
@@ -85,7 +86,7 @@ def rgamma(z: Any, /) -> Tensor:
     """
 
 
-@nondifferentiable("x", name="special.gammasgn")
+@nondifferentiable("x", name="special.gammasgn", batch=pointwise)
 def gammasgn(x: Any, /) -> Tensor:
     """Sign of the gamma function; it has no derivative.
 

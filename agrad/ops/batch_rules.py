@@ -1,0 +1,191 @@
+"""What an op does under `vmap`: the rules that many ops share, and the `Call` that a rule works with.
+
+A rule is ``rule(b, *arguments)``, with a `Call` and the arguments of the op. Arrays inside have the batch axis first; what
+the rule gives has it in front, too. An op names its rule where it is declared (``batch=``), or has one of its own beside
+it. Elementwise ops and those with truth values act element by element, and an op with a kernel in the standard's functions
+runs that on batched arrays: they name none. For the rest an error is raised: nothing is ever looped over.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from agrad.core.errors import UnsupportedOp
+from agrad.core.op import Op
+
+Rule = Callable[..., Any]
+
+
+class Call:
+    """What a rule works with.
+
+    Attributes
+    ----------
+    xp : module
+        The kernels of the arrays inside.
+    kernel : callable
+        The op's own kernel there.
+    level : Level
+        The level.
+    size : int
+        The length of the batch.
+    """
+
+    __slots__ = ("backend", "kernel", "level", "name", "number", "op", "size", "xp")
+
+    def __init__(self, backend: Any, name: str, op: Op | None, level: Any) -> None:
+        self.backend = backend
+        self.number = backend.number
+        self.xp = backend.inner.xp
+        self.kernel: Callable[..., Any] = operator.attrgetter(name)(self.xp)
+        self.name = name
+        self.op = op
+        self.level = level
+        self.size: int = level.size
+
+    def has(self, x: Any) -> bool:
+        """Return whether an array has this level's batch."""
+        return bool(getattr(x, "number", None) == self.number)
+
+    def data(self, x: Any, rank: int | None = None) -> Any:
+        """Return the array inside, its ranks brought up to one; a plain array is repeated along the batch."""
+        if self.has(x):
+            data = x.data
+        else:
+            x = self.array(x)
+            data = self.xp.broadcast_to(self.xp.expand_dims(x, axis=0), (self.size, *x.shape))
+        return data if rank is None else self.raised(data, rank)
+
+    def array(self, x: Any) -> Any:
+        """Return a Python scalar as an array."""
+        return self.backend.base.asarray(x) if isinstance(x, bool | int | float | complex) else x
+
+    def raised(self, data: Any, rank: int) -> Any:
+        """Put axes of length 1 behind the batch axis, up to a rank without it."""
+        lacking = rank - data.ndim + 1
+        if lacking <= 0:
+            return data
+        return self.xp.reshape(data, (data.shape[0], *(1,) * lacking, *data.shape[1:]))
+
+    def flat(self, data: Any) -> Any:
+        """Make all axes but the batch axis one."""
+        return self.xp.reshape(data, (data.shape[0], math.prod(data.shape[1:])))
+
+    def fail(self, message: str) -> RuntimeError:
+        """Make an error in PyTorch's words."""
+        return RuntimeError(f"vmap: {message}")
+
+
+def place(axis: Any, ndim: int) -> int:
+    """Return the number, among the axes inside, of an axis as the caller counts."""
+    number: int = operator.index(axis)
+    if not -ndim <= number < ndim:
+        message = f"axis {number} is out of bounds for array of dimension {ndim}"
+        raise IndexError(message)
+    return number % ndim + 1
+
+
+def places(axes: Any, ndim: int) -> tuple[int, ...]:
+    """Return the numbers of several axes; None is all."""
+    if axes is None:
+        return tuple(range(1, ndim + 1))
+    return tuple(place(axis, ndim) for axis in (axes if isinstance(axes, tuple | list) else (axes,)))
+
+
+def is_array(part: Any) -> bool:
+    """Return whether an argument, or a part of a key, is an array."""
+    return hasattr(part, "dtype") and hasattr(part, "ndim")
+
+
+# -- the rules --------------------------------------------------------------------------------------------------------
+
+
+def pointwise(b: Call, *arrays: Any, **options: Any) -> Any:
+    """Align ranks behind the batch axis, and let broadcasting do the rest: for what acts element by element."""
+    rank = max(getattr(a, "ndim", 0) for a in arrays)
+    return b.kernel(*(b.raised(a.data, rank) if b.has(a) else a for a in arrays), **options)
+
+
+def reduced(b: Call, x: Any, /, *, axis: Any = None, keepdims: bool = False, **options: Any) -> Any:
+    """Reduce axes, all by default."""
+    data = b.data(x)
+    if not x.ndim:
+        if axis not in (None, ()):
+            places(axis, 0)
+        return b.kernel(b.xp.reshape(data, (b.size, 1)), axis=1, **options)
+    found = places(axis, x.ndim)
+    return b.kernel(data, axis=found[0] if len(found) == 1 else found, keepdims=keepdims, **options)
+
+
+def running(b: Call, x: Any, /, *, axis: int | None = None, **options: Any) -> Any:
+    """Accumulate along an axis, which only a vector may leave out."""
+    if axis is None:
+        if x.ndim != 1:
+            message = f"{b.name}: axis is needed for an array of {x.ndim} axes"
+            raise ValueError(message)
+        axis = 0
+    return b.kernel(b.data(x), axis=place(axis, x.ndim), **options)
+
+
+def along(b: Call, x: Any, /, *args: Any, **options: Any) -> Any:
+    """Work along one axis, which the signature names ``axis`` and may give a default."""
+    assert b.op is not None
+    axis = options.pop("axis", b.op.signature.parameters["axis"].default)
+    if axis is inspect.Parameter.empty:
+        axis, *rest = args
+        return b.kernel(b.data(x), place(axis, x.ndim), *rest, **options)
+    return b.kernel(b.data(x), *args, axis=place(axis, x.ndim), **options)
+
+
+def matrices(b: Call, x: Any, /, *args: Any, **options: Any) -> Any:
+    """Work on stacks of matrices, as the standard has it; plain further operands stay as they are."""
+    if x.ndim < 2:
+        message = f"{b.name} takes a matrix or a stack of them, not an array of shape {x.shape}"
+        raise ValueError(message)
+    args = tuple(b.data(a) if b.has(a) else a for a in args)
+    return b.kernel(b.data(x), *args, **{k: b.data(v) if b.has(v) else v for k, v in options.items()})
+
+
+def dynamic(b: Call, *_args: Any, **_kwargs: Any) -> Any:
+    """Refuse a result whose shape depends on values."""
+    raise b.fail(
+        f"We do not support batching operators that can output dynamic shape. Attempted to vmap over {b.name}."
+    )
+
+
+def unbatched(reason: str) -> Rule:
+    """Make the rule of what cannot be batched, and why."""
+
+    def refused(b: Call, *_args: Any, **_kwargs: Any) -> Any:
+        raise UnsupportedOp(b.name, "vmap", reason)
+
+    return refused
+
+
+#: The rule of what has none.
+lacking = unbatched("it has no batching rule")
+
+
+# -- what is no op ----------------------------------------------------------------------------------------------------
+
+
+def like(b: Call, x: Any, /, *args: Any, **options: Any) -> Any:
+    """Make an array of the shape of another one."""
+    return b.kernel(b.data(x), *args, **options)
+
+
+#: Functions of the standard that are no ops but create arrays or tell of dtypes: they get the arrays inside, and what
+#: they give has no batch.
+UNTOUCHED = frozenset(
+    [
+        *("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros"),
+        *("can_cast", "finfo", "iinfo", "isdtype", "result_type"),
+    ]
+)
+
+#: And those that create an array like another one, batched if that is.
+LIKE = frozenset(["empty_like", "full_like", "ones_like", "zeros_like"])
