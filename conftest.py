@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from agrad.core.kernels import forget_kernels
 from agrad.core.op import OPS
 from agrad.plugin import manager
-from agrad.plugin.backend import forget_kernels
 
 # Tests say what they need, also to the programs that they start: those shall print what they print in a fresh shell.
 SETTINGS = (

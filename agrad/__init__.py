@@ -10,6 +10,7 @@ import math as _math
 from typing import TYPE_CHECKING
 
 from agrad.core import forward as _forward  # noqa: F401 (puts itself in place)
+from agrad.core.backend import CONTRACT, Backend, Device
 from agrad.core.declare import custom, elementwise, fused, linear, multilinear, nondifferentiable
 from agrad.core.errors import (
     BackendError,
@@ -237,7 +238,6 @@ from agrad.ops.statistical import (
 )
 from agrad.ops.ufunc import renamed as _renamed
 from agrad.ops.utility import diff
-from agrad.plugin.backend import CONTRACT, Backend, Device
 from agrad.plugin.manager import (
     default_backend,
     get_default_dtype,

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import agrad as ag
-from agrad.core.spec import BACKENDS
+from agrad.core.backend import BACKENDS
+from agrad.core.kernels import forget_kernels
 from agrad.plugin import manager
-from agrad.plugin.backend import forget_kernels
 
 # Dask reads them when it is imported, here or by a program that a test starts. (Of the others: the conftest.py above.)
 for name in [name for name in os.environ if name.startswith("DASK_")]:

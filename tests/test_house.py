@@ -31,6 +31,7 @@ LATE = {"array_api_compat", "pluggy"}
 LAYERS = [
     [
         "agrad.core.archive",
+        "agrad.core.backend",
         "agrad.core.errors",
         "agrad.core.files",
         "agrad.core.mode",
@@ -42,7 +43,7 @@ LAYERS = [
     ["agrad.core.rule", "agrad.core.hooks"],
     ["agrad.core.tensor"],
     ["agrad.core.buffers", "agrad.core.lazy", "agrad.core.saved", "agrad.core.tree"],
-    ["agrad.core.op", "agrad.core.declare", "agrad.core.rules"],
+    ["agrad.core.op", "agrad.core.declare", "agrad.core.kernels", "agrad.core.rules"],
     ["agrad.core.engine", "agrad.core.forward", "agrad.core.function"],
     ["agrad.core"],
     ["agrad.plugin.*"],
@@ -68,12 +69,15 @@ LAYERS = [
 #: Imports from a higher rank that wait: written in a function, or under TYPE_CHECKING for annotations alone. The layers
 #: do not hold for them, so each is a way around the layers. This list may only become shorter.
 UPWARD = {
+    (
+        "agrad.core.backend",
+        "agrad.core.kernels",
+    ): "a backend's kernels are made at first use: of ops, which call backends",
+    ("agrad.core.backend", "agrad.plugin.manager"): "plugins are asked for what has not been met: a backend, a kernel",
     ("agrad.core.hooks", "agrad.core.tensor"): "annotations: a hook is given tensors",
     ("agrad.core.node", "agrad.core.engine"): "calling a node runs its vjp as the engine does",
     ("agrad.core.node", "agrad.core.hooks"): "a node's methods register hooks",
     ("agrad.core.node", "agrad.core.tensor"): "annotations: a leaf's node knows its tensor",
-    ("agrad.core.op", "agrad.plugin.backend"): "annotations: the backend of a call",
-    ("agrad.core.spec", "agrad.plugin.backend"): "annotations: the backend of a spec",
     ("agrad.core.tensor", "agrad.core.lazy"): "reading a lazy tensor computes it",
     ("agrad.core.tensor", "agrad.ops.methods"): "type checkers see the methods that ops.methods puts on Tensor",
     ("agrad.plugin.manager", "agrad.ops.namespace"): "namespace(name) binds the operations to a backend",
@@ -92,26 +96,14 @@ CIRCLES = {
         "arguments that may be arrays or numbers are made tensors by the chapter on creation, which uses those on dtypes"
         " and shapes"
     ),
-    frozenset({"agrad.plugin.backend", "agrad.plugin.hookspecs", "agrad.plugin.manager"}): (
-        "the manager registers backends; a backend asks it for plugins' kernels and for the default dtype"
-    ),
+    frozenset({"agrad.core.backend", "agrad.core.spec"}): "annotations: a spec knows its backend, which makes it",
 }
 
 #: Names of a module that the last lines of another one give a value, so that nobody finds them who reads their own file.
 #: The list may only become shorter.
 INJECTED = {
     ("agrad.core.engine", "agrad.core.rule.recompute"): "second derivatives of fused operations",
-    (
-        "agrad.func.batching",
-        "agrad.core.engine.kernels_for",
-    ): "kernels for a cotangent with more batch levels than its node",
     ("agrad.func.batching", "agrad.core.function.with_batch"): "a Function whose arguments are batched",
-    ("agrad.func.batching", "agrad.core.op.join_backends"): "the backend of a call on operands of several levels",
-    (
-        "agrad.plugin.manager",
-        "agrad.core.op.default_backend",
-    ): "the backend of a call without a tensor among its operands",
-    ("agrad.plugin.manager", "agrad.core.spec.find_backend"): "the backend of an array type that was not met before",
 }
 
 # -- reading the source -----------------------------------------------------------------------------------------------

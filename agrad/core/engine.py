@@ -21,21 +21,19 @@ from typing import Any
 
 from agrad.core import errors, mode
 from agrad.core import rule as rule_module
+from agrad.core.backend import backend_of, joined
 from agrad.core.hooks import HOOKED, Hooks, checked_all
 from agrad.core.lazy import is_lazy, is_loss, put_back, realised, remember_losses
 from agrad.core.node import AccumulateGrad, Freed, Kept, Node, Output, behind, output_of
 from agrad.core.once import lock, once
 from agrad.core.rule import Crossed, Masked, ShapeMismatchError
 from agrad.core.saved import unpacked
-from agrad.core.spec import Spec, Specs, backend_of
+from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor, array_slot, wrap
 
 #: Levels of vmap that are open, outermost first. While there are any, a cotangent may have a batch axis that its node
 #: lacks, so that the kernels of a node follow from both.
 batch_levels: ContextVar[tuple[Any, ...]] = ContextVar("agrad_batch_levels", default=())
-
-#: Set by ``agrad.func.batching``: the kernels for a node's spec and a raw cotangent, or several.
-kernels_for: Callable[[Any, Any], Any]
 
 #: Accumulation into a leaf from several threads loses nothing. Reentrant: a finalizer may run in the midst of it.
 _ACCUMULATING = lock(waited_for=True)
@@ -562,7 +560,7 @@ class _Pass:
         if self.as_tensors:
             return node.spec.backend.functions.add(one, other)
         if self.batched:
-            return kernels_for(node.spec, (one, other)).add(one, other)  # noqa: F821 (see above)
+            return kernels_for(node.spec, (one, other)).add(one, other)
         if self.deferring and not node.spec.backend.is_lazy:
             lazy = lazy_among((one, other))
             return (lazy or node.spec).xp.add(*(taken(part, lazy) for part in (one, other)))
@@ -596,7 +594,7 @@ class _Pass:
         value instead, as hooks do.
         """
         if self.batched:
-            return vjp(kernels_for(node.spec, g), g, saved, node)  # noqa: F821 (see above)
+            return vjp(kernels_for(node.spec, g), g, saved, node)
         parts = g if isinstance(g, list) else [g]
         lazy = None if node.spec.backend.is_lazy else lazy_among(parts)
         if lazy is None:
@@ -874,6 +872,14 @@ class Elsewhere:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.node, name)
+
+
+def kernels_for(spec: Spec | Specs, cotangents: Any) -> Any:
+    """Return the kernels for a node, whose cotangents may have batch levels that it lacks."""
+    parts = cotangents if isinstance(cotangents, tuple | list) else (cotangents,)
+    found = joined([spec.backend, *(b for b in map(backend_of, parts) if b is not None)])
+    assert found is not None
+    return found.xp
 
 
 def lazy_among(arrays: Iterable[Any]) -> Any:

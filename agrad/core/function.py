@@ -8,13 +8,14 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, cast
 
-from agrad.core import errors, mode, op, tree
+from agrad.core import errors, mode, tree
+from agrad.core.backend import backend_of, plugins
 from agrad.core.engine import batch_levels, origin
 from agrad.core.forward import fitted
 from agrad.core.node import Freed, Node, next_seq, output_of
 from agrad.core.rule import Crossed, ShapeMismatchError, fit
 from agrad.core.saved import Parcel, active
-from agrad.core.spec import SomeSpecs, Spec, Specs, backend_of
+from agrad.core.spec import SomeSpecs, Spec, Specs
 from agrad.core.tensor import Tensor, set_history, wrap
 
 #: What a saved tensor is to the call (operand, result or other), which one (the operand's node, the result's number), and
@@ -465,7 +466,7 @@ def _of_floats(value: Any, arguments: tuple[Any, ...]) -> Tensor:
     """Return floats that are all a forward returned as a tensor, in the precision and on the backend of operands."""
     operands = [a for a in arguments if isinstance(a, Tensor) and a._spec.inexact]
     if not operands:
-        return cast("Tensor", op.default_backend().functions.asarray(value))
+        return cast("Tensor", plugins().default_backend().functions.asarray(value))
     needed = next((a for a in operands if a._node is not None or a._tangents), operands[0])
     functions = needed._spec.backend.functions
     made: Tensor = functions.asarray(value, device=needed._spec.device)

@@ -10,8 +10,8 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from agrad.core.backend import backend_of
 from agrad.core.node import AccumulateGrad, behind
-from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor
 
 if TYPE_CHECKING:

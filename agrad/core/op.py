@@ -17,28 +17,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import get_ident
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agrad.core import errors
+from agrad.core.backend import Backend, backend_of, joined, numbers_of, plugins
 from agrad.core.mode import current, get_mode
 from agrad.core.node import Freed, Kept, Node, next_seq, output_of
 from agrad.core.once import FIRST_USE, once
 from agrad.core.rule import Plan, Rule, compile_source
 from agrad.core.saved import pack_node, unpacked
-from agrad.core.spec import Spec, Specs, backend_of, numbers_of
+from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor, bases, check_number, wrap
-
-if TYPE_CHECKING:
-    from agrad.plugin.backend import Backend
 
 #: Every op by name.
 OPS: dict[str, Op] = {}
-
-#: Set by ``agrad.plugin.manager``: the backend of a call that has no array among its operands.
-default_backend: Callable[[], Backend]
-
-#: Set by ``agrad.func.batching``: the backend of a call whose operands are of these, None where there is none.
-join_backends: Callable[[Sequence[Backend]], Backend | None]
 
 #: Up to so many edges stand in slots of a node rather than in a tuple.
 PAIR = 2
@@ -879,15 +871,12 @@ def resolve_backend(op: Op, values: tuple[Any, ...]) -> tuple[Backend, Spec | No
             if spec is None or (decides, found.inexact) > (decided, spec.inexact):
                 spec, decided = found, decides
     if not backends:
-        return default_backend(), None  # noqa: F821 (see above)
+        return plugins().default_backend(), None
     if len(backends) == 1:
         return next(iter(backends.values())), spec
-    for backend in backends.values():
-        if all(name == backend.name or name in backend.absorbs for name in backends):
-            return backend, spec
-    joined = join_backends(list(backends.values()))  # noqa: F821 (see above)
-    if joined is not None:
-        return joined, spec
+    found_one = joined(backends.values())
+    if found_one is not None:
+        return found_one, spec
     raise errors.mixed_backends(op.name, list(backends))
 
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors
+from agrad.core.backend import backend_of
 from agrad.core.once import FIRST_USE, once
-from agrad.core.spec import backend_of
 
 if TYPE_CHECKING:
     from agrad.core.node import Node

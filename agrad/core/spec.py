@@ -1,4 +1,4 @@
-"""Spec: what may be known of an array without keeping it; and which backend an array type belongs to."""
+"""Spec: what may be known of an array without keeping it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from agrad.core import errors
-
 if TYPE_CHECKING:
-    from agrad.plugin.backend import Backend
+    from agrad.core.backend import Backend
 
 #: How many Python scalars a spec keeps as arrays, per type.
 SCALARS_KEPT = 256
@@ -117,44 +115,6 @@ class Spec:
     def __repr__(self) -> str:
         layout = "" if self.layout is None else f", layout={self.layout}"
         return f"Spec(shape={self.shape}, dtype={self.dtype}, device={self.device!r}{layout})"
-
-
-#: Array types met so far. Filled by `backend_of`; plugins are asked once per type.
-BACKENDS: dict[type, Backend] = {}
-
-#: Types that no plugin is asked about: what stands beside arrays in a call.
-PYTHONS_OWN = frozenset([bool, int, float, complex, type(None), slice, type(Ellipsis), list, tuple, range, str])
-
-#: Set by ``agrad.plugin.manager``: asks the plugins for the backend of an array type, None if there is none.
-find_backend: Callable[[type], Backend | None]
-
-
-def backend_of(array: Any) -> Backend | None:
-    """Return the backend an array belongs to, None if no plugin claims its type."""
-    kind = type(array)
-    backend = BACKENDS.get(kind)
-    if backend is None and kind not in PYTHONS_OWN:
-        backend = find_backend(kind)  # noqa: F821 (see above)
-        if backend is not None:
-            BACKENDS[kind] = backend
-    return backend
-
-
-def numbers_of(backend: Backend, value: Any) -> Any:
-    """Return a user's array as the backend has it; raise where it holds no numbers, or a mask that would be lost."""
-    raw = backend.as_array(value)
-    if backend.kind(raw.dtype) == "other":
-        raise errors.not_numbers(raw.dtype)
-    return raw
-
-
-def spec_of(array: Any) -> Spec:
-    """Return the spec of a raw array."""
-    backend = backend_of(array)
-    if backend is None:
-        message = f"{type(array).__name__} is not an array of any known backend"
-        raise errors.BackendError(message)
-    return backend.spec(array)
 
 
 class Specs(tuple[Spec, ...]):

@@ -7,7 +7,7 @@ from typing import Any
 
 from agrad import tree
 from agrad.core import errors
-from agrad.core.spec import backend_of
+from agrad.core.backend import backend_of
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
 from agrad.tree import TreeDef

@@ -17,18 +17,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 from agrad import tree
 from agrad.autograd.backward import transforming
-from agrad.core import engine as engine_module
 from agrad.core import errors, mode
 from agrad.core import function as function_module
-from agrad.core import op as op_module
+from agrad.core.backend import BACKENDS, SPECS_KEPT, Backend, backend_of, joined
 from agrad.core.engine import batch_levels
+from agrad.core.kernels import PRIMITIVES, key_parts
 from agrad.core.node import Node, next_seq
 from agrad.core.once import lock, once, shared
 from agrad.core.op import OPS, Op
-from agrad.core.spec import BACKENDS, Spec, Specs, backend_of
+from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops import batch_rules
-from agrad.plugin.backend import PRIMITIVES, SPECS_KEPT, Backend, key_parts
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -462,6 +461,9 @@ class BatchedBackend(Backend):
     def add_into(self, array: Any, other: Any, out: Any) -> Any:
         return self.xp.add(array, other)
 
+    def join(self, others: Sequence[Backend]) -> Backend | None:
+        return _join((self, *others))
+
     def adopt(self, tensor: Tensor) -> Tensor:
         owner = tensor._spec.backend
         if (owner.base if isinstance(owner, BatchedBackend) else owner) is not self.base:
@@ -600,25 +602,11 @@ def batched_backend(number: int, inner: Backend) -> BatchedBackend:
     return BatchedBackend(number, inner)
 
 
-def join(backends: Sequence[Backend]) -> Backend | None:
-    """Return the backend of a call whose operands are of these: all their levels over the one library."""
-    return _join(frozenset(backends))
-
-
 @functools.cache
-def _join(backends: frozenset[Backend]) -> Backend | None:
-    numbers: set[int] = set()
-    bases: set[Backend] = set()
-    for backend in backends:
-        if isinstance(backend, BatchedBackend):
-            numbers |= backend.numbers
-            bases.add(backend.base)
-        else:
-            bases.add(backend)
-    found = next((b for b in bases if all(o is b or o.name in b.absorbs for o in bases)), None)
-    if found is None or not numbers:
-        return None
-    for number in sorted(numbers):
+def _join(backends: tuple[Backend, ...]) -> Backend | None:
+    """Return the backend of all levels of some backends over the one library that theirs have in common."""
+    found = joined(b.base if isinstance(b, BatchedBackend) else b for b in backends)
+    for number in sorted(frozenset[int]().union(*map(_numbers_of, backends))) if found is not None else ():
         found = batched_backend(number, found)
     return found
 
@@ -626,20 +614,9 @@ def _join(backends: frozenset[Backend]) -> Backend | None:
 def _joined_of(arrays: Sequence[Any]) -> Backend:
     """Return the backend of a call on raw arrays and whatever else."""
     known = [type(a).backend if isinstance(a, Batched) else BACKENDS.get(type(a)) for a in arrays]
-    found = join([b for b in known if b is not None])
+    found = joined(b for b in known if b is not None)
     assert found is not None
     return found
-
-
-def kernels_for(spec: Spec | Specs, cotangents: Any) -> Any:
-    """Return the kernels for a node, whose cotangents may have levels that it lacks."""
-    backend: Backend | None = spec.backend
-    for g in cotangents if isinstance(cotangents, tuple | list) else (cotangents,):
-        if isinstance(g, Batched) and g.backend is not backend:
-            assert backend is not None
-            backend = join((backend, g.backend))
-    assert backend is not None
-    return backend.xp
 
 
 def sampled(backend: Backend, kind: str, shape: tuple[int, ...], key: tuple[int, int], **options: Any) -> Any:
@@ -668,7 +645,7 @@ def sampled(backend: Backend, kind: str, shape: tuple[int, ...], key: tuple[int,
 def with_batch(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Return what `Function.apply` is to run with batched arguments: the result of its own ``vmap``, or arguments."""
     tensors = [a for a in tree.flatten((args, tuple(kwargs.values())))[0] if isinstance(a, Tensor)]
-    backend = join([t._spec.backend for t in tensors]) if tensors else None
+    backend = joined(t._spec.backend for t in tensors)
     if not isinstance(backend, BatchedBackend):
         return None, args, kwargs
     if getattr(cls, "vmap", None) is not None:
@@ -718,9 +695,7 @@ def _through_own_vmap(cls: Any, backend: BatchedBackend, args: tuple[Any, ...], 
     return tuple(back(y, dim) for y, dim in zip(result, dims, strict=True))
 
 
-op_module.join_backends = join
 function_module.with_batch = with_batch
-engine_module.kernels_for = kernels_for
 
 
 # -- crossings: into the batch, out of it, and past it ------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any, overload
 from agrad.autograd.backward import grad as of_tensors
 from agrad.autograd.gradcheck import gradcheck
 from agrad.autograd.graph import GradientEdge
-from agrad.core.spec import backend_of
+from agrad.core.backend import backend_of
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import Argnums, called
 from agrad.func.grad import grad as of_function

@@ -11,14 +11,13 @@ from typing import Any
 
 from agrad import dtypes
 from agrad.core import errors
-from agrad.core.spec import backend_of, numbers_of
+from agrad.core.backend import Backend, backend_of, numbers_of
 from agrad.core.tensor import Tensor, shape_tuple, wrap
 from agrad.ops.data_type import astype, result_type, to_device
 from agrad.ops.docs import complete
 from agrad.ops.elementwise import positive
 from agrad.ops.manipulation import broadcast_like, broadcast_shapes, broadcast_to, reshape, stack
 from agrad.plugin import manager
-from agrad.plugin.backend import Backend
 
 Shape = int | tuple[int, ...]
 
@@ -408,7 +407,7 @@ def asarray(
             if copy is False:
                 message = f"moving an array to {where} has to copy; copy=False cannot be met"
                 raise ValueError(message)
-            raw, owner = target.receive(owner, raw, where), target
+            raw, owner = owner.send(raw, target, where), target
     if dtype is not None or copy:
         raw = owner.asarray(raw, dtype=dtype, copy=copy)
     return leaf(owner, raw, requires_grad)

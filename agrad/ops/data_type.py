@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from agrad import dtypes
 from agrad.core import engine
+from agrad.core.backend import backend_of
 from agrad.core.declare import linear
 from agrad.core.mode import current
 from agrad.core.op import OPS, finish
 from agrad.core.rule import fit
-from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops.batch_rules import pointwise, unbatched
 from agrad.ops.docs import complete
 from agrad.plugin import manager
 
 if TYPE_CHECKING:
-    from agrad.plugin.backend import Backend
+    from agrad.core.backend import Backend
 
 
 @linear(name="astype", x=lambda g: g, batch=pointwise)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agrad import dtypes
 from agrad.core import errors
+from agrad.core.backend import Device
 from agrad.core.buffers import check_leaf, is_temporary, rebind
 from agrad.core.op import OPS, make_operator
 from agrad.core.tensor import Tensor, attached
@@ -22,7 +23,6 @@ from agrad.ops.namespace import namespace
 from agrad.ops.porting import ARGUMENTS, PortedMethods, axes_of, shape_of
 from agrad.ops.ufunc import NumpyMethods
 from agrad.plugin import manager
-from agrad.plugin.backend import Device
 
 Axis = int | tuple[int, ...] | None
 

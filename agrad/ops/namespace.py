@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from agrad import dtypes
+from agrad.core.backend import Backend, Device
 from agrad.core.once import shared
 from agrad.core.op import OPS
 from agrad.ops import (
@@ -29,7 +30,6 @@ from agrad.ops import (
     utility,
 )
 from agrad.plugin import manager
-from agrad.plugin.backend import Backend, Device
 
 #: The version of the standard.
 API_VERSION = "2025.12"
@@ -410,7 +410,7 @@ class Namespace(ModuleType):
 
 def _has_home(args: tuple[Any, ...]) -> bool:
     """Return whether what is given to asarray is on a backend already."""
-    from agrad.core.spec import backend_of  # noqa: PLC0415
+    from agrad.core.backend import backend_of  # noqa: PLC0415
     from agrad.core.tensor import Tensor  # noqa: PLC0415
 
     if not args or isinstance(args[0], bool | int | float | complex | list | tuple | str):

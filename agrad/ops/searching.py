@@ -8,19 +8,20 @@ from collections.abc import Callable
 from typing import Any
 
 from agrad.core import errors
+from agrad.core.backend import backend_of, numbers_of
 from agrad.core.buffers import check_leaf, owned, rebind
 from agrad.core.declare import custom, linear, nondifferentiable
 from agrad.core.engine import batch_levels
+from agrad.core.kernels import KINDS, at, key_parts
 from agrad.core.mode import is_grad_enabled
 from agrad.core.op import OPS, _key, finish, resolve_backend
 from agrad.core.rule import device_of, unbroadcast
 from agrad.core.saved import active
-from agrad.core.spec import Spec, backend_of, numbers_of
+from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops.batch_rules import Call, along, dynamic, is_array, place, pointwise, reduced
 from agrad.ops.docs import complete
 from agrad.ops.manipulation import unravel
-from agrad.plugin.backend import KINDS, at, key_parts
 
 # -- indexing ---------------------------------------------------------------------------------------------------------
 

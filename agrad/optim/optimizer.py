@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
+from agrad.core.backend import Backend
 from agrad.core.buffers import assign_data, own, owned
 from agrad.core.lazy import fill
 from agrad.core.mode import enable_grad, no_grad
 from agrad.core.tensor import Tensor, wrap
 from agrad.plugin import manager
-from agrad.plugin.backend import Backend
 
 __all__ = ["Optimizer"]
 

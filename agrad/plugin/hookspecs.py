@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 if TYPE_CHECKING:
-    from agrad.plugin.backend import Backend
+    from agrad.core.backend import Backend
 
 hookspec = pluggy.HookspecMarker("agrad")
 hookimpl = pluggy.HookimplMarker("agrad")

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors
-from agrad.core import op as op_module
-from agrad.core import spec as spec_module
+from agrad.core.backend import CONTRACT, Backend, Device
+from agrad.core.kernels import forget_kernels
 from agrad.core.mode import Setting
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor, wrap
-from agrad.plugin.backend import CONTRACT, Backend, Device, forget_kernels
 
 if TYPE_CHECKING:
     import pluggy
@@ -472,8 +471,5 @@ def namespace(name: str) -> Any:
 
     return bound(get(name))
 
-
-spec_module.find_backend = find_backend
-op_module.default_backend = default_backend
 
 __all__ = ["Device", "backends", "default_backend", "get", "register", "set_default_backend", "use_backend"]

@@ -15,8 +15,8 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from agrad.core.backend import spec_of
 from agrad.core.op import OPS
-from agrad.core.spec import spec_of
 from agrad.core.tensor import Tensor
 from agrad.plugin import manager
 from agrad.testing.samples.data import Data, Like, Sample, resolve

@@ -18,7 +18,7 @@ from typing import Any
 
 from agrad.autograd.backward import grad
 from agrad.core import forward
-from agrad.core.spec import backend_of
+from agrad.core.backend import backend_of
 from agrad.core.tensor import Tensor
 from agrad.dtypes import name_of
 from agrad.func.vmap import vmap

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, TypeAlias
 
+from agrad.core.backend import backend_of
 from agrad.core.errors import line_of
 from agrad.core.node import AccumulateGrad, Freed, Node, Output
 from agrad.core.saved import Parcel
-from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor
 from agrad.tree import flatten
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from agrad.core import mode
-from agrad.core.spec import backend_of
+from agrad.core.backend import backend_of
 from agrad.core.tensor import Tensor
 
 if TYPE_CHECKING:
+    from agrad.core.backend import Backend
     from agrad.core.node import Node
     from agrad.core.op import Op
-    from agrad.plugin.backend import Backend
 
 __all__ = ["Entry", "profile"]
 

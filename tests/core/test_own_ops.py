@@ -12,8 +12,8 @@ import pytest
 
 import agrad as ag
 from agrad.autograd import gradcheck, gradgradcheck
+from agrad.core.kernels import forget_kernels
 from agrad.core.op import OPS
-from agrad.plugin.backend import forget_kernels
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import types
 
 import array_api_compat.numpy as compat
@@ -9,8 +10,10 @@ import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.core.backend import joined
+from agrad.core.kernels import check_bounds
+from agrad.func.batching import batched_backend
 from agrad.plugin import manager
-from agrad.plugin.backend import check_bounds
 from agrad.plugin.hookspecs import hookimpl
 
 
@@ -187,3 +190,65 @@ def test_a_plugin_over_unwritable_arrays(registered):
     y = x * 1.0
     y[0] = 5.0
     assert (y.tolist(), x.tolist()) == ([5.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+
+
+# -- join -------------------------------------------------------------------------------------------------------------
+
+
+class Knows(ag.Backend):
+    """A backend that takes those for which `knows` is true."""
+
+    def __init__(self, name, knows=lambda other: False, *, is_duck_array=False):
+        self.name, self.knows, self.is_duck_array = name, knows, is_duck_array
+
+    def namespace(self):
+        return compat
+
+    def join(self, others):
+        return self if all(self.knows(other) for other in others) else None
+
+
+def test_backends_that_do_not_know_each_other_do_not_mix():
+    one, two = Mine(), Mine()
+    assert joined([one]) is one.join([]) is one
+    assert joined([one, one]) is one
+    assert joined([one, two]) is None
+    assert joined([]) is None
+
+
+def test_one_of_them_has_to_know_the_others():
+    plain, chunks = Knows("plain", is_duck_array=True), Knows("chunks", lambda other: other.is_duck_array)
+    assert plain.join([chunks]) is None
+    for order in itertools.permutations([plain, chunks, plain]):
+        assert joined(order) is chunks
+
+
+def test_three_libraries_of_which_two_know_nothing_of_each_other():
+    host, device = Knows("host", is_duck_array=True), Knows("device", is_duck_array=True)
+    chunks, alien = Knows("chunks", lambda other: other.is_duck_array), Knows("alien")
+    for order in itertools.permutations([host, device, chunks]):
+        assert joined(order) is chunks
+    for order in itertools.permutations([host, chunks, alien]):
+        assert joined(order) is None
+    assert joined([host, device]) is None
+
+
+def test_levels_of_vmap_join_into_all_of_them_over_the_library_that_takes_the_others():
+    host = Knows("host", is_duck_array=True)
+    chunks, alien = Knows("chunks", lambda other: other.is_duck_array), Knows("alien")
+    first, second = batched_backend(1, host), batched_backend(2, host)
+    both = batched_backend(2, first)
+    for order in itertools.permutations([host, first, second]):
+        assert joined(order) is both
+    assert joined([both, first]) is joined([second, both]) is both
+    assert joined([batched_backend(2, chunks), first]) is batched_backend(2, batched_backend(1, chunks))
+    assert joined([chunks, first]) is joined([first, chunks]) is batched_backend(1, chunks)
+    assert joined([first, alien]) is joined([alien, first]) is None
+
+
+def test_the_first_party_backends_know_no_names():
+    numpy, dask, cupy = map(manager.get, ["numpy", "dask", "cupy"])
+    other = Knows("sparse", is_duck_array=True)
+    assert joined([numpy, dask]) is joined([cupy, dask, numpy]) is joined([dask, other]) is dask
+    assert joined([numpy, cupy]) is None
+    assert joined([dask, Knows("mine")]) is None

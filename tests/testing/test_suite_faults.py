@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.core.backend import BACKENDS
 from agrad.core.op import OPS
-from agrad.core.spec import BACKENDS
 from agrad.func import batching
 from agrad.plugin.hookspecs import hookimpl
 from agrad.testing import suite

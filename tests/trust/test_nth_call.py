@@ -21,9 +21,9 @@ import agrad as ag
 from agrad.autograd import forward_ad
 from agrad.autograd.graph import save_on_cpu, saved_tensors_hooks
 from agrad.core import engine, mode, once
+from agrad.core import kernels as kernels_module
 from agrad.core.saved import active
 from agrad.optim import optimizer as optimizers
-from agrad.plugin import backend as plugin_backend
 from agrad.plugin import manager
 from agrad.utils.checkpoint import checkpoint
 
@@ -93,8 +93,8 @@ class counted_kernels:
     def __enter__(self):
         self.patch = pytest.MonkeyPatch()
         found = Kernels()
-        resolve, kernel_of = plugin_backend._resolve, optimizers.kernel_of
-        self.patch.setattr(plugin_backend, "_resolve", lambda backend, name: found.around(resolve(backend, name)))
+        resolve, kernel_of = kernels_module._resolve, optimizers.kernel_of
+        self.patch.setattr(kernels_module, "_resolve", lambda backend, name: found.around(resolve(backend, name)))
         for module in ("optimizer", "adam", "sgd"):
             self.patch.setattr(f"agrad.optim.{module}.kernel_of", lambda *args: found.around(kernel_of(*args)))
         numpy = manager.get("numpy")
@@ -109,7 +109,7 @@ class counted_kernels:
     @staticmethod
     def forget():
         for known in list(manager._backends.values()):
-            plugin_backend.forget_kernels(known)
+            kernels_module.forget_kernels(known)
 
 
 # -- programs: each yields after every backward ---------------------------------------------------------------------------

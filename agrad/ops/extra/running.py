@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from agrad.core.backend import backend_of
 from agrad.core.declare import custom, linear
 from agrad.core.errors import UnsupportedOp
-from agrad.core.spec import backend_of
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import Call, place, running
 from agrad.ops.extra.common import (

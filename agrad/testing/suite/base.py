@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 import pytest
 
 import agrad as ag
+from agrad.core.backend import Backend
 from agrad.core.errors import UnsupportedOp
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.plugin import manager
-from agrad.plugin.backend import Backend
 from agrad.testing.calls import library
 
 __all__ = ["FEW", "Conformance", "requires"]

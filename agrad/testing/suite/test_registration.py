@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 import agrad as ag
+from agrad.core.backend import Backend, backend_of
 from agrad.core.op import OPS
-from agrad.core.spec import backend_of
 from agrad.plugin import manager
-from agrad.plugin.backend import Backend
 from agrad.testing.suite.base import Conformance
 
 
@@ -69,10 +68,11 @@ class TestRegistration(Conformance):
             assert isinstance(reason, str)
             assert reason.strip(), f"lacks[{op!r}] gives no reason"
 
-    def test_absorbs(self) -> None:
-        """Only other backends are absorbed."""
-        assert all(isinstance(name, str) for name in self.backend.absorbs)
-        assert self.name not in self.backend.absorbs
+    def test_join(self) -> None:
+        """Its own operands give the backend itself; beside NumPy's it takes the call or leaves it to others."""
+        assert self.backend.join([]) is self.backend
+        if self.name != "numpy":
+            assert self.backend.join([manager.get("numpy")]) in (None, self.backend)
 
 
 class TestAvailability(Conformance):

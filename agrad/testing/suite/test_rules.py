@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 import agrad as ag
+from agrad.core.backend import Backend
 from agrad.core.errors import UnsupportedOp
 from agrad.core.forward import level, tangent_of, with_tangent
+from agrad.core.kernels import OWN, forget_kernels
 from agrad.core.op import OPS
-from agrad.plugin.backend import OWN, Backend, forget_kernels
 from agrad.testing.calls import SINGLE, Slopes, inner, library, slopes_of
 from agrad.testing.samples import SAMPLES, Data, Sample
 from agrad.testing.suite.base import FEW, Conformance

@@ -15,10 +15,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from agrad.core.backend import Backend
 from agrad.core.errors import BackendError
+from agrad.core.kernels import PRIMITIVES, forget_kernels, key_parts
 from agrad.core.once import once
 from agrad.core.op import OPS
-from agrad.plugin.backend import PRIMITIVES, Backend, forget_kernels, key_parts
 from agrad_cupy.fusion import ARRAY, PREAMBLE, Code, NotFusible, kernel_code, rule_code
 
 #: Functions that make arrays from no operand.
@@ -63,6 +64,7 @@ class CupyBackend(Backend):
     """Arrays of CuPy, in the memory of NVIDIA GPUs."""
 
     name = "cupy"
+    is_duck_array = True
     lacks: Mapping[str, str] = {f"special.{name}": "CuPy has no such function" for name in _MISSING}
 
     def __init__(self) -> None:
@@ -349,8 +351,6 @@ class CupyBackend(Backend):
     def receive(self, source: Backend, array: Any, device: str) -> Any:
         if source is self:  # from one device to another
             return self.from_host(array, device)
-        if source.name == "dask":  # its chunks may be CuPy's
-            return self.from_host(source.computed(array), device)  # type: ignore[attr-defined]
         return super().receive(source, array, device)
 
     def item(self, array: Any) -> Any:

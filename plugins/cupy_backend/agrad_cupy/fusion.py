@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from agrad.core.kernels import SUBNAMESPACES
 from agrad.core.op import OPS
-from agrad.plugin.backend import SUBNAMESPACES
 
 
 class NotFusible(Exception):

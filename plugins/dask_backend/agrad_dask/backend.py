@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from agrad.core.backend import Backend, backend_of
 from agrad.core.errors import UnsupportedOp
 from agrad.core.spec import Spec
-from agrad.plugin.backend import Backend
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,7 +38,6 @@ class DaskBackend(Backend):
 
     name = "dask"
     is_lazy = True
-    absorbs = frozenset({"numpy", "cupy"})
 
     def namespace(self) -> Any:
         import array_api_compat.dask.array as xp  # noqa: PLC0415 (Dask loads late)
@@ -202,11 +201,24 @@ class DaskBackend(Backend):
     def receive(self, source: Backend, array: Any, device: str) -> Any:
         if source is self:
             return array
-        if source.name == "cupy":  # stays on its GPU: the chunks are CuPy arrays
+        import numpy as np  # noqa: PLC0415 (as above)
+
+        if source.is_duck_array and not isinstance(array, np.ndarray):  # stays where it is, as on a GPU: in chunks
             import dask.array as da  # noqa: PLC0415 (as above)
 
             return da.from_array(array, asarray=False)
         return super().receive(source, array, device)
+
+    def send(self, array: Any, target: Backend, device: str) -> Any:
+        """Hand over the computed values, as arrays of the library that the chunks are of."""
+        if target.is_lazy:
+            return super().send(array, target, device)
+        value = self.computed(array)
+        return target.receive(backend_of(value) or self, value, device)
+
+    def join(self, others: Sequence[Backend]) -> Backend | None:
+        """Take what can be chunks beside its own arrays: that costs nothing."""
+        return self if all(other.is_duck_array for other in others) else None
 
     def from_dlpack(self, x: Any, *, copy: bool | None = None) -> Any:
         import numpy as np  # noqa: PLC0415 (as above)

@@ -18,8 +18,8 @@ import numpy as np
 from dask.array.core import unify_chunks
 from dask.array.utils import meta_from_array
 
+from agrad.core.backend import backend_of
 from agrad.core.op import OPS
-from agrad.core.spec import backend_of
 from agrad.ops.nn import Padding, Pair, output_size
 from agrad_numpy.kernels import in_single
 

@@ -24,7 +24,7 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from agrad.core.errors import UnsupportedOp
-from agrad.plugin.backend import key_parts
+from agrad.core.kernels import key_parts
 from agrad_dask import computing
 
 #: Data of up to this many bytes is kept beside the Dask array made of it, to be looked at without computing.

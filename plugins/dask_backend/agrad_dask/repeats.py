@@ -20,8 +20,8 @@ from typing import Any
 from dask._task_spec import DataNode
 from dask.highlevelgraph import MaterializedLayer
 
+from agrad.core.backend import backend_of
 from agrad.core.errors import RecomputeWarning
-from agrad.core.spec import backend_of
 from agrad_dask import origins
 
 #: Layers by their ``id``: parameters, and those that were computed.

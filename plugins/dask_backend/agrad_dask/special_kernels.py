@@ -11,8 +11,8 @@ import dask.array as da
 import numpy as np
 from dask.base import tokenize
 
+from agrad.core.backend import backend_of
 from agrad.core.op import OPS
-from agrad.core.spec import backend_of
 
 
 def kernel(op: str) -> Callable[..., Any] | None:

@@ -9,8 +9,9 @@ from typing import Any
 import array_api_compat.numpy
 import numpy as np
 
+from agrad.core.backend import SPECS_KEPT, Backend
+from agrad.core.kernels import key_parts
 from agrad.core.spec import Spec
-from agrad.plugin.backend import SPECS_KEPT, Backend, key_parts
 from agrad_numpy.kernels import HALF, KERNELS
 
 
@@ -18,6 +19,7 @@ class NumpyBackend(Backend):
     """Arrays of NumPy, in the host's memory."""
 
     name = "numpy"
+    is_duck_array = True
 
     def namespace(self) -> Any:
         return array_api_compat.numpy

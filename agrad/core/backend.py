@@ -1,0 +1,524 @@
+"""Backend: what an array library must give to be used by agrad. Nearly all of it has a default in the standard's words.
+
+A whole backend is a name, `namespace`, and the claim on its array type through the plugin's hook. The rest is
+overridden where the library has something better, or the standard nothing at all.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from agrad.core import errors
+from agrad.core.errors import BackendError, UnsupportedOp
+from agrad.core.once import once
+from agrad.core.spec import Spec
+
+#: The version of this contract. Raised when a backend written for the old one would no longer be right.
+CONTRACT = 1
+
+#: How many specs a backend keeps interned.
+SPECS_KEPT = 4096
+
+#: The dtypes of double precision, which some devices lack.
+DOUBLE = ("float64", "complex128")
+
+
+class Device(str):
+    """Where a tensor lives: ``"<backend>[:<device>]"``, as ``"numpy"`` or ``"cupy:0"``.
+
+    A string with its parts by name; compares and prints as the string.
+
+    Examples
+    --------
+    >>> from agrad.plugin.backend import Device
+    >>> Device("cupy:0").backend, Device("cupy:0").ordinal
+    ('cupy', '0')
+    """
+
+    __slots__ = ()
+
+    @property
+    def backend(self) -> str:
+        """The backend's name."""
+        return self.partition(":")[0]
+
+    @property
+    def ordinal(self) -> str:
+        """The device within the backend, empty for its only or default one."""
+        return self.partition(":")[2]
+
+    @property
+    def type(self) -> str:
+        """The backend's name, as PyTorch spells it."""
+        return self.backend
+
+
+class Backend:
+    """The contract between agrad and an array library.
+
+    Attributes
+    ----------
+    name : str
+        As ``"numpy"``: the first part of a device.
+    contract : int
+        The version of this contract the backend was written for.
+    capabilities : mapping
+        What the backend can, by the names ``@requires`` uses.
+    lacks : mapping of str to str
+        Operations it cannot run, with the reason: raised as `UnsupportedOp`, listed in the docs, expected by the kit.
+    is_duck_array : bool
+        Its arrays are in memory and NumPy's functions take them (``__array_function__``), so that they can be the chunks
+        of an array of another library.
+    is_lazy : bool
+        Values are computed on demand; specs are not interned.
+    """
+
+    name: str = ""
+    contract: int = CONTRACT
+    capabilities: Mapping[str, bool] = {
+        "boolean indexing": True,
+        "data-dependent shapes": True,
+        "float64": True,
+        "complex": True,
+    }
+    lacks: Mapping[str, str] = {}
+    is_duck_array: bool = False
+    is_lazy: bool = False
+    #: ``run_rule(vjp, g, saved, node)`` runs a rule of the backward pass on raw arrays of this backend: to do so on a
+    #: device, or by one kernel. None: the rule is called with the kernels, ``vjp(xp, g, saved, node)``.
+    run_rule: Callable[..., Any] | None = None
+
+    # -- what a backend must give -------------------------------------------------------------------------------------
+
+    def namespace(self) -> Any:
+        """Return the array library as a namespace of the standard, usually array-api-compat's."""
+        raise NotImplementedError
+
+    def availability(self) -> tuple[bool, str]:
+        """Return whether the library works here; the second part is its version, or why it does not."""
+        try:
+            module = self.namespace()
+        except ImportError as error:
+            return False, f"not installed ({error})"
+        name = getattr(module, "__name__", "").removeprefix("array_api_compat.")
+        library = sys.modules.get(name.partition(".")[0])
+        return True, str(getattr(module, "__version__", None) or getattr(library, "__version__", ""))
+
+    # -- what follows, unless the library knows better -----------------------------------------------------------------
+
+    def native_devices(self) -> Mapping[str, Any]:
+        """Return the library's own device objects by name, as ``{"mine:0": ...}``; empty if there is but one."""
+        return {}
+
+    def devices(self) -> tuple[str, ...]:
+        """Return the names of the devices that can be used, each with the backend's name in front."""
+        return tuple(self._native_devices) or (self.name,)
+
+    def default_device(self) -> str:
+        """Return the device new arrays are made on: the first of `devices`."""
+        return self.devices()[0]
+
+    def native_device(self, device: str) -> Any:
+        """Return what the library's own ``device=`` takes for one of `devices`; None for its default."""
+        return self._native_devices[device] if self._native_devices else None
+
+    def device_of(self, array: Any) -> str:
+        """Return the device of an array."""
+        if not self._native_devices:
+            return self.name
+        try:
+            return self._device_names[array.device]
+        except KeyError:
+            known = ", ".join(self.devices())
+            message = f"the array is on {array.device}, which is none of the {self.name} backend's devices: {known}"
+            raise BackendError(message) from None
+
+    @once
+    def _native_devices(self) -> Mapping[str, Any]:
+        return self.native_devices()
+
+    @once
+    def _device_names(self) -> dict[Any, str]:
+        return {native: name for name, native in self._native_devices.items()}
+
+    @once
+    def xp(self) -> Any:
+        """The kernels by name."""
+        from agrad.core.kernels import kernels  # noqa: PLC0415 (of the ops, whose calls know backends)
+
+        return kernels(self)
+
+    @once
+    def functions(self) -> Any:
+        """The namespace of agrad's functions bound to this backend: what rules run on when they are recorded."""
+        return plugins().namespace(self.name)
+
+    def kernel(self, op: str) -> Callable[..., Any] | None:
+        """Return the backend's own kernel of an operation, None to take the namespace's function of that name."""
+        return None
+
+    def spec(self, array: Any) -> Spec:
+        """Return the spec of an array: one object per shape, dtype and device while it is interned."""
+        shape = tuple(array.shape)  # libraries have types of their own for it
+        if self.is_lazy:
+            return Spec(self, shape, array.dtype, self.device_of(array), self.layout(array))
+        key = (shape, array.dtype, self.device_of(array))
+        found = self._specs.get(key)
+        if found is None:
+            if len(self._specs) >= SPECS_KEPT:
+                self._specs.clear()
+            found = self._specs[key] = Spec(self, *key)
+        return found
+
+    @once
+    def _specs(self) -> dict[Any, Spec]:
+        return {}
+
+    def layout(self, array: Any) -> object:
+        """Return the chunks of a chunked array, None otherwise."""
+        return None
+
+    def as_array(self, value: Any) -> Any:
+        """Return a kernel's result as an array (libraries return scalar objects for 0-d results)."""
+        return value
+
+    def kind(self, dtype: Any) -> str:
+        """Return bool, int, float or complex for a dtype."""
+        found = self._kinds.get(dtype)
+        if found is None:
+            isdtype = self.namespace().isdtype
+            kinds = {"float": "real floating", "int": "integral", "bool": "bool", "complex": "complex floating"}
+            try:
+                found = next((kind for kind, names in kinds.items() if isdtype(dtype, names)), "other")
+            except TypeError:  # NumPy's own says so of a recarray's
+                found = "other"
+            self._kinds[dtype] = found
+        return found
+
+    @once
+    def _kinds(self) -> dict[Any, str]:
+        return {}
+
+    def dtype(self, dtype: Any) -> Any:
+        """Return the backend's own dtype for one of agrad's, another backend's, or a name."""
+        name = self.dtype_name(dtype)
+        found = self._dtypes.get(name)
+        if found is None:
+            xp = self.namespace()
+            native = getattr(xp, name, None)
+            # As arrays have it: NumPy's namespace has scalar types, which are equal but hash otherwise.
+            found = None if native is None else xp.empty((0,), dtype=native).dtype
+            if found is None or self.dtype_name(found) != name:  # some give another one instead
+                single = "; ag.set_default_dtype(ag.float32) makes single precision the default"
+                message = f"the {self.name} backend has no dtype {name}{single if name in DOUBLE else ''}"
+                raise TypeError(message)
+            self._dtypes[name] = found
+        return found
+
+    @once
+    def _dtypes(self) -> dict[str, Any]:
+        return {}
+
+    def dtype_name(self, dtype: Any) -> str:
+        """Return the standard's name of a dtype."""
+        if isinstance(dtype, str):
+            return dtype
+        python = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
+        if isinstance(dtype, type) and dtype in python:
+            return python[dtype]
+        name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
+        return str(name).rpartition(".")[2]
+
+    def asarray(self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
+        """Make an array of Python numbers, nested sequences or an array of the library."""
+        native = {} if device is None or self.native_device(device) is None else {"device": self.native_device(device)}
+        dtype = None if dtype is None else self.dtype(dtype)
+        return self.namespace().asarray(value, dtype=dtype, copy=copy, **native)
+
+    def from_dlpack(self, x: Any, *, copy: bool | None = None) -> Any:
+        """Make an array of memory that another library exports by DLPack."""
+        return self.namespace().from_dlpack(x, copy=copy)
+
+    def scalar(self, value: complex, spec: Spec) -> Any:
+        """Return a Python scalar as a 0-d array, with the dtype the standard's promotion gives it beside `spec`."""
+        return self.asarray(value, dtype=self.scalar_dtype(value, spec), device=spec.device)
+
+    def scalar_dtype(self, value: complex, spec: Spec) -> Any:
+        """Return the dtype the standard's promotion gives a Python scalar beside an array of `spec`."""
+        kind = self.kind(spec.dtype)
+        if (
+            type(value) is bool
+            or (type(value) is int and kind != "bool")
+            or (isinstance(value, float) and spec.inexact)
+        ):
+            return spec.dtype
+        if isinstance(value, complex):
+            single = self.dtype_name(spec.dtype) in ("float32", "complex64", "float16")
+            return self.dtype("complex64" if single else "complex128")
+        return self.dtype("int64" if isinstance(value, int) else plugins().get_default_dtype().name)
+
+    def broadcast_like(self, array: Any, spec: Spec) -> Any:
+        """Broadcast to a spec's shape (and chunks)."""
+        return self.xp.broadcast_to(array, spec.shape)
+
+    def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
+        """Return zeros of a spec with `values` added at `key`, repeated places accumulating: the adjoint of getitem."""
+        xp, device = self.namespace(), self.native_device(spec.device)
+        zeros = xp.zeros(spec.shape, dtype=values.dtype, device=device)
+        places, sums = xp.reshape(self._places(spec.shape, key, device), (-1,)), xp.reshape(values, (-1,))
+        # sort by place; within each run of one place add by doubling strides, so that no place touches another
+        order = xp.argsort(places)
+        places, sums = xp.take(places, order), xp.take(sums, order)
+        stride = 1
+        while stride < sums.shape[0]:
+            same = places[stride:] == places[:-stride]
+            added = xp.where(same, sums[stride:] + sums[:-stride], sums[stride:])
+            sums = xp.concat([sums[:stride], added])
+            stride *= 2
+        return _put(xp, zeros, places, sums)
+
+    def setitem(self, array: Any, key: Any, value: Any) -> Any:
+        """Return a copy of an array with ``array[key] = value`` done."""
+        xp = self.namespace()
+        if self.assigns:
+            made = xp.asarray(array, copy=True)
+            made[key] = value
+            return made
+        places = self._places(array.shape, key, array.device)
+        lead = max(value.ndim - places.ndim, 0)  # a value may have leading axes of length 1 that its place lacks
+        value = xp.reshape(value, value.shape[lead:]) if set(value.shape[:lead]) <= {1} else value
+        value = xp.astype(xp.broadcast_to(value, places.shape), array.dtype)
+        places, values = xp.reshape(places, (-1,)), xp.reshape(value, (-1,))
+        order = xp.argsort(places, stable=True)  # of several values for one place the last stays last
+        return _put(xp, array, xp.take(places, order), xp.take(values, order))
+
+    @once
+    def assigns(self) -> bool:
+        """Whether ``array[key] = value`` works as the standard has it; where not, `setitem` is composed of the rest."""
+        made = self.namespace().zeros((1,))
+        try:
+            made[0] = 1
+        except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
+            return False
+        return True
+
+    def _places(self, shape: tuple[int, ...], key: Any, device: Any) -> Any:
+        """Return the numbers, in row-major order, of the places that a key takes."""
+        xp = self.namespace()
+        return self.xp.getitem(xp.reshape(xp.arange(math.prod(shape), device=device), shape), key)
+
+    def setitem_into(self, array: Any, key: Any, value: Any) -> Any:
+        """As `setitem`, where the array may be changed: nothing else holds it."""
+        return self.setitem(array, key, value)
+
+    def add_into(self, array: Any, other: Any, out: Any) -> Any:
+        """Return the sum of arrays of one shape and dtype; `out` is the first, and nothing else holds it."""
+        return self.xp.add(array, other)
+
+    def may_hold_nan(self, array: Any) -> bool:
+        """Return whether an array has NaN in it; True also where to look would cost more than it saves."""
+        return self.is_lazy or self.holds_nan(array)
+
+    def holds_nan(self, array: Any) -> bool:
+        """Return whether an array has NaN in it; a lazy one is computed."""
+        return bool(self.xp.any(self.xp.isnan(array)))
+
+    def in_layout(self, array: Any, spec: Spec) -> Any:
+        """Return a cotangent in the layout of a spec, its operand's: the chunks of a chunked array."""
+        return array
+
+    def nbytes(self, array: Any) -> int:
+        """Return the bytes of an array's values."""
+        found = getattr(array, "nbytes", None)
+        if found is None:
+            bits = "".join(filter(str.isdigit, self.dtype_name(array.dtype))) or "8"  # a boolean takes a byte
+            found = math.prod(array.shape) * int(bits) // 8
+        return int(found)
+
+    def lend(self, array: Any) -> Any:
+        """Return an array as code of the user's may have it: one it cannot write to, where the library has such.
+
+        Elsewhere a 0-d array is copied: it may be a constant that all programs share.
+        """
+        return array if array.shape or self.is_lazy else self.namespace().asarray(array, copy=True)
+
+    def to_host(self, array: Any) -> Any:
+        """Return an array as an object with the buffer protocol or ``__array__`` in host memory."""
+        if hasattr(array, "__array__") or hasattr(array, "__buffer__"):
+            return array
+        if hasattr(array, "__dlpack__"):
+            return plugins().get("numpy").from_dlpack(array)
+        raise UnsupportedOp("to_device", self.name, "it has no way to the host's memory (Backend.to_host)")
+
+    def from_host(self, buffer: Any, device: str) -> Any:
+        """Make an array of an object with the buffer protocol or ``__array__``."""
+        return self.asarray(buffer, device=device)
+
+    def specimen(self, buffer: Any, device: str) -> Any:
+        """Make an array as `from_host`, for the conformance kit: in the form that is hardest, as in several chunks."""
+        return self.from_host(buffer, device)
+
+    def receive(self, source: Backend, array: Any, device: str) -> Any:
+        """Take an array of another backend, or move one of its own to another of its devices."""
+        if source is self and self._native_devices:
+            import array_api_compat  # noqa: PLC0415 (as pluggy: only when a backend is first needed)
+
+            return array_api_compat.to_device(array, self.native_device(device))
+        return self.from_host(source.to_host(array), device)
+
+    def send(self, array: Any, target: Backend, device: str) -> Any:
+        """Hand an array of this backend to another: every crossing goes through here, and to the other's `receive`."""
+        return target.receive(self, array, device)
+
+    def join(self, others: Sequence[Backend]) -> Backend | None:
+        """Return the backend of a call whose operands are of this one and of others; None if this one knows of none.
+
+        Every backend among the operands is asked until one answers, so only one of them has to know the others: by what
+        the contract says of them, as `is_duck_array`, never by name. The operands of others become its own by `adopt`.
+        """
+        return None if others else self
+
+    def adopt(self, tensor: Any) -> Any:
+        """Return a Tensor of another backend as an operand of a call on this one; the crossing is recorded."""
+        return tensor.to_device(self.name)
+
+    def item(self, array: Any) -> Any:
+        """Return the one element as a Python number."""
+        convert = {"bool": bool, "int": int, "float": float, "complex": complex}[self.kind(array.dtype)]
+        return convert(self.xp.reshape(array, ()))
+
+    def tolist(self, array: Any) -> Any:
+        """Return the value as nested lists of Python numbers."""
+        if not array.shape:
+            return self.item(array)
+        return [self.tolist(array[i, ...]) for i in range(array.shape[0])]
+
+    def quiet(self) -> AbstractContextManager[Any]:
+        """Silence floating-point warnings of the library."""
+        return nullcontext()
+
+    def computing_nothing(self) -> AbstractContextManager[Any]:
+        """Return a context in which computing a value raises AssertionError: for the kit's tests of lazy backends."""
+        return nullcontext()
+
+    def realize(
+        self, *arrays: Any, keep: str = "host", max_memory: int | str | None = None, progress: bool | None = None
+    ) -> tuple[Any, ...]:
+        """Compute lazy arrays of this backend in one pass; give arrays of this backend that hold their values.
+
+        Parameters
+        ----------
+        *arrays : array
+            What to compute. They are not changed.
+        keep : {"host", "backend"}, optional
+            Where the values stay: in the memory of this process, or where the backend computes (a cluster's).
+        max_memory : int or str, optional
+            How much the computation may hold at a time, in bytes or as ``"2GiB"``; None for the backend's own choice.
+        progress : bool, optional
+            Whether to show how far it has come; None for the backend's own choice.
+        """
+        return arrays
+
+    def watch(self, array: Any) -> None:
+        """Take note that gradients are asked by an array; a lazy backend can tell by it what is computed in vain."""
+
+    def random(
+        self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
+    ) -> Any:
+        """Sample from a key: the same key gives the same numbers.
+
+        Parameters
+        ----------
+        kind : str
+            uniform (on [0, 1)), normal, integers (parameters low, high) or permutation (parameter n).
+        key : tuple of int
+            Seed and counter.
+        """
+        source = random.Random(f"{key[0]}:{key[1]}")  # noqa: S311 (sampling, not secrets)
+        if kind == "permutation":
+            values: list[Any] = list(range(p["n"]))
+            source.shuffle(values)
+        else:
+            draw: Callable[[], Any] = {
+                "uniform": source.random,
+                "normal": lambda: source.gauss(0.0, 1.0),
+                "integers": lambda: source.randrange(p["low"], p["high"]),
+            }[kind]
+            size = functools.reduce(lambda a, b: a * b, shape, 1)
+            values = [draw() for _ in range(size)]
+        array = self.asarray(values, dtype=dtype, device=device)
+        return self.xp.reshape(array, shape)
+
+    def __repr__(self) -> str:
+        return f"<agrad backend {self.name}>"
+
+
+def _put(xp: Any, array: Any, places: Any, values: Any) -> Any:
+    """Return an array with values put at places, which are sorted; of several values for one place the last counts."""
+    if not places.shape[0]:
+        return array
+    every = xp.arange(math.prod(array.shape), device=array.device)
+    last = xp.searchsorted(places, every, side="right") - 1
+    last = xp.where(last < 0, xp.zeros_like(last), last)
+    met = xp.take(places, last) == every
+    return xp.reshape(xp.where(met, xp.take(values, last), xp.reshape(array, (-1,))), array.shape)
+
+
+# -- which backend ----------------------------------------------------------------------------------------------------
+
+#: Array types met so far. Filled by `backend_of`; plugins are asked once per type.
+BACKENDS: dict[type, Backend] = {}
+
+#: Types that no plugin is asked about: what stands beside arrays in a call.
+PYTHONS_OWN = frozenset([bool, int, float, complex, type(None), slice, type(Ellipsis), list, tuple, range, str])
+
+
+def plugins() -> Any:
+    """Return the plugin manager: it makes backends, so it ranks above them, and the core asks it here alone."""
+    from agrad.plugin import manager  # noqa: PLC0415 (see above)
+
+    return manager
+
+
+def backend_of(array: Any) -> Backend | None:
+    """Return the backend an array belongs to, None if no plugin claims its type."""
+    kind = type(array)
+    backend = BACKENDS.get(kind)
+    if backend is None and kind not in PYTHONS_OWN:
+        backend = plugins().find_backend(kind)
+        if backend is not None:
+            BACKENDS[kind] = backend
+    return backend
+
+
+def numbers_of(backend: Backend, value: Any) -> Any:
+    """Return a user's array as the backend has it; raise where it holds no numbers, or a mask that would be lost."""
+    raw = backend.as_array(value)
+    if backend.kind(raw.dtype) == "other":
+        raise errors.not_numbers(raw.dtype)
+    return raw
+
+
+def spec_of(array: Any) -> Spec:
+    """Return the spec of a raw array."""
+    backend = backend_of(array)
+    if backend is None:
+        message = f"{type(array).__name__} is not an array of any known backend"
+        raise BackendError(message)
+    return backend.spec(array)
+
+
+def joined(backends: Iterable[Backend]) -> Backend | None:
+    """Return the backend of a call on operands of these, by the first that can tell (`Backend.join`), or None."""
+    every = tuple(dict.fromkeys(backends))
+    for backend in every:
+        found = backend.join([other for other in every if other is not backend])
+        if found is not None:
+            return found
+    return None

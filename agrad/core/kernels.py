@@ -1,0 +1,213 @@
+"""The kernels of a backend by the standard's names: where each comes from, and what is made of others."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from agrad.core import errors
+from agrad.core.backend import Backend, plugins
+from agrad.core.errors import RuleError, UnsupportedOp
+from agrad.core.op import OPS, Op
+from agrad.core.rule import lent
+
+#: Sub-namespaces that are agrad's own.
+OWN = ("extra", "nn", "special")
+
+#: Sub-namespaces of the standard and of agrad; names below them are reached as attributes.
+SUBNAMESPACES = ("fft", "linalg", *OWN)
+
+#: How many axes the standard asks of the first operand, where libraries take fewer, each in a way of its own.
+LEAST_AXES = {
+    **dict.fromkeys(("cumulative_sum", "cumulative_prod", "sort", "argsort", "take", "unstack"), 1),
+    **dict.fromkeys(("extra.cumulative_max", "extra.cumulative_min", "extra.logcumsumexp"), 1),
+    **dict.fromkeys(("fft.fft", "fft.ifft", "fft.rfft", "fft.irfft", "fft.hfft", "fft.ihfft"), 1),
+    **dict.fromkeys(("tril", "triu"), 2),
+}
+
+#: The kinds of dtypes, each of which can be cast to those after it.
+KINDS = ("bool", "int", "float", "complex")
+
+#: Transforms over several axes.
+TRANSFORMS = ("fft.fftn", "fft.ifftn", "fft.irfftn", "fft.rfftn")
+
+#: What a backend gives beyond the standard, reached as kernels too.
+PRIMITIVES = ("broadcast_like", "scatter_add", "setitem", "add_into", "nbytes")
+
+
+def kernels(backend: Backend, prefix: str = "") -> ModuleType:
+    """Make the kernels of a backend by the standard's names: what rules get as ``xp`` when nothing is recorded.
+
+    A name is resolved at its first use (a plugin's replacement, what the backend lacks, its own kernel, its namespace,
+    the op's default in the standard's functions) and is an ordinary attribute from then on. It is a module because the
+    interpreter reads a module's attributes fastest, also where missing ones are resolved by ``__getattr__``.
+    """
+    found = ModuleType(f"agrad.kernels.{backend.name}", f"Kernels of the {backend.name} backend.")
+
+    def resolve(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        below = any(op.startswith(f"{prefix}{name}.") for op in tuple(OPS))  # others may declare ops meanwhile
+        chapter = below or (name in SUBNAMESPACES and not prefix)  # xp.fft.fft is a function
+        value = kernels(backend, f"{prefix}{name}.") if chapter else _resolve(backend, prefix + name)
+        setattr(found, name, value)
+        return value
+
+    found.__getattr__ = resolve  # type: ignore[method-assign]
+    return found
+
+
+def forget_kernels(backend: Backend) -> None:
+    """Have the kernels of a backend resolved anew, as after a plugin was registered that may replace some."""
+    found = backend.__dict__.get("xp")
+    modules = [] if found is None else [found]
+    for module in modules:  # grows: kernels below a name stand in a module of their own
+        for name, value in list(vars(module).items()):
+            if isinstance(value, ModuleType):
+                modules.append(value)
+            elif not name.startswith("__"):
+                delattr(module, name)
+
+
+def _resolve(backend: Backend, name: str) -> Any:
+    """Return a kernel, with the checks on its operands that libraries leave out."""
+    kernel = _found(backend, name)
+    if name in LEAST_AXES:
+        return _of_axes(kernel, name)
+    return _of_kinds(kernel, backend) if name == "setitem" else kernel
+
+
+def _of_axes(kernel: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return a kernel that refuses operands of too few axes."""
+    least = LEAST_AXES[name]
+
+    @functools.wraps(kernel)
+    def of_axes(x: Any, /, *args: Any, **parameters: Any) -> Any:
+        if len(x.shape) < least:
+            message = f"{name}: input tensor must have at least {least} dimension{'s' * (least > 1)}"
+            raise ValueError(message)
+        return kernel(x, *args, **parameters)
+
+    return of_axes
+
+
+def _of_kinds(kernel: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
+    """Return an assignment that refuses to drop a fraction or an imaginary part."""
+
+    @functools.wraps(kernel)
+    def of_kinds(x: Any, key: Any, value: Any) -> Any:
+        if value.dtype != x.dtype and KINDS.index(backend.kind(value.dtype)) > KINDS.index(backend.kind(x.dtype)):
+            raise errors.not_castable(value.dtype, x.dtype)
+        return kernel(x, key, value)
+
+    return of_kinds
+
+
+def _found(backend: Backend, name: str) -> Any:
+    replacement = plugins().kernel_hook(name, backend)
+    if replacement is not None:
+        return replacement
+    if name in backend.lacks:
+        return _lacking(name, backend.name, backend.lacks[name])
+    kernel = backend.kernel(name)
+    if kernel is not None:
+        return functools.partial(_transform, kernel, name) if name in TRANSFORMS else kernel
+    if name in PRIMITIVES:
+        return getattr(backend, name)
+    op = OPS.get(name)
+    if op is not None and op.kernel is not None and op.rule.guarded:
+        return _users_kernel(op, backend)  # before the library's function of that name, which may be another one
+    found: Any = None
+    if name.partition(".")[0] not in OWN:  # what a library has under these names is something else
+        found = backend.namespace()
+        for part in name.split("."):
+            found = getattr(found, part, None)
+    if found is None and op is not None and op.kernel is not None:
+        return functools.partial(op.kernel, backend.xp)
+    if found is None:
+        return _lacking(name, backend.name, "its namespace has no function of that name")
+    return functools.partial(_transform, found, name) if name in TRANSFORMS else found
+
+
+def _transform(function: Callable[..., Any], name: str, x: Any, /, *, s: Any = None, **parameters: Any) -> Any:
+    """Run a transform over several axes: -1 in `s` is the length without padding, which libraries read in many ways."""
+    if s is not None and -1 in s:
+        axes = parameters["axes"] = parameters.get("axes") or range(len(x.shape) - len(s), len(x.shape))
+        whole = [x.shape[axis] for axis in axes]
+        if name == "fft.irfftn":
+            whole[-1] = 2 * (whole[-1] - 1)
+        s = tuple(n if size == -1 else size for size, n in zip(s, whole, strict=True))
+    return function(x, s=s, **parameters)
+
+
+def _users_kernel(op: Op, backend: Backend) -> Callable[..., Any]:
+    """Return the kernel of an op that a user declared; results that its declaration does not announce are an error."""
+    rule, kernel, xp = op.rule, op.kernel, backend.xp
+    assert kernel is not None
+    several = rule.outputs is not None or bool(rule.residuals)
+    count = rule.outputs or (1 + len(rule.residuals) if rule.residuals else 0)  # 0: any number
+
+    def checked(*arguments: Any, **parameters: Any) -> Any:
+        result = kernel(xp, *map(lent, arguments), **{name: lent(value) for name, value in parameters.items()})
+        if several != isinstance(result, tuple | list) or (several and count not in (0, len(result))):
+            given = f"{len(result)} results" if isinstance(result, tuple | list) else "one result"
+            announced = f"{count or 'a tuple of'} results" if several else "one result"
+            message = (
+                f"{op.name}: its kernel gave {given}, its declaration announces {announced}; outputs= says how many"
+                " there are, residuals= names what a fused kernel gives beside its result"
+            )
+            raise RuleError(message)
+        return result
+
+    return checked
+
+
+def _lacking(op: str, backend: str, reason: str) -> Callable[..., Any]:
+    def lacking(*args: Any, **kwargs: Any) -> Any:  # noqa: ARG001 (whatever the op takes)
+        raise UnsupportedOp(op, backend, reason)
+
+    return lacking
+
+
+def key_parts(key: Any) -> tuple[Any, ...]:
+    """Return the parts of an indexing key, always as a tuple."""
+    return key if isinstance(key, tuple) else (key,)
+
+
+def at(xp: Any, array: Any, key: Any) -> Any:
+    """Return ``array[key]``, also for one integer array among slices, which the standard lacks."""
+    parts = key_parts(key)
+    check_bounds(array.shape, parts)
+    arrays = [i for i, part in enumerate(parts) if hasattr(part, "dtype")]
+    if len(arrays) != 1 or not all(isinstance(part, slice) for i, part in enumerate(parts) if i != arrays[0]):
+        return array[key]
+    axis = arrays[0]
+    if parts[axis].ndim != 1 or not xp.isdtype(parts[axis].dtype, "integral"):
+        return array[key]
+    return xp.take(array[(*parts[:axis], slice(None), *parts[axis + 1 :], ...)], parts[axis], axis=axis)
+
+
+def check_bounds(shape: tuple[int, ...], key: Any) -> None:
+    """Check the integers of a key: the standard leaves open what happens out of bounds, and some libraries clamp.
+
+    Arrays of integers are the library's to check, as that takes their values.
+
+    Raises
+    ------
+    IndexError
+        If one is out of bounds.
+    """
+    parts = key_parts(key)
+    taken = [0 if p is None or p is ... else p.ndim if _is_mask(p) else 1 for p in parts]
+    axis = 0
+    for part, count in zip(parts, taken, strict=True):
+        if type(part) is int and axis < len(shape) and not -shape[axis] <= part < shape[axis]:
+            message = f"index {part} is out of bounds for axis {axis} with size {shape[axis]}"
+            raise IndexError(message)
+        axis += len(shape) - sum(taken) if part is ... else count
+
+
+def _is_mask(part: Any) -> bool:
+    return hasattr(part, "dtype") and str(part.dtype).rpartition(".")[2].startswith("bool")
