@@ -89,9 +89,6 @@ FEW = 4
 #: What imports itself by way of others, imports that wait included, beside what goes through UPWARD. This list, too, may
 #: only become shorter.
 CIRCLES = {
-    frozenset({"agrad.autograd.backward", "agrad.func.batching", "agrad.func.vmap"}): (
-        "is_grads_batched runs the pass in vmap, whose arrays ask autograd.backward whether a transform runs it"
-    ),
     frozenset({"agrad.ops.creation", "agrad.ops.data_type", "agrad.ops.extra.common", "agrad.ops.manipulation"}): (
         "arguments that may be arrays or numbers are made tensors by the chapter on creation, which uses those on dtypes"
         " and shapes"

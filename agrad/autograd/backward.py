@@ -11,9 +11,6 @@ from agrad.core import engine, errors, mode
 from agrad.core.node import Node, output_of
 from agrad.core.tensor import Tensor, attached, wrap
 
-#: A function is being run by one of the transforms of ``agrad.func``: it must not call backward().
-transforming = mode.transforming
-
 
 def backward(
     tensors: Any,
@@ -44,7 +41,7 @@ def backward(
     RuntimeError
         In PyTorch's words; every `.grad` is then as it was.
     """
-    if transforming.get():
+    if mode.transforming.get():
         raise errors.backward_in_transform()
     outputs, cotangents = _differentiated(tensors, grad_tensors, "tensors")
     roots = _roots(outputs, cotangents)

@@ -31,10 +31,6 @@ from agrad.core.saved import unpacked
 from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor, array_slot, wrap
 
-#: Levels of vmap that are open, outermost first. While there are any, a cotangent may have a batch axis that its node
-#: lacks, so that the kernels of a node follow from both.
-batch_levels: ContextVar[tuple[Any, ...]] = ContextVar("agrad_batch_levels", default=())
-
 #: Accumulation into a leaf from several threads loses nothing. Reentrant: a finalizer may run in the midst of it.
 _ACCUMULATING = lock(waited_for=True)
 
@@ -95,7 +91,7 @@ def run(
         retain_graph=retain_graph,
         create_graph=create_graph,
         as_tensors=as_tensors,
-        batched=bool(batch_levels.get()),
+        batched=bool(mode.batch_levels.get()),
         targets=targets,
         anomaly=None if now is None else now.anomaly,
         profiler=None if now is None else now.profiler,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 
 from agrad.core import errors, mode, tree
 from agrad.core.backend import backend_of, plugins
-from agrad.core.engine import batch_levels, origin
+from agrad.core.engine import origin
 from agrad.core.forward import fitted
 from agrad.core.node import Freed, Node, next_seq, output_of
 from agrad.core.rule import Crossed, ShapeMismatchError, fit
@@ -271,7 +271,7 @@ class Function:
             What ``forward`` returns, arrays as tensors. For each element of a tuple, or for anything else it returns,
             ``backward`` gets a gradient of the same structure.
         """
-        if batch_levels.get():
+        if mode.batch_levels.get():
             result, args, kwargs = with_batch(cls, args, kwargs)  # noqa: F821 (see above)
             if result is not None:
                 return result

@@ -104,8 +104,11 @@ get_mode = _MODE.get
 set_mode = _MODE.set
 
 
-#: A function is being run by one of the transforms of ``agrad.func``.
+#: A function is being run by one of the transforms of ``agrad.func``: it must not call backward().
 transforming: ContextVar[bool] = ContextVar("agrad_transforming", default=False)
+
+#: Levels of vmap that are open, outermost first.
+batch_levels: ContextVar[tuple[Any, ...]] = ContextVar("agrad_batch_levels", default=())
 
 
 def current() -> Mode | None:

@@ -16,12 +16,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 from agrad import tree
-from agrad.autograd.backward import transforming
 from agrad.core import errors, mode
 from agrad.core import function as function_module
 from agrad.core.backend import BACKENDS, SPECS_KEPT, Backend, backend_of, joined
-from agrad.core.engine import batch_levels
 from agrad.core.kernels import PRIMITIVES, key_parts
+from agrad.core.mode import batch_levels, transforming
 from agrad.core.node import Node, next_seq
 from agrad.core.once import lock, once, shared
 from agrad.core.op import OPS, Op

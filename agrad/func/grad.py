@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from agrad import tree
-from agrad.autograd.backward import cotangent_for, transforming
+from agrad.autograd.backward import cotangent_for
 from agrad.core import engine, forward, mode
 from agrad.core.errors import inexact_only, not_real
+from agrad.core.mode import transforming
 from agrad.core.node import AccumulateGrad, Node, next_seq
 from agrad.core.tensor import Tensor, wrap
 from agrad.func.arguments import Argnums, called, check_kind, of_chosen, outputs_of, split_aux, tensors_of

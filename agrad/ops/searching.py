@@ -11,9 +11,8 @@ from agrad.core import errors
 from agrad.core.backend import backend_of, numbers_of
 from agrad.core.buffers import check_leaf, owned, rebind
 from agrad.core.declare import custom, linear, nondifferentiable
-from agrad.core.engine import batch_levels
 from agrad.core.kernels import KINDS, at, key_parts
-from agrad.core.mode import is_grad_enabled
+from agrad.core.mode import batch_levels, is_grad_enabled
 from agrad.core.op import OPS, _key, finish, resolve_backend
 from agrad.core.rule import device_of, unbroadcast
 from agrad.core.saved import active

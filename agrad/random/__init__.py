@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 from agrad import dtypes
 from agrad.core.backend import spec_of
-from agrad.core.engine import batch_levels
-from agrad.core.mode import Setting
+from agrad.core.mode import Setting, batch_levels
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
 from agrad.func.batching import sampled

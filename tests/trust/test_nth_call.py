@@ -429,7 +429,7 @@ def nothing_left_behind(before):
     assert mode.current() == before or mode.current() is before
     assert ag.is_grad_enabled()
     assert engine.running() is None
-    assert not engine.batch_levels.get()
+    assert not mode.batch_levels.get()
     assert not active()
     free = []
 
