@@ -2,540 +2,71 @@
 
 PyTorch's autograd in its way of working, the Python array API standard in its way of computing; array libraries are
 plugins. ``agrad.backends()`` lists those that are installed.
+
+What stands here without an underscore is public. Chapters say in their own ``__all__`` what they give.
 """
 
 from __future__ import annotations
 
-import math as _math
 from typing import TYPE_CHECKING
 
 from agrad.core import forward as _forward  # noqa: F401 (puts itself in place)
-from agrad.core.backend import CONTRACT, Backend, Device
-from agrad.core.declare import custom, elementwise, fused, linear, multilinear, nondifferentiable
-from agrad.core.errors import (
-    BackendError,
-    LeavesGraphWarning,
-    LostWriteWarning,
-    RecomputeWarning,
-    RuleError,
-    UnsupportedOp,
-)
-from agrad.core.function import Function
-from agrad.core.mode import (
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    no_grad,
-    set_grad_enabled,
-)
+from agrad.core.declare import *
+from agrad.core.errors import *
+from agrad.core.function import Function as Function
+from agrad.core.mode import *
 from agrad.core.op import OPS as _OPS
-from agrad.core.rules import rules
-from agrad.core.tensor import Tensor
-from agrad.dtypes import (
-    bool,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
+from agrad.core.rules import rules as rules
+from agrad.core.tensor import Tensor as Tensor
+from agrad.dtypes import *
 from agrad.ops import methods as _methods  # noqa: F401 (puts them on Tensor)
-from agrad.ops.creation import (
-    arange,
-    as_tensor,
-    asarray,
-    empty,
-    empty_like,
-    eye,
-    from_dlpack,
-    from_numpy,
-    full,
-    full_like,
-    linspace,
-    meshgrid,
-    ones,
-    ones_like,
-    tensor,
-    zeros,
-    zeros_like,
-)
-from agrad.ops.creation import legacy_double_tensor as DoubleTensor
-from agrad.ops.creation import legacy_float_tensor as FloatTensor
-from agrad.ops.data_type import (
-    astype,
-    can_cast,
-    finfo,
-    iinfo,
-    is_floating_point,
-    is_tensor,
-    isdtype,
-    result_type,
-    to_device,
-)
-from agrad.ops.elementwise import (
-    abs,
-    acos,
-    acosh,
-    add,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    bitwise_and,
-    bitwise_invert,
-    bitwise_left_shift,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
-    ceil,
-    clip,
-    conj,
-    copysign,
-    cos,
-    cosh,
-    divide,
-    equal,
-    exp,
-    expm1,
-    floor,
-    floor_divide,
-    greater,
-    greater_equal,
-    hypot,
-    imag,
-    isfinite,
-    isinf,
-    isnan,
-    less,
-    less_equal,
-    log,
-    log1p,
-    log2,
-    log10,
-    logaddexp,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    maximum,
-    minimum,
-    multiply,
-    negative,
-    nextafter,
-    not_equal,
-    positive,
-    pow,
-    real,
-    reciprocal,
-    remainder,
-    round,
-    sign,
-    signbit,
-    sin,
-    sinh,
-    sqrt,
-    square,
-    subtract,
-    tan,
-    tanh,
-    trunc,
-)
-from agrad.ops.extra import (
-    allclose,
-    cat,
-    chunk,
-    cumprod,
-    cumsum,
-    diag,
-    dot,
-    einsum,
-    flatten,
-    gather,
-    hstack,
-    index_select,
-    isclose,
-    kron,
-    lerp,
-    log_softmax,
-    logcumsumexp,
-    masked_fill,
-    masked_select,
-    median,
-    nanmean,
-    nansum,
-    norm,
-    quantile,
-    ravel,
-    relu,
-    sigmoid,
-    softmax,
-    swapaxes,
-    topk,
-    vstack,
-)
-from agrad.ops.linalg import matmul, outer, tensordot, vecdot
-from agrad.ops.manipulation import (
-    broadcast_arrays,
-    broadcast_like,
-    broadcast_shapes,
-    broadcast_to,
-    concat,
-    expand_dims,
-    flip,
-    matrix_transpose,
-    moveaxis,
-    permute_dims,
-    repeat,
-    reshape,
-    roll,
-    squeeze,
-    stack,
-    tile,
-    tril,
-    triu,
-    unstack,
-)
-from agrad.ops.namespace import API_VERSION as __array_api_version__  # noqa: N811 (the standard's name)
-from agrad.ops.namespace import namespace
-from agrad.ops.searching import (
-    argmax,
-    argmin,
-    argsort,
-    count_nonzero,
-    getitem,
-    nonzero,
-    scatter_add,
-    searchsorted,
-    setitem,
-    sort,
-    take,
-    take_along_axis,
-    where,
-)
-from agrad.ops.set_functions import isin, unique_all, unique_counts, unique_inverse, unique_values
-from agrad.ops.statistical import (
-    all,
-    any,
-    cumulative_prod,
-    cumulative_sum,
-    max,
-    mean,
-    min,
-    prod,
-    std,
-    sum,
-    var,
-)
+from agrad.ops.constants import *
+from agrad.ops.creation import *
+from agrad.ops.data_type import *
+from agrad.ops.elementwise import *
+from agrad.ops.manipulation import *
+from agrad.ops.namespace import API_VERSION as _API_VERSION
+from agrad.ops.namespace import namespace as namespace
+from agrad.ops.searching import *
+from agrad.ops.set_functions import *
+from agrad.ops.statistical import *
 from agrad.ops.ufunc import renamed as _renamed
-from agrad.ops.utility import diff
-from agrad.plugin.manager import (
-    default_backend,
-    get_default_dtype,
-    register,
-    set_default_backend,
-    set_default_dtype,
-    use_backend,
-)
+from agrad.ops.utility import *
 
-from agrad import autograd, backends, extra, fft, func, linalg, nn, optim, random, special, tree, utils, view  # isort: skip (they use what stands above)
-from agrad.autograd.backward import backward  # isort: skip
-from agrad.func.top import grad, gradcheck, hessian, jacfwd, jacobian, jacrev, jvp, value_and_grad, vjp, vmap  # isort: skip
-from agrad.lazy import compute, persist  # isort: skip
-from agrad.random import manual_seed, permutation, rand, rand_like, randint, randn, randn_like, randperm  # isort: skip
-from agrad.serialization import load, save  # isort: skip
-from agrad.view import profile  # isort: skip
+from agrad.ops.extra import (  # isort: skip
+    allclose as allclose, cat as cat, chunk as chunk, cumprod as cumprod, cumsum as cumsum, diag as diag, dot as dot,
+    einsum as einsum, flatten as flatten, gather as gather, hstack as hstack, index_select as index_select,
+    isclose as isclose, kron as kron, lerp as lerp, log_softmax as log_softmax, logcumsumexp as logcumsumexp,
+    masked_fill as masked_fill, masked_select as masked_select, median as median, nanmean as nanmean, nansum as nansum,
+    norm as norm, quantile as quantile, ravel as ravel, relu as relu, sigmoid as sigmoid, softmax as softmax,
+    swapaxes as swapaxes, topk as topk, vstack as vstack,
+)  # fmt: skip
+from agrad.ops.linalg import matmul as matmul, outer as outer, tensordot as tensordot, vecdot as vecdot  # isort: skip
+from agrad.core.backend import CONTRACT as CONTRACT, Backend as Backend, Device as Device  # isort: skip
+from agrad.plugin.manager import (  # isort: skip
+    default_backend as default_backend, get_default_dtype as get_default_dtype, register as register,
+    set_default_backend as set_default_backend, set_default_dtype as set_default_dtype, use_backend as use_backend,
+)  # fmt: skip
+
+# These use what stands above.
+from agrad import autograd as autograd, backends as backends, extra as extra, fft as fft, func as func  # isort: skip
+from agrad import linalg as linalg, nn as nn, optim as optim, random as random, special as special  # isort: skip
+from agrad import tree as tree, utils as utils, view as view  # isort: skip
+from agrad.autograd.backward import backward as backward  # isort: skip
+from agrad.func.top import *  # isort: skip
+from agrad.lazy import *  # isort: skip
+from agrad.random import (  # isort: skip
+    manual_seed as manual_seed, permutation as permutation, rand as rand, rand_like as rand_like, randint as randint,
+    randn as randn, randn_like as randn_like, randperm as randperm,
+)  # fmt: skip
+from agrad.serialization import *  # isort: skip
+from agrad.view import profile as profile  # isort: skip
 
 if TYPE_CHECKING:
     from typing import Any
 
 __version__ = "0.1.0"
-
-__all__ = [
-    "CONTRACT",
-    "Backend",
-    "BackendError",
-    "Device",
-    "DoubleTensor",
-    "FloatTensor",
-    "Function",
-    "LeavesGraphWarning",
-    "LostWriteWarning",
-    "RecomputeWarning",
-    "RuleError",
-    "Tensor",
-    "UnsupportedOp",
-    "__array_api_version__",
-    "__version__",
-    "abs",
-    "acos",
-    "acosh",
-    "add",
-    "all",
-    "allclose",
-    "any",
-    "arange",
-    "argmax",
-    "argmin",
-    "argsort",
-    "as_tensor",
-    "asarray",
-    "asin",
-    "asinh",
-    "astype",
-    "atan",
-    "atan2",
-    "atanh",
-    "autograd",
-    "backends",
-    "backward",
-    "bitwise_and",
-    "bitwise_invert",
-    "bitwise_left_shift",
-    "bitwise_or",
-    "bitwise_right_shift",
-    "bitwise_xor",
-    "bool",
-    "broadcast_arrays",
-    "broadcast_like",
-    "broadcast_shapes",
-    "broadcast_to",
-    "can_cast",
-    "cat",
-    "ceil",
-    "chunk",
-    "clip",
-    "complex64",
-    "complex128",
-    "compute",
-    "concat",
-    "conj",
-    "copysign",
-    "cos",
-    "cosh",
-    "count_nonzero",
-    "cumprod",
-    "cumsum",
-    "cumulative_prod",
-    "cumulative_sum",
-    "custom",
-    "default_backend",
-    "diag",
-    "diff",
-    "divide",
-    "dot",
-    "e",
-    "einsum",
-    "elementwise",
-    "empty",
-    "empty_like",
-    "enable_grad",
-    "equal",
-    "exp",
-    "expand_dims",
-    "expm1",
-    "extra",
-    "eye",
-    "fft",
-    "finfo",
-    "flatten",
-    "flip",
-    "float16",
-    "float32",
-    "float64",
-    "floor",
-    "floor_divide",
-    "from_dlpack",
-    "from_numpy",
-    "full",
-    "full_like",
-    "func",
-    "fused",
-    "gather",
-    "get_default_dtype",
-    "getitem",
-    "grad",
-    "gradcheck",
-    "greater",
-    "greater_equal",
-    "hessian",
-    "hstack",
-    "hypot",
-    "iinfo",
-    "imag",
-    "index_select",
-    "inf",
-    "inference_mode",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "is_floating_point",
-    "is_grad_enabled",
-    "is_inference_mode_enabled",
-    "is_tensor",
-    "isclose",
-    "isdtype",
-    "isfinite",
-    "isin",
-    "isinf",
-    "isnan",
-    "jacfwd",
-    "jacobian",
-    "jacrev",
-    "jvp",
-    "kron",
-    "lerp",
-    "less",
-    "less_equal",
-    "linalg",
-    "linear",
-    "linspace",
-    "load",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "log_softmax",
-    "logaddexp",
-    "logcumsumexp",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "manual_seed",
-    "masked_fill",
-    "masked_select",
-    "matmul",
-    "matrix_transpose",
-    "max",
-    "maximum",
-    "mean",
-    "median",
-    "meshgrid",
-    "min",
-    "minimum",
-    "moveaxis",
-    "multilinear",
-    "multiply",
-    "namespace",
-    "nan",
-    "nanmean",
-    "nansum",
-    "negative",
-    "newaxis",
-    "nextafter",
-    "nn",
-    "no_grad",
-    "nondifferentiable",
-    "nonzero",
-    "norm",
-    "not_equal",
-    "ones",
-    "ones_like",
-    "optim",
-    "outer",
-    "permutation",
-    "permute_dims",
-    "persist",
-    "pi",
-    "positive",
-    "pow",
-    "prod",
-    "profile",
-    "quantile",
-    "rand",
-    "rand_like",
-    "randint",
-    "randn",
-    "randn_like",
-    "random",
-    "randperm",
-    "ravel",
-    "real",
-    "reciprocal",
-    "register",
-    "relu",
-    "remainder",
-    "repeat",
-    "reshape",
-    "result_type",
-    "roll",
-    "round",
-    "rules",
-    "save",
-    "scatter_add",
-    "searchsorted",
-    "set_default_backend",
-    "set_default_dtype",
-    "set_grad_enabled",
-    "setitem",
-    "sigmoid",
-    "sign",
-    "signbit",
-    "sin",
-    "sinh",
-    "softmax",
-    "sort",
-    "special",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
-    "std",
-    "subtract",
-    "sum",
-    "swapaxes",
-    "take",
-    "take_along_axis",
-    "tan",
-    "tanh",
-    "tensor",
-    "tensordot",
-    "tile",
-    "to_device",
-    "topk",
-    "tree",
-    "tril",
-    "triu",
-    "trunc",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "unique_all",
-    "unique_counts",
-    "unique_inverse",
-    "unique_values",
-    "unstack",
-    "use_backend",
-    "utils",
-    "value_and_grad",
-    "var",
-    "vecdot",
-    "view",
-    "vjp",
-    "vmap",
-    "vstack",
-    "where",
-    "zeros",
-    "zeros_like",
-]
-
-e = _math.e
-inf = _math.inf
-nan = _math.nan
-newaxis = None
-pi = _math.pi
+__array_api_version__ = _API_VERSION
 
 
 def __array_namespace_info__() -> Any:  # noqa: N807 (the standard's name)
@@ -543,7 +74,12 @@ def __array_namespace_info__() -> Any:  # noqa: N807 (the standard's name)
     return namespace().__array_namespace_info__()
 
 
-if not TYPE_CHECKING:  # a type checker is to know what there is not
+if not TYPE_CHECKING:  # a type checker reads the imports, and is to know what there is not
+    #: What stands here as well, but is not public.
+    _OTHERS = {"TYPE_CHECKING", "annotations", "core", "dtypes", "lazy", "ops", "plugin", "serialization", "testing"}
+
+    __all__ = [name for name in globals() if name[0] != "_" and name not in _OTHERS]
+    __all__ += ["__array_api_version__", "__version__"]
 
     def __getattr__(name: str) -> Any:
         if name in _OPS:  # one that the user has declared

@@ -5,6 +5,11 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+__all__ = [
+    "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8",
+    "uint16", "uint32", "uint64",
+]  # fmt: skip
+
 
 def name_of(dtype: Any) -> str:
     """Return the standard's name of a dtype: agrad's, a backend's, a Python type or a name."""

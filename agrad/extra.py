@@ -1,4 +1,8 @@
 """Functions beyond the standard that users expect, under the names NumPy and PyTorch give them."""
 
+from typing import TYPE_CHECKING
+
 from agrad.ops.extra import *  # noqa: F403 (its __all__)
-from agrad.ops.extra import __all__  # noqa: F401 (what the star gave)
+
+if not TYPE_CHECKING:
+    from agrad.ops.extra import __all__  # noqa: F401 (what the star gave)

@@ -10,6 +10,8 @@ from agrad.core.tensor import Tensor
 
 __all__ = ["compute", "persist"]
 
+__all__ = ["compute", "persist"]
+
 
 def compute(*tensors: Any, max_memory: int | str | None = None, progress: bool | None = None) -> Any:
     """Compute the values of lazy tensors, all in one pass, and put them into the tensors.

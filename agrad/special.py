@@ -1,4 +1,8 @@
 """Special functions: names and signatures are those of ``scipy.special``."""
 
+from typing import TYPE_CHECKING
+
 from agrad.ops.special import *  # noqa: F403 (its __all__)
-from agrad.ops.special import __all__  # noqa: F401 (what the star gave)
+
+if not TYPE_CHECKING:
+    from agrad.ops.special import __all__  # noqa: F401 (what the star gave)

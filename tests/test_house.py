@@ -444,6 +444,44 @@ def test_importing_agrad_loads_no_array_library_and_no_plugin():
     assert not loaded & (ARRAY_LIBRARIES | LATE)
 
 
+# -- names ------------------------------------------------------------------------------------------------------------
+
+#: Names of chapters that another file defines: the standard has them in two namespaces, or PyTorch has.
+TWICE = {"agrad.ops.linalg": {"matrix_transpose"}}
+
+
+def listed(tree: ast.Module) -> list[str] | None:
+    """Return the names in a file's own ``__all__``, or None if it has no such list."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return [name.value for name in getattr(node.value, "elts", ()) if isinstance(name, ast.Constant)]
+    return None
+
+
+@pytest.mark.parametrize("module", [module for module in FILES if module.startswith("agrad.ops.")])
+def test_chapters_list_what_they_define(module):
+    tree = ast.parse(FILES[module].read_text(encoding="utf-8"))
+    names = listed(tree) or []
+    assert len(names) == len(set(names))
+    here = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    here |= {name.id for node in tree.body for name in ast.walk(node) if isinstance(name, ast.Name)}
+    assert set(names) - here == TWICE.get(module, set()) | ({"e", "inf", "nan", "pi"} & set(names))
+
+
+def test_the_public_namespace_lists_no_name():
+    assert listed(ast.parse(FILES["agrad"].read_text(encoding="utf-8"))) is None
+    source = """
+        import agrad
+
+        for name in agrad.__all__:
+            value = getattr(agrad, name)
+            home = getattr(value, "__module__", getattr(value, "__name__", "agrad"))
+            print(name, home) if home.partition(".")[0] != "agrad" else None
+        print(len(agrad.__all__) - len(set(agrad.__all__)))
+    """
+    assert python(source) == "0\n"  # and nothing that is another's is public
+
+
 # -- continuous integration -------------------------------------------------------------------------------------------
 
 WORKFLOW = ROOT / ".github/workflows/ci.yml"

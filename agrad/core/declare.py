@@ -14,6 +14,8 @@ from agrad.core import errors
 from agrad.core.op import OPS, Op
 from agrad.core.rule import Derivative, Rule
 
+__all__ = ["custom", "elementwise", "fused", "linear", "multilinear", "nondifferentiable"]
+
 F = TypeVar("F", bound=Callable[..., Any])
 Kernel = Callable[..., Any]
 

@@ -13,6 +13,8 @@ import warnings
 from types import CodeType, FrameType
 from typing import Any
 
+__all__ = ["BackendError", "LeavesGraphWarning", "LostWriteWarning", "RecomputeWarning", "RuleError", "UnsupportedOp"]
+
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 #: Files whose frames are not the user's: those of the package, the generated entry points (added by ``core.op``), and

@@ -14,6 +14,10 @@ from threading import get_ident
 from types import EllipsisType
 from typing import Any, TypeVar, overload
 
+__all__ = [
+    "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_grad_enabled",
+]  # fmt: skip
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _new, _partial, _ref = object.__new__, functools.partial, weakref.ref  # looked up once

@@ -6,106 +6,30 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from agrad.nn import functional, init, utils
-    from agrad.nn.containers import ModuleDict, ModuleList, Sequential
-    from agrad.nn.layers import (
-        ELU,
-        GELU,
-        AvgPool2d,
-        Conv2d,
-        Dropout,
-        Embedding,
-        Flatten,
-        Identity,
-        LayerNorm,
-        LeakyReLU,
-        Linear,
-        LogSoftmax,
-        MaxPool2d,
-        ReLU,
-        Sigmoid,
-        SiLU,
-        Softmax,
-        Softplus,
-        Tanh,
-    )
-    from agrad.nn.losses import BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, L1Loss, MSELoss, NLLLoss
-    from agrad.nn.module import Module
-    from agrad.nn.parameter import Parameter
+    from agrad.nn import functional as functional
+    from agrad.nn import init as init
+    from agrad.nn import utils as utils
+    from agrad.nn.containers import *
+    from agrad.nn.layers import *
+    from agrad.nn.losses import *
+    from agrad.nn.module import *
+    from agrad.nn.parameter import *
 
-#: Which file each module is in.
-_HOMES = {
-    "containers": ["ModuleDict", "ModuleList", "Sequential"],
-    "layers": [
-        "AvgPool2d",
-        "Conv2d",
-        "Dropout",
-        "ELU",
-        "Embedding",
-        "Flatten",
-        "GELU",
-        "Identity",
-        "LayerNorm",
-        "LeakyReLU",
-        "Linear",
-        "LogSoftmax",
-        "MaxPool2d",
-        "ReLU",
-        "SiLU",
-        "Sigmoid",
-        "Softmax",
-        "Softplus",
-        "Tanh",
-    ],
-    "losses": ["BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss", "L1Loss", "MSELoss", "NLLLoss"],
-    "module": ["Module"],
-    "parameter": ["Parameter"],
-}
-_PARTS = ("functional", "init", "utils", *_HOMES)
-
-__all__ = [
-    "ELU",
-    "GELU",
-    "AvgPool2d",
-    "BCELoss",
-    "BCEWithLogitsLoss",
-    "Conv2d",
-    "CrossEntropyLoss",
-    "Dropout",
-    "Embedding",
-    "Flatten",
-    "Identity",
-    "L1Loss",
-    "LayerNorm",
-    "LeakyReLU",
-    "Linear",
-    "LogSoftmax",
-    "MSELoss",
-    "MaxPool2d",
-    "Module",
-    "ModuleDict",
-    "ModuleList",
-    "NLLLoss",
-    "Parameter",
-    "ReLU",
-    "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softplus",
-    "Tanh",
-    "functional",
-    "init",
-    "utils",
-]
+#: The files of modules, in the order in which a name is looked for: each uses those before it.
+_FILES = ("parameter", "module", "layers", "containers", "losses")
+_PARTS = ("functional", "init", "utils", *_FILES)
 
 
 def __getattr__(name: str) -> Any:
     if name in _PARTS:
         return importlib.import_module(f"agrad.nn.{name}")
-    for part, names in _HOMES.items():
-        if name in names:
-            found = globals()[name] = getattr(importlib.import_module(f"agrad.nn.{part}"), name)
-            return found
+    files = (importlib.import_module(f"agrad.nn.{file}") for file in _FILES)
+    if name == "__all__":
+        return sorted([public for file in files for public in file.__all__] + ["functional", "init", "utils"])
+    if not name.startswith("_"):
+        for file in files:
+            if name in file.__all__:
+                found = globals()[name] = getattr(file, name)
+                return found
     message = f"module 'agrad.nn' has no attribute {name!r}"
     raise AttributeError(message)

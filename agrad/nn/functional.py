@@ -23,35 +23,11 @@ from agrad.ops.extra.activations import log_softmax, relu, sigmoid, softmax
 from agrad.ops.extra.common import as_operand
 
 __all__ = [
-    "adaptive_avg_pool2d",
-    "avg_pool2d",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "conv2d",
-    "cross_entropy",
-    "dropout",
-    "elu",
-    "embedding",
-    "gelu",
-    "l1_loss",
-    "layer_norm",
-    "leaky_relu",
-    "linear",
-    "log_softmax",
-    "logsigmoid",
-    "max_pool2d",
-    "mse_loss",
-    "nll_loss",
-    "normalize",
-    "one_hot",
-    "pad",
-    "relu",
-    "sigmoid",
-    "silu",
-    "softmax",
-    "softplus",
-    "tanh",
-]
+    "adaptive_avg_pool2d", "avg_pool2d", "binary_cross_entropy", "binary_cross_entropy_with_logits", "conv2d",
+    "cross_entropy", "dropout", "elu", "embedding", "gelu", "l1_loss", "layer_norm", "leaky_relu", "linear",
+    "log_softmax", "logsigmoid", "max_pool2d", "mse_loss", "nll_loss", "normalize", "one_hot", "pad", "relu",
+    "sigmoid", "silu", "softmax", "softplus", "tanh",
+]  # fmt: skip
 
 IntOrPair = int | Sequence[int]
 

@@ -14,6 +14,11 @@ from agrad.nn.module import Module
 from agrad.nn.parameter import Parameter
 from agrad.ops.creation import empty, ones, zeros
 
+__all__ = [
+    "ELU", "GELU", "AvgPool2d", "Conv2d", "Dropout", "Embedding", "Flatten", "Identity", "LayerNorm", "LeakyReLU",
+    "Linear", "LogSoftmax", "MaxPool2d", "ReLU", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh",
+]  # fmt: skip
+
 IntOrPair = F.IntOrPair
 
 

@@ -17,7 +17,7 @@ from agrad.nn.parameter import Parameter
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, isdtype, to_device
 
-__all__ = ["IncompatibleKeys", "Module"]
+__all__ = ["Module"]
 
 
 class IncompatibleKeys(NamedTuple):

@@ -19,6 +19,11 @@ from agrad.ops.elementwise import positive
 from agrad.ops.manipulation import broadcast_like, broadcast_shapes, broadcast_to, reshape, stack
 from agrad.plugin import manager
 
+__all__ = [
+    "DoubleTensor", "FloatTensor", "arange", "as_tensor", "asarray", "empty", "empty_like", "eye", "from_dlpack",
+    "from_numpy", "full", "full_like", "linspace", "meshgrid", "ones", "ones_like", "tensor", "zeros", "zeros_like",
+]  # fmt: skip
+
 Shape = int | tuple[int, ...]
 
 
@@ -675,6 +680,8 @@ def legacy_double_tensor(*args: Any) -> Tensor:
     """
     return Tensor(*args, dtype=dtypes.float64)
 
+
+DoubleTensor, FloatTensor = legacy_double_tensor, legacy_float_tensor
 
 complete(
     globals(),

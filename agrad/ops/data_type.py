@@ -20,6 +20,10 @@ from agrad.plugin import manager
 if TYPE_CHECKING:
     from agrad.core.backend import Backend
 
+__all__ = [
+    "astype", "can_cast", "finfo", "iinfo", "is_floating_point", "is_tensor", "isdtype", "result_type", "to_device",
+]  # fmt: skip
+
 
 @linear(name="astype", x=lambda g: g, batch=pointwise)
 def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Tensor:

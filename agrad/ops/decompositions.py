@@ -29,6 +29,8 @@ from agrad.ops.matrices import (
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
+__all__ = ["cholesky", "qr", "svd", "svdvals"]
+
 
 class QRResult(NamedTuple):
     """What `qr` gives."""

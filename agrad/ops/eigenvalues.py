@@ -25,6 +25,8 @@ from agrad.ops.matrices import (
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
+__all__ = ["eig", "eigh", "eigvals", "eigvalsh"]
+
 
 class EigResult(NamedTuple):
     """What `eig` gives."""

@@ -19,21 +19,9 @@ from agrad.ops.docs import complete
 from agrad.plugin import manager
 
 __all__ = [
-    "fft",
-    "fftfreq",
-    "fftn",
-    "fftshift",
-    "hfft",
-    "ifft",
-    "ifftn",
-    "ifftshift",
-    "ihfft",
-    "irfft",
-    "irfftn",
-    "rfft",
-    "rfftfreq",
-    "rfftn",
-]
+    "fft", "fftfreq", "fftn", "fftshift", "hfft", "ifft", "ifftn", "ifftshift", "ihfft", "irfft", "irfftn", "rfft",
+    "rfftfreq", "rfftn",
+]  # fmt: skip
 
 #: The normalisation of the adjoint. NumPy takes None for "backward".
 _SWAPPED = {"backward": "forward", "forward": "backward", "ortho": "ortho", None: "forward"}

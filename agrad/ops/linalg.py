@@ -1,4 +1,4 @@
-"""Linear algebra functions of the standard: products, diagonals, norms; and the rest by name."""
+"""Linear algebra functions of the standard: products, diagonals, norms."""
 
 from __future__ import annotations
 
@@ -11,43 +11,18 @@ from agrad.core.rule import device_of, promote, unbroadcast
 from agrad.core.tensor import check_number
 from agrad.ops import elementwise, statistical
 from agrad.ops.batch_rules import Call, matrices, place, places, reduced
-from agrad.ops.decompositions import cholesky, qr, svd, svdvals
+from agrad.ops.decompositions import svdvals
 from agrad.ops.docs import complete
-from agrad.ops.eigenvalues import eig, eigh, eigvals, eigvalsh
 from agrad.ops.manipulation import expand_dims, matrix_transpose
 from agrad.ops.matrices import adjoint, conj, mm, real
-from agrad.ops.solving import det, inv, matrix_power, matrix_rank, pinv, slogdet, solve
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
 __all__ = [
-    "cholesky",
-    "cross",
-    "det",
-    "diagonal",
-    "eig",
-    "eigh",
-    "eigvals",
-    "eigvalsh",
-    "inv",
-    "matmul",
-    "matrix_norm",
-    "matrix_power",
-    "matrix_rank",
-    "matrix_transpose",
-    "outer",
-    "pinv",
-    "qr",
-    "slogdet",
-    "solve",
-    "svd",
-    "svdvals",
-    "tensordot",
-    "trace",
-    "vecdot",
+    "cross", "diagonal", "matmul", "matrix_norm", "matrix_transpose", "outer", "tensordot", "trace", "vecdot",
     "vector_norm",
-]
+]  # fmt: skip
 
 # -- products ---------------------------------------------------------------------------------------------------------
 

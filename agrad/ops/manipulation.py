@@ -15,6 +15,12 @@ from agrad.ops.docs import complete
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
+__all__ = [
+    "broadcast_arrays", "broadcast_like", "broadcast_shapes", "broadcast_to", "concat", "expand_dims", "flip",
+    "matrix_transpose", "moveaxis", "permute_dims", "repeat", "reshape", "roll", "squeeze", "stack", "tile", "tril",
+    "triu", "unstack",
+]  # fmt: skip
+
 
 def _reshape_batch(b: Call, x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
     shape = (shape,) if isinstance(shape, int) else tuple(map(operator.index, shape))

@@ -7,7 +7,6 @@ dtypes are the backend's own. There is one object per backend; it pickles by nam
 from __future__ import annotations
 
 import functools
-import math
 from types import ModuleType
 from typing import Any
 
@@ -16,8 +15,11 @@ from agrad.core.backend import Backend, Device
 from agrad.core.once import shared
 from agrad.core.op import OPS
 from agrad.ops import (
+    constants,
     creation,
     data_type,
+    decompositions,
+    eigenvalues,
     elementwise,
     extra,
     fft,
@@ -25,6 +27,7 @@ from agrad.ops import (
     manipulation,
     searching,
     set_functions,
+    solving,
     special,
     statistical,
     utility,
@@ -33,8 +36,6 @@ from agrad.plugin import manager
 
 #: The version of the standard.
 API_VERSION = "2025.12"
-
-CONSTANTS: dict[str, Any] = {"e": math.e, "inf": math.inf, "nan": math.nan, "newaxis": None, "pi": math.pi}
 
 #: Functions that make tensors from no operand: bound namespaces give them their own backend as ``device``.
 CREATION = (
@@ -56,20 +57,11 @@ CREATION = (
 #: Functions that take dtypes, which do not tell their backend: bound namespaces answer for their own.
 QUERIES = ("can_cast", "finfo", "iinfo", "result_type")
 
-#: Sub-namespaces by name; those without a module of functions have ops alone.
-SUBNAMESPACES: dict[str, ModuleType | None] = {
-    "extra": extra,
-    "fft": fft,
-    "linalg": linalg,
-    "nn": None,
-    "special": special,
-}
-
+#: The chapters of the main namespace; what is in each, it says itself.
 _CHAPTERS = (
     creation,
     data_type,
     elementwise,
-    linalg,
     manipulation,
     searching,
     set_functions,
@@ -77,162 +69,25 @@ _CHAPTERS = (
     utility,
 )
 
+#: Those of sub-namespaces by name; what has none has ops alone.
+SUBNAMESPACES: dict[str, tuple[ModuleType, ...]] = {
+    "extra": (extra,),
+    "fft": (fft,),
+    "linalg": (linalg, decompositions, eigenvalues, solving),
+    "nn": (),
+    "special": (special,),
+}
+
+#: PyTorch's functions in these chapters: what goes by the standard has no need of them.
+_PYTORCH = {"DoubleTensor", "FloatTensor", "as_tensor", "from_numpy", "is_floating_point", "is_tensor", "tensor"}
+
 
 def public_functions() -> dict[str, Any]:
     """Return every function of the main namespace by name."""
-    found: dict[str, Any] = {}
-    for chapter in _CHAPTERS:
-        for name, value in vars(chapter).items():
-            local = getattr(value, "__module__", None) == chapter.__name__
-            if local and callable(value) and not name.startswith("_") and name in _MAIN:
-                found[name] = value
-    return found
-
-
-_MAIN = frozenset(
-    [
-        "abs",
-        "acos",
-        "acosh",
-        "add",
-        "asin",
-        "asinh",
-        "atan",
-        "atan2",
-        "atanh",
-        "bitwise_and",
-        "bitwise_invert",
-        "bitwise_left_shift",
-        "bitwise_or",
-        "bitwise_right_shift",
-        "bitwise_xor",
-        "ceil",
-        "clip",
-        "conj",
-        "copysign",
-        "cos",
-        "cosh",
-        "divide",
-        "equal",
-        "exp",
-        "expm1",
-        "floor",
-        "floor_divide",
-        "greater",
-        "greater_equal",
-        "hypot",
-        "imag",
-        "isfinite",
-        "isinf",
-        "isnan",
-        "less",
-        "less_equal",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "logaddexp",
-        "logical_and",
-        "logical_not",
-        "logical_or",
-        "logical_xor",
-        "maximum",
-        "minimum",
-        "multiply",
-        "negative",
-        "nextafter",
-        "not_equal",
-        "positive",
-        "pow",
-        "real",
-        "reciprocal",
-        "remainder",
-        "round",
-        "sign",
-        "signbit",
-        "sin",
-        "sinh",
-        "sqrt",
-        "square",
-        "subtract",
-        "tan",
-        "tanh",
-        "trunc",
-        "arange",
-        "asarray",
-        "empty",
-        "empty_like",
-        "eye",
-        "from_dlpack",
-        "full",
-        "full_like",
-        "linspace",
-        "meshgrid",
-        "ones",
-        "ones_like",
-        "tril",
-        "triu",
-        "zeros",
-        "zeros_like",
-        "astype",
-        "can_cast",
-        "finfo",
-        "iinfo",
-        "isdtype",
-        "result_type",
-        "broadcast_arrays",
-        "broadcast_like",
-        "broadcast_shapes",
-        "broadcast_to",
-        "concat",
-        "expand_dims",
-        "flip",
-        "moveaxis",
-        "permute_dims",
-        "repeat",
-        "reshape",
-        "roll",
-        "squeeze",
-        "stack",
-        "tile",
-        "unstack",
-        "matmul",
-        "matrix_transpose",
-        "tensordot",
-        "vecdot",
-        "argmax",
-        "argmin",
-        "argsort",
-        "count_nonzero",
-        "getitem",
-        "nonzero",
-        "scatter_add",
-        "searchsorted",
-        "setitem",
-        "sort",
-        "take",
-        "take_along_axis",
-        "where",
-        "isin",
-        "unique_all",
-        "unique_counts",
-        "unique_inverse",
-        "unique_values",
-        "all",
-        "any",
-        "diff",
-        "cumulative_prod",
-        "cumulative_sum",
-        "max",
-        "mean",
-        "min",
-        "prod",
-        "std",
-        "sum",
-        "var",
-        "to_device",
-    ]
-)
+    chapters = {
+        name: getattr(chapter, name) for chapter in _CHAPTERS for name in chapter.__all__ if name not in _PYTORCH
+    }
+    return chapters | {"matmul": linalg.matmul, "tensordot": linalg.tensordot, "vecdot": linalg.vecdot}
 
 
 class Info:
@@ -355,15 +210,15 @@ class Namespace(ModuleType):
         self._backend = backend
         self.__array_api_version__ = API_VERSION
         vars(self)["__getattr__"] = self._missing
-        vars(self).update(CONSTANTS)
+        vars(self).update({name: getattr(constants, name) for name in constants.__all__})
         vars(self).update(public_functions())
         for name in CREATION:
             if name in vars(self):
                 setattr(self, name, self._bind(vars(self)[name]))
         for name in QUERIES:
             setattr(self, name, self._bind_query(vars(self)[name]))
-        for name, chapter in SUBNAMESPACES.items():
-            setattr(self, name, _Chapter(self, name, chapter))
+        for name, chapters in SUBNAMESPACES.items():
+            setattr(self, name, _Chapter(self, name, chapters))
 
     def _bind(self, function: Any) -> Any:
         device = self._backend.default_device()
@@ -393,7 +248,7 @@ class Namespace(ModuleType):
         if name in OPS and "." not in name:
             return OPS[name].entry
         if any(op.startswith(f"{name}.") for op in OPS):  # where users keep their own
-            return _Chapter(self, name, None)
+            return _Chapter(self, name, ())
         message = f"namespace {self.__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
 
@@ -419,13 +274,14 @@ def _has_home(args: tuple[Any, ...]) -> bool:
 
 
 class _Chapter:
-    """A sub-namespace, as ``xp.linalg``: the public functions of its module, then every op whose name begins with it."""
+    """A sub-namespace, as ``xp.linalg``: the public functions of its chapters, then every op whose name begins with it."""
 
-    def __init__(self, parent: Namespace, name: str, module: ModuleType | None) -> None:
+    def __init__(self, parent: Namespace, name: str, chapters: tuple[ModuleType, ...]) -> None:
         self._name = name
-        for public in module.__all__ if module is not None else ():
-            function = getattr(module, public)
-            setattr(self, public, parent._bind(function) if public in CREATION else function)
+        for chapter in chapters:
+            for public in chapter.__all__:
+                function = getattr(chapter, public)
+                setattr(self, public, parent._bind(function) if public in CREATION else function)
 
     def __getattr__(self, name: str) -> Any:
         op = OPS.get(f"{self._name}.{name}")

@@ -22,6 +22,11 @@ from agrad.ops.batch_rules import Call, along, dynamic, is_array, place, pointwi
 from agrad.ops.docs import complete
 from agrad.ops.manipulation import unravel
 
+__all__ = [
+    "argmax", "argmin", "argsort", "count_nonzero", "getitem", "nonzero", "scatter_add", "searchsorted", "setitem",
+    "sort", "take", "take_along_axis", "where",
+]  # fmt: skip
+
 # -- indexing ---------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,8 @@ from agrad.ops.elementwise import logical_not
 from agrad.ops.manipulation import reshape
 from agrad.ops.searching import take
 
+__all__ = ["isin", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
+
 
 class UniqueAllResult(NamedTuple):
     """What `unique_all` gives."""

@@ -13,6 +13,8 @@ from agrad.ops.matrices import adjoint, conj, diag, eye, mm, on_diagonal
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
+__all__ = ["det", "inv", "matrix_power", "matrix_rank", "pinv", "slogdet", "solve"]
+
 
 # -- solving ----------------------------------------------------------------------------------------------------------
 

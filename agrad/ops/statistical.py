@@ -14,6 +14,8 @@ from agrad.ops.docs import complete
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
+__all__ = ["all", "any", "cumulative_prod", "cumulative_sum", "max", "mean", "min", "prod", "std", "sum", "var"]
+
 Axis = int | tuple[int, ...] | None
 
 

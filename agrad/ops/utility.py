@@ -11,6 +11,8 @@ from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import along
 from agrad.ops.manipulation import concat
 
+__all__ = ["diff"]
+
 
 def _diff_kernel(xp: Any, x: Any, /, *, axis: int = -1, n: int = 1) -> Any:
     lead = (slice(None),) * (axis % x.ndim)

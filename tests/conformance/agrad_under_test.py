@@ -97,9 +97,9 @@ def require_gradients(found):
     """Give the namespace with every function wrapped, and wrap the operators of `Tensor`."""
     names = {*public_functions(), *LEFT_ALONE}
     made = {n: getattr(found, n) if n in LEFT_ALONE else tracked(getattr(found, n)) for n in names}
-    for name, module in SUBNAMESPACES.items():
-        chapter = getattr(found, name)
-        public = {n: getattr(chapter, n) for n in getattr(module, "__all__", ())}
+    for name, chapters in SUBNAMESPACES.items():
+        here = getattr(found, name)
+        public = {n: getattr(here, n) for chapter in chapters for n in chapter.__all__}
         made[name] = type("Chapter", (), {n: staticmethod(tracked(f)) for n, f in public.items()})
     for name in methods.BINARY:
         for spelling in (f"__{name}__", f"__r{name}__"):

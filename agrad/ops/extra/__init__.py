@@ -6,209 +6,25 @@ standard's words (``axis``, ``keepdims``), in the order of that library.
 
 from __future__ import annotations
 
-from agrad.ops.docs import complete
-from agrad.ops.extra.activations import (
-    log_softmax,
-    relu,
-    sigmoid,
-    softmax,
-)
-from agrad.ops.extra.einstein import (
-    einsum,
-)
-from agrad.ops.extra.joining import (
-    append,
-    array_split,
-    cat,
-    chunk,
-    column_stack,
-    delete,
-    dstack,
-    hsplit,
-    hstack,
-    insert,
-    select,
-    split,
-    vsplit,
-    vstack,
-)
-from agrad.ops.extra.missing import (
-    nancumsum,
-    nanmax,
-    nanmean,
-    nanmin,
-    nanprod,
-    nanstd,
-    nansum,
-    nanvar,
-)
-from agrad.ops.extra.numerics import (
-    allclose,
-    array_equal,
-    convolve,
-    correlate,
-    cumulative_trapezoid,
-    deg2rad,
-    fmax,
-    fmin,
-    gradient,
-    heaviside,
-    interp,
-    isclose,
-    lerp,
-    nan_to_num,
-    polyval,
-    rad2deg,
-    trapezoid,
-    unwrap,
-)
-from agrad.ops.extra.products import (
-    cdist,
-    dot,
-    inner,
-    kron,
-    norm,
-    outer,
-    vander,
-)
-from agrad.ops.extra.running import (
-    cumprod,
-    cumsum,
-    cumulative_max,
-    cumulative_min,
-    logcumsumexp,
-)
-from agrad.ops.extra.selecting import (
-    bincount,
-    digitize,
-    gather,
-    index_select,
-    masked_fill,
-    masked_select,
-    scatter,
-    scatter_add,
-    topk,
-    tril_indices,
-    triu_indices,
-)
-from agrad.ops.extra.shaping import (
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
-    diag,
-    diag_embed,
-    diagflat,
-    fill_diagonal,
-    flatten,
-    pad,
-    ravel,
-    rot90,
-    swapaxes,
-    unflatten,
-)
-from agrad.ops.extra.statistics import (
-    average,
-    corrcoef,
-    cov,
-    median,
-    percentile,
-    ptp,
-    quantile,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "allclose",
-    "append",
-    "array_equal",
-    "array_split",
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
-    "average",
-    "bincount",
-    "cat",
-    "cdist",
-    "chunk",
-    "column_stack",
-    "convolve",
-    "corrcoef",
-    "correlate",
-    "cov",
-    "cumprod",
-    "cumsum",
-    "cumulative_max",
-    "cumulative_min",
-    "cumulative_trapezoid",
-    "deg2rad",
-    "delete",
-    "diag",
-    "diag_embed",
-    "diagflat",
-    "digitize",
-    "dot",
-    "dstack",
-    "einsum",
-    "fill_diagonal",
-    "flatten",
-    "fmax",
-    "fmin",
-    "gather",
-    "gradient",
-    "heaviside",
-    "hsplit",
-    "hstack",
-    "index_select",
-    "inner",
-    "insert",
-    "interp",
-    "isclose",
-    "kron",
-    "lerp",
-    "log_softmax",
-    "logcumsumexp",
-    "masked_fill",
-    "masked_select",
-    "median",
-    "nan_to_num",
-    "nancumsum",
-    "nanmax",
-    "nanmean",
-    "nanmin",
-    "nanprod",
-    "nanstd",
-    "nansum",
-    "nanvar",
-    "norm",
-    "outer",
-    "pad",
-    "percentile",
-    "polyval",
-    "ptp",
-    "quantile",
-    "rad2deg",
-    "ravel",
-    "relu",
-    "rot90",
-    "scatter",
-    "scatter_add",
-    "select",
-    "sigmoid",
-    "softmax",
-    "split",
-    "swapaxes",
-    "topk",
-    "trapezoid",
-    "tril_indices",
-    "triu_indices",
-    "unflatten",
-    "unwrap",
-    "vander",
-    "vsplit",
-    "vstack",
-]
+from agrad.ops.docs import complete as _complete
+from agrad.ops.extra.activations import *
+from agrad.ops.extra.einstein import *
+from agrad.ops.extra.joining import *
+from agrad.ops.extra.missing import *
+from agrad.ops.extra.numerics import *
+from agrad.ops.extra.products import *
+from agrad.ops.extra.running import *
+from agrad.ops.extra.selecting import *
+from agrad.ops.extra.shaping import *
+from agrad.ops.extra.statistics import *
 
+if not TYPE_CHECKING:  # a type checker reads the imports
+    _FAMILIES = (activations, einstein, joining, missing, numerics, products, running, selecting, shaping, statistics)
+    __all__ = [name for family in _FAMILIES for name in family.__all__]
 
-complete(
+_complete(
     globals(),
     {
         "arrays": "sequence of Tensor",

@@ -9,6 +9,8 @@ from agrad.ops import nn
 from agrad.ops.data_type import astype
 from agrad.ops.extra.common import called
 
+__all__ = ["log_softmax", "relu", "sigmoid", "softmax"]
+
 
 def relu(input: Any) -> Tensor:
     """The positive part, ``max(x, 0)``.

@@ -19,6 +19,8 @@ from agrad.ops.matrices import conj
 from agrad.ops.searching import getitem
 from agrad.ops.statistical import sum as sum_of
 
+__all__ = ["einsum"]
+
 # -- two operands -----------------------------------------------------------------------------------------------------
 
 

@@ -21,6 +21,11 @@ from agrad.ops.manipulation import (
 )
 from agrad.ops.searching import getitem, take, where
 
+__all__ = [
+    "append", "array_split", "cat", "chunk", "column_stack", "delete", "dstack", "hsplit", "hstack", "insert",
+    "select", "split", "vsplit", "vstack",
+]  # fmt: skip
+
 # -- joining ----------------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,8 @@ from agrad.ops.statistical import (
 )
 from agrad.ops.statistical import sum as sum_of
 
+__all__ = ["nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]
+
 # -- without NaN ------------------------------------------------------------------------------------------------------
 
 

@@ -30,6 +30,11 @@ from agrad.ops.statistical import all as all_of
 from agrad.ops.statistical import cumulative_sum
 from agrad.ops.statistical import sum as sum_of
 
+__all__ = [
+    "allclose", "array_equal", "convolve", "correlate", "cumulative_trapezoid", "deg2rad", "fmax", "fmin", "gradient",
+    "heaviside", "interp", "isclose", "lerp", "nan_to_num", "polyval", "rad2deg", "trapezoid", "unwrap",
+]  # fmt: skip
+
 # -- elements ---------------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,8 @@ from agrad.ops.elementwise import multiply, pow
 from agrad.ops.extra.common import Axis, as_operand, as_operands, called, checked_axes
 from agrad.ops.manipulation import expand_dims, flip, permute_dims, reshape
 
+__all__ = ["cdist", "dot", "inner", "kron", "norm", "outer", "vander"]
+
 
 def dot(x1: Any, x2: Any, /) -> Tensor:
     """Product as NumPy's ``dot`` has it.

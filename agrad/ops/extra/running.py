@@ -23,6 +23,8 @@ from agrad.ops.statistical import (
     cumulative_sum,
 )
 
+__all__ = ["cumprod", "cumsum", "cumulative_max", "cumulative_min", "logcumsumexp"]
+
 # -- running ----------------------------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,11 @@ from agrad.ops.statistical import all as all_of
 from agrad.ops.statistical import max as largest
 from agrad.ops.statistical import min as smallest
 
+__all__ = [
+    "bincount", "digitize", "gather", "index_select", "masked_fill", "masked_select", "scatter", "scatter_add",
+    "topk", "tril_indices", "triu_indices",
+]  # fmt: skip
+
 
 def masked_fill(x: Any, mask: Any, value: Any, /) -> Tensor:
     """A copy with one value where a mask is true.

@@ -24,6 +24,11 @@ from agrad.ops.manipulation import (
 )
 from agrad.ops.searching import getitem, setitem
 
+__all__ = [
+    "atleast_1d", "atleast_2d", "atleast_3d", "diag", "diag_embed", "diagflat", "fill_diagonal", "flatten", "pad",
+    "ravel", "rot90", "swapaxes", "unflatten",
+]  # fmt: skip
+
 # -- axes -------------------------------------------------------------------------------------------------------------
 
 

@@ -34,6 +34,8 @@ from agrad.ops.statistical import (
 from agrad.ops.statistical import min as smallest
 from agrad.ops.statistical import sum as sum_of
 
+__all__ = ["average", "corrcoef", "cov", "median", "percentile", "ptp", "quantile"]
+
 # -- spread and weights -----------------------------------------------------------------------------------------------
 
 

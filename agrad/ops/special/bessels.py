@@ -14,6 +14,10 @@ from agrad.ops.special.series import real_only, refused
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
+__all__ = [
+    "i0", "i0e", "i1", "i1e", "iv", "ive", "j0", "j1", "jv", "k0", "k0e", "k1", "k1e", "kv", "kve", "y0", "y1", "yv",
+]  # fmt: skip
+
 
 @elementwise(
     name="special.j0",

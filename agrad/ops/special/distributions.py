@@ -15,6 +15,12 @@ from agrad.ops.special.series import refused
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
+__all__ = [
+    "bdtr", "bdtrc", "bdtri", "btdtria", "btdtrib", "chdtr", "chdtrc", "chdtri", "chdtriv", "fdtr", "fdtrc", "fdtri",
+    "gdtr", "gdtrc", "gdtria", "gdtrib", "gdtrix", "nbdtr", "nbdtrc", "nbdtri", "pdtr", "pdtrc", "pdtri", "stdtr",
+    "stdtrit",
+]  # fmt: skip
+
 # -- Student's t ------------------------------------------------------------------------------------------------------
 
 

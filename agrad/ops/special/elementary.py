@@ -11,6 +11,11 @@ from agrad.ops.special.series import exprel_slope, log_ratio, log_ratio_slope, p
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
+__all__ = [
+    "boxcox", "boxcox1p", "cbrt", "cosm1", "exp2", "exp10", "exprel", "huber", "inv_boxcox", "inv_boxcox1p",
+    "pseudo_huber", "sinc",
+]  # fmt: skip
+
 _LOG_10 = math.log(10)
 _LOG_2 = math.log(2)
 

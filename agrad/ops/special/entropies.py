@@ -10,6 +10,8 @@ from agrad.core.rule import is_complex
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
+__all__ = ["entr", "kl_div", "rel_entr", "xlog1py", "xlogy"]
+
 
 def _unless_zero(xp: Any, x: Any, value: Any) -> Any:
     return xp.where(x == 0, xp.zeros_like(value), value)

@@ -11,6 +11,8 @@ from agrad.ops.special.series import polynomial, real_only
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
+__all__ = ["erf", "erfc", "erfcinv", "erfcx", "erfinv", "log_ndtr", "ndtr", "ndtri", "ndtri_exp"]
+
 _2_SQRT_PI = 2 / math.sqrt(math.pi)
 _SQRT_2 = math.sqrt(2)
 _SQRT_2PI = math.sqrt(2 * math.pi)

@@ -13,6 +13,11 @@ from agrad.ops.special.series import PSI_FROM, psi_tail, real_only, refused
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
+__all__ = [
+    "beta", "betaln", "binom", "digamma", "gamma", "gammaln", "gammasgn", "loggamma", "multigammaln", "poch",
+    "polygamma", "psi", "rgamma", "zeta",
+]  # fmt: skip
+
 
 @elementwise(
     name="special.gamma",

@@ -23,6 +23,8 @@ from agrad.ops.special.series import polynomial, psi_tail
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
+__all__ = ["betainc", "betaincc", "betainccinv", "betaincinv", "gammainc", "gammaincc", "gammainccinv", "gammaincinv"]
+
 # -- quadrature and densities -----------------------------------------------------------------------------------------
 
 #: How often a parameter is raised by 1 before the integral.

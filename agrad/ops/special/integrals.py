@@ -12,6 +12,10 @@ from agrad.ops.special.series import log_ratio, refused
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
+__all__ = [
+    "ellipe", "ellipeinc", "ellipk", "ellipkinc", "ellipkm1", "exp1", "expi", "expn", "hyp1f1", "hyp2f1", "spence",
+]  # fmt: skip
+
 # -- exponential integrals --------------------------------------------------------------------------------------------
 
 

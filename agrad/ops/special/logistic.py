@@ -15,6 +15,8 @@ from agrad.ops.manipulation import permute_dims, reshape
 from agrad.ops.searching import where
 from agrad.ops.statistical import max, sum
 
+__all__ = ["expit", "log_expit", "log_softmax", "logit", "logsumexp", "softmax", "softplus"]
+
 
 @elementwise(
     name="special.expit",
