@@ -9,6 +9,7 @@ requests of the operands that need a gradient follow what a node saves and the s
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import linecache
 import textwrap
@@ -172,7 +173,7 @@ class Rule:
             lines.append(f"  source: {self.source}")
         return "\n".join(lines)
 
-    @property
+    @functools.cached_property
     def in_tuple(self) -> bool:
         """Whether nodes keep even one or two edges in a tuple, so that the engine looks at what kind `vjp` gives."""
         return self.drops or self.crosses
@@ -252,8 +253,10 @@ def is_complex(xp: Any, array: Any) -> bool:
     return bool(xp.isdtype(dtype, "complex floating")) if backend is None else backend.kind(dtype) == "complex"
 
 
-def times(xp: Any, g: Any, partial: Any) -> Any:
-    """Cotangent times the conjugate of a partial (for real ones, just the product)."""
+def times(xp: Any, g: Any, partial: Any, spec: Spec) -> Any:
+    """Cotangent times the conjugate of a partial; just the product where the result, of this spec, is real."""
+    if spec.plain:
+        return xp.multiply(g, partial)
     if is_complex(xp, partial):
         partial = partial.conjugate() if isinstance(partial, complex) else xp.conj(partial)
     return xp.multiply(*promote(xp, g, partial))
@@ -501,13 +504,13 @@ class Plan:
         elif derivative.__code__.co_code == _IDENTITY and len(requests_of(derivative)) == 1:
             text = self._arguments(operand)  # the partial is a saved value, as in a product: no call
             if self.rule.kind == "elementwise":
-                text = f"xp.multiply(g, {text})" if self.plain else f"times(xp, g, {text})"
+                text = f"xp.multiply(g, {text})" if self.plain else f"times(xp, g, {text}, node.spec)"
         else:
             name = f"_by_{operand}"  # no argument is called so: `TAKEN`
             names[name] = derivative
             text = f"{name}({self._arguments(operand)})"
             if self.rule.kind == "elementwise":
-                text = f"xp.multiply(g, {text})" if self.plain else f"times(xp, g, {text})"
+                text = f"xp.multiply(g, {text})" if self.plain else f"times(xp, g, {text}, node.spec)"
         if self.careful and self.rule.outputs is None and self.rule.kind in ("elementwise", "custom", "fused"):
             text = f"unmasked(xp, g, {text}, node)"
         # what crosses to another backend comes in the operand's dtype, or is lazy and stays a while

@@ -134,7 +134,8 @@ def pack_node(node: Node, operands: list[Tensor | None]) -> None:
     operands : list of Tensor or None
         The operands of the call: hooks get the user's own tensors, such as a `Parameter`.
     """
-    pairs = active()
+    now = mode.get_mode()
+    pairs = active() if now is not None and now.saved else ()
     if not pairs or not node.saved or type(node.saved) is Kept:
         return
     own = {id(t._raw): t for t in operands if t is not None}

@@ -721,27 +721,14 @@ def _cross(
     raw: Any,
     back: Callable[[Tensor], Tensor],
     back_raw: Callable[[Any], Any],
-    *,
-    kind: type[Crossing] = Crossing,
+    again: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """Return a tensor of a crossed value, with a node that sends its cotangent back.
-
-    The node has the user's line, or where no call of the user's is about the crossing, that of the value.
-    """
-    backend = backend_of(raw)
-    assert backend is not None
-    spec = backend.spec(raw)
-    node = None
-    if tensor._node is not None and mode.is_grad_enabled() and spec.inexact:
-        node = object.__new__(kind)
-        node.seq = next_seq()
-        node.edges, node.second = tensor._node, None
-        node.saved = ()
-        node.vjp = lambda _xp, g, _saved, _node: back(g) if isinstance(g, Tensor) else back_raw(g)
-        node.spec, node.specs, node.params = spec, (tensor._spec,), ()
-        node.code, node.lasti = errors.caller() if kind is Crossing else (tensor._node.code, tensor._node.lasti)
-        node.hooks = None
-    return wrap(raw, spec, node)
+    """Return a tensor of a crossed value, with a node that sends its cotangent back; its tangents cross by `again`."""
+    batched: Any = tensor._spec.backend  # unless it enters: then the value is
+    spec = (raw.backend if isinstance(raw, Batched) else batched.base).spec(raw)
+    recorded = tensor._node is not None and spec.inexact and mode.is_grad_enabled()
+    made = wrap(raw, spec, _crossing(Crossing, tensor, spec, back, back_raw) if recorded else None)
+    return _with_tangents(made, tensor, again) if tensor._tangents else made
 
 
 def _with_tangents(made: Tensor, tensor: Tensor, cross: Callable[[Tensor], Tensor]) -> Tensor:
@@ -749,6 +736,25 @@ def _with_tangents(made: Tensor, tensor: Tensor, cross: Callable[[Tensor], Tenso
     if tensor._tangents and now is not None:
         made._tangents = {at: cross(t) for at, t in tensor._tangents.items() if at in now.levels} or None
     return made
+
+
+def _crossing(
+    kind: type[Crossing], tensor: Tensor, spec: Spec, back: Callable[[Tensor], Tensor], back_raw: Callable[[Any], Any]
+) -> Crossing:
+    """Return the node of a crossed value.
+
+    It has the user's line, or where no call of the user's is about the crossing, that of the value.
+    """
+    before: Any = tensor._node
+    node = object.__new__(kind)
+    node.seq = next_seq()
+    node.edges, node.second = before, None
+    node.saved = ()
+    node.vjp = lambda _xp, g, _saved, _node: back(g) if isinstance(g, Tensor) else back_raw(g)
+    node.spec, node.specs, node.params = spec, (tensor._spec,), ()
+    node.code, node.lasti = errors.caller() if kind is Crossing else (before.code, before.lasti)
+    node.hooks = None
+    return node
 
 
 def enter(tensor: Tensor, axis: int, level: Level, *, inside: bool = False) -> Tensor:
@@ -762,8 +768,7 @@ def enter(tensor: Tensor, axis: int, level: Level, *, inside: bool = False) -> T
         _check_closed(level, inside=inside)
         return _left(g, axis, level)
 
-    made = _cross(tensor, _entered(tensor._raw, axis, level), back, back_raw)
-    return _with_tangents(made, tensor, lambda t: enter(t, axis, level))
+    return _cross(tensor, _entered(tensor._raw, axis, level), back, back_raw, lambda t: enter(t, axis, level))
 
 
 def _check_closed(level: Level, *, inside: bool) -> None:
@@ -782,18 +787,23 @@ def leave(tensor: Tensor, axis: int, level: Level) -> Tensor:
         xp = tensor._spec.backend.functions
         shape = (*tensor.shape[:axis], level.size, *tensor.shape[axis:])
         plain = wrap(tensor._raw, tensor._spec, tensor._node)
-        made: Tensor = xp.broadcast_to(xp.expand_dims(plain, axis=axis), shape)
-    else:
-        raw = _left(tensor._raw, axis, level)
-        made = _cross(tensor, raw, lambda g: enter(g, axis, level), lambda g: _entered(g, axis, level))
-    return _with_tangents(made, tensor, lambda t: leave(t, axis, level))
+        made = xp.broadcast_to(xp.expand_dims(plain, axis=axis), shape)
+        return _with_tangents(made, tensor, lambda t: leave(t, axis, level))
+    return _cross(
+        tensor,
+        _left(tensor._raw, axis, level),
+        lambda g: enter(g, axis, level),
+        lambda g: _entered(g, axis, level),
+        lambda t: leave(t, axis, level),
+    )
 
 
 def lift(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
     """Return a tensor that does not depend on the batches of levels, as an operand beside others that do."""
-    if tensor._node is None or not levels or not mode.is_grad_enabled():
+    if tensor._node is None or not levels:
         return tensor
-    made = _cross(tensor, tensor._raw, lambda g: lower(g, levels), lambda g: _lowered(g, levels), kind=Lifting)
+    node = _crossing(Lifting, tensor, tensor._spec, lambda g: lower(g, levels), lambda g: _lowered(g, levels))
+    made = wrap(tensor._raw, tensor._spec, node)
     made._tangents = tensor._tangents
     return made
 
@@ -808,8 +818,7 @@ def lower(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
     levels = tuple(level for level in levels if level.number in numbers)
     if not levels:
         return tensor
-    made = _cross(tensor, _lowered(tensor._raw, levels), lambda g: g, lambda g: g)
-    return _with_tangents(made, tensor, lambda t: lower(t, levels))
+    return _cross(tensor, _lowered(tensor._raw, levels), lambda g: g, lambda g: g, lambda t: lower(t, levels))
 
 
 def _numbers_of(backend: Backend) -> frozenset[int]:

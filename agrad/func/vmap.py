@@ -9,7 +9,7 @@ from typing import Any
 
 from agrad import tree
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import called, name_of, tensor_of
+from agrad.func.arguments import called, tensor_of
 from agrad.func.batching import Level, enter, in_batch, leave
 from agrad.ops.manipulation import concat
 from agrad.tree import TreeDef
@@ -160,7 +160,7 @@ def _run(
 
 def _result(func: Callable[..., Any], y: Any, place: int | None, level: Level) -> tuple[Any, int | None]:
     """Return a result with the batch as an axis, and where."""
-    name = name_of(func)
+    name = getattr(func, "__name__", func)
     if place is None:
         if isinstance(y, Tensor) and level.number in getattr(y._spec.backend, "numbers", ()):
             raise ValueError(
@@ -172,7 +172,7 @@ def _result(func: Callable[..., Any], y: Any, place: int | None, level: Level) -
             f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(y)}. Did you mean to set out_dims= to"
             f" None for output?{called()}"
         )
-    rank = y.ndim + 1
+    rank = len(y._spec.shape) + 1
     if not -rank <= place < rank:
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {place}){called()}"
@@ -185,7 +185,7 @@ def _result(func: Callable[..., Any], y: Any, place: int | None, level: Level) -
 
 def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tuple[list[Any], TreeDef, list[Any]]:
     """Take the arguments apart, and give the axis of each leaf."""
-    name = name_of(func)
+    name = getattr(func, "__name__", func)
     if not isinstance(in_dims, int | tuple | list) or isinstance(in_dims, bool):
         raise ValueError(  # noqa: TRY004 (PyTorch's type)
             f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): expected `in_dims` to be int or a (potentially nested)"
@@ -225,18 +225,19 @@ def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tu
                     f" in_dim{called()}"
                 ) from None
             leaves[i] = x
-        if not -x.ndim <= axis < x.ndim:
+        ndim = len(x._spec.shape)
+        if not -ndim <= axis < ndim:
             raise ValueError(
                 f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={axis} for some input, but that input is a"
-                f" Tensor of dimensionality {x.ndim} so expected in_dim to satisfy -{x.ndim} <= in_dim < {x.ndim}."
+                f" Tensor of dimensionality {ndim} so expected in_dim to satisfy -{ndim} <= in_dim < {ndim}."
                 f"{called()}"
             )
-        found.append(axis % x.ndim)
+        found.append(axis % ndim)
     return leaves, structure, found
 
 
 def _batch_size(leaves: Sequence[Any], axes: Sequence[int | None]) -> int:
-    sizes = [x.shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None]
+    sizes = [x._spec.shape[axis] for x, axis in zip(leaves, axes, strict=True) if axis is not None]
     if not sizes:
         raise ValueError(f"vmap: at least one input must be mapped over, but every in_dim is None{called()}")
     if any(size != sizes[0] for size in sizes):
@@ -249,7 +250,7 @@ def _batch_size(leaves: Sequence[Any], axes: Sequence[int | None]) -> int:
 
 def _places(func: Callable[..., Any], out_dims: Any, structure: TreeDef) -> list[int | None]:
     """Return where the axis is to stand in each result."""
-    name = name_of(func)
+    name = getattr(func, "__name__", func)
     found = spread(out_dims, structure)
     if found is None and isinstance(out_dims, tuple) and len(out_dims) == 1:
         found = spread(out_dims[0], structure)  # PyTorch takes a tuple of one for one result

@@ -113,11 +113,11 @@ def pointwise(b: Call, *arrays: Any, **options: Any) -> Any:
 def reduced(b: Call, x: Any, /, *, axis: Any = None, keepdims: bool = False, **options: Any) -> Any:
     """Reduce axes, all by default."""
     data = b.data(x)
-    if not x.ndim:
+    if data.ndim == 1:
         if axis not in (None, ()):
             places(axis, 0)
         return b.kernel(b.xp.reshape(data, (b.size, 1)), axis=1, **options)
-    found = places(axis, x.ndim)
+    found = places(axis, data.ndim - 1)
     return b.kernel(data, axis=found[0] if len(found) == 1 else found, keepdims=keepdims, **options)
 
 
