@@ -736,7 +736,7 @@ def attached(methods: type[M]) -> type[M]:
     """Put the members of a class on `Tensor`: methods whose file ranks above this one, because of what they call."""
     for name, member in vars(methods).items():
         if isinstance(member, FunctionType | property) and not name.startswith("__annotate"):  # Python's own
-            if isinstance(member, FunctionType):
+            if isinstance(member, FunctionType) and member.__name__ == name:
                 member.__qualname__ = f"Tensor.{name}"  # Python names it in messages
             setattr(Tensor, name, member)
     return methods

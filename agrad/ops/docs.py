@@ -43,6 +43,9 @@ RESULTS = {
     (True, 2): f"{N}    Boolean, of the broadcast shape.",
 }
 
+#: What a method raises that changes its tensor.
+IN_PLACE = f"{N}RuntimeError{N}    On a leaf that requires grad, while recording."
+
 #: How annotations are said in words.
 TYPES = {
     "tuple[Tensor, ...]": "tuple of Tensor",
@@ -89,6 +92,8 @@ def complete(
         text = stub.__doc__
         if text is None or "---\n" in text or not (methods or "\n" in text):
             continue  # python -OO; sections in the source, or completed under another name; a helper
+        if methods and N != "\n":
+            text = text.replace(f"{N}    ", N)  # they stand further in
         code = stub.__code__
         count = code.co_argcount + code.co_kwonlyargcount
         several = code.co_varnames[count] if code.co_flags & CO_VARARGS else ""
@@ -125,6 +130,8 @@ def complete(
             else:
                 result = THIS if name[-1] == "_" else RESULT
             text += f"\n{N}Returns{N}-------{N}{TYPES.get(gives, gives)}{result}"
+        if methods and name[-1] == "_":
+            said.setdefault("Raises", IN_PLACE)
         if "Raises" in said:
             text += f"\n{N}Raises{N}------{said['Raises']}"
         if rule.boolean and not notes:

@@ -1,0 +1,1112 @@
+"""Methods of `Tensor` that PyTorch has and the standard does not: each one line over a function, under PyTorch's words.
+
+Arguments are PyTorch's in their order (``dim``, ``keepdim``), and so is the meaning where libraries differ: ``sort`` gives
+values and indices, ``split`` takes the length of a part. Where the standard has a function of the name, its ``axis`` and
+``keepdims`` stand beside them. In-place spellings rebind the tensor to the result; see ``core.buffers.rebind``.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from agrad import dtypes
+from agrad.core.buffers import check_leaf, rebind
+from agrad.core.op import OPS, make_operator
+from agrad.core.tensor import Tensor, attached
+from agrad.ops import (
+    creation,
+    data_type,
+    elementwise,
+    extra,
+    linalg,
+    manipulation,
+    nn,
+    searching,
+    solving,
+    special,
+    statistical,
+)
+from agrad.ops.docs import complete
+from agrad.ops.extra.common import along, as_operand, called, checked_axis
+
+Axis = int | tuple[int, ...] | None
+
+#: What an argument means, by name: of the methods here all of one name mean the same.
+ARGUMENTS = {
+    "alpha": "scalar, optional\n    A factor for what is added.",
+    "as_tuple": "bool, optional\n    Give a tuple with the indices along each axis, not a matrix with a row per element.",
+    "axis": "int\n    The axis.",
+    "chunks": "int\n    How many parts.",
+    "condition": "Tensor\n    Boolean.",
+    "data": "object\n    Numbers, an array or a tensor.",
+    "descending": "bool, optional\n    From the largest on.",
+    "destination": "int or tuple of int\n    Where the axes go.",
+    "device": "int or str, optional\n    The device.",
+    "diagonal": "int, optional\n    0 is the main diagonal; positive ones lie above.",
+    "dim": "int\n    The axis.",
+    "dim0": "int\n    One axis.",
+    "dim1": "int\n    One axis.",
+    "dim2": "int\n    Another axis.",
+    "dims": "int, or tuple of int\n    One entry per axis.",
+    "dtype": "dtype, optional\n    The dtype. Default: that of this tensor.",
+    "end": "Tensor\n    The other end.",
+    "equal_nan": "bool, optional\n    Whether NaN equals NaN.",
+    "fill_value": "scalar\n    The value of all elements.",
+    "atol": "float, optional\n    Absolute tolerance.",
+    "rtol": "float, optional\n    Relative tolerance.",
+    "index": "Tensor or int\n    Integers.",
+    "indices": "Tensor\n    Integers.",
+    "k": "int\n    How many.",
+    "keepdim": "bool, optional\n    Keep reduced axes with length 1.",
+    "largest": "bool, optional\n    False gives the smallest.",
+    "length": "int\n    How many entries.",
+    "mask": "Tensor\n    Boolean; it broadcasts with this tensor.",
+    "mat1": "Tensor\n    A matrix.",
+    "mat2": "Tensor\n    A matrix.",
+    "max": "Tensor or scalar\n    The upper bound; None is none.",
+    "min": "Tensor or scalar\n    The lower bound; None is none.",
+    "beta": "scalar, optional\n    A factor for this tensor.",
+    "memory_format": "object, optional\n    Not looked at.",
+    "n": "int\n    The exponent.",
+    "nan": "float, optional\n    In place of NaN.",
+    "neginf": "float, optional\n    In place of -inf. Default: the smallest number.",
+    "offset": "int, optional\n    0 is the main diagonal; positive ones lie above.",
+    "other": "Tensor or scalar\n    The other operand.",
+    "posinf": "float, optional\n    In place of inf. Default: the largest number.",
+    "repeats": "int or Tensor\n    How often.",
+    "requires_grad": "bool, optional\n    Record what is done with the result.",
+    "rounding_mode": "None, 'floor' or 'trunc', optional\n    How to round the quotient.",
+    "shape": "tuple of int\n    The shape.",
+    "shifts": "int or tuple of int\n    By how many places.",
+    "size": "int, or one tuple of int\n    The shape.",
+    "sizes": "tuple of int\n    What the axis becomes.",
+    "sorted": "bool, optional\n    They are sorted in any case.",
+    "source": "Tensor\n    What to put or to add; of `moveaxis` the axes to move.",
+    "split_size": "int or sequence of int\n    The length of a part (the last may be shorter), or of each.",
+    "src": "Tensor or scalar\n    What to put there.",
+    "stable": "bool, optional\n    Keep the order of equal elements; it is kept in any case.",
+    "start": "int\n    The first entry.",
+    "tensor1": "Tensor\n    The first factor.",
+    "tensor2": "Tensor\n    The second factor, or the divisor.",
+    "value": "Tensor or scalar\n    What to put there, or a factor.",
+    "weight": "Tensor or scalar\n    0 gives this tensor, 1 the other end.",
+}
+
+#: And of the methods that have the standard's names too.
+REDUCTION_ARGUMENTS = {
+    "axis": "int or tuple of int, optional\n    The axes. Default: all.",
+    "correction": "float, optional\n    What to take from the number of elements: the standard's 0, not PyTorch's 1.",
+    "dim": "int or tuple of int, optional\n    PyTorch's name of `axis`.",
+    "dtype": "dtype, optional\n    The dtype of the sum.",
+    "keepdim": "bool, optional\n    PyTorch's name of `keepdims`.",
+    "keepdims": "bool, optional\n    Keep reduced axes with length 1.",
+}
+
+
+class Sorted(NamedTuple):
+    """What `Tensor.sort` gives."""
+
+    values: Tensor
+    indices: Tensor
+
+
+class Reductions:
+    """Methods under PyTorch's names of arguments and the standard's."""
+
+    def sum(
+        self: Any,
+        axis: Axis = None,
+        dtype: Any = None,
+        keepdims: bool = False,
+        *,
+        dim: Axis = None,
+        keepdim: bool = False,
+    ) -> Tensor:
+        """Sum over axes; see `agrad.sum`."""
+        return statistical.sum(self, axis=_axes(axis, dim), dtype=dtype, keepdims=keepdims or keepdim)
+
+    def mean(
+        self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
+    ) -> Tensor:
+        """Mean over axes; see `agrad.mean`."""
+        return statistical.mean(self, axis=_axes(axis, dim), keepdims=keepdims or keepdim)
+
+    def prod(
+        self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
+    ) -> Tensor:
+        """Product over axes; see `agrad.prod`."""
+        return statistical.prod(self, axis=_axes(axis, dim), keepdims=keepdims or keepdim)
+
+    def max(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
+        """Largest element over axes; see `agrad.max`.
+
+        PyTorch's ``max(dim)`` gives indices too: here `argmax` does, and ties share the gradient evenly.
+        """
+        return statistical.max(self, axis=_axes(axis, dim), keepdims=keepdims or keepdim)
+
+    def min(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
+        """Smallest element over axes; see `agrad.min`.
+
+        PyTorch's ``min(dim)`` gives indices too: here `argmin` does, and ties share the gradient evenly.
+        """
+        return statistical.min(self, axis=_axes(axis, dim), keepdims=keepdims or keepdim)
+
+    def var(
+        self: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False, *, dim: Axis = None
+    ) -> Tensor:
+        """Variance over axes; see `agrad.var`."""
+        return statistical.var(self, axis=_axes(axis, dim), correction=correction, keepdims=keepdims)
+
+    def std(
+        self: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False, *, dim: Axis = None
+    ) -> Tensor:
+        """Standard deviation over axes; see `agrad.std`."""
+        return statistical.std(self, axis=_axes(axis, dim), correction=correction, keepdims=keepdims)
+
+    def all(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None) -> Tensor:
+        """Whether all elements are true; see `agrad.all`.
+
+        Returns: Boolean.
+        """
+        return statistical.all(self, axis=_axes(axis, dim), keepdims=keepdims)
+
+    def any(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None) -> Tensor:
+        """Whether any element is true; see `agrad.any`.
+
+        Returns: Boolean.
+        """
+        return statistical.any(self, axis=_axes(axis, dim), keepdims=keepdims)
+
+    def argmax(self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None) -> Tensor:
+        """The index of the largest element; see `agrad.argmax`.
+
+        Returns: Integer.
+        """
+        return searching.argmax(self, axis=_axes(axis, dim), keepdims=keepdims)
+
+    def argmin(self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None) -> Tensor:
+        """The index of the smallest element; see `agrad.argmin`.
+
+        Returns: Integer.
+        """
+        return searching.argmin(self, axis=_axes(axis, dim), keepdims=keepdims)
+
+    def cumsum(self: Any, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+        """Running sum along an axis; see `agrad.cumulative_sum`.
+
+        axis: As for `agrad.cumulative_sum`.
+        """
+        return statistical.cumulative_sum(self, axis=_axes(axis, dim))
+
+    def cumprod(self: Any, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+        """Running product along an axis; see `agrad.cumulative_prod`.
+
+        axis: As for `agrad.cumulative_prod`.
+        """
+        return statistical.cumulative_prod(self, axis=_axes(axis, dim))
+
+    def squeeze(self: Any, axis: Axis = None, *, dim: Axis = None) -> Tensor:
+        """Axes of length 1 removed; see `agrad.squeeze`.
+
+        axis: The axes. Default: all of length 1.
+        ValueError: If one of them is longer than 1 (PyTorch leaves it).
+        """
+        axis = _axes(axis, dim)
+        if axis is None:
+            axis = tuple(i for i, n in enumerate(self.shape) if n == 1)
+        return manipulation.squeeze(self, axis)
+
+
+class TorchMethods(Reductions):
+    """PyTorch's methods."""
+
+    # -- picking and placing elements -----------------------------------------------------------------------------------
+
+    def gather(self: Any, dim: int, index: Any) -> Tensor:
+        """Elements at indices along an axis, each index for its own place along the others; see `agrad.gather`."""
+        return extra.gather(self, dim, index)
+
+    def take_along_dim(self: Any, indices: Any, dim: int | None = None) -> Tensor:
+        """Elements at indices along an axis; see `agrad.take_along_axis`."""
+        if dim is None:
+            return searching.take(manipulation.reshape(self, (-1,)), manipulation.reshape(indices, (-1,)))
+        return searching.take_along_axis(self, indices, axis=dim)
+
+    def index_select(self: Any, dim: int, index: Any) -> Tensor:
+        """Entries along an axis, at a vector of indices; see `agrad.index_select`."""
+        return extra.index_select(self, dim, index)
+
+    def index_add(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Tensor:
+        """A copy with entries added along an axis, at a vector of indices; those of one index add up."""
+        source = _source(self, dim, index, source, alpha)
+        return elementwise.add(self, searching.scatter_add(self._spec, _key(self, dim, index), source))
+
+    def index_copy(self: Any, dim: int, index: Any, source: Any) -> Tensor:
+        """A copy with entries replaced along an axis, at a vector of indices."""
+        return searching.setitem(self, _key(self, dim, index), source)
+
+    def index_fill(self: Any, dim: int, index: Any, value: Any) -> Tensor:
+        """A copy with entries set to a value along an axis, at a vector of indices."""
+        return searching.setitem(self, _key(self, dim, index), value)
+
+    def masked_select(self: Any, mask: Any) -> Tensor:
+        """Elements where a mask is true, as a vector; see `agrad.masked_select`."""
+        return extra.masked_select(self, mask)
+
+    def scatter(self: Any, dim: int, index: Any, src: Any) -> Tensor:
+        """A copy with elements put at indices along an axis; see `agrad.extra.scatter`."""
+        return extra.scatter(self, dim, index, src)
+
+    def scatter_add(self: Any, dim: int, index: Any, src: Any) -> Tensor:
+        """A copy with elements added at indices along an axis; see `agrad.extra.scatter_add`."""
+        return extra.scatter_add(self, dim, index, src)
+
+    def select(self: Any, dim: int, index: int) -> Tensor:
+        """One entry along an axis, without the axis."""
+        return searching.getitem(self, _at(self, dim, operator.index(index)))
+
+    def narrow(self: Any, dim: int, start: int, length: int) -> Tensor:
+        """Some entries along an axis, from one on."""
+        axis = _checked(self, dim, "narrow")
+        size = self.shape[axis]
+        first = start + size if start < 0 else start
+        if length < 0 or not 0 <= first <= size - length:
+            raise RuntimeError(f"start ({start}) + length ({length}) exceeds dimension size ({size}).{called()}")
+        return searching.getitem(self, _at(self, axis, slice(first, first + length)))
+
+    def where(self: Any, condition: Any, other: Any) -> Tensor:
+        """Where a condition holds this tensor, elsewhere another; see `agrad.where`."""
+        return searching.where(condition, self, other)
+
+    def nonzero(self: Any, *, as_tuple: bool = False) -> Any:
+        """Indices of the elements that are not zero; see `agrad.nonzero`, which gives a tuple."""
+        found = searching.nonzero(self)
+        return found if as_tuple else manipulation.stack(found, axis=1)
+
+    def masked_fill(self: Any, mask: Any, value: Any) -> Tensor:
+        """A copy with `value` where a mask is true; see `agrad.where`."""
+        return searching.where(mask, value, self)
+
+    # -- order ----------------------------------------------------------------------------------------------------------
+
+    def sort(self: Any, dim: int = -1, descending: bool = False, *, stable: bool = True) -> Sorted:
+        """Sorted along an axis: values and indices. `agrad.sort` gives values only."""
+        if self.ndim == 0:
+            return Sorted(elementwise.positive(self), creation.zeros_like(self, dtype="int64"))
+        indices = searching.argsort(self, axis=dim, descending=descending, stable=True)
+        return Sorted(searching.take_along_axis(self, indices, axis=dim), indices)
+
+    def argsort(self: Any, dim: int = -1, descending: bool = False, *, stable: bool = True) -> Tensor:
+        """The indices that sort along an axis; see `agrad.argsort`."""
+        found: Sorted = self.detach().sort(dim, descending)
+        return found.indices
+
+    def topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+        """The largest elements along an axis: values and indices; see `agrad.topk`."""
+        return extra.topk(self, k, dim, largest, sorted)
+
+    # -- reductions -----------------------------------------------------------------------------------------------------
+
+    def amax(self: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
+        """Largest element over axes; see `agrad.max`."""
+        return statistical.max(self, axis=_axes(dim), keepdims=keepdim)
+
+    def amin(self: Any, dim: Any = None, keepdim: bool = False) -> Tensor:
+        """Smallest element over axes; see `agrad.min`."""
+        return statistical.min(self, axis=_axes(dim), keepdims=keepdim)
+
+    def logsumexp(self: Any, dim: Any, keepdim: bool = False) -> Tensor:
+        """The logarithm of the sum of exponentials over axes; see `agrad.special.logsumexp`."""
+        return special.logsumexp(self, axis=_axes(dim), keepdims=keepdim)
+
+    def count_nonzero(self: Any, dim: Any = None) -> Tensor:
+        """How many elements are not zero; see `agrad.count_nonzero`."""
+        return searching.count_nonzero(self, axis=_axes(dim))
+
+    def softmax(self: Any, dim: int, dtype: Any = None) -> Tensor:
+        """Exponentials that sum to 1 along an axis; see `agrad.softmax`."""
+        return extra.softmax(self, dim, dtype=dtype)
+
+    def log_softmax(self: Any, dim: int, dtype: Any = None) -> Tensor:
+        """The logarithm of `softmax`; see `agrad.log_softmax`."""
+        return extra.log_softmax(self, dim, dtype=dtype)
+
+    # -- shapes ---------------------------------------------------------------------------------------------------------
+
+    def reshape(self: Any, *shape: Any) -> Tensor:
+        """The same elements in another shape; see `agrad.reshape`.
+
+        *shape : int, or one tuple of int
+            The shape; one entry may be -1.
+        """
+        return manipulation.reshape(self, shape_of(shape))
+
+    def view(self: Any, *shape: Any) -> Tensor:
+        """As `reshape`; results never alias here.
+
+        *shape : int, or one tuple of int
+            The shape; one entry may be -1.
+        """
+        return manipulation.reshape(self, shape_of(shape))
+
+    def reshape_as(self: Any, other: Tensor) -> Tensor:
+        """`reshape` to the shape of another tensor."""
+        return manipulation.reshape(self, other.shape)
+
+    def view_as(self: Any, other: Tensor) -> Tensor:
+        """`reshape` to the shape of another tensor."""
+        return manipulation.reshape(self, other.shape)
+
+    def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+        """Axes from `start_dim` to `end_dim` made one.
+
+        start_dim, end_dim : int, optional
+            The first and the last of them. Default: all axes.
+        """
+        rank = max(self.ndim, 1)
+        start, end = start_dim % rank, end_dim % rank
+        shape = self.shape or (1,)
+        return manipulation.reshape(self, (*shape[:start], -1, *shape[end + 1 :]))
+
+    def ravel(self: Any) -> Tensor:
+        """All elements as a vector."""
+        return manipulation.reshape(self, (-1,))
+
+    def unflatten(self: Any, dim: int, sizes: Sequence[int]) -> Tensor:
+        """One axis made several; see `agrad.extra.unflatten`."""
+        return extra.unflatten(self, dim, sizes)
+
+    def permute(self: Any, *axes: Any) -> Tensor:
+        """The axes in another order; see `agrad.permute_dims`.
+
+        *axes : int, or one tuple of int
+            For each axis of the result, which one of this tensor it is.
+        """
+        return manipulation.permute_dims(self, shape_of(axes))
+
+    def transpose(self: Any, axis0: int | tuple[int, ...], axis1: int | None = None) -> Tensor:
+        """Two axes exchanged; or, as NumPy spells it, all axes in the order of a tuple.
+
+        axis0 : int or tuple of int
+            The one axis; or, without `axis1`, all axes in their new order.
+        axis1 : int, optional
+            The other axis.
+        """
+        if axis1 is None:
+            return manipulation.permute_dims(self, shape_of((axis0,)))
+        if not isinstance(axis0, int):
+            message = f"transpose() takes two axes, or one tuple of all axes, not {axis0!r} and {axis1!r}"
+            raise TypeError(message)
+        axes = list(range(self.ndim))
+        i, j = (checked_axis("transpose", axis, self.ndim) for axis in (axis0, axis1))
+        axes[i], axes[j] = j, i
+        return manipulation.permute_dims(self, tuple(axes))
+
+    def t(self: Any) -> Tensor:
+        """The transpose of a matrix.
+
+        Returns: This tensor itself, if it has fewer than two axes.
+        ValueError: If it has more than two.
+        """
+        return self if self.ndim < 2 else self.T
+
+    def unsqueeze(self: Any, axis: int) -> Tensor:
+        """A new axis of length 1; see `agrad.expand_dims`.
+
+        axis: Its place in the result.
+        """
+        return manipulation.expand_dims(self, axis=axis)
+
+    def expand(self: Any, *shape: Any) -> Tensor:
+        """Broadcast to a shape; see `agrad.broadcast_to`.
+
+        *shape : int, or one tuple of int
+            The shape; -1 keeps an axis as it is.
+        """
+        wanted = shape_of(shape)
+        lead = len(wanted) - self.ndim
+        full = tuple(self.shape[i - lead] if n == -1 else n for i, n in enumerate(wanted))
+        return manipulation.broadcast_to(self, full)
+
+    def expand_as(self: Any, other: Tensor) -> Tensor:
+        """Broadcast to the shape of another tensor."""
+        return manipulation.broadcast_to(self, other.shape)
+
+    def broadcast_to(self: Any, shape: Any) -> Tensor:
+        """Broadcast to a shape; see `agrad.broadcast_to`."""
+        return manipulation.broadcast_to(self, tuple(shape))
+
+    def tile(self: Any, *dims: Any) -> Tensor:
+        """The whole repeated along each axis; see `agrad.tile`."""
+        return manipulation.tile(self, shape_of(dims))
+
+    def repeat(self: Any, *repetitions: Any) -> Tensor:
+        """The whole repeated along each axis: PyTorch's meaning, which is the standard's `agrad.tile`.
+
+        *repetitions : int, or one tuple of int
+            How often along each axis.
+        """
+        return manipulation.tile(self, shape_of(repetitions))
+
+    def unbind(self: Any, axis: int = 0) -> tuple[Tensor, ...]:
+        """The slices along an axis; see `agrad.unstack`.
+
+        axis: Default: the first.
+        Returns: The slices, without the axis.
+        """
+        return manipulation.unstack(self, axis=axis)
+
+    def chunk(self: Any, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+        """Cut along an axis into so many parts at most; see `agrad.chunk`."""
+        return extra.chunk(self, chunks, dim)
+
+    def split(self: Any, split_size: Any, dim: int = 0) -> tuple[Tensor, ...]:
+        """Cut along an axis into parts of a length; `agrad.extra.split`, NumPy's, takes their number."""
+        axis = _checked(self, dim, "split")
+        size = self.shape[axis]
+        if isinstance(split_size, int):
+            if split_size < 0 or (split_size == 0 and size):
+                raise RuntimeError(f"split expects split_size be non-negative, but got split_size={split_size}")
+            lengths = [min(split_size, size - i) for i in range(0, size, max(split_size, 1))] or [0]
+        else:
+            lengths = [operator.index(n) for n in split_size]
+            if sum(lengths) != size or any(n < 0 for n in lengths):
+                raise RuntimeError(
+                    "split_with_sizes expects split_sizes to sum exactly to"
+                    f" {size} (input tensor's size at dimension {dim}), but got split_sizes={lengths}{called()}"
+                )
+        stops = [sum(lengths[: i + 1]) for i in range(len(lengths))]
+        return tuple(
+            searching.getitem(self, _at(self, axis, slice(stop - n, stop)))
+            for n, stop in zip(lengths, stops, strict=True)
+        )
+
+    def repeat_interleave(self: Any, repeats: Any, dim: int | None = None) -> Tensor:
+        """Each element, or each entry along an axis, repeated; see `agrad.repeat`."""
+        return manipulation.repeat(self, repeats, axis=dim)
+
+    def flip(self: Any, *dims: Any) -> Tensor:
+        """The order along axes reversed; see `agrad.flip`."""
+        return manipulation.flip(self, axis=shape_of(dims))
+
+    def roll(self: Any, shifts: Any, dims: Any = None) -> Tensor:
+        """Elements moved along axes, those that leave come in at the other end; see `agrad.roll`."""
+        return manipulation.roll(self, shifts, axis=dims)
+
+    def moveaxis(self: Any, source: Any, destination: Any) -> Tensor:
+        """Axes moved to other places; see `agrad.moveaxis`."""
+        return manipulation.moveaxis(self, source, destination)
+
+    movedim = moveaxis
+
+    def swapaxes(self: Any, dim0: int, dim1: int) -> Tensor:
+        """Two axes exchanged; see `agrad.swapaxes`."""
+        return extra.swapaxes(self, dim0, dim1)
+
+    swapdims = swapaxes
+
+    def diagonal(self: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+        """The diagonal over two axes, as the last axis; see `agrad.linalg.diagonal`."""
+        return linalg.diagonal(manipulation.moveaxis(self, (dim1, dim2), (-2, -1)), offset=offset)
+
+    def diag(self: Any, diagonal: int = 0) -> Tensor:
+        """The diagonal of a matrix, or a matrix with this diagonal; see `agrad.diag`."""
+        return extra.diag(self, k=diagonal)
+
+    def tril(self: Any, diagonal: int = 0) -> Tensor:
+        """The part of matrices on and below a diagonal; see `agrad.tril`."""
+        return manipulation.tril(self, k=diagonal)
+
+    def triu(self: Any, diagonal: int = 0) -> Tensor:
+        """The part of matrices on and above a diagonal; see `agrad.triu`."""
+        return manipulation.triu(self, k=diagonal)
+
+    def contiguous(self: Any, memory_format: Any = None) -> Tensor:
+        """Return this tensor itself: a value has no strides."""
+        return self
+
+    def is_contiguous(self: Any, memory_format: Any = None) -> bool:
+        """Return True: a value has no strides."""
+        return True
+
+    def ndimension(self: Any) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    def nelement(self: Any) -> int:
+        """The number of elements."""
+        return self.size
+
+    # -- elementwise ------------------------------------------------------------------------------------------------------
+
+    @property
+    def real(self: Any) -> Tensor:
+        """Real part; this tensor itself, if it is not complex."""
+        return elementwise.real(self) if self.is_complex() else self
+
+    @property
+    def imag(self: Any) -> Tensor:
+        """Imaginary part."""
+        return elementwise.imag(self)
+
+    def conj(self: Any) -> Tensor:
+        """Complex conjugate; see `agrad.conj`.
+
+        Returns: This tensor itself, if it is not complex.
+        """
+        return elementwise.conj(self) if self.is_complex() else self
+
+    def clone(self: Any) -> Tensor:
+        """A copy that stays in the graph."""
+        if not self._spec.inexact:
+            return creation.asarray(self, copy=True)
+        return elementwise.positive(self)
+
+    def clamp(self: Any, min: Any = None, max: Any = None) -> Tensor:
+        """Limit to a range; see `agrad.clip`."""
+        return elementwise.clip(self, min, max)
+
+    def clip(self: Any, min: Any = None, max: Any = None) -> Tensor:
+        """Limit to a range; see `agrad.clip`."""
+        return elementwise.clip(self, min, max)
+
+    def sigmoid(self: Any) -> Tensor:
+        """The logistic function; see `agrad.sigmoid`."""
+        return nn.sigmoid(self)
+
+    def relu(self: Any) -> Tensor:
+        """The positive part; see `agrad.relu`."""
+        return nn.relu(self)
+
+    def rsqrt(self: Any) -> Tensor:
+        """The reciprocal of the square root."""
+        return elementwise.reciprocal(elementwise.sqrt(self))
+
+    def exp2(self: Any) -> Tensor:
+        """Powers of 2; see `agrad.special.exp2`."""
+        return special.exp2(self)
+
+    def erf(self: Any) -> Tensor:
+        """Error function; see `agrad.special.erf`."""
+        return special.erf(self)
+
+    def erfc(self: Any) -> Tensor:
+        """Complementary error function; see `agrad.special.erfc`."""
+        return special.erfc(self)
+
+    def erfinv(self: Any) -> Tensor:
+        """Inverse error function; see `agrad.special.erfinv`."""
+        return special.erfinv(self)
+
+    def lgamma(self: Any) -> Tensor:
+        """The logarithm of the absolute value of the gamma function; see `agrad.special.gammaln`."""
+        return special.gammaln(self)
+
+    def digamma(self: Any) -> Tensor:
+        """The derivative of `lgamma`; see `agrad.special.psi`."""
+        return special.psi(self)
+
+    def logit(self: Any) -> Tensor:
+        """The inverse of `sigmoid`; see `agrad.special.logit`."""
+        return special.logit(self)
+
+    def clamp_min(self: Any, min: Any) -> Tensor:
+        """Limit from below; see `agrad.clip`."""
+        return elementwise.clip(self, min, None)
+
+    def clamp_max(self: Any, max: Any) -> Tensor:
+        """Limit from above; see `agrad.clip`."""
+        return elementwise.clip(self, None, max)
+
+    def nan_to_num(self: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Tensor:
+        """Finite numbers in the place of NaN and infinities; see `agrad.extra.nan_to_num`."""
+        return extra.nan_to_num(self, nan=nan, posinf=posinf, neginf=neginf)
+
+    def lerp(self: Any, end: Any, weight: Any) -> Tensor:
+        """A point between this tensor and another; see `agrad.lerp`."""
+        return extra.lerp(self, end, weight)
+
+    def addcmul(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+        """``self + value * tensor1 * tensor2``."""
+        return self + tensor1 * tensor2 * value
+
+    def addcdiv(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+        """``self + value * tensor1 / tensor2``."""
+        return self + tensor1 / tensor2 * value
+
+    def isclose(self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+        """Whether elements are equal up to tolerances; see `agrad.isclose`."""
+        return extra.isclose(self, other, rtol=rtol, atol=atol, equal_nan=equal_nan)
+
+    def allclose(self: Any, other: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+        """Whether all elements are equal up to tolerances; see `agrad.allclose`."""
+        return extra.allclose(self, other, rtol=rtol, atol=atol, equal_nan=equal_nan)
+
+    # -- matrices ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def H(self: Any) -> Tensor:
+        """The conjugate transpose of a matrix."""
+        return elementwise.conj(self.T) if self.is_complex() else self.T
+
+    def matmul(self: Any, other: Any) -> Tensor:
+        """Matrix product; see `agrad.matmul`.
+
+        other: The second factor.
+        """
+        return linalg.matmul(self, other)
+
+    mm = matmul
+    mv = matmul
+    bmm = matmul
+
+    def dot(self: Any, other: Any) -> Tensor:
+        """Sum of the products of two vectors.
+
+        other: The second factor, which is not conjugated.
+        """
+        return linalg.tensordot(self, other, axes=1)
+
+    def norm(self: Any) -> Tensor:
+        """The Euclidean norm of all elements.
+
+        Returns: Real, 0-d.
+        Derivative: ``x / norm(x)``; 0 where the norm is 0, as in PyTorch.
+        """
+        return linalg.vector_norm(self)
+
+    def addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+        """``beta * self + alpha * (mat1 @ mat2)``."""
+        return beta * self + alpha * linalg.matmul(mat1, mat2)
+
+    def outer(self: Any, other: Any) -> Tensor:
+        """All products of the elements of two vectors; see `agrad.linalg.outer`."""
+        return linalg.outer(self, other)
+
+    def trace(self: Any) -> Tensor:
+        """The sum of the diagonal of a matrix; see `agrad.linalg.trace`."""
+        return linalg.trace(self)
+
+    def det(self: Any) -> Tensor:
+        """Determinant; see `agrad.linalg.det`."""
+        return solving.det(self)
+
+    def inverse(self: Any) -> Tensor:
+        """Inverse of a matrix; see `agrad.linalg.inv`."""
+        return solving.inv(self)
+
+    def matrix_power(self: Any, n: int) -> Tensor:
+        """Power of a matrix; see `agrad.linalg.matrix_power`."""
+        return solving.matrix_power(self, n)
+
+    # -- dtypes, devices, new tensors ---------------------------------------------------------------------------------------
+
+    def to(self: Any, *args: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """Converted to a dtype, moved to a device, or both.
+
+        *args : DType, backend's dtype, str or Tensor
+            Dtypes and devices in any order; a tensor stands for its own.
+        dtype, device : optional
+            The same by name.
+        Returns: This tensor itself, if there is nothing to do.
+        """
+        for arg in args:
+            if isinstance(arg, Tensor):
+                dtype, device = arg.dtype, arg.device
+            elif isinstance(arg, str) and arg not in OPS and not hasattr(dtypes, arg):
+                device = arg
+            else:
+                dtype = arg
+        made = self if device is None else data_type.to_device(self, device)
+        return made if dtype is None else data_type.astype(made, dtype, copy=False)
+
+    def type(self: Any, dtype: Any) -> Tensor:
+        """Converted to a dtype; the dtype itself is `dtype`, an attribute.
+
+        Returns: This tensor itself, if it has the dtype already.
+        """
+        return data_type.astype(self, dtype, copy=False)
+
+    def type_as(self: Any, other: Tensor) -> Tensor:
+        """Converted to the dtype of another tensor.
+
+        Returns: This tensor itself, if it has the dtype already.
+        """
+        return data_type.astype(self, other.dtype, copy=False)
+
+    def cpu(self: Any) -> Tensor:
+        """Moved to the numpy backend.
+
+        Returns: This tensor itself, if it is there already.
+        """
+        return data_type.to_device(self, "numpy")
+
+    def cuda(self: Any, device: Any = None) -> Tensor:
+        """Moved to the cupy backend, which stands for PyTorch's ``cuda``."""
+        number = str(device).removeprefix("cuda").removeprefix(":") if device is not None else ""
+        return data_type.to_device(self, f"cupy:{number}" if number else "cupy")
+
+    def new_zeros(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+        """Zeros of a shape, of the dtype and on the device of this tensor."""
+        return creation.zeros(shape_of(size), **_like(self, dtype, device, requires_grad))
+
+    def new_ones(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+        """Ones of a shape, of the dtype and on the device of this tensor."""
+        return creation.ones(shape_of(size), **_like(self, dtype, device, requires_grad))
+
+    def new_empty(self: Any, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+        """Uninitialised memory of a shape, of the dtype and on the device of this tensor."""
+        return creation.empty(shape_of(size), **_like(self, dtype, device, requires_grad))
+
+    def new_full(
+        self: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        """One value in a shape, of the dtype and on the device of this tensor."""
+        return creation.full(shape_of((size,)), fill_value, **_like(self, dtype, device, requires_grad))
+
+    def new_tensor(
+        self: Any, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    ) -> Tensor:
+        """A leaf of given values, of the dtype and on the device of this tensor."""
+        return creation.tensor(data, **_like(self, dtype, device, requires_grad))
+
+    # -- in place -----------------------------------------------------------------------------------------------------------
+
+    def zero_(self: Any) -> Tensor:
+        """Set to zeros."""
+        return self.fill_(0)
+
+    def fill_(self: Any, value: Any) -> Tensor:
+        """Set every element to a value.
+
+        value: The value.
+        """
+        return _changed(self, "fill_()", lambda x: searching.where(creation.ones_like(x, dtype="bool"), value, x))
+
+    def copy_(self: Any, source: Any) -> Tensor:
+        """Set to the values of another tensor, broadcast and converted.
+
+        source: The values; they stay in the graph.
+        """
+        check_leaf(self, "copy_()")
+        if not isinstance(source, Tensor):
+            source = creation.asarray(source, copy=True)  # the caller's array stays theirs
+        if source._spec.backend is not self._spec.backend:
+            source = data_type.to_device(source, self.device)
+        made = manipulation.broadcast_to(data_type.astype(source, self.dtype, copy=False), self.shape)
+        rebind(self, made, "copy_()")
+        return self
+
+    def add_(self: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+        """``self += alpha * other``."""
+        return _changed(self, "add_()", elementwise.add, other if alpha == 1 else other * alpha)
+
+    def sub_(self: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+        """``self -= alpha * other``."""
+        return _changed(self, "sub_()", elementwise.subtract, other if alpha == 1 else other * alpha)
+
+    def mul_(self: Any, other: Any) -> Tensor:
+        """``self *= other``."""
+        return _changed(self, "mul_()", elementwise.multiply, other)
+
+    def div_(self: Any, other: Any) -> Tensor:
+        """``self /= other``."""
+        return _changed(self, "div_()", elementwise.divide, other)
+
+    def pow_(self: Any, other: Any) -> Tensor:
+        """``self **= other``."""
+        return _changed(self, "pow_()", elementwise.pow, other)
+
+    def addcmul_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+        """``self += value * tensor1 * tensor2``."""
+        return _changed(self, "addcmul_()", elementwise.add, tensor1 * tensor2 * value)
+
+    def addcdiv_(self: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Tensor:
+        """``self += value * tensor1 / tensor2``."""
+        return _changed(self, "addcdiv_()", elementwise.add, tensor1 / tensor2 * value)
+
+    def masked_fill_(self: Any, mask: Any, value: Any) -> Tensor:
+        """Set to `value` where a mask is true."""
+        return _changed(self, "masked_fill_()", lambda x: searching.where(mask, value, x))
+
+    def clamp_(self: Any, min: Any = None, max: Any = None) -> Tensor:
+        """`clamp`, in place."""
+        return _changed(self, "clamp_()", elementwise.clip, min, max)
+
+    def sigmoid_(self: Any) -> Tensor:
+        """`sigmoid`, in place."""
+        return _changed(self, "sigmoid_()", nn.sigmoid)
+
+    def relu_(self: Any) -> Tensor:
+        """`relu`, in place."""
+        return _changed(self, "relu_()", nn.relu)
+
+    def clamp_min_(self: Any, min: Any) -> Tensor:
+        """`clamp_min`, in place."""
+        return _changed(self, "clamp_min_()", elementwise.clip, min, None)
+
+    def clamp_max_(self: Any, max: Any) -> Tensor:
+        """`clamp_max`, in place."""
+        return _changed(self, "clamp_max_()", elementwise.clip, None, max)
+
+    def lerp_(self: Any, end: Any, weight: Any) -> Tensor:
+        """`lerp`, in place."""
+        return _changed(self, "lerp_()", extra.lerp, end, weight)
+
+    def scatter_(self: Any, dim: int, index: Any, src: Any) -> Tensor:
+        """`scatter`, in place."""
+        return _changed(self, "scatter_()", extra.scatter, dim, index, src)
+
+    def scatter_add_(self: Any, dim: int, index: Any, src: Any) -> Tensor:
+        """`scatter_add`, in place."""
+        return _changed(self, "scatter_add_()", extra.scatter_add, dim, index, src)
+
+    def index_add_(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Tensor:
+        """`index_add`, in place."""
+        return _changed(self, "index_add_()", lambda x: x.index_add(dim, index, source, alpha=alpha))
+
+    def index_copy_(self: Any, dim: int, index: Any, source: Any) -> Tensor:
+        """`index_copy`, in place."""
+        return _changed(self, "index_copy_()", lambda x: x.index_copy(dim, index, source))
+
+    def index_fill_(self: Any, dim: int, index: Any, value: Any) -> Tensor:
+        """`index_fill`, in place."""
+        return _changed(self, "index_fill_()", lambda x: x.index_fill(dim, index, value))
+
+    if TYPE_CHECKING:  # put on Tensor below, from the tables
+
+        def double(self) -> Tensor: ...
+        def float(self) -> Tensor: ...
+        def half(self) -> Tensor: ...
+        def long(self) -> Tensor: ...
+        def int(self) -> Tensor: ...
+        def short(self) -> Tensor: ...
+        def byte(self) -> Tensor: ...
+        def bool(self) -> Tensor: ...
+        def sqrt(self, /) -> Tensor: ...
+        def exp(self, /) -> Tensor: ...
+        def expm1(self, /) -> Tensor: ...
+        def log(self, /) -> Tensor: ...
+        def log1p(self, /) -> Tensor: ...
+        def log2(self, /) -> Tensor: ...
+        def log10(self, /) -> Tensor: ...
+        def sin(self, /) -> Tensor: ...
+        def cos(self, /) -> Tensor: ...
+        def tan(self, /) -> Tensor: ...
+        def sinh(self, /) -> Tensor: ...
+        def cosh(self, /) -> Tensor: ...
+        def tanh(self, /) -> Tensor: ...
+        def asin(self, /) -> Tensor: ...
+        def acos(self, /) -> Tensor: ...
+        def atan(self, /) -> Tensor: ...
+        def asinh(self, /) -> Tensor: ...
+        def acosh(self, /) -> Tensor: ...
+        def atanh(self, /) -> Tensor: ...
+        def square(self, /) -> Tensor: ...
+        def reciprocal(self, /) -> Tensor: ...
+        def floor(self, /) -> Tensor: ...
+        def ceil(self, /) -> Tensor: ...
+        def round(self, /) -> Tensor: ...
+        def trunc(self, /) -> Tensor: ...
+        def sign(self, /) -> Tensor: ...
+        def isnan(self, /) -> Tensor: ...
+        def isinf(self, /) -> Tensor: ...
+        def isfinite(self, /) -> Tensor: ...
+        def neg(self, /) -> Tensor: ...
+        def abs(self, /) -> Tensor: ...
+        def sqrt_(self, /) -> Tensor: ...
+        def exp_(self, /) -> Tensor: ...
+        def expm1_(self, /) -> Tensor: ...
+        def log_(self, /) -> Tensor: ...
+        def log1p_(self, /) -> Tensor: ...
+        def log2_(self, /) -> Tensor: ...
+        def log10_(self, /) -> Tensor: ...
+        def sin_(self, /) -> Tensor: ...
+        def cos_(self, /) -> Tensor: ...
+        def tan_(self, /) -> Tensor: ...
+        def sinh_(self, /) -> Tensor: ...
+        def cosh_(self, /) -> Tensor: ...
+        def tanh_(self, /) -> Tensor: ...
+        def asin_(self, /) -> Tensor: ...
+        def acos_(self, /) -> Tensor: ...
+        def atan_(self, /) -> Tensor: ...
+        def asinh_(self, /) -> Tensor: ...
+        def acosh_(self, /) -> Tensor: ...
+        def atanh_(self, /) -> Tensor: ...
+        def square_(self, /) -> Tensor: ...
+        def reciprocal_(self, /) -> Tensor: ...
+        def floor_(self, /) -> Tensor: ...
+        def ceil_(self, /) -> Tensor: ...
+        def round_(self, /) -> Tensor: ...
+        def trunc_(self, /) -> Tensor: ...
+        def sign_(self, /) -> Tensor: ...
+        def isnan_(self, /) -> Tensor: ...
+        def isinf_(self, /) -> Tensor: ...
+        def isfinite_(self, /) -> Tensor: ...
+        def neg_(self, /) -> Tensor: ...
+        def abs_(self, /) -> Tensor: ...
+        def add(self, other: Any, /) -> Tensor: ...
+        def multiply(self, other: Any, /) -> Tensor: ...
+        def subtract(self, other: Any, /) -> Tensor: ...
+        def divide(self, other: Any, /) -> Tensor: ...
+        def pow(self, other: Any, /) -> Tensor: ...
+        def maximum(self, other: Any, /) -> Tensor: ...
+        def minimum(self, other: Any, /) -> Tensor: ...
+        def remainder(self, other: Any, /) -> Tensor: ...
+        def atan2(self, other: Any, /) -> Tensor: ...
+        def hypot(self, other: Any, /) -> Tensor: ...
+        def logaddexp(self, other: Any, /) -> Tensor: ...
+        def less(self, other: Any, /) -> Tensor: ...
+        def greater(self, other: Any, /) -> Tensor: ...
+        def equal(self, other: Any, /) -> Tensor: ...
+        def sub(self, other: Any, /) -> Tensor: ...
+        def mul(self, other: Any, /) -> Tensor: ...
+        def div(self, other: Any, /) -> Tensor: ...
+        def eq(self, other: Any, /) -> Tensor: ...
+        def ne(self, other: Any, /) -> Tensor: ...
+        def lt(self, other: Any, /) -> Tensor: ...
+        def le(self, other: Any, /) -> Tensor: ...
+        def gt(self, other: Any, /) -> Tensor: ...
+        def ge(self, other: Any, /) -> Tensor: ...
+
+
+# -- what they share ------------------------------------------------------------------------------------------------------
+
+
+def _axes(axis: Any, dim: Any = None) -> Any:
+    """Axes under either name; as a tuple, which the standard's functions take, if they are a list."""
+    if axis is None:
+        axis = dim
+    return tuple(axis) if isinstance(axis, list) else axis
+
+
+def shape_of(parts: tuple[Any, ...]) -> tuple[int, ...]:
+    """A shape given as separate integers or as one sequence."""
+    if len(parts) == 1 and isinstance(parts[0], tuple | list):
+        return tuple(parts[0])
+    return tuple(operator.index(part) for part in parts)
+
+
+def _changed(x: Tensor, what: str, function: Callable[..., Tensor], *args: Any) -> Tensor:
+    """Replace the value of a tensor by the result of a function; ``core.buffers.rebind`` keeps the history."""
+    check_leaf(x, what)
+    rebind(x, function(x, *args), what)
+    return x
+
+
+def _like(x: Any, dtype: Any, device: Any, requires_grad: bool) -> dict[str, Any]:
+    return {
+        "dtype": x.dtype if dtype is None else dtype,
+        "device": x.device if device is None else device,
+        "requires_grad": requires_grad,
+    }
+
+
+def _checked(x: Any, dim: int, name: str) -> int:
+    return checked_axis(name, dim, x.ndim)
+
+
+def _at(x: Any, dim: int, part: Any) -> tuple[Any, ...]:
+    return along(_checked(x, dim, "select"), part)
+
+
+def _key(x: Any, dim: int, index: Any) -> Any:
+    """The key of entries along an axis, at a vector of indices."""
+    index = as_operand(index, x)
+    if index.ndim > 1:
+        raise IndexError(f"index is supposed to be a vector, not of shape {index.shape}{called()}")
+    vector: Any = manipulation.reshape(index, (-1,))
+    return along(_checked(x, dim, "index"), vector)
+
+
+def _source(x: Any, dim: int, index: Any, source: Any, alpha: Any) -> Tensor:
+    """What `index_add` adds, of the dtype of the tensor."""
+    source = as_operand(source, x)
+    axis = _checked(x, dim, "index_add")
+    wanted = (*x.shape[:axis], as_operand(index, x).size, *x.shape[axis + 1 :])
+    if source.shape != wanted:
+        raise RuntimeError(
+            f"index_add(): source has shape {source.shape}, and for this index it should be {wanted}{called()}"
+        )
+    return data_type.astype(source if alpha == 1 else source * alpha, x.dtype, copy=False)
+
+
+# -- what is made from tables ----------------------------------------------------------------------------------------------
+
+#: Functions of one operand that are methods, and in-place methods with an underscore, under their own or another name.
+UNARY_METHODS = {
+    **{name: name for name in ("abs", "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan")},
+    **{name: name for name in ("sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "square")},
+    **{name: name for name in ("reciprocal", "floor", "ceil", "round", "trunc", "sign", "isnan", "isinf", "isfinite")},
+    "neg": "negative",
+}
+#: Functions of two operands that are methods.
+BINARY_METHODS = {
+    **{name: name for name in ("add", "multiply", "subtract", "divide", "pow", "maximum", "minimum", "remainder")},
+    **{name: name for name in ("atan2", "hypot", "logaddexp", "less", "greater", "equal")},
+    "sub": "subtract",
+    "mul": "multiply",
+    "div": "divide",
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+#: Methods that convert to a dtype.
+CONVERSIONS = {
+    "double": "float64",
+    "float": "float32",
+    "half": "float16",
+    "long": "int64",
+    "int": "int32",
+    "short": "int16",
+    "byte": "uint8",
+    "bool": "bool",
+}
+
+
+def _in_place(function: Callable[..., Tensor], what: str) -> Callable[[Tensor], Tensor]:
+    def method(self: Tensor) -> Tensor:
+        check_leaf(self, what)
+        rebind(self, function(self), what)
+        return self
+
+    return method
+
+
+def _conversion(dtype: str) -> Callable[[Tensor], Tensor]:
+    def method(self: Tensor) -> Tensor:
+        return data_type.astype(self, dtype, copy=False)
+
+    return method
+
+
+def _put(name: str, method: Any, summary: str, result: str = "The result.", *, operand: str = "") -> None:
+    """Put a method that was made from a table on `Tensor`, with its name and documentation."""
+    method.__name__, method.__qualname__, method.__module__ = name, f"Tensor.{name}", Tensor.__module__
+    method.__doc__ = f"{summary}\n\n{operand}Returns\n-------\nTensor\n    {result}\n"
+    setattr(Tensor, name, method)
+
+
+def _summary(op: str) -> str:
+    """Return the first line of an op's documentation, which ``python -OO`` leaves out."""
+    return (OPS[op].entry.__doc__ or "").partition("\n")[0] + f" See `agrad.{op}`."
+
+
+_OPERAND = "Parameters\n----------\nother : Tensor, array or scalar\n    The second operand.\n\n"
+
+complete(vars(Reductions), REDUCTION_ARGUMENTS, methods=True)
+complete(vars(TorchMethods), ARGUMENTS, methods=True)
+attached(Reductions)
+attached(TorchMethods)
+for name, op in UNARY_METHODS.items():
+    _put(name, make_operator(OPS[op], name), _summary(op))
+    _put(f"{name}_", _in_place(OPS[op].entry, f"{name}_()"), f"`{name}`, in place.", "This tensor.")
+for name, op in BINARY_METHODS.items():
+    _put(name, make_operator(OPS[op], name), _summary(op), operand=_OPERAND)
+for name, dtype in CONVERSIONS.items():
+    _put(name, _conversion(dtype), f"Converted to {dtype}.", "This tensor itself, if it has the dtype already.")
