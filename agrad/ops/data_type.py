@@ -44,11 +44,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> T
     Derivative: linear; the cotangent is converted back (its real part, for a complex result of a real `x`).
 
     >>> x = ag.tensor([1.5, 2.5], requires_grad=True)
-    >>> y = ag.astype(x, "float32")
-    >>> y.detach()
-    tensor([1.5000, 2.5000], dtype=float32)
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1., 1.])
+    >>> ag.astype(x, "float32").detach(), ag.grad(ag.astype(x, "float32").sum(), x)[0]
+    (tensor([1.5000, 2.5000], dtype=float32), tensor([1., 1.]))
     """
     if device is not None:
         x = to_device(x, device)

@@ -3,14 +3,14 @@
 In the source stand the summary, what is particular, and examples. What follows from the signature, from the kind of the
 op or from the chapter is said once: here, or where the chapter calls `complete`. `help()` shows numpydoc's sections of::
 
-    \"\"\"Power, ``x1 ** x2``.
+    \"\"\"Power, ``x1 ** x2``. Derivative: by `x1`...    of elementwise functions, this begins the notes
 
     x1, x2: Base and exponent.           parameters, of the type that their name has in the chapter
     axis : int or None                   or of this type
         The axis.
     Returns: Of the broadcast shape.
     ValueError: If they do not fit.      what it raises
-    Derivative: ``x2 * x1**(x2 - 1)``.   what is none of these begins the notes
+    At 0 it is 0.                        what is none of these are notes
 
     (examples, from the first ``>>>`` on)
     \"\"\"
@@ -25,17 +25,43 @@ import sys
 from collections.abc import Mapping, Sequence
 from inspect import CO_VARARGS
 from types import FunctionType
-from typing import Any
+from typing import Any, TypeAlias
 
 from agrad.core.rule import Rule
 
+#: What operands of elementwise functions may be, as annotations name it. To type checkers all of these are any array.
+Numeric: TypeAlias = Any
+RealValued: TypeAlias = Any
+Floating: TypeAlias = Any
+RealFloating: TypeAlias = Any
+Integral: TypeAlias = Any
+Bits: TypeAlias = Any
+Boolean: TypeAlias = Any
+KINDS = {
+    "Any": "Any dtype",
+    "Numeric": "Numeric",
+    "RealValued": "Real-valued",
+    "Floating": "Floating-point, real or complex",
+    "RealFloating": "Real floating-point",
+    "Integral": "Integer",
+    "Bits": "Integer or boolean",
+    "Boolean": "Boolean",
+}
+
 #: The end of a line in a docstring, which before Python 3.13 keeps the indentation of the source.
 N = "\n" if sys.version_info >= (3, 13) else "\n    "
+BLANK, PROMPT, HEADING = f"\n{N}", f"\n{N}>>> ", f"--{N}"
+PARAMETERS = f"\n{N}Parameters{N}----------"
+RETURNS = f"\n{N}Returns{N}-------{N}"
+RAISES = f"\n{N}Raises{N}------"
+NOTES = f"\n{N}Notes{N}-----{N}"
+EXAMPLES = f"\n{N}Examples{N}--------{N}>>> "
+IMPORT = f"import agrad as ag{N}>>> "
 
 #: What a result is if nothing is said of it.
 RESULT, THIS = f"{N}    The result.", f"{N}    This tensor."
 
-#: And of an elementwise op, by whether it is boolean and by the number of operands.
+#: And of an elementwise function, by whether it is boolean and by the number of operands.
 RESULTS = {
     (False, 1): f"{N}    Of the shape and dtype of `x`.",
     (False, 2): f"{N}    Of the broadcast shape and the promoted dtype.",
@@ -45,6 +71,10 @@ RESULTS = {
 
 #: What a method raises that changes its tensor.
 IN_PLACE = f"{N}RuntimeError{N}    On a leaf that requires grad, while recording."
+
+#: What is said of the derivative where operands may be complex.
+HOLOMORPHIC = {"Numeric", "Floating"}
+COMPLEX = f"{N}Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative."
 
 #: How annotations are said in words.
 TYPES = {
@@ -63,7 +93,7 @@ def complete(
     arguments: Mapping[str, str],
     *,
     source: str = "",
-    holomorphic: str = "",
+    elementwise: bool = False,
     methods: bool = False,
 ) -> None:
     """Complete the docstrings of a chapter's functions, or of the methods of a class.
@@ -77,80 +107,82 @@ def complete(
         docstring describes.
     source : str, optional
         The last line of notes that name none.
-    holomorphic : str, optional
-        The line before it, of elementwise ops that take complex operands.
+    elementwise : bool, optional
+        It is the chapter of elementwise functions: annotations say what their operands `x`, or `x1` and `x2`, may be.
     methods : bool, optional
         They are methods: what nobody passes is not described.
     """
+    if __doc__ is None:  # python -OO
+        return
     types = {name: " : " + entry.partition("\n")[0] for name, entry in arguments.items()}
     whole = {name: " : " + entry.replace("\n", N) for name, entry in arguments.items() if "\n" in entry}
     home = namespace.get("__name__", "")
     for name, function in namespace.items():
-        if type(function) is not FunctionType or name[0] == "_" or not function.__module__.startswith(home):
+        if type(function) is not FunctionType or name[0] == "_" or not (short := function.__doc__):
             continue
+        if HEADING in short or not (methods or "\n" in short) or not function.__module__.startswith(home):
+            continue  # sections in the source, or completed under another name; a helper
         stub: FunctionType = getattr(function, "__wrapped__", function)
-        text = stub.__doc__
-        if text is None or "---\n" in text or not (methods or "\n" in text):
-            continue  # python -OO; sections in the source, or completed under another name; a helper
         if methods and N != "\n":
-            text = text.replace(f"{N}    ", N)  # they stand further in
+            short = short.replace(f"{N}    ", N)  # they stand further in
         code = stub.__code__
-        count = code.co_argcount + code.co_kwonlyargcount
-        several = code.co_varnames[count] if code.co_flags & CO_VARARGS else ""
-        names = code.co_varnames[methods : count + bool(several)]
+        names = code.co_varnames[methods : code.co_argcount + code.co_kwonlyargcount]
         op = getattr(function, "op", None)
         rule = NONE if op is None else op.rule
-        text, _, examples = text.rstrip().partition(f"\n{N}>>> ")
-        text, _, notes = text.partition(f"\n{N}")
+        text, _, examples = short.rstrip().partition(PROMPT)
+        text, _, notes = text.partition(BLANK)
         said: dict[str, str] = {}
+        several = ""
+        if code.co_flags & CO_VARARGS:
+            several = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+            names += (several,)
         if ":" in notes:
             text, notes = read(text, notes, names, types, said)
-
+        annotations = stub.__annotations__
+        if elementwise:
+            text, _, derivative = text.partition(" Derivative: ")
+            kind, first = annotations[names[0]], names[0]
+            operands = KINDS[kind] + (", any shape." if first == "x" else "; shapes broadcast, dtypes promote.")
+            for each in (first,) if first == "x" else names:
+                said[each] = f"{said.get(each) or whole[each]} {operands}"
+            if derivative:
+                notes = f"Derivative: {derivative}{N}{notes}" if notes else f"Derivative: {derivative}"
+            elif not notes and kind in {"Bits", "Integral"}:
+                notes = f"No derivative: the result is {KINDS[kind].lower()}."
+            if kind in HOLOMORPHIC and rule.kind == "elementwise" and any(rule.vjp.values()):
+                notes += COMPLEX
         takes = last = ""
         for each in names:
-            if each in said:
-                entry = said[each]
-            elif each in whole:
-                entry = whole[each]
-            else:
-                continue
-            if entry == last:
-                takes = f"{takes.removesuffix(last)}, {each}{last}"
-            else:
-                takes += f"{N}{each}{entry}" if each != several else f"{N}*{each}{entry}"
-            last = entry
+            if entry := said.get(each) or whole.get(each):
+                if entry == last:
+                    takes = f"{takes.removesuffix(last)}, {each}{last}"
+                else:
+                    takes += f"{N}{each}{entry}" if each != several else f"{N}*{each}{entry}"
+                last = entry
         if takes:
-            text += f"\n{N}Parameters{N}----------{takes}"
-        gives = stub.__annotations__.get("return", "None")
+            text += PARAMETERS + takes
+        gives: str = annotations.get("return", "None")
         if gives != "None":
             if "Returns" in said:
                 result = said["Returns"]
-            elif rule.kind == "elementwise" or rule.boolean:
+            elif elementwise or rule.boolean or rule.kind == "elementwise":
                 result = RESULTS.get((rule.boolean, len(names)), RESULT)
             else:
                 result = THIS if name[-1] == "_" else RESULT
-            text += f"\n{N}Returns{N}-------{N}{TYPES.get(gives, gives)}{result}"
+            text += RETURNS + TYPES.get(gives, gives) + result
         if methods and name[-1] == "_":
             said.setdefault("Raises", IN_PLACE)
         if "Raises" in said:
-            text += f"\n{N}Raises{N}------{said['Raises']}"
+            text += RAISES + said["Raises"]
         if rule.boolean and not notes:
             notes = "No derivative: the result is boolean."
-        if holomorphic and rule.kind == "elementwise" and any(rule.vjp.values()) and takes_complex(takes):
-            notes += N + holomorphic
         if source and "Source: " not in notes:
             notes = f"{notes}{N}{source}" if notes else source
         if notes:
-            text += f"\n{N}Notes{N}-----{N}{notes}"
+            text += NOTES + notes
         if examples:
-            first = "" if "import agrad" in examples else f"import agrad as ag{N}>>> "
-            text += f"\n{N}Examples{N}--------{N}>>> {first}{examples}"
+            text += EXAMPLES + examples if "import agrad" in examples else EXAMPLES + IMPORT + examples
         function.__doc__ = text + N
-
-
-def takes_complex(parameters: str) -> bool:
-    """Return whether the description of parameters admits complex numbers."""
-    return "omplex" in parameters or "Numeric" in parameters
 
 
 def read(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agrad.core.declare import custom, elementwise, linear, nondifferentiable
 from agrad.core.rule import is_complex, promote
 from agrad.ops.batch_rules import pointwise
-from agrad.ops.docs import complete
+from agrad.ops.docs import Bits, Boolean, Floating, Integral, Numeric, RealFloating, RealValued, complete
 from agrad.ops.matrices import conj as _conj
 from agrad.ops.matrices import real as _real
 
@@ -34,105 +34,72 @@ __all__ = [
 
 
 @elementwise(x1=1, x2=1)
-def add(x1: Any, x2: Any, /) -> Tensor:
-    """Sum, ``x1 + x2``.
+def add(x1: Numeric, x2: Numeric, /) -> Tensor:
+    """Sum, ``x1 + x2``. Derivative: 1 by both.
 
-    x1, x2: The operands. Numeric; shapes broadcast, dtypes promote.
-    Derivative: 1 by both.
-
-    >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
-    >>> b = ag.tensor(10.0, requires_grad=True)
-    >>> y = a + b
-    >>> y.detach()
-    tensor([11., 12.])
-    >>> ag.grad(y.sum(), (a, b))
-    (tensor([1., 1.]), tensor(2.))
+    >>> a, b = ag.tensor([1.0, 2.0], requires_grad=True), ag.tensor(10.0, requires_grad=True)
+    >>> (a + b).detach(), ag.grad((a + b).sum(), (a, b))
+    (tensor([11., 12.]), (tensor([1., 1.]), tensor(2.)))
     """
 
 
 @elementwise(x1=1, x2=-1)
-def subtract(x1: Any, x2: Any, /) -> Tensor:
-    """Difference, ``x1 - x2``.
+def subtract(x1: Numeric, x2: Numeric, /) -> Tensor:
+    """Difference, ``x1 - x2``. Derivative: 1 by `x1`, -1 by `x2`.
 
-    x1, x2: The operands. Numeric; shapes broadcast, dtypes promote.
-    Derivative: 1 by `x1`, -1 by `x2`.
-
-    >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
-    >>> b = ag.tensor(10.0, requires_grad=True)
-    >>> y = a - b
-    >>> y.detach()
-    tensor([-9., -8.])
-    >>> ag.grad(y.sum(), (a, b))
-    (tensor([1., 1.]), tensor(-2.))
+    >>> a, b = ag.tensor([1.0, 2.0], requires_grad=True), ag.tensor(10.0, requires_grad=True)
+    >>> (a - b).detach(), ag.grad((a - b).sum(), (a, b))
+    (tensor([-9., -8.]), (tensor([1., 1.]), tensor(-2.)))
     """
 
 
 @elementwise(x1=lambda x2: x2, x2=lambda x1: x1)
-def multiply(x1: Any, x2: Any, /) -> Tensor:
-    """Product, ``x1 * x2``.
+def multiply(x1: Numeric, x2: Numeric, /) -> Tensor:
+    """Product, ``x1 * x2``. Derivative: `x2` by `x1`, `x1` by `x2`; each is saved only if the other needs a gradient.
 
-    x1, x2: The operands. Numeric; shapes broadcast, dtypes promote.
-    Derivative: `x2` by `x1`, `x1` by `x2`; each is saved only if the other needs a gradient.
-
-    >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
-    >>> b = ag.tensor(10.0, requires_grad=True)
-    >>> y = a * b
-    >>> y.detach()
-    tensor([10., 20.])
-    >>> ag.grad(y.sum(), (a, b))
-    (tensor([10., 10.]), tensor(3.))
+    >>> a, b = ag.tensor([1.0, 2.0], requires_grad=True), ag.tensor(10.0, requires_grad=True)
+    >>> (a * b).detach(), ag.grad((a * b).sum(), (a, b))
+    (tensor([10., 20.]), (tensor([10., 10.]), tensor(3.)))
     """
 
 
 @elementwise(x1=lambda x2: 1 / x2, x2=lambda xp, ans, x2: xp.negative(ans / x2))
-def divide(x1: Any, x2: Any, /) -> Tensor:
+def divide(x1: Floating, x2: Floating, /) -> Tensor:
     """Quotient, ``x1 / x2``.
 
-    x1, x2: Dividend and divisor. Floating-point, real or complex; shapes broadcast, dtypes promote.
+    x1, x2: Dividend and divisor.
     Derivative: ``1 / x2`` by `x1` and ``-x1 / x2**2`` by `x2`. At ``x2 == 0`` both are infinite, or NaN by `x2` where
     `x1` is 0 too.
 
-    >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
-    >>> b = ag.tensor(4.0, requires_grad=True)
-    >>> y = a / b
-    >>> y.detach()
-    tensor([0.2500, 0.5000])
-    >>> ag.grad(y.sum(), (a, b))
-    (tensor([0.2500, 0.2500]), tensor(-0.1875))
+    >>> a, b = ag.tensor([1.0, 2.0], requires_grad=True), ag.tensor(4.0, requires_grad=True)
+    >>> (a / b).detach(), ag.grad((a / b).sum(), (a, b))
+    (tensor([0.2500, 0.5000]), (tensor([0.2500, 0.2500]), tensor(-0.1875)))
     """
 
 
 @elementwise(x1=0, x2=0)
-def floor_divide(x1: Any, x2: Any, /) -> Tensor:
+def floor_divide(x1: RealValued, x2: RealValued, /) -> Tensor:
     """Quotient rounded down, ``x1 // x2``.
 
-    x1, x2: Dividend and divisor. Real-valued; shapes broadcast, dtypes promote.
+    x1, x2: Dividend and divisor.
     Derivative: 0 by both, everywhere: the result is piecewise constant. (PyTorch refuses to differentiate it.)
 
-    >>> a = ag.tensor([7.0, -7.0], requires_grad=True)
-    >>> b = ag.tensor(2.0, requires_grad=True)
-    >>> y = a // b
-    >>> y.detach()
-    tensor([ 3., -4.])
-    >>> ag.grad(y.sum(), (a, b))
-    (tensor([0., 0.]), tensor(0.))
+    >>> a, b = ag.tensor([7.0, -7.0], requires_grad=True), ag.tensor(2.0, requires_grad=True)
+    >>> (a // b).detach(), ag.grad((a // b).sum(), (a, b))
+    (tensor([ 3., -4.]), (tensor([0., 0.]), tensor(0.)))
     """
 
 
 @elementwise(x1=1, x2=lambda xp, x1, x2: xp.negative(xp.floor(x1 / x2)))
-def remainder(x1: Any, x2: Any, /) -> Tensor:
+def remainder(x1: RealValued, x2: RealValued, /) -> Tensor:
     """Remainder with the sign of the divisor, ``x1 % x2``.
 
-    x1, x2: Dividend and divisor. Real-valued; shapes broadcast, dtypes promote.
+    x1, x2: Dividend and divisor.
     Derivative: 1 by `x1`, ``-floor(x1 / x2)`` by `x2`; at the jumps too.
 
-    >>> a = ag.tensor([5.0, -5.0], requires_grad=True)
-    >>> b = ag.tensor(3.0, requires_grad=True)
-    >>> y = a % b
-    >>> y.detach()
-    tensor([2., 1.])
-    >>> ag.grad(y.sum(), (a, b))
-    (tensor([1., 1.]), tensor(1.))
+    >>> a, b = ag.tensor([5.0, -5.0], requires_grad=True), ag.tensor(3.0, requires_grad=True)
+    >>> (a % b).detach(), ag.grad((a % b).sum(), (a, b))
+    (tensor([2., 1.]), (tensor([1., 1.]), tensor(1.)))
     """
 
 
@@ -150,100 +117,69 @@ def _pow_by_exponent(xp: Any, ans: Any, x1: Any, x2: Any) -> Any:
 
 
 @elementwise(x1=_pow_by_base, x2=_pow_by_exponent)
-def pow(x1: Any, x2: Any, /) -> Tensor:
+def pow(x1: Numeric, x2: Numeric, /) -> Tensor:
     """Power, ``x1 ** x2``.
 
-    x1, x2: Base and exponent. Numeric; shapes broadcast, dtypes promote.
+    x1, x2: Base and exponent.
     Derivative: ``x2 * x1**(x2 - 1)`` by `x1` and ``x1**x2 * log(x1)`` by `x2`. ``0**0`` gives 0 by both, a base of 0
     with an exponent above 0 gives 0 by `x2`. A negative real base gives NaN by `x2`; for a complex power make it
     complex.
 
-    >>> a = ag.tensor([3.0, 0.0], requires_grad=True)
-    >>> b = ag.tensor(2.0, requires_grad=True)
-    >>> y = a**b
-    >>> y.detach()
-    tensor([9., 0.])
-    >>> ag.grad(y.sum(), (a, b))
-    (tensor([6., 0.]), tensor(9.8875))
+    >>> a, b = ag.tensor([3.0, 0.0], requires_grad=True), ag.tensor(2.0, requires_grad=True)
+    >>> (a**b).detach(), ag.grad((a**b).sum(), (a, b))
+    (tensor([9., 0.]), (tensor([6., 0.]), tensor(9.8875)))
     """
 
 
 @elementwise(x=-1)
-def negative(x: Any, /) -> Tensor:
-    """Negation, ``-x``.
-
-    x: The operand. Numeric, any shape.
-    Derivative: -1.
+def negative(x: Numeric, /) -> Tensor:
+    """Negation, ``-x``. Derivative: -1.
 
     >>> x = ag.tensor([1.0, -2.0], requires_grad=True)
-    >>> y = -x
-    >>> y.detach()
-    tensor([-1.,  2.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([-1., -1.])
+    >>> (-x).detach(), ag.grad((-x).sum(), x)[0]
+    (tensor([-1.,  2.]), tensor([-1., -1.]))
     """
 
 
 @elementwise(x=1)
-def positive(x: Any, /) -> Tensor:
-    """The same values, ``+x``: a copy that stays in the graph.
-
-    x: The operand. Numeric, any shape.
-    Derivative: 1.
+def positive(x: Numeric, /) -> Tensor:
+    """The same values, ``+x``: a copy that stays in the graph. Derivative: 1.
 
     >>> x = ag.tensor([1.0, -2.0], requires_grad=True)
-    >>> y = +x
-    >>> y.detach()
-    tensor([ 1., -2.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1., 1.])
+    >>> (+x).detach(), ag.grad((+x).sum(), x)[0]
+    (tensor([ 1., -2.]), tensor([1., 1.]))
     """
 
 
 @elementwise(x=lambda xp, ans: xp.negative(ans * ans))
-def reciprocal(x: Any, /) -> Tensor:
-    """Reciprocal, ``1 / x``.
-
-    Derivative: ``-1 / x**2``; -inf at 0, of either sign.
+def reciprocal(x: Floating, /) -> Tensor:
+    """Reciprocal, ``1 / x``. Derivative: ``-1 / x**2``; -inf at 0, of either sign.
 
     >>> x = ag.tensor([1.0, -2.0], requires_grad=True)
-    >>> y = ag.reciprocal(x)
-    >>> y.detach()
-    tensor([ 1.0000, -0.5000])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([-1.0000, -0.2500])
+    >>> ag.reciprocal(x).detach(), ag.grad(ag.reciprocal(x).sum(), x)[0]
+    (tensor([ 1.0000, -0.5000]), tensor([-1.0000, -0.2500]))
     """
 
 
 @elementwise(x=lambda x: 2 * x)
-def square(x: Any, /) -> Tensor:
-    """Square, ``x * x``.
-
-    x: The operand. Numeric, any shape.
-    Derivative: ``2 * x``.
+def square(x: Numeric, /) -> Tensor:
+    """Square, ``x * x``. Derivative: ``2 * x``.
 
     >>> x = ag.tensor([1.0, -2.0], requires_grad=True)
-    >>> y = ag.square(x)
-    >>> y.detach()
-    tensor([1., 4.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([ 2., -4.])
+    >>> ag.square(x).detach(), ag.grad(ag.square(x).sum(), x)[0]
+    (tensor([1., 4.]), tensor([ 2., -4.]))
     """
 
 
 @elementwise(x=lambda ans: 0.5 / ans)
-def sqrt(x: Any, /) -> Tensor:
-    """Square root.
+def sqrt(x: Floating, /) -> Tensor:
+    """Square root. Derivative: ``1 / (2 * sqrt(x))``; inf at 0, NaN below for a real `x`.
 
-    Derivative: ``1 / (2 * sqrt(x))``; inf at 0, NaN below for a real `x`.
     The branch cut of the complex root is the negative real axis.
 
     >>> x = ag.tensor([0.0, 4.0], requires_grad=True)
-    >>> y = ag.sqrt(x)
-    >>> y.detach()
-    tensor([0., 2.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([   inf, 0.2500])
+    >>> ag.sqrt(x).detach(), ag.grad(ag.sqrt(x).sum(), x)[0]
+    (tensor([0., 2.]), tensor([   inf, 0.2500]))
     """
 
 
@@ -251,93 +187,66 @@ def sqrt(x: Any, /) -> Tensor:
 
 
 @elementwise(x=lambda ans: ans)
-def exp(x: Any, /) -> Tensor:
-    """Exponential, ``e**x``.
-
-    Derivative: the result itself.
+def exp(x: Floating, /) -> Tensor:
+    """Exponential, ``e**x``. Derivative: the result itself.
 
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
-    >>> y = ag.exp(x)
-    >>> y.detach()
-    tensor([1.0000, 2.7183])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1.0000, 2.7183])
+    >>> ag.exp(x).detach(), ag.grad(ag.exp(x).sum(), x)[0]
+    (tensor([1.0000, 2.7183]), tensor([1.0000, 2.7183]))
     """
 
 
 @elementwise(x=lambda ans: ans + 1)
-def expm1(x: Any, /) -> Tensor:
-    """``exp(x) - 1``, accurate near 0.
-
-    Derivative: ``exp(x)``, from the result.
+def expm1(x: Floating, /) -> Tensor:
+    """``exp(x) - 1``, accurate near 0. Derivative: ``exp(x)``, from the result.
 
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
-    >>> y = ag.expm1(x)
-    >>> y.detach()
-    tensor([0.0000, 1.7183])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1.0000, 2.7183])
+    >>> ag.expm1(x).detach(), ag.grad(ag.expm1(x).sum(), x)[0]
+    (tensor([0.0000, 1.7183]), tensor([1.0000, 2.7183]))
     """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(x))
-def log(x: Any, /) -> Tensor:
-    """Natural logarithm.
+def log(x: Floating, /) -> Tensor:
+    """Natural logarithm. Derivative: ``1 / x``; inf at 0, and ``1 / x`` below it too, where the result is NaN.
 
-    Derivative: ``1 / x``; inf at 0, and ``1 / x`` below it too, where the result is NaN.
     The branch cut of the complex logarithm is the negative real axis.
 
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
-    >>> y = ag.log(x)
-    >>> y.detach()
-    tensor([0.0000, 0.6931])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1.0000, 0.5000])
+    >>> ag.log(x).detach(), ag.grad(ag.log(x).sum(), x)[0]
+    (tensor([0.0000, 0.6931]), tensor([1.0000, 0.5000]))
     """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(1 + x))
-def log1p(x: Any, /) -> Tensor:
+def log1p(x: Floating, /) -> Tensor:
     """``log(1 + x)``, accurate near 0.
 
     Derivative: ``1 / (1 + x)``; inf at -1, and the same formula below it, where the result is NaN.
 
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
-    >>> y = ag.log1p(x)
-    >>> y.detach()
-    tensor([0.0000, 0.6931])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1.0000, 0.5000])
+    >>> ag.log1p(x).detach(), ag.grad(ag.log1p(x).sum(), x)[0]
+    (tensor([0.0000, 0.6931]), tensor([1.0000, 0.5000]))
     """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(x * 0.6931471805599453))
-def log2(x: Any, /) -> Tensor:
-    """Logarithm to base 2.
-
-    Derivative: ``1 / (x * log(2))``; inf at 0.
+def log2(x: Floating, /) -> Tensor:
+    """Logarithm to base 2. Derivative: ``1 / (x * log(2))``; inf at 0.
 
     >>> x = ag.tensor([1.0, 8.0], requires_grad=True)
-    >>> y = ag.log2(x)
-    >>> y.detach()
-    tensor([0., 3.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1.4427, 0.1803])
+    >>> ag.log2(x).detach(), ag.grad(ag.log2(x).sum(), x)[0]
+    (tensor([0., 3.]), tensor([1.4427, 0.1803]))
     """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(x * 2.302585092994046))
-def log10(x: Any, /) -> Tensor:
-    """Logarithm to base 10.
-
-    Derivative: ``1 / (x * log(10))``; inf at 0.
+def log10(x: Floating, /) -> Tensor:
+    """Logarithm to base 10. Derivative: ``1 / (x * log(10))``; inf at 0.
 
     >>> x = ag.tensor([1.0, 100.0], requires_grad=True)
-    >>> y = ag.log10(x)
-    >>> y.detach()
-    tensor([0., 2.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([0.4343, 0.0043])
+    >>> ag.log10(x).detach(), ag.grad(ag.log10(x).sum(), x)[0]
+    (tensor([0., 2.]), tensor([0.4343, 0.0043]))
     """
 
 
@@ -345,20 +254,15 @@ def log10(x: Any, /) -> Tensor:
     x1=lambda xp, x1, x2: xp.reciprocal(1 + xp.exp(x2 - x1)),
     x2=lambda xp, x1, x2: xp.reciprocal(1 + xp.exp(x1 - x2)),
 )
-def logaddexp(x1: Any, x2: Any, /) -> Tensor:
+def logaddexp(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """``log(exp(x1) + exp(x2))``, without overflow.
 
-    x1, x2: The operands. Real floating-point; shapes broadcast, dtypes promote.
     Derivative: ``1 / (1 + exp(x2 - x1))`` by `x1`, and the same with the operands exchanged by `x2`; they sum to 1. NaN
     by both where both are the same infinity.
 
-    >>> a = ag.tensor([0.0, 1000.0], requires_grad=True)
-    >>> b = ag.tensor(0.0, requires_grad=True)
-    >>> y = ag.logaddexp(a, b)
-    >>> y.detach()
-    tensor([6.9315e-01, 1.0000e+03])
-    >>> ag.grad(y.sum(), (a, b))
-    (tensor([0.5000, 1.0000]), tensor(0.5000))
+    >>> a, b = ag.tensor([0.0, 1000.0], requires_grad=True), ag.tensor(0.0, requires_grad=True)
+    >>> ag.logaddexp(a, b).detach(), ag.grad(ag.logaddexp(a, b).sum(), (a, b))
+    (tensor([6.9315e-01, 1.0000e+03]), (tensor([0.5000, 1.0000]), tensor(0.5000)))
     """
 
 
@@ -366,95 +270,68 @@ def logaddexp(x1: Any, x2: Any, /) -> Tensor:
 
 
 @elementwise(x=lambda xp, x: xp.cos(x))
-def sin(x: Any, /) -> Tensor:
-    """Sine.
+def sin(x: Floating, /) -> Tensor:
+    """Sine. Derivative: ``cos(x)``.
 
-    x: The angle in radians. Floating-point, real or complex, any shape.
-    Derivative: ``cos(x)``.
+    x: The angle in radians.
 
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
-    >>> y = ag.sin(x)
-    >>> y.detach()
-    tensor([0.0000, 0.8415])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1.0000, 0.5403])
+    >>> ag.sin(x).detach(), ag.grad(ag.sin(x).sum(), x)[0]
+    (tensor([0.0000, 0.8415]), tensor([1.0000, 0.5403]))
     """
 
 
 @elementwise(x=lambda xp, x: xp.negative(xp.sin(x)))
-def cos(x: Any, /) -> Tensor:
-    """Cosine.
+def cos(x: Floating, /) -> Tensor:
+    """Cosine. Derivative: ``-sin(x)``.
 
-    x: The angle in radians. Floating-point, real or complex, any shape.
-    Derivative: ``-sin(x)``.
+    x: The angle in radians.
 
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
-    >>> y = ag.cos(x)
-    >>> y.detach()
-    tensor([1.0000, 0.5403])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([-0.0000, -0.8415])
+    >>> ag.cos(x).detach(), ag.grad(ag.cos(x).sum(), x)[0]
+    (tensor([1.0000, 0.5403]), tensor([-0.0000, -0.8415]))
     """
 
 
 @elementwise(x=lambda ans: 1 + ans * ans)
-def tan(x: Any, /) -> Tensor:
-    """Tangent.
+def tan(x: Floating, /) -> Tensor:
+    """Tangent. Derivative: ``1 + tan(x)**2``, from the result.
 
-    x: The angle in radians. Floating-point, real or complex, any shape.
-    Derivative: ``1 + tan(x)**2``, from the result.
+    x: The angle in radians.
 
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
-    >>> y = ag.tan(x)
-    >>> y.detach()
-    tensor([0.0000, 1.5574])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1.0000, 3.4255])
+    >>> ag.tan(x).detach(), ag.grad(ag.tan(x).sum(), x)[0]
+    (tensor([0.0000, 1.5574]), tensor([1.0000, 3.4255]))
     """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(xp.sqrt(1 - x * x)))
-def asin(x: Any, /) -> Tensor:
-    """Arc sine, in radians.
-
-    Derivative: ``1 / sqrt(1 - x**2)``; inf at -1 and 1, NaN beyond for a real `x`.
+def asin(x: Floating, /) -> Tensor:
+    """Arc sine, in radians. Derivative: ``1 / sqrt(1 - x**2)``; inf at -1 and 1, NaN beyond for a real `x`.
 
     >>> x = ag.tensor([0.0, 0.6], requires_grad=True)
-    >>> y = ag.asin(x)
-    >>> y.detach()
-    tensor([0.0000, 0.6435])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1.0000, 1.2500])
+    >>> ag.asin(x).detach(), ag.grad(ag.asin(x).sum(), x)[0]
+    (tensor([0.0000, 0.6435]), tensor([1.0000, 1.2500]))
     """
 
 
 @elementwise(x=lambda xp, x: xp.negative(xp.reciprocal(xp.sqrt(1 - x * x))))
-def acos(x: Any, /) -> Tensor:
-    """Arc cosine, in radians.
-
-    Derivative: ``-1 / sqrt(1 - x**2)``; -inf at -1 and 1, NaN beyond for a real `x`.
+def acos(x: Floating, /) -> Tensor:
+    """Arc cosine, in radians. Derivative: ``-1 / sqrt(1 - x**2)``; -inf at -1 and 1, NaN beyond for a real `x`.
 
     >>> x = ag.tensor([0.0, 0.6], requires_grad=True)
-    >>> y = ag.acos(x)
-    >>> y.detach()
-    tensor([1.5708, 0.9273])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([-1.0000, -1.2500])
+    >>> ag.acos(x).detach(), ag.grad(ag.acos(x).sum(), x)[0]
+    (tensor([1.5708, 0.9273]), tensor([-1.0000, -1.2500]))
     """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(1 + x * x))
-def atan(x: Any, /) -> Tensor:
-    """Arc tangent, in radians.
-
-    Derivative: ``1 / (1 + x**2)``.
+def atan(x: Floating, /) -> Tensor:
+    """Arc tangent, in radians. Derivative: ``1 / (1 + x**2)``.
 
     >>> x = ag.tensor([0.0, 2.0], requires_grad=True)
-    >>> y = ag.atan(x)
-    >>> y.detach()
-    tensor([0.0000, 1.1071])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1.0000, 0.2000])
+    >>> ag.atan(x).detach(), ag.grad(ag.atan(x).sum(), x)[0]
+    (tensor([0.0000, 1.1071]), tensor([1.0000, 0.2000]))
     """
 
 
@@ -469,109 +346,77 @@ def _over_square(xp: Any, x: Any, x1: Any, x2: Any) -> Any:
     x1=lambda xp, x1, x2: _over_square(xp, x2, x1, x2),
     x2=lambda xp, x1, x2: xp.negative(_over_square(xp, x1, x1, x2)),
 )
-def atan2(x1: Any, x2: Any, /) -> Tensor:
+def atan2(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """The angle of the point (`x2`, `x1`), in radians between -pi and pi.
 
-    x1, x2: The y and the x coordinate, in this order. Real floating-point; shapes broadcast, dtypes promote.
+    x1, x2: The y and the x coordinate, in this order.
     Derivative: ``x2 / (x1**2 + x2**2)`` by `x1` and ``-x1 / (x1**2 + x2**2)`` by `x2`; 0 by both at the origin.
 
-    >>> a = ag.tensor([1.0, 0.0], requires_grad=True)
-    >>> b = ag.tensor([1.0, 0.0], requires_grad=True)
-    >>> y = ag.atan2(a, b)
-    >>> y.detach()
-    tensor([0.7854, 0.0000])
-    >>> ag.grad(y.sum(), (a, b))
-    (tensor([0.5000, 0.0000]), tensor([-0.5000, -0.0000]))
+    >>> a, b = ag.tensor([1.0, 0.0], requires_grad=True), ag.tensor([1.0, 0.0], requires_grad=True)
+    >>> ag.atan2(a, b).detach(), ag.grad(ag.atan2(a, b).sum(), (a, b))
+    (tensor([0.7854, 0.0000]), (tensor([0.5000, 0.0000]), tensor([-0.5000, -0.0000])))
     """
 
 
 @elementwise(x=lambda xp, x: xp.cosh(x))
-def sinh(x: Any, /) -> Tensor:
-    """Hyperbolic sine.
-
-    Derivative: ``cosh(x)``.
+def sinh(x: Floating, /) -> Tensor:
+    """Hyperbolic sine. Derivative: ``cosh(x)``.
 
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
-    >>> y = ag.sinh(x)
-    >>> y.detach()
-    tensor([0.0000, 1.1752])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1.0000, 1.5431])
+    >>> ag.sinh(x).detach(), ag.grad(ag.sinh(x).sum(), x)[0]
+    (tensor([0.0000, 1.1752]), tensor([1.0000, 1.5431]))
     """
 
 
 @elementwise(x=lambda xp, x: xp.sinh(x))
-def cosh(x: Any, /) -> Tensor:
-    """Hyperbolic cosine.
-
-    Derivative: ``sinh(x)``.
+def cosh(x: Floating, /) -> Tensor:
+    """Hyperbolic cosine. Derivative: ``sinh(x)``.
 
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
-    >>> y = ag.cosh(x)
-    >>> y.detach()
-    tensor([1.0000, 1.5431])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([0.0000, 1.1752])
+    >>> ag.cosh(x).detach(), ag.grad(ag.cosh(x).sum(), x)[0]
+    (tensor([1.0000, 1.5431]), tensor([0.0000, 1.1752]))
     """
 
 
 @elementwise(x=lambda ans: 1 - ans * ans)
-def tanh(x: Any, /) -> Tensor:
-    """Hyperbolic tangent.
-
-    Derivative: ``1 - tanh(x)**2``, from the result.
+def tanh(x: Floating, /) -> Tensor:
+    """Hyperbolic tangent. Derivative: ``1 - tanh(x)**2``, from the result.
 
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
-    >>> y = ag.tanh(x)
-    >>> y.detach()
-    tensor([0.0000, 0.7616])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1.0000, 0.4200])
+    >>> ag.tanh(x).detach(), ag.grad(ag.tanh(x).sum(), x)[0]
+    (tensor([0.0000, 0.7616]), tensor([1.0000, 0.4200]))
     """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(xp.sqrt(x * x + 1)))
-def asinh(x: Any, /) -> Tensor:
-    """Inverse hyperbolic sine.
-
-    Derivative: ``1 / sqrt(x**2 + 1)``.
+def asinh(x: Floating, /) -> Tensor:
+    """Inverse hyperbolic sine. Derivative: ``1 / sqrt(x**2 + 1)``.
 
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
-    >>> y = ag.asinh(x)
-    >>> y.detach()
-    tensor([0.0000, 0.8814])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1.0000, 0.7071])
+    >>> ag.asinh(x).detach(), ag.grad(ag.asinh(x).sum(), x)[0]
+    (tensor([0.0000, 0.8814]), tensor([1.0000, 0.7071]))
     """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(xp.sqrt(x - 1) * xp.sqrt(x + 1)))
-def acosh(x: Any, /) -> Tensor:
-    """Inverse hyperbolic cosine.
-
-    Derivative: ``1 / (sqrt(x - 1) * sqrt(x + 1))``; inf at 1, NaN below for a real `x`.
+def acosh(x: Floating, /) -> Tensor:
+    """Inverse hyperbolic cosine. Derivative: ``1 / (sqrt(x - 1) * sqrt(x + 1))``; inf at 1, NaN below for a real `x`.
 
     >>> x = ag.tensor([1.25, 2.0], requires_grad=True)
-    >>> y = ag.acosh(x)
-    >>> y.detach()
-    tensor([0.6931, 1.3170])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1.3333, 0.5774])
+    >>> ag.acosh(x).detach(), ag.grad(ag.acosh(x).sum(), x)[0]
+    (tensor([0.6931, 1.3170]), tensor([1.3333, 0.5774]))
     """
 
 
 @elementwise(x=lambda xp, x: xp.reciprocal(1 - x * x))
-def atanh(x: Any, /) -> Tensor:
+def atanh(x: Floating, /) -> Tensor:
     """Inverse hyperbolic tangent.
 
     Derivative: ``1 / (1 - x**2)``; inf at -1 and 1, and the same formula beyond, where the result is NaN.
 
     >>> x = ag.tensor([0.0, 0.5], requires_grad=True)
-    >>> y = ag.atanh(x)
-    >>> y.detach()
-    tensor([0.0000, 0.5493])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1.0000, 1.3333])
+    >>> ag.atanh(x).detach(), ag.grad(ag.atanh(x).sum(), x)[0]
+    (tensor([0.0000, 0.5493]), tensor([1.0000, 1.3333]))
     """
 
 
@@ -614,37 +459,27 @@ def _choosing(lost: Callable[[Any, Any], Any]) -> dict[str, Any]:
 
 
 @custom(**_choosing(operator.lt), batch=pointwise)
-def maximum(x1: Any, x2: Any, /) -> Tensor:
+def maximum(x1: RealValued, x2: RealValued, /) -> Tensor:
     """The larger of two operands, element by element.
 
-    Returns: Of the broadcast shape and the promoted dtype.
     Derivative: 1 by the operand taken, 0 by the other, half each at a tie; where either is NaN, 1 by both.
     So ``maximum(x, 0)`` at 0 has 0.5, `nn.functional.relu` 0 and ``clip(x, min=0)`` 1, as in PyTorch.
 
-    >>> a = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
-    >>> b = ag.tensor(2.0, requires_grad=True)
-    >>> y = ag.maximum(a, b)
-    >>> y.detach()
-    tensor([2., 2., 3.])
-    >>> ag.grad(y.sum(), (a, b))
-    (tensor([0.0000, 0.5000, 1.0000]), tensor(1.5000))
+    >>> a, b = ag.tensor([1.0, 2.0, 3.0], requires_grad=True), ag.tensor(2.0, requires_grad=True)
+    >>> ag.maximum(a, b).detach(), ag.grad(ag.maximum(a, b).sum(), (a, b))
+    (tensor([2., 2., 3.]), (tensor([0.0000, 0.5000, 1.0000]), tensor(1.5000)))
     """
 
 
 @custom(**_choosing(operator.gt), batch=pointwise)
-def minimum(x1: Any, x2: Any, /) -> Tensor:
+def minimum(x1: RealValued, x2: RealValued, /) -> Tensor:
     """The smaller of two operands, element by element.
 
-    Returns: Of the broadcast shape and the promoted dtype.
     Derivative: 1 by the operand taken, 0 by the other, half each at a tie; where either is NaN, 1 by both.
 
-    >>> a = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
-    >>> b = ag.tensor(2.0, requires_grad=True)
-    >>> y = ag.minimum(a, b)
-    >>> y.detach()
-    tensor([1., 2., 2.])
-    >>> ag.grad(y.sum(), (a, b))
-    (tensor([1.0000, 0.5000, 0.0000]), tensor(1.5000))
+    >>> a, b = ag.tensor([1.0, 2.0, 3.0], requires_grad=True), ag.tensor(2.0, requires_grad=True)
+    >>> ag.minimum(a, b).detach(), ag.grad(ag.minimum(a, b).sum(), (a, b))
+    (tensor([1., 2., 2.]), (tensor([1.0000, 0.5000, 0.0000]), tensor(1.5000)))
     """
 
 
@@ -681,10 +516,10 @@ def _clip_kernel(xp: Any, x: Any, /, min: Any = None, max: Any = None) -> Any:
 
 
 @custom(vjp={"x": _inside, "min": _below, "max": _above}, jvp=_clip_jvp, kernel=_clip_kernel, batch=pointwise)
-def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
+def clip(x: RealValued, /, min: Any = None, max: Any = None) -> Tensor:
     """Limit to the range from `min` to `max`.
 
-    x: What to limit. Real-valued, any shape.
+    x: What to limit.
     min, max : Tensor, array or scalar, optional
         The bounds, which broadcast with `x`; None is no bound. Where they cross, `max` holds.
     Returns: Of the broadcast shape and the dtype of `x`; floating-point where only a bound is.
@@ -692,28 +527,21 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Tensor:
     ``x > max``). At ``x == min == max`` it goes to `x`, where the bounds cross to `max`, at NaN to none.
 
     >>> x = ag.tensor([-2.0, 1.0, 5.0], requires_grad=True)
-    >>> y = ag.clip(x, -1.0, 1.0)
-    >>> y.detach()
-    tensor([-1.,  1.,  1.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([0., 1., 0.])
+    >>> ag.clip(x, -1.0, 1.0).detach(), ag.grad(ag.clip(x, -1.0, 1.0).sum(), x)[0]
+    (tensor([-1.,  1.,  1.]), tensor([0., 1., 0.]))
     """
 
 
 @elementwise(x1=lambda xp, x1, ans: xp.sign(x1) * xp.sign(ans), x2=0)
-def copysign(x1: Any, x2: Any, /) -> Tensor:
+def copysign(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """The magnitude of `x1` with the sign of `x2`.
 
-    x1, x2: Magnitude and sign. Real floating-point; shapes broadcast, dtypes promote.
+    x1, x2: Magnitude and sign.
     Derivative: ``sign(x1) * sign(result)`` by `x1`, so 0 at ``x1 == 0``; 0 by `x2`.
 
-    >>> a = ag.tensor([1.0, -2.0], requires_grad=True)
-    >>> b = ag.tensor(-1.0, requires_grad=True)
-    >>> y = ag.copysign(a, b)
-    >>> y.detach()
-    tensor([-1., -2.])
-    >>> ag.grad(y.sum(), (a, b))
-    (tensor([-1.,  1.]), tensor(0.))
+    >>> a, b = ag.tensor([1.0, -2.0], requires_grad=True), ag.tensor(-1.0, requires_grad=True)
+    >>> ag.copysign(a, b).detach(), ag.grad(ag.copysign(a, b).sum(), (a, b))
+    (tensor([-1., -2.]), (tensor([-1.,  1.]), tensor(0.)))
     """
 
 
@@ -721,28 +549,22 @@ def copysign(x1: Any, x2: Any, /) -> Tensor:
     x1=lambda xp, x1, ans: xp.where(ans == 0, xp.zeros_like(ans), x1 / ans),
     x2=lambda xp, x2, ans: xp.where(ans == 0, xp.zeros_like(ans), x2 / ans),
 )
-def hypot(x1: Any, x2: Any, /) -> Tensor:
+def hypot(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """``sqrt(x1**2 + x2**2)``, without overflow.
 
-    x1, x2: The operands. Real floating-point; shapes broadcast, dtypes promote.
     Derivative: ``x1 / hypot`` and ``x2 / hypot``; 0 by both at the origin (where PyTorch gives NaN).
 
-    >>> a = ag.tensor([3.0, 0.0], requires_grad=True)
-    >>> b = ag.tensor([4.0, 0.0], requires_grad=True)
-    >>> y = ag.hypot(a, b)
-    >>> y.detach()
-    tensor([5., 0.])
-    >>> ag.grad(y.sum(), (a, b))
-    (tensor([0.6000, 0.0000]), tensor([0.8000, 0.0000]))
+    >>> a, b = ag.tensor([3.0, 0.0], requires_grad=True), ag.tensor([4.0, 0.0], requires_grad=True)
+    >>> ag.hypot(a, b).detach(), ag.grad(ag.hypot(a, b).sum(), (a, b))
+    (tensor([5., 0.]), (tensor([0.6000, 0.0000]), tensor([0.8000, 0.0000])))
     """
 
 
 @elementwise(x1=1, x2=0)
-def nextafter(x1: Any, x2: Any, /) -> Tensor:
-    """The next representable value after `x1` towards `x2`.
+def nextafter(x1: RealFloating, x2: RealFloating, /) -> Tensor:
+    """The next representable value after `x1` towards `x2`. Derivative: 1 by `x1`, 0 by `x2`.
 
-    x1, x2: From where and towards what. Real floating-point; shapes broadcast, dtypes promote.
-    Derivative: 1 by `x1`, 0 by `x2`.
+    x1, x2: From where and towards what.
 
     >>> bool(ag.nextafter(1.0, 2.0) > 1.0)
     True
@@ -753,67 +575,44 @@ def nextafter(x1: Any, x2: Any, /) -> Tensor:
 
 
 @elementwise(x=0)
-def floor(x: Any, /) -> Tensor:
-    """Round down to an integer, towards minus infinity.
-
-    x: The operand. Real-valued, any shape.
-    Derivative: 0 everywhere, at the jumps too.
+def floor(x: RealValued, /) -> Tensor:
+    """Round down to an integer, towards minus infinity. Derivative: 0 everywhere, at the jumps too.
 
     >>> x = ag.tensor([1.5, -1.5], requires_grad=True)
-    >>> y = ag.floor(x)
-    >>> y.detach()
-    tensor([ 1., -2.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([0., 0.])
+    >>> ag.floor(x).detach(), ag.grad(ag.floor(x).sum(), x)[0]
+    (tensor([ 1., -2.]), tensor([0., 0.]))
     """
 
 
 @elementwise(x=0)
-def ceil(x: Any, /) -> Tensor:
-    """Round up to an integer, towards infinity.
-
-    x: The operand. Real-valued, any shape.
-    Derivative: 0 everywhere, at the jumps too.
+def ceil(x: RealValued, /) -> Tensor:
+    """Round up to an integer, towards infinity. Derivative: 0 everywhere, at the jumps too.
 
     >>> x = ag.tensor([1.5, -1.5], requires_grad=True)
-    >>> y = ag.ceil(x)
-    >>> y.detach()
-    tensor([ 2., -1.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([0., 0.])
+    >>> ag.ceil(x).detach(), ag.grad(ag.ceil(x).sum(), x)[0]
+    (tensor([ 2., -1.]), tensor([0., 0.]))
     """
 
 
 @elementwise(x=0)
-def trunc(x: Any, /) -> Tensor:
-    """Round to an integer towards 0.
-
-    x: The operand. Real-valued, any shape.
-    Derivative: 0 everywhere, at the jumps too.
+def trunc(x: RealValued, /) -> Tensor:
+    """Round to an integer towards 0. Derivative: 0 everywhere, at the jumps too.
 
     >>> x = ag.tensor([1.5, -1.5], requires_grad=True)
-    >>> y = ag.trunc(x)
-    >>> y.detach()
-    tensor([ 1., -1.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([0., 0.])
+    >>> ag.trunc(x).detach(), ag.grad(ag.trunc(x).sum(), x)[0]
+    (tensor([ 1., -1.]), tensor([0., 0.]))
     """
 
 
 @elementwise(x=0)
-def round(x: Any, /) -> Tensor:
-    """Round to the nearest integer, halves to the even one.
+def round(x: Numeric, /) -> Tensor:
+    """Round to the nearest integer, halves to the even one. Derivative: 0 everywhere, at the jumps too.
 
-    x: The operand. Numeric, any shape.
-    Derivative: 0 everywhere, at the jumps too.
     Real and imaginary part of a complex number are rounded each by itself.
 
     >>> x = ag.tensor([0.5, 1.5, -1.6], requires_grad=True)
-    >>> y = ag.round(x)
-    >>> y.detach()
-    tensor([ 0.,  2., -2.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([0., 0., 0.])
+    >>> ag.round(x).detach(), ag.grad(ag.round(x).sum(), x)[0]
+    (tensor([ 0.,  2., -2.]), tensor([0., 0., 0.]))
     """
 
 
@@ -825,20 +624,15 @@ def round(x: Any, /) -> Tensor:
     jvp=lambda xp, t_x, x: _real(xp, xp.multiply(t_x, _conj(xp, xp.sign(x)))),
     batch=pointwise,
 )
-def abs(x: Any, /) -> Tensor:
-    """Magnitude, ``|x|``.
+def abs(x: Numeric, /) -> Tensor:
+    """Magnitude, ``|x|``. Derivative: ``sign(x)``, and so 0 at 0.
 
-    x: The operand. Numeric, any shape.
     Returns: Of the shape of `x`; of its dtype, or the real dtype of the same precision for a complex `x`.
-    Derivative: ``sign(x)``, and so 0 at 0.
     Complex: not holomorphic; the gradient is ``g * x / abs(x)``, the direction of steepest ascent.
 
     >>> x = ag.tensor([-2.0, 0.0, 3.0], requires_grad=True)
-    >>> y = ag.abs(x)
-    >>> y.detach()
-    tensor([2., 0., 3.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([-1.,  0.,  1.])
+    >>> ag.abs(x).detach(), ag.grad(ag.abs(x).sum(), x)[0]
+    (tensor([2., 0., 3.]), tensor([-1.,  0.,  1.]))
     """
 
 
@@ -852,77 +646,55 @@ def _sign_vjp(xp: Any, g: Any, x: Any, ans: Any) -> Any:
 
 
 @custom(vjp={"x": _sign_vjp}, jvp=lambda xp, t_x, x, ans: _sign_vjp(xp, t_x, x, ans), batch=pointwise)
-def sign(x: Any, /) -> Tensor:
-    """Sign: -1, 0 or 1; for a complex `x`, ``x / abs(x)`` and 0 at 0.
+def sign(x: Numeric, /) -> Tensor:
+    """Sign: -1, 0 or 1; for a complex `x`, ``x / abs(x)`` and 0 at 0. Derivative: 0 for a real `x`.
 
-    x: The operand. Numeric, any shape.
-    Returns: Of the shape and dtype of `x`.
-    Derivative: 0 for a real `x`.
     Complex: not holomorphic; the gradient is the part of `g` across `x`, ``(g - s * real(g * conj(s))) / abs(x)`` with
     `s` the result, and 0 at 0.
 
     >>> x = ag.tensor([-2.0, 0.0, 3.0], requires_grad=True)
-    >>> y = ag.sign(x)
-    >>> y.detach()
-    tensor([-1.,  0.,  1.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([0., 0., 0.])
+    >>> ag.sign(x).detach(), ag.grad(ag.sign(x).sum(), x)[0]
+    (tensor([-1.,  0.,  1.]), tensor([0., 0., 0.]))
     >>> ag.sign(ag.tensor(3 + 4j))
     tensor(0.6000+0.8000j)
     """
 
 
 @linear(x=lambda xp, g: _conj(xp, g), batch=pointwise)
-def conj(x: Any, /) -> Tensor:
-    """Complex conjugate.
-
-    x: The operand. Numeric, any shape.
-    Returns: Of the shape and dtype of `x`.
-    Derivative: the gradient is the conjugate of the cotangent.
+def conj(x: Numeric, /) -> Tensor:
+    """Complex conjugate. Derivative: the gradient is the conjugate of the cotangent.
 
     >>> x = ag.tensor(1 + 2j, requires_grad=True)
-    >>> y = ag.conj(x)
-    >>> y.detach()
-    tensor(1.-2.j)
-    >>> ag.grad(y, x, ag.tensor(0 + 1j))[0]
-    tensor(0.-1.j)
+    >>> ag.conj(x).detach(), ag.grad(ag.conj(x), x, ag.tensor(0 + 1j))[0]
+    (tensor(1.-2.j), tensor(0.-1.j))
     """
 
 
 @linear(x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype), batch=pointwise)
-def real(x: Any, /) -> Tensor:
-    """Real part.
+def real(x: Numeric, /) -> Tensor:
+    """Real part. Derivative: the gradient of a complex `x` is the cotangent, as a complex number.
 
-    x: The operand. Numeric, any shape.
     Returns: Of the shape of `x`, real, of the same precision.
-    Derivative: the gradient of a complex `x` is the cotangent, as a complex number.
 
     >>> x = ag.tensor(1 + 2j, requires_grad=True)
-    >>> y = ag.real(x)
-    >>> y.detach()
-    tensor(1.)
-    >>> ag.grad(y, x)[0]
-    tensor(1.+0.j)
+    >>> ag.real(x).detach(), ag.grad(ag.real(x), x)[0]
+    (tensor(1.), tensor(1.+0.j))
     """
 
 
 @linear(
     x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype) * 1j if x_spec.is_complex else xp.zeros_like(g), batch=pointwise
 )
-def imag(x: Any, /) -> Tensor:
+def imag(x: Numeric, /) -> Tensor:
     """Imaginary part.
 
-    x: The operand. Numeric, any shape.
     Returns: Of the shape of `x`, real, of the same precision.
     Derivative: the gradient of a complex `x` is ``1j`` times the cotangent. Of a real `x`, which not every backend
     takes, result and gradient are 0.
 
     >>> x = ag.tensor(1 + 2j, requires_grad=True)
-    >>> y = ag.imag(x)
-    >>> y.detach()
-    tensor(2.)
-    >>> ag.grad(y, x)[0]
-    tensor(0.+1.j)
+    >>> ag.imag(x).detach(), ag.grad(ag.imag(x), x)[0]
+    (tensor(2.), tensor(0.+1.j))
     """
 
 
@@ -933,8 +705,6 @@ def imag(x: Any, /) -> Tensor:
 def equal(x1: Any, x2: Any, /) -> Tensor:
     """Whether ``x1 == x2``, element by element.
 
-    x1, x2: The operands. Any dtype; shapes broadcast, dtypes promote.
-
     >>> ag.equal(ag.tensor([1.0, 2.0]), 1.0)
     tensor([ True, False])
     """
@@ -944,15 +714,13 @@ def equal(x1: Any, x2: Any, /) -> Tensor:
 def not_equal(x1: Any, x2: Any, /) -> Tensor:
     """Whether ``x1 != x2``, element by element.
 
-    x1, x2: The operands. Any dtype; shapes broadcast, dtypes promote.
-
     >>> ag.not_equal(ag.tensor([1.0, 2.0]), 1.0)
     tensor([False,  True])
     """
 
 
 @nondifferentiable("x1", "x2", boolean=True)
-def less(x1: Any, x2: Any, /) -> Tensor:
+def less(x1: RealValued, x2: RealValued, /) -> Tensor:
     """Whether ``x1 < x2``, element by element.
 
     >>> ag.less(ag.tensor([1.0, 2.0]), 2.0)
@@ -961,7 +729,7 @@ def less(x1: Any, x2: Any, /) -> Tensor:
 
 
 @nondifferentiable("x1", "x2", boolean=True)
-def less_equal(x1: Any, x2: Any, /) -> Tensor:
+def less_equal(x1: RealValued, x2: RealValued, /) -> Tensor:
     """Whether ``x1 <= x2``, element by element.
 
     >>> ag.less_equal(ag.tensor([1.0, 2.0]), 1.0)
@@ -970,7 +738,7 @@ def less_equal(x1: Any, x2: Any, /) -> Tensor:
 
 
 @nondifferentiable("x1", "x2", boolean=True)
-def greater(x1: Any, x2: Any, /) -> Tensor:
+def greater(x1: RealValued, x2: RealValued, /) -> Tensor:
     """Whether ``x1 > x2``, element by element.
 
     >>> ag.greater(ag.tensor([1.0, 2.0]), 1.0)
@@ -979,7 +747,7 @@ def greater(x1: Any, x2: Any, /) -> Tensor:
 
 
 @nondifferentiable("x1", "x2", boolean=True)
-def greater_equal(x1: Any, x2: Any, /) -> Tensor:
+def greater_equal(x1: RealValued, x2: RealValued, /) -> Tensor:
     """Whether ``x1 >= x2``, element by element.
 
     >>> ag.greater_equal(ag.tensor([1.0, 2.0]), 2.0)
@@ -988,10 +756,8 @@ def greater_equal(x1: Any, x2: Any, /) -> Tensor:
 
 
 @nondifferentiable("x1", "x2", boolean=True)
-def logical_and(x1: Any, x2: Any, /) -> Tensor:
+def logical_and(x1: Boolean, x2: Boolean, /) -> Tensor:
     """Whether both operands are true.
-
-    x1, x2: The operands. Boolean; shapes broadcast, dtypes promote.
 
     >>> ag.logical_and(ag.tensor([True, False]), True)
     tensor([ True, False])
@@ -999,10 +765,8 @@ def logical_and(x1: Any, x2: Any, /) -> Tensor:
 
 
 @nondifferentiable("x1", "x2", boolean=True)
-def logical_or(x1: Any, x2: Any, /) -> Tensor:
+def logical_or(x1: Boolean, x2: Boolean, /) -> Tensor:
     """Whether one operand or both are true.
-
-    x1, x2: The operands. Boolean; shapes broadcast, dtypes promote.
 
     >>> ag.logical_or(ag.tensor([True, False]), False)
     tensor([ True, False])
@@ -1010,10 +774,8 @@ def logical_or(x1: Any, x2: Any, /) -> Tensor:
 
 
 @nondifferentiable("x1", "x2", boolean=True)
-def logical_xor(x1: Any, x2: Any, /) -> Tensor:
+def logical_xor(x1: Boolean, x2: Boolean, /) -> Tensor:
     """Whether exactly one of the operands is true.
-
-    x1, x2: The operands. Boolean; shapes broadcast, dtypes promote.
 
     >>> ag.logical_xor(ag.tensor([True, False]), True)
     tensor([False,  True])
@@ -1021,10 +783,8 @@ def logical_xor(x1: Any, x2: Any, /) -> Tensor:
 
 
 @nondifferentiable("x", boolean=True)
-def logical_not(x: Any, /) -> Tensor:
+def logical_not(x: Boolean, /) -> Tensor:
     """Whether the operand is false.
-
-    x: The operand. Boolean, any shape.
 
     >>> ag.logical_not(ag.tensor([True, False]))
     tensor([False,  True])
@@ -1032,12 +792,8 @@ def logical_not(x: Any, /) -> Tensor:
 
 
 @nondifferentiable("x1", "x2", batch=pointwise)
-def bitwise_and(x1: Any, x2: Any, /) -> Tensor:
+def bitwise_and(x1: Bits, x2: Bits, /) -> Tensor:
     """Bits set in both operands, ``x1 & x2``.
-
-    x1, x2: The operands. Integer or boolean; shapes broadcast, dtypes promote.
-    Returns: Of the broadcast shape and the promoted dtype.
-    No derivative: the result is integer or boolean.
 
     >>> ag.bitwise_and(ag.tensor([12, 10]), 6)
     tensor([4, 2])
@@ -1045,12 +801,8 @@ def bitwise_and(x1: Any, x2: Any, /) -> Tensor:
 
 
 @nondifferentiable("x1", "x2", batch=pointwise)
-def bitwise_or(x1: Any, x2: Any, /) -> Tensor:
+def bitwise_or(x1: Bits, x2: Bits, /) -> Tensor:
     """Bits set in one operand or both, ``x1 | x2``.
-
-    x1, x2: The operands. Integer or boolean; shapes broadcast, dtypes promote.
-    Returns: Of the broadcast shape and the promoted dtype.
-    No derivative: the result is integer or boolean.
 
     >>> ag.bitwise_or(ag.tensor([12, 10]), 6)
     tensor([14, 14])
@@ -1058,12 +810,8 @@ def bitwise_or(x1: Any, x2: Any, /) -> Tensor:
 
 
 @nondifferentiable("x1", "x2", batch=pointwise)
-def bitwise_xor(x1: Any, x2: Any, /) -> Tensor:
+def bitwise_xor(x1: Bits, x2: Bits, /) -> Tensor:
     """Bits set in exactly one operand, ``x1 ^ x2``.
-
-    x1, x2: The operands. Integer or boolean; shapes broadcast, dtypes promote.
-    Returns: Of the broadcast shape and the promoted dtype.
-    No derivative: the result is integer or boolean.
 
     >>> ag.bitwise_xor(ag.tensor([12, 10]), 6)
     tensor([10, 12])
@@ -1071,12 +819,8 @@ def bitwise_xor(x1: Any, x2: Any, /) -> Tensor:
 
 
 @nondifferentiable("x", batch=pointwise)
-def bitwise_invert(x: Any, /) -> Tensor:
+def bitwise_invert(x: Bits, /) -> Tensor:
     """Every bit inverted, ``~x``.
-
-    x: The operand. Integer or boolean, any shape.
-    Returns: Of the shape and dtype of `x`.
-    No derivative: the result is integer or boolean.
 
     >>> ag.bitwise_invert(ag.tensor([0, 5]))
     tensor([-1, -6])
@@ -1086,12 +830,10 @@ def bitwise_invert(x: Any, /) -> Tensor:
 
 
 @nondifferentiable("x1", "x2", batch=pointwise)
-def bitwise_left_shift(x1: Any, x2: Any, /) -> Tensor:
+def bitwise_left_shift(x1: Integral, x2: Integral, /) -> Tensor:
     """Bits shifted to the left, ``x1 << x2``.
 
-    x1, x2: The bits, and by how many places to shift them (not negative). Integer; shapes broadcast, dtypes promote.
-    Returns: Of the broadcast shape and the promoted dtype.
-    No derivative: the result is integer.
+    x1, x2: The bits, and by how many places to shift them (not negative).
 
     >>> ag.bitwise_left_shift(ag.tensor([1, 3]), 2)
     tensor([ 4, 12])
@@ -1099,12 +841,10 @@ def bitwise_left_shift(x1: Any, x2: Any, /) -> Tensor:
 
 
 @nondifferentiable("x1", "x2", batch=pointwise)
-def bitwise_right_shift(x1: Any, x2: Any, /) -> Tensor:
+def bitwise_right_shift(x1: Integral, x2: Integral, /) -> Tensor:
     """Bits shifted to the right, ``x1 >> x2``; the sign is kept.
 
-    x1, x2: The bits, and by how many places to shift them (not negative). Integer; shapes broadcast, dtypes promote.
-    Returns: Of the broadcast shape and the promoted dtype.
-    No derivative: the result is integer.
+    x1, x2: The bits, and by how many places to shift them (not negative).
 
     >>> ag.bitwise_right_shift(ag.tensor([8, -8]), 2)
     tensor([ 2, -2])
@@ -1112,10 +852,8 @@ def bitwise_right_shift(x1: Any, x2: Any, /) -> Tensor:
 
 
 @nondifferentiable("x", boolean=True)
-def isfinite(x: Any, /) -> Tensor:
+def isfinite(x: Numeric, /) -> Tensor:
     """Whether elements are neither infinite nor NaN.
-
-    x: The operand. Numeric, any shape.
 
     >>> ag.isfinite(ag.tensor([1.0, ag.inf, ag.nan]))
     tensor([ True, False, False])
@@ -1123,10 +861,8 @@ def isfinite(x: Any, /) -> Tensor:
 
 
 @nondifferentiable("x", boolean=True)
-def isinf(x: Any, /) -> Tensor:
+def isinf(x: Numeric, /) -> Tensor:
     """Whether elements are infinite, of either sign.
-
-    x: The operand. Numeric, any shape.
 
     >>> ag.isinf(ag.tensor([1.0, -ag.inf, ag.nan]))
     tensor([False,  True, False])
@@ -1134,10 +870,8 @@ def isinf(x: Any, /) -> Tensor:
 
 
 @nondifferentiable("x", boolean=True)
-def isnan(x: Any, /) -> Tensor:
+def isnan(x: Numeric, /) -> Tensor:
     """Whether elements are NaN.
-
-    x: The operand. Numeric, any shape.
 
     >>> ag.isnan(ag.tensor([1.0, ag.inf, ag.nan]))
     tensor([False, False,  True])
@@ -1145,23 +879,19 @@ def isnan(x: Any, /) -> Tensor:
 
 
 @nondifferentiable("x", boolean=True)
-def signbit(x: Any, /) -> Tensor:
+def signbit(x: RealFloating, /) -> Tensor:
     """Whether the sign bit is set: below 0, and for -0.0.
-
-    x: The operand. Real floating-point, any shape.
 
     >>> ag.signbit(ag.tensor([1.0, -0.0, -2.0]))
     tensor([False,  True,  True])
     """
 
 
+_OPERANDS = "Tensor, array or scalar\n    The operands."
+
 complete(
     globals(),
-    {
-        "x": "Tensor, array or scalar\n    The operand. Floating-point, real or complex, any shape.",
-        "x1": "Tensor, array or scalar\n    The operands. Real-valued; shapes broadcast, dtypes promote.",
-        "x2": "Tensor, array or scalar\n    The operands. Real-valued; shapes broadcast, dtypes promote.",
-    },
+    {"x": "Tensor, array or scalar\n    The operand.", "x1": _OPERANDS, "x2": _OPERANDS},
     source="Source: array API 2025.12, elementwise functions.",
-    holomorphic="Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.",
+    elementwise=True,
 )

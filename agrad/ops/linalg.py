@@ -438,11 +438,8 @@ def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: fl
     and (ord <= 1) at elements that are 0. ``inf`` and ``-inf`` split it evenly among ties; for ord=0 it is 0.
 
     >>> x = ag.tensor([3.0, -4.0], requires_grad=True)
-    >>> y = ag.linalg.vector_norm(x)
-    >>> y.detach()
-    tensor(5.)
-    >>> ag.grad(y, x)[0]
-    tensor([ 0.6000, -0.8000])
+    >>> ag.linalg.vector_norm(x).detach(), ag.grad(ag.linalg.vector_norm(x), x)[0]
+    (tensor(5.), tensor([ 0.6000, -0.8000]))
     """
 
 

@@ -194,11 +194,8 @@ def flip(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
     Derivative: linear; the cotangent is flipped.
 
     >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
-    >>> y = ag.flip(x)
-    >>> y.detach()
-    tensor([3., 2., 1.])
-    >>> ag.grad(y, x, ag.tensor([10.0, 20.0, 30.0]))[0]
-    tensor([30., 20., 10.])
+    >>> ag.flip(x).detach(), ag.grad(ag.flip(x), x, ag.tensor([10.0, 20.0, 30.0]))[0]
+    (tensor([3., 2., 1.]), tensor([30., 20., 10.]))
     """
 
 
@@ -226,11 +223,8 @@ def roll(x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...]
     Derivative: linear; the cotangent is shifted back.
 
     >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
-    >>> y = ag.roll(x, 1)
-    >>> y.detach()
-    tensor([3., 1., 2.])
-    >>> ag.grad(y, x, ag.tensor([10.0, 20.0, 30.0]))[0]
-    tensor([20., 30., 10.])
+    >>> ag.roll(x, 1).detach(), ag.grad(ag.roll(x, 1), x, ag.tensor([10.0, 20.0, 30.0]))[0]
+    (tensor([3., 1., 2.]), tensor([20., 30., 10.]))
     """
 
 
@@ -388,13 +382,9 @@ def concat(arrays: tuple[Any, ...] | list[Any], /, *, axis: int | None = 0) -> T
     ValueError: If there is none, or shapes differ.
     Derivative: linear in all jointly; each gets its part of the cotangent.
 
-    >>> a = ag.tensor([1.0], requires_grad=True)
-    >>> b = ag.tensor([2.0, 3.0], requires_grad=True)
-    >>> y = ag.concat([a, b])
-    >>> y.detach()
-    tensor([1., 2., 3.])
-    >>> ag.grad(y, (a, b), ag.tensor([10.0, 20.0, 30.0]))
-    (tensor([10.]), tensor([20., 30.]))
+    >>> a, b = ag.tensor([1.0], requires_grad=True), ag.tensor([2.0, 3.0], requires_grad=True)
+    >>> ag.concat([a, b]).detach(), ag.grad(ag.concat([a, b]), (a, b), ag.tensor([10.0, 20.0, 30.0]))
+    (tensor([1., 2., 3.]), (tensor([10.]), tensor([20., 30.])))
     """
 
 
@@ -490,11 +480,8 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Tensor:
     Derivative: linear; each element gets the sum of the cotangents of its copies.
 
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
-    >>> y = ag.repeat(x, ag.tensor([1, 3]))
-    >>> y.detach()
-    tensor([1., 2., 2., 2.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1., 3.])
+    >>> ag.repeat(x, ag.tensor([1, 3])).detach(), ag.grad(ag.repeat(x, ag.tensor([1, 3])).sum(), x)[0]
+    (tensor([1., 2., 2., 2.]), tensor([1., 3.]))
     """
 
 
@@ -523,11 +510,8 @@ def tile(x: Any, repetitions: tuple[int, ...], /) -> Tensor:
     Derivative: linear; each element gets the sum of the cotangents of its copies.
 
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
-    >>> y = ag.tile(x, (2,))
-    >>> y.detach()
-    tensor([1., 2., 1., 2.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([2., 2.])
+    >>> ag.tile(x, (2,)).detach(), ag.grad(ag.tile(x, (2,)).sum(), x)[0]
+    (tensor([1., 2., 1., 2.]), tensor([2., 2.]))
     """
 
 

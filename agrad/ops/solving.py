@@ -83,13 +83,9 @@ def solve(x1: Any, x2: Any, /) -> Tensor:
     Derivative: ``g2 = solve(x1^H, g)`` by `x2`, ``-g2 y^H`` by `x1`.
     Source: array API 2025.12, linear algebra; Giles, An extended collection of matrix derivative results, 2008.
 
-    >>> a = ag.tensor([[2.0, 0.0], [0.0, 4.0]])
-    >>> b = ag.tensor([2.0, 4.0], requires_grad=True)
-    >>> y = ag.linalg.solve(a, b)
-    >>> y.detach()
-    tensor([1., 1.])
-    >>> ag.grad(y.sum(), b)[0]
-    tensor([0.5000, 0.2500])
+    >>> a, b = ag.tensor([[2.0, 0.0], [0.0, 4.0]]), ag.tensor([2.0, 4.0], requires_grad=True)
+    >>> ag.linalg.solve(a, b).detach(), ag.grad(ag.linalg.solve(a, b).sum(), b)[0]
+    (tensor([1., 1.]), tensor([0.5000, 0.2500]))
     """
 
 

@@ -141,11 +141,8 @@ def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fa
     Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
 
     >>> x = ag.tensor([0.0, 2.0, 3.0], requires_grad=True)
-    >>> y = ag.prod(x)
-    >>> y.detach()
-    tensor(0.)
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([6., 0., 0.])
+    >>> ag.prod(x).detach(), ag.grad(ag.prod(x).sum(), x)[0]
+    (tensor(0.), tensor([6., 0., 0.]))
     """
 
 
@@ -175,11 +172,8 @@ def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     `amax` and `amin` (NaNs tie with one another).
 
     >>> x = ag.tensor([1.0, 3.0, 3.0], requires_grad=True)
-    >>> y = ag.max(x)
-    >>> y.detach()
-    tensor(3.)
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([0.0000, 0.5000, 0.5000])
+    >>> ag.max(x).detach(), ag.grad(ag.max(x).sum(), x)[0]
+    (tensor(3.), tensor([0.0000, 0.5000, 0.5000]))
     """
 
 
@@ -194,11 +188,8 @@ def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     `amax` and `amin` (NaNs tie with one another).
 
     >>> x = ag.tensor([1.0, 1.0, 3.0], requires_grad=True)
-    >>> y = ag.min(x)
-    >>> y.detach()
-    tensor(1.)
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([0.5000, 0.5000, 0.0000])
+    >>> ag.min(x).detach(), ag.grad(ag.min(x).sum(), x)[0]
+    (tensor(1.), tensor([0.5000, 0.5000, 0.0000]))
     """
 
 
@@ -229,11 +220,8 @@ def var(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     Complex: the variance of a complex `x` is that of ``abs(x - mean(x))``; the same formula holds.
 
     >>> x = ag.tensor([1.0, 2.0, 6.0], requires_grad=True)
-    >>> y = ag.var(x, correction=1)
-    >>> y.detach()
-    tensor(7.)
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([-2., -1.,  3.])
+    >>> ag.var(x, correction=1).detach(), ag.grad(ag.var(x, correction=1).sum(), x)[0]
+    (tensor(7.), tensor([-2., -1.,  3.]))
     """
 
 
@@ -261,11 +249,8 @@ def std(x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool
     correction``.
 
     >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
-    >>> y = ag.std(x)
-    >>> y.detach()
-    tensor(0.8165)
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([-0.4082,  0.0000,  0.4082])
+    >>> ag.std(x).detach(), ag.grad(ag.std(x).sum(), x)[0]
+    (tensor(0.8165), tensor([-0.4082,  0.0000,  0.4082]))
     """
 
 
@@ -289,11 +274,8 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
     Derivative: the running sum of the cotangent from the far end. Nothing is saved but the shape.
 
     >>> x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
-    >>> y = ag.cumulative_sum(x)
-    >>> y.detach()
-    tensor([1., 3., 6.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([3., 2., 1.])
+    >>> ag.cumulative_sum(x).detach(), ag.grad(ag.cumulative_sum(x).sum(), x)[0]
+    (tensor([1., 3., 6.]), tensor([3., 2., 1.]))
     """
 
 
@@ -363,11 +345,8 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
     Complex: holomorphic, so a cotangent is multiplied by the conjugate of the derivative.
 
     >>> x = ag.tensor([2.0, 0.0, 3.0], requires_grad=True)
-    >>> y = ag.cumulative_prod(x)
-    >>> y.detach()
-    tensor([2., 0., 0.])
-    >>> ag.grad(y.sum(), x)[0]
-    tensor([1., 8., 0.])
+    >>> ag.cumulative_prod(x).detach(), ag.grad(ag.cumulative_prod(x).sum(), x)[0]
+    (tensor([2., 0., 0.]), tensor([1., 8., 0.]))
     """
 
 
