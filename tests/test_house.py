@@ -42,7 +42,7 @@ LAYERS = [
     ["agrad.core.node"],
     ["agrad.core.rule", "agrad.core.hooks"],
     ["agrad.core.tensor"],
-    ["agrad.core.buffers", "agrad.core.lazy", "agrad.core.saved", "agrad.core.tree"],
+    ["agrad.core.buffers", "agrad.core.lazy", "agrad.core.operands", "agrad.core.saved", "agrad.core.tree"],
     ["agrad.core.op", "agrad.core.declare", "agrad.core.kernels", "agrad.core.rules"],
     ["agrad.core.engine", "agrad.core.forward", "agrad.core.function"],
     ["agrad.core"],
@@ -89,10 +89,6 @@ FEW = 4
 #: What imports itself by way of others, imports that wait included, beside what goes through UPWARD. This list, too, may
 #: only become shorter.
 CIRCLES = {
-    frozenset({"agrad.ops.creation", "agrad.ops.data_type", "agrad.ops.extra.common", "agrad.ops.manipulation"}): (
-        "arguments that may be arrays or numbers are made tensors by the chapter on creation, which uses those on dtypes"
-        " and shapes"
-    ),
     frozenset({"agrad.core.backend", "agrad.core.spec"}): "annotations: a spec knows its backend, which makes it",
 }
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 from agrad.core import forward, mode
+from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import called
 from agrad.func.grad import dual_of
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agrad.core.engine import fresh
+from agrad.core.errors import called
 from agrad.core.mode import is_grad_enabled, set_grad_enabled
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import called
 from agrad.func.grad import Tape, recorded, run_back
 from agrad.func.jacobian import basis, jacfwd
 from agrad.func.vmap import over_rows

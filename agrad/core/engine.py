@@ -26,6 +26,7 @@ from agrad.core.hooks import HOOKED, Hooks, checked_all
 from agrad.core.lazy import is_lazy, is_loss, put_back, realised, remember_losses
 from agrad.core.node import AccumulateGrad, Freed, Kept, Node, Output, behind, output_of
 from agrad.core.once import lock, once
+from agrad.core.operands import tensor_of
 from agrad.core.rule import Crossed, Masked, ShapeMismatchError
 from agrad.core.saved import unpacked
 from agrad.core.spec import Spec, Specs
@@ -937,14 +938,6 @@ def watch(leaf: AccumulateGrad) -> None:
     tensor = leaf.variable
     if tensor is not None:
         leaf.spec.backend.watch(tensor._raw)
-
-
-def tensor_of(raw: Any) -> Tensor:
-    """Return a raw cotangent (perhaps a library's scalar) as a Tensor."""
-    backend = backend_of(raw)
-    assert backend is not None, f"a rule gave {type(raw).__name__}, which is no array"
-    raw = backend.as_array(raw)
-    return wrap(raw, backend.spec(raw))
 
 
 def fresh(g: Tensor, node: Node | None) -> Tensor:

@@ -71,6 +71,11 @@ def caller() -> tuple[CodeType, int]:
     return frame.f_code, frame.f_lasti
 
 
+def called() -> str:
+    """Return the sentence that closes a message with the user's line."""
+    return f"\n  Called at {line_of(*caller())}."
+
+
 def line_of(code: CodeType | None, lasti: int) -> str:
     """Return ``file.py:12`` for an instruction of a code object."""
     if code is None:
@@ -152,7 +157,7 @@ def backward_in_transform() -> RuntimeError:
         "backward() called inside a functorch transform. This is not supported, please use functorch.grad or"
         " functorch.vjp instead or call backward() outside of functorch transforms."
         "\n  Here these are agrad.func.grad and agrad.func.vjp; agrad.autograd.grad works inside too."
-        f"\n  Called at {line_of(*caller())}."
+        f"{called()}"
     )
 
 
@@ -169,14 +174,13 @@ def batched_cotangent(index: int, got: tuple[int, ...], expected: tuple[int, ...
 def unused_input(index: int) -> RuntimeError:
     return RuntimeError(
         f"The differentiated Tensor at index {index} appears to not have been used in the graph. "
-        f"Set allow_unused=True if this is the desired behavior.\n  Called at {line_of(*caller())}."
+        f"Set allow_unused=True if this is the desired behavior.{called()}"
     )
 
 
 def input_without_grad(index: int) -> RuntimeError:
     return RuntimeError(
-        f"One of the differentiated Tensors does not require grad\n  It is the input at index {index}."
-        f"\n  Called at {line_of(*caller())}."
+        f"One of the differentiated Tensors does not require grad\n  It is the input at index {index}.{called()}"
     )
 
 
@@ -210,7 +214,7 @@ def not_a_gradient(node: Any, value: Any) -> RuntimeError:
 def inexact_only(dtype: Any) -> RuntimeError:
     return RuntimeError(
         f"only Tensors of floating point and complex dtype can require gradients\n  This one is {dtype}; convert it"
-        f" first, for instance with ag.astype(x, ag.float64).\n  Called at {line_of(*caller())}."
+        f" first, for instance with ag.astype(x, ag.float64).{called()}"
     )
 
 
@@ -218,14 +222,14 @@ def leaf_in_place(what: str) -> RuntimeError:
     return RuntimeError(
         f"a leaf Variable that requires grad is being used in an in-place operation.\n  {what} would overwrite a value"
         " that gradients are asked for. Use an out-of-place operation, or wrap an update of parameters in ag.no_grad()."
-        f"\n  Called at {line_of(*caller())}."
+        f"{called()}"
     )
 
 
 def lost_assignment(how: str, instead: str) -> RuntimeError:
     return RuntimeError(
         f"this assignment would be lost: the target is the result of {how}, and results do not alias their operands in"
-        f" agrad.\n  Write {instead} instead.\n  Called at {line_of(*caller())}."
+        f" agrad.\n  Write {instead} instead.{called()}"
     )
 
 
@@ -246,14 +250,14 @@ def mixed_backends(op: str, names: list[str]) -> BackendError:
     first, second = names[0], names[1]
     return BackendError(
         f"{op}: Expected all tensors to be on the same device, but found at least two backends, {first} and {second}!"
-        f'\n  Move one operand, for instance with x.to_device("{first}").\n  Called at {line_of(*caller())}.'
+        f'\n  Move one operand, for instance with x.to_device("{first}").{called()}'
     )
 
 
 def note_call(error: Exception, op: str, operands: tuple[Any, ...]) -> None:
     """Add the operation, the shapes it was given and the user's line to an error that a kernel raised."""
     shapes = ", ".join(str(getattr(operand, "shape", operand)) for operand in operands)
-    error.add_note(f"Raised by {op} on shapes {shapes}.\n  Called at {line_of(*caller())}.")
+    error.add_note(f"Raised by {op} on shapes {shapes}.{called()}")
 
 
 def not_numbers(dtype: Any) -> TypeError:
@@ -267,7 +271,7 @@ def not_numbers(dtype: Any) -> TypeError:
 def not_an_operand(op: str, name: str, value: Any) -> TypeError:
     return TypeError(
         f"{op}(): argument '{name}' must be Tensor, not {type(value).__name__}"
-        f"\n  Convert it with ag.asarray(...).\n  Called at {line_of(*caller())}."
+        f"\n  Convert it with ag.asarray(...).{called()}"
     )
 
 
@@ -275,14 +279,14 @@ def not_a_number(op: str, name: str) -> TypeError:
     return TypeError(
         f"{op}(): argument '{name}' must be a number: no derivative is taken by it, and that of a tensor that requires"
         " grad would be lost.\n  Write the formula out to differentiate by it, or pass the value:"
-        f" {name}.detach().\n  Called at {line_of(*caller())}."
+        f" {name}.detach().{called()}"
     )
 
 
 def real_only(op: str, dtypes: list[Any]) -> TypeError:
     return TypeError(
         f"{op}() takes real floating tensors, not {' and '.join(map(str, dtypes))}\n  Convert it first, for instance with ag.astype(x, ag.float64)"
-        f" or ag.real(z).\n  Called at {line_of(*caller())}."
+        f" or ag.real(z).{called()}"
     )
 
 
@@ -300,6 +304,5 @@ def warn_leaves(how: str, instead: str) -> None:
 
 def leaves_graph(how: str, instead: str = "") -> RuntimeError:
     return RuntimeError(
-        f"Can't call {how} on Tensor that requires grad. Use tensor.detach().{how} instead.{instead}"
-        f"\n  Called at {line_of(*caller())}."
+        f"Can't call {how} on Tensor that requires grad. Use tensor.detach().{how} instead.{instead}{called()}"
     )

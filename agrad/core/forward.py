@@ -248,7 +248,7 @@ def jvp(op: Op, primals: list[Any], tangents: dict[str, Any], result: Any) -> An
     message = (
         f"Trying to use forward AD with {op.name} that does not support it because it has not been implemented yet."
     )
-    raise NotImplementedError(message + f"\n  Called at {errors.line_of(*errors.caller())}.")
+    raise NotImplementedError(message + f"{errors.called()}")
 
 
 def _as_operand(value: Any, like: Tensor) -> Any:

@@ -13,6 +13,7 @@ from agrad.core.backend import backend_of, plugins
 from agrad.core.engine import origin
 from agrad.core.forward import fitted
 from agrad.core.node import Freed, Node, next_seq, output_of
+from agrad.core.operands import tensor_of
 from agrad.core.rule import Crossed, ShapeMismatchError, fit
 from agrad.core.saved import Parcel, active
 from agrad.core.spec import SomeSpecs, Spec, Specs
@@ -416,7 +417,7 @@ def _as_tensors(node: FunctionNode, output: Any, arguments: tuple[Any, ...]) -> 
         if not _is_array(value):
             return value
         if id(value) not in made:
-            made[id(value)] = _of_array(value)
+            made[id(value)] = tensor_of(value)
         return made[id(value)]
 
     if type(output) in (float, complex) or (isinstance(output, list) and _all_numbers(output)):
@@ -438,13 +439,6 @@ def _is_array(value: Any) -> bool:
         return False
     raw = backend.as_array(value)
     return raw is value or bool(raw.shape) or backend.spec(raw).inexact or backend.kind(raw.dtype) == "other"
-
-
-def _of_array(array: Any) -> Tensor:
-    """Return an array as a Tensor."""
-    backend = backend_of(array)
-    assert backend is not None
-    return cast("Tensor", backend.functions.asarray(array))
 
 
 def _all_numbers(values: list[Any]) -> bool:
@@ -620,8 +614,6 @@ def _vjp(_xp: Any, g: Any, _saved: tuple[Any, ...], node: FunctionNode) -> Any:
 
 def _cotangent(part: Any) -> Tensor:
     """Return a cotangent as a Tensor of its own, which the user may change."""
-    from agrad.core.engine import tensor_of  # noqa: PLC0415 (the engine imports nothing of this file, but ranks beside it)
-
     if not isinstance(part, Tensor):
         return tensor_of(part)
     own = wrap(part._raw, part._spec, part._node)
@@ -659,7 +651,7 @@ def _checked(node: FunctionNode, gradients: Any, *, raw: bool, cotangents: tuple
             if not raw:
                 gradient = _derivative(node, gradient, "backward", cotangents)  # noqa: PLW2901 (as below)
             elif not isinstance(gradient, Tensor):
-                gradient = _of_array(gradient)  # noqa: PLW2901 (as below)
+                gradient = tensor_of(gradient)  # noqa: PLW2901 (as below)
             if gradient._spec.device != spec.device:
                 kind = Crossed
             try:
@@ -702,7 +694,7 @@ def _derivative(node: FunctionNode, value: Any, method: str, given: tuple[Any, .
     elif backend_of(value) is None:
         raise errors.not_a_gradient(node, value)
     else:
-        made, hidden = _of_array(value), None
+        made, hidden = tensor_of(value), None
         why, fix = "an array, whose history is unknown", "Compute it with agrad's functions from saved tensors"
     if not made._spec.inexact:
         return made

@@ -71,7 +71,7 @@ class Parcel:
             message = (
                 "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot"
                 " be modified by in-place operations as this can lead to unexpected side-effects."
-                f"\n  Called at {errors.line_of(*errors.caller())}."
+                f"{errors.called()}"
             )
             raise RuntimeError(message)
         self.spec = value._spec

@@ -6,18 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agrad import tree
-from agrad.core import errors
 from agrad.core.backend import backend_of
+from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
 from agrad.tree import TreeDef
 
 Argnums = int | tuple[int, ...]
-
-
-def called() -> str:
-    """Return the closing sentence of a message: the user's line."""
-    return f"\n  Called at {errors.line_of(*errors.caller())}."
 
 
 def name_of(function: Any) -> str:

@@ -320,7 +320,7 @@ def control_flow() -> RuntimeError:
     return RuntimeError(
         "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't support that"
         " yet: the examples of a batch take one way through the program. Use agrad.where to choose for each."
-        f"\n  Called at {errors.line_of(*errors.caller())}."
+        f"{errors.called()}"
     )
 
 
@@ -329,7 +329,7 @@ def one_number() -> RuntimeError:
     return RuntimeError(
         "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a Tensor,"
         " please try to rewrite what you're doing with other operations."
-        f"\n  Called at {errors.line_of(*errors.caller())}."
+        f"{errors.called()}"
     )
 
 
@@ -337,7 +337,7 @@ def leaves_vmap(how: str) -> RuntimeError:
     """Make the error of a batched value that is asked for as an array of a library."""
     return RuntimeError(
         f"vmap: {how} of a Tensor that is being mapped over: its value differs over the batch. Use agrad's functions, or"
-        f" call {how} outside of the mapped function.\n  Called at {errors.line_of(*errors.caller())}."
+        f" call {how} outside of the mapped function.{errors.called()}"
     )
 
 
@@ -626,7 +626,7 @@ def sampled(backend: Backend, kind: str, shape: tuple[int, ...], key: tuple[int,
             "vmap: called random operation while in randomness error mode. Please either use the 'same' or 'different'"
             " randomness flags on vmap or perform the randomness operation out of vmap"
         )
-        raise RuntimeError(f"{message}\n  Called at {errors.line_of(*errors.caller())}.")
+        raise RuntimeError(f"{message}{errors.called()}")
     levels = tuple(level for level in levels if level.randomness == "different")
     sizes = tuple(level.size for level in levels)
     if kind == "permutation" and levels:
@@ -653,7 +653,7 @@ def with_batch(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
         raise RuntimeError(
             f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and implement the"
             " vmap staticmethod or set generate_vmap_rule=True.\n  With generate_vmap_rule=True its methods run on batched"
-            f" tensors, so they must consist of agrad's functions.\n  Called at {errors.line_of(*errors.caller())}."
+            f" tensors, so they must consist of agrad's functions.{errors.called()}"
         )
 
     def adopted(a: Any) -> Any:
@@ -684,7 +684,7 @@ def _through_own_vmap(cls: Any, backend: BatchedBackend, args: tuple[Any, ...], 
         if not isinstance(y, Tensor) and (dim is not None or backend_of(y) is not None):
             raise TypeError(
                 f"the vmap of {cls.__name__} gave {type(y).__name__}, not a Tensor: its history would be lost.\n  Call"
-                f" {cls.__name__}.apply in it, or agrad's functions.\n  Called at {errors.line_of(*errors.caller())}."
+                f" {cls.__name__}.apply in it, or agrad's functions.{errors.called()}"
             )
         return y if dim is None else enter(y, dim % y.ndim, level, inside=True)
 
@@ -776,7 +776,7 @@ def _check_closed(level: Level, *, inside: bool) -> None:
     if level.open and not inside:
         message = (
             "vmap: cannot differentiate inside the mapped function by a Tensor whose axis it is mapped over; differentiate"
-            f" by the function's own argument.\n  Called at {errors.line_of(*errors.caller())}."
+            f" by the function's own argument.{errors.called()}"
         )
         raise RuntimeError(message)
 

@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 from agrad import tree
 from agrad.autograd.backward import cotangent_for
 from agrad.core import engine, forward, mode
-from agrad.core.errors import inexact_only, not_real
+from agrad.core.errors import called, inexact_only, not_real
 from agrad.core.mode import transforming
 from agrad.core.node import AccumulateGrad, Node, next_seq
+from agrad.core.operands import tensor_of
 from agrad.core.tensor import Tensor, wrap
-from agrad.func.arguments import Argnums, called, check_kind, of_chosen, outputs_of, split_aux, tensors_of
+from agrad.func.arguments import Argnums, check_kind, of_chosen, outputs_of, split_aux, tensors_of
 from agrad.ops.elementwise import conj, positive
 
 T = TypeVar("T")
@@ -178,7 +179,7 @@ def run_back(
             if missing is not None:
                 missing(i)
             g = t._spec.backend.functions.zeros_like(engine.fresh(t, None))
-        gradients.append(g if isinstance(g, Tensor) else engine.tensor_of(g))
+        gradients.append(g if isinstance(g, Tensor) else tensor_of(g))
     return gradients
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agrad import tree
+from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import Argnums, called, check_kind, of_chosen, tensors_of
+from agrad.func.arguments import Argnums, check_kind, of_chosen, tensors_of
 from agrad.func.grad import Tape, check_complex, jvp
 from agrad.func.vmap import check_randomness, over_rows
 from agrad.ops.elementwise import conj

@@ -8,9 +8,9 @@ from itertools import chain, starmap
 from operator import setitem
 from typing import TYPE_CHECKING, Any
 
+from agrad.core.errors import called
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import called
 from agrad.ops.manipulation import stack
 
 if TYPE_CHECKING:

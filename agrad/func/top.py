@@ -9,8 +9,9 @@ from agrad.autograd.backward import grad as of_tensors
 from agrad.autograd.gradcheck import gradcheck
 from agrad.autograd.graph import GradientEdge
 from agrad.core.backend import backend_of
+from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import Argnums, called
+from agrad.func.arguments import Argnums
 from agrad.func.grad import grad as of_function
 from agrad.func.grad import jvp, value_and_grad, vjp
 from agrad.func.jacobian import hessian, jacfwd, jacobian, jacrev

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agrad import tree
+from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import called, tensor_of
+from agrad.func.arguments import tensor_of
 from agrad.func.batching import Level, enter, in_batch, leave
 from agrad.ops.manipulation import concat
 from agrad.tree import TreeDef

@@ -13,6 +13,7 @@ from typing import Any
 
 from agrad import dtypes, random
 from agrad.core import errors
+from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor, check_number
 from agrad.ops import elementwise, manipulation, searching, statistical
 from agrad.ops import nn as ops
@@ -20,7 +21,6 @@ from agrad.ops.creation import arange
 from agrad.ops.data_type import astype
 from agrad.ops.elementwise import tanh
 from agrad.ops.extra.activations import log_softmax, relu, sigmoid, softmax
-from agrad.ops.extra.common import as_operand
 
 __all__ = [
     "adaptive_avg_pool2d", "avg_pool2d", "binary_cross_entropy", "binary_cross_entropy_with_logits", "conv2d",
@@ -30,11 +30,6 @@ __all__ = [
 ]  # fmt: skip
 
 IntOrPair = int | Sequence[int]
-
-
-def _called() -> str:
-    """The sentence that closes a message with the user's line."""
-    return f"\n  Called at {errors.line_of(*errors.caller())}."
 
 
 def _shape(name: str, argument: str, value: Any) -> tuple[int, ...]:
@@ -52,14 +47,14 @@ def _pair(name: str, value: IntOrPair, what: str) -> tuple[int, int]:
     if len(pair) == 1:
         pair *= 2
     if len(pair) != 2:
-        raise ValueError(f"{name}(): {what} must be one integer or two, not {value!r}{_called()}")
+        raise ValueError(f"{name}(): {what} must be one integer or two, not {value!r}{errors.called()}")
     return int(pair[0]), int(pair[1])
 
 
 def _checked_reduction(name: str, reduction: str) -> str:
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(
-            f"{reduction} is not a valid value for reduction\n  {name}() takes mean, sum or none.{_called()}"
+            f"{reduction} is not a valid value for reduction\n  {name}() takes mean, sum or none.{errors.called()}"
         )
     return reduction
 
@@ -217,7 +212,9 @@ def gelu(input: Any, approximate: str = "none") -> Tensor:
     tensor([-0.1587,  0.0000,  0.8413])
     """
     if approximate not in ("none", "tanh"):
-        raise ValueError(f"approximate argument must be either none or tanh.\n  gelu() got {approximate!r}.{_called()}")
+        raise ValueError(
+            f"approximate argument must be either none or tanh.\n  gelu() got {approximate!r}.{errors.called()}"
+        )
     return ops.gelu(input, approximate)
 
 
@@ -278,7 +275,7 @@ def _check_linear(input: Any, weight: Any, bias: Any) -> None:
         message = f"linear(): the bias must have shape ({weight.shape[0]},), got {shapes}"
     else:
         return
-    raise RuntimeError(message + _called())
+    raise RuntimeError(message + errors.called())
 
 
 def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: random.Generator | None = None) -> Tensor:
@@ -317,13 +314,13 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: ran
     """
     check_number("dropout", "p", p)
     if not 0 <= p <= 1:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}{_called()}")
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}{errors.called()}")
     operand = as_operand(input)
     if not training or p == 0:
         return operand
     input, spec = operand, operand._spec
     if not spec.inexact:
-        raise TypeError(f"dropout() takes floating point tensors, not {operand.dtype}{_called()}")
+        raise TypeError(f"dropout() takes floating point tensors, not {operand.dtype}{errors.called()}")
     dtype = "float64" if spec.backend.dtype_name(spec.dtype) in ("float64", "complex128") else "float32"
     mask = random.rand(spec.shape, dtype=dtype, device=spec.device, generator=generator) >= p
     return ops.dropout(input, mask, 0.0 if p == 1 else 1 / (1 - p))
@@ -361,12 +358,14 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor
     """
     input = as_operand(input)
     if input._spec.backend.kind(input.dtype) != "int":
-        raise TypeError(f"embedding(): expected integer indices, got {input.dtype}{_called()}")
+        raise TypeError(f"embedding(): expected integer indices, got {input.dtype}{errors.called()}")
     rows = weight.shape[0]
     _check_range(input, rows, f"index out of range in self\n  embedding(): the table has {rows} rows")
     if padding_idx is not None:
         if not -rows <= padding_idx < rows:
-            raise ValueError(f"embedding(): padding_idx {padding_idx} is outside the table of {rows} rows{_called()}")
+            raise ValueError(
+                f"embedding(): padding_idx {padding_idx} is outside the table of {rows} rows{errors.called()}"
+            )
         padding_idx %= rows
     return ops.embedding(input, weight, padding_idx)
 
@@ -376,7 +375,7 @@ def _check_range(indices: Tensor, stop: int, message: str) -> None:
     if not indices._spec.backend.is_lazy and indices.size:
         low, high = int(statistical.min(indices)), int(statistical.max(indices))
         if low < 0 or high >= stop:
-            raise IndexError(f"{message}, an index is {low if low < 0 else high}.{_called()}")
+            raise IndexError(f"{message}, an index is {low if low < 0 else high}.{errors.called()}")
 
 
 def one_hot(tensor: Any, num_classes: int = -1) -> Tensor:
@@ -408,19 +407,21 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Tensor:
     """
     tensor = as_operand(tensor)
     if tensor._spec.backend.kind(tensor.dtype) != "int":
-        raise RuntimeError(f"one_hot is only applicable to index tensor of type int64, got {tensor.dtype}.{_called()}")
+        raise RuntimeError(
+            f"one_hot is only applicable to index tensor of type int64, got {tensor.dtype}.{errors.called()}"
+        )
     if num_classes == -1 or not tensor._spec.backend.is_lazy:
         if not tensor.size:
             if num_classes <= 0:
-                raise RuntimeError("Can not infer total number of classes from empty tensor." + _called())
+                raise RuntimeError("Can not infer total number of classes from empty tensor." + errors.called())
         else:
             if int(statistical.min(tensor)) < 0:
-                raise RuntimeError("Class values must be non-negative." + _called())
+                raise RuntimeError("Class values must be non-negative." + errors.called())
             most = int(statistical.max(tensor))
             if num_classes == -1:
                 num_classes = most + 1
             elif most >= num_classes:
-                raise RuntimeError("Class values must be smaller than num_classes." + _called())
+                raise RuntimeError("Class values must be smaller than num_classes." + errors.called())
     classes = arange(num_classes, dtype=tensor.dtype, device=tensor.device)
     hit = elementwise.equal(manipulation.expand_dims(tensor, axis=tensor.ndim), classes)
     return astype(hit, dtypes.int64)
@@ -463,13 +464,13 @@ def layer_norm(
     if not shape or input.shape[-len(shape) :] != shape:
         raise RuntimeError(
             f"Given normalized_shape={list(shape)}, expected input with shape [*, {', '.join(map(str, shape))}], but got"
-            f" input of size{list(input.shape)}\n  layer_norm() normalises over the last axes.{_called()}"
+            f" input of size{list(input.shape)}\n  layer_norm() normalises over the last axes.{errors.called()}"
         )
     for name, value in (("weight", weight), ("bias", bias)):
         if value is not None and tuple(value.shape) != shape:
             raise RuntimeError(
                 f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape"
-                f" {list(value.shape)} and normalized_shape = {list(shape)}\n  in layer_norm().{_called()}"
+                f" {list(value.shape)} and normalized_shape = {list(shape)}\n  in layer_norm().{errors.called()}"
             )
     return ops.layer_norm(input, weight, bias, len(shape), eps)
 
@@ -555,10 +556,10 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
     """
     input = as_operand(input)
     if mode != "constant":
-        raise NotImplementedError(f"pad() has the mode 'constant' only, not {mode!r}{_called()}")
+        raise NotImplementedError(f"pad() has the mode 'constant' only, not {mode!r}{errors.called()}")
     if len(pad) % 2 or len(pad) // 2 > input.ndim:
         raise ValueError(
-            f"pad(): widths come in pairs, at most one per axis; got {tuple(pad)} for shape {input.shape}{_called()}"
+            f"pad(): widths come in pairs, at most one per axis; got {tuple(pad)} for shape {input.shape}{errors.called()}"
         )
     pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)]
     widths = [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1]
@@ -580,7 +581,7 @@ def _images(name: str, input: Any) -> tuple[Tensor, bool]:
     if input.ndim != 4:
         raise RuntimeError(
             f"Expected 3D (unbatched) or 4D (batched) input to {name}, but got input of size: {list(input.shape)}"
-            + _called()
+            + errors.called()
         )
     return input, False
 
@@ -601,7 +602,7 @@ def _check_windows(
     if min(*kernel, *stride, *dilation) < 1 or min(*padding[0], *padding[1]) < 0:
         raise ValueError(
             f"{name}(): kernel size, stride and dilation must be positive and padding not negative; got"
-            f" {kernel}, {stride}, {dilation} and {padding}{_called()}"
+            f" {kernel}, {stride}, {dilation} and {padding}{errors.called()}"
         )
     sizes = [shape[2 + a] + sum(padding[a]) for a in (0, 1)]
     spans = [dilation[a] * (kernel[a] - 1) + 1 for a in (0, 1)]
@@ -609,7 +610,7 @@ def _check_windows(
         raise RuntimeError(
             f"Calculated padded input size per channel: ({sizes[0]} x {sizes[1]}). Kernel size: ({spans[0]} x"
             f" {spans[1]}). Kernel size can't be greater than actual input size\n  {name}(): input {tuple(shape)}."
-            + _called()
+            + errors.called()
         )
 
 
@@ -666,20 +667,24 @@ def conv2d(
     stride, dilation = _pair("conv2d", stride, "stride"), _pair("conv2d", dilation, "dilation")
     shape, filters = input.shape, weight.shape
     if len(filters) != 4:
-        raise RuntimeError(f"conv2d(): weight must be (out, in / groups, height, width), got {filters}{_called()}")
+        raise RuntimeError(
+            f"conv2d(): weight must be (out, in / groups, height, width), got {filters}{errors.called()}"
+        )
     if groups < 1 or filters[0] % groups or shape[1] != filters[1] * groups:
         raise RuntimeError(
             f"Given groups={groups}, weight of size {list(filters)}, expected input{list(shape)} to have"
             f" {filters[1] * groups} channels, but got {shape[1]} channels instead\n  conv2d() also needs the number of"
-            f" filters, {filters[0]}, to be a multiple of groups.{_called()}"
+            f" filters, {filters[0]}, to be a multiple of groups.{errors.called()}"
         )
     if bias is not None and tuple(bias.shape) != filters[:1]:
         raise RuntimeError(
             f"Given weight of size {list(filters)}, expected bias to be 1-dimensional with {filters[0]} elements, but"
-            f" got bias of size {list(bias.shape)} instead\n  in conv2d().{_called()}"
+            f" got bias of size {list(bias.shape)} instead\n  in conv2d().{errors.called()}"
         )
     if input._spec.is_complex or weight._spec.is_complex:
-        raise TypeError(f"conv2d() takes real images and filters, not {input.dtype} and {weight.dtype}{_called()}")
+        raise TypeError(
+            f"conv2d() takes real images and filters, not {input.dtype} and {weight.dtype}{errors.called()}"
+        )
     if isinstance(padding, str):
         sides = _padding_by_name(padding, filters[2:], stride, dilation)
     else:
@@ -695,9 +700,9 @@ def _padding_by_name(
     if name == "valid":
         return (0, 0), (0, 0)
     if name != "same":
-        raise ValueError(f"Invalid padding string: '{name}'\n  conv2d() knows 'valid' and 'same'.{_called()}")
+        raise ValueError(f"Invalid padding string: '{name}'\n  conv2d() knows 'valid' and 'same'.{errors.called()}")
     if stride != (1, 1):
-        raise ValueError(f"padding='same' is not supported for strided convolutions{_called()}")
+        raise ValueError(f"padding='same' is not supported for strided convolutions{errors.called()}")
     total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
     return (total[0] // 2, total[0] - total[0] // 2), (total[1] // 2, total[1] - total[1] // 2)
 
@@ -711,7 +716,7 @@ def _pool_arguments(
     if down > kernel[0] // 2 or across > kernel[1] // 2:
         raise RuntimeError(
             f"pad should be at most half of effective kernel size, but got pad={(down, across)},"
-            f" kernel_size={kernel}\n  in {name}(), input {tuple(shape)}.{_called()}"
+            f" kernel_size={kernel}\n  in {name}(), input {tuple(shape)}.{errors.called()}"
         )
     return kernel, steps, ((down, down), (across, across))
 
@@ -756,7 +761,7 @@ def max_pool2d(
     """
     input, single = _images("max_pool2d", input)
     if not input.is_floating_point():
-        raise TypeError(f"max_pool2d() takes real floating point images, not {input.dtype}{_called()}")
+        raise TypeError(f"max_pool2d() takes real floating point images, not {input.dtype}{errors.called()}")
     kernel, steps, sides = _pool_arguments("max_pool2d", input.shape, kernel_size, stride, padding)
     spread = _pair("max_pool2d", dilation, "dilation")
     _check_windows("max_pool2d", input.shape, kernel, steps, sides, spread)
@@ -805,7 +810,7 @@ def avg_pool2d(
     """
     input, single = _images("avg_pool2d", input)
     if not input._spec.inexact:
-        raise TypeError(f"avg_pool2d() takes floating point images, not {input.dtype}{_called()}")
+        raise TypeError(f"avg_pool2d() takes floating point images, not {input.dtype}{errors.called()}")
     kernel, steps, sides = _pool_arguments("avg_pool2d", input.shape, kernel_size, stride, padding)
     _check_windows("avg_pool2d", input.shape, kernel, steps, sides, (1, 1))
     return _back(ops.avg_pool2d(input, kernel, steps, sides, count_include_pad), single)
@@ -842,7 +847,7 @@ def adaptive_avg_pool2d(input: Any, output_size: IntOrPair) -> Tensor:
     if h % height or w % width:
         raise NotImplementedError(
             f"adaptive_avg_pool2d(): {(h, w)} is not a multiple of {(height, width)}: windows of different sizes are not"
-            f" implemented{_called()}"
+            f" implemented{errors.called()}"
         )
     return avg_pool2d(input, (h // height, w // width))
 
@@ -927,26 +932,26 @@ def _check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
     """Refuse class indices that do not belong to the input, and weights that ask for a gradient."""
     shape = _shape(name, "input", input)
     if not shape:
-        raise RuntimeError(f"{name}(): expected input (N, C, ...) or (C,), got a 0-d tensor{_called()}")
+        raise RuntimeError(f"{name}(): expected input (N, C, ...) or (C,), got a 0-d tensor{errors.called()}")
     axis = ops.class_axis(len(shape))
     wanted = shape[:axis] + shape[axis + 1 :]
     got = tuple(target.shape)
     if len(got) != len(wanted) or any(map(_differs, got, wanted)):
         if len(shape) > 1 and got and len(got) == len(wanted) and _differs(got[0], wanted[0]):
             message = f"Expected input batch_size ({shape[0]}) to match target batch_size ({got[0]})."
-            raise ValueError(f"{message}\n  {name}(): input {shape}, target {got}.{_called()}")
+            raise ValueError(f"{message}\n  {name}(): input {shape}, target {got}.{errors.called()}")
         raise ValueError(
             f"Expected target size {list(wanted)}, got {list(got)}\n  {name}(): input {shape} has {shape[axis]} classes"
-            f" along axis {axis}.{_called()}"
+            f" along axis {axis}.{errors.called()}"
         )
     if weight is not None:
         if tuple(weight.shape) != (shape[axis],):
             raise RuntimeError(
                 f"weight tensor should be defined either for all {shape[axis]} classes or no classes but got weight"
-                f" tensor of shape: {list(weight.shape)}\n  in {name}().{_called()}"
+                f" tensor of shape: {list(weight.shape)}\n  in {name}().{errors.called()}"
             )
         if isinstance(weight, Tensor) and weight.requires_grad:
-            raise RuntimeError(f"the derivative for 'weight' is not implemented\n  in {name}().{_called()}")
+            raise RuntimeError(f"the derivative for 'weight' is not implemented\n  in {name}().{errors.called()}")
 
 
 def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
@@ -1068,7 +1073,7 @@ def cross_entropy(
 def _check_smoothing(label_smoothing: float) -> None:
     if not 0 <= label_smoothing <= 1:
         raise ValueError(
-            f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}\n  in cross_entropy().{_called()}"
+            f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}\n  in cross_entropy().{errors.called()}"
         )
 
 
@@ -1081,7 +1086,7 @@ def _soft_cross_entropy(input: Tensor, target: Tensor, weight: Any, reduction: s
     if input.shape != target.shape:
         raise ValueError(
             f"Expected floating point type for target with class probabilities to have the shape of the input,"
-            f" {list(input.shape)}, got {list(target.shape)}\n  in cross_entropy(); class indices are integers.{_called()}"
+            f" {list(input.shape)}, got {list(target.shape)}\n  in cross_entropy(); class indices are integers.{errors.called()}"
         )
     _check_smoothing(label_smoothing)
     axis = ops.class_axis(input.ndim)
@@ -1098,7 +1103,9 @@ def _soft_cross_entropy(input: Tensor, target: Tensor, weight: Any, reduction: s
 def _check_same(name: str, input: Any, target: Any) -> None:
     given, wanted = _shape(name, "target", target), _shape(name, "input", input)
     if given != wanted:
-        raise ValueError(f"Target size ({given}) must be the same as input size ({wanted})\n  in {name}().{_called()}")
+        raise ValueError(
+            f"Target size ({given}) must be the same as input size ({wanted})\n  in {name}().{errors.called()}"
+        )
 
 
 def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Tensor:
@@ -1142,7 +1149,9 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
         and input.size
         and not (statistical.min(input.detach()) >= 0 and statistical.max(input.detach()) <= 1)
     ):
-        raise RuntimeError("all elements of input should be between 0 and 1\n  in binary_cross_entropy()." + _called())
+        raise RuntimeError(
+            "all elements of input should be between 0 and 1\n  in binary_cross_entropy()." + errors.called()
+        )
     return ops.binary_cross_entropy(input, target, weight, _checked_reduction("binary_cross_entropy", reduction))
 
 

@@ -115,7 +115,7 @@ class Module:
                     message = (
                         f"cannot assign '{type(value).__name__}' as {what} '{name}' ({kind.__name__} or None expected)"
                         "\n  Delete the attribute first, or change the value of a parameter through its .data."
-                        f"\n  Called at {errors.line_of(*errors.caller())}."
+                        f"{errors.called()}"
                     )
                     raise TypeError(message)
         if name in self._buffers and value is not None and not isinstance(value, Tensor):

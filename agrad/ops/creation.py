@@ -53,7 +53,7 @@ def _whole(name: str, shape: Shape, more: tuple[int, ...]) -> Shape:
     if not all(isinstance(n, int) and not isinstance(n, bool) for n in (shape, *more)):
         raise TypeError(
             f"{name}() takes a shape as one tuple or as separate integers, not {shape!r}, {', '.join(map(repr, more))}:"
-            f" {name}((2, 3), dtype=..., device=...)\n  Called at {errors.line_of(*errors.caller())}."
+            f" {name}((2, 3), dtype=..., device=...){errors.called()}"
         )
     return (shape, *more)  # type: ignore[arg-type]
 

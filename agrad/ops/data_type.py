@@ -11,6 +11,7 @@ from agrad.core.backend import backend_of
 from agrad.core.declare import linear
 from agrad.core.mode import current
 from agrad.core.op import OPS, finish
+from agrad.core.operands import as_tensor
 from agrad.core.rule import fit
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops.batch_rules import pointwise, unbatched
@@ -99,9 +100,7 @@ def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
         message = "to_device() takes no stream: order is kept by the backends"
         raise ValueError(message)
     if not isinstance(x, Tensor):
-        from agrad.ops.creation import asarray  # noqa: PLC0415 (that chapter comes later)
-
-        x = asarray(x)
+        x = as_tensor(x)
     assert isinstance(x, Tensor)
     target, full = manager.device_of(device)
     if full == x._spec.device:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import linear
+from agrad.core.operands import as_operands
 from agrad.core.rule import device_of, unbroadcast
 from agrad.ops.batch_rules import Call, dynamic, matrices, place, places
 from agrad.ops.docs import complete
@@ -334,8 +335,6 @@ def broadcast_arrays(*arrays: Any) -> tuple[Tensor, ...]:
     >>> b.shape
     (2, 3)
     """
-    from agrad.ops.extra.common import as_operands  # noqa: PLC0415 (that chapter comes later)
-
     arrays = as_operands(*arrays)
     shape = broadcast_shapes(*(a.shape for a in arrays))
     return tuple(broadcast_to(a, shape) for a in arrays)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad import dtypes
 from agrad.core.buffers import check_leaf, rebind
+from agrad.core.errors import called
 from agrad.core.op import OPS, make_operator
+from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor, attached
 from agrad.ops import (
     creation,
@@ -29,7 +31,7 @@ from agrad.ops import (
     statistical,
 )
 from agrad.ops.docs import complete
-from agrad.ops.extra.common import along, as_operand, called, checked_axis
+from agrad.ops.extra.common import along, checked_axis
 
 Axis = int | tuple[int, ...] | None
 

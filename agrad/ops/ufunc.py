@@ -97,7 +97,7 @@ def refused_function(function: Any) -> TypeError:
     full = ".".join(part for part in ("numpy", room, function.__name__) if part)
     value = "take the value with tensor.detach().numpy()"
     instead = value if found is None else f"use agrad.{name}, or {value}"
-    message = f"{full} is not defined for tensors; {instead}.\n  Called at {errors.line_of(*errors.caller())}."
+    message = f"{full} is not defined for tensors; {instead}.{errors.called()}"
     return TypeError(message)
 
 

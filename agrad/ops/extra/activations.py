@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.ops import nn
 from agrad.ops.data_type import astype
-from agrad.ops.extra.common import called
 
 __all__ = ["log_softmax", "relu", "sigmoid", "softmax"]
 

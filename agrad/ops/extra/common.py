@@ -1,46 +1,15 @@
-"""What the functions beyond the standard share: operands as tensors, axes, messages."""
+"""What the functions beyond the standard share: dtypes and axes of operands."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from agrad.core import errors
-from agrad.core.mode import is_grad_enabled
 from agrad.core.tensor import Tensor
-from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, result_type
 from agrad.ops.manipulation import permute_dims, reshape
 
 Axis = int | tuple[int, ...] | None
-
-#: Types whose values have no device of their own: they go to that of the operand beside them.
-PLAIN = (bool, int, float, complex, list, tuple, range)
-
-
-def called() -> str:
-    """The sentence that closes a message with the user's line."""
-    return f"\n  Called at {errors.line_of(*errors.caller())}."
-
-
-def as_operand(value: Any, beside: Any = None) -> Tensor:
-    """An operand as a Tensor; Python numbers and lists go to the device of the operand beside them."""
-    if isinstance(value, Tensor):
-        return value
-    if isinstance(value, PLAIN):
-        where = beside.device if isinstance(beside, Tensor) else None
-        return asarray(list(value) if isinstance(value, range) else value, device=where)
-    made = asarray(value)
-    if made._spec.inexact or not is_grad_enabled():
-        return made
-    return asarray(value, copy=True)  # mostly places or a mask, which nodes keep: the caller may change the array
-
-
-def as_operands(*values: Any) -> tuple[Tensor, ...]:
-    """Operands as tensors; Python numbers and lists go to the device of the first array among them."""
-    if all(isinstance(v, Tensor) for v in values):
-        return values
-    first = next((as_operand(v) for v in values if not isinstance(v, PLAIN)), None)
-    return tuple(as_operand(v, first) for v in values)
 
 
 def kind_of(x: Tensor) -> str:
@@ -68,7 +37,7 @@ def checked_axis(name: str, axis: int, rank: int) -> int:
     if not -rank <= axis < rank:
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {axis})"
-            f"\n  {name}() was given a tensor of {rank} axes.{called()}"
+            f"\n  {name}() was given a tensor of {rank} axes.{errors.called()}"
         )
     return axis % rank
 
@@ -79,7 +48,7 @@ def checked_axes(name: str, axis: Axis, rank: int) -> tuple[int, ...]:
         return tuple(range(rank))
     axes = tuple(checked_axis(name, a, rank) for a in (axis if isinstance(axis, tuple | list) else (axis,)))
     if len(set(axes)) < len(axes):
-        raise ValueError(f"{name}(): an axis is given twice in {axis}{called()}")
+        raise ValueError(f"{name}(): an axis is given twice in {axis}{errors.called()}")
     return axes
 
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from agrad.core.declare import multilinear
+from agrad.core.errors import called
+from agrad.core.operands import as_operands
 from agrad.core.rule import promote
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import Call
-from agrad.ops.extra.common import as_operands, called
 from agrad.ops.manipulation import permute_dims, reshape, squeeze
 from agrad.ops.matrices import conj
 from agrad.ops.searching import getitem

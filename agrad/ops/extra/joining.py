@@ -7,10 +7,12 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from agrad.core.errors import called
+from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype
-from agrad.ops.extra.common import along, as_operand, as_operands, called, checked_axis
+from agrad.ops.extra.common import along, checked_axis
 from agrad.ops.extra.shaping import atleast_2d, atleast_3d, ravel
 from agrad.ops.manipulation import (
     broadcast_shapes,

@@ -6,16 +6,12 @@ import math
 from typing import Any
 
 from agrad.core.declare import custom
+from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import reduced
 from agrad.ops.data_type import astype, finfo
 from agrad.ops.elementwise import conj, isnan, logical_not, real, sqrt, square
-from agrad.ops.extra.common import (
-    Axis,
-    as_operand,
-    checked_axes,
-    without,
-)
+from agrad.ops.extra.common import Axis, checked_axes, without
 from agrad.ops.extra.running import cumsum
 from agrad.ops.searching import where
 from agrad.ops.statistical import (

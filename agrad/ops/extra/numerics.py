@@ -6,23 +6,15 @@ import math
 from typing import Any
 
 from agrad.core.declare import multilinear
+from agrad.core.errors import called
+from agrad.core.operands import as_operand, as_operands
 from agrad.core.rule import promote
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, finfo
 from agrad.ops.elementwise import abs as absolute
 from agrad.ops.elementwise import add, conj, equal, imag, isinf, isnan, less, maximum, minimum, real, remainder, sign
-from agrad.ops.extra.common import (
-    Axis,
-    alike,
-    along,
-    as_operand,
-    as_operands,
-    called,
-    checked_axes,
-    checked_axis,
-    kind_of,
-)
+from agrad.ops.extra.common import Axis, alike, along, checked_axes, checked_axis, kind_of
 from agrad.ops.manipulation import broadcast_to, concat, flip, reshape, unstack
 from agrad.ops.matrices import conj as _conj
 from agrad.ops.searching import argsort, getitem, searchsorted, take, where

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from agrad.core.errors import called
+from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor, check_number
 from agrad.ops import linalg
 from agrad.ops.creation import arange, asarray
 from agrad.ops.data_type import astype
 from agrad.ops.elementwise import multiply, pow
-from agrad.ops.extra.common import Axis, as_operand, as_operands, called, checked_axes
+from agrad.ops.extra.common import Axis, checked_axes
 from agrad.ops.manipulation import expand_dims, flip, permute_dims, reshape
 
 __all__ = ["cdist", "dot", "inner", "kron", "norm", "outer", "vander"]

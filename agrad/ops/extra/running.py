@@ -8,15 +8,11 @@ from typing import Any
 
 from agrad.core.backend import backend_of
 from agrad.core.declare import custom, linear
-from agrad.core.errors import UnsupportedOp
+from agrad.core.errors import UnsupportedOp, called
+from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import Call, place, running
-from agrad.ops.extra.common import (
-    along,
-    as_operand,
-    called,
-    checked_axis,
-)
+from agrad.ops.extra.common import along, checked_axis
 from agrad.ops.manipulation import reshape
 from agrad.ops.statistical import (
     cumulative_prod,

@@ -6,13 +6,14 @@ import operator
 from typing import Any, NamedTuple
 
 from agrad.core.declare import nondifferentiable
-from agrad.core.errors import UnsupportedOp
+from agrad.core.errors import UnsupportedOp, called
+from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
 from agrad.ops import searching
 from agrad.ops.creation import arange, asarray, zeros
 from agrad.ops.data_type import astype
 from agrad.ops.elementwise import subtract
-from agrad.ops.extra.common import alike, as_operand, as_operands, called, checked_axis, kind_of
+from agrad.ops.extra.common import alike, checked_axis, kind_of
 from agrad.ops.manipulation import broadcast_arrays, broadcast_to, moveaxis, repeat, reshape
 from agrad.ops.searching import cast_value, getitem, searchsorted, setitem, take, take_along_axis, where
 from agrad.ops.statistical import all as all_of

@@ -7,12 +7,14 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from agrad.core.errors import called
+from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
 from agrad.ops import nn
 from agrad.ops.creation import asarray, zeros
 from agrad.ops.data_type import astype
 from agrad.ops.elementwise import positive
-from agrad.ops.extra.common import along, as_operand, as_operands, called, checked_axis
+from agrad.ops.extra.common import along, checked_axis
 from agrad.ops.manipulation import (
     broadcast_to,
     concat,

@@ -7,20 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from agrad.core.declare import nondifferentiable
+from agrad.core.errors import called
+from agrad.core.operands import as_operand
 from agrad.core.rule import device_of
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray, zeros
 from agrad.ops.data_type import astype, finfo
 from agrad.ops.elementwise import clip, conj, isnan, real, sqrt
-from agrad.ops.extra.common import (
-    Axis,
-    as_operand,
-    called,
-    checked_axes,
-    joined,
-    kind_of,
-    without,
-)
+from agrad.ops.extra.common import Axis, checked_axes, joined, kind_of, without
 from agrad.ops.linalg import matmul, matrix_transpose
 from agrad.ops.manipulation import concat, expand_dims, permute_dims, reshape
 from agrad.ops.searching import getitem, take_along_axis, where

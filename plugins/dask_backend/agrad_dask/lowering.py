@@ -31,9 +31,10 @@ from agrad import func, random, tree
 from agrad.autograd.backward import cotangent_for
 from agrad.core import engine, errors
 from agrad.core.backend import backend_of
+from agrad.core.errors import called
 from agrad.core.node import behind
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import Argnums, called, check_argnums, name_of, split_aux
+from agrad.func.arguments import Argnums, check_argnums, name_of, split_aux
 from agrad_dask import computing
 from agrad_dask.fusing import depth_first, direct, last_uses
 

@@ -16,8 +16,8 @@ import numpy as np
 
 import agrad as ag
 from agrad.core import errors
+from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import called
 
 #: A chunk of more bytes than this is mapped anew by glibc at every allocation (its threshold grows to this and no
 #: further), and page faults then take most of the time.

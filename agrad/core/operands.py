@@ -1,0 +1,49 @@
+"""What stands in the place of a tensor, as a tensor: arrays, Python numbers, lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agrad.core.backend import backend_of, numbers_of, plugins
+from agrad.core.mode import is_grad_enabled
+from agrad.core.tensor import Tensor, wrap
+
+#: Types whose values have no device of their own: they go to that of the operand beside them.
+HOMELESS = (bool, int, float, complex, list, tuple, range)
+
+
+def tensor_of(array: Any) -> Tensor:
+    """Return an array, or a library's scalar, as a Tensor."""
+    backend = backend_of(array)
+    assert backend is not None, f"{type(array).__name__} is no array"
+    raw = numbers_of(backend, array)
+    return wrap(raw, backend.spec(raw))
+
+
+def as_tensor(value: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """Return what `agrad.asarray` makes of a value, for files that rank below its chapter."""
+    backend = None if isinstance(value, HOMELESS) else backend_of(value)
+    functions = (backend or plugins().default_backend()).functions
+    made: Tensor = functions.asarray(value, device=device, copy=copy)
+    return made
+
+
+def as_operand(value: Any, beside: Any = None) -> Tensor:
+    """Return an operand as a Tensor; Python numbers and lists go to the device of the operand beside them."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, HOMELESS):
+        where = beside.device if isinstance(beside, Tensor) else None
+        return as_tensor(list(value) if isinstance(value, range) else value, device=where)
+    made = as_tensor(value)
+    if made._spec.inexact or not is_grad_enabled():
+        return made
+    return as_tensor(value, copy=True)  # mostly places or a mask, which nodes keep: the caller may change the array
+
+
+def as_operands(*values: Any) -> tuple[Tensor, ...]:
+    """Return operands as tensors; Python numbers and lists go to the device of the first array among them."""
+    if all(isinstance(v, Tensor) for v in values):
+        return values
+    first = next((as_operand(v) for v in values if not isinstance(v, HOMELESS)), None)
+    return tuple(as_operand(v, first) for v in values)
