@@ -82,6 +82,7 @@ def linear(
     views: bool = False,
     crosses: bool = False,
     batch: Kernel | None = None,
+    least_axes: int = 0,
     **adjoints: Derivative,
 ) -> Callable[[F], F]:
     """Declare an op that is linear in all its operands jointly, by its adjoint.
@@ -110,6 +111,8 @@ def linear(
         ``batch(b, *arguments)``: what the op does under `vmap`, with arrays that have the batch axis in front; see
         `agrad.ops.batch_rules`. Default: what acts element by element aligns axes, a `kernel` given here runs on batched
         arrays, and the rest raises.
+    least_axes : int, optional
+        How many axes the first operand has at least, where libraries take fewer, each in a way of its own.
     **adjoints : callable
         Per operand, its cotangent from ``g``, under the inner product Re<., .>: conjugates included.
 
@@ -133,6 +136,7 @@ def linear(
         views=views,
         crosses=crosses,
         batch=batch,
+        least_axes=least_axes,
     )
 
 
@@ -142,6 +146,7 @@ def multilinear(
     kernel: Kernel | None = None,
     source: str = "",
     batch: Kernel | None = None,
+    contracts: Kernel | None = None,
     **adjoints: Derivative,
 ) -> Callable[[F], F]:
     """Declare an op that is linear in each operand, by its adjoints; forward mode sums one term per tangent.
@@ -150,6 +155,8 @@ def multilinear(
     ----------
     name, kernel, source, batch : optional
         As for `linear`.
+    contracts : callable, optional
+        ``contracts(specs, *params)``: the axes that the op sums products over, of its first and of its second operand.
     **adjoints : callable
         Per operand, its cotangent from ``g``, as for `linear`; it may ask for the values of the other operands.
 
@@ -158,7 +165,9 @@ def multilinear(
     callable
         A decorator for the function that gives signature and documentation; its body is never run.
     """
-    return lambda stub: _declare(stub, "multilinear", adjoints, name=name, kernel=kernel, source=source, batch=batch)
+    return lambda stub: _declare(
+        stub, "multilinear", adjoints, name=name, kernel=kernel, source=source, batch=batch, contracts=contracts
+    )
 
 
 def custom(
@@ -174,6 +183,8 @@ def custom(
     outputs: int | None = None,
     real: bool = False,
     batch: Kernel | None = None,
+    contracts: Kernel | None = None,
+    least_axes: int = 0,
 ) -> Callable[[F], F]:
     """Declare an op by its vjp per operand and its jvp.
 
@@ -184,10 +195,12 @@ def custom(
         results that have no cotangent.
     jvp : callable or None
         The tangent of the result from ``t_<operand>``; an operand without one gets None. None if not implemented.
-    name, kernel, source, sequence, index, keys, outputs, batch
+    name, kernel, source, sequence, index, keys, outputs, batch, least_axes
         As for `linear`.
     real : bool, optional
         As for `elementwise`.
+    contracts : callable, optional
+        As for `multilinear`.
 
     Returns
     -------
@@ -208,6 +221,8 @@ def custom(
         jvp=jvp,
         real=real,
         batch=batch,
+        contracts=contracts,
+        least_axes=least_axes,
     )
 
 
@@ -266,6 +281,7 @@ def nondifferentiable(
     outputs: int | None = None,
     boolean: bool = False,
     batch: Kernel | None = None,
+    least_axes: int = 0,
 ) -> Callable[[F], F]:
     """Declare an op without derivative: its result is boolean, integer or a shape.
 
@@ -273,7 +289,7 @@ def nondifferentiable(
     ----------
     *operands : str
         The names of the signature that are arrays.
-    name, kernel, outputs, batch
+    name, kernel, outputs, batch, least_axes
         As for `linear`.
     boolean : bool, optional
         The op acts element by element and its results are truth values.
@@ -284,7 +300,16 @@ def nondifferentiable(
         A decorator for the function that gives signature and documentation; its body is never run.
     """
     return lambda stub: _declare(
-        stub, "none", {}, name=name, kernel=kernel, index=operands, outputs=outputs, boolean=boolean, batch=batch
+        stub,
+        "none",
+        {},
+        name=name,
+        kernel=kernel,
+        index=operands,
+        outputs=outputs,
+        boolean=boolean,
+        batch=batch,
+        least_axes=least_axes,
     )
 
 
@@ -309,6 +334,8 @@ def _declare(
     crosses: bool = False,
     real: bool = False,
     batch: Kernel | None = None,
+    contracts: Kernel | None = None,
+    least_axes: int = 0,
 ) -> F:
     full = name or stub.__name__
     if full in OPS:
@@ -345,5 +372,7 @@ def _declare(
     if not all(part.isidentifier() for part in full.split(".")):
         message = f"{full}: the name of an op is made of identifiers, as name='mine.square'"
         raise errors.RuleError(message)
-    op = OPS[full] = Op(full, stub, signature, rule, kernel=kernel, keys=keys, batch=batch)
+    op = OPS[full] = Op(
+        full, stub, signature, rule, kernel=kernel, keys=keys, batch=batch, contracts=contracts, least_axes=least_axes
+    )
     return op.entry  # type: ignore[return-value]

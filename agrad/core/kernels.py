@@ -19,14 +19,6 @@ OWN = ("extra", "nn", "special")
 #: Sub-namespaces of the standard and of agrad; names below them are reached as attributes.
 SUBNAMESPACES = ("fft", "linalg", *OWN)
 
-#: How many axes the standard asks of the first operand, where libraries take fewer, each in a way of its own.
-LEAST_AXES = {
-    **dict.fromkeys(("cumulative_sum", "cumulative_prod", "sort", "argsort", "take", "unstack"), 1),
-    **dict.fromkeys(("extra.cumulative_max", "extra.cumulative_min", "extra.logcumsumexp"), 1),
-    **dict.fromkeys(("fft.fft", "fft.ifft", "fft.rfft", "fft.irfft", "fft.hfft", "fft.ihfft"), 1),
-    **dict.fromkeys(("tril", "triu"), 2),
-}
-
 #: The kinds of dtypes, each of which can be cast to those after it.
 KINDS = ("bool", "int", "float", "complex")
 
@@ -74,14 +66,13 @@ def forget_kernels(backend: Backend) -> None:
 def _resolve(backend: Backend, name: str) -> Any:
     """Return a kernel, with the checks on its operands that libraries leave out."""
     kernel = _found(backend, name)
-    if name in LEAST_AXES:
-        return _of_axes(kernel, name)
+    if name in OPS and OPS[name].least_axes:
+        return _of_axes(kernel, name, OPS[name].least_axes)
     return _of_kinds(kernel, backend) if name == "setitem" else kernel
 
 
-def _of_axes(kernel: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _of_axes(kernel: Callable[..., Any], name: str, least: int) -> Callable[..., Any]:
     """Return a kernel that refuses operands of too few axes."""
-    least = LEAST_AXES[name]
 
     @functools.wraps(kernel)
     def of_axes(x: Any, /, *args: Any, **parameters: Any) -> Any:

@@ -62,6 +62,10 @@ class Op:
         ``kernel(xp, ...)`` in the standard's functions, for backends that have none of their own.
     batch : callable or None
         ``batch(b, ...)``: what it does under `vmap` (see `ops.batch_rules`); None where that follows from its kind or kernel.
+    contracts : callable or None
+        ``contracts(specs, *params)``: the axes that it sums products over, of its first and of its second operand.
+    least_axes : int
+        How many axes the standard asks of the first operand, where libraries take fewer, each in a way of its own.
     entry : callable
         The public function.
     """
@@ -76,11 +80,15 @@ class Op:
         kernel: Callable[..., Any] | None,
         keys: Sequence[str],
         batch: Callable[..., Any] | None = None,
+        contracts: Callable[..., Any] | None = None,
+        least_axes: int = 0,
     ) -> None:
         self.name = name
         self.rule = rule
         self.kernel = kernel
         self.batch = batch
+        self.contracts = contracts
+        self.least_axes = least_axes
         self.signature = signature
         words = name.removeprefix("nn.").replace(".", "_").split("_")
         self.title = "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"

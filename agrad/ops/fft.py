@@ -75,7 +75,7 @@ def _fft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, xp.fft.ifft(g, axis=axis, norm=_SWAPPED[norm]), x_spec, [_place(x_spec, axis)])
 
 
-@linear(name="fft.fft", x=_fft_adjoint, batch=along)
+@linear(name="fft.fft", x=_fft_adjoint, batch=along, least_axes=1)
 def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Discrete Fourier transform along an axis, ``sum(x[j] * exp(-2j * pi * j * k / n))``.
 
@@ -95,7 +95,7 @@ def _ifft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, xp.fft.fft(g, axis=axis, norm=_SWAPPED[norm]), x_spec, [_place(x_spec, axis)])
 
 
-@linear(name="fft.ifft", x=_ifft_adjoint, batch=along)
+@linear(name="fft.ifft", x=_ifft_adjoint, batch=along, least_axes=1)
 def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Inverse of `fft` along an axis, ``sum(x[k] * exp(2j * pi * j * k / n)) / n``.
 
@@ -179,7 +179,7 @@ def _rfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: 
     return _restored(xp, full, x_spec, [place])
 
 
-@linear(name="fft.rfft", x=_rfft_adjoint, batch=along)
+@linear(name="fft.rfft", x=_rfft_adjoint, batch=along, least_axes=1)
 def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """First half of the spectrum of a real signal: frequencies 0 to ``n // 2`` of `fft`.
 
@@ -199,7 +199,7 @@ def _irfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, _paired(xp, half, place, g.shape[place], 2), x_spec, [place])
 
 
-@linear(name="fft.irfft", x=_irfft_adjoint, batch=along)
+@linear(name="fft.irfft", x=_irfft_adjoint, batch=along, least_axes=1)
 def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Inverse of `rfft`: the real signal of half a spectrum.
 
@@ -271,7 +271,7 @@ def _hfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
     return _restored(xp, _paired(xp, half, place, g.shape[place], 2), x_spec, [place])
 
 
-@linear(name="fft.hfft", x=_hfft_adjoint, batch=along)
+@linear(name="fft.hfft", x=_hfft_adjoint, batch=along, least_axes=1)
 def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Real spectrum of a signal with Hermitian symmetry, of which the first half is given.
 
@@ -295,7 +295,7 @@ def _ihfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm:
     return _restored(xp, full, x_spec, [place])
 
 
-@linear(name="fft.ihfft", x=_ihfft_adjoint, batch=along)
+@linear(name="fft.ihfft", x=_ihfft_adjoint, batch=along, least_axes=1)
 def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
     """Inverse of `hfft`: the first half of the signal of a real spectrum.
 

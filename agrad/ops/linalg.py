@@ -93,7 +93,12 @@ def _as_matrix(b: Call, x: Any, *, row: bool) -> Any:
     return b.xp.expand_dims(data, axis=-2 if row else -1)
 
 
-@multilinear(x1=_matmul_by_first, x2=_matmul_by_second, batch=_matmul_batch)
+@multilinear(
+    x1=_matmul_by_first,
+    x2=_matmul_by_second,
+    batch=_matmul_batch,
+    contracts=lambda specs: ((-1,), (-2 if len(specs[1].shape) > 1 else -1,)),
+)
 def matmul(x1: Any, x2: Any, /) -> Tensor:
     """The matrix product over the last two axes; the others are broadcast.
 
@@ -164,10 +169,17 @@ def _tensordot_batch(b: Call, x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     return xp.reshape(xp.matmul(a, c), (b.size, *shape))
 
 
+def _tensordot_contracts(_: Any, axes: Any) -> tuple[tuple[int, ...], ...]:
+    if isinstance(axes, int):
+        return tuple(range(-axes, 0)), tuple(range(axes))
+    return tuple((one,) if isinstance(one, int) else tuple(one) for one in axes)
+
+
 @multilinear(
     x1=lambda xp, g, x2, x1_spec, axes: _tensordot_adjoint(xp, g, x2, x1_spec, axes, first=True),
     x2=lambda xp, g, x1, x2_spec, axes: _tensordot_adjoint(xp, g, x1, x2_spec, axes, first=False),
     batch=_tensordot_batch,
+    contracts=_tensordot_contracts,
 )
 def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
     """The sum of products over pairs of axes.
@@ -218,6 +230,7 @@ def _last(b: Call, x: Any, axis: int) -> Any:
     x1=lambda xp, g, x2, x1_spec, axis: _vecdot_adjoint(xp, conj(xp, g), x2, x1_spec, axis),
     x2=lambda xp, g, x1, x2_spec, axis: _vecdot_adjoint(xp, g, x1, x2_spec, axis),
     batch=_vecdot_batch,
+    contracts=lambda _, axis: ((axis,), (axis,)),
 )
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """The dot product of vectors along an axis; `x1` is conjugated.

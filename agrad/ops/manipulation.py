@@ -421,7 +421,7 @@ def _unstack_batch(b: Call, x: Any, /, *, axis: int = 0) -> Any:
     return b.kernel(b.data(x), axis=place(axis, x.ndim))
 
 
-@linear(views=True, outputs=0, x=_restack, kernel=_unstack_kernel, batch=_unstack_batch)
+@linear(views=True, outputs=0, x=_restack, kernel=_unstack_kernel, batch=_unstack_batch, least_axes=1)
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Tensor, ...]:
     """The slices along an axis.
 
@@ -514,7 +514,7 @@ def tile(x: Any, repetitions: tuple[int, ...], /) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g, k: xp.tril(g, k=k), batch=matrices)
+@linear(x=lambda xp, g, k: xp.tril(g, k=k), batch=matrices, least_axes=2)
 def tril(x: Any, /, *, k: int = 0) -> Tensor:
     """The part of matrices on and below a diagonal, 0 elsewhere.
 
@@ -534,7 +534,7 @@ def tril(x: Any, /, *, k: int = 0) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g, k: xp.triu(g, k=k), batch=matrices)
+@linear(x=lambda xp, g, k: xp.triu(g, k=k), batch=matrices, least_axes=2)
 def triu(x: Any, /, *, k: int = 0) -> Tensor:
     """The part of matrices on and above a diagonal, 0 elsewhere.
 

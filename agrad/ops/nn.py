@@ -359,6 +359,7 @@ def _linear_jvp(xp: Any, t_input: Any, t_weight: Any, t_bias: Any, input: Any, w
     },
     jvp=_linear_jvp,
     kernel=_linear_kernel,
+    contracts=lambda _: ((-1,), (-1,)),
 )
 def linear_layer(input: Any, weight: Any, bias: Any = None) -> Tensor:
     """``input @ weight.T + bias``."""

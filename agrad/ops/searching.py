@@ -381,7 +381,7 @@ def _take_batch(b: Call, x: Any, indices: Any, /, *, axis: int | None = None) ->
     return b.xp.take_along_axis(x.data, b.xp.broadcast_to(picks, shape), axis=at)
 
 
-@linear(index=("indices",), x=_take_adjoint, batch=_take_batch)
+@linear(index=("indices",), x=_take_adjoint, batch=_take_batch, least_axes=1)
 def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
     """The elements at 1-d indices along an axis.
 
@@ -574,7 +574,7 @@ def _sorted_tangent(xp: Any, t_x: Any, x: Any, axis: int, descending: bool, stab
     return xp.take_along_axis(t_x, xp.argsort(x, axis=axis, descending=descending, stable=stable), axis=axis)
 
 
-@custom(vjp={"x": _unsort}, jvp=_sorted_tangent, batch=along)
+@custom(vjp={"x": _unsort}, jvp=_sorted_tangent, batch=along, least_axes=1)
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """Sorted along an axis.
 
@@ -589,7 +589,7 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
     """
 
 
-@nondifferentiable("x", batch=along)
+@nondifferentiable("x", batch=along, least_axes=1)
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
     """The indices that sort along an axis.
 

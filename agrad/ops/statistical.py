@@ -261,7 +261,7 @@ def _cumulative_sum_adjoint(xp: Any, g: Any, x_spec: Any, axis: int | None, incl
     return xp.flip(xp.cumulative_sum(xp.flip(g, axis=axis), axis=axis), axis=axis)
 
 
-@linear(x=_cumulative_sum_adjoint, batch=running)
+@linear(x=_cumulative_sum_adjoint, batch=running, least_axes=1)
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
     """Running sum along an axis.
 
@@ -328,7 +328,7 @@ def _cumulative_prod_jvp(xp: Any, t_x: Any, x: Any, ans_spec: Any, axis: int | N
     return xp.concat([xp.zeros_like(xp.sum(t_x, axis=axis, keepdims=True)), t_x], axis=axis)
 
 
-@custom(vjp={"x": _cumulative_prod_vjp}, jvp=_cumulative_prod_jvp, batch=running)
+@custom(vjp={"x": _cumulative_prod_vjp}, jvp=_cumulative_prod_jvp, batch=running, least_axes=1)
 def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
     """Running product along an axis.
 

@@ -90,12 +90,18 @@ def _contraction_batch(b: Call, x1: Any, x2: Any, /, first: str, second: str, re
     )
 
 
+def _contracts(_: Any, first: str, second: str, result: str) -> tuple[tuple[int, ...], ...]:
+    names = [name for name in first if name in second and name not in result]
+    return tuple(map(first.index, names)), tuple(map(second.index, names))
+
+
 @multilinear(
     name="extra.contraction",
     x1=lambda xp, g, x2, first, second, result: xp.extra.contraction(g, conj(xp, x2), result, second, first),
     x2=lambda xp, g, x1, first, second, result: xp.extra.contraction(conj(xp, x1), g, first, result, second),
     kernel=_contraction_kernel,
     batch=_contraction_batch,
+    contracts=_contracts,
 )
 def contraction(x1: Any, x2: Any, /, first: str, second: str, result: str) -> Tensor:
     """Products of two operands, summed over axes.

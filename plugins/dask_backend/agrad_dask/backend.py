@@ -276,11 +276,11 @@ def _cut_alike(saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
     The gradient by one operand has the other's chunks there: of one in whole rows it would be made in whole rows, larger
     than any chunk of the operand.
     """
-    axes = _contracted(node)
-    if axes is None or not all(isinstance(spec.layout, tuple) for spec in node.specs[:2]):
+    contracts = None if node.op is None else node.op.contracts  # what a transform records has no op
+    if contracts is None or not all(isinstance(spec.layout, tuple) for spec in node.specs[:2]):
         return saved
     found = list(saved)
-    for pair in zip(*axes, strict=True):
+    for pair in zip(*contracts(node.specs, *node.params), strict=True):
         chunks = [spec.layout[axis] for spec, axis in zip(node.specs, pair, strict=False)]
         coarse = min((0, 1), key=lambda k: len(chunks[k]))
         if len(chunks[0]) == len(chunks[1]):
@@ -289,28 +289,6 @@ def _cut_alike(saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
             if getattr(value, "chunks", None) == node.specs[coarse].layout:
                 found[k] = value.rechunk({pair[coarse] % value.ndim: chunks[1 - coarse]})
     return tuple(found)
-
-
-def _contracted(node: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Return the axes of both operands that an operation contracts; None for other operations."""
-    name = node.op.name if node.op is not None else None  # what a transform records has none
-    if name == "matmul":
-        return (-1,), (-2 if len(node.specs[1].shape) > 1 else -1,)
-    if name == "nn.linear":
-        return (-1,), (-1,)
-    if name == "vecdot":
-        return (node.params[0],), (node.params[0],)
-    if name == "extra.contraction":
-        first, second, result = node.params
-        names = [name for name in first if name in second and name not in result]
-        return tuple(map(first.index, names)), tuple(map(second.index, names))
-    if name != "tensordot":
-        return None
-    axes = node.params[0]
-    if isinstance(axes, int):
-        return tuple(range(-axes, 0)), tuple(range(axes))
-    first, second = ((one,) if isinstance(one, int) else tuple(one) for one in axes)
-    return first, second
 
 
 def _refusing(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
