@@ -280,7 +280,8 @@ def _cut_alike(saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
     if contracts is None or not all(isinstance(spec.layout, tuple) for spec in node.specs[:2]):
         return saved
     found = list(saved)
-    for pair in zip(*contracts(node.specs, *node.params), strict=True):
+    params = node.params if node.op.param_slots else ()
+    for pair in zip(*contracts(node.specs, *params), strict=True):
         chunks = [spec.layout[axis] for spec, axis in zip(node.specs, pair, strict=False)]
         coarse = min((0, 1), key=lambda k: len(chunks[k]))
         if len(chunks[0]) == len(chunks[1]):

@@ -11,7 +11,7 @@ import itertools
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask.array as da
 import numpy as np
@@ -53,13 +53,6 @@ def _whole(axes: tuple[int, ...], *images: Any) -> list[Any] | None:
         return None
     labels = [tuple((i, a) if a in axes else a for a in _AXES) for i in range(len(made))]
     return list(unify_chunks(*itertools.chain.from_iterable(zip(made, labels, strict=True)))[1])
-
-
-def _composed(op: str, *arguments: Any) -> Any:
-    """Run agrad's own kernel, on Dask's functions."""
-    kernel = OPS[op].kernel
-    assert kernel is not None
-    return kernel(backend_of(arguments[0]).xp, *arguments)
 
 
 def _block(*blocks: Any, op: str, parameters: tuple[Any, ...]) -> Any:
@@ -104,112 +97,91 @@ def _by_block(
     )
 
 
-# -- convolution ------------------------------------------------------------------------------------------------------
+# -- the ops ----------------------------------------------------------------------------------------------------------
 
 
-def _conv2d(
-    input: Any,
-    weight: Any,
-    bias: Any = None,
-    stride: Pair = (1, 1),
-    padding: Padding = ((0, 0), (0, 0)),
-    dilation: Pair = (1, 1),
-    groups: int = 1,
-) -> Any:
-    parameters = stride, padding, dilation, groups
-    images = _whole(_CONVOLVED, input)
-    if images is None:
-        return _composed("nn.conv2d", input, weight, bias, *parameters)
-    height, width = (
-        output_size(input.shape[2 + a], weight.shape[2 + a], stride[a], padding[a], dilation[a]) for a in (0, 1)
-    )
-    sizes = {1: weight.shape[0], 2: height, 3: width}
-    return _by_block("nn.conv2d", images, (weight, bias), parameters, sizes, np.result_type(input, weight))
+class Images(NamedTuple):
+    """How an op on images runs by blocks.
+
+    Attributes
+    ----------
+    whole : tuple of int
+        The axes that are in one chunk.
+    sizes : callable
+        The sizes of a block of the result that are not the images' own, by axis, of the op's arguments.
+    images : int
+        How many of the first arguments are images.
+    filters : int
+        How many after these are filters, of which every block gets all.
+    sums : bool
+        The result is a sum over the images.
+    inexact : bool
+        Not every library's kernel takes integers.
+    """
+
+    whole: tuple[int, ...]
+    sizes: Callable[..., dict[int, int]]
+    images: int = 1
+    filters: int = 0
+    sums: bool = False
+    inexact: bool = False
 
 
-def _conv2d_input(
-    grad: Any, weight: Any, size: Pair, stride: Pair, padding: Padding, dilation: Pair, groups: int
-) -> Any:
-    parameters = size, stride, padding, dilation, groups
-    images = _whole(_CONVOLVED, grad)
-    if images is None:
-        return _composed("nn.conv2d_input", grad, weight, *parameters)
-    sizes = {1: weight.shape[1] * groups, 2: size[0], 3: size[1]}
-    return _by_block("nn.conv2d_input", images, (weight,), parameters, sizes, np.result_type(grad, weight))
-
-
-def _conv2d_weight(
-    input: Any, grad: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, groups: int
-) -> Any:
-    parameters = window, stride, padding, dilation, groups
-    images = _whole(_CONVOLVED, input, grad)
-    if images is None:
-        return _composed("nn.conv2d_weight", input, grad, *parameters)
-    sizes = {0: 1, 1: grad.shape[1], 2: input.shape[1] // groups, 3: window[0], 4: window[1]}
-    dtype = np.result_type(input, grad)
-    partials = _by_block("nn.conv2d_weight", images, (), parameters, sizes, dtype, function=_partial, rank=5)
-    return in_single(da.sum)(partials, axis=0).astype(dtype, copy=False)  # sums of small integers have a larger dtype
-
-
-# -- pooling ----------------------------------------------------------------------------------------------------------
-
-
-def _pooled(x: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair) -> dict[int, int]:
+def _pooled(x: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair = (1, 1)) -> dict[int, int]:
     """Height and width of the result, by axis."""
     return {2 + a: output_size(x.shape[2 + a], window[a], stride[a], padding[a], dilation[a]) for a in (0, 1)}
 
 
-def _avg_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, count_pad: bool, /) -> Any:
-    parameters = window, stride, padding, count_pad
-    images = _whole(_POOLED, x)
-    if images is None or x.dtype.kind not in "fc":  # not every library's kernel gives means of integers
-        return _composed("nn.avg_pool2d", x, *parameters)
-    return _by_block("nn.avg_pool2d", images, (), parameters, _pooled(x, window, stride, padding, (1, 1)), x.dtype)
-
-
-def _avg_pool2d_adjoint(grad: Any, size: Pair, window: Pair, stride: Pair, padding: Padding, count_pad: bool, /) -> Any:
-    parameters = size, window, stride, padding, count_pad
-    images = _whole(_POOLED, grad)
-    if images is None:
-        return _composed("nn.avg_pool2d_adjoint", grad, *parameters)
-    return _by_block("nn.avg_pool2d_adjoint", images, (), parameters, {2: size[0], 3: size[1]}, grad.dtype)
-
-
-def _max_pool2d(x: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /) -> Any:
-    parameters = window, stride, padding, dilation
-    images = _whole(_POOLED, x)
-    if images is None:
-        return _composed("nn.max_pool2d", x, *parameters)
-    return _by_block("nn.max_pool2d", images, (), parameters, _pooled(x, *parameters), x.dtype)
-
-
-def _max_pool2d_adjoint(
-    grad: Any, x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /
-) -> Any:
-    parameters = window, stride, padding, dilation
-    images = _whole(_POOLED, grad, x, best)
-    if images is None:
-        return _composed("nn.max_pool2d_adjoint", grad, x, best, *parameters)
-    return _by_block("nn.max_pool2d_adjoint", images, (), parameters, {2: x.shape[2], 3: x.shape[3]}, grad.dtype)
-
-
-def _max_pool2d_tangent(
-    tangent: Any, x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /
-) -> Any:
-    parameters = window, stride, padding, dilation
-    images = _whole(_POOLED, tangent, x, best)
-    if images is None:
-        return _composed("nn.max_pool2d_tangent", tangent, x, best, *parameters)
-    return _by_block("nn.max_pool2d_tangent", images, (), parameters, _pooled(x, *parameters), tangent.dtype)
-
-
-IMAGE_KERNELS: dict[str, Callable[..., Any]] = {
-    "nn.avg_pool2d": _avg_pool2d,
-    "nn.avg_pool2d_adjoint": _avg_pool2d_adjoint,
-    "nn.conv2d": _conv2d,
-    "nn.conv2d_input": _conv2d_input,
-    "nn.conv2d_weight": _conv2d_weight,
-    "nn.max_pool2d": _max_pool2d,
-    "nn.max_pool2d_adjoint": _max_pool2d_adjoint,
-    "nn.max_pool2d_tangent": _max_pool2d_tangent,
+#: By the op's name.
+OPS_ON_IMAGES = {
+    "nn.conv2d": Images(
+        _CONVOLVED,
+        lambda x, w, _, stride, padding, dilation, groups: (
+            {1: w.shape[0]} | _pooled(x, w.shape[2:], stride, padding, dilation)
+        ),
+        filters=2,
+    ),
+    "nn.conv2d_input": Images(
+        _CONVOLVED,
+        lambda _, w, size, stride, padding, dilation, groups: {1: w.shape[1] * groups, 2: size[0], 3: size[1]},
+        filters=1,
+    ),
+    "nn.conv2d_weight": Images(
+        _CONVOLVED,
+        lambda x, grad, window, stride, padding, dilation, groups: dict(
+            enumerate((1, grad.shape[1], x.shape[1] // groups, *window))
+        ),
+        images=2,
+        sums=True,
+    ),
+    "nn.avg_pool2d": Images(_POOLED, lambda x, *how: _pooled(x, *how[:3]), inexact=True),
+    "nn.avg_pool2d_adjoint": Images(_POOLED, lambda _, size, *how: dict(zip(_POOLED, size, strict=True))),
+    "nn.max_pool2d": Images(_POOLED, _pooled),
+    "nn.max_pool2d_adjoint": Images(_POOLED, lambda _, x, *how: {a: x.shape[a] for a in _POOLED}, images=3),
+    "nn.max_pool2d_tangent": Images(_POOLED, lambda _, x, best, *how: _pooled(x, *how), images=3),
 }
+
+
+def _kernel(op: str, how: Images) -> Callable[..., Any]:
+    def kernel(*given: Any) -> Any:
+        bound = OPS[op].signature.bind(*given)
+        bound.apply_defaults()
+        arguments = bound.args
+        operands, parameters = arguments[: how.images + how.filters], arguments[how.images + how.filters :]
+        images = _whole(how.whole, *operands[: how.images])
+        first = operands[0]
+        if images is None or (how.inexact and first.dtype.kind not in "fc"):
+            composed = OPS[op].kernel  # agrad's own, on Dask's functions
+            assert composed is not None
+            return composed(backend_of(first).xp, *arguments)
+        dtype = first.dtype if how.whole is _POOLED else np.result_type(*operands[:2])
+        sizes = how.sizes(*arguments)
+        if not how.sums:
+            return _by_block(op, images, operands[how.images :], parameters, sizes, dtype)
+        partials = _by_block(op, images, (), parameters, sizes, dtype, function=_partial, rank=5)
+        return in_single(da.sum)(partials, axis=0).astype(dtype, copy=False)  # sums of small integers grow
+
+    return kernel
+
+
+IMAGE_KERNELS = {op: _kernel(op, how) for op, how in OPS_ON_IMAGES.items()}
