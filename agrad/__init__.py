@@ -44,8 +44,8 @@ from agrad.ops.extra import (  # isort: skip
 from agrad.ops.linalg import matmul as matmul, outer as outer, tensordot as tensordot, vecdot as vecdot  # isort: skip
 from agrad.core.backend import CONTRACT as CONTRACT, Backend as Backend, Device as Device  # isort: skip
 from agrad.plugin.manager import (  # isort: skip
-    default_backend as default_backend, get_default_dtype as get_default_dtype, register as register,
-    set_default_backend as set_default_backend, set_default_dtype as set_default_dtype, use_backend as use_backend,
+    default_backend as default_backend, register as register, set_default_backend as set_default_backend,
+    use_backend as use_backend,
 )  # fmt: skip
 
 # These use what stands above.

@@ -6,8 +6,8 @@ import builtins
 from typing import Any
 
 __all__ = [
-    "bool", "complex64", "complex128", "float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8",
-    "uint16", "uint32", "uint64",
+    "bool", "complex64", "complex128", "float16", "float32", "float64", "get_default_dtype", "int8", "int16", "int32",
+    "int64", "set_default_dtype", "uint8", "uint16", "uint32", "uint64",
 ]  # fmt: skip
 
 
@@ -85,3 +85,38 @@ NAMES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float32", "float64", "complex64", "complex128"),
 )
+
+#: Of numbers that come without a dtype.
+_default = float64
+
+
+def set_default_dtype(dtype: Any) -> None:
+    """Set the real floating dtype of numbers that come without one.
+
+    Parameters
+    ----------
+    dtype : DType or str
+        float32 or float64. Complex numbers get the complex dtype of that precision.
+
+    Raises
+    ------
+    TypeError
+        If it is not a real floating dtype.
+    """
+    global _default  # noqa: PLW0603 (the one process-wide choice)
+    name = name_of(dtype)
+    if name not in ("float32", "float64"):
+        message = f"only floating-point types are supported as the default type, got {name}"
+        raise TypeError(message)
+    _default = globals()[name]
+
+
+def get_default_dtype() -> DType:
+    """Return the real floating dtype of numbers that come without one.
+
+    Returns
+    -------
+    DType
+        float64, unless `set_default_dtype` has chosen another.
+    """
+    return _default

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
+from agrad import dtypes
 from agrad.core.backend import BACKENDS
 from agrad.core.kernels import forget_kernels
 from agrad.plugin import manager
@@ -136,7 +137,7 @@ def close(value):
 def plugins_as_before(strict_backend):
     """Forget the plugins that a test registers, and their backends; the strict one, which stays, is there before."""
     plugins = manager.plugins().get_plugins()
-    kept = (manager._backends, manager._givers, manager._failures, manager._checked, BACKENDS)
+    kept = (manager._backends, manager._paths, manager._givers, manager._failures, manager._checked, BACKENDS)
     before = [kind.copy() for kind in kept]
     yield
     for plugin in manager.plugins().get_plugins() - plugins:
@@ -162,6 +163,6 @@ def registered(plugins_as_before):
 @pytest.fixture(autouse=True)
 def _defaults():
     """Leave the process's defaults as they were."""
-    before = manager._default, manager._default_dtype
+    before = manager._default, dtypes._default
     yield
-    manager._default, manager._default_dtype = before
+    manager._default, dtypes._default = before

@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from agrad import dtypes
 from agrad.core import errors
 from agrad.core.errors import BackendError, UnsupportedOp
 from agrad.core.once import once
 from agrad.core.spec import Spec
 
-#: The version of this contract. Raised when a backend written for the old one would no longer be right.
-CONTRACT = 1
+#: The version of this contract. Raised when a backend written for the old one would no longer be right. This one is
+#: provisional: docs/plugin.md says what may still change.
+CONTRACT = 2
 
 #: How many specs a backend keeps interned.
 SPECS_KEPT = 4096
@@ -235,8 +237,15 @@ class Backend:
         name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
         return str(name).rpartition(".")[2]
 
-    def asarray(self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
-        """Make an array of Python numbers, nested sequences or an array of the library."""
+    def asarray(
+        self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None, like: Any = None
+    ) -> Any:
+        """Make an array of Python numbers, nested sequences or an array of the library.
+
+        `like` is an array beside which it is to be used: where there is no `device`, its own counts. For libraries whose
+        arrays carry more of a context than a device; agrad gives none yet.
+        """
+        device = self.device_of(like) if device is None and like is not None else device
         native = {} if device is None or self.native_device(device) is None else {"device": self.native_device(device)}
         dtype = None if dtype is None else self.dtype(dtype)
         return self.namespace().asarray(value, dtype=dtype, copy=copy, **native)
@@ -261,7 +270,7 @@ class Backend:
         if isinstance(value, complex):
             single = self.dtype_name(spec.dtype) in ("float32", "complex64", "float16")
             return self.dtype("complex64" if single else "complex128")
-        return self.dtype("int64" if isinstance(value, int) else plugins().get_default_dtype().name)
+        return self.dtype("int64" if isinstance(value, int) else dtypes.get_default_dtype().name)
 
     def broadcast_like(self, array: Any, spec: Spec) -> Any:
         """Broadcast to a spec's shape (and chunks)."""
@@ -348,6 +357,10 @@ class Backend:
         """
         return array if array.shape or self.is_lazy else self.namespace().asarray(array, copy=True)
 
+    def read_only(self, array: Any) -> Any:
+        """Return an array as it may leave agrad: as `lend`, and no memory in it that other libraries could write to."""
+        return self.lend(array)
+
     def to_host(self, array: Any) -> Any:
         """Return an array as an object with the buffer protocol or ``__array__`` in host memory."""
         if hasattr(array, "__array__") or hasattr(array, "__buffer__"):
@@ -360,9 +373,16 @@ class Backend:
         """Make an array of an object with the buffer protocol or ``__array__``."""
         return self.asarray(buffer, device=device)
 
-    def specimen(self, buffer: Any, device: str) -> Any:
-        """Make an array as `from_host`, for the conformance kit: in the form that is hardest, as in several chunks."""
-        return self.from_host(buffer, device)
+    def from_buffer(self, data: bytearray, dtype_name: str, shape: tuple[int, ...], device: str) -> Any:
+        """Make an array of little-endian bytes in row-major order; it may keep their memory.
+
+        Raises
+        ------
+        TypeError
+            If a tensor has no dtype of that name.
+        """
+        host = plugins().get("numpy")
+        return self.from_host(host.from_buffer(data, dtype_name, shape, host.default_device()), device)
 
     def receive(self, source: Backend, array: Any, device: str) -> Any:
         """Take an array of another backend, or move one of its own to another of its devices."""
@@ -393,18 +413,22 @@ class Backend:
         convert = {"bool": bool, "int": int, "float": float, "complex": complex}[self.kind(array.dtype)]
         return convert(self.xp.reshape(array, ()))
 
+    def truth(self, array: Any) -> bool:
+        """Return whether the one element is true: it may choose a way through the program."""
+        return bool(self.item(array))
+
     def tolist(self, array: Any) -> Any:
         """Return the value as nested lists of Python numbers."""
         if not array.shape:
             return self.item(array)
         return [self.tolist(array[i, ...]) for i in range(array.shape[0])]
 
+    def text_of(self, array: Any) -> str | None:
+        """Return the text of a tensor of this array; None: that of its elements, as `tolist` gives them."""
+        return None
+
     def quiet(self) -> AbstractContextManager[Any]:
         """Silence floating-point warnings of the library."""
-        return nullcontext()
-
-    def computing_nothing(self) -> AbstractContextManager[Any]:
-        """Return a context in which computing a value raises AssertionError: for the kit's tests of lazy backends."""
         return nullcontext()
 
     def realize(
@@ -454,6 +478,16 @@ class Backend:
             values = [draw() for _ in range(size)]
         array = self.asarray(values, dtype=dtype, device=device)
         return self.xp.reshape(array, shape)
+
+    # -- reserved: agrad does not call these yet -----------------------------------------------------------------------
+
+    def infer(self, op: str, specs: Sequence[Spec], parameters: Mapping[str, Any]) -> tuple[Spec, ...] | None:
+        """Return the specs of an operation's results by those of its operands; None: running it tells."""
+        return None
+
+    def compile(self, program: Any) -> Callable[..., Any] | None:
+        """Return a function that runs a recorded program as a whole; None: agrad runs it operation by operation."""
+        return None
 
     def __repr__(self) -> str:
         return f"<agrad backend {self.name}>"

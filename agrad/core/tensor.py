@@ -570,10 +570,7 @@ class Tensor(_Methods):
         if self.size != 1:
             message = f"Boolean value of Tensor with {'more than one value' if self.size else 'no values'} is ambiguous"
             raise RuntimeError(message)
-        backend = self._spec.backend
-        if hasattr(backend, "truth"):  # a tensor that is being mapped over: it may not choose a way
-            backend.truth(self._raw)
-        return bool(self._item())  # a step: it has no derivative to lose
+        return self._spec.backend.truth(self._computed())  # a step: it has no derivative to lose
 
     def __len__(self) -> int:
         if not self._spec.shape:

@@ -427,8 +427,8 @@ class BatchedBackend(Backend):
             return value
         return (backend_of(value) or self.base).as_array(value)
 
-    def asarray(self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
-        return value if isinstance(value, Batched) else self.base.asarray(value, dtype=dtype, device=device, copy=copy)
+    def asarray(self, value: Any, **how: Any) -> Any:
+        return value if isinstance(value, Batched) else self.base.asarray(value, **how)
 
     def scalar(self, value: complex, spec: Spec) -> Any:
         return self.base.scalar(value, spec)
@@ -488,15 +488,14 @@ class BatchedBackend(Backend):
         raise one_number()
 
     def truth(self, array: Any) -> NoReturn:
-        """Refuse to say whether a value is true: see `Tensor.__bool__`."""
         raise control_flow()
 
     def tolist(self, array: Any) -> NoReturn:
         raise leaves_vmap("tolist()")
 
-    def text_of(self, tensor: Tensor) -> str:
-        """Return the text of a tensor: that of all examples."""
-        inside = wrap(tensor._raw.data, self.inner.spec(tensor._raw.data))
+    def text_of(self, array: Any) -> str:
+        """Return the text of all examples."""
+        inside = wrap(array.data, self.inner.spec(array.data))
         return f"BatchedTensor(lvl={self.number}, value={inside!r})"
 
     def quiet(self) -> AbstractContextManager[Any]:

@@ -73,7 +73,7 @@ def zeros(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requi
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """
-    default = manager.get_default_dtype()
+    default = dtypes.get_default_dtype()
     return _call(
         "zeros", _whole("zeros", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, default=default
     )
@@ -90,7 +90,7 @@ def ones(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requir
     >>> ag.ones(3, dtype="int64")
     tensor([1, 1, 1])
     """
-    default = manager.get_default_dtype()
+    default = dtypes.get_default_dtype()
     return _call(
         "ones", _whole("ones", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, default=default
     )
@@ -107,7 +107,7 @@ def empty(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requi
     >>> ag.empty((2, 3)).shape
     (2, 3)
     """
-    default = manager.get_default_dtype()
+    default = dtypes.get_default_dtype()
     return _call(
         "empty", _whole("empty", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, default=default
     )
@@ -140,7 +140,7 @@ def full(
         if isinstance(fill_value, bool)
         else dtypes.int64
         if isinstance(fill_value, int)
-        else manager.get_default_dtype()
+        else dtypes.get_default_dtype()
         if isinstance(fill_value, float)
         else complex_default()
     )
@@ -158,7 +158,7 @@ def _fill(value: Any, dtype: Any, device: Any) -> Tensor:
 
 def complex_default() -> dtypes.DType:
     """Return the complex dtype of the default floating dtype's precision."""
-    return dtypes.complex64 if manager.get_default_dtype() == dtypes.float32 else dtypes.complex128
+    return dtypes.complex64 if dtypes.get_default_dtype() == dtypes.float32 else dtypes.complex128
 
 
 def _like(x: Any, dtype: Any, device: Any) -> tuple[Any, Any]:
@@ -279,7 +279,7 @@ def arange(
     if stop is None:
         start, stop = 0, start
     integral = all(isinstance(v, int) for v in (start, stop, step))
-    default = dtypes.int64 if integral else manager.get_default_dtype()
+    default = dtypes.int64 if integral else dtypes.get_default_dtype()
     return _call("arange", start, stop, step, dtype=dtype, device=device, requires_grad=requires_grad, default=default)
 
 
@@ -312,7 +312,7 @@ def linspace(
     """
     backend, where = manager.device_of(device)
     is_complex = isinstance(start, complex) or isinstance(stop, complex)
-    default = complex_default() if is_complex else manager.get_default_dtype()
+    default = complex_default() if is_complex else dtypes.get_default_dtype()
     native = backend.native_device(where)
     kwargs = {} if native is None else {"device": native}
     raw = backend.xp.linspace(
@@ -350,7 +350,7 @@ def eye(
     backend, where = manager.device_of(device)
     native = backend.native_device(where)
     kwargs = {} if native is None else {"device": native}
-    default = manager.get_default_dtype() if dtype is None else dtype
+    default = dtypes.get_default_dtype() if dtype is None else dtype
     raw = backend.xp.eye(n_rows, n_cols, k=k, dtype=backend.dtype(default), **kwargs)
     return leaf(backend, raw, requires_grad)
 
@@ -401,7 +401,7 @@ def asarray(
         raw = backend.asarray(obj, dtype=dtype, device=where, copy=copy)
         if dtype is None and not hasattr(obj, "dtype"):
             kind = backend.kind(raw.dtype)
-            wanted = {"float": manager.get_default_dtype(), "complex": complex_default()}.get(kind)
+            wanted = {"float": dtypes.get_default_dtype(), "complex": complex_default()}.get(kind)
             if wanted is not None and wanted != raw.dtype:
                 raw = backend.asarray(obj, dtype=wanted, device=where)
         return leaf(backend, raw, requires_grad)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from agrad import dtypes
 from agrad.core.declare import linear
 from agrad.core.rule import device_of
 from agrad.core.tensor import Tensor
@@ -353,7 +354,7 @@ def _frequencies(
     if n < 1:
         message = f"{name}() takes a positive number of samples, got {n}"
         raise ValueError(message)
-    dtype = manager.get_default_dtype() if dtype is None else dtype
+    dtype = dtypes.get_default_dtype() if dtype is None else dtype
     backend, _ = manager.device_of(device)
     if backend.kind(backend.dtype(dtype)) != "float":
         message = f"{name}() takes a real floating-point dtype, got {dtype}"

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from agrad import dtypes
 from agrad.core import errors
 from agrad.core.backend import Device
 from agrad.core.buffers import check_leaf, is_temporary, rebind
@@ -85,7 +86,7 @@ class Methods(TorchMethods, NumpyMethods):
         if all(isinstance(arg, int) and not isinstance(arg, bool) for arg in args):
             made = creation.empty(args, dtype=dtype, device=device)
         elif len(args) == 1:
-            made = creation.tensor(args[0], dtype=dtype or manager.get_default_dtype(), device=device)
+            made = creation.tensor(args[0], dtype=dtype or dtypes.get_default_dtype(), device=device)
         else:
             message = "Tensor() takes a shape as integers, or one sequence of numbers"
             raise TypeError(message)

@@ -150,7 +150,7 @@ class Info:
         """
         self._native(device)
         names = {
-            "real floating": manager.get_default_dtype(),
+            "real floating": dtypes.get_default_dtype(),
             "complex floating": creation.complex_default(),
             "integral": dtypes.int64,
             "indexing": dtypes.int64,

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import pluggy
 
-if TYPE_CHECKING:
-    from agrad.core.backend import Backend
+from agrad.core.backend import Backend
 
 hookspec = pluggy.HookspecMarker("agrad")
 hookimpl = pluggy.HookimplMarker("agrad")
 
 
 @hookspec
-def agrad_backends() -> Sequence[Backend]:  # type: ignore[empty-body]
-    """Return the backends of this plugin: objects that may exist where their array library does not."""
+def agrad_backends() -> Mapping[str, str] | Sequence[Backend]:  # type: ignore[empty-body]
+    """Return the backends of this plugin: paths by name, as ``{"dask": "agrad_dask.backend:DaskBackend"}``, or objects.
+
+    The module of a path is imported when its backend is first needed, so it may import the array library.
+    """
 
 
 @hookspec(firstresult=True)
@@ -27,3 +29,8 @@ def agrad_backend_of(array_type: type) -> str | None:
 @hookspec(firstresult=True)
 def agrad_kernel(op: str, backend: Backend) -> Callable[..., Any] | None:
     """Return a kernel that replaces or adds one operation of a backend."""
+
+
+@hookspec(firstresult=True)
+def agrad_harness(backend: str) -> str | None:
+    """Return the path of the `agrad.testing.Harness` with which the conformance kit tests a backend of this name."""

@@ -1,10 +1,17 @@
-"""The manager: finds backends, says which are usable, and keeps the default one. pluggy loads at the first tensor."""
+"""The manager: finds backends, says which are usable, and keeps the default one.
+
+pluggy and the installed plugins load at the first tensor, and a plugin's module that needs the array library when its
+backend is first used.
+"""
 
 from __future__ import annotations
 
+import functools
+import importlib
 import os
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,20 +20,29 @@ from agrad.core import errors
 from agrad.core.backend import CONTRACT, Backend, Device
 from agrad.core.kernels import forget_kernels
 from agrad.core.mode import Setting
-from agrad.core.once import lock
+from agrad.core.once import lock, shared
 from agrad.core.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
     import pluggy
-
-    from agrad.dtypes import DType
 
 #: The distribution to install for an array library that no plugin claims.
 PACKAGES = {"numpy": "numpy", "dask": "dask", "cupy": "cuda12"}
 
 CPU = "cpu"  # PyTorch's word for where NumPy's arrays are.
 
+#: What a backend of an earlier version of the contract has to change, by that version.
+CHANGES = {
+    1: (
+        "join(others) takes the place of absorbs; specimen and computing_nothing belong to a Harness, which the hook"
+        " agrad_harness gives"
+    ),
+}
+
+_PATH = re.compile(r"[\w.]+:[\w.]+")
+
 _backends: dict[str, Backend] = {}
+_paths: dict[str, str] = {}  # "module:class" of backends that are made when they are first needed
 _givers: dict[str, str] = {}  # the plugin that gave a backend
 _failures: dict[str, str] = {}
 _unreported: list[str] = []
@@ -35,7 +51,6 @@ _loaded = False
 
 _chosen: ContextVar[str | None] = ContextVar("agrad_backend", default=None)
 _default: str | None = None
-_default_dtype: DType | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +86,7 @@ def _forget() -> None:
     global _plugins  # noqa: PLW0603 (as in `_load`)
     if not _loaded:
         _plugins = None
-        for known in (_backends, _givers, _failures, _unreported):
+        for known in (_backends, _paths, _givers, _failures, _unreported):
             known.clear()
 
 
@@ -135,6 +150,7 @@ def register(plugin: Any, name: str | None = None) -> None:
             for given in [given for given, giver in _givers.items() if giver == name]:
                 _givers.pop(given)
                 _backends.pop(given, None)
+                _paths.pop(given, None)
             raise
         for backend in _backends.values():
             forget_kernels(backend)  # the plugin may replace some
@@ -149,16 +165,72 @@ def _collect() -> None:
         try:
             given: Any = implementation.function()
             for backend in given:
-                if backend.contract != CONTRACT:
-                    message = f"it is written for version {backend.contract} of the contract, this is {CONTRACT}"
+                path = given[backend] if isinstance(given, Mapping) else None
+                name = backend if path is not None else _checked_version(backend, giver).name
+                _check_name(name)
+                if path is not None and not _PATH.fullmatch(str(path)):
+                    message = (
+                        f"the backend {name!r} is given as {path!r}, which is no path such as 'agrad_mine.backend:Mine'"
+                    )
                     raise errors.BackendError(message)
-                _check_name(backend.name)
-                if _givers.setdefault(backend.name, giver) != giver:
-                    message = f"the plugin {_givers[backend.name]!r} gives a backend named {backend.name!r} already"
+                if _givers.setdefault(name, giver) != giver:
+                    message = f"the plugin {_givers[name]!r} gives a backend named {name!r} already"
                     raise errors.BackendError(message)
-                _backends.setdefault(backend.name, backend)
+                if path is None:
+                    _backends.setdefault(name, backend)
+                else:
+                    _paths.setdefault(name, path)
         except Exception as error:  # noqa: BLE001 (as above)
             _fail(giver, error)
+
+
+def _checked_version(backend: Any, giver: str) -> Backend:
+    """Return a backend; refuse one that is written for another version of the contract."""
+    found = 1 if "absorbs" in dir(backend) else backend.contract  # a backend need not say its version
+    if found != CONTRACT:
+        change = CHANGES.get(found, "install a newer agrad" if found > CONTRACT else "that is long gone")
+        message = (
+            f"the backend {backend.name!r} of the plugin {giver!r} is written for version {found} of the contract, this is"
+            f' {CONTRACT}: {change}.\n  docs/plugin.md, "Versions of the contract", says what to change.'
+        )
+        raise errors.BackendError(message)
+    return backend  # type: ignore[no-any-return]
+
+
+@shared
+def at_path(path: str) -> Any:
+    """Return the object at a path such as ``"agrad_dask.backend:DaskBackend"``, an instance of it if it is a class."""
+    module, _, name = path.partition(":")
+    found = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    return found() if isinstance(found, type) else found
+
+
+def _made(name: str) -> Backend | None:
+    """Return a backend by name, made of its path when it is first asked for; None if no plugin gives it.
+
+    What fails is raised as an ImportError whose text says why the backend cannot be used.
+    """
+    path = _paths.get(name)
+    if name in _backends or path is None:
+        return _backends.get(name)
+    try:
+        backend = at_path(path)
+        if not isinstance(backend, Backend):
+            message = f"it is a {type(backend).__name__}, no Backend"
+            raise TypeError(message)
+        if _checked_version(backend, _givers[name]).name != name:
+            message = f"it is named {backend.name!r}, its plugin says {name!r}"
+            raise errors.BackendError(message)
+    except Exception as error:
+        if type(error) is ImportError:  # the plugin's own words
+            raise
+        module = path.partition(":")[0]
+        if isinstance(error, ModuleNotFoundError) and not f"{module}.".startswith(f"{error.name}."):
+            reason = f"not installed ({error})"
+        else:
+            reason = f"{path}: {type(error).__name__}: {error}"
+        raise ImportError(reason) from error
+    return _backends.setdefault(name, backend)
 
 
 def _check_name(name: Any) -> None:
@@ -223,7 +295,7 @@ def find_backend(array_type: type) -> Backend | None:
     if name is not None:
         return get(name)
     library = array_type.__module__.partition(".")[0]
-    if library in PACKAGES and library not in _backends and hasattr(array_type, "dtype"):
+    if library in PACKAGES and library not in _givers and hasattr(array_type, "dtype"):
         message = (
             f"No backend for {array_type.__module__}.{array_type.__name__}. Install agrad-{library}.\n"
             f'  pip install "agrad[{PACKAGES[library]}]"'
@@ -245,8 +317,14 @@ def get(name: str) -> Backend:
     if name == CPU:
         name = "numpy"
     backend = _backends.get(name)
+    if backend is None and name in _paths:
+        try:
+            backend = _made(name)
+        except ImportError as error:
+            message = f"the {name} backend is not available: {error}"
+            raise errors.BackendError(message) from error.__cause__ or error
     if backend is None:
-        known = ", ".join(sorted(_backends)) or "none"
+        known = ", ".join(sorted(_givers)) or "none"
         install = f' Install it with pip install "agrad[{PACKAGES[name]}]".' if name in PACKAGES else ""
         if name == "cuda":  # PyTorch's word
             install = ' CUDA devices are those of the cupy backend: "cupy:0".'
@@ -293,16 +371,23 @@ def backends() -> tuple[BackendInfo, ...]:
         Sorted by name; plugins that failed to load are among them.
     """
     plugins()
-    rows = []
-    for name in sorted(_backends):
-        try:
-            ok, text = _backends[name].availability()
-            devices = _backends[name].devices() if ok else ()
-        except Exception as error:  # noqa: BLE001 (reported as the reason)
-            ok, text, devices = False, f"{type(error).__name__}: {error}", ()
-        rows.append(BackendInfo(name, ok, text if ok else "", tuple(devices), "" if ok else text))
-    rows.extend(BackendInfo(name, False, "", (), reason) for name, reason in sorted(_failures.items()))
-    return tuple(rows)
+    failed = [BackendInfo(name, False, "", (), reason) for name, reason in sorted(_failures.items())]
+    return (*map(_row, sorted(_givers)), *failed)
+
+
+def _row(name: str) -> BackendInfo:
+    """Return what `backends` says of one backend, which may not be usable."""
+    try:
+        backend = _made(name)
+    except ImportError as error:
+        return BackendInfo(name, False, "", (), str(error))
+    assert backend is not None
+    try:
+        ok, text = backend.availability()
+        devices = backend.devices() if ok else ()
+    except Exception as error:  # noqa: BLE001 (reported as the reason)
+        ok, text, devices = False, f"{type(error).__name__}: {error}", ()
+    return BackendInfo(name, ok, text if ok else "", tuple(devices), "" if ok else text)
 
 
 # -- the default ------------------------------------------------------------------------------------------------------
@@ -328,15 +413,17 @@ def default_backend() -> Backend:
     if name:
         return usable(name)
     plugins()
-    if "numpy" in _backends:
+    if "numpy" in _backends or ("numpy" in _givers and _row("numpy").available):
         return usable("numpy")
-    found = [row.name for row in backends() if row.available]
+    rows = backends()
+    found = [row.name for row in rows if row.available]
     if len(found) == 1:
         return usable(found[0])
-    if not found:
-        message = 'no backend is installed. Install one, for instance NumPy\'s: pip install "agrad[numpy]"'
-    else:
+    if found:
         message = f"several backends are installed ({', '.join(found)}); choose one with ag.set_default_backend(name)"
+    else:
+        why = "".join(f"\n  {row}" for row in rows)
+        message = f'no backend is installed. Install one, for instance NumPy\'s: pip install "agrad[numpy]"{why}'
     raise errors.BackendError(message)
 
 
@@ -390,42 +477,6 @@ class use_backend(Setting):  # noqa: N801 (a function to its users)
         super().__enter__()
 
 
-def set_default_dtype(dtype: Any) -> None:
-    """Set the real floating dtype of numbers that come without one.
-
-    Parameters
-    ----------
-    dtype : DType or str
-        float32 or float64. Complex numbers get the complex dtype of that precision.
-
-    Raises
-    ------
-    TypeError
-        If it is not a real floating dtype.
-    """
-    global _default_dtype  # noqa: PLW0603 (the one process-wide choice)
-    from agrad import dtypes  # noqa: PLC0415
-
-    name = dtypes.name_of(dtype)
-    if name not in ("float32", "float64"):
-        message = f"only floating-point types are supported as the default type, got {name}"
-        raise TypeError(message)
-    _default_dtype = getattr(dtypes, name)
-
-
-def get_default_dtype() -> DType:
-    """Return the real floating dtype of numbers that come without one.
-
-    Returns
-    -------
-    DType
-        float64, unless `set_default_dtype` has chosen another.
-    """
-    from agrad import dtypes  # noqa: PLC0415
-
-    return _default_dtype or dtypes.float64
-
-
 # -- crossing ---------------------------------------------------------------------------------------------------------
 
 
@@ -447,8 +498,8 @@ def device_of(device: Any) -> tuple[Backend, str]:
 def to_numpy(tensor: Tensor) -> Any:
     """Return a tensor's value as a read-only NumPy array."""
     spec = tensor._spec
-    host = spec.backend.to_host(tensor._computed())
-    return get("numpy").read_only(host)  # type: ignore[attr-defined]
+    numpy = get("numpy")
+    return numpy.read_only(numpy.from_host(spec.backend.to_host(tensor._computed()), numpy.name))
 
 
 def to_bytes(tensor: Tensor) -> tuple[str, bytes]:
@@ -460,8 +511,7 @@ def to_bytes(tensor: Tensor) -> tuple[str, bytes]:
 def from_bytes(data: bytearray, dtype_name: str, shape: tuple[int, ...], device: str | None = None) -> Tensor:
     """Make a tensor of what `to_bytes` gave; on a host it may keep the memory it is given."""
     backend, full = device_of(device)
-    host = get("numpy").from_buffer(data, dtype_name, shape)  # type: ignore[attr-defined]
-    raw = backend.from_host(host, full)
+    raw = backend.from_buffer(data, dtype_name, shape, full)
     return wrap(raw, backend.spec(raw))
 
 

@@ -1,7 +1,8 @@
-"""For tests: derivatives against finite differences, and sample operands for every op."""
+"""For tests: derivatives against finite differences, sample operands for every op, and what the kit asks of a plugin."""
 
 from __future__ import annotations
 
 from agrad.testing.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from agrad.testing.harness import Harness
 
-__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+__all__ = ["GradcheckError", "Harness", "gradcheck", "gradgradcheck"]

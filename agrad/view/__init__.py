@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agrad import dtypes
 from agrad.core.tensor import Tensor, attached
 from agrad.ops.manipulation import concat
 from agrad.plugin import manager
@@ -21,8 +22,9 @@ def text_of(tensor: Tensor) -> str:
     """Return the text of a tensor, as PyTorch prints it."""
     spec = tensor._spec
     backend = spec.backend
-    if hasattr(backend, "text_of"):  # a tensor that is being mapped over
-        return str(backend.text_of(tensor))
+    text = backend.text_of(tensor._raw)
+    if text is not None:  # a tensor that is being mapped over
+        return text
     shown = tensor
     kind = backend.kind(spec.dtype)
     if spec.size > DEFAULT_OPTIONS.threshold:
@@ -30,7 +32,7 @@ def text_of(tensor: Tensor) -> str:
     suffixes = []
     if backend is not manager.default_backend():
         suffixes.append(f"device='{spec.device}'")
-    default = manager.get_default_dtype()
+    default = dtypes.get_default_dtype()
     usual: tuple[DType | str, ...] = (default, "complex64" if default == "float32" else "complex128", "int64", "bool")
     if spec.size == 0:  # no elements to tell the dtype by
         usual = usual[:1]

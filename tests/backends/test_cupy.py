@@ -458,13 +458,14 @@ def test_errors_of_the_gpu_where_they_arise():
     """)
 
 
-def test_the_environment_asks_for_waiting(monkeypatch):
-    monkeypatch.setenv("AGRAD_CUPY_SYNC", "1")
-    from agrad_cupy.backend import CupyBackend
-
-    assert CupyBackend().synchronous
-    monkeypatch.setenv("AGRAD_CUPY_SYNC", "0")
-    assert not CupyBackend().synchronous
+def test_the_environment_asks_for_waiting():
+    fake("""
+        import os
+        from agrad_cupy.backend import CupyBackend
+        for text in ("1", "0"):
+            os.environ["AGRAD_CUPY_SYNC"] = text
+            assert CupyBackend().synchronous == (text == "1")
+    """)
 
 
 def test_memory():

@@ -23,7 +23,6 @@ from agrad.testing.samples import SAMPLES, resolve
 
 pytest.importorskip("agrad_cupy")
 from agrad_cupy import sampling
-from agrad_cupy.backend import CupyBackend
 from agrad_cupy.fusion import ARRAY, PREAMBLE, NotFusible, kernel_code, rule_code
 
 NUMPY = ag.asarray(0.0)._spec.backend
@@ -318,6 +317,9 @@ def unowned():
 
 def test_shapes_and_strides_on_cupys_arrays(unowned, monkeypatch):
     """What moves no data runs without a device: views, strides, broadcasting, and the specs of them."""
+
+    from agrad_cupy.backend import CupyBackend
+
     backend = CupyBackend()
     monkeypatch.setitem(backend.__dict__, "_count", 1)
     x = unowned((4, 8))
@@ -355,6 +357,9 @@ def test_reason_on_this_machine():
 def test_every_op_has_a_kernel_or_a_reason():
     """Each op resolves on the real CuPy: to a function, or to an error that names the op."""
     pytest.importorskip("cupy", reason="CuPy is not installed")
+
+    from agrad_cupy.backend import CupyBackend
+
     backend = CupyBackend()
     backend.__dict__["_count"] = 1
     kernels = {name: op.kernel_of(backend.xp) for name, op in OPS.items() if not name.startswith("fusion_test.")}

@@ -11,7 +11,6 @@ import pytest
 
 import agrad as ag
 from agrad import nn
-from agrad.plugin import manager
 
 F = nn.functional
 
@@ -401,5 +400,5 @@ def test_nn_and_optim_load_when_they_are_used():
 
 
 def test_default_dtype_is_that_of_new_parameters():
-    manager.set_default_dtype("float32")
+    ag.set_default_dtype("float32")
     assert ag.isdtype(nn.Linear(1, 1).weight.dtype, ag.float32)

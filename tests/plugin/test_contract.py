@@ -246,9 +246,54 @@ def test_levels_of_vmap_join_into_all_of_them_over_the_library_that_takes_the_ot
     assert joined([first, alien]) is joined([alien, first]) is None
 
 
-def test_the_first_party_backends_know_no_names():
-    numpy, dask, cupy = map(manager.get, ["numpy", "dask", "cupy"])
-    other = Knows("sparse", is_duck_array=True)
-    assert joined([numpy, dask]) is joined([cupy, dask, numpy]) is joined([dask, other]) is dask
-    assert joined([numpy, cupy]) is None
+def test_dask_takes_what_can_be_chunks_whoever_gives_it(dask_backend):
+    numpy, dask = manager.get("numpy"), manager.get("dask")
+    sparse = Knows("sparse", is_duck_array=True)
+    assert joined([numpy, dask]) is joined([dask, sparse]) is joined([sparse, numpy, dask]) is dask
+    assert joined([numpy, sparse]) is None
     assert joined([dask, Knows("mine")]) is None
+
+
+# -- reserved for later -----------------------------------------------------------------------------------------------
+
+
+def test_what_is_reserved_says_that_agrad_does_it_itself():
+    backend = Mine()
+    spec = backend.spec(np.ones((2, 3)))
+    assert backend.infer("multiply", (spec, spec), {}) is None
+    assert backend.compile(lambda xp, x: xp.exp(x)) is None
+    made = backend.asarray([1.0, 2.0], like=np.ones(3))
+    assert made.tolist() == [1.0, 2.0]
+
+
+def test_an_array_like_another_is_on_its_device(strict_backend):
+    strict = manager.get("strict")
+    there = strict.asarray([1.0], device="strict:device1")
+    assert strict.device_of(strict.asarray([2.0], like=there)) == "strict:device1"
+    assert strict.device_of(strict.asarray([2.0], like=there, device="strict")) == "strict"
+
+
+# -- what had been NumPy's alone --------------------------------------------------------------------------------------
+
+
+def test_bytes_become_an_array_of_any_backend(strict_backend):
+    raw = bytearray(np.asarray([[1.0, -2.0]], "<f4").tobytes())
+    for name, device in (("numpy", "numpy"), ("strict", "strict:device1")):
+        backend = manager.get(name)
+        made = backend.from_buffer(raw, "float32", (1, 2), device)
+        spec = backend.spec(made)
+        assert (spec.shape, backend.dtype_name(spec.dtype), spec.device) == ((1, 2), "float32", device)
+        assert backend.tolist(made) == [[1.0, -2.0]]
+        with pytest.raises(TypeError, match="a tensor has no dtype 'object'"):
+            backend.from_buffer(raw, "object", (1, 2), device)
+
+
+def test_truth_and_text_and_what_leaves():
+    backend = Mine()
+    assert backend.truth(np.asarray(2.0)) is True
+    assert backend.truth(np.asarray(0)) is False
+    assert backend.text_of(np.ones(2)) is None
+    array = np.ones(2)
+    assert backend.read_only(array) is array  # nothing in the standard is read-only
+    one = np.asarray(1.0)
+    assert backend.read_only(one) is not one

@@ -125,18 +125,42 @@ def test_a_hook_that_raises(registered):
     still_works()
 
 
-def test_a_contract_of_another_version(registered):
-    class Old(Mine):
-        contract = 0
+VERSIONS = {
+    "older": ({"contract": 1}, 1, "join(others) takes the place of absorbs"),
+    "does not say so": ({"absorbs": frozenset({"numpy"})}, 1, "join(others) takes the place of absorbs"),
+    "oldest": ({"contract": 0}, 0, "that is long gone"),
+    "newer": ({"contract": 99}, 99, "install a newer agrad"),
+}
 
-    text = f"it is written for version 0 of the contract, this is {ag.CONTRACT}"
-    with pytest.warns(RuntimeWarning, match=text):
-        registered(MyPlugin(Old()))
+
+@pytest.mark.parametrize("which", VERSIONS)
+def test_a_contract_of_another_version(which, registered):
+    members, version, advice = VERSIONS[which]
+    with pytest.warns(RuntimeWarning) as caught:
+        registered(MyPlugin(type("Other", (Mine,), members)()))
+    text = (
+        f"the backend 'mine' of the plugin 'MyPlugin' is written for version {version} of the contract, this is"
+        f" {ag.CONTRACT}: {advice}"
+    )
+    assert text in str(caught[0].message)
+    assert "docs/plugin.md" in str(caught[0].message)
     (row,) = (row for row in ag.backends() if row.name == "MyPlugin")
-    assert row.reason == f"BackendError: {text}"
+    assert row.reason.startswith(f"BackendError: {text}")
     with pytest.raises(ag.BackendError, match="unknown backend 'mine'"):
         ag.zeros(2, device="mine")
     still_works()
+
+
+def test_the_advice_names_what_is_there():
+    import agrad.testing
+    from agrad.plugin import hookspecs
+
+    (advice,) = manager.CHANGES.values()
+    assert all(name in advice for name in ("join(others)", "Harness", "agrad_harness"))
+    assert not hasattr(ag.Backend, "absorbs")
+    assert ag.Backend.join
+    assert agrad.testing.Harness.specimen
+    assert hookspecs.agrad_harness
 
 
 def test_what_is_no_backend(registered):
@@ -231,7 +255,7 @@ FAULTS = {
         def agrad_backends():
             return [Old()]
         """,
-        "BackendError: it is written for version 0 of the contract",
+        "BackendError: the backend 'old' of the plugin 'faulty' is written for version 0 of the contract",
     ),
 }
 
@@ -318,6 +342,108 @@ def test_a_well_installed_plugin_is_found(tmp_path):
         *("-W", "error"),
     )
     assert out.split() == ["well", "[2.0,", "4.0]", "array_api_strict._array_object"]
+
+
+# -- paths ------------------------------------------------------------------------------------------------------------
+
+LATE_PLUGIN = """
+    import pluggy
+    marker = pluggy.HookimplMarker("agrad")
+    @marker
+    def agrad_backends():
+        return {backends!r}
+    @marker
+    def agrad_backend_of(array_type):
+        return "late" if array_type.__module__.startswith("array_api_strict") else None
+"""
+LATE_BACKEND = """
+    import {library}
+    import agrad
+    class Late(agrad.Backend):
+        name = "late"
+        {more}
+        def namespace(self):
+            return array_api_strict
+    def function(): ...
+"""
+
+
+def test_a_backend_by_its_path_is_imported_when_it_is_needed(tmp_path):
+    installed(tmp_path, "late_plugin", LATE_PLUGIN.format(backends={"late": "late_backend:Late"}))
+    (tmp_path / "late_backend.py").write_text(
+        textwrap.dedent(LATE_BACKEND.format(library="array_api_strict", more="contract = 2"))
+    )
+    out, _ = python(
+        """
+        import sys
+        import agrad as ag
+        ag.zeros(2)
+        print("late_plugin" in sys.modules, "late_backend" in sys.modules)
+        x = ag.zeros(2, device="late")
+        print("late_backend" in sys.modules, x.device, ag.asarray(x._raw).device)
+        from agrad.plugin import manager
+        print(manager.get("late") is manager.get("late"), [row.available for row in ag.backends() if row.name == "late"])
+        """,
+        tmp_path,
+        *("-W", "error"),
+    )
+    assert out.split() == ["True", "False", "True", "late", "late", "True", "[True]"]
+
+
+BAD_PATHS = {
+    "module": ("late_backed:Late", "", "", "late_backed:Late: ModuleNotFoundError: No module named 'late_backed'"),
+    "attribute": ("late_backend:Early", "", "", "late_backend:Early: AttributeError: module 'late_backend' has no"),
+    "object": ("late_backend:function", "", "", "late_backend:function: TypeError: it is a function, no Backend"),
+    "class": ("late_backend:array_api_strict.Array", "", "", "late_backend:array_api_strict.Array: "),
+    "library": ("late_backend:Late", "nonsense_library, ", "", "not installed (No module named 'nonsense_library')"),
+    "name": ("late_backend:Late", "", "name = 'early'", "it is named 'early', its plugin says 'late'"),
+    "version": ("late_backend:Late", "", "contract = 1", "the plugin 'late_plugin' is written for version 1 of the"),
+}
+
+
+@pytest.mark.parametrize("fault", BAD_PATHS)
+def test_a_path_that_leads_to_no_backend_is_a_row(fault, tmp_path):
+    path, library, more, reason = BAD_PATHS[fault]
+    installed(tmp_path, "late_plugin", LATE_PLUGIN.format(backends={"late": path}))
+    (tmp_path / "late_backend.py").write_text(
+        textwrap.dedent(LATE_BACKEND.format(library=library + "array_api_strict", more=more))
+    )
+    out, _ = python(
+        """
+        import agrad as ag
+        print(ag.zeros(2).tolist())
+        for _ in range(2):
+            (row,) = (row for row in ag.backends() if row.name == "late")
+            print(row.available, row.reason.replace(chr(10), " "))
+            for use in (lambda: ag.zeros(2, device="late"), lambda: ag.use_backend("late").__enter__()):
+                try:
+                    use()
+                except ag.BackendError as error:
+                    print(str(error).replace(chr(10), " "))
+        """,
+        tmp_path,
+        *("-W", "error"),
+    )
+    first, *rest = out.splitlines()
+    assert first == "[0.0, 0.0]"
+    assert len(rest) == 6
+    for line in rest:
+        assert line.startswith(("False ", "the late backend is not available: "))
+        assert reason in line
+
+
+@pytest.mark.parametrize("path", ["late_backend", "late_backend:", ":Late", "late backend:Late", 3])
+def test_what_is_no_path_is_an_error_of_the_plugin(path, registered):
+    class Faulty:
+        @hookimpl
+        def agrad_backends(self):
+            return {"late": path}
+
+    with pytest.warns(RuntimeWarning, match=f"the backend 'late' is given as {path!r}, which is no path such as"):
+        registered(Faulty())
+    with pytest.raises(ag.BackendError, match="unknown backend 'late'"):
+        ag.zeros(2, device="late")
+    still_works()
 
 
 # -- missing ones -----------------------------------------------------------------------------------------------------

@@ -626,6 +626,10 @@ def lazy(kernel=None):
         def agrad_backend_of(self, array_type):
             return "faulty" if array_type.__module__ == "dask.array.core" else None
 
+        @hookimpl
+        def agrad_harness(self, backend):
+            return "agrad_dask.harness:DaskHarness" if backend == "faulty" else None
+
     return LazyPlugin(Lazy())
 
 

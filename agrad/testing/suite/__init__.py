@@ -49,8 +49,8 @@ and a name that no test has, are failures.
 ``.html`` and ``.txt`` to be read, or ``.json``. ``python -m agrad.testing.report a.json b.json`` prints several as one
 table in Markdown.
 
-**For lazy and chunked arrays** a backend has two methods that only the kit calls: `Backend.specimen` makes the arrays to
-test with (in several chunks), and `Backend.computing_nothing` is the context in which nothing may compute.
+**For lazy and chunked arrays** a plugin gives an `agrad.testing.Harness` by the hook ``agrad_harness``: its `specimen`
+makes the arrays to test with (in several chunks), and `computing_nothing` is the context in which nothing may compute.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.plugin import manager
 from agrad.testing.calls import library
+from agrad.testing.harness import Harness, harness_of
 
 __all__ = ["FEW", "Conformance", "requires"]
 
@@ -56,6 +57,8 @@ class Conformance:
         for all of them), with the reason. One that passes is a failure.
     backend, device, xp
         What is tested: the `Backend`, the device, and agrad's namespace bound to the backend.
+    harness : Harness
+        How its arrays are made, and how one sees that nothing computes.
     """
 
     agrad_backend: ClassVar[str] = ""
@@ -73,6 +76,7 @@ class Conformance:
 
     name: str
     backend: Backend
+    harness: Harness
     device: str
     xp: Any
 
@@ -107,6 +111,7 @@ class Conformance:
         self.backend = manager.usable(device)
         self.device = device if ":" in device else self.backend.default_device()
         self.xp = ag.namespace(self.name)
+        self.harness = harness_of(self.name)
 
     def require(self, *capabilities: str) -> None:
         """Skip the rest of a test unless the backend can do these things."""
@@ -134,13 +139,13 @@ class Conformance:
         return 1e-12 if self.real == "float64" else 2e-5
 
     def tensor(self, data: Any, dtype: str | None = None, *, requires_grad: bool = False) -> Tensor:
-        """Make a tensor on the backend of Python numbers or a reference array, in the form that `specimen` gives it."""
+        """Make a tensor on the backend of Python numbers or a reference array, in the form that the harness gives it."""
         np = library()
         if dtype is None and not hasattr(data, "dtype"):
             host = np.asarray(data)
             dtype = self.real if np.isdtype(host.dtype, "real floating") else None
         host = np.asarray(data, dtype=dtype)
-        raw = self.backend.specimen(host, self.device)
+        raw = self.harness.specimen(self.backend, host, self.device)
         made: Tensor = ag.asarray(raw, device=self.device, requires_grad=requires_grad)
         return made
 

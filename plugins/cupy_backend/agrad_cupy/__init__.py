@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from agrad_cupy.backend import CupyBackend, Memory
+from agrad.plugin import manager
+
+if TYPE_CHECKING:
+    from agrad_cupy.backend import CupyBackend, Memory
 
 __version__ = "0.1.0"
 
 hookimpl = pluggy.HookimplMarker("agrad")
-_backend = CupyBackend()
 
 
 @hookimpl
-def agrad_backends() -> list[CupyBackend]:
-    """Return the one backend of this plugin."""
-    return [_backend]
+def agrad_backends() -> dict[str, str]:
+    """Return the one backend of this plugin, by its path."""
+    return {"cupy": "agrad_cupy.backend:CupyBackend"}
 
 
 @hookimpl
@@ -39,7 +43,7 @@ def synchronous() -> AbstractContextManager[None]:
     context manager
         The block.
     """
-    return _backend.synchronising()
+    return _backend().synchronising()
 
 
 def memory(device: str = "cupy") -> Memory:
@@ -58,7 +62,17 @@ def memory(device: str = "cupy") -> Memory:
     Memory
         ``used``, ``held``, ``limit``, ``free`` and ``total``, in bytes.
     """
-    return _backend.memory(device)
+    return _backend().memory(device)
+
+
+def _backend() -> CupyBackend:
+    return manager.get("cupy")  # type: ignore[return-value]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("CupyBackend", "Memory"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.backend"), name)
 
 
 __all__ = ["CupyBackend", "Memory", "memory", "synchronous"]

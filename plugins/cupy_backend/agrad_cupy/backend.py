@@ -1,8 +1,7 @@
 """The CuPy backend: array-api-compat's namespace, device by device, and what the standard lacks.
 
-CuPy is imported when the first of its functions is needed, so that this plugin may be installed where CuPy is not. CuPy
-works on a current device and takes no ``device=``; so creation functions run in the context of the device asked for,
-and, where there are several, every kernel and every rule in that of its operands.
+CuPy works on a current device and takes no ``device=``; so creation functions run in the context of the device asked
+for, and, where there are several, every kernel and every rule in that of its operands.
 """
 
 from __future__ import annotations
@@ -15,11 +14,24 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import ModuleType
 from typing import Any, NamedTuple
 
+try:
+    import array_api_compat.cupy as compat
+    import cupy
+except Exception as failure:
+    text = " ".join(str(failure).split()) or type(failure).__name__
+    missing = isinstance(failure, ModuleNotFoundError) and failure.name == "cupy"
+    raise ImportError(
+        'CuPy is not installed; pip install "agrad[cuda12]" or "agrad[cuda13]", as your CUDA is'
+        if missing
+        else f"a library of CuPy is missing ({text})"
+    ) from failure
+
 from agrad.core.backend import Backend
 from agrad.core.errors import BackendError
 from agrad.core.kernels import PRIMITIVES, forget_kernels, key_parts
 from agrad.core.once import once
 from agrad.core.op import OPS
+from agrad_cupy import sampling
 from agrad_cupy.fusion import ARRAY, PREAMBLE, Code, NotFusible, kernel_code, rule_code
 
 #: Functions that make arrays from no operand.
@@ -75,8 +87,6 @@ class CupyBackend(Backend):
 
     @once
     def _namespace(self) -> ModuleType:
-        import array_api_compat.cupy as compat  # noqa: PLC0415 (CuPy loads late)
-
         made = ModuleType("agrad_cupy.namespace", compat.__doc__)
         made.__getattr__ = functools.partial(getattr, compat)  # type: ignore[method-assign]
         for name in _CREATION:
@@ -88,16 +98,8 @@ class CupyBackend(Backend):
 
     def availability(self) -> tuple[bool, str]:
         try:
-            import cupy  # noqa: PLC0415 (CuPy loads late)
-        except ModuleNotFoundError as error:
-            if error.name != "cupy":
-                return False, f"a library of CuPy is missing ({_text(error)})"
-            return False, 'CuPy is not installed; pip install "agrad[cuda12]" or "agrad[cuda13]", as your CUDA is'
-        except Exception as error:  # noqa: BLE001 (reported as the reason)
-            return False, f"a library of CuPy is missing ({_text(error)})"
-        try:
             count = cupy.cuda.runtime.getDeviceCount()
-        except Exception as error:  # noqa: BLE001 (as above)
+        except Exception as error:  # noqa: BLE001 (reported as the reason)
             status = getattr(error, "status", None)
             if status == _INSUFFICIENT_DRIVER:
                 return False, f"no NVIDIA driver, or one too old for this CUDA ({_text(error)})"
@@ -124,8 +126,6 @@ class CupyBackend(Backend):
 
     @once
     def _count(self) -> int:
-        import cupy  # noqa: PLC0415 (as above)
-
         return int(cupy.cuda.runtime.getDeviceCount())
 
     def devices(self) -> tuple[str, ...]:
@@ -133,13 +133,9 @@ class CupyBackend(Backend):
 
     def default_device(self) -> str:
         """Return CuPy's current device."""
-        import cupy  # noqa: PLC0415 (as above)
-
         return f"cupy:{cupy.cuda.Device().id}"
 
     def native_device(self, device: str) -> Any:
-        import cupy  # noqa: PLC0415 (as above)
-
         index = device.partition(":")[2]
         return cupy.cuda.Device(int(index)) if index else cupy.cuda.Device()
 
@@ -204,8 +200,6 @@ class CupyBackend(Backend):
     def _wait(self) -> None:
         """Wait for what runs on the current device, if errors are to be raised where they arise."""
         if self.synchronous:
-            import cupy  # noqa: PLC0415 (as above)
-
             cupy.cuda.runtime.deviceSynchronize()
 
     # -- fused kernels -------------------------------------------------------------------------------------------------
@@ -280,8 +274,6 @@ class CupyBackend(Backend):
 
     def memory(self, device: str = "cupy") -> Memory:
         """Return the bytes of a device and of the memory pool on it."""
-        import cupy  # noqa: PLC0415 (as above)
-
         with self.native_device(device):
             pool = cupy.get_default_memory_pool()
             return Memory(pool.used_bytes(), pool.total_bytes(), pool.get_limit(), *cupy.cuda.runtime.memGetInfo())
@@ -289,13 +281,9 @@ class CupyBackend(Backend):
     # -- the primitives ------------------------------------------------------------------------------------------------
 
     def as_array(self, value: Any) -> Any:
-        import cupy  # noqa: PLC0415 (as above)
-
         return value if isinstance(value, cupy.ndarray) else cupy.asarray(value)
 
     def scatter_add(self, spec: Any, key: Any, values: Any) -> Any:
-        import cupy  # noqa: PLC0415 (as above)
-
         with values.device:
             made = cupy.zeros(spec.shape, values.dtype)
             if _visits_once(key):
@@ -322,8 +310,6 @@ class CupyBackend(Backend):
             return array
 
     def add_into(self, array: Any, other: Any, out: Any) -> Any:
-        import cupy  # noqa: PLC0415 (as above)
-
         with array.device:
             return cupy.add(array, other, out=out)
 
@@ -343,8 +329,6 @@ class CupyBackend(Backend):
         return array.get()
 
     def from_host(self, buffer: Any, device: str) -> Any:
-        import cupy  # noqa: PLC0415 (as above)
-
         with self.native_device(device):
             return cupy.asarray(buffer)
 
@@ -362,8 +346,6 @@ class CupyBackend(Backend):
     def random(
         self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
     ) -> Any:
-        from agrad_cupy import sampling  # noqa: PLC0415 (CuPy loads late)
-
         with self.native_device(device):
             return sampling.sample(kind, shape, key, dtype, **p)
 
@@ -412,8 +394,6 @@ def _of_batches(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `solve` with the standard's broadcasting: CuPy's takes stacks of one shape only."""
 
     def kernel(x1: Any, x2: Any, /) -> Any:
-        import cupy  # noqa: PLC0415 (CuPy loads late)
-
         if x2.ndim == 1:
             return kernel(x1, x2[:, None])[..., 0]
         stack = cupy.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
@@ -426,8 +406,6 @@ def _of_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `polygamma` for an order that is a Python number, too: CuPy's wants an array."""
 
     def kernel(n: Any, x: Any, /) -> Any:
-        import cupy  # noqa: PLC0415 (CuPy loads late)
-
         return function(n if isinstance(n, cupy.ndarray) else cupy.asarray(n, x.dtype), x)
 
     return kernel
@@ -443,16 +421,12 @@ _AROUND = {
 
 
 def _sign(x: Any, /) -> Any:
-    import cupy  # noqa: PLC0415 (CuPy loads late)
-
     if x.dtype.kind == "c":
         return cupy.where(x == 0, x, x / cupy.abs(x))
     return cupy.where(cupy.isnan(x), x, cupy.sign(x)) if x.dtype.kind == "f" else cupy.sign(x)
 
 
 def _clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
-    import cupy  # noqa: PLC0415 (CuPy loads late)
-
     result = x
     for bound, function in ((min, cupy.maximum), (max, cupy.minimum)):
         if bound is not None:  # the result is of the dtype of `x`
@@ -480,6 +454,4 @@ def _static(value: Any) -> Any:
 
 def _compiled(code: Code) -> Callable[..., Any]:
     """Make a kernel of its text; CUDA compiles it at its first call."""
-    import cupy  # noqa: PLC0415 (as above)
-
     return cupy.ElementwiseKernel(code.ins, code.outs, code.body, code.name, preamble=PREAMBLE)  # type: ignore[no-any-return]

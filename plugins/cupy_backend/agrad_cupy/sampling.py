@@ -54,7 +54,7 @@ BODIES = {
 @functools.cache
 def kernel(kind: str) -> Any:
     """Return the kernel of one kind; CUDA compiles it at its first call."""
-    import cupy  # noqa: PLC0415 (CuPy loads late)
+    import cupy  # noqa: PLC0415 (the texts can be read, and tried, without CuPy)
 
     dtype, body = BODIES[kind]
     more = ", int64 low, uint64 count" if kind == "integers" else ""

@@ -7,13 +7,12 @@ from typing import Any
 
 import pluggy
 
-from agrad_dask.backend import DaskBackend
-
 __version__ = "0.1.0"
 
 #: Public names and the module each stands in: imported when first asked for, since importing them imports Dask.
 _WHERE = {
     "ChunkWarning": "sources",
+    "DaskBackend": "backend",
     "from_npy": "sources",
     "from_npy_stack": "sources",
     "from_zarr": "sources",
@@ -21,13 +20,18 @@ _WHERE = {
 }
 
 hookimpl = pluggy.HookimplMarker("agrad")
-_backend = DaskBackend()
 
 
 @hookimpl
-def agrad_backends() -> list[DaskBackend]:
-    """Return the one backend of this plugin."""
-    return [_backend]
+def agrad_backends() -> dict[str, str]:
+    """Return the one backend of this plugin, by its path."""
+    return {"dask": "agrad_dask.backend:DaskBackend"}
+
+
+@hookimpl
+def agrad_harness(backend: str) -> str | None:
+    """Return how the conformance kit tests that backend."""
+    return "agrad_dask.harness:DaskHarness" if backend == "dask" else None
 
 
 @hookimpl

@@ -1,7 +1,7 @@
 """The Dask backend: array-api-compat's namespace, what is mended of it, and chunks as the layout of a spec.
 
 Nothing here computes but what has to hand out a value: `to_host`, `item`, `tolist`, and so a crossing to another
-backend. Dask itself is imported when the first of its functions is needed.
+backend.
 """
 
 from __future__ import annotations
@@ -9,28 +9,19 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
+
+import array_api_compat.dask.array as xp
+import dask
+import dask.array as da
+import numpy as np
 
 from agrad.core.backend import Backend, backend_of
 from agrad.core.errors import UnsupportedOp
 from agrad.core.spec import Spec
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class UnknownSizes:
-    """The layout of an array some of whose chunks have unknown sizes, as after ``x[mask]``.
-
-    Sizes are known block by block only, so the (lazy) array itself is kept: a cotangent is brought to its shape by
-    looking at its blocks.
-    """
-
-    chunks: tuple[tuple[float, ...], ...]
-    array: Any
-
-    def __repr__(self) -> str:
-        return repr(self.chunks)
+from agrad_dask import computing, indexing, kernels, origins, repeats, special_kernels
+from agrad_dask.indexing import UnknownSizes
+from agrad_dask.sampling import sample
 
 
 class DaskBackend(Backend):
@@ -40,26 +31,15 @@ class DaskBackend(Backend):
     is_lazy = True
 
     def namespace(self) -> Any:
-        import array_api_compat.dask.array as xp  # noqa: PLC0415 (Dask loads late)
-
         return xp
 
     def availability(self) -> tuple[bool, str]:
-        try:
-            import dask  # noqa: PLC0415 (Dask loads late)
-            import dask.array  # noqa: PLC0415
-        except ImportError as error:
-            return False, f"dask.array cannot be imported ({' '.join(str(error).split())})"
         return True, str(dask.__version__)
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
-        from agrad_dask.kernels import KERNELS  # noqa: PLC0415 (Dask loads late)
-
-        found: Any = KERNELS.get(op)
+        found: Any = kernels.KERNELS.get(op)
         if op.startswith("special."):
-            from agrad_dask.special_kernels import kernel  # noqa: PLC0415 (as above)
-
-            found = kernel(op)
+            found = special_kernels.kernel(op)
         elif found is None:
             found = self.namespace()
             for part in op.split("."):
@@ -68,8 +48,6 @@ class DaskBackend(Backend):
 
     def dtype(self, dtype: Any) -> Any:
         if self.dtype_name(dtype) == "float16":  # no attribute of the namespace
-            import numpy as np  # noqa: PLC0415 (Dask loads late)
-
             return np.float16
         return super().dtype(dtype)
 
@@ -91,11 +69,11 @@ class DaskBackend(Backend):
                 " ag.where(dask.array.ma.getmaskarray(m), 0, x)."
             )
             raise TypeError(message)
-        from agrad_dask.indexing import filled  # noqa: PLC0415 (as above)
+        return indexing.filled(value)
 
-        return filled(value)
-
-    def asarray(self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
+    def asarray(
+        self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None, like: Any = None
+    ) -> Any:
         if hasattr(value, "chunks"):
             made = self.as_array(super().asarray(value, dtype=dtype, copy=copy))
             known = getattr(value, "_agrad_host", None)
@@ -105,39 +83,27 @@ class DaskBackend(Backend):
         if copy is False:
             message = "a Dask array of data in memory has to copy; copy=False cannot be met"
             raise ValueError(message)
-        import numpy as np  # noqa: PLC0415 (as above)
-
         return self.from_host(np.asarray(value, dtype=None if dtype is None else self.dtype(dtype)), self.name)
 
     def scalar(self, value: complex, spec: Spec) -> Any:
         """Return a Python scalar as a 0-d NumPy array: Dask hands it to every task as it is, without a task for it."""
-        import numpy as np  # noqa: PLC0415 (as above)
-
         return np.asarray(value, dtype=self.scalar_dtype(value, spec))
 
     def lend(self, array: Any) -> Any:
         """Return a scalar of `scalar`'s read-only; a Dask array is a recipe, which nobody writes to."""
-        import numpy as np  # noqa: PLC0415 (as above)
-
         return np.asarray(memoryview(array).toreadonly()) if isinstance(array, np.ndarray) else array
 
     # -- the primitives ------------------------------------------------------------------------------------------------
 
     def broadcast_like(self, array: Any, spec: Spec) -> Any:
-        from agrad_dask import kernels  # noqa: PLC0415 (as above)
-
         return kernels.broadcast_like(array, spec)
 
     def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
-        from agrad_dask import indexing  # noqa: PLC0415 (as above)
-
         if values.dtype == "float16":  # added in float32, rounded once
             return indexing.scatter_add(spec, key, values.astype("float32")).astype("float16")
         return indexing.scatter_add(spec, key, values)
 
     def setitem(self, array: Any, key: Any, value: Any) -> Any:
-        from agrad_dask import indexing  # noqa: PLC0415 (as above)
-
         return indexing.setitem(array, key, value)
 
     def run_rule(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Any) -> Any:
@@ -164,48 +130,20 @@ class DaskBackend(Backend):
 
     def computed(self, array: Any) -> Any:
         """Compute an array: gives one of the chunks' library."""
-        from agrad_dask import computing  # noqa: PLC0415 (as above)
-        from agrad_dask.indexing import host_of  # noqa: PLC0415 (as above)
-
-        host = host_of(array)
+        host = indexing.host_of(array)
         return computing.values(array)[0] if host is None else host
 
     def to_host(self, array: Any) -> Any:
-        import numpy as np  # noqa: PLC0415 (as above)
-
         value = self.computed(array) if hasattr(array, "chunks") else array
         return np.asarray(value.get() if hasattr(value, "get") else value)
 
     def from_host(self, buffer: Any, device: str) -> Any:
-        from agrad_dask.indexing import from_host  # noqa: PLC0415 (as above)
-
-        return from_host(buffer)
-
-    def computing_nothing(self) -> AbstractContextManager[Any]:
-        import dask  # noqa: PLC0415 (as above)
-
-        def scheduler(dsk: Any, keys: Any, **kwargs: Any) -> Any:
-            message = "Dask was made to compute"
-            raise AssertionError(message)
-
-        made: AbstractContextManager[Any] = dask.config.set(scheduler=scheduler)
-        return made
-
-    def specimen(self, buffer: Any, device: str) -> Any:
-        import dask.array as da  # noqa: PLC0415 (as above)
-        import numpy as np  # noqa: PLC0415 (as above)
-
-        host = np.asarray(buffer)
-        return da.from_array(host, chunks=2 if host.ndim else ())
+        return indexing.from_host(buffer)
 
     def receive(self, source: Backend, array: Any, device: str) -> Any:
         if source is self:
             return array
-        import numpy as np  # noqa: PLC0415 (as above)
-
         if source.is_duck_array and not isinstance(array, np.ndarray):  # stays where it is, as on a GPU: in chunks
-            import dask.array as da  # noqa: PLC0415 (as above)
-
             return da.from_array(array, asarray=False)
         return super().receive(source, array, device)
 
@@ -221,8 +159,6 @@ class DaskBackend(Backend):
         return self if all(other.is_duck_array for other in others) else None
 
     def from_dlpack(self, x: Any, *, copy: bool | None = None) -> Any:
-        import numpy as np  # noqa: PLC0415 (as above)
-
         return self.asarray(np.from_dlpack(x), copy=copy)
 
     def item(self, array: Any) -> Any:
@@ -252,21 +188,15 @@ class DaskBackend(Backend):
         progress : bool, optional
             Show a progress bar; by default Dask's configuration ``agrad.progress`` decides.
         """
-        from agrad_dask import computing  # noqa: PLC0415 (as above)
-
         return computing.realize(arrays, keep=keep, max_memory=max_memory, progress=progress)
 
     def watch(self, array: Any) -> None:
-        from agrad_dask import repeats  # noqa: PLC0415 (as above)
-
         if hasattr(array, "dask"):
             repeats.watch(array)
 
     def random(
         self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
     ) -> Any:
-        from agrad_dask.sampling import sample  # noqa: PLC0415 (as above)
-
         return sample(kind, shape, key, dtype, p)
 
 
@@ -297,7 +227,6 @@ def _refusing(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     What it does is remembered for the tasks it makes, which may fail later.
     """
-    from agrad_dask import origins  # noqa: PLC0415 (Dask loads late)
 
     @functools.wraps(function)
     def kernel(*args: Any, **kwargs: Any) -> Any:

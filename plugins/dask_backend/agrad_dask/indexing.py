@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import dask.array as da
@@ -40,6 +41,21 @@ _GAP = object()
 
 
 # -- data in memory ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class UnknownSizes:
+    """The layout of an array some of whose chunks have unknown sizes, as after ``x[mask]``.
+
+    Sizes are known block by block only, so the (lazy) array itself is kept: a cotangent is brought to its shape by
+    looking at its blocks.
+    """
+
+    chunks: tuple[tuple[float, ...], ...]
+    array: Any
+
+    def __repr__(self) -> str:
+        return repr(self.chunks)
 
 
 def from_host(buffer: Any) -> Any:

@@ -14,8 +14,8 @@ import dask.array as da
 import numpy as np
 
 from agrad_dask import indexing
-from agrad_dask.backend import UnknownSizes
 from agrad_dask.image_kernels import IMAGE_KERNELS
+from agrad_dask.indexing import UnknownSizes
 from agrad_numpy.kernels import in_single
 
 # -- shapes and chunks ------------------------------------------------------------------------------------------------

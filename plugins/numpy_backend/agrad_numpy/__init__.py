@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import pluggy
+from importlib import import_module
+from typing import Any
 
-from agrad_numpy.backend import NumpyBackend
+import pluggy
 
 __version__ = "0.1.0"
 
 hookimpl = pluggy.HookimplMarker("agrad")
-_backend = NumpyBackend()
 
 
 @hookimpl
-def agrad_backends() -> list[NumpyBackend]:
-    """Return the one backend of this plugin."""
-    return [_backend]
+def agrad_backends() -> dict[str, str]:
+    """Return the one backend of this plugin, by its path."""
+    return {"numpy": "agrad_numpy.backend:NumpyBackend"}
 
 
 @hookimpl
@@ -26,3 +26,9 @@ def agrad_backend_of(array_type: type) -> str | None:
 
 
 _NAMES = frozenset({"ndarray", "generic"})
+
+
+def __getattr__(name: str) -> Any:
+    if name != "NumpyBackend":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return import_module(f"{__name__}.backend").NumpyBackend

@@ -101,23 +101,22 @@ class NumpyBackend(Backend):
         # NumPy lets whoever has a view of writable memory make it writable; of a read-only buffer, nobody
         return np.asarray(memoryview(array).toreadonly())
 
-    def read_only(self, host: Any) -> Any:
-        """Return host memory as an array nobody can write through; what stands in one element's memory, as a copy.
+    def read_only(self, array: Any) -> Any:
+        """Return an array nobody can write through; what stands in one element's memory, as a copy.
 
         That element may be a constant which all programs share, and some libraries write through read-only arrays.
         """
-        host = np.asarray(host)
-        owner = host.base if isinstance(host.base, np.ndarray) else host
-        if owner.size == 1 or not host.ndim:
-            host = host.copy()
+        owner = array.base if isinstance(array.base, np.ndarray) else array
+        if owner.size == 1 or not array.ndim:
+            array = array.copy()
         try:
-            return self.lend(host)
+            return self.lend(array)
         except ValueError:  # a dtype that the buffer protocol does not know
-            host = host.copy()
-            host.flags.writeable = False
-            return host
+            array = array.copy()
+            array.flags.writeable = False
+            return array
 
-    def from_buffer(self, data: bytearray, dtype_name: str, shape: tuple[int, ...]) -> Any:
+    def from_buffer(self, data: bytearray, dtype_name: str, shape: tuple[int, ...], device: str) -> Any:
         """Make an array of little-endian bytes, in their memory where the machine is little-endian too."""
         dtype = np.dtype(dtype_name) if dtype_name.isalnum() else None
         if dtype is None or dtype.name != dtype_name or self.kind(dtype) == "other":

@@ -1,0 +1,30 @@
+"""What the conformance kit does to a backend in that backend's own way: lazy and chunked arrays need it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from agrad.core.backend import Backend
+from agrad.plugin import manager
+
+
+class Harness:
+    """How the kit makes arrays of a backend, and sees that nothing is computed.
+
+    A plugin whose backend needs more than this gives a subclass by the hook ``agrad_harness``.
+    """
+
+    def specimen(self, backend: Backend, buffer: Any, device: str) -> Any:
+        """Make an array as `Backend.from_host` does: in the form that is hardest, as in several chunks."""
+        return backend.from_host(buffer, device)
+
+    def computing_nothing(self) -> AbstractContextManager[Any]:
+        """Return a context in which computing a value of a lazy backend raises AssertionError."""
+        return nullcontext()
+
+
+def harness_of(name: str) -> Harness:
+    """Return the harness that plugins give for a backend, by its name."""
+    path = manager.plugins().hook.agrad_harness(backend=name)
+    return Harness() if path is None else manager.at_path(path)
