@@ -90,10 +90,9 @@ def _realised(function: str, arguments: tuple[Any, ...], **how: Any) -> Any:
     leaves, _ = tree.flatten(arguments)
     for leaf in leaves:
         if not isinstance(leaf, Tensor) and is_lazy(leaf):
-            message = (
+            raise TypeError(
                 f"{function}() puts values into tensors, but got {type(leaf).__module__}.{type(leaf).__name__}"
                 "\n  Wrap it with ag.asarray(), or compute it with its own library."
             )
-            raise TypeError(message)
     fill([leaf for leaf in leaves if isinstance(leaf, Tensor)], **how)
     return arguments[0] if len(arguments) == 1 else arguments

@@ -31,5 +31,4 @@ def __getattr__(name: str) -> Any:
             if name in file.__all__:
                 found = globals()[name] = getattr(file, name)
                 return found
-    message = f"module 'agrad.nn' has no attribute {name!r}"
-    raise AttributeError(message)
+    raise AttributeError(f"module 'agrad.nn' has no attribute {name!r}")

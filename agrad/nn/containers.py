@@ -74,8 +74,7 @@ class _Indexed(Module):
 
 def _checked(module: Any) -> Module:
     if not isinstance(module, Module):
-        message = f"{type(module).__name__} is not a Module subclass"
-        raise TypeError(message)
+        raise TypeError(f"{type(module).__name__} is not a Module subclass")
     return module
 
 

@@ -108,19 +108,17 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     gains = {"linear": 1.0, "conv2d": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2), "selu": 0.75}
     gains["leaky_relu"] = math.sqrt(2 / (1 + slope**2))
     if nonlinearity not in gains:
-        message = f"Unsupported nonlinearity {nonlinearity}\n  Known are {', '.join(gains)}."
-        raise ValueError(message)
+        raise ValueError(f"Unsupported nonlinearity {nonlinearity}\n  Known are {', '.join(gains)}.")
     return gains[nonlinearity]
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
     """How many values go into one element of the result, and out of one of the operand."""
     if tensor.ndim < 2:
-        message = (
+        raise ValueError(
             "Fan in and fan out can not be computed for tensor with fewer than 2 dimensions"
             f"\n  Its shape is {tensor.shape}. Called at {errors.line_of(*errors.caller())}."
         )
-        raise ValueError(message)
     field = math.prod(tensor.shape[2:])
     return tensor.shape[1] * field, tensor.shape[0] * field
 
@@ -153,8 +151,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | Non
 
 def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str) -> float:
     if mode not in ("fan_in", "fan_out"):
-        message = f"Mode {mode} not supported, please use one of fan_in, fan_out"
-        raise ValueError(message)
+        raise ValueError(f"Mode {mode} not supported, please use one of fan_in, fan_out")
     fan = _fans(tensor)[mode == "fan_out"]
     return calculate_gain(nonlinearity, a) / math.sqrt(fan)
 

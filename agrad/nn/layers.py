@@ -129,12 +129,10 @@ class Conv2d(Module):
     ) -> None:
         super().__init__()
         if groups < 1:
-            message = "groups must be a positive integer"
-            raise ValueError(message)
+            raise ValueError("groups must be a positive integer")
         for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
             if channels % groups:
-                message = f"{name} must be divisible by groups ({groups})"
-                raise ValueError(message)
+                raise ValueError(f"{name} must be divisible by groups ({groups})")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size = F._pair("Conv2d", kernel_size, "kernel_size")
         self.stride, self.dilation = F._pair("Conv2d", stride, "stride"), F._pair("Conv2d", dilation, "dilation")
@@ -253,8 +251,9 @@ class Embedding(Module):
     ) -> None:
         super().__init__()
         if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
-            message = f"padding_idx must be within num_embeddings: {padding_idx} is outside {num_embeddings} rows"
-            raise ValueError(message)
+            raise ValueError(
+                f"padding_idx must be within num_embeddings: {padding_idx} is outside {num_embeddings} rows"
+            )
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
         self.weight = Parameter(empty((num_embeddings, embedding_dim), device=device, dtype=dtype))
@@ -281,8 +280,7 @@ class Dropout(Module):
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
         if not 0 <= p <= 1:
-            message = f"dropout probability has to be between 0 and 1, but got {p}"
-            raise ValueError(message)
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
         self.p = p
 
     def forward(self, input: Any) -> Tensor:

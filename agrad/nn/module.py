@@ -69,8 +69,7 @@ class Module:
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute; every subclass has its own."""
-        message = f'Module [{type(self).__name__}] is missing the required "forward" function'
-        raise NotImplementedError(message)
+        raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._before is None and self._after is None:
@@ -112,17 +111,15 @@ class Module:
         if held is not None and value is not None:
             for kind, what in ((Parameter, "parameter"), (Module, "child module")):
                 if isinstance(held, kind) and not isinstance(value, kind):
-                    message = (
+                    raise TypeError(
                         f"cannot assign '{type(value).__name__}' as {what} '{name}' ({kind.__name__} or None expected)"
                         "\n  Delete the attribute first, or change the value of a parameter through its .data."
                         f"{errors.called()}"
                     )
-                    raise TypeError(message)
         if name in self._buffers and value is not None and not isinstance(value, Tensor):
-            message = (
+            raise TypeError(
                 f"cannot assign '{type(value).__name__}' object to buffer '{name}' (agrad.Tensor or None required)"
             )
-            raise TypeError(message)
         object.__setattr__(self, name, value)
 
     def __delattr__(self, name: str) -> None:
@@ -151,10 +148,9 @@ class Module:
         """
         self._check_name("buffer", name)
         if tensor is not None and not isinstance(tensor, Tensor):
-            message = (
+            raise TypeError(
                 f"cannot assign '{type(tensor).__name__}' object to buffer '{name}' (agrad.Tensor or None required)"
             )
-            raise TypeError(message)
         vars(self).setdefault("_buffers", {})[name] = persistent
         object.__setattr__(self, name, tensor)
 
@@ -170,10 +166,9 @@ class Module:
         """
         self._check_name("parameter", name)
         if param is not None and not isinstance(param, Parameter):
-            message = (
+            raise TypeError(
                 f"cannot assign '{type(param).__name__}' object to parameter '{name}' (Parameter or None required)"
             )
-            raise TypeError(message)
         setattr(self, name, param)
 
     def add_module(self, name: str, module: Module | None) -> None:
@@ -188,17 +183,14 @@ class Module:
         """
         self._check_name("module", name)
         if module is not None and not isinstance(module, Module):
-            message = f"{type(module).__name__} is not a Module subclass"
-            raise TypeError(message)
+            raise TypeError(f"{type(module).__name__} is not a Module subclass")
         setattr(self, name, module)
 
     def _check_name(self, what: str, name: str) -> None:
         if not isinstance(name, str) or not name or "." in name:
-            message = f"the name of a {what} must be a string without '.', not {name!r}"
-            raise KeyError(message)
+            raise KeyError(f"the name of a {what} must be a string without '.', not {name!r}")
         if name in vars(self) or hasattr(type(self), name):
-            message = f"attribute '{name}' already exists"
-            raise KeyError(message)
+            raise KeyError(f"attribute '{name}' already exists")
 
     # -- what belongs to it ---------------------------------------------------------------------------------------------
 
@@ -293,8 +285,7 @@ class Module:
         for name in filter(None, target.split(".")):
             found = vars(module).get(name)
             if not isinstance(found, Module):
-                message = f"{type(module).__name__} has no submodule `{name}`"
-                raise AttributeError(message)  # noqa: TRY004 (PyTorch's)
+                raise AttributeError(f"{type(module).__name__} has no submodule `{name}`")  # noqa: TRY004 (PyTorch's)
             module = found
         return module
 
@@ -350,8 +341,7 @@ class Module:
             If `state_dict` is no mapping.
         """
         if not isinstance(state_dict, Mapping):
-            message = f"Expected state_dict to be dict-like, got {type(state_dict).__name__}."
-            raise TypeError(message)
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}.")
         own = self._state()
         missing = [path for path in own if path not in state_dict]
         unexpected = [path for path in state_dict if path not in own]
@@ -397,8 +387,7 @@ class Module:
             If `mode` is not a bool.
         """
         if not isinstance(mode, bool):
-            message = "training mode is expected to be boolean"
-            raise ValueError(message)  # noqa: TRY004 (PyTorch's)
+            raise ValueError("training mode is expected to be boolean")  # noqa: TRY004 (PyTorch's)
         for module in self.modules():
             module.training = mode
         return self
@@ -460,8 +449,9 @@ class Module:
             elif arg is not None:
                 dtype = arg
         if dtype is not None and not isdtype(dtype, ("real floating", "complex floating")):
-            message = f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
-            raise TypeError(message)
+            raise TypeError(
+                f"nn.Module.to only accepts floating point or complex dtypes, but got desired dtype={dtype}"
+            )
 
         def moved(tensor: Tensor) -> Tensor:
             value = tensor.detach()

@@ -75,11 +75,10 @@ def clip_grad_norm_(
         else:
             total = pow(sum(_together([sum(pow(absolute(g), norm_type)) for g in gradients])), 1 / norm_type)
         if error_if_nonfinite and not math.isfinite(total.item()):
-            message = (
+            raise RuntimeError(
                 f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it cannot be"
                 " clipped."
             )
-            raise RuntimeError(message)
         scale = clip(max_norm / (total + 1e-6), None, 1.0)
         for g in gradients:
             factor = to_device(scale, g.device)
@@ -122,8 +121,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     members = list(parameters)
     total = int(math.fsum(p.size for p in members))
     if vec.shape != (total,):
-        message = f"a vector of shape {vec.shape} for parameters of {total} elements"
-        raise ValueError(message)
+        raise ValueError(f"a vector of shape {vec.shape} for parameters of {total} elements")
     start, value = 0, vec.detach()
     for p in members:
         p.data = reshape(value[start : start + p.size], p.shape)

@@ -84,8 +84,7 @@ def place(axis: Any, ndim: int) -> int:
     """Return the number, among the axes inside, of an axis as the caller counts."""
     number: int = operator.index(axis)
     if not -ndim <= number < ndim:
-        message = f"axis {number} is out of bounds for array of dimension {ndim}"
-        raise IndexError(message)
+        raise IndexError(f"axis {number} is out of bounds for array of dimension {ndim}")
     return number % ndim + 1
 
 
@@ -125,8 +124,7 @@ def running(b: Call, x: Any, /, *, axis: int | None = None, **options: Any) -> A
     """Accumulate along an axis, which only a vector may leave out."""
     if axis is None:
         if x.ndim != 1:
-            message = f"{b.name}: axis is needed for an array of {x.ndim} axes"
-            raise ValueError(message)
+            raise ValueError(f"{b.name}: axis is needed for an array of {x.ndim} axes")
         axis = 0
     return b.kernel(b.data(x), axis=place(axis, x.ndim), **options)
 
@@ -144,8 +142,7 @@ def along(b: Call, x: Any, /, *args: Any, **options: Any) -> Any:
 def matrices(b: Call, x: Any, /, *args: Any, **options: Any) -> Any:
     """Work on stacks of matrices, as the standard has it; plain further operands stay as they are."""
     if x.ndim < 2:
-        message = f"{b.name} takes a matrix or a stack of them, not an array of shape {x.shape}"
-        raise ValueError(message)
+        raise ValueError(f"{b.name} takes a matrix or a stack of them, not an array of shape {x.shape}")
     args = tuple(b.data(a) if b.has(a) else a for a in args)
     return b.kernel(b.data(x), *args, **{k: b.data(v) if b.has(v) else v for k, v in options.items()})
 

@@ -151,8 +151,9 @@ def _fill(value: Any, dtype: Any, device: Any) -> Tensor:
     """A fill value that is an array, of the dtype and on the device asked for."""
     made = asarray(value, dtype=dtype, device=device)
     if made.ndim:
-        message = f"fill_value must be a number or a 0-d tensor, not one of shape {made.shape}; use broadcast_to"
-        raise ValueError(message)
+        raise ValueError(
+            f"fill_value must be a number or a 0-d tensor, not one of shape {made.shape}; use broadcast_to"
+        )
     return made
 
 
@@ -389,15 +390,13 @@ def asarray(
     owner = None if isinstance(obj, bool | int | float | complex | list | tuple) else backend_of(obj)
     if owner is None and isinstance(obj, list | tuple) and (tensors := _tensors_in(obj)):
         if copy is False:
-            message = "asarray() of a list of tensors has to copy; copy=False cannot be met"
-            raise ValueError(message)
+            raise ValueError("asarray() of a list of tensors has to copy; copy=False cannot be met")
         made = _stacked(obj, result_type(*_numbers_in(obj)) if dtype is None else dtype, tensors[0].device)
         return _of_tensor(made, None, device, None, requires_grad=requires_grad)
     if owner is None:
         backend, where = manager.device_of(device)
         if copy is False and not hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
-            message = "asarray() of Python numbers has to copy; copy=False cannot be met"
-            raise ValueError(message)
+            raise ValueError("asarray() of Python numbers has to copy; copy=False cannot be met")
         raw = backend.asarray(obj, dtype=dtype, device=where, copy=copy)
         if dtype is None and not hasattr(obj, "dtype"):
             kind = backend.kind(raw.dtype)
@@ -410,8 +409,7 @@ def asarray(
         target, where = manager.device_of(device)
         if where != owner.spec(raw).device:
             if copy is False:
-                message = f"moving an array to {where} has to copy; copy=False cannot be met"
-                raise ValueError(message)
+                raise ValueError(f"moving an array to {where} has to copy; copy=False cannot be met")
             raw, owner = owner.send(raw, target, where), target
     if dtype is not None or copy:
         raw = owner.asarray(raw, dtype=dtype, copy=copy)
@@ -425,8 +423,7 @@ def _of_tensor(x: Tensor, dtype: Any, device: Any, copy: bool | None, *, require
     if dtype is not None:
         made = astype(made, dtype, copy=False)
     if copy is False and made is not x:
-        message = "asarray(copy=False) cannot change the dtype or device of a tensor"
-        raise ValueError(message)
+        raise ValueError("asarray(copy=False) cannot change the dtype or device of a tensor")
     if copy and made is x:
         made = positive(x) if x._spec.inexact else wrap(x._raw, x._spec)
     return made.requires_grad_() if requires_grad else made
@@ -530,8 +527,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     """
     if isinstance(x, Tensor):
         if x.requires_grad:
-            message = "Can't export tensors that require gradient, use tensor.detach()"
-            raise BufferError(message)
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
         return asarray(x.detach(), device=device, copy=copy)
     if backend_of(x) is not None:
         return asarray(x, device=device, copy=copy)
@@ -555,29 +551,20 @@ def from_numpy(array: Any) -> Tensor:
     """
     made = asarray(array)
     if made._spec.backend.name != "numpy":
-        message = f"expected np.ndarray (got {type(array).__name__})"
-        raise TypeError(message)
+        raise TypeError(f"expected np.ndarray (got {type(array).__name__})")
     return made
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """PyTorch's name of `asarray`.
 
-    Parameters
-    ----------
     data : Tensor, array, scalar or nested sequence
         The data.
     dtype, device : optional
         As for `asarray`.
+    Returns: As of `asarray`.
+    Source: PyTorch.
 
-    Returns
-    -------
-    Tensor
-        As of `asarray`.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.as_tensor([1.0, 2.0])
     tensor([1., 2.])
     """
@@ -606,8 +593,7 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
             [5, 5]])
     """
     if indexing not in ("xy", "ij"):
-        message = f"indexing must be 'xy' or 'ij', not {indexing!r}"
-        raise ValueError(message)
+        raise ValueError(f"indexing must be 'xy' or 'ij', not {indexing!r}")
     vectors = [asarray(a) for a in arrays]
     if any(v.ndim != 1 for v in vectors):
         message = f"meshgrid() takes one-dimensional operands, got shapes {[v.shape for v in vectors]}\n  Called at "
@@ -626,24 +612,10 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Tensor, ...]:
 def legacy_float_tensor(*args: Any) -> Tensor:
     """PyTorch's ``FloatTensor``: float32, of a shape or of data.
 
-    Parameters
-    ----------
-    *args : int or sequence
-        A shape as separate integers (uninitialised then), or one nested sequence of numbers.
+    Returns: A new leaf of dtype float32.
+    TypeError: If the arguments are neither.
+    Source: PyTorch.
 
-    Returns
-    -------
-    Tensor
-        A new leaf of dtype float32.
-
-    Raises
-    ------
-    TypeError
-        If the arguments are neither.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.FloatTensor([1, 2]).dtype
     dtype('float32')
     >>> ag.FloatTensor(2, 3).shape
@@ -655,24 +627,10 @@ def legacy_float_tensor(*args: Any) -> Tensor:
 def legacy_double_tensor(*args: Any) -> Tensor:
     """PyTorch's ``DoubleTensor``: float64, of a shape or of data.
 
-    Parameters
-    ----------
-    *args : int or sequence
-        A shape as separate integers (uninitialised then), or one nested sequence of numbers.
+    Returns: A new leaf of dtype float64.
+    TypeError: If the arguments are neither.
+    Source: PyTorch.
 
-    Returns
-    -------
-    Tensor
-        A new leaf of dtype float64.
-
-    Raises
-    ------
-    TypeError
-        If the arguments are neither.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.DoubleTensor([1, 2]).dtype
     dtype('float64')
     >>> ag.DoubleTensor(2, 3).shape

@@ -97,8 +97,7 @@ def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
     True
     """
     if stream is not None:
-        message = "to_device() takes no stream: order is kept by the backends"
-        raise ValueError(message)
+        raise ValueError("to_device() takes no stream: order is kept by the backends")
     if not isinstance(x, Tensor):
         x = as_tensor(x)
     assert isinstance(x, Tensor)
@@ -261,8 +260,7 @@ def finfo(type: Any, /) -> FloatInfo:
     backend = _backend_for(type)
     dtype = _dtype_of(backend, type)
     if backend.kind(dtype) not in ("float", "complex"):
-        message = f"finfo() takes a floating-point dtype, not {dtype}; use iinfo() for integers"
-        raise ValueError(message)
+        raise ValueError(f"finfo() takes a floating-point dtype, not {dtype}; use iinfo() for integers")
     found = backend.namespace().finfo(dtype)
     return FloatInfo(
         bits=int(found.bits),
@@ -305,8 +303,7 @@ def iinfo(type: Any, /) -> IntInfo:
     backend = _backend_for(type)
     dtype = _dtype_of(backend, type)
     if backend.kind(dtype) != "int":
-        message = f"iinfo() takes an integer dtype, not {dtype}; use finfo() for floating-point ones"
-        raise ValueError(message)
+        raise ValueError(f"iinfo() takes an integer dtype, not {dtype}; use finfo() for floating-point ones")
     found = backend.namespace().iinfo(dtype)
     return IntInfo(int(found.bits), int(found.max), int(found.min), dtype=found.dtype)
 
@@ -345,8 +342,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     name = dtypes.name_of(dtype)
     if isinstance(kind, str):
         if kind not in _KINDS:
-            message = f"isdtype() knows the kinds {', '.join(_KINDS)}, not {kind!r}"
-            raise ValueError(message)
+            raise ValueError(f"isdtype() knows the kinds {', '.join(_KINDS)}, not {kind!r}")
         return name in _KINDS[kind]
     return name == dtypes.name_of(kind)
 
@@ -385,9 +381,6 @@ def is_floating_point(x: Tensor) -> bool:
 
 complete(
     globals(),
-    {
-        "type": "Tensor, array or dtype",
-        "x": "Tensor or array",
-    },
+    {"type": "Tensor, array or dtype", "x": "Tensor or array"},
     source="Source: array API 2025.12, data type functions.",
 )

@@ -375,9 +375,4 @@ def svdvals(x: Any, /) -> Tensor:
     """
 
 
-complete(
-    globals(),
-    {
-        "x": "Tensor or array",
-    },
-)
+complete(globals(), {"x": "Tensor or array"})

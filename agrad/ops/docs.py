@@ -240,4 +240,4 @@ def subject(line: str, names: tuple[str, ...]) -> str:
     word = group.partition(",")[0].strip(" *")
     if word in names or word == "Returns":
         return word
-    return "Raises" if word.endswith("Error") and " " not in word else ""
+    return "Raises" if word.endswith(("Error", "UnsupportedOp")) and " " not in word else ""

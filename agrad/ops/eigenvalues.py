@@ -250,10 +250,4 @@ def eigvals(x: Any, /) -> Tensor:
     """
 
 
-complete(
-    globals(),
-    {
-        "x": "Tensor or array",
-    },
-    source="Source: array API 2025.12, linear algebra; Giles, 2008.",
-)
+complete(globals(), {"x": "Tensor or array"}, source="Source: array API 2025.12, linear algebra; Giles, 2008.")

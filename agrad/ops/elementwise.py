@@ -251,8 +251,7 @@ def log10(x: Floating, /) -> Tensor:
 
 
 @elementwise(
-    x1=lambda xp, x1, x2: xp.reciprocal(1 + xp.exp(x2 - x1)),
-    x2=lambda xp, x1, x2: xp.reciprocal(1 + xp.exp(x1 - x2)),
+    x1=lambda xp, x1, x2: xp.reciprocal(1 + xp.exp(x2 - x1)), x2=lambda xp, x1, x2: xp.reciprocal(1 + xp.exp(x1 - x2))
 )
 def logaddexp(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """``log(exp(x1) + exp(x2))``, without overflow.
@@ -343,8 +342,7 @@ def _over_square(xp: Any, x: Any, x1: Any, x2: Any) -> Any:
 
 
 @elementwise(
-    x1=lambda xp, x1, x2: _over_square(xp, x2, x1, x2),
-    x2=lambda xp, x1, x2: xp.negative(_over_square(xp, x1, x1, x2)),
+    x1=lambda xp, x1, x2: _over_square(xp, x2, x1, x2), x2=lambda xp, x1, x2: xp.negative(_over_square(xp, x1, x1, x2))
 )
 def atan2(x1: RealFloating, x2: RealFloating, /) -> Tensor:
     """The angle of the point (`x2`, `x1`), in radians between -pi and pi.

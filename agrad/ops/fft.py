@@ -64,8 +64,7 @@ def _places(spec: Any, s: Any, axes: Any) -> tuple[int, ...]:
         axes = range(rank) if s is None else range(rank - len(s), rank)
     places = tuple(int(a) % rank for a in axes)
     if len(set(places)) != len(places):
-        message = f"a transform over axes {places} has no gradient: the axes must be distinct"
-        raise ValueError(message)
+        raise ValueError(f"a transform over axes {places} has no gradient: the axes must be distinct")
     return places
 
 
@@ -352,13 +351,11 @@ def _frequencies(
 ) -> Tensor:
     """Whole numbers over ``n * d``."""
     if n < 1:
-        message = f"{name}() takes a positive number of samples, got {n}"
-        raise ValueError(message)
+        raise ValueError(f"{name}() takes a positive number of samples, got {n}")
     dtype = dtypes.get_default_dtype() if dtype is None else dtype
     backend, _ = manager.device_of(device)
     if backend.kind(backend.dtype(dtype)) != "float":
-        message = f"{name}() takes a real floating-point dtype, got {dtype}"
-        raise TypeError(message)
+        raise TypeError(f"{name}() takes a real floating-point dtype, got {dtype}")
     made = arange(start, stop, dtype=dtype, device=device) * (1 / (n * d))
     if name == "fftfreq":
         made = ifftshift(made)

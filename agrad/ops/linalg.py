@@ -50,11 +50,9 @@ def _matmul_by_second(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
 
 def _matmul_batch(b: Call, x1: Any, x2: Any, /) -> Any:
     if not x1.ndim or not x2.ndim:
-        message = f"matmul takes arrays of at least one axis, not of shapes {x1.shape} and {x2.shape}"
-        raise ValueError(message)
+        raise ValueError(f"matmul takes arrays of at least one axis, not of shapes {x1.shape} and {x2.shape}")
     if x1.shape[-1] != x2.shape[0 if x2.ndim == 1 else -2]:
-        message = f"matmul: shapes {x1.shape} and {x2.shape} do not match"
-        raise ValueError(message)
+        raise ValueError(f"matmul: shapes {x1.shape} and {x2.shape} do not match")
     xp, first, second = b.xp, b.has(x1), b.has(x2)
     if first and not second and x2.ndim <= 2:
         return _rows_times(b, x1.data, x2)
@@ -158,8 +156,7 @@ def _tensordot_batch(b: Call, x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     if not b.has(x1):
         return xp.moveaxis(xp.tensordot(x1, x2.data, axes=(first, tuple(i + 1 for i in second))), len(free1), 0)
     if [x1.shape[i] for i in first] != [x2.shape[i] for i in second]:
-        message = f"tensordot: shapes {x1.shape} and {x2.shape} do not match along {first} and {second}"
-        raise ValueError(message)
+        raise ValueError(f"tensordot: shapes {x1.shape} and {x2.shape} do not match along {first} and {second}")
     shape = (*(x1.shape[i] for i in free1), *(x2.shape[i] for i in free2))
     many = math.prod(x1.shape[i] for i in first)
     a = xp.permute_dims(x1.data, (0, *(i + 1 for i in (*free1, *first))))
@@ -252,8 +249,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
 
 def _outer_batch(b: Call, x1: Any, x2: Any, /) -> Any:
     if x1.ndim != 1 or x2.ndim != 1:
-        message = f"outer takes two vectors, not arrays of shapes {x1.shape} and {x2.shape}"
-        raise ValueError(message)
+        raise ValueError(f"outer takes two vectors, not arrays of shapes {x1.shape} and {x2.shape}")
     xp = b.xp
     a = xp.expand_dims(x1.data if b.has(x1) else x1, axis=-1)
     return xp.multiply(a, xp.expand_dims(x2.data if b.has(x2) else x2, axis=-2))

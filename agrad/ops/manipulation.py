@@ -29,12 +29,10 @@ def _reshape_batch(b: Call, x: Any, /, shape: Any, *, copy: bool | None = None) 
     size = math.prod(x.shape)
     if -1 in shape:
         if shape.count(-1) > 1 or not known or size % known:
-            message = f"cannot reshape array of size {size} into shape {shape}"
-            raise ValueError(message)
+            raise ValueError(f"cannot reshape array of size {size} into shape {shape}")
         shape = tuple(size // known if n == -1 else n for n in shape)
     elif known != size:
-        message = f"cannot reshape array of size {size} into shape {shape}"
-        raise ValueError(message)
+        raise ValueError(f"cannot reshape array of size {size} into shape {shape}")
     return b.kernel(b.data(x), (b.size, *shape)) if copy is None else b.kernel(b.data(x), (b.size, *shape), copy=copy)
 
 
@@ -65,8 +63,7 @@ def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
 
 def _permute_dims_batch(b: Call, x: Any, /, axes: Sequence[int]) -> Any:
     if len(axes) != x.ndim:
-        message = f"axes {tuple(axes)} do not match an array of {x.ndim} axes"
-        raise ValueError(message)
+        raise ValueError(f"axes {tuple(axes)} do not match an array of {x.ndim} axes")
     return b.kernel(b.data(x), (0, *places(tuple(axes), x.ndim)))
 
 
@@ -131,31 +128,14 @@ def _expand_dims_batch(b: Call, x: Any, /, axis: Any) -> Any:
 def expand_dims(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """New axes of length 1.
 
-    Parameters
-    ----------
-    x : Tensor or array
-        Any dtype, any shape.
+    x: Any dtype, any shape.
     axis : int or tuple of int
         Their places in the result.
-
-    Returns
-    -------
-    Tensor
-        Of the dtype of `x`, with the new axes.
-
-    Raises
-    ------
-    IndexError or ValueError
-        If a place is out of range (the backend's error).
-
-    Notes
-    -----
+    Returns: Of the dtype of `x`, with the new axes.
+    IndexError: If a place is out of range; or a `ValueError`, the backend's.
     Derivative: linear; the cotangent is reshaped back.
     Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.expand_dims(ag.tensor([1.0, 2.0]), axis=1)
     tensor([[1.],
             [2.]])
@@ -232,8 +212,7 @@ def roll(x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...]
 def _broadcast_to_batch(b: Call, x: Any, /, shape: Any) -> Any:
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if x.ndim > len(shape):
-        message = f"shape {x.shape} cannot be broadcast to {shape}"
-        raise ValueError(message)
+        raise ValueError(f"shape {x.shape} cannot be broadcast to {shape}")
     return b.xp.broadcast_to(b.data(x, len(shape)), (b.size, *shape))
 
 
@@ -313,8 +292,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
         for i in range(1, len(shape) + 1):
             n, m = operator.index(shape[-i]), result[-i]
             if n != m and 1 not in (n, m):
-                message = f"shapes {', '.join(map(str, shapes))} cannot be broadcast together"
-                raise ValueError(message)
+                raise ValueError(f"shapes {', '.join(map(str, shapes))} cannot be broadcast together")
             result[-i] = m if n == 1 else n
     return tuple(result)
 
@@ -365,8 +343,7 @@ def _concat_batch(b: Call, arrays: Sequence[Any], /, *, axis: int | None = 0) ->
 def _rank_of(arrays: Sequence[Any]) -> int:
     ranks = {x.ndim for x in arrays}
     if len(ranks) != 1:
-        message = f"all arrays must have the same number of axes, got {sorted(ranks)}"
-        raise ValueError(message)
+        raise ValueError(f"all arrays must have the same number of axes, got {sorted(ranks)}")
     return int(ranks.pop())
 
 

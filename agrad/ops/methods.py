@@ -88,8 +88,7 @@ class Methods(TorchMethods, NumpyMethods):
         elif len(args) == 1:
             made = creation.tensor(args[0], dtype=dtype or dtypes.get_default_dtype(), device=device)
         else:
-            message = "Tensor() takes a shape as integers, or one sequence of numbers"
-            raise TypeError(message)
+            raise TypeError("Tensor() takes a shape as integers, or one sequence of numbers")
         self._raw, self._spec, self._node = made._raw, made._spec, None
 
     @property
@@ -125,23 +124,15 @@ class Methods(TorchMethods, NumpyMethods):
         return data_type.to_device(self, device, stream=stream)
 
     def __dlpack__(
-        self: Any,
-        /,
-        *,
-        stream: Any = None,
-        max_version: Any = None,
-        dl_device: Any = None,
-        copy: bool | None = None,
+        self: Any, /, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:
         if self._node is not None or self._is_followed():
-            message = "Can't export tensors that require gradient, use tensor.detach()"
-            raise BufferError(message)
+            raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
         if copy is False:
-            message = (
+            raise BufferError(
                 "DLPack gives a copy of a tensor: its value may be shared, and most who take it would write to it. Leave"
                 " out copy=False; x.detach().numpy() gives the memory itself, read-only."
             )
-            raise BufferError(message)
         backend = self._spec.backend
         array = (
             manager.to_numpy(self).copy()
@@ -158,8 +149,7 @@ class Methods(TorchMethods, NumpyMethods):
 
     def __iter__(self: Any) -> Iterator[Tensor]:
         if not self._spec.shape:
-            message = "iteration over a 0-d tensor"
-            raise TypeError(message)
+            raise TypeError("iteration over a 0-d tensor")
         return iter(manipulation.unstack(self))
 
     def __contains__(self: Any, item: Any) -> bool:
@@ -169,8 +159,7 @@ class Methods(TorchMethods, NumpyMethods):
     def T(self: Any) -> Tensor:
         """The transpose of a matrix."""
         if self.ndim != 2:
-            message = f"x.T takes a matrix, not a tensor of shape {self.shape}; use x.mT or agrad.permute_dims"
-            raise ValueError(message)
+            raise ValueError(f"x.T takes a matrix, not a tensor of shape {self.shape}; use x.mT or agrad.permute_dims")
         return manipulation.matrix_transpose(self)
 
     @property

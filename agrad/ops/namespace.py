@@ -58,16 +58,7 @@ CREATION = (
 QUERIES = ("can_cast", "finfo", "iinfo", "result_type")
 
 #: The chapters of the main namespace; what is in each, it says itself.
-_CHAPTERS = (
-    creation,
-    data_type,
-    elementwise,
-    manipulation,
-    searching,
-    set_functions,
-    statistical,
-    utility,
-)
+_CHAPTERS = (creation, data_type, elementwise, manipulation, searching, set_functions, statistical, utility)
 
 #: Those of sub-namespaces by name; what has none has ops alone.
 SUBNAMESPACES: dict[str, tuple[ModuleType, ...]] = {
@@ -186,8 +177,7 @@ class Info:
         """What the library calls a device of this namespace."""
         backend, full = (self._backend, self.default_device()) if device is None else manager.device_of(device)
         if backend is not self._backend:
-            message = f"{device!r} is no device of {self._backend.name}: {', '.join(self._backend.devices())}"
-            raise ValueError(message)
+            raise ValueError(f"{device!r} is no device of {self._backend.name}: {', '.join(self._backend.devices())}")
         return backend.native_device(full)
 
 
@@ -249,8 +239,7 @@ class Namespace(ModuleType):
             return OPS[name].entry
         if any(op.startswith(f"{name}.") for op in OPS):  # where users keep their own
             return _Chapter(self, name, ())
-        message = f"namespace {self.__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
+        raise AttributeError(f"namespace {self.__name__!r} has no attribute {name!r}")
 
     def __array_namespace_info__(self) -> Info:
         """Return the standard's inspection object."""
@@ -286,8 +275,7 @@ class _Chapter:
     def __getattr__(self, name: str) -> Any:
         op = OPS.get(f"{self._name}.{name}")
         if op is None:
-            message = f"namespace {self._name!r} has no attribute {name!r}"
-            raise AttributeError(message)
+            raise AttributeError(f"namespace {self._name!r} has no attribute {name!r}")
         setattr(self, name, op.entry)
         return op.entry
 
@@ -328,6 +316,5 @@ def namespace(name: str | None = None, *, api_version: str | None = None) -> Nam
     tensor([1., 1.])
     """
     if api_version not in (None, "2021.12", "2022.12", "2023.12", "2024.12", API_VERSION):
-        message = f"unknown version of the array API standard: {api_version!r}; this is {API_VERSION}"
-        raise ValueError(message)
+        raise ValueError(f"unknown version of the array API standard: {api_version!r}; this is {API_VERSION}")
     return bound(manager.default_backend() if name is None else manager.usable(name))

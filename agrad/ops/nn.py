@@ -191,8 +191,9 @@ def _density(xp: Any, x: Any) -> Any:
 
 def _normal_cdf_kernel(xp: Any, x: Any) -> Any:
     if is_complex(xp, x):
-        message = "the normal distribution function of complex arguments: the backend has no kernel for it"
-        raise NotImplementedError(message)
+        raise NotImplementedError(
+            "the normal distribution function of complex arguments: the backend has no kernel for it"
+        )
     size = xp.clip(xp.abs(x), max=TAIL_END)
     tail = xp.exp(size * size * -0.5) * _horner((size - TAIL_K) / (size + TAIL_K), TAIL)
     return xp.where(x > 0, 1 - tail, tail)
@@ -352,11 +353,7 @@ def _linear_jvp(xp: Any, t_input: Any, t_weight: Any, t_bias: Any, input: Any, w
 
 @custom(
     name="nn.linear",
-    vjp={
-        "input": _linear_by_input,
-        "weight": _linear_by_weight,
-        "bias": _linear_by_bias,
-    },
+    vjp={"input": _linear_by_input, "weight": _linear_by_weight, "bias": _linear_by_bias},
     jvp=_linear_jvp,
     kernel=_linear_kernel,
     contracts=lambda _: ((-1,), (-1,)),
@@ -991,10 +988,7 @@ def _l1_vjp(xp: Any, g: Any, input: Any, target: Any, reduction: str) -> Any:
 
 @custom(
     name="nn.l1_loss",
-    vjp={
-        "input": _l1_vjp,
-        "target": lambda xp, g, input, target, reduction: -_l1_vjp(xp, g, input, target, reduction),
-    },
+    vjp={"input": _l1_vjp, "target": lambda xp, g, input, target, reduction: -_l1_vjp(xp, g, input, target, reduction)},
     jvp=lambda xp, t_input, t_target, input, target, reduction: _pair_loss_jvp(
         xp, t_input, t_target, xp.sign(input - target), reduction
     ),

@@ -261,8 +261,7 @@ def assign(x: Tensor, key: Any, value: Any) -> None:
     what = "x[key] = value"
     check_leaf(x, what)
     if isinstance(value, complex) and not x._spec.is_complex:
-        message = f"value cannot be converted to type {x.dtype} without overflow"
-        raise RuntimeError(message)
+        raise RuntimeError(f"value cannot be converted to type {x.dtype} without overflow")
     if isinstance(value, bool | int | float | complex):
         kind = x._spec.backend.kind(x.dtype)
         if kind == "bool" and isinstance(value, int) and value in (0, 1):

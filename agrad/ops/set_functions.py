@@ -134,10 +134,4 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Tensor:
     return logical_not(found) if invert else found
 
 
-complete(
-    globals(),
-    {
-        "x": "Tensor\n    Taken as if flattened.",
-    },
-    source="Source: array API 2025.12, Set Functions.",
-)
+complete(globals(), {"x": "Tensor\n    Taken as if flattened."}, source="Source: array API 2025.12, Set Functions.")

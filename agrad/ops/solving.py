@@ -48,8 +48,7 @@ def _solve_jvp(xp: Any, t_x1: Any, t_x2: Any, ans: Any, x1: Any, x2_spec: Any) -
 
 def _solve_batch(b: Call, x1: Any, x2: Any, /) -> Any:
     if x1.ndim < 2:
-        message = f"linalg.solve takes a matrix or a stack of them, not an array of shape {x1.shape}"
-        raise ValueError(message)
+        raise ValueError(f"linalg.solve takes a matrix or a stack of them, not an array of shape {x1.shape}")
     vector = x2.ndim == 1
     if vector and not b.has(x2):
         x2 = b.xp.expand_dims(x2, axis=-1)

@@ -399,8 +399,7 @@ class TorchMethods(Reductions):
         if axis1 is None:
             return manipulation.permute_dims(self, shape_of((axis0,)))
         if not isinstance(axis0, int):
-            message = f"transpose() takes two axes, or one tuple of all axes, not {axis0!r} and {axis1!r}"
-            raise TypeError(message)
+            raise TypeError(f"transpose() takes two axes, or one tuple of all axes, not {axis0!r} and {axis1!r}")
         axes = list(range(self.ndim))
         i, j = (checked_axis("transpose", axis, self.ndim) for axis in (axis0, axis1))
         axes[i], axes[j] = j, i

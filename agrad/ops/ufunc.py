@@ -131,8 +131,7 @@ class NumpyMethods:
         array = self.numpy()
         if dtype is not None and dtype != array.dtype:
             if copy is False:
-                message = f"a view as {dtype} was asked for, but the tensor is {array.dtype}"
-                raise ValueError(message)
+                raise ValueError(f"a view as {dtype} was asked for, but the tensor is {array.dtype}")
             return array.astype(dtype)
         return array.copy() if copy else array
 

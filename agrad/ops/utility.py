@@ -80,13 +80,11 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
     tensor([-1., -9., 10.])
     """
     if n < 0:
-        message = f"diff() takes n of 0 or more, not {n}"
-        raise ValueError(message)
+        raise ValueError(f"diff() takes n of 0 or more, not {n}")
     rank = getattr(x, "ndim", None)
     if rank is None:
         raise errors.not_an_operand("diff", "x", x)
     if not rank:
-        message = "diff() takes a tensor of at least one axis, not a 0-d one"
-        raise ValueError(message)
+        raise ValueError("diff() takes a tensor of at least one axis, not a 0-d one")
     parts = [part for part in (prepend, x, append) if part is not None]
     return _diff(concat(parts, axis=axis) if len(parts) > 1 and n else x, axis=axis, n=n)

@@ -21,8 +21,7 @@ __all__ = sorted(_HOME_OF)  # noqa: PLE0605 (a list, if a computed one)
 def __getattr__(name: str) -> Any:
     home = _HOME_OF.get(name)
     if home is None:
-        message = f"module 'agrad.optim' has no attribute {name!r}"
-        raise AttributeError(message)
+        raise AttributeError(f"module 'agrad.optim' has no attribute {name!r}")
     module = importlib.import_module(f"agrad.optim.{home}")
     value = globals()[name] = module if name == home else getattr(module, name)
     return value

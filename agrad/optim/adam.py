@@ -79,10 +79,9 @@ class Adam(Optimizer):
     def check(self, group: Mapping[str, Any]) -> None:
         super().check(group)
         if any(p.is_complex() for p in group["params"]):
-            message = (
+            raise TypeError(
                 f"{type(self).__name__} takes real parameters; optimise the real and imaginary parts of complex ones"
             )
-            raise TypeError(message)
 
     def update(self, p: Tensor, g: Tensor, group: Mapping[str, Any], state: dict[str, Any]) -> Tensor:
         (beta1, beta2), lr, decay = group["betas"], group["lr"], group["weight_decay"]

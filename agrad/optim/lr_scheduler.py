@@ -54,15 +54,13 @@ class LRScheduler:
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
-            message = f"{type(optimizer).__name__} is not an Optimizer"
-            raise TypeError(message)
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         self.optimizer = optimizer
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
                 group.setdefault("initial_lr", group["lr"])
             elif "initial_lr" not in group:
-                message = f"param 'initial_lr' is not specified in param_groups[{i}] when resuming an optimizer"
-                raise KeyError(message)
+                raise KeyError(f"param 'initial_lr' is not specified in param_groups[{i}] when resuming an optimizer")
         self.base_lrs: list[float] = [group["initial_lr"] for group in optimizer.param_groups]
         self.last_epoch = last_epoch
         self._calls = 0
@@ -115,8 +113,7 @@ class LRScheduler:
             If it is of another schedule or for another number of groups; nothing is changed then.
         """
         if not isinstance(state_dict, Mapping):
-            message = f"Expected state_dict to be dict-like, got {type(state_dict).__name__}."
-            raise TypeError(message)
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}.")
         mine = self.state_dict()
         wrong = [
             f"Missing key(s) in state_dict: {name!r}." for name in mine if name[0] != "_" and name not in state_dict
@@ -169,8 +166,7 @@ class LambdaLR(LRScheduler):
         groups = len(optimizer.param_groups)
         self.lr_lambdas = [lr_lambda] * groups if callable(lr_lambda) else list(lr_lambda)
         if len(self.lr_lambdas) != groups:
-            message = f"Expected {groups} lr_lambdas, but got {len(self.lr_lambdas)}"
-            raise ValueError(message)
+            raise ValueError(f"Expected {groups} lr_lambdas, but got {len(self.lr_lambdas)}")
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
@@ -241,8 +237,7 @@ class ConstantLR(LRScheduler):
 
     def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5, last_epoch: int = -1) -> None:
         if not 0 <= factor <= 1:
-            message = "Constant multiplicative factor expected to be between 0 and 1."
-            raise ValueError(message)
+            raise ValueError("Constant multiplicative factor expected to be between 0 and 1.")
         self.factor, self.total_iters = factor, total_iters
         super().__init__(optimizer, last_epoch)
 
@@ -279,11 +274,9 @@ class LinearLR(LRScheduler):
         last_epoch: int = -1,
     ) -> None:
         if not 0 < start_factor <= 1:
-            message = "Starting multiplicative factor expected to be greater than 0 and less or equal to 1."
-            raise ValueError(message)
+            raise ValueError("Starting multiplicative factor expected to be greater than 0 and less or equal to 1.")
         if not 0 <= end_factor <= 1:
-            message = "Ending multiplicative factor expected to be between 0 and 1."
-            raise ValueError(message)
+            raise ValueError("Ending multiplicative factor expected to be between 0 and 1.")
         self.start_factor, self.end_factor, self.total_iters = start_factor, end_factor, total_iters
         super().__init__(optimizer, last_epoch)
 
@@ -387,22 +380,17 @@ class ReduceLROnPlateau(LRScheduler):
         eps: float = 1e-8,
     ) -> None:
         if factor >= 1:
-            message = "Factor should be < 1.0."
-            raise ValueError(message)
+            raise ValueError("Factor should be < 1.0.")
         if mode not in ("min", "max"):
-            message = f"mode {mode} is unknown!"
-            raise ValueError(message)
+            raise ValueError(f"mode {mode} is unknown!")
         if threshold_mode not in ("rel", "abs"):
-            message = f"threshold mode {threshold_mode} is unknown!"
-            raise ValueError(message)
+            raise ValueError(f"threshold mode {threshold_mode} is unknown!")
         if not isinstance(optimizer, Optimizer):
-            message = f"{type(optimizer).__name__} is not an Optimizer"
-            raise TypeError(message)
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
         count = len(optimizer.param_groups)
         self.min_lrs = [min_lr] * count if isinstance(min_lr, int | float) else list(min_lr)
         if len(self.min_lrs) != count:
-            message = f"expected {count} min_lrs, got {len(self.min_lrs)}"
-            raise ValueError(message)
+            raise ValueError(f"expected {count} min_lrs, got {len(self.min_lrs)}")
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
         self.best = math.inf if mode == "min" else -math.inf

@@ -69,15 +69,13 @@ class Optimizer:
         self.state: dict[Tensor, dict[str, Any]] = {}
         self._has_stepped = False  # schedules warn of being stepped first
         if isinstance(params, Tensor):
-            message = (
+            raise TypeError(
                 "params argument given to the optimizer should be an iterable of Tensors or dicts, but got"
                 f" {type(params).__name__}"
             )
-            raise TypeError(message)
         groups = list(params)
         if not groups:
-            message = "optimizer got an empty parameter list"
-            raise ValueError(message)
+            raise ValueError("optimizer got an empty parameter list")
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -97,19 +95,16 @@ class Optimizer:
             As for the constructor; nothing is added then.
         """
         if not isinstance(param_group, Mapping):
-            message = f"param_group must be a dict, but got {type(param_group).__name__}"
-            raise TypeError(message)
+            raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}")
         group = dict(param_group)
         params = group["params"]
         group["params"] = params = [params] if isinstance(params, Tensor) else list(params)
         known = {id(p): "some parameters appear in more than one parameter group" for p in self._params()}
         for p in params:
             if not isinstance(p, Tensor):
-                message = f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}"
-                raise TypeError(message)
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(p).__name__}")
             if not p.is_leaf:
-                message = "can't optimize a non-leaf Tensor"
-                raise ValueError(message)
+                raise ValueError("can't optimize a non-leaf Tensor")
             if id(p) in known:
                 raise ValueError(known[id(p)])
             known[id(p)] = "a parameter appears twice in a parameter group"
@@ -129,12 +124,10 @@ class Optimizer:
         words = {"lr": "learning rate", "eps": "epsilon value"}
         for name in ("lr", "eps", "weight_decay", "momentum"):
             if name in group and not group[name] >= 0:
-                message = f"Invalid {words.get(name, name + ' value')}: {group[name]}"
-                raise ValueError(message)
+                raise ValueError(f"Invalid {words.get(name, name + ' value')}: {group[name]}")
         for i, beta in enumerate(group.get("betas", ())):
             if not 0 <= beta < 1:
-                message = f"Invalid beta parameter at index {i}: {beta}"
-                raise ValueError(message)
+                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
 
     def _params(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"]]
@@ -257,22 +250,19 @@ class Optimizer:
             of another optimiser, another shape or another kind of dtype; the message lists all of these.
         """
         if not isinstance(state_dict, Mapping):
-            message = f"Expected state_dict to be dict-like, got {type(state_dict).__name__}."
-            raise TypeError(message)
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}.")
         groups = state_dict["param_groups"]
         if len(groups) != len(self.param_groups):
-            message = (
+            raise ValueError(
                 f"loaded state dict has a different number of parameter groups ({len(groups)}, expected"
                 f" {len(self.param_groups)})"
             )
-            raise ValueError(message)
         for i, (given, mine) in enumerate(zip(groups, self.param_groups, strict=True)):
             if len(given["params"]) != len(mine["params"]):
-                message = (
+                raise ValueError(
                     "loaded state dict contains a parameter group that doesn't match the size of optimizer's group"
                     f" (group {i}: {len(given['params'])}, expected {len(mine['params'])})"
                 )
-                raise ValueError(message)
         settings = [{k: v for k, v in given.items() if k != "params"} for given in groups]
         for given, mine in zip(settings, self.param_groups, strict=True):
             self.check({**mine, **given})

@@ -69,8 +69,7 @@ class SGD(Optimizer):
     def check(self, group: Mapping[str, Any]) -> None:
         super().check(group)
         if group["nesterov"] and (group["momentum"] <= 0 or group["dampening"] != 0):
-            message = "Nesterov momentum requires a momentum and zero dampening"
-            raise ValueError(message)
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
 
     def update(self, p: Tensor, g: Tensor, group: Mapping[str, Any], state: dict[str, Any]) -> Tensor:
         momentum = group["momentum"]

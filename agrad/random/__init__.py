@@ -70,10 +70,9 @@ class Generator:
         else:
             found = next(given, None)
             if found is None:
-                message = (
+                raise RuntimeError(
                     "a checkpointed function draws more random numbers when it is run again than it did in forward"
                 )
-                raise RuntimeError(message)
             key = found
         for keys in _noted.get():
             keys.append(key)
@@ -352,11 +351,9 @@ def randint(
     if isinstance(high, tuple | list):
         low, high, size = 0, low, tuple(high)
     if size is None:
-        message = "randint() needs a size, as in randint(low, high, (3,))"
-        raise TypeError(message)
+        raise TypeError("randint() needs a size, as in randint(low, high, (3,))")
     if not isinstance(high, int) or low >= high:
-        message = f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
-        raise ValueError(message)
+        raise ValueError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     return _sample(
         "integers",
         (size,) if isinstance(size, int) else tuple(size),

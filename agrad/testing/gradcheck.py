@@ -102,14 +102,11 @@ def gradcheck(
     True
     """
     if not (check_forward_ad or check_backward_ad):
-        message = "Expected at least one of check_forward_ad or check_backward_ad to be True"
-        raise ValueError(message)
+        raise ValueError("Expected at least one of check_forward_ad or check_backward_ad to be True")
     if check_batched_grad and not check_backward_ad:
-        message = "Setting check_batched_grad=True requires check_backward_ad to be True"
-        raise ValueError(message)
+        raise ValueError("Setting check_batched_grad=True requires check_backward_ad to be True")
     if check_batched_forward_grad and not check_forward_ad:
-        message = "Setting check_batched_forward_grad=True requires check_forward_ad to be True"
-        raise ValueError(message)
+        raise ValueError("Setting check_batched_forward_grad=True requires check_forward_ad to be True")
     arguments, on_leaves = _flattened(func, inputs)
     check = _Check(on_leaves, arguments, eps=eps, atol=atol, rtol=rtol)
     try:
@@ -319,11 +316,10 @@ class _Check:
         self.eps, self.atol, self.rtol = eps, atol, rtol
         self.chosen = [i for i, a in enumerate(arguments) if _is_checked(a)]
         if not self.chosen:
-            message = (
+            raise ValueError(
                 "gradcheck expects at least one input tensor to require gradient, but none of them have"
                 " requires_grad=True."
             )
-            raise ValueError(message)
         for i in self.chosen:
             if name_of(arguments[i].dtype) not in ("float64", "complex128"):
                 warnings.warn(
@@ -364,8 +360,7 @@ class _Check:
         found = grad([y for y, _ in pairs], wanted, [g for _, g in pairs], retain_graph=True, allow_unused=True)
         for gradient, argument in zip(found, wanted, strict=True):
             if gradient is not None and gradient.shape != argument.shape:
-                message = f"Analytical gradient has incorrect size: {gradient.shape}, not {argument.shape}"
-                raise GradcheckError(message)
+                raise GradcheckError(f"Analytical gradient has incorrect size: {gradient.shape}, not {argument.shape}")
         return list(found)
 
     def pulled(self, k: int, cotangent: Sequence[complex], *, undefined: bool) -> list[list[complex]]:
@@ -515,20 +510,18 @@ class _Check:
             where += ", along i" if i % per_input else ""
             where += f" and {_index(j // per_output, to.shape)} of the output"
             where += ", for the cotangent i" if j % per_output else ""
-        message = (
+        raise GradcheckError(
             f"{title}numerical:{_text(numerical)}\nanalytical:{_text(analytical)}\n"
             f"{where}: numerical {n}, analytical {a}, which differ by {abs(a - n)}"
             f" (allowed: {self.atol + self.rtol * abs(n)})."
         )
-        raise GradcheckError(message)
 
     def multiplied(self) -> None:
         """Check that zero cotangents give zero gradients."""
         zeros = [_make([0.0] * y.size, y, requires_grad=False) for y in self.outputs]
         for gradient in self.gradients(self.outputs, zeros):
             if gradient is not None and any(value != 0 for value in _numbers(gradient)):
-                message = "backward not multiplied by grad_output"
-                raise GradcheckError(message)
+                raise GradcheckError("backward not multiplied by grad_output")
 
     def repeated(self, tolerance: float) -> None:
         """Check that a backward pass gives the same twice."""
@@ -542,12 +535,11 @@ class _Check:
                 pairs = zip(_numbers(one), _numbers(other), strict=True)
                 same = all(a == b or abs(a - b) <= tolerance or (a != a and b != b) for a, b in pairs)
             if not same:
-                message = (
+                raise GradcheckError(
                     "Backward is not reentrant, i.e., running backward with same input and grad_output multiple times"
                     " gives different values, although analytical gradient matches numerical gradient. The tolerance"
                     f" for nondeterminism was {tolerance}."
                 )
-                raise GradcheckError(message)
 
     def batched(self) -> None:
         """Check that cotangents give the same in a batch as one by one."""
@@ -599,8 +591,7 @@ class _Check:
         try:
             yield
         except Exception as error:
-            message = f"While computing {what}, got: {error}"
-            raise GradcheckError(message) from error
+            raise GradcheckError(f"While computing {what}, got: {error}") from error
 
     def _same_rows(self, got: Tensor | None, expected: Sequence[Tensor | None], what: str) -> None:
         """Raise if the rows of a batch differ from what was computed one by one."""
@@ -610,8 +601,9 @@ class _Check:
             not (a == b or abs(a - b) <= self.atol + self.rtol * abs(b) or (a != a and b != b))
             for a, b in zip(found, rows, strict=True)
         ):
-            message = f"The {what} differs from what is computed one by one.\nGot:\n{got}\nExpected:\n{list(expected)}"
-            raise GradcheckError(message)
+            raise GradcheckError(
+                f"The {what} differs from what is computed one by one.\nGot:\n{got}\nExpected:\n{list(expected)}"
+            )
 
     def dtypes(self) -> None:
         """Check that gradients have the dtype of their input."""
@@ -619,8 +611,9 @@ class _Check:
         for i, gradient in zip(self.chosen, self.gradients(self.outputs, ones), strict=True):
             expected = self.arguments[i].dtype
             if gradient is not None and gradient.dtype != expected:
-                message = f"Expected the gradient of input {i} to have dtype {expected}, but it has {gradient.dtype}"
-                raise GradcheckError(message)
+                raise GradcheckError(
+                    f"Expected the gradient of input {i} to have dtype {expected}, but it has {gradient.dtype}"
+                )
 
 
 _FORWARD = " computed with forward mode"

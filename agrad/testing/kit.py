@@ -38,8 +38,7 @@ def load_plugin(text: str) -> Any:
         if name:
             found = getattr(found, name)
     except (ImportError, AttributeError, OSError) as error:
-        message = f"--agrad-plugin={text}: {type(error).__name__}: {error}"
-        raise pytest.UsageError(message) from error
+        raise pytest.UsageError(f"--agrad-plugin={text}: {type(error).__name__}: {error}") from error
     return found() if isinstance(found, type) else found
 
 
@@ -54,16 +53,14 @@ def read_xfails(path: str) -> dict[str, str]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except OSError as error:
-        message = f"--agrad-xfails={path}: {error}"
-        raise pytest.UsageError(message) from error
+        raise pytest.UsageError(f"--agrad-xfails={path}: {error}") from error
     found = {}
     for line in lines:
         test, _, reason = (part.strip() for part in line.partition(" #"))
         if not test or test.startswith("#"):
             continue
         if not reason:
-            message = f"{path}: no reason is given for {test} (write `{test}  # reason`)"
-            raise pytest.UsageError(message)
+            raise pytest.UsageError(f"{path}: no reason is given for {test} (write `{test}  # reason`)")
         found[test] = reason
     return found
 
@@ -80,8 +77,7 @@ class Kit:
         self.xfails = read_xfails(path) if path else {}
         self.file = config.getoption("agrad_report")
         if self.file and report.writer(self.file) is None:
-            message = f"--agrad-report={self.file}: a report is written as .json, .html or .txt"
-            raise pytest.UsageError(message)
+            raise pytest.UsageError(f"--agrad-report={self.file}: a report is written as .json, .html or .txt")
 
     @property
     def backend(self) -> str:
@@ -113,8 +109,7 @@ class Kit:
         files = {item.path.name for item in items}
         missing = {test: reason for test, reason in missing.items() if test.partition("::")[0] in files}
         if missing:
-            message = f"--agrad-xfails: no test has the name {', '.join(missing)}"
-            raise pytest.UsageError(message)
+            raise pytest.UsageError(f"--agrad-xfails: no test has the name {', '.join(missing)}")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note how a test ended."""

@@ -259,8 +259,7 @@ def read(path: str) -> Report:
     """
     found: Any = json.loads(Path(path).read_text(encoding="utf-8"))
     if not isinstance(found, dict) or found.get("format") != FORMAT:
-        message = f"{path} is no report of agrad's conformance kit in format {FORMAT}"
-        raise ValueError(message)
+        raise ValueError(f"{path} is no report of agrad's conformance kit in format {FORMAT}")
     return found
 
 

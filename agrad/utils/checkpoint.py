@@ -185,13 +185,12 @@ class _Frame:
             again.node = None
             mode.set_mode(before)
         if again.count != len(self.entries):
-            message = (
+            raise CheckpointError(
                 "A different number of tensors was saved during the original forward and recomputation."
                 f"\nNumber of tensors saved during forward: {len(self.entries)}"
                 f"\nNumber of tensors saved during recomputation: {again.count}."
                 f"\n  The first that is missing was saved by {self.entries[again.count]}."
             )
-            raise CheckpointError(message)
 
 
 class _Again:
@@ -215,19 +214,17 @@ class _Again:
         if place >= len(frame.entries):
             if not frame.complete:  # differentiated while it runs for the first time: there is more to come
                 return tensor.detach()
-            message = (
+            raise CheckpointError(
                 "trying to save more tensors during recomputation than during the original forward pass."
                 f"\n  The first of them was saved by {now}."
             )
-            raise CheckpointError(message)
         then = frame.entries[place]
         if frame.check and (then.title != now.title or then.metadata() != now.metadata()):
-            message = (
+            raise CheckpointError(
                 "Recomputed values for the following tensors have different metadata than during the forward pass."
                 f"\ntensor at position {place}:\nsaved metadata: {then.metadata()}"
                 f"\nrecomputed metadata: {now.metadata()}\n  In forward it was saved by {then}; now by {now}."
             )
-            raise CheckpointError(message)
         self.count += 1
         if then.slot is not None and then.slot() is not None:
             self.found[place] = tensor.detach()
@@ -328,13 +325,11 @@ def checkpoint(
     tensor(22.1672)
     """
     if use_reentrant:
-        message = (
+        raise ValueError(
             "checkpoint: use_reentrant=True is not available; leave it out, the one implementation does all it does"
         )
-        raise ValueError(message)
     if determinism_check not in ("default", "none"):
-        message = f"determinism_check should be one of ['default', 'none'], but got {determinism_check}"
-        raise ValueError(message)
+        raise ValueError(f"determinism_check should be one of ['default', 'none'], but got {determinism_check}")
     del debug
     contexts = context_fn()
     now = mode.current()
@@ -399,8 +394,7 @@ def checkpoint_sequential(functions: Iterable[Callable[[Any], Any]], segments: i
     """
     steps = list(functions)
     if segments < 1:
-        message = f"checkpoint_sequential: segments must be at least 1, not {segments}"
-        raise ValueError(message)
+        raise ValueError(f"checkpoint_sequential: segments must be at least 1, not {segments}")
     size = max(len(steps) // segments, 1)
 
     def run(part: Sequence[Callable[[Any], Any]]) -> Callable[[Any], Any]:
@@ -489,11 +483,10 @@ def create_selective_checkpoint_contexts(
             return op in names
 
     else:
-        message = (
+        raise TypeError(
             "policy_fn_or_list must be either a function or a list of ops."
             f"\n  It is a {type(policy_fn_or_list).__name__}."
         )
-        raise TypeError(message)
 
     def policy(tensor: Tensor, node: Node | None, again: bool) -> bool:
         maker = node if tensor._node is None else tensor._node
@@ -502,10 +495,9 @@ def create_selective_checkpoint_contexts(
             return False
         verdict = decide(SelectiveCheckpointContext(is_recompute=again), op.name)
         if not isinstance(verdict, CheckpointPolicy | bool):
-            message = (
+            raise TypeError(
                 f"the policy of a checkpoint must give a CheckpointPolicy or a bool, not {verdict!r}, for {op.name!r}"
             )
-            raise TypeError(message)
         return verdict in (CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE, True)
 
     context = _Selective(policy)
@@ -517,6 +509,5 @@ def _op_name(op: str | Callable[..., Any]) -> str:
     name = op if isinstance(op, str) else getattr(op, "__name__", repr(op))
     known = [known for known in tuple(OPS) if known == name or known.endswith(f".{name}")]
     if not known:
-        message = f"Expected op in `op_list` to be an operation but got: {op!r}\n  `agrad.rules` lists them."
-        raise ValueError(message)
+        raise ValueError(f"Expected op in `op_list` to be an operation but got: {op!r}\n  `agrad.rules` lists them.")
     return known[0]

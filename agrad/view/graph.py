@@ -350,12 +350,10 @@ def memory(outputs: Any) -> Memory:
 def _rows(outputs: Any) -> list[Row]:
     tensors = [leaf for leaf in flatten(outputs)[0] if isinstance(leaf, Tensor)]
     if not tensors:
-        message = f"expected a Tensor or a container of tensors, not {outputs!r}"
-        raise TypeError(message)
+        raise TypeError(f"expected a Tensor or a container of tensors, not {outputs!r}")
     roots = [t._node.address()[0] for t in tensors if t._node is not None]
     if not roots:
-        message = "nothing was recorded for these tensors: none requires grad"
-        raise ValueError(message)
+        raise ValueError("nothing was recorded for these tensors: none requires grad")
     nodes: set[Node] = set()
     stack: list[Node] = list(roots)
     while stack:

@@ -102,8 +102,7 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
             "bytes": lambda e: e.bytes + e.backward_bytes,
         }
         if sort_by not in orders:
-            message = f"sort_by must be one of {', '.join(orders)}, not {sort_by!r}"
-            raise ValueError(message)
+            raise ValueError(f"sort_by must be one of {', '.join(orders)}, not {sort_by!r}")
         entries = sorted(self.entries.values(), key=orders[sort_by], reverse=True)
         total = Entry("all")
         for e in entries:

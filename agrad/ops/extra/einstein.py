@@ -108,18 +108,11 @@ def contraction(x1: Any, x2: Any, /, first: str, second: str, result: str) -> Te
 
     Its derivatives are contractions too.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor
-        The operands.
+    x1, x2: The operands.
     first, second, result : str
         A label per axis of each operand and of the result. Each label stands in two of the three at least, and in each
         at most once; axes of one label have one length.
-
-    Returns
-    -------
-    Tensor
-        The result. Axes that both operands have and the result lacks are summed.
+    Returns: The result. Axes that both operands have and the result lacks are summed.
     """
 
 
@@ -197,8 +190,7 @@ def _order(labels: tuple[str, ...], result: str, sizes: tuple[tuple[int, ...], .
     except ImportError as error:
         if optimize is None:
             return left_to_right
-        message = f'einsum(optimize={optimize!r}) needs opt_einsum: pip install "agrad[einsum]"'
-        raise ImportError(message) from error
+        raise ImportError(f'einsum(optimize={optimize!r}) needs opt_einsum: pip install "agrad[einsum]"') from error
     equation = f"{','.join(labels)}->{result}"
     path, _ = opt_einsum.contract_path(
         equation, *sizes, shapes=True, optimize="auto" if optimize in (None, True) else optimize

@@ -14,13 +14,7 @@ from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype
 from agrad.ops.extra.common import along, checked_axis
 from agrad.ops.extra.shaping import atleast_2d, atleast_3d, ravel
-from agrad.ops.manipulation import (
-    broadcast_shapes,
-    broadcast_to,
-    concat,
-    moveaxis,
-    reshape,
-)
+from agrad.ops.manipulation import broadcast_shapes, broadcast_to, concat, moveaxis, reshape
 from agrad.ops.searching import getitem, take, where
 
 __all__ = [

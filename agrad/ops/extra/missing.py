@@ -14,13 +14,7 @@ from agrad.ops.elementwise import conj, isnan, logical_not, real, sqrt, square
 from agrad.ops.extra.common import Axis, checked_axes, without
 from agrad.ops.extra.running import cumsum
 from agrad.ops.searching import where
-from agrad.ops.statistical import (
-    mean,
-    prod,
-    std,
-    unreduce,
-    var,
-)
+from agrad.ops.statistical import mean, prod, std, unreduce, var
 from agrad.ops.statistical import sum as sum_of
 
 __all__ = ["nancumsum", "nanmax", "nanmean", "nanmin", "nanprod", "nanstd", "nansum", "nanvar"]

@@ -513,15 +513,8 @@ def _sliding(x: Any, weights: Any, n: int) -> Any:
 def convolve_full(x1: Any, x2: Any, /) -> Tensor:
     """The convolution of two vectors: ``y[k] = sum over i + j = k of x1[i] x2[j]``.
 
-    Parameters
-    ----------
-    x1, x2 : Tensor
-        Vectors, not empty.
-
-    Returns
-    -------
-    Tensor
-        A vector of the sum of both lengths less one.
+    x1, x2: Vectors, not empty.
+    Returns: A vector of the sum of both lengths less one.
     """
 
 
@@ -534,15 +527,8 @@ def convolve_full(x1: Any, x2: Any, /) -> Tensor:
 def correlate_valid(x: Any, weights: Any, /) -> Tensor:
     """Weighted sums of all windows of a vector: ``y[k] = sum over j of x[k + j] weights[j]``.
 
-    Parameters
-    ----------
-    x, weights : Tensor
-        Vectors; the weights are not longer than `x`, nor empty.
-
-    Returns
-    -------
-    Tensor
-        A vector of the length of `x` less that of the weights plus one.
+    x, weights: Vectors; the weights are not longer than `x`, nor empty.
+    Returns: A vector of the length of `x` less that of the weights plus one.
     """
 
 

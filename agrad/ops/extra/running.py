@@ -14,10 +14,7 @@ from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import Call, place, running
 from agrad.ops.extra.common import along, checked_axis
 from agrad.ops.manipulation import reshape
-from agrad.ops.statistical import (
-    cumulative_prod,
-    cumulative_sum,
-)
+from agrad.ops.statistical import cumulative_prod, cumulative_sum
 
 __all__ = ["cumprod", "cumsum", "cumulative_max", "cumulative_min", "logcumsumexp"]
 
@@ -130,19 +127,11 @@ def _along_batch(b: Call, x: Any, mask: Any, /, *, axis: int = -1) -> Any:
 def held(x: Any, mask: Any, /, *, axis: int) -> Tensor:
     """Each element replaced by the one at the latest true place of a mask, up to and with its own.
 
-    Parameters
-    ----------
-    x : Tensor
-        Any shape.
-    mask : Tensor
-        Of the same shape, boolean; true at the beginning of the axis.
+    x: Any shape.
+    mask: Of the same shape, boolean; true at the beginning of the axis.
     axis : int
         The axis.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
+    Returns: Of the shape of `x`.
     """
 
 
@@ -156,15 +145,8 @@ def held(x: Any, mask: Any, /, *, axis: int) -> Tensor:
 def gathered(x: Any, mask: Any, /, *, axis: int) -> Tensor:
     """At each true place of a mask the sum from there to before the next one, 0 elsewhere: the adjoint of `held`.
 
-    Parameters
-    ----------
-    x, mask, axis
-        As for `held`.
-
-    Returns
-    -------
-    Tensor
-        Of the shape of `x`.
+    x, mask, axis: As for `held`.
+    Returns: Of the shape of `x`.
     """
 
 

@@ -193,19 +193,12 @@ def _argtop_kernel(xp: Any, x: Any, /, k: int, largest: bool) -> Any:
 def argtop(x: Any, /, k: int, largest: bool) -> Tensor:
     """Where the largest (or smallest) elements along the last axis stand: the first part of a stable argsort.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real, at least one axis.
+    x: Real, at least one axis.
     k : int
         How many.
     largest : bool
         Whether the largest, in falling order, or the smallest, in rising order.
-
-    Returns
-    -------
-    Tensor
-        Indices; of equal elements the first comes first.
+    Returns: Indices; of equal elements the first comes first.
     """
 
 
@@ -303,10 +296,7 @@ def digitize(x: Any, bins: Any, /, *, right: bool = False) -> Tensor:
 def bincount(x: Any, /, weights: Any = None, *, minlength: int = 0, length: int | None = None) -> Tensor:
     """How often each integer occurs, or the sum of the weights of its places.
 
-    Parameters
-    ----------
-    x : Tensor
-        A vector of integers, not negative.
+    x: A vector of integers, not negative.
     weights : Tensor, optional
         As many as `x` has elements.
     minlength : int, optional
@@ -314,27 +304,12 @@ def bincount(x: Any, /, weights: Any = None, *, minlength: int = 0, length: int 
     length : int, optional
         The length of the result: no element may be as large. A lazy backend needs it, because the shape of the result
         would depend on values otherwise.
-
-    Returns
-    -------
-    Tensor
-        A vector: integers, or of the dtype of the weights.
-
-    Raises
-    ------
-    ValueError
-        If `x` is no vector of integers, an element is negative or not below `length`, or the weights do not fit.
-    UnsupportedOp
-        On a lazy backend, without `length`.
-
-    Notes
-    -----
+    Returns: A vector: integers, or of the dtype of the weights.
+    ValueError: If `x` is no vector of integers, an element is negative or not below `length`, or the weights do not fit.
+    UnsupportedOp: On a lazy backend, without `length`.
     As ``numpy.bincount``. Linear in the weights: each gets the gradient of its integer's sum. On a lazy backend the
     elements are not checked: those out of range raise, or count from the end, when they are computed.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.extra.bincount(ag.tensor([0, 2, 2]))
     tensor([1, 0, 2])
     >>> ag.extra.bincount(ag.tensor([0, 2, 2]), [0.5, 1.0, 2.0])

@@ -15,15 +15,7 @@ from agrad.ops.creation import asarray, zeros
 from agrad.ops.data_type import astype
 from agrad.ops.elementwise import positive
 from agrad.ops.extra.common import along, checked_axis
-from agrad.ops.manipulation import (
-    broadcast_to,
-    concat,
-    expand_dims,
-    flip,
-    moveaxis,
-    permute_dims,
-    reshape,
-)
+from agrad.ops.manipulation import broadcast_to, concat, expand_dims, flip, moveaxis, permute_dims, reshape
 from agrad.ops.searching import getitem, setitem
 
 __all__ = [

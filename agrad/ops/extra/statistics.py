@@ -18,13 +18,9 @@ from agrad.ops.extra.common import Axis, checked_axes, joined, kind_of, without
 from agrad.ops.linalg import matmul, matrix_transpose
 from agrad.ops.manipulation import concat, expand_dims, permute_dims, reshape
 from agrad.ops.searching import getitem, take_along_axis, where
-from agrad.ops.statistical import (
-    any as any_of,
-)
+from agrad.ops.statistical import any as any_of
 from agrad.ops.statistical import max as largest
-from agrad.ops.statistical import (
-    mean,
-)
+from agrad.ops.statistical import mean
 from agrad.ops.statistical import min as smallest
 from agrad.ops.statistical import sum as sum_of
 
@@ -97,17 +93,10 @@ def _order_kernel(xp: Any, x: Any, /, ranks: tuple[int, ...]) -> Any:
 def argrank(x: Any, /, ranks: tuple[int, ...]) -> Tensor:
     """Where the elements of some ranks stand along the last axis: part of a stable argsort.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real, at least one axis.
+    x: Real, at least one axis.
     ranks : tuple of int
         0 is the smallest element.
-
-    Returns
-    -------
-    Tensor
-        Indices, one per rank along the last axis; of equal elements the first has the lower rank.
+    Returns: Indices, one per rank along the last axis; of equal elements the first has the lower rank.
     """
 
 

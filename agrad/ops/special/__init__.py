@@ -30,6 +30,7 @@ _complete(
         "lmbda": "Tensor\n    The exponent.",
         "p": "Tensor\n    The probability.",
         "v": "Tensor\n    The order.",
+        "x": "Tensor\n    Real.",
         "z": "Tensor\n    Real or complex.",
     },
 )

@@ -19,14 +19,10 @@ __all__ = [
 ]  # fmt: skip
 
 
-@elementwise(
-    name="special.j0",
-    x=lambda xp, x: -xp.special.j1(x),
-)
+@elementwise(name="special.j0", x=lambda xp, x: -xp.special.j1(x))
 def j0(x: Any, /) -> Tensor:
     """Bessel function of the first kind of order 0.
 
-    x: Real.
     Returns: ``J0(x)``.
     The derivative is ``-J1(x)`` (DLMF 10.6.3).
 
@@ -35,14 +31,10 @@ def j0(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.j1",
-    x=lambda xp, x: (xp.special.j0(x) - xp.special.jv(2, x)) / 2,
-)
+@elementwise(name="special.j1", x=lambda xp, x: (xp.special.j0(x) - xp.special.jv(2, x)) / 2)
 def j1(x: Any, /) -> Tensor:
     """Bessel function of the first kind of order 1.
 
-    x: Real.
     Returns: ``J1(x)``.
     The derivative is ``(J0(x) - J2(x)) / 2`` (DLMF 10.6.1).
 
@@ -52,9 +44,7 @@ def j1(x: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.jv",
-    v=refused("jv", "v"),
-    z=lambda xp, v, z: (xp.special.jv(v - 1, z) - xp.special.jv(v + 1, z)) / 2,
+    name="special.jv", v=refused("jv", "v"), z=lambda xp, v, z: (xp.special.jv(v - 1, z) - xp.special.jv(v + 1, z)) / 2
 )
 def jv(v: Any, z: Any, /) -> Tensor:
     """Bessel function of the first kind of real order.
@@ -68,10 +58,7 @@ def jv(v: Any, z: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.y0",
-    x=lambda xp, x: -xp.special.y1(x),
-)
+@elementwise(name="special.y0", x=lambda xp, x: -xp.special.y1(x))
 def y0(x: Any, /) -> Tensor:
     """Bessel function of the second kind of order 0.
 
@@ -84,10 +71,7 @@ def y0(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.y1",
-    x=lambda xp, x: (xp.special.y0(x) - xp.special.yv(2, x)) / 2,
-)
+@elementwise(name="special.y1", x=lambda xp, x: (xp.special.y0(x) - xp.special.yv(2, x)) / 2)
 def y1(x: Any, /) -> Tensor:
     """Bessel function of the second kind of order 1.
 
@@ -101,9 +85,7 @@ def y1(x: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.yv",
-    v=refused("yv", "v"),
-    z=lambda xp, v, z: (xp.special.yv(v - 1, z) - xp.special.yv(v + 1, z)) / 2,
+    name="special.yv", v=refused("yv", "v"), z=lambda xp, v, z: (xp.special.yv(v - 1, z) - xp.special.yv(v + 1, z)) / 2
 )
 def yv(v: Any, z: Any, /) -> Tensor:
     """Bessel function of the second kind of real order.
@@ -117,14 +99,10 @@ def yv(v: Any, z: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.i0",
-    x=lambda xp, x: xp.special.i1(x),
-)
+@elementwise(name="special.i0", x=lambda xp, x: xp.special.i1(x))
 def i0(x: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of order 0.
 
-    x: Real.
     Returns: ``I0(x)``.
     The derivative is ``I1(x)`` (DLMF 10.29.3).
 
@@ -133,14 +111,10 @@ def i0(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.i0e",
-    x=lambda xp, ans, x: xp.special.i1e(x) - xp.sign(x) * ans,
-)
+@elementwise(name="special.i0e", x=lambda xp, ans, x: xp.special.i1e(x) - xp.sign(x) * ans)
 def i0e(x: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of order 0, scaled.
 
-    x: Real.
     Returns: ``exp(-abs(x)) * I0(x)``.
     The derivative is ``i1e(x) - sign(x) * i0e(x)``; at 0, a kink, it is 0.
 
@@ -149,14 +123,10 @@ def i0e(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.i1",
-    x=lambda xp, x: (xp.special.i0(x) + xp.special.iv(2, x)) / 2,
-)
+@elementwise(name="special.i1", x=lambda xp, x: (xp.special.i0(x) + xp.special.iv(2, x)) / 2)
 def i1(x: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of order 1.
 
-    x: Real.
     Returns: ``I1(x)``.
     The derivative is ``(I0(x) + I2(x)) / 2`` (DLMF 10.29.1).
 
@@ -165,14 +135,10 @@ def i1(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.i1e",
-    x=lambda xp, ans, x: (xp.special.i0e(x) + xp.special.ive(2, x)) / 2 - xp.sign(x) * ans,
-)
+@elementwise(name="special.i1e", x=lambda xp, ans, x: (xp.special.i0e(x) + xp.special.ive(2, x)) / 2 - xp.sign(x) * ans)
 def i1e(x: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of order 1, scaled.
 
-    x: Real.
     Returns: ``exp(-abs(x)) * I1(x)``.
     The derivative is ``(i0e(x) + ive(2, x)) / 2 - sign(x) * i1e(x)``.
 
@@ -182,9 +148,7 @@ def i1e(x: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.iv",
-    v=refused("iv", "v"),
-    z=lambda xp, v, z: (xp.special.iv(v - 1, z) + xp.special.iv(v + 1, z)) / 2,
+    name="special.iv", v=refused("iv", "v"), z=lambda xp, v, z: (xp.special.iv(v - 1, z) + xp.special.iv(v + 1, z)) / 2
 )
 def iv(v: Any, z: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of real order.
@@ -203,11 +167,7 @@ def _ive_slope(xp: Any, ans: Any, v: Any, z: Any) -> Any:
     return (xp.special.ive(v - 1, z) + xp.special.ive(v + 1, z)) / 2 - xp.sign(z) * ans
 
 
-@elementwise(
-    name="special.ive",
-    v=refused("ive", "v"),
-    z=_ive_slope,
-)
+@elementwise(name="special.ive", v=refused("ive", "v"), z=_ive_slope)
 def ive(v: Any, z: Any, /) -> Tensor:
     """Modified Bessel function of the first kind of real order, scaled.
 
@@ -221,10 +181,7 @@ def ive(v: Any, z: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.k0",
-    x=lambda xp, x: -xp.special.k1(x),
-)
+@elementwise(name="special.k0", x=lambda xp, x: -xp.special.k1(x))
 def k0(x: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of order 0.
 
@@ -237,10 +194,7 @@ def k0(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.k0e",
-    x=lambda xp, ans, x: ans - xp.special.k1e(x),
-)
+@elementwise(name="special.k0e", x=lambda xp, ans, x: ans - xp.special.k1e(x))
 def k0e(x: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of order 0, scaled.
 
@@ -253,10 +207,7 @@ def k0e(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.k1",
-    x=lambda xp, x: -(xp.special.k0(x) + xp.special.kv(2, x)) / 2,
-)
+@elementwise(name="special.k1", x=lambda xp, x: -(xp.special.k0(x) + xp.special.kv(2, x)) / 2)
 def k1(x: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of order 1.
 
@@ -269,10 +220,7 @@ def k1(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.k1e",
-    x=lambda xp, ans, x: ans - (xp.special.k0e(x) + xp.special.kve(2, x)) / 2,
-)
+@elementwise(name="special.k1e", x=lambda xp, ans, x: ans - (xp.special.k0e(x) + xp.special.kve(2, x)) / 2)
 def k1e(x: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of order 1, scaled.
 
@@ -286,9 +234,7 @@ def k1e(x: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.kv",
-    v=refused("kv", "v"),
-    z=lambda xp, v, z: -(xp.special.kv(v - 1, z) + xp.special.kv(v + 1, z)) / 2,
+    name="special.kv", v=refused("kv", "v"), z=lambda xp, v, z: -(xp.special.kv(v - 1, z) + xp.special.kv(v + 1, z)) / 2
 )
 def kv(v: Any, z: Any, /) -> Tensor:
     """Modified Bessel function of the second kind of real order.

@@ -56,8 +56,7 @@ def _t_by_df(xp: Any, df: Any, x: Any, order: int = 1) -> Any:
 
 def _t_higher(xp: Any, df: Any, x: Any, order: int, *, by_df: bool) -> Any:
     if order > 1:
-        message = "special.stdtr: the third derivative by 'df' is not implemented"
-        raise NotImplementedError(message)
+        raise NotImplementedError("special.stdtr: the third derivative by 'df' is not implemented")
     return xp.special.stdtr_by_df(df, x, 2) if by_df else _t_density(xp, df, x) * _t_score(xp, df, x)
 
 
@@ -72,15 +71,12 @@ def stdtr_by_df(df: Any, x: Any, order: int = 1, /) -> Tensor:
 
 
 @elementwise(
-    name="special.stdtr",
-    df=lambda xp, df, x: xp.special.stdtr_by_df(df, x),
-    x=lambda xp, df, x: _t_density(xp, df, x),
+    name="special.stdtr", df=lambda xp, df, x: xp.special.stdtr_by_df(df, x), x=lambda xp, df, x: _t_density(xp, df, x)
 )
 def stdtr(df: Any, x: Any, /) -> Tensor:
     """Distribution function of Student's t.
 
     df: Degrees of freedom, positive.
-    x: Real.
     Returns: The probability of at most `x`.
     The derivative by `x` is the density; the one by `df` that of the incomplete beta function. It falls off as
     ``df**-2`` and has a relative error of about ``3e-16 * df**2``.
@@ -118,11 +114,7 @@ def _chi_by_v(xp: Any, v: Any, x: Any) -> Any:
     return xp.special.gammainc_by_a(v / 2, x / 2) / 2
 
 
-@elementwise(
-    name="special.chdtr",
-    v=_chi_by_v,
-    x=_chi_density,
-)
+@elementwise(name="special.chdtr", v=_chi_by_v, x=_chi_density)
 def chdtr(v: Any, x: Any, /) -> Tensor:
     """Distribution function of the chi-squared distribution.
 
@@ -136,11 +128,7 @@ def chdtr(v: Any, x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.chdtrc",
-    v=lambda xp, v, x: -_chi_by_v(xp, v, x),
-    x=lambda xp, v, x: -_chi_density(xp, v, x),
-)
+@elementwise(name="special.chdtrc", v=lambda xp, v, x: -_chi_by_v(xp, v, x), x=lambda xp, v, x: -_chi_density(xp, v, x))
 def chdtrc(v: Any, x: Any, /) -> Tensor:
     """Survival function of the chi-squared distribution.
 
@@ -352,12 +340,7 @@ def _f_by_dfd(xp: Any, dfn: Any, dfd: Any, x: Any) -> Any:
     return xp.special.betainc_by(a, b, z, 0, 1) / 2 - density * dfn * x / xp.square(dfd + dfn * x)
 
 
-@elementwise(
-    name="special.fdtr",
-    dfn=_f_by_dfn,
-    dfd=_f_by_dfd,
-    x=_f_density,
-)
+@elementwise(name="special.fdtr", dfn=_f_by_dfn, dfd=_f_by_dfd, x=_f_density)
 def fdtr(dfn: Any, dfd: Any, x: Any, /) -> Tensor:
     """Distribution function of the F distribution.
 
@@ -440,12 +423,7 @@ def bdtr(k: Any, n: Any, p: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.bdtrc",
-    k=refused("bdtrc", "k"),
-    n=refused("bdtrc", "n"),
-    p=_bernoulli_density,
-)
+@elementwise(name="special.bdtrc", k=refused("bdtrc", "k"), n=refused("bdtrc", "n"), p=_bernoulli_density)
 def bdtrc(k: Any, n: Any, p: Any, /) -> Tensor:
     """Survival function of the binomial distribution.
 
@@ -487,12 +465,7 @@ def _waiting_density(xp: Any, k: Any, n: Any, p: Any) -> Any:
     return xp.special.beta_density(n, k + 1, p)
 
 
-@elementwise(
-    name="special.nbdtr",
-    k=refused("nbdtr", "k"),
-    n=refused("nbdtr", "n"),
-    p=_waiting_density,
-)
+@elementwise(name="special.nbdtr", k=refused("nbdtr", "k"), n=refused("nbdtr", "n"), p=_waiting_density)
 def nbdtr(k: Any, n: Any, p: Any, /) -> Tensor:
     """Distribution function of the negative binomial distribution.
 
@@ -551,9 +524,7 @@ def nbdtri(k: Any, n: Any, y: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.pdtr",
-    k=refused("pdtr", "k"),
-    m=lambda xp, k, m: -xp.special.gamma_density(xp.floor(k) + 1, m),
+    name="special.pdtr", k=refused("pdtr", "k"), m=lambda xp, k, m: -xp.special.gamma_density(xp.floor(k) + 1, m)
 )
 def pdtr(k: Any, m: Any, /) -> Tensor:
     """Distribution function of the Poisson distribution.
@@ -570,9 +541,7 @@ def pdtr(k: Any, m: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.pdtrc",
-    k=refused("pdtrc", "k"),
-    m=lambda xp, k, m: xp.special.gamma_density(xp.floor(k) + 1, m),
+    name="special.pdtrc", k=refused("pdtrc", "k"), m=lambda xp, k, m: xp.special.gamma_density(xp.floor(k) + 1, m)
 )
 def pdtrc(k: Any, m: Any, /) -> Tensor:
     """Survival function of the Poisson distribution.
@@ -589,9 +558,7 @@ def pdtrc(k: Any, m: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.pdtri",
-    k=refused("pdtri", "k"),
-    y=lambda xp, ans, k: -1 / xp.special.gamma_density(k + 1, ans),
+    name="special.pdtri", k=refused("pdtri", "k"), y=lambda xp, ans, k: -1 / xp.special.gamma_density(k + 1, ans)
 )
 def pdtri(k: Any, y: Any, /) -> Tensor:
     """Inverse of `pdtr` in `m`.

@@ -31,11 +31,7 @@ _SINC_SLOPE = _sinc_terms()
 def _sinc_slope(xp: Any, x: Any) -> Any:
     z = x * math.pi
     return math.pi * pieces(
-        xp,
-        z,
-        xp.abs(z) < 1.5,
-        lambda u: u * polynomial(u * u, _SINC_SLOPE),
-        lambda u: (xp.cos(u) - xp.sin(u) / u) / u,
+        xp, z, xp.abs(z) < 1.5, lambda u: u * polynomial(u * u, _SINC_SLOPE), lambda u: (xp.cos(u) - xp.sin(u) / u) / u
     )
 
 
@@ -56,15 +52,10 @@ def sinc(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.exp2",
-    x=lambda ans: ans * _LOG_2,
-    kernel=lambda xp, x: xp.exp(x * _LOG_2),
-)
+@elementwise(name="special.exp2", x=lambda ans: ans * _LOG_2, kernel=lambda xp, x: xp.exp(x * _LOG_2))
 def exp2(x: Any, /) -> Tensor:
     """Power of 2.
 
-    x: Real.
     Returns: ``2**x``.
     The derivative is ``log(2) * 2**x``.
 
@@ -73,15 +64,10 @@ def exp2(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.exp10",
-    x=lambda ans: ans * _LOG_10,
-    kernel=lambda xp, x: xp.exp(x * _LOG_10),
-)
+@elementwise(name="special.exp10", x=lambda ans: ans * _LOG_10, kernel=lambda xp, x: xp.exp(x * _LOG_10))
 def exp10(x: Any, /) -> Tensor:
     """Power of 10.
 
-    x: Real.
     Returns: ``10**x``.
     The derivative is ``log(10) * 10**x``.
 
@@ -98,7 +84,6 @@ def exp10(x: Any, /) -> Tensor:
 def cbrt(x: Any, /) -> Tensor:
     """Cube root.
 
-    x: Real.
     Returns: The real `y` with ``y**3 = x``.
     The derivative is ``1 / (3 * y**2)``, infinite at 0.
 
@@ -107,15 +92,10 @@ def cbrt(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.cosm1",
-    x=lambda xp, x: -xp.sin(x),
-    kernel=lambda xp, x: -2 * xp.square(xp.sin(x / 2)),
-)
+@elementwise(name="special.cosm1", x=lambda xp, x: -xp.sin(x), kernel=lambda xp, x: -2 * xp.square(xp.sin(x / 2)))
 def cosm1(x: Any, /) -> Tensor:
     """``cos(x) - 1``, accurate near 0.
 
-    x: Real.
     Returns: ``-2 * sin(x / 2)**2``.
     The derivative is ``-sin(x)``.
 
@@ -132,7 +112,6 @@ def cosm1(x: Any, /) -> Tensor:
 def exprel(x: Any, /) -> Tensor:
     """Relative error of the exponential.
 
-    x: Real.
     Returns: ``(exp(x) - 1) / x``, 1 at 0.
     The derivative is ``(exp(x) - exprel(x)) / x``, near 0 its power series.
 
@@ -248,12 +227,7 @@ def _huber_by_x(xp: Any, delta: Any, x: Any) -> Any:
     return xp.where(delta + size * 0 < 0, xp.zeros_like(slope), slope)
 
 
-@elementwise(
-    name="special.huber",
-    delta=_huber_by_delta,
-    x=_huber_by_x,
-    kernel=_huber_kernel,
-)
+@elementwise(name="special.huber", delta=_huber_by_delta, x=_huber_by_x, kernel=_huber_kernel)
 def huber(delta: Any, x: Any, /) -> Tensor:
     """Loss function of Huber.
 

@@ -81,15 +81,10 @@ def _entr_kernel(xp: Any, x: Any) -> Any:
     return xp.where(inside | xp.isnan(x), value, xp.where(x == 0, xp.zeros_like(x), xp.zeros_like(x) - float("inf")))
 
 
-@elementwise(
-    name="special.entr",
-    x=lambda xp, x: -1 - xp.log(x),
-    kernel=_entr_kernel,
-)
+@elementwise(name="special.entr", x=lambda xp, x: -1 - xp.log(x), kernel=_entr_kernel)
 def entr(x: Any, /) -> Tensor:
     """Entropy of one probability.
 
-    x: Real.
     Returns: ``-x * log(x)``, 0 at 0 and -inf below.
     The derivative is ``-log(x) - 1``, infinite at 0 and NaN below.
 
@@ -144,12 +139,7 @@ def _kl_div_kernel(xp: Any, x: Any, y: Any) -> Any:
     return xp.where(inside, value, xp.where(xp.isnan(x) | xp.isnan(y), zero + float("nan"), rest))
 
 
-@elementwise(
-    name="special.kl_div",
-    x=_log_quotient,
-    y=lambda x, y: (y - x) / y,
-    kernel=_kl_div_kernel,
-)
+@elementwise(name="special.kl_div", x=_log_quotient, y=lambda x, y: (y - x) / y, kernel=_kl_div_kernel)
 def kl_div(x: Any, y: Any, /) -> Tensor:
     """Kullback-Leibler divergence of one probability from another.
 

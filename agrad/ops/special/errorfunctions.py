@@ -27,11 +27,7 @@ def _erf_kernel(xp: Any, x: Any) -> Any:
     return xp.where(small, near * polynomial(near * near, _ERF), 2 * xp.nn.normal_cdf(x * _SQRT_2) - 1)
 
 
-@elementwise(
-    name="special.erf",
-    x=lambda xp, x: _2_SQRT_PI * xp.exp(-x * x),
-    kernel=_erf_kernel,
-)
+@elementwise(name="special.erf", x=lambda xp, x: _2_SQRT_PI * xp.exp(-x * x), kernel=_erf_kernel)
 def erf(x: Any, /) -> Tensor:
     """Error function.
 
@@ -97,10 +93,7 @@ def _erfcx_slope(xp: Any, x: Any) -> Any:
     return -2 * xp.special.scaled_ierfc(x, 1)
 
 
-@elementwise(
-    name="special.erfcx",
-    x=_erfcx_slope,
-)
+@elementwise(name="special.erfcx", x=_erfcx_slope)
 def erfcx(x: Any, /) -> Tensor:
     """Scaled complementary error function, ``exp(x**2) * erfc(x)``.
 
@@ -114,10 +107,7 @@ def erfcx(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.erfinv",
-    y=lambda xp, ans: xp.exp(ans * ans) / _2_SQRT_PI,
-)
+@elementwise(name="special.erfinv", y=lambda xp, ans: xp.exp(ans * ans) / _2_SQRT_PI)
 def erfinv(y: Any, /) -> Tensor:
     """Inverse of `erf`.
 
@@ -130,10 +120,7 @@ def erfinv(y: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.erfcinv",
-    y=lambda xp, ans: -xp.exp(ans * ans) / _2_SQRT_PI,
-)
+@elementwise(name="special.erfcinv", y=lambda xp, ans: -xp.exp(ans * ans) / _2_SQRT_PI)
 def erfcinv(y: Any, /) -> Tensor:
     """Inverse of `erfc`.
 
@@ -147,9 +134,7 @@ def erfcinv(y: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.ndtr",
-    x=lambda xp, x: xp.exp(x * x * -0.5) / _SQRT_2PI,
-    kernel=lambda xp, x: xp.nn.normal_cdf(x),
+    name="special.ndtr", x=lambda xp, x: xp.exp(x * x * -0.5) / _SQRT_2PI, kernel=lambda xp, x: xp.nn.normal_cdf(x)
 )
 def ndtr(x: Any, /) -> Tensor:
     """Distribution function of the standard normal.
@@ -163,10 +148,7 @@ def ndtr(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.ndtri",
-    y=lambda xp, ans: xp.exp(ans * ans * 0.5) * _SQRT_2PI,
-)
+@elementwise(name="special.ndtri", y=lambda xp, ans: xp.exp(ans * ans * 0.5) * _SQRT_2PI)
 def ndtri(y: Any, /) -> Tensor:
     """Inverse of `ndtr`, the quantiles of the standard normal.
 
@@ -185,10 +167,7 @@ def _hazard(xp: Any, x: Any) -> Any:
     return math.sqrt(2 / math.pi) / xp.special.erfcx(x * -math.sqrt(0.5))
 
 
-@elementwise(
-    name="special.log_ndtr",
-    x=_hazard,
-)
+@elementwise(name="special.log_ndtr", x=_hazard)
 def log_ndtr(x: Any, /) -> Tensor:
     """Logarithm of `ndtr`.
 
@@ -203,8 +182,7 @@ def log_ndtr(x: Any, /) -> Tensor:
 
 
 @elementwise(
-    name="special.ndtri_exp",
-    y=lambda xp, ans: math.sqrt(math.pi / 2) * xp.special.erfcx(ans * -math.sqrt(0.5)),
+    name="special.ndtri_exp", y=lambda xp, ans: math.sqrt(math.pi / 2) * xp.special.erfcx(ans * -math.sqrt(0.5))
 )
 def ndtri_exp(y: Any, /) -> Tensor:
     """Inverse of `log_ndtr`.

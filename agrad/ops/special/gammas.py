@@ -19,10 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@elementwise(
-    name="special.gamma",
-    z=lambda xp, ans, z: ans * xp.special.psi(z),
-)
+@elementwise(name="special.gamma", z=lambda xp, ans, z: ans * xp.special.psi(z))
 def gamma(z: Any, /) -> Tensor:
     """Gamma function.
 
@@ -34,14 +31,10 @@ def gamma(z: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.gammaln",
-    x=lambda xp, x: xp.special.psi(x),
-)
+@elementwise(name="special.gammaln", x=lambda xp, x: xp.special.psi(x))
 def gammaln(x: Any, /) -> Tensor:
     """Logarithm of the absolute value of the gamma function.
 
-    x: Real.
     Returns: ``log(abs(gamma(x)))``.
     The derivative is ``psi(x)``, NaN at the poles.
 
@@ -50,10 +43,7 @@ def gammaln(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.loggamma",
-    z=lambda xp, z: xp.special.psi(z),
-)
+@elementwise(name="special.loggamma", z=lambda xp, z: xp.special.psi(z))
 def loggamma(z: Any, /) -> Tensor:
     """Principal branch of the logarithm of the gamma function.
 
@@ -74,10 +64,7 @@ def _rgamma_slope(xp: Any, z: Any, ans: Any) -> Any:
     return xp.where(pole, limit, -ans * xp.special.psi(xp.where(pole, xp.ones_like(z), z)))
 
 
-@elementwise(
-    name="special.rgamma",
-    z=_rgamma_slope,
-)
+@elementwise(name="special.rgamma", z=_rgamma_slope)
 def rgamma(z: Any, /) -> Tensor:
     """Reciprocal of the gamma function.
 
@@ -95,7 +82,6 @@ def rgamma(z: Any, /) -> Tensor:
 def gammasgn(x: Any, /) -> Tensor:
     """Sign of the gamma function; it has no derivative.
 
-    x: Real.
     Returns: 1 or -1; at the poles what SciPy's release has.
 
     >>> ag.special.gammasgn(ag.asarray([-0.5, 0.5]))
@@ -108,10 +94,7 @@ def _trigamma(xp: Any, z: Any) -> Any:
     return xp.special.polygamma(1, z)
 
 
-@elementwise(
-    name="special.psi",
-    z=_trigamma,
-)
+@elementwise(name="special.psi", z=_trigamma)
 def psi(z: Any, /) -> Tensor:
     """Digamma function, the derivative of the logarithm of the gamma function.
 
@@ -128,16 +111,11 @@ def psi(z: Any, /) -> Tensor:
 digamma = psi
 
 
-@elementwise(
-    name="special.polygamma",
-    n=refused("polygamma", "n"),
-    x=lambda xp, n, x: xp.special.polygamma(n + 1, x),
-)
+@elementwise(name="special.polygamma", n=refused("polygamma", "n"), x=lambda xp, n, x: xp.special.polygamma(n + 1, x))
 def polygamma(n: Any, x: Any, /) -> Tensor:
     """Derivatives of the digamma function.
 
     n: The order, a non-negative whole number.
-    x: Real.
     Returns: The derivative of order `n` of ``psi(x)``.
     NotImplementedError: If a derivative by `n` is asked for.
     The derivative is ``polygamma(n + 1, x)`` (DLMF 5.15.1).
@@ -147,11 +125,7 @@ def polygamma(n: Any, x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.zeta",
-    x=refused("zeta", "x"),
-    q=lambda xp, x, q: -x * xp.special.zeta(x + 1, q),
-)
+@elementwise(name="special.zeta", x=refused("zeta", "x"), q=lambda xp, x, q: -x * xp.special.zeta(x + 1, q))
 def zeta(x: Any, q: Any = None, /) -> Tensor:
     """Zeta function of Riemann, or of Hurwitz where `q` is given.
 
@@ -195,11 +169,7 @@ def beta(a: Any, b: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.betaln",
-    a=lambda xp, a, b: _psi_gap(xp, a, b),
-    b=lambda xp, a, b: _psi_gap(xp, b, a),
-)
+@elementwise(name="special.betaln", a=lambda xp, a, b: _psi_gap(xp, a, b), b=lambda xp, a, b: _psi_gap(xp, b, a))
 def betaln(a: Any, b: Any, /) -> Tensor:
     """Logarithm of the absolute value of the beta function.
 
@@ -263,8 +233,7 @@ def multigammaln(a: Any, d: int) -> Tensor:
     tensor([0.4516, 1.5502])
     """
     if d != int(d) or d < 1:
-        message = f"special.multigammaln: d must be a whole number from 1, got {d!r}"
-        raise ValueError(message)
+        raise ValueError(f"special.multigammaln: d must be a whole number from 1, got {d!r}")
     a = asarray(a)
     total = gammaln(a) + math.log(math.pi) * d * (d - 1) / 4
     for j in range(1, int(d)):

@@ -212,8 +212,7 @@ def _gammainc_by_a(xp: Any, a: Any, x: Any, order: int = 1) -> Any:
 
 def _next_by_a(xp: Any, a: Any, x: Any, order: int) -> Any:
     if order > 1:
-        message = "special.gammainc: the third derivative by 'a' is not implemented"
-        raise NotImplementedError(message)
+        raise NotImplementedError("special.gammainc: the third derivative by 'a' is not implemented")
     return xp.special.gammainc_by_a(a, x, 2)
 
 
@@ -366,8 +365,7 @@ def _betainc_sum(xp: Any, a: Any, b: Any, x: Any, order: int, flipped: bool, mix
 
 def _higher_beta(xp: Any, a: Any, b: Any, x: Any, order_a: int, order_b: int) -> Any:
     if order_a + order_b > 2:
-        message = "special.betainc: the third derivative by 'a' and 'b' is not implemented"
-        raise NotImplementedError(message)
+        raise NotImplementedError("special.betainc: the third derivative by 'a' and 'b' is not implemented")
     return xp.special.betainc_by(a, b, x, order_a, order_b)
 
 

@@ -19,10 +19,7 @@ __all__ = [
 # -- exponential integrals --------------------------------------------------------------------------------------------
 
 
-@elementwise(
-    name="special.exp1",
-    z=lambda xp, z: -xp.exp(-z) / z,
-)
+@elementwise(name="special.exp1", z=lambda xp, z: -xp.exp(-z) / z)
 def exp1(z: Any, /) -> Tensor:
     """Exponential integral E1.
 
@@ -35,10 +32,7 @@ def exp1(z: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.expi",
-    x=lambda xp, x: xp.exp(x) / x,
-)
+@elementwise(name="special.expi", x=lambda xp, x: xp.exp(x) / x)
 def expi(x: Any, /) -> Tensor:
     """Exponential integral Ei.
 
@@ -51,11 +45,7 @@ def expi(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.expn",
-    n=refused("expn", "n"),
-    x=lambda xp, n, x: -xp.special.expn(n - 1, x),
-)
+@elementwise(name="special.expn", n=refused("expn", "n"), x=lambda xp, n, x: -xp.special.expn(n - 1, x))
 def expn(n: Any, x: Any, /) -> Tensor:
     """Generalised exponential integral.
 
@@ -79,10 +69,7 @@ def _spence_slope(xp: Any, z: Any) -> Any:
     return xp.where(near, series, xp.log(apart) / (1 - apart))
 
 
-@elementwise(
-    name="special.spence",
-    z=_spence_slope,
-)
+@elementwise(name="special.spence", z=_spence_slope)
 def spence(z: Any, /) -> Tensor:
     """Dilogarithm, as SciPy counts it.
 
@@ -176,18 +163,13 @@ def _ellipe_slope(xp: Any, m: Any, p: Any) -> Any:
 
 
 @elementwise(
-    name="special.ellipem1",
-    p=lambda xp, p: -_ellipe_slope(xp, 1 - p, p),
-    kernel=lambda xp, p: xp.special.ellipe(1 - p),
+    name="special.ellipem1", p=lambda xp, p: -_ellipe_slope(xp, 1 - p, p), kernel=lambda xp, p: xp.special.ellipe(1 - p)
 )
 def ellipem1(p: Any, /) -> Tensor:
     """`ellipe` of ``1 - p``."""
 
 
-@elementwise(
-    name="special.ellipk",
-    m=lambda xp, m: _ellipk_slope(xp, m, 1 - m),
-)
+@elementwise(name="special.ellipk", m=lambda xp, m: _ellipk_slope(xp, m, 1 - m))
 def ellipk(m: Any, /) -> Tensor:
     """Complete elliptic integral of the first kind.
 
@@ -201,10 +183,7 @@ def ellipk(m: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.ellipkm1",
-    p=lambda xp, p: -_ellipk_slope(xp, 1 - p, p),
-)
+@elementwise(name="special.ellipkm1", p=lambda xp, p: -_ellipk_slope(xp, 1 - p, p))
 def ellipkm1(p: Any, /) -> Tensor:
     """Complete elliptic integral of the first kind, for parameters near 1.
 
@@ -217,10 +196,7 @@ def ellipkm1(p: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.ellipe",
-    m=lambda xp, m: _ellipe_slope(xp, m, 1 - m),
-)
+@elementwise(name="special.ellipe", m=lambda xp, m: _ellipe_slope(xp, m, 1 - m))
 def ellipe(m: Any, /) -> Tensor:
     """Complete elliptic integral of the second kind.
 

@@ -19,14 +19,11 @@ __all__ = ["expit", "log_expit", "log_softmax", "logit", "logsumexp", "softmax",
 
 
 @elementwise(
-    name="special.expit",
-    x=lambda xp, ans, x: ans * xp.special.expit(-x),
-    kernel=lambda xp, x: xp.nn.sigmoid(x),
+    name="special.expit", x=lambda xp, ans, x: ans * xp.special.expit(-x), kernel=lambda xp, x: xp.nn.sigmoid(x)
 )
 def expit(x: Any, /) -> Tensor:
     """Logistic function.
 
-    x: Real.
     Returns: ``1 / (1 + exp(-x))``.
     The derivative is ``expit(x) * expit(-x)``, which keeps its digits in both tails.
 
@@ -35,11 +32,7 @@ def expit(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.logit",
-    x=lambda x: 1 / (x * (1 - x)),
-    kernel=lambda xp, x: xp.log(x / (1 - x)),
-)
+@elementwise(name="special.logit", x=lambda x: 1 / (x * (1 - x)), kernel=lambda xp, x: xp.log(x / (1 - x)))
 def logit(x: Any, /) -> Tensor:
     """Inverse of `expit`.
 
@@ -52,15 +45,10 @@ def logit(x: Any, /) -> Tensor:
     """
 
 
-@elementwise(
-    name="special.log_expit",
-    x=lambda xp, x: xp.special.expit(-x),
-    kernel=lambda xp, x: xp.nn.log_sigmoid(x),
-)
+@elementwise(name="special.log_expit", x=lambda xp, x: xp.special.expit(-x), kernel=lambda xp, x: xp.nn.log_sigmoid(x))
 def log_expit(x: Any, /) -> Tensor:
     """Logarithm of `expit`.
 
-    x: Real.
     Returns: ``-log(1 + exp(-x))``, without overflow.
     The derivative is ``expit(-x)``.
 
@@ -120,11 +108,7 @@ def logsumexp_over(a: Any, /, *, axis: Any = None, keepdims: bool = False) -> Te
 
 
 def logsumexp(
-    a: Any,
-    axis: int | tuple[int, ...] | None = None,
-    b: Any = None,
-    keepdims: bool = False,
-    return_sign: bool = False,
+    a: Any, axis: int | tuple[int, ...] | None = None, b: Any = None, keepdims: bool = False, return_sign: bool = False
 ) -> Any:
     """Logarithm of a sum of exponentials, without overflow.
 
@@ -204,7 +188,6 @@ def _over(function: Callable[..., Tensor], x: Any, axis: Any) -> Tensor:
 def softmax(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """Exponentials that sum to 1.
 
-    x: Real.
     axis : int or tuple of int, optional
         What to sum over. Default: all axes.
     Returns: ``exp(x - logsumexp(x))``.
@@ -219,7 +202,6 @@ def softmax(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
 def log_softmax(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
     """Logarithm of `softmax`, without overflow or cancellation.
 
-    x: Real.
     axis : int or tuple of int, optional
         What to sum over. Default: all axes.
     Returns: ``x - logsumexp(x)``.
@@ -234,7 +216,6 @@ def log_softmax(x: Any, axis: int | tuple[int, ...] | None = None) -> Tensor:
 def softplus(x: Any) -> Tensor:
     """Smooth positive part.
 
-    x: Real.
     Returns: ``log(1 + exp(x))``, without overflow.
     The derivative is ``expit(x)``.
 

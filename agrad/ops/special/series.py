@@ -12,11 +12,10 @@ def refused(op: str, name: str) -> Derivative:
     """Return a derivative that says that there is none."""
 
     def refuse(xp: Any) -> Any:
-        message = (
+        raise NotImplementedError(
             f"special.{op}: the derivative for '{name}' is not implemented"
             f"\n  Pass {name} as a number, or as a tensor that requires no gradient, as {name}.detach()."
         )
-        raise NotImplementedError(message)
 
     return refuse
 
@@ -24,8 +23,7 @@ def refused(op: str, name: str) -> Derivative:
 def real_only(xp: Any, op: str, x: Any) -> None:
     """Refuse the derivative of a function that is not holomorphic, or not known, at complex arguments."""
     if is_complex(xp, x):
-        message = f"special.{op}: the derivative for complex arguments is not implemented"
-        raise NotImplementedError(message)
+        raise NotImplementedError(f"special.{op}: the derivative for complex arguments is not implemented")
 
 
 def polynomial(x: Any, coefficients: Sequence[float]) -> Any:
@@ -58,11 +56,7 @@ _EXPREL_SLOPE = tuple((k + 1) / _FACTORIALS[k + 2] for k in range(18, -1, -1))
 def exprel_slope(xp: Any, x: Any) -> Any:
     """The derivative of (exp(x) - 1) / x."""
     return pieces(
-        xp,
-        x,
-        xp.abs(x) < 1,
-        lambda u: polynomial(u, _EXPREL_SLOPE),
-        lambda u: (xp.exp(u) - xp.expm1(u) / u) / u,
+        xp, x, xp.abs(x) < 1, lambda u: polynomial(u, _EXPREL_SLOPE), lambda u: (xp.exp(u) - xp.expm1(u) / u) / u
     )
 
 
@@ -79,11 +73,7 @@ def log_ratio(xp: Any, u: Any) -> Any:
 def log_ratio_slope(xp: Any, u: Any) -> Any:
     """The derivative of log(1 + u) / u."""
     return pieces(
-        xp,
-        u,
-        xp.abs(u) < 0.2,
-        lambda v: polynomial(v, _LOG_RATIO_SLOPE),
-        lambda v: (1 / (1 + v) - xp.log1p(v) / v) / v,
+        xp, u, xp.abs(u) < 0.2, lambda v: polynomial(v, _LOG_RATIO_SLOPE), lambda v: (1 / (1 + v) - xp.log1p(v) / v) / v
     )
 
 

@@ -40,8 +40,7 @@ def requires(*capabilities: str) -> pytest.MarkDecorator:
     """
     unknown = [name for name in capabilities if name not in Backend.capabilities]
     if unknown:
-        message = f"no capability is called {', '.join(unknown)}; there are: {', '.join(Backend.capabilities)}"
-        raise ValueError(message)
+        raise ValueError(f"no capability is called {', '.join(unknown)}; there are: {', '.join(Backend.capabilities)}")
     return pytest.mark.agrad_requires(*capabilities)
 
 

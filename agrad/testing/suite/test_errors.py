@@ -75,8 +75,7 @@ class TestErrors(Conformance):
         x, w = self.tensor([1.0, 2.0], requires_grad=True), self.tensor([3.0, 4.0], requires_grad=True)
 
         def fail(g: ag.Tensor) -> None:
-            message = "in a hook"
-            raise KeyError(message)
+            raise KeyError("in a hook")
 
         y = x * 2.0
         y.register_hook(fail)
