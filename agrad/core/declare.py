@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from agrad.core import errors
+from agrad.core.entry import make_entry
 from agrad.core.op import OPS, Op
 from agrad.core.rule import Derivative, Rule
 
@@ -372,7 +373,7 @@ def _declare(
     if not all(part.isidentifier() for part in full.split(".")):
         message = f"{full}: the name of an op is made of identifiers, as name='mine.square'"
         raise errors.RuleError(message)
-    op = OPS[full] = Op(
-        full, stub, signature, rule, kernel=kernel, keys=keys, batch=batch, contracts=contracts, least_axes=least_axes
-    )
+    op = Op(full, signature, rule, kernel=kernel, keys=keys, batch=batch, contracts=contracts, least_axes=least_axes)
+    op.entry = make_entry(op, stub)
+    OPS[full] = op
     return op.entry  # type: ignore[return-value]

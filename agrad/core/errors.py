@@ -17,7 +17,7 @@ __all__ = ["BackendError", "LeavesGraphWarning", "LostWriteWarning", "RecomputeW
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
-#: Files whose frames are not the user's: those of the package, the generated entry points (added by ``core.op``), and
+#: Files whose frames are not the user's: those of the package, what is generated (added by ``compile_source``), and
 #: the one that stands between a ``with`` statement and a context manager of ours.
 INTERNAL_FILES: set[str] = {str(contextlib.__file__)} | {
     os.path.join(folder, name) for folder, _, names in os.walk(PACKAGE) for name in names if name.endswith(".py")

@@ -25,7 +25,7 @@ next_seq = itertools.count(1).__next__
 
 
 class Node:
-    """One recorded call. Made by the entry points of ``core.op``, which fill the slots without ``__init__``.
+    """One recorded call. Made by entry points (``core.entry``), which fill the slots without ``__init__``.
 
     Attributes
     ----------

@@ -14,7 +14,8 @@ from agrad import dtypes
 from agrad.core import errors
 from agrad.core.backend import Device
 from agrad.core.buffers import check_leaf, is_temporary, rebind
-from agrad.core.op import OPS, make_operator
+from agrad.core.entry import make_operator
+from agrad.core.op import OPS
 from agrad.core.tensor import Tensor, attached
 from agrad.ops import creation, data_type, manipulation, searching, statistical
 from agrad.ops.namespace import namespace

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad import dtypes
 from agrad.core.buffers import check_leaf, rebind
+from agrad.core.entry import make_operator
 from agrad.core.errors import called
-from agrad.core.op import OPS, make_operator
+from agrad.core.op import OPS
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor, attached
 from agrad.ops import (

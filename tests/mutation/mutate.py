@@ -308,19 +308,17 @@ def map_file(copy: Path, unit: str, log: Path) -> dict:
 def note_ops() -> None:
     """Have the entry points of ops note that they are called."""
     try:
-        from agrad.core import op
+        from agrad.core.entry import Source
     except ImportError:  # not agrad, but a toy
         return
-    plain, operator = op._function_source, op._operator_source
+    written = Source.__str__
 
-    def noted(source: str, of: Any) -> str:
-        stub = of.entry.__wrapped__ if hasattr(of, "entry") else None
-        name = f"op:{stub.__module__}.{stub.__qualname__}" if stub is not None else ""
-        head, _, body = source.partition(":\n")
-        return f"{head}:\n    __import__('_agrad_probe')._hit({name!r})\n{body}"
+    def noted(source: Source) -> str:
+        stub = source.op.entry.__wrapped__
+        head, _, body = written(source).partition(":\n")
+        return f"{head}:\n    __import__('_agrad_probe')._hit('op:{stub.__module__}.{stub.__qualname__}')\n{body}"
 
-    op._function_source = lambda of: noted(plain(of), of)
-    op._operator_source = lambda of, name, **how: noted(operator(of, name, **how), of)
+    Source.__str__ = noted
 
 
 # -- copies -----------------------------------------------------------------------------------------------------------

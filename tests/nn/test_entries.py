@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import linecache
+import traceback
+
 import numpy as np
 import pytest
 
@@ -85,3 +89,20 @@ def test_the_users_line_is_kept():
     y.sum().backward()
     with pytest.raises(RuntimeError, match=r"LinearBackward0, recorded at .*test_entries\.py:\d+"):
         y.sum().backward()
+
+
+def test_the_source_is_shown_before_the_first_call_and_in_tracebacks(declare):
+    @declare(vjp={"x": lambda g: g}, jvp=None, name="mine.halved", kernel=lambda xp, x: xp.reshape(x, (5,)))
+    def halved(x, /):
+        "Half of it."
+
+    source = str(halved.source)
+    assert source.startswith("def halved(x, /):\n")
+    line = source[: source.index("r = xp.mine.halved(d1)")].count("\n") + 1
+    with pytest.raises(ValueError, match="cannot reshape") as raised:
+        halved(ag.ones(2))
+    frames = [(frame.name, frame.lineno, frame.line) for frame in traceback.extract_tb(raised.tb)]
+    assert ("halved", line, "r = xp.mine.halved(d1)") in frames
+    assert inspect.getsource(halved).endswith('"Half of it."\n')
+    assert str(ag.Tensor.__rmul__.source).startswith("def __rmul__(x2, x1, /):\n")
+    assert linecache.getline("<agrad.mine.halved>", 1) == "def halved(x, /):\n"

@@ -1,0 +1,423 @@
+"""Entry points: the functions that users call, one per op, generated from its signature and rule. The only hot path.
+
+The source is readable (``print(ag.multiply.source)``), compiled at the first call, and seen by tracebacks and debuggers. It
+handles what nearly every call is: tensors of one backend beside Python numbers, in the usual mode. The rest it hands to
+`core.op.general`, which handles everything.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import sys
+import weakref
+from collections.abc import Callable, Iterable
+from threading import get_ident
+from types import FunctionType
+from typing import Any
+
+from agrad.core import errors
+from agrad.core.mode import get_mode
+from agrad.core.node import next_seq
+from agrad.core.once import FIRST_USE
+from agrad.core.op import PAIR, Argument, Op, frozen, general, operate
+from agrad.core.rule import compile_source, requests_of
+from agrad.core.tensor import Tensor, bases, check_number
+
+
+def make_entry(op: Op, stub: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the public function of an op. Its source is written and compiled at the first call, not at import."""
+    entry = _lazy_function(Source(op))
+    entry.__doc__ = stub.__doc__
+    entry.__module__ = stub.__module__
+    entry.__qualname__ = stub.__qualname__
+    entry.__annotations__ = stub.__annotations__
+    entry.__signature__ = op.signature  # type: ignore[attr-defined]
+    entry.__wrapped__ = stub  # type: ignore[attr-defined]  # what inspect.getsource and doctest are to find
+    entry.op = op  # type: ignore[attr-defined]
+    return entry
+
+
+def make_operator(op: Op, name: str, *, reflected: bool = False) -> Callable[..., Any]:
+    """Make the method of `Tensor` for an operator, as ``__mul__`` or (reflected) ``__rmul__``."""
+    method = _lazy_function(Source(op, name, reflected=reflected))
+    method.__qualname__ = f"Tensor.{name}"
+    method.__signature__ = _OPERATOR_SIGNATURES[len(op.array_slots)]  # type: ignore[attr-defined]
+    return method
+
+
+#: Signatures of operators by the number of operands.
+_OPERATOR_SIGNATURES = {
+    1: inspect.Signature([inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)]),
+    2: inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in ("self", "other")]),
+}
+
+
+def _first_call(*args: Any, **kwargs: Any) -> Any:
+    """Stand for a function until its first call, over names of its own; its code is copied, as compiling takes longer."""
+    become()  # type: ignore[name-defined]  # noqa: F821
+    return function(*args, **kwargs)  # noqa: F821
+
+
+def _lazy_function(source: Source) -> FunctionType:
+    """Make a function that becomes what its source says when it is first called."""
+    names: dict[str, Any] = {}
+    waiting = _first_call.__code__.replace(co_name=source.name, co_qualname=source.name)
+    function = FunctionType(waiting, names, source.name)
+
+    def become() -> None:
+        with FIRST_USE:
+            if function.__code__ is waiting:  # several threads may have called it first
+                built = source.compile(names)
+                function.__defaults__, function.__kwdefaults__ = built.__defaults__, built.__kwdefaults__
+                function.__code__ = built.__code__
+
+    names["become"], names["function"] = become, function
+    function.source = source  # type: ignore[attr-defined]
+    return function
+
+
+#: What generated code refers to, beside the op, its node class, its defaults and its derivatives.
+_NAMES: dict[str, Any] = {
+    "Tensor": Tensor,
+    "bases": bases,
+    "check_number": check_number,
+    "frozen": frozen,
+    "general": general,
+    "get_ident": get_ident,
+    "get_mode": get_mode,
+    "getframe": sys._getframe,
+    "internal": errors.INTERNAL_FILES,
+    "new": object.__new__,
+    "next_seq": next_seq,
+    "note_call": errors.note_call,
+    "operate": operate,
+    "ref": weakref.ref,
+    "user_frame": errors.user_frame,
+}
+
+#: Names that generated code uses: an op with an argument of such a name goes through `general`.
+RESERVED = frozenset(
+    {*_NAMES, "Node", "code", "frame", "kept", "mode", "node", "op", "plain", "r", "recording", "s", "t"}
+)
+RESERVED |= {"error", "xp"}
+
+#: The most arrays that generated code takes: it has a branch per pattern of needs.
+WIDEST = 5
+
+#: Annotations of parameters that are never lists.
+_NO_LIST = ("bool", "bool | None", "float", "int", "int | None", "str")
+
+
+class Source:
+    """The source of an op's entry point, or of the method of `Tensor` for an operator: print it to read it.
+
+    In it the i-th array of the signature has the spec ``s<i>``, the raw array ``d<i>`` and the node ``n<i>``; the result
+    is ``r``, and the Tensor made of it ``t``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> print(str(ag.exp.source)[:111])
+    def exp(x, /):
+        mode = get_mode()
+        if mode is None:
+            recording = True
+        elif mode.simple_in
+    """
+
+    __slots__ = ("method", "name", "op", "reflected")
+
+    def __init__(self, op: Op, method: str = "", *, reflected: bool = False) -> None:
+        self.op, self.method, self.reflected = op, method, reflected
+        self.name = method or op.name.rpartition(".")[2]
+
+    def __str__(self) -> str:
+        return _Writer(self.op, self.method, reflected=self.reflected).text() if writable(self.op) else self._general()
+
+    __repr__ = __str__
+
+    def _general(self) -> str:
+        values = _tuple(a.name for a in self.op.arguments)
+        return f"def {self.name}({_signature_text(self.op)}):\n    return general(op, {values})\n"
+
+    def compile(self, names: dict[str, Any]) -> FunctionType:
+        """Return the function, whose globals are `names`."""
+        op = self.op
+        names |= _NAMES
+        names["Node"], names["op"] = op.node_class, op
+        for i, p in enumerate(op.signature.parameters.values()):
+            if p.default is not p.empty:
+                names[f"default_{i}"] = p.default
+        if writable(op):
+            for needs in itertools.product((True, False), repeat=len(op.rule.operands)):
+                for plain in (False, True) if op.rule.kind == "elementwise" and any(needs) else (False,) * any(needs):
+                    op.plan(needs, plain=plain).use_in(names, _vjp_name(needs, plain=plain))
+        used = names.get(self.name)
+        file = f"<agrad Tensor.{self.method}>" if self.method else f"<agrad.{op.name}>"
+        function: FunctionType = compile_source(str(self), file, names)[self.name]
+        if used is not None:  # the op is called what its own code calls something else, as `op`
+            names[self.name] = used
+        return function
+
+
+def writable(op: Op) -> bool:
+    """Return whether the generated code may handle an op itself: a few arrays, some perhaps optional, and one result."""
+    parameters = op.signature.parameters
+    return (
+        op.rule.outputs is None
+        and 0 < len(op.array_slots) <= WIDEST
+        and all(a.kind in ("operand", "index") for _, a in op.array_slots)
+        and all(parameters[a.name].default in (None, inspect.Parameter.empty) for _, a in op.array_slots)
+        and all(p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters.values())
+        and not any(
+            a.name in RESERVED or (a.name[0] in "sdn" and a.name[1:].isdigit()) or a.name.startswith("kept_")
+            for a in op.arguments
+        )
+    )
+
+
+def _signature_text(op: Op) -> str:
+    """Write the signature with defaults by name, as ``x, /, *, axis=default_1``."""
+    parts: list[str] = []
+    kinds = inspect.Parameter
+    previous: Any = None
+    for i, p in enumerate(op.signature.parameters.values()):
+        if previous is kinds.POSITIONAL_ONLY and p.kind is not kinds.POSITIONAL_ONLY:
+            parts.append("/")
+        if p.kind is kinds.KEYWORD_ONLY and previous not in (kinds.KEYWORD_ONLY, kinds.VAR_POSITIONAL):
+            parts.append("*")
+        star = "*" if p.kind is kinds.VAR_POSITIONAL else ""
+        parts.append(star + p.name + ("" if p.default is p.empty else f"=default_{i}"))
+        previous = p.kind
+    if previous is kinds.POSITIONAL_ONLY:
+        parts.append("/")
+    return ", ".join(parts)
+
+
+def _tuple(parts: Iterable[str]) -> str:
+    """Write a tuple."""
+    parts = list(parts)
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
+
+
+def _vjp_name(needs: tuple[bool, ...], *, plain: bool = False) -> str:
+    """Name the derivative for a pattern of needs in generated code, as ``vjp_10``."""
+    return f"vjp_{''.join(str(int(need)) for need in needs)}{'p' if plain else ''}"
+
+
+class _Writer:
+    """Writes an entry point, piece by piece.
+
+    Attributes
+    ----------
+    arrays : list of Argument
+        The arguments that are arrays, in the order of the caller: for a reflected operator the Tensor is the second.
+    lead : str
+        Of these, the one that is a Tensor for sure where another is a number.
+    rest : str
+        The call that handles what the generated code does not; operators answer NotImplemented through `operate`.
+    """
+
+    def __init__(self, op: Op, method: str, *, reflected: bool) -> None:
+        self.op, self.rule, self.method = op, op.rule, method
+        self.names = [a.name for _, a in op.array_slots]
+        self.number = {name: i + 1 for i, name in enumerate(self.names)}
+        self.raw = [f"d{i}" for i in self.number.values()]
+        self.arrays = [a for _, a in op.array_slots]
+        if reflected:
+            self.arrays.reverse()
+        required = [a for a in self.arrays if not self._optional(a)]
+        self.lead = next((a for a in required if a.kind == "operand"), required[0]).name
+        self.elementwise = self.rule.kind == "elementwise"
+        if method:
+            self.head = f"def {method}({', '.join(a.name for a in self.arrays)}, /):"
+            self.rest = f"operate(op, {_tuple(self.names)})"
+        else:
+            self.head = f"def {op.name.rpartition('.')[2]}({_signature_text(op)}):"
+            self.rest = f"general(op, {_tuple(a.name for a in op.arguments)})"
+        self.lines: list[str] = []
+
+    def text(self) -> str:
+        """Return the source."""
+        self.lines = [self.head]
+        self._mode()
+        self._operands()
+        self._call()
+        self._result()
+        if self.rule.operands:
+            self._record()
+        else:
+            self._add(1, "t._node = None")
+        self._add(1, "return t")
+        return "\n".join(self.lines) + "\n"
+
+    def _add(self, depth: int, *lines: str) -> None:
+        self.lines += [f"{'    ' * depth}{line}" for line in lines]
+
+    def _optional(self, argument: Argument) -> bool:
+        return self.op.signature.parameters[argument.name].default is None
+
+    def _mode(self) -> None:
+        """Write how the call finds out whether to record; an unusual mode is not its business."""
+        self._add(1, "mode = get_mode()", "if mode is None:", "    recording = True")
+        self._add(1, "elif mode.simple_in == get_ident():", "    recording = mode.grad")
+        self._add(1, "else:", f"    return {self.rest}")
+
+    # -- operands -----------------------------------------------------------------------------------------------------
+
+    def _operands(self) -> None:
+        """Write how arrays are looked up. Where there are two of a kind, either of them may be a number."""
+        others = [a for a in self.arrays if a.name != self.lead]
+        if self.method:
+            self._first(self.lead, 1)
+        elif len(self.arrays) == 2 and not self._optional(others[0]) and others[0].kind == self.arrays[0].kind:
+            (other,) = others
+            self._add(1, f"if isinstance({self.lead}, Tensor):")
+            self._first(self.lead, 2)
+            self._other(other, self.lead, 2)
+            self._add(1, f"elif isinstance({other.name}, Tensor):")
+            self._first(other.name, 2)
+            self._number(self.lead, other.name, 2)
+            self._add(1, "else:", f"    return {self.rest}")
+            return
+        else:
+            self._add(1, f"if not isinstance({self.lead}, Tensor):", f"    return {self.rest}")
+            self._first(self.lead, 1)
+        for argument in others:
+            self._other(argument, self.lead, 1)
+
+    def _look(self, name: str, depth: int) -> None:
+        i = self.number[name]
+        self._add(depth, f"s{i} = {name}._spec; d{i} = {name}._raw; n{i} = {name}._node")
+
+    def _first(self, name: str, depth: int) -> None:
+        """Write the look-up of the array that decides on the kernels."""
+        i = self.number[name]
+        self._look(name, depth)
+        self._add(depth, f"xp = s{i}.xp")
+        if self.rule.real:
+            self._add(depth, f"if not s{i}.plain:", f"    return {self.rest}")
+
+    def _other(self, argument: Argument, lead: str, depth: int) -> None:
+        """Write the look-up of an array beside the first one."""
+        name = argument.name
+        i, j = self.number[name], self.number[lead]
+        optional = self._optional(argument)
+        if optional:
+            self._add(depth, f"if {name} is None:", f"    s{i} = d{i} = n{i} = None")
+        self._add(depth, f"{'el' if optional else ''}if isinstance({name}, Tensor):")
+        self._look(name, depth + 1)
+        unlike = f"(s{i}.xp is not xp or s{i}.is_complex)" if self.rule.real else f"s{i}.xp is not xp"
+        self._add(depth + 1, f"if s{i} is not s{j} and {unlike}:", f"    return {self.rest}")
+        self._add(depth, "else:")
+        if argument.kind == "operand" or not self.rule.operands:
+            self._number(name, lead, depth + 1)
+        else:
+            self._add(depth + 1, f"return {self.rest}")
+
+    def _number(self, name: str, lead: str, depth: int) -> None:
+        """Write the look-up of a Python number beside an array: a 0-d array that the array's spec keeps."""
+        i, j = self.number[name], self.number[lead]
+        self._add(depth, f"kept = s{j}.floats if type({name}) is float else s{j}.ints if type({name}) is int else None")
+        self._add(depth, f"if kept is None or not s{j}.inexact:", f"    return {self.rest}")
+        self._add(depth, f"d{i} = kept.get({name})", f"if d{i} is None:", f"    d{i} = s{j}.scalar({name})")
+        # the array's spec serves, but for a derivative that asks for the shape
+        asked = any(f"{name}_spec" in requests_of(derivative) for derivative in self.rule.vjp.values())
+        self._add(depth, f"s{i} = s{j}.backend.spec(d{i}); n{i} = None" if asked else f"s{i} = s{j}; n{i} = None")
+
+    # -- the kernel and its result ------------------------------------------------------------------------------------
+
+    def _call(self) -> None:
+        """Write the call of the kernel, an error of which gets a note, and the checks before it."""
+        op, i = self.op, self.number[self.lead]
+        for slot in op.number_slots:  # floats: not tensors whose derivative is being taken
+            name = op.arguments[slot].name
+            self._add(1, f"if {name}.__class__ is not float and isinstance({name}, Tensor):")
+            self._add(2, f"check_number({op.name!r}, {name!r}, {name})")
+        if op.dtype_slot is not None:
+            self._add(1, "if dtype is not None:", f"    dtype = s{i}.backend.dtype(dtype)")
+        values = {a.name: a.name for a in op.arguments} | dict(zip(self.names, self.raw, strict=True))
+        call = ", ".join(f"{a.name}={values[a.name]}" if a.by_keyword else values[a.name] for a in op.arguments)
+        results = ", ".join(["r", *(f"kept_{name}" for name in self.rule.residuals)])
+        self._add(1, "try:", f"    {results} = xp.{op.name}({call})")
+        self._add(
+            1, "except Exception as error:", f"    note_call(error, {op.name!r}, {_tuple(self.raw)})", "    raise"
+        )
+        self._add(1, f"if type(r) is not type(d{i}):", f"    r = s{i}.backend.as_array(r)")
+
+    def _result(self) -> None:
+        """Write the Tensor of the result."""
+        i = self.number[self.lead]
+        same = " and ".join(f"s{i} is s{j}" for j in self.number.values() if j != i)
+        self._add(1, "t = new(Tensor)", "t._raw = r")
+        if self.rule.views:
+            self._add(1, f"t._base = bases({self.lead}) if {self.lead}._base else (ref({self.lead}), None)")
+        if self.rule.boolean:  # as many booleans as the operands have elements
+            self._add(1, f"s = s{i}.booleans{f' if {same} else None' if same else ''}", "if s is None:")
+            self._add(2, f"s = s{i}.backend.spec(r)", f"{f'if {same}: ' if same else ''}s{i}.booleans = s")
+            self._add(1, "t._spec = s")
+        elif self.elementwise:  # plain: all operands have the result's spec, and that is real
+            both = f"{same} and " if same else ""
+            if self.op.kernel is not None:  # a user's kernel may change the dtype after all
+                self._add(1, f"t._spec = s = s{i}.backend.spec(r)", f"plain = {both}s is s{i} and s.plain")
+            else:
+                self._add(1, f"plain = {both}s{i}.plain", f"t._spec = s = s{i} if plain else s{i}.backend.spec(r)")
+        else:
+            self._add(1, f"t._spec = s = s{i}.backend.spec(r)")
+
+    # -- the node -----------------------------------------------------------------------------------------------------
+
+    def _record(self) -> None:
+        """Write the node of a call: what depends on which operands need a gradient, and what every node gets."""
+        op, numbers = self.op, [self.number[name] for name in self.rule.operands]
+        some = " or ".join(f"n{i} is not None" for i in numbers)
+        inexact = "(plain or s.inexact)" if self.elementwise else "s.inexact"
+        self._add(1, f"if recording and {some if len(numbers) == 1 else f'({some})'} and {inexact}:")
+        self._add(2, "t._node = node = new(Node)", "node.seq = next_seq()")
+        self._needs((), 2)
+        specs = f"node.specs = {_tuple(f's{i}' for i in numbers)}"
+        self._add(2, "node.spec = s", f"if not plain: {specs}" if self.elementwise else specs)
+        if op.param_slots:
+            self._add(2, f"node.params = {_tuple(self._kept(slot) for slot in op.param_slots)}")
+        self._add(2, "frame = getframe(1)", "node.code = code = frame.f_code", "if code.co_filename in internal:")
+        self._add(3, "frame = user_frame(frame)", "node.code = frame.f_code")
+        self._add(2, "node.lasti = frame.f_lasti", "node.hooks = None")
+        self._add(1, "else:", "    t._node = None")
+
+    def _needs(self, known: tuple[bool, ...], depth: int, otherwise: str = "") -> None:
+        """Write a branch per pattern of needs that ends in `known`, from the last operand to the first."""
+        names = self.rule.operands
+        left = len(names) - len(known)
+        if left == 1 and not any(known):  # one of them needs a gradient: the first
+            known, left = (True, *known), 0
+        if left == 0:
+            if otherwise:
+                self._add(depth, "else:")
+            self._pattern(known, depth + bool(otherwise))
+            return
+        self._add(depth, f"{otherwise}if n{self.number[names[left - 1]]} is None:")
+        self._needs((False, *known), depth + 1)
+        self._needs((True, *known), depth, "el")
+
+    def _pattern(self, needs: tuple[bool, ...], depth: int) -> None:
+        """Write where cotangents go, what is kept and which derivative runs, for one pattern of needs."""
+        rule = self.rule
+        edges = [f"n{self.number[name]}" for name, need in zip(rule.operands, needs, strict=True) if need]
+        in_slots = len(edges) <= PAIR and not rule.in_tuple
+        second = edges[1] if in_slots and len(edges) == PAIR else "None"
+        self._add(depth, f"node.edges = {edges[0] if in_slots else _tuple(edges)}; node.second = {second}")
+        values = dict(zip(self.names, self.raw, strict=True)) | {n: f"kept_{n}" for n in rule.residuals} | {"ans": "r"}
+        self._add(depth, f"node.saved = {_tuple(values[name] for name in self.op.plan(needs).saves)}")
+        vjp = _vjp_name(needs)
+        self._add(depth, f"node.vjp = {vjp}p if plain else {vjp}" if self.elementwise else f"node.vjp = {vjp}")
+
+    def _kept(self, slot: int) -> str:
+        """Write a parameter as a node keeps it: a list, where one may be given, as a tuple."""
+        name = self.op.arguments[slot].name
+        kind = str(self.op.signature.parameters[name].annotation)
+        if slot == self.op.dtype_slot or kind in _NO_LIST:
+            return name
+        if "tuple[Sequence" in kind:  # lists within a tuple
+            return f"frozen({name})"
+        return f"{name} if {name}.__class__ is not list else frozen({name})"
