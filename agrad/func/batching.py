@@ -13,7 +13,7 @@ import operator
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, NoReturn, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 from agrad import tree
 from agrad.core import errors, mode
@@ -27,9 +27,6 @@ from agrad.core.op import OPS, Op
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops import batch_rules
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
 
 T = TypeVar("T")
 
@@ -74,8 +71,17 @@ _numbering = lock()
 _levels: weakref.WeakValueDictionary[int, Level] = weakref.WeakValueDictionary()
 
 
-def in_batch(size: int, randomness: str, function: Callable[[Level], T]) -> T:
-    """Call a function with a new level, inside those that are open; in it a call of backward() is refused."""
+def in_batch(
+    leaves: Sequence[Any],
+    axes: Sequence[int | None],
+    size: int,
+    randomness: str,
+    function: Callable[[Level, list[Any]], T],
+) -> T:
+    """Call a function with a new level inside those that are open, and with leaves whose axes are its batch.
+
+    In it a call of backward() is refused.
+    """
     given = _given.get()
     level = Level(size, randomness, None if given is None else next(given, None))
     for levels in _noted.get():
@@ -84,7 +90,9 @@ def in_batch(size: int, randomness: str, function: Callable[[Level], T]) -> T:
     try:
         transforming.set(True)
         batch_levels.set((*before, level))
-        return function(level)
+        return function(
+            level, [x if axis is None else enter(x, axis, level) for x, axis in zip(leaves, axes, strict=True)]
+        )
     finally:
         level.open = False
         try:
@@ -344,6 +352,13 @@ def leaves_vmap(how: str) -> RuntimeError:
 # -- backends ---------------------------------------------------------------------------------------------------------
 
 
+#: Members that a batched backend has of the library's: they are not about shapes.
+OF_THE_LIBRARY = (
+    *("capabilities", "default_device", "dtype", "dtype_name", "kind", "namespace", "native_device", "quiet", "scalar"),
+    "scalar_dtype",
+)
+
+
 class BatchedBackend(Backend):
     """The backend of batched arrays of one level over the arrays of one backend.
 
@@ -369,7 +384,8 @@ class BatchedBackend(Backend):
         self.base: Backend = inner.base if isinstance(inner, BatchedBackend) else inner
         self.numbers: frozenset[int] = _numbers_of(inner) | {number}
         self.name = f"vmap{number}({inner.name})"
-        self.capabilities = inner.capabilities
+        for name in OF_THE_LIBRARY:
+            setattr(self, name, getattr(self.base, name))
         members = {"__slots__": (), "number": number, "backend": self}
         self.kind_of_array: type[Batched] = type("Batched", (Batched,), members)
         BACKENDS[self.kind_of_array] = self
@@ -378,15 +394,6 @@ class BatchedBackend(Backend):
     def functions(self) -> Any:
         return self.base.functions
 
-    def namespace(self) -> Any:
-        return self.base.namespace()
-
-    def default_device(self) -> str:
-        return self.base.default_device()
-
-    def native_device(self, device: str) -> Any:
-        return self.base.native_device(device)
-
     def spec(self, array: Any) -> Spec:
         if not isinstance(array, Batched):
             owner = backend_of(array)
@@ -394,33 +401,30 @@ class BatchedBackend(Backend):
             return owner.spec(array)
         if array.backend is not self:
             return array.backend.spec(array)
-        inside = self.inner.spec(array.data)
-        found: Spec | None = self._interned.get(inside)
+        data = array.data
+        key = (data.shape, data.dtype) if self._on_one_device else self.inner.spec(data)
+        found: Spec | None = self._interned.get(key)
         if found is None:
+            inside = self.inner.spec(data)
             found = Spec(self, inside.shape[1:], inside.dtype, inside.device)
             if not self.base.is_lazy:
                 if len(self._interned) >= SPECS_KEPT:
                     self._interned.clear()
-                self._interned[inside] = found
+                self._interned[key] = found
         return found
 
     @once
-    def _interned(self) -> dict[Spec, Spec]:
+    def _interned(self) -> dict[Any, Spec]:
         return {}
+
+    @once
+    def _on_one_device(self) -> bool:
+        return not self.base.is_lazy and len(self.base.devices()) == 1
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         if op in PRIMITIVES and op not in OPS:
             return None  # a method of this class
         return _kernel_of(self, op)  # type: ignore[no-any-return]
-
-    def kind(self, dtype: Any) -> str:
-        return self.base.kind(dtype)
-
-    def dtype(self, dtype: Any) -> Any:
-        return self.base.dtype(dtype)
-
-    def dtype_name(self, dtype: Any) -> str:
-        return self.base.dtype_name(dtype)
 
     def as_array(self, value: Any) -> Any:
         if isinstance(value, Batched):
@@ -430,14 +434,8 @@ class BatchedBackend(Backend):
     def asarray(self, value: Any, **how: Any) -> Any:
         return value if isinstance(value, Batched) else self.base.asarray(value, **how)
 
-    def scalar(self, value: complex, spec: Spec) -> Any:
-        return self.base.scalar(value, spec)
-
     def lend(self, array: Any) -> Any:
         return array if isinstance(array, Batched) else self.base.lend(array)
-
-    def scalar_dtype(self, value: complex, spec: Spec) -> Any:
-        return self.base.scalar_dtype(value, spec)
 
     def may_hold_nan(self, array: Any) -> bool:
         return self.inner.may_hold_nan(array.data)
@@ -497,9 +495,6 @@ class BatchedBackend(Backend):
         """Return the text of all examples."""
         inside = wrap(array.data, self.inner.spec(array.data))
         return f"BatchedTensor(lvl={self.number}, value={inside!r})"
-
-    def quiet(self) -> AbstractContextManager[Any]:
-        return self.base.quiet()
 
 
 # -- kernels ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from agrad import tree
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import tensor_of
-from agrad.func.batching import Level, enter, in_batch, leave
+from agrad.func.batching import Level, in_batch, leave
 from agrad.ops.manipulation import concat
 from agrad.tree import TreeDef
 
@@ -128,9 +128,8 @@ def over_rows(
             for start in range(0, size, chunk_size)
         ]
         return [concat(column, axis=0) for column in zip(*parts, strict=True)]
-    return in_batch(
-        size, randomness, lambda level: [leave(y, 0, level) for y in function(*(enter(t, 0, level) for t in tensors))]
-    )
+    axes = [0] * len(tensors)
+    return in_batch(tensors, axes, size, randomness, lambda level, rows: [leave(y, 0, level) for y in function(*rows)])
 
 
 def _run(
@@ -145,8 +144,7 @@ def _run(
 ) -> tuple[list[Any], TreeDef, list[int | None]]:
     """Call the function once; give the leaves of its result, their structure, and where the axis stands in each."""
 
-    def run(level: Level) -> tuple[list[Any], TreeDef, list[int | None]]:
-        inside = [x if axis is None else enter(x, axis, level) for x, axis in zip(leaves, axes, strict=True)]
+    def run(level: Level, inside: list[Any]) -> tuple[list[Any], TreeDef, list[int | None]]:
         returned = func(*tree.unflatten(structure, inside), **kwargs)
         outputs, result_structure = tree.flatten(returned)
         places = _places(func, out_dims, result_structure)
@@ -156,7 +154,7 @@ def _run(
             results.append(result)
         return results, result_structure, places
 
-    return in_batch(size, randomness, run)
+    return in_batch(leaves, axes, size, randomness, run)
 
 
 def _result(func: Callable[..., Any], y: Any, place: int | None, level: Level) -> tuple[Any, int | None]:
