@@ -1,12 +1,11 @@
 """A backward that fails, or is interrupted, changes no `.grad`: sums and checks come first, then one assignment of all."""
 
-import dis
-import sys
 import threading
 import tracemalloc
 
 import numpy as np
 import pytest
+from support import Interrupt, interrupted
 
 import agrad as ag
 from agrad.core import engine
@@ -143,36 +142,9 @@ def test_a_failing_sum_of_a_retained_gradient_changes_no_leaf(monkeypatch, creat
 # -- interrupts ---------------------------------------------------------------------------------------------------------
 
 
-class Interrupt:
-    """Raise KeyboardInterrupt where a signal handler may run in the engine's end of a pass, at the n-th such place.
-
-    That is after a call, a jump back and the begin of a function; not between a lock's ``__enter__`` and its block.
-    """
-
-    def __init__(self, n):
-        self.left = n
-        self.last = {}  # by frame, the instruction that ran last
-
-    def __call__(self, frame, event, arg):
-        if frame.f_code.co_filename != engine.__file__ or frame.f_code.co_name in (
-            "loop",
-            "execute",
-            "run",
-            "__init__",
-        ):
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        return self.step
-
-    def step(self, frame, event, arg):
-        if event == "opcode":
-            last = self.last.get(frame, "RESUME")
-            self.last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-            if last.startswith(("CALL", "RESUME")) or "JUMP_BACKWARD" in last:
-                self.left -= 1
-                if self.left == 0:
-                    raise KeyboardInterrupt
-        return self.step
+def end_of_pass(code):
+    """Watch the engine's end of a pass; not what lies between a lock's ``__enter__`` and its block."""
+    return code.co_filename == engine.__file__ and code.co_name not in ("loop", "execute", "run", "__init__")
 
 
 def lock_is_free():
@@ -220,17 +192,9 @@ def test_an_interrupt_changes_all_or_none(program, again):
             for t in tensors:
                 t.grad = ag.ones(2)
         before = grads(tensors)
-        interrupt = Interrupt(n)
-        tracing = sys.gettrace()
-        try:
-            sys.settrace(interrupt)
-            program(*tensors)
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(tracing)
+        ended = interrupted(Interrupt(n, end_of_pass), program, *tensors)
         now = grads(tensors)
-        if interrupt.left > 0:  # it came to its end
+        if ended:
             expected = now
             break
         seen.add(repr((before, now)))

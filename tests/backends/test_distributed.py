@@ -9,10 +9,10 @@ import signal
 import sys
 import threading
 import time
-import warnings
 
 import numpy as np
 import pytest
+from support import cluster_of
 
 import agrad as ag
 from agrad.plugin import manager
@@ -22,13 +22,6 @@ da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
 from agrad_dask import computing  # noqa: E402 (needs Dask)
-
-
-def cluster_of(**options):
-    """Start a cluster; the port of its dashboard is whichever is free."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what it imports and listens on
-        return distributed.LocalCluster(dashboard_address=":0", threads_per_worker=1, silence_logs=60, **options)
 
 
 @pytest.fixture(scope="module")

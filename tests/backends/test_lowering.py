@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import special
+from support import cluster_of
 
 import agrad as ag
 
@@ -603,7 +604,7 @@ def cluster():
     distributed = pytest.importorskip("distributed")
     with (
         dask.config.set({"distributed.worker.daemon": True, "distributed.admin.log-length": 0}),
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as made,
+        cluster_of(n_workers=2) as made,
         distributed.Client(made) as client,
     ):
         yield client

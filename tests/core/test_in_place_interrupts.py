@@ -1,56 +1,18 @@
 """An in-place operation that is interrupted has happened with its history, or not at all."""
 
-import dis
 import os
-import sys
 
 import numpy as np
 import pytest
+from support import Interrupt, interrupted
 
 import agrad as ag
 
 HOME = os.path.dirname(ag.__file__)
 
 
-class Interrupt:
-    """Raise KeyboardInterrupt where a signal handler may run in agrad, at the n-th such place.
-
-    That is after a call, a jump back and the begin of a function.
-    """
-
-    def __init__(self, n):
-        self.left = n
-        self.last = {}  # by frame, the instruction that ran last
-
-    def __call__(self, frame, event, arg):
-        code = frame.f_code.co_filename
-        if not (code.startswith(HOME) or "agrad_numpy" in code):
-            return None
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        return self.step
-
-    def step(self, frame, event, arg):
-        if event == "opcode":
-            last = self.last.get(frame, "RESUME")
-            self.last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
-            if last.startswith(("CALL", "RESUME")) or "JUMP_BACKWARD" in last:
-                self.left -= 1
-                if self.left == 0:
-                    raise KeyboardInterrupt
-        return self.step
-
-
-def interrupted(n, work, *args):
-    """Run something to its n-th place; tell whether it came to its end."""
-    tracing, interrupt = sys.gettrace(), Interrupt(n)
-    try:
-        sys.settrace(interrupt)
-        work(*args)
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(tracing)
-    return interrupt.left > 0
+def in_agrad(code):
+    return code.co_filename.startswith(HOME) or "agrad_numpy" in code.co_filename
 
 
 def assign(y, v):
@@ -99,7 +61,7 @@ def test_value_and_history_go_together(operation, own, retain):
     seen = []
     for n in range(1, 2000):
         x, v, y = start()
-        if interrupted(n, operation, y, v):
+        if interrupted(Interrupt(n, in_agrad), operation, y, v):
             break
         found = end(x, v, y)
         assert found in wanted, (n, found)

@@ -1,9 +1,8 @@
 """Loading and moving a module changes all of its tensors or none."""
 
-import sys
-
 import numpy as np
 import pytest
+from support import interrupted
 
 import agrad as ag
 from agrad.core import buffers
@@ -57,15 +56,9 @@ def test_an_interrupt_changes_all_tensors_or_none(change):
     wanted.append(values(net))
     assert wanted[0] != wanted[1]
     for n in range(1, 3000):
-        net, interrupt, tracing = start(), Interrupt(n), sys.gettrace()
-        try:
-            sys.settrace(interrupt)
-            change(net)
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(tracing)
+        net = start()
+        ended = interrupted(Interrupt(n), change, net)
         assert values(net) in wanted, n
-        if interrupt.left > 0:
+        if ended:
             break
     assert n > 20

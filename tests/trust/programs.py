@@ -241,6 +241,25 @@ BY_VALUE = {"[real > 0.2]"}
 # -- functions of the user's ------------------------------------------------------------------------------------------
 
 
+class Cube(ag.Function):
+    """One saved operand, and both derivatives by hand."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x * x
+
+    @staticmethod
+    def backward(ctx, g):
+        (x,) = ctx.saved_tensors
+        return 3.0 * x * x * g
+
+    @staticmethod
+    def jvp(ctx, t):
+        (x,) = ctx.saved_tensors
+        return 3.0 * x * x * t
+
+
 class Pair(ag.Function):
     """Two results, everything by hand, the context in `forward`."""
 

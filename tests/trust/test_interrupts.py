@@ -21,6 +21,7 @@ import time
 from collections import Counter
 
 import pytest
+from programs import Cube
 
 import agrad as ag
 import agrad.autograd.forward_ad as fwAD
@@ -162,23 +163,6 @@ def saved_hooks():
     with ag.autograd.graph.disable_saved_tensors_hooks("not here"):
         loss = loss + squares(V)
     loss.backward()
-
-
-class Cube(ag.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * x * x
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return 3.0 * x * x * g
-
-    @staticmethod
-    def jvp(ctx, t):
-        (x,) = ctx.saved_tensors
-        return 3.0 * x * x * t
 
 
 class Once(Cube):

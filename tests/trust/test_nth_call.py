@@ -16,6 +16,7 @@ import threading
 
 import numpy as np
 import pytest
+from programs import Cube
 
 import agrad as ag
 from agrad.autograd import forward_ad
@@ -167,18 +168,6 @@ def _cross_entropy(a):
 def cross_entropy(a, b):
     F.cross_entropy(a @ b, ag.asarray([0, 2, 1])).backward()
     yield
-
-
-class Cube(ag.Function):
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_backward(x)
-        return x * x * x
-
-    @staticmethod
-    def backward(ctx, g):
-        (x,) = ctx.saved_tensors
-        return 3 * x * x * g
 
 
 @program(A, B, value=lambda a, b: ((a * b) ** 3 + a).sum())

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
-from pathlib import Path
-
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))  # test folders are no packages
 
 import programs
+import pytest
 from programs import JUDGES, Leaf, Program, drawn, judge, shrunk
 
 ON_NUMPY = tuple(name for name in JUDGES if name != "dask")

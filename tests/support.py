@@ -1,0 +1,58 @@
+"""What tests share that is no fixture. Test folders are no packages: pytest puts this one on the path."""
+
+from __future__ import annotations
+
+import dis
+import sys
+import warnings
+
+import pytest
+
+
+class Interrupt:
+    """Raise KeyboardInterrupt where a signal handler may run, at the n-th such place in the code that is watched.
+
+    That is after a call, a jump back and the begin of a function.
+    """
+
+    def __init__(self, n, watched):
+        self.left = n
+        self.watched = watched
+        self.last = {}  # by frame, the instruction that ran last
+
+    def __call__(self, frame, event, arg):
+        if not self.watched(frame.f_code):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self.step
+
+    def step(self, frame, event, arg):
+        if event == "opcode":
+            last = self.last.get(frame, "RESUME")
+            self.last[frame] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            if last.startswith(("CALL", "RESUME")) or "JUMP_BACKWARD" in last:
+                self.left -= 1
+                if self.left == 0:
+                    raise KeyboardInterrupt
+        return self.step
+
+
+def interrupted(interrupt, work, *args):
+    """Run something under a tracer that interrupts it; tell whether it came to its end."""
+    tracing = sys.gettrace()
+    try:
+        sys.settrace(interrupt)
+        work(*args)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(tracing)
+    return interrupt.left > 0
+
+
+def cluster_of(**options):
+    """Start a cluster of Dask's with one thread a worker; the port of its dashboard is whichever is free."""
+    distributed = pytest.importorskip("distributed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what it imports and listens on
+        return distributed.LocalCluster(dashboard_address=":0", threads_per_worker=1, silence_logs=60, **options)
