@@ -191,7 +191,7 @@ def check_bounds(shape: tuple[int, ...], key: Any) -> None:
         If one is out of bounds.
     """
     parts = key_parts(key)
-    taken = [0 if p is None or p is ... else p.ndim if _is_mask(p) else 1 for p in parts]
+    taken = [0 if p is None or p is ... else p.ndim if is_mask(p) else 1 for p in parts]
     axis = 0
     for part, count in zip(parts, taken, strict=True):
         if type(part) is int and axis < len(shape) and not -shape[axis] <= part < shape[axis]:
@@ -200,5 +200,13 @@ def check_bounds(shape: tuple[int, ...], key: Any) -> None:
         axis += len(shape) - sum(taken) if part is ... else count
 
 
-def _is_mask(part: Any) -> bool:
-    return hasattr(part, "dtype") and str(part.dtype).rpartition(".")[2].startswith("bool")
+def is_mask(part: Any) -> bool:
+    """Return whether a part of a key is an array of truth values."""
+    dtype = getattr(part, "dtype", None)
+    kind = getattr(dtype, "kind", None)  # as NumPy has it; other libraries' dtypes say it in their name
+    return kind == "b" if kind is not None else str(dtype).rpartition(".")[2].startswith("bool")
+
+
+def visits_once(key: Any) -> bool:
+    """Return whether no place is visited twice: the key has no array but masks."""
+    return not any(hasattr(part, "dtype") and not is_mask(part) for part in key_parts(key))

@@ -19,6 +19,7 @@ __all__ = [
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
 
 _new, _partial, _ref = object.__new__, functools.partial, weakref.ref  # looked up once
 
@@ -209,6 +210,16 @@ class Block:
         pop(self)
 
     __exit__ = Leaving()
+
+
+def within(var: ContextVar[Any], value: Any, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> R:
+    """Call a function with another value of a context variable, which no interrupt leaves behind (see `push`)."""
+    before = var.get()
+    try:
+        var.set(value)
+        return function(*args, **kwargs)
+    finally:
+        var.set(before)
 
 
 class _LeavingSetting:

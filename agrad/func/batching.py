@@ -20,7 +20,7 @@ from agrad.core import errors, mode
 from agrad.core import function as function_module
 from agrad.core.backend import BACKENDS, SPECS_KEPT, Backend, backend_of, joined
 from agrad.core.kernels import PRIMITIVES, key_parts
-from agrad.core.mode import batch_levels, transforming
+from agrad.core.mode import batch_levels, transforming, within
 from agrad.core.node import Node, next_seq
 from agrad.core.once import lock, once, shared
 from agrad.core.op import OPS, Op
@@ -121,33 +121,18 @@ def repeatable(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callab
     levels: list[Level] = []
 
     def first(*args: Any, **kwargs: Any) -> Any:
-        before = _noted.get()
-        try:
-            _noted.set((*before, levels))
-            return function(*args, **kwargs)
-        finally:
-            _noted.set(before)
+        return within(_noted, (*_noted.get(), levels), function, *args, **kwargs)
 
     def again(*args: Any, **kwargs: Any) -> Any:
-        noted, given, outside = _noted.get(), _given.get(), batch_levels.get()
         opened_again = tuple(Level(level.size, level.randomness, level) for level in around)
+        given = iter(tuple(levels))
         try:
-            _noted.set(())
-            _given.set(iter(tuple(levels)))
-            batch_levels.set(opened_again)
-            return function(*args, **kwargs)
+            return within(
+                _noted, (), within, _given, given, within, batch_levels, opened_again, function, *args, **kwargs
+            )
         finally:
-            try:
-                _noted.set(noted)
-            finally:
-                try:
-                    _given.set(given)
-                finally:
-                    try:
-                        batch_levels.set(outside)
-                    finally:
-                        for level in opened_again:
-                            level.open = False
+            for level in opened_again:
+                level.open = False
 
     return first, again
 

@@ -525,12 +525,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         result = tree.unflatten(result_structure, results), tree.unflatten(result_structure, pushed)
         return (*result, tree.map(lambda t: forward.strip(t, at), aux)) if has_aux else result
 
-    outside = transforming.get()
-    try:
-        transforming.set(True)
-        return forward.in_level(run)
-    finally:
-        transforming.set(outside)
+    return mode.within(transforming, True, forward.in_level, run)
 
 
 def dual_of(primal: Tensor, tangent: Tensor, at: int) -> Tensor:

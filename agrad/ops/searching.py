@@ -11,7 +11,7 @@ from agrad.core import errors
 from agrad.core.backend import backend_of, numbers_of
 from agrad.core.buffers import check_leaf, owned, rebind
 from agrad.core.declare import custom, linear, nondifferentiable
-from agrad.core.kernels import KINDS, at, key_parts
+from agrad.core.kernels import KINDS, at, is_mask, key_parts, visits_once
 from agrad.core.mode import batch_levels, is_grad_enabled
 from agrad.core.op import OPS, _key, finish, resolve_backend
 from agrad.core.rule import device_of, unbroadcast
@@ -30,17 +30,13 @@ __all__ = [
 # -- indexing ---------------------------------------------------------------------------------------------------------
 
 
-def _is_bool(b: Call, part: Any) -> bool:
-    return is_array(part) and b.backend.kind(part.dtype) == "bool"
-
-
 def _arrays_in(key: Any) -> list[Any]:
     return [part for part in key_parts(key) if is_array(part)]
 
 
 def _getitem_batch(b: Call, x: Any, key: Any, /) -> Any:
     arrays = _arrays_in(key)
-    if any(b.has(part) and _is_bool(b, part) for part in arrays):
+    if any(b.has(part) and is_mask(part) for part in arrays):
         raise b.fail(
             "We do not support batching operators that can support dynamic shape. Attempting to batch over indexing"
             " with a boolean mask."
@@ -73,7 +69,7 @@ def _places_taken(b: Call, shape: tuple[int, ...], key: Any, like: Any) -> Any:
     batched = [i for i, part in enumerate(parts) if b.has(part)]
     if not batched:
         return xp.getitem(numbers, key)
-    rank = max(part.ndim for part in parts if is_array(part) and not _is_bool(b, part))
+    rank = max(part.ndim for part in parts if is_array(part) and not is_mask(part))
     inner = tuple(b.raised(part.data, rank) if b.has(part) else part for part in parts)
     found = xp.getitem(numbers, inner if isinstance(key, tuple) else inner[0])
     return xp.moveaxis(found, _first_picked(b, parts, len(shape)), 0)
@@ -88,7 +84,7 @@ def _first_picked(b: Call, parts: tuple[Any, ...], ndim: int) -> int:
     for part in parts[: picks[0]]:
         if part is Ellipsis:
             named = sum(
-                part.ndim if _is_bool(b, part) else 1 for part in parts if part is not None and part is not Ellipsis
+                part.ndim if is_mask(part) else 1 for part in parts if part is not None and part is not Ellipsis
             )
             axis += ndim - named
         else:
@@ -182,11 +178,7 @@ def _where_last(xp: Any, g: Any, key: Any) -> Any:
 
 
 def _value_adjoint(xp: Any, g: Any, key: Any, value_spec: Any) -> Any:
-    parts = key_parts(key)
-    if any(hasattr(part, "dtype") and not xp.isdtype(part.dtype, "bool") for part in parts):
-        g = _where_last(xp, g, key)
-    else:
-        g = xp.getitem(g, key)
+    g = xp.getitem(g, key) if visits_once(key) else _where_last(xp, g, key)
     lead = len(value_spec.shape) - g.ndim  # a value may have leading axes of length 1 that its place lacks
     return g if lead <= 0 else xp.reshape(unbroadcast(xp, g, value_spec.shape[lead:]), value_spec.shape)
 
@@ -195,7 +187,7 @@ def _setitem_batch(b: Call, x: Any, key: Any, value: Any, /) -> Any:
     arrays = _arrays_in(key)
     data = b.data(x)
     value = b.array(value) if not b.has(value) else value
-    if _is_bool(b, key) and (b.has(key) or not value.ndim):
+    if is_mask(key) and (b.has(key) or not value.ndim):
         if value.ndim:
             raise b.fail(
                 "We do not support batching operators that can support dynamic shape. Attempting to batch over"

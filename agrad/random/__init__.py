@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from agrad import dtypes
 from agrad.core.backend import spec_of
-from agrad.core.mode import Setting, batch_levels
+from agrad.core.mode import Setting, batch_levels, within
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
 from agrad.func.batching import sampled
@@ -118,26 +118,13 @@ default_generator: Generator = _Default()
 
 def noting(keys: list[Key], function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Call a function and note every key that is drawn in this context, for `again`."""
-    before = _noted.get()
-    try:
-        _noted.set((*before, keys))
-        return function(*args, **kwargs)
-    finally:
-        _noted.set(before)
+    return within(_noted, (*_noted.get(), keys), function, *args, **kwargs)
 
 
 def again(keys: Iterable[Key], function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Call a function that draws these keys, whatever other threads draw; no generator changes its state."""
-    noted, given = _noted.get(), _given.get()
-    try:
-        _noted.set(())
-        _given.set(iter(keys))
-        return function(*args, **kwargs)
-    finally:
-        try:
-            _noted.set(noted)
-        finally:
-            _given.set(given)
+    result: T = within(_noted, (), within, _given, iter(keys), function, *args, **kwargs)
+    return result
 
 
 class using(Setting):  # noqa: N801 (a function to its users)

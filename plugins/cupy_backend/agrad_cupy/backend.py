@@ -28,7 +28,7 @@ except Exception as failure:
 
 from agrad.core.backend import Backend
 from agrad.core.errors import BackendError
-from agrad.core.kernels import PRIMITIVES, forget_kernels, key_parts
+from agrad.core.kernels import PRIMITIVES, forget_kernels, visits_once
 from agrad.core.once import once
 from agrad.core.op import OPS
 from agrad_cupy import sampling
@@ -286,7 +286,7 @@ class CupyBackend(Backend):
     def scatter_add(self, spec: Any, key: Any, values: Any) -> Any:
         with values.device:
             made = cupy.zeros(spec.shape, values.dtype)
-            if _visits_once(key):
+            if visits_once(key):
                 made[key] = values
             else:
                 import cupyx  # noqa: PLC0415 (as above)
@@ -352,12 +352,6 @@ class CupyBackend(Backend):
 
 def _text(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
-
-
-def _visits_once(key: Any) -> bool:
-    """Return whether no place is visited twice: a key without integer arrays."""
-    parts = key_parts(key)
-    return not any(hasattr(part, "dtype") and part.dtype.kind != "b" for part in parts)
 
 
 def _created_on(function: Callable[..., Any]) -> Callable[..., Any]:

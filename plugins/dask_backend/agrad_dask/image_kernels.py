@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from dask.array.utils import meta_from_array
 from agrad.core.backend import backend_of
 from agrad.core.op import OPS
 from agrad.ops.nn import Padding, Pair, output_size
+from agrad_dask.special_kernels import on_block
 from agrad_numpy.kernels import in_single
 
 _AXES = (0, 1, 2, 3)
@@ -55,14 +55,14 @@ def _whole(axes: tuple[int, ...], *images: Any) -> list[Any] | None:
     return list(unify_chunks(*itertools.chain.from_iterable(zip(made, labels, strict=True)))[1])
 
 
-def _block(*blocks: Any, op: str, parameters: tuple[Any, ...]) -> Any:
-    """Run the kernel of the backend that the blocks are of."""
-    return operator.attrgetter(op)(backend_of(blocks[0]).xp)(*blocks, *parameters)
+def _whole(*blocks: Any, op: str, parameters: tuple[Any, ...]) -> Any:
+    """The result of a block of images."""
+    return on_block(op, *blocks, *parameters)
 
 
 def _partial(*blocks: Any, op: str, parameters: tuple[Any, ...]) -> Any:
     """What the images of a block have in a sum over all, on a new axis."""
-    return _block(*blocks, op=op, parameters=parameters)[None]
+    return on_block(op, *blocks, *parameters)[None]
 
 
 def _by_block(
@@ -73,7 +73,7 @@ def _by_block(
     sizes: dict[int, int],
     dtype: Any,
     *,
-    function: Callable[..., Any] = _block,
+    function: Callable[..., Any] = _whole,
     rank: int = 4,
 ) -> Any:
     """Run an op on every block of images; `sizes` of a block of the result are those that are not the images' own.

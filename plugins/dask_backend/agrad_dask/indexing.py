@@ -25,7 +25,7 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from agrad.core.errors import UnsupportedOp
-from agrad.core.kernels import key_parts
+from agrad.core.kernels import is_mask, key_parts
 from agrad_dask import computing
 
 #: Data of up to this many bytes is kept beside the Dask array made of it, to be looked at without computing.
@@ -115,14 +115,10 @@ def _is_array(part: Any) -> bool:
     return hasattr(part, "shape")
 
 
-def _is_mask(part: Any) -> bool:
-    return _is_array(part) and part.dtype == np.bool_
-
-
 def _consumes(part: Any) -> int:
     if part is None or part is Ellipsis or isinstance(part, bool | np.bool_):
         return 0
-    return part.ndim if _is_mask(part) else 1
+    return part.ndim if is_mask(part) else 1
 
 
 def parse(shape: tuple[float, ...], key: Any) -> Parsed:
@@ -137,7 +133,7 @@ def parse(shape: tuple[float, ...], key: Any) -> Parsed:
     parts = list(key) if isinstance(key, tuple) else [key]
     arrays = [part for part in parts if _is_array(part)]
     several = len(arrays) + sum(isinstance(part, bool) for part in parts) > 1
-    if several or any(_is_mask(part) and not part.ndim for part in arrays):
+    if several or any(is_mask(part) and not part.ndim for part in arrays):
         values_of(*arrays)
     used = sum(map(_consumes, parts))
     if used > rank:
@@ -178,7 +174,7 @@ def parse(shape: tuple[float, ...], key: Any) -> Parsed:
 def _check_masks(parts: list[Any], shape: tuple[float, ...]) -> None:
     axis = 0
     for part in parts:
-        if _is_mask(part):
+        if is_mask(part):
             for i, (n, m) in enumerate(zip(part.shape, shape[axis:], strict=False)):
                 if n != m and n == n and m == m:  # noqa: PLR0124 (nan: unknown)
                     message = (
@@ -284,7 +280,7 @@ def getitem(x: Any, key: Any, /) -> Any:
     if not arrays:
         return y
     axis, index = arrays[0]
-    if _is_mask(index):
+    if is_mask(index):
         y, mask = _merged(y, axis, index.ndim), _flat(index)
         mask = mask.rechunk({0: y.chunks[axis]}) if not _has_nan(y.shape) else mask
         return _move(y[(_FULL,) * axis + (mask,)], axis, target, 1)
@@ -418,7 +414,7 @@ def chunks_like(layout: Any, shape: tuple[int, ...], dtype: Any) -> tuple[tuple[
 def _scattered(like: Any, arrays: list[tuple[int, Any]], target: int, g: Any) -> Any:
     """Undo the second step of a key: give what has the shape and chunks of `like`, which is never computed."""
     axis, index = arrays[0]
-    if _is_mask(index):
+    if is_mask(index):
         flat = _merged(like, axis, index.ndim)
         placed = _place_masked(flat.chunks, axis, _flat(index), _move(g, target, axis, 1))
         return da.reshape(placed, like.shape).rechunk(like.chunks)
@@ -734,7 +730,7 @@ def setitem(x: Any, key: Any, value: Any) -> Any:
     value = value[(0,) * extra]  # NumPy lets a value have leading axes of length 1
     if 0 in chosen.shape:
         return x
-    values_of(*(part for part in key_parts(key) if _is_array(part) and not _is_mask(part)))
+    values_of(*(part for part in key_parts(key) if _is_array(part) and not is_mask(part)))
     basic, arrays, target = parse(x.shape, key)
     if x.ndim and not arrays and None not in basic:
         forward, flipped = _forwards(basic, x.shape)

@@ -20,7 +20,7 @@ def kernel(op: str) -> Callable[..., Any] | None:
     known = OPS.get(op)
     if known is None or known.rule.kind not in ("elementwise", "none"):
         return None
-    block = functools.partial(_block, op)
+    block = functools.partial(on_block, op)
 
     def blockwise(*values: Any) -> Any:
         with np.errstate(all="ignore"):  # refuses what the library does: Dask would take a TypeError for dtype object
@@ -35,7 +35,7 @@ def _sample(value: Any) -> Any:
     return np.ones_like(value._meta, shape=(1,)) if isinstance(value, da.Array) else value
 
 
-def _block(op: str, *values: Any) -> Any:
+def on_block(op: str, *values: Any) -> Any:
     """Run the kernel of the backend that the blocks are of."""
     backend = next(found for found in map(backend_of, values) if found is not None)
     return operator.attrgetter(op)(backend.xp)(*values)

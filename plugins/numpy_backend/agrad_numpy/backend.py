@@ -10,7 +10,7 @@ import array_api_compat.numpy
 import numpy as np
 
 from agrad.core.backend import SPECS_KEPT, Backend
-from agrad.core.kernels import key_parts
+from agrad.core.kernels import visits_once
 from agrad.core.spec import Spec
 from agrad_numpy.kernels import HALF, KERNELS
 
@@ -68,7 +68,7 @@ class NumpyBackend(Backend):
         return np.asarray(value)
 
     def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
-        once = _visits_once(key)
+        once = visits_once(key)
         made = np.zeros(spec.shape, np.float32 if values.dtype == HALF and not once else values.dtype)
         if once:
             made[key] = values
@@ -151,9 +151,3 @@ class NumpyBackend(Backend):
         if dtype in (np.float32, np.float64):
             return np.asarray(draw(shape, dtype=dtype.type))
         return np.asarray(draw(shape)).astype(dtype)
-
-
-def _visits_once(key: Any) -> bool:
-    """Return whether no place is visited twice: a key without integer arrays."""
-    parts = key_parts(key)
-    return not any(isinstance(p, np.ndarray) and p.dtype != np.bool_ for p in parts)
