@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ast
+import copy
 import doctest
 import inspect
 import itertools
+import pickle
+import pydoc
 import re
 import subprocess
 import sys
+import textwrap
 import types
 from pathlib import Path
 
@@ -208,6 +212,48 @@ def test_short_docstrings_are_completed():
     whole = short.__doc__
     complete({"short": short}, {}, source="Source: elsewhere.")
     assert short.__doc__ == whole
+
+
+READERS = {
+    "help": pydoc.getdoc,
+    "getdoc": inspect.getdoc,
+    "print": lambda f: inspect.cleandoc(str(f.__doc__)),
+    "format": lambda f: inspect.cleandoc(f"{f.__doc__}"),
+    "doctest": lambda f: inspect.cleandoc(doctest.DocTestFinder().find(f, "f", globs={})[0].docstring),
+    "pickle": lambda f: inspect.cleandoc(pickle.loads(pickle.dumps(f.__doc__))),
+    "lines": lambda f: inspect.cleandoc("\n".join(f.__doc__.splitlines())),
+    "copy": lambda f: inspect.cleandoc(copy.copy(f.__doc__)),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_whoever_reads_a_docstring_gets_the_whole_one(reader):
+    def function(self, x) -> Tensor:  # noqa: F821
+        """Do it.
+
+        x: One.
+
+        >>> 1
+        1
+        """
+
+    complete({"function": function}, {}, methods=True)
+    assert isinstance(function.__doc__, str)
+    assert "Parameters\n----------\nx : Tensor\n    One." in READERS[reader](function)
+    assert type(function.__doc__) is str  # from now on as any other
+
+
+def test_docstrings_wait_until_they_are_read():
+    source = """
+        import agrad
+        from agrad.ops.docs import Short
+        print(sum(type(getattr(agrad, name).__doc__) is Short for name in agrad.__all__))
+    """
+    for options, waiting in ([], 150), (["-OO"], 0):
+        done = subprocess.run(
+            [sys.executable, *options, "-c", textwrap.dedent(source)], capture_output=True, check=True
+        )
+        assert (int(done.stdout) >= waiting) if waiting else int(done.stdout) == 0
 
 
 # -- pages ------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Docstrings that stand short in the source and are completed when their chapter is imported.
+"""Docstrings that stand short in the source and are completed when they are read.
 
 In the source stand the summary, what is particular, and examples. What follows from the signature, from the kind of the
 op or from the chapter is said once: here, or where the chapter calls `complete`. `help()` shows numpydoc's sections of::
@@ -8,7 +8,7 @@ op or from the chapter is said once: here, or where the chapter calls `complete`
     x1, x2: Base and exponent.           parameters, of the type that their name has in the chapter
     axis : int or None                   or of this type
         The axis.
-    Returns: Of the broadcast shape.
+    Returns: Of the broadcast shape.     of the type that is annotated, or ``Returns : type`` as of parameters
     ValueError: If they do not fit.      what it raises
     At 0 it is 0.                        what is none of these are notes
 
@@ -22,10 +22,10 @@ notes. A docstring that has sections in the source keeps them, and gets no other
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import CO_VARARGS
 from types import FunctionType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from agrad.core.rule import Rule
 
@@ -88,6 +88,56 @@ TYPES = {
 NONE = Rule("", "none")
 
 
+class Chapter(NamedTuple):
+    """What is said once for all functions of a chapter; `complete` says what."""
+
+    types: dict[str, str]
+    whole: dict[str, str]
+    source: str
+    elementwise: bool
+    methods: bool
+
+
+class Short(str):
+    """The docstring of a function as it stands in the source. Whoever reads it gets the whole one.
+
+    Hundreds wait in every process, and few are read. What looks at the characters from C, as `re` does, sees the short
+    text, until someone has used a method of strings: then the function gets the whole text, as a string like any other.
+    """
+
+    __slots__ = ("chapter", "function", "name")
+
+    chapter: Chapter
+    function: Any
+    name: str
+
+    def complete(self) -> str:
+        """Return the whole docstring, and give it to the function."""
+        text = _completed(str.__str__(self), self.function, self.name, self.chapter)
+        if self.function.__doc__ is self:
+            self.function.__doc__ = text
+        return text
+
+    def __reduce_ex__(self, protocol: object) -> tuple[Any, ...]:
+        return str, (self.complete(),)
+
+
+def _whole(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that acts on the whole docstring."""
+    return lambda self, *args, **kwargs: method(self.complete(), *args, **kwargs)
+
+
+for _name, _method in vars(str).items():
+    if callable(_method) and _name not in {"__new__", "__getattribute__"}:
+        setattr(Short, _name, _whole(_method))
+
+
+def summary(function: Any) -> str:
+    """Return the first line of what stands in the source, "" with ``python -OO``."""
+    text = function.__doc__
+    return "" if text is None else str.__str__(text).partition("\n")[0].partition(" Derivative: ")[0]
+
+
 def complete(
     namespace: Mapping[str, Any],
     arguments: Mapping[str, str],
@@ -96,7 +146,7 @@ def complete(
     elementwise: bool = False,
     methods: bool = False,
 ) -> None:
-    """Complete the docstrings of a chapter's functions, or of the methods of a class.
+    """Let the docstrings of a chapter's functions, or of the methods of a class, be completed when they are read.
 
     Parameters
     ----------
@@ -116,73 +166,80 @@ def complete(
         return
     types = {name: " : " + entry.partition("\n")[0] for name, entry in arguments.items()}
     whole = {name: " : " + entry.replace("\n", N) for name, entry in arguments.items() if "\n" in entry}
+    chapter = Chapter(types, whole, source, elementwise, methods)
     home = namespace.get("__name__", "")
     for name, function in namespace.items():
-        if type(function) is not FunctionType or name[0] == "_" or not (short := function.__doc__):
-            continue
-        if HEADING in short or not (methods or "\n" in short) or not function.__module__.startswith(home):
-            continue  # sections in the source, or completed under another name; a helper
-        stub: FunctionType = getattr(function, "__wrapped__", function)
-        if methods and N != "\n":
-            short = short.replace(f"{N}    ", N)  # they stand further in
-        code = stub.__code__
-        names = code.co_varnames[methods : code.co_argcount + code.co_kwonlyargcount]
-        op = getattr(function, "op", None)
-        rule = NONE if op is None else op.rule
-        text, _, examples = short.rstrip().partition(PROMPT)
-        text, _, notes = text.partition(BLANK)
-        said: dict[str, str] = {}
-        several = ""
-        if code.co_flags & CO_VARARGS:
-            several = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
-            names += (several,)
-        if ":" in notes:
-            text, notes = read(text, notes, names, types, said)
-        annotations = stub.__annotations__
-        if elementwise:
-            text, _, derivative = text.partition(" Derivative: ")
-            kind, first = annotations[names[0]], names[0]
-            operands = KINDS[kind] + (", any shape." if first == "x" else "; shapes broadcast, dtypes promote.")
-            for each in (first,) if first == "x" else names:
-                said[each] = f"{said.get(each) or whole[each]} {operands}"
-            if derivative:
-                notes = f"Derivative: {derivative}{N}{notes}" if notes else f"Derivative: {derivative}"
-            elif not notes and kind in {"Bits", "Integral"}:
-                notes = f"No derivative: the result is {KINDS[kind].lower()}."
-            if kind in HOLOMORPHIC and rule.kind == "elementwise" and any(rule.vjp.values()):
-                notes += COMPLEX
-        takes = last = ""
-        for each in names:
-            if entry := said.get(each) or whole.get(each):
-                if entry == last:
-                    takes = f"{takes.removesuffix(last)}, {each}{last}"
-                else:
-                    takes += f"{N}{each}{entry}" if each != several else f"{N}*{each}{entry}"
-                last = entry
-        if takes:
-            text += PARAMETERS + takes
-        gives: str = annotations.get("return", "None")
-        if gives != "None":
-            if "Returns" in said:
-                result = said["Returns"]
-            elif elementwise or rule.boolean or rule.kind == "elementwise":
-                result = RESULTS.get((rule.boolean, len(names)), RESULT)
+        if type(function) is FunctionType and name[0] != "_" and function.__module__.startswith(home):
+            text = function.__doc__
+            if type(text) is str and (methods or "\n" in text) and HEADING not in text:  # none with sections; no helper
+                short = function.__doc__ = Short(text)
+                short.function, short.name, short.chapter = function, name, chapter
+
+
+def _completed(short: str, function: FunctionType, name: str, chapter: Chapter) -> str:
+    """Return the whole docstring of a function that has this name in its chapter."""
+    types, whole, source, elementwise, methods = chapter
+    if methods and N != "\n":
+        short = short.replace(f"{N}    ", N)  # they stand further in
+    stub: FunctionType = getattr(function, "__wrapped__", function)
+    code = stub.__code__
+    names = code.co_varnames[methods : code.co_argcount + code.co_kwonlyargcount]
+    op = getattr(function, "op", None)
+    rule = NONE if op is None else op.rule
+    text, _, examples = short.rstrip().partition(PROMPT)
+    text, _, notes = text.partition(BLANK)
+    said: dict[str, str] = {}
+    several = ""
+    if code.co_flags & CO_VARARGS:
+        several = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+        names += (several,)
+    if ":" in notes:
+        text, notes = read(text, notes, names, types, said)
+    annotations = stub.__annotations__
+    if elementwise:
+        text, _, derivative = text.partition(" Derivative: ")
+        kind, first = annotations[names[0]], names[0]
+        operands = KINDS[kind] + (", any shape." if first == "x" else "; shapes broadcast, dtypes promote.")
+        for each in (first,) if first == "x" else names:
+            said[each] = f"{said.get(each) or whole[each]} {operands}"
+        if derivative:
+            notes = f"Derivative: {derivative}{N}{notes}" if notes else f"Derivative: {derivative}"
+        elif not notes and kind in {"Bits", "Integral"}:
+            notes = f"No derivative: the result is {KINDS[kind].lower()}."
+        if kind in HOLOMORPHIC and rule.kind == "elementwise" and any(rule.vjp.values()):
+            notes += COMPLEX
+    takes = last = ""
+    for each in names:
+        if entry := said.get(each) or whole.get(each):
+            if entry == last:
+                takes = f"{takes.removesuffix(last)}, {each}{last}"
             else:
-                result = THIS if name[-1] == "_" else RESULT
-            text += RETURNS + TYPES.get(gives, gives) + result
-        if methods and name[-1] == "_":
-            said.setdefault("Raises", IN_PLACE)
-        if "Raises" in said:
-            text += RAISES + said["Raises"]
-        if rule.boolean and not notes:
-            notes = "No derivative: the result is boolean."
-        if source and "Source: " not in notes:
-            notes = f"{notes}{N}{source}" if notes else source
-        if notes:
-            text += NOTES + notes
-        if examples:
-            text += EXAMPLES + examples if "import agrad" in examples else EXAMPLES + IMPORT + examples
-        function.__doc__ = text + N
+                takes += f"{N}{each}{entry}" if each != several else f"{N}*{each}{entry}"
+            last = entry
+    if takes:
+        text += PARAMETERS + takes
+    gives: str = annotations.get("return", "None")
+    if gives != "None":
+        if "Returns" in said:
+            result = said["Returns"]
+        elif elementwise or rule.boolean or rule.kind == "elementwise":
+            result = RESULTS.get((rule.boolean, len(names)), RESULT)
+        else:
+            result = THIS if name[-1] == "_" else RESULT
+        text += RETURNS + (result[3:] if result[:3] == " : " else TYPES.get(gives, gives) + result)
+    if methods and name[-1] == "_":
+        said.setdefault("Raises", IN_PLACE)
+    if "Raises" in said:
+        text += RAISES + said["Raises"]
+    if rule.boolean and not notes:
+        notes = "No derivative: the result is boolean."
+    if source and "Source: " not in notes:
+        notes = f"{notes}{N}{source}" if notes else source
+    if notes:
+        text += NOTES + notes
+    if examples:
+        text += EXAMPLES + examples if "import agrad" in examples else EXAMPLES + IMPORT + examples
+    return text + N
 
 
 def read(

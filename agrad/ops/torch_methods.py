@@ -31,7 +31,7 @@ from agrad.ops import (
     special,
     statistical,
 )
-from agrad.ops.docs import complete
+from agrad.ops.docs import complete, summary
 from agrad.ops.extra.common import along, checked_axis
 
 Axis = int | tuple[int, ...] | None
@@ -1087,16 +1087,15 @@ def _conversion(dtype: str) -> Callable[[Tensor], Tensor]:
     return method
 
 
-def _put(name: str, method: Any, summary: str, result: str = "The result.", *, operand: str = "") -> None:
+def _put(name: str, method: Any, text: str, result: str = "The result.", *, operand: str = "") -> None:
     """Put a method that was made from a table on `Tensor`, with its name and documentation."""
     method.__name__, method.__qualname__, method.__module__ = name, f"Tensor.{name}", Tensor.__module__
-    method.__doc__ = f"{summary}\n\n{operand}Returns\n-------\nTensor\n    {result}\n"
+    method.__doc__ = f"{text}\n\n{operand}Returns\n-------\nTensor\n    {result}\n"
     setattr(Tensor, name, method)
 
 
 def _summary(op: str) -> str:
-    """Return the first line of an op's documentation, which ``python -OO`` leaves out."""
-    return (OPS[op].entry.__doc__ or "").partition("\n")[0] + f" See `agrad.{op}`."
+    return f"{summary(OPS[op].entry)} See `agrad.{op}`."
 
 
 _OPERAND = "Parameters\n----------\nother : Tensor, array or scalar\n    The second operand.\n\n"
