@@ -344,7 +344,7 @@ def cotangent_for(index: int, node: Node, g: Any) -> Tensor:
     """Return the cotangent to start from at a root: the user's, checked, or 1."""
     spec = node.spec
     if g is None:
-        if spec.size != 1:
+        if spec.shape and spec.size != 1:
             raise errors.not_scalar(node, spec.shape)
         if spec.is_complex:
             raise errors.not_real(node, spec.dtype)

@@ -10,11 +10,12 @@ import inspect
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import get_ident
 from typing import Any
 
 from agrad.core import errors
 from agrad.core.backend import Backend, backend_of, joined, numbers_of, plugins
-from agrad.core.mode import current
+from agrad.core.mode import get_mode
 from agrad.core.node import Freed, Kept, Node, next_seq, output_of
 from agrad.core.once import once
 from agrad.core.rule import Plan, Rule, compile_source
@@ -120,6 +121,11 @@ class Op:
             members[f"_saved_{name}"] = property(functools.partial(_saved_value, name=name))
         return type(self.title, (Node,), members)
 
+    @once
+    def positional(self) -> bool:
+        """Whether a kernel is given all arguments by position, each by itself."""
+        return all(p.kind <= p.POSITIONAL_OR_KEYWORD for p in self.signature.parameters.values())
+
     def plan(self, needs: tuple[bool, ...], *, plain: bool = False) -> Plan:
         """Return the plan for a pattern of needs, made once."""
         plan = self.plans.get((needs, plain))
@@ -129,6 +135,8 @@ class Op:
 
     def invoke(self, kernel: Callable[..., Any], values: Sequence[Any]) -> Any:
         """Call a kernel with the values of all arguments, by position or keyword as the signature has them."""
+        if self.positional:
+            return kernel(*values)
         if self._invoke is None:
             names = [a.name for a in self.arguments]
             variadic = [p.name for p in self.signature.parameters.values() if p.kind is p.VAR_POSITIONAL]
@@ -188,7 +196,9 @@ def general(op: Op, values: tuple[Any, ...]) -> Any:
     """
     for i in op.number_slots:
         check_number(op.name, op.arguments[i].name, values[i])
-    mode = current()
+    mode = get_mode()
+    if mode is not None and mode.thread != get_ident():
+        mode = None  # another thread's
     if mode is not None and mode.levels and any(t._tangents for t in tensors_in(op, values)):
         return mode.levels[-1].push(op, values, mode)
     backend, spec = resolve_backend(op, values)
@@ -253,8 +263,12 @@ def finish(
     """
     rule = op.rule
     several = rule.outputs is not None
-    results = [backend.as_array(r) for r in result] if several else [backend.as_array(result)]
-    specs = [backend.spec(r) for r in results]
+    if several:
+        results = [backend.as_array(r) for r in result]
+        specs = [backend.spec(r) for r in results]
+    else:
+        results = [backend.as_array(result)]
+        specs = [backend.spec(results[0])]
     needs = tuple(t is not None and t._node is not None for t in operands)
     node = None
     if recording and rule.kind != "none" and any(needs) and any(s.inexact for s in specs):
