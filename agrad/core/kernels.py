@@ -97,7 +97,7 @@ def _of_kinds(kernel: Callable[..., Any], backend: Backend) -> Callable[..., Any
 
 
 def _found(backend: Backend, name: str) -> Any:
-    replacement = plugins().kernel_hook(name, backend)
+    replacement = plugins().ask("agrad_kernel", op=name, backend=backend)
     if replacement is not None:
         return replacement
     if name in backend.lacks:

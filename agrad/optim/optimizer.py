@@ -335,7 +335,7 @@ def kernel_of(name: str, backend: Backend) -> Kernel | None:
     """Return a backend's (or a plugin's) kernel of an update, as ``"optim.adam"``; None if it has none."""
     key = (name, backend)
     if key not in _kernels:
-        _kernels[key] = manager.kernel_hook(name, backend) or backend.kernel(name)
+        _kernels[key] = manager.ask("agrad_kernel", op=name, backend=backend) or backend.kernel(name)
     return _kernels[key]
 
 

@@ -11,7 +11,7 @@ import importlib
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -105,7 +105,7 @@ def _load() -> None:
 
 def _find() -> None:
     global _plugins, _loaded  # noqa: PLW0603 (made once)
-    import importlib.metadata  # noqa: PLC0415 (as pluggy: only when a backend is first needed)
+    import importlib.metadata  # noqa: PLC0415 (20 ms, pluggy 10 and the entry points 5: at the first tensor)
 
     import pluggy  # noqa: PLC0415
 
@@ -164,28 +164,25 @@ def _collect() -> None:
         giver = implementation.plugin_name
         try:
             given: Any = implementation.function()
-            for backend in given:
-                path = given[backend] if isinstance(given, Mapping) else None
-                name = backend if path is not None else _checked_version(backend, giver).name
+            for name, one in given.items() if isinstance(given, Mapping) else [(b.name, b) for b in given]:
                 _check_name(name)
-                if path is not None and not _PATH.fullmatch(str(path)):
+                if not isinstance(one, str):
+                    _check_version(one, giver)
+                elif not _PATH.fullmatch(one):
                     message = (
-                        f"the backend {name!r} is given as {path!r}, which is no path such as 'agrad_mine.backend:Mine'"
+                        f"the backend {name!r} is given as {one!r}, which is no path such as 'agrad_mine.backend:Mine'"
                     )
                     raise errors.BackendError(message)
                 if _givers.setdefault(name, giver) != giver:
                     message = f"the plugin {_givers[name]!r} gives a backend named {name!r} already"
                     raise errors.BackendError(message)
-                if path is None:
-                    _backends.setdefault(name, backend)
-                else:
-                    _paths.setdefault(name, path)
+                (_paths if isinstance(one, str) else _backends).setdefault(name, one)
         except Exception as error:  # noqa: BLE001 (as above)
             _fail(giver, error)
 
 
-def _checked_version(backend: Any, giver: str) -> Backend:
-    """Return a backend; refuse one that is written for another version of the contract."""
+def _check_version(backend: Any, giver: str) -> None:
+    """Refuse a backend that is written for another version of the contract."""
     found = 1 if "absorbs" in dir(backend) else backend.contract  # a backend need not say its version
     if found != CONTRACT:
         change = CHANGES.get(found, "install a newer agrad" if found > CONTRACT else "that is long gone")
@@ -194,7 +191,6 @@ def _checked_version(backend: Any, giver: str) -> Backend:
             f' {CONTRACT}: {change}.\n  docs/plugin.md, "Versions of the contract", says what to change.'
         )
         raise errors.BackendError(message)
-    return backend  # type: ignore[no-any-return]
 
 
 @shared
@@ -218,7 +214,8 @@ def _made(name: str) -> Backend | None:
         if not isinstance(backend, Backend):
             message = f"it is a {type(backend).__name__}, no Backend"
             raise TypeError(message)
-        if _checked_version(backend, _givers[name]).name != name:
+        _check_version(backend, _givers[name])
+        if backend.name != name:
             message = f"it is named {backend.name!r}, its plugin says {name!r}"
             raise errors.BackendError(message)
     except Exception as error:
@@ -256,7 +253,7 @@ def _report() -> None:
         warnings.warn(f"the agrad plugin {name!r} failed: {_failures[name]}", RuntimeWarning, stacklevel=4)
 
 
-def _ask(hook: str, **arguments: Any) -> Any:
+def ask(hook: str, **arguments: Any) -> Any:
     """Return the first answer of the plugins to a hook; one that raises is passed over, with a warning."""
     caller = getattr(plugins().hook, hook)
     try:
@@ -274,12 +271,6 @@ def _ask(hook: str, **arguments: Any) -> Any:
         return found
 
 
-def kernel_hook(op: str, backend: Backend) -> Callable[..., Any] | None:
-    """Return a plugin's replacement of one kernel."""
-    found: Callable[..., Any] | None = _ask("agrad_kernel", op=op, backend=backend)
-    return found
-
-
 def find_backend(array_type: type) -> Backend | None:
     """Return the backend of an array type, asking the plugins; None if none claims it.
 
@@ -291,7 +282,7 @@ def find_backend(array_type: type) -> Backend | None:
     own = getattr(array_type, "backend", None)
     if isinstance(own, Backend):  # arrays of vmap say it themselves
         return own
-    name = _ask("agrad_backend_of", array_type=array_type)
+    name = ask("agrad_backend_of", array_type=array_type)
     if name is not None:
         return get(name)
     library = array_type.__module__.partition(".")[0]
@@ -345,12 +336,9 @@ def usable(name: str) -> Backend:
     """
     backend = get(name)
     if backend.name not in _checked:
-        try:
-            ok, reason = backend.availability()
-        except Exception as error:  # noqa: BLE001 (reported as the reason)
-            ok, reason = False, f"{type(error).__name__}: {error}"
-        if not ok:
-            message = f"the {backend.name} backend is not available: {reason}"
+        row = _row(backend.name)
+        if not row.available:
+            message = f"the {row.name} backend is not available: {row.reason}"
             raise errors.BackendError(message)
         _checked.add(backend.name)
     if ":" in name and name not in backend.devices():

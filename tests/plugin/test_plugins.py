@@ -432,7 +432,7 @@ def test_a_path_that_leads_to_no_backend_is_a_row(fault, tmp_path):
         assert reason in line
 
 
-@pytest.mark.parametrize("path", ["late_backend", "late_backend:", ":Late", "late backend:Late", 3])
+@pytest.mark.parametrize("path", ["late_backend", "late_backend:", ":Late", "late backend:Late"])
 def test_what_is_no_path_is_an_error_of_the_plugin(path, registered):
     class Faulty:
         @hookimpl
