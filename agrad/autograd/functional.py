@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agrad.core.engine import fresh
 from agrad.core.errors import called
+from agrad.core.history import fresh
 from agrad.core.mode import is_grad_enabled, set_grad_enabled
 from agrad.core.tensor import Tensor
 from agrad.func.grad import Tape, recorded, run_back

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from agrad.core import files, mode
-from agrad.core.engine import _Pass, running
+from agrad.core.engine import Pass, running
 from agrad.core.node import Node
 from agrad.core.saved import Disabled, Pair, around
 
@@ -356,7 +356,7 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., None], *, mode: str
     members: list[Tensor] = tree.flatten(tensors)[0]
     # weakly: the hooks hang on these very nodes
     nodes = [weakref.ref(get_gradient_edge(t).node if t._node is None else t._node) for t in members]
-    calls: weakref.WeakKeyDictionary[_Pass, _Call] = weakref.WeakKeyDictionary()
+    calls: weakref.WeakKeyDictionary[Pass, _Call] = weakref.WeakKeyDictionary()
 
     def hook(index: int) -> Callable[[Tensor], None]:
         def collect(g: Tensor) -> None:
@@ -375,7 +375,7 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., None], *, mode: str
 class _Call:
     """The gradients of one pass for one hook on several tensors."""
 
-    def __init__(self, task: _Pass, nodes: Sequence[weakref.ref[Node]], fn: Callable[..., None], kind: str) -> None:
+    def __init__(self, task: Pass, nodes: Sequence[weakref.ref[Node]], fn: Callable[..., None], kind: str) -> None:
         self.grads: list[Tensor | None] = [None] * len(nodes)
         self.missing = sum(node() in task.reachable for node in nodes)
         self.fn: Callable[..., None] | None = fn

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agrad.core import errors, mode
-from agrad.core.engine import restore
+from agrad.core.history import restore
 from agrad.core.op import Op, general, tensors_in
 from agrad.core.rule import floating, promote, requests_of
 from agrad.core.tensor import Tensor, wrap

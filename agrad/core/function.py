@@ -10,8 +10,10 @@ from typing import Any, ClassVar, cast
 
 from agrad.core import errors, mode, tree
 from agrad.core.backend import backend_of, plugins
-from agrad.core.engine import origin
+from agrad.core.crossing import spec_on
+from agrad.core.engine import running
 from agrad.core.forward import fitted
+from agrad.core.history import origin
 from agrad.core.node import Freed, Node, next_seq, output_of
 from agrad.core.operands import tensor_of
 from agrad.core.rule import Crossed, ShapeMismatchError, fit
@@ -664,8 +666,6 @@ def _checked(node: FunctionNode, gradients: Any, *, raw: bool, cotangents: tuple
 
 def _brought(gradient: Tensor, spec: Spec, *, raw: bool) -> Tensor:
     """Bring a gradient to its operand's spec; a lazy one may stay where it is until the pass ends."""
-    from agrad.core.engine import running, spec_on  # noqa: PLC0415 (as above)
-
     if gradient._spec.device != spec.device:  # the backend of a batch, as vmap makes it, is on its arrays' device
         source = gradient._spec.backend
         gradient = fit(source.functions, gradient, spec_on(source, spec))
@@ -881,8 +881,6 @@ def unknown_history(
 
 
 def _refuse(_xp: Any, g: Any, _saved: tuple[Any, ...], node: UnknownHistory) -> Any:
-    from agrad.core.engine import running  # noqa: PLC0415 (as above)
-
     task = running()
     needed = None if task is None else task.needed
     if node.__dict__["known"] and needed is not None and needed.isdisjoint(node.inputs[1:]):

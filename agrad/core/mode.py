@@ -5,11 +5,12 @@ The hot path asks one question, ``get_mode() is None``: nothing unusual is on. A
 
 from __future__ import annotations
 
+import _thread
 import functools
 import inspect
 import weakref
 from collections.abc import Callable, Generator
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from threading import get_ident
 from types import EllipsisType
 from typing import Any, TypeVar, overload
@@ -268,6 +269,40 @@ class Setting:
 def adopt(mode: Mode | None) -> None:
     """Have a mode of the thread that started this one count here too."""
     set_mode(None if mode is None else mode.moved(mode.previous))
+
+
+def in_a_thread(work: Callable[[], None]) -> None:
+    """Do something in a thread of its own, in the present context and mode, and wait for it."""
+    now = current()
+    failures: list[BaseException] = []
+    begun = done = given_up = False
+    ended = _thread.allocate_lock()
+    ended.acquire()
+
+    def do() -> None:
+        nonlocal begun, done
+        try:
+            begun = True
+            adopt(now)
+            if not given_up:
+                work()
+        except BaseException as error:  # noqa: BLE001 (handed on)
+            failures.append(error)
+        finally:
+            done = True
+            ended.release()
+
+    try:
+        # not a threading.Thread, which a handler of a signal that raises can leave with a lock it does not hold
+        _thread.start_new_thread(copy_context().run, (do,))
+        ended.acquire()
+    except BaseException:  # of such a handler: what has begun ends first
+        given_up = True
+        if begun and not done:
+            ended.acquire()
+        raise
+    if failures:
+        raise failures.pop()
 
 
 def inside(owner: object) -> list[Mode]:

@@ -31,9 +31,6 @@ _IDENTITY = (lambda x: x).__code__.co_code
 #: A derivative by one operand: a function of its requests, or a number for a constant partial.
 Derivative = Callable[..., Any] | int | float
 
-#: Set by ``core.engine``: the cotangents of a fused op by way of the composition it stands for.
-recompute: Callable[..., Any]
-
 
 def requests_of(derivative: Derivative) -> tuple[str, ...]:
     """Return the parameter names of a derivative: what it asks for."""
@@ -57,7 +54,6 @@ TAKEN = frozenset(
         "gs",
         "lent",
         "node",
-        "recompute",
         "saved",
         "times",
         "unmasked",
@@ -435,8 +431,6 @@ class Plan:
             "times": times,
             "unmasked": unmasked,
         }
-        if self.rule.define is not None:
-            names["recompute"] = recompute  # noqa: F821 (see above)
         source = self._write(names)
         variant = f"{' plain' if self.plain else ''}{' careful' if self.careful else ''}"
         filename = f"<agrad vjp of {self.rule.op} {self.needs}{variant}>"
@@ -450,11 +444,6 @@ class Plan:
         rule = self.rule
         asked = {r for name in self.wanted for r in requests_of(rule.vjp[name])}
         lines = ["def vjp(xp, g, saved, node):"]
-        if rule.define is not None:
-            lines += [
-                "    if xp is node.spec.backend.functions:",
-                f"        return recompute(node, g, saved, masked={self.careful})",
-            ]
         if rule.guarded:
             names["lent"] = lent
             lines += [

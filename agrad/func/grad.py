@@ -15,6 +15,7 @@ from agrad import tree
 from agrad.autograd.backward import cotangent_for
 from agrad.core import engine, forward, mode
 from agrad.core.errors import called, inexact_only, not_real
+from agrad.core.history import fresh
 from agrad.core.mode import transforming
 from agrad.core.node import AccumulateGrad, Node, next_seq
 from agrad.core.operands import tensor_of
@@ -84,7 +85,7 @@ class Tape:
 
     def released(self, tensor: Tensor) -> Tensor:
         """Return a value without the history that ends here."""
-        return tensor if self.outward and tensor._node is not None else engine.fresh(tensor, None)
+        return tensor if self.outward and tensor._node is not None else fresh(tensor, None)
 
     def back(
         self,
@@ -123,7 +124,7 @@ class Tape:
             seeds = [
                 t
                 if t._node is None
-                else variable(t._spec.backend.functions.zeros_like(engine.fresh(t, None)), recording=False)
+                else variable(t._spec.backend.functions.zeros_like(fresh(t, None)), recording=False)
                 for t in self.outputs
             ]
             return seeds, self.back(seeds, keep=True, record=True)
@@ -178,7 +179,7 @@ def run_back(
         if g is None:
             if missing is not None:
                 missing(i)
-            g = t._spec.backend.functions.zeros_like(engine.fresh(t, None))
+            g = t._spec.backend.functions.zeros_like(fresh(t, None))
         gradients.append(g if isinstance(g, Tensor) else tensor_of(g))
     return gradients
 
@@ -520,7 +521,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
                         "jvp(f, primals, tangents, strict=True): The output of f is independent of the inputs. This"
                         f" is not allowed with strict=True.{called()}"
                     )
-                tangent = t._spec.backend.functions.zeros_like(engine.fresh(forward.strip(t, at), None))
+                tangent = t._spec.backend.functions.zeros_like(fresh(forward.strip(t, at), None))
             pushed.append(tangent)
         result = tree.unflatten(result_structure, results), tree.unflatten(result_structure, pushed)
         return (*result, tree.map(lambda t: forward.strip(t, at), aux)) if has_aux else result

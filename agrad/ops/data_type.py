@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agrad import dtypes
-from agrad.core import engine
 from agrad.core.backend import backend_of
+from agrad.core.crossing import brought
 from agrad.core.declare import linear
+from agrad.core.engine import running
 from agrad.core.mode import current
 from agrad.core.op import OPS, finish
 from agrad.core.operands import as_tensor
@@ -61,10 +62,10 @@ def _back(g: Any, x_spec: Any) -> Any:
         return fit(x_spec.backend.functions, to_device(g, x_spec.device), x_spec)
     source = backend_of(g)
     assert source is not None
-    task = engine.running()
+    task = running()
     if task is not None and task.defers(source, x_spec):
         return g
-    return engine.brought(source, g, x_spec)
+    return brought(source, g, x_spec)
 
 
 @linear(

@@ -25,7 +25,7 @@ from programs import Cube
 
 import agrad as ag
 import agrad.autograd.forward_ad as fwAD
-from agrad.core import engine, mode, once
+from agrad.core import commit, engine, mode, once
 from agrad.core.op import OPS
 from agrad.plugin import manager
 from agrad.utils.checkpoint import checkpoint, set_checkpoint_early_stop
@@ -226,7 +226,7 @@ def held():
     return {var.name: value for var, value in found.items() if value not in (None, (), False)}
 
 
-LOCKS = {"first use": once.FIRST_USE, "accumulating": engine._ACCUMULATING, "loading": manager._loading}
+LOCKS = {"first use": once.FIRST_USE, "accumulating": commit.ACCUMULATING, "loading": manager._loading}
 
 
 def taken():

@@ -21,7 +21,7 @@ from programs import Cube
 import agrad as ag
 from agrad.autograd import forward_ad
 from agrad.autograd.graph import save_on_cpu, saved_tensors_hooks
-from agrad.core import engine, mode, once
+from agrad.core import commit, engine, mode, once
 from agrad.core import kernels as kernels_module
 from agrad.core.saved import active
 from agrad.optim import optimizer as optimizers
@@ -423,7 +423,7 @@ def nothing_left_behind(before):
     free = []
 
     def take():
-        for lock in (engine._ACCUMULATING, once.FIRST_USE, manager._loading):
+        for lock in (commit.ACCUMULATING, once.FIRST_USE, manager._loading):
             if lock.acquire(timeout=5):
                 lock.release()
                 free.append(lock)

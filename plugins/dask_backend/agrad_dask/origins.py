@@ -16,7 +16,8 @@ import array_api_compat
 import dask
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from agrad.core import engine
+from agrad.core.crossing import Elsewhere
+from agrad.core.engine import running
 from agrad.core.errors import INTERNAL_FILES, line_of
 from agrad.core.node import Node
 from agrad.core.once import lock
@@ -84,13 +85,13 @@ def _names(operands: Any) -> Iterator[str]:
 
 
 def _here(op: str) -> Origin:
-    inside = engine.running() is not None
+    inside = running() is not None
     frame: FrameType | None = sys._getframe(2)
     while inside and frame is not None and not _is_users(frame):
         code = frame.f_code
         if code.co_name == "vjp" and "node" in code.co_varnames:
             node = frame.f_locals["node"]
-            if isinstance(node, Node | engine.Elsewhere):
+            if isinstance(node, Node | Elsewhere):
                 return Origin(op, node.code, node.lasti, node.name())
         frame = frame.f_back
     found = users_frame(sys._getframe(2))

@@ -1,0 +1,82 @@
+"""Cotangents of another backend than their node: a rule runs where its cotangent is, and what is lazy stays so.
+
+Lazy cotangents that arrive where values are not lazy are computed at the end of the pass, all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from agrad.core.backend import Backend, backend_of, joined
+from agrad.core.lazy import is_lazy, is_loss, put_back, realised
+from agrad.core.node import Node
+from agrad.core.rule import fit
+from agrad.core.spec import Spec, Specs
+
+
+def joined_with(spec: Spec, cotangents: Iterable[Any]) -> Backend:
+    """Return the backend on which a node of this spec is run through with raw cotangents, some perhaps None."""
+    others = (backend_of(g) for g in cotangents if g is not None)
+    found = joined([spec.backend, *(other for other in others if other is not None)])
+    assert found is not None, "cotangents cross to backends that mix"
+    return found
+
+
+class Elsewhere:
+    """A node as its rule sees it where a lazy cotangent is: with specs of the cotangent's backend."""
+
+    def __init__(self, node: Node, backend: Backend) -> None:
+        self.node = node
+        specs = tuple(spec_on(backend, spec) for spec in node.out_specs)
+        self.spec = Specs(specs) if isinstance(node.spec, tuple) else specs[0]
+        if hasattr(node, "specs"):
+            self.specs = tuple(None if spec is None else spec_on(backend, spec) for spec in node.specs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.node, name)
+
+
+def spec_on(backend: Backend, spec: Spec) -> Spec:
+    """Return the spec that an array of another backend has once it is taken over by this one."""
+    return Spec(backend, spec.shape, backend.dtype(spec.backend.dtype_name(spec.dtype)), backend.default_device())
+
+
+def taken(value: Any, backend: Backend) -> Any:
+    """Return a saved value or cotangent, or a tuple or list of them, arrays of other backends taken over by one."""
+    if isinstance(value, list | tuple):
+        return type(value)(taken(part, backend) for part in value)
+    source = backend_of(value)
+    if source is None or source is backend:
+        return value
+    return backend.receive(source, source.as_array(value), backend.default_device())
+
+
+def brought(source: Any, array: Any, spec: Spec) -> Any:
+    """Return a cotangent of another backend where its operand is."""
+    backend = spec.backend
+    array = source.send(source.as_array(array), backend, spec.device)
+    return fit((backend_of(array) or backend).xp, array, spec)
+
+
+def computed(cotangents: Sequence[tuple[Any, Spec]], values: Iterable[Any]) -> list[Any]:
+    """Compute, in one pass, the cotangents that are lazy although what they belong to is not, and bring them there.
+
+    Parameters
+    ----------
+    cotangents : sequence of (array or None, Spec)
+        Raw cotangents, with the specs of what they belong to.
+    values : iterable of Tensor
+        What is differentiated: losses among them get their values too.
+    """
+    wanted = {id(g): g for g, spec in cotangents if is_lazy(g) and not spec.backend.is_lazy}
+    if not wanted:
+        return [g for g, _ in cotangents]
+    losses = [t for t in values if is_loss(t)]
+    lazy = {id(t._raw): t._raw for t in losses}
+    found = realised([*wanted.values(), *lazy.values()])
+    put_back(losses, {key: (array, found[key]) for key, array in lazy.items()})
+    return [
+        brought(backend_of(g), found[id(g)], spec) if id(g) in wanted and not spec.backend.is_lazy else g
+        for g, spec in cotangents
+    ]

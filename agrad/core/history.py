@@ -1,0 +1,98 @@
+"""Values with their history: what a node saved, and cotangents, as tensors that can be differentiated again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agrad.core.node import AccumulateGrad, Node, output_of
+from agrad.core.operands import tensor_of
+from agrad.core.spec import Spec
+from agrad.core.tensor import Tensor, wrap
+
+
+def fresh(g: Tensor, node: Node | None) -> Tensor:
+    """Return the value of a tensor, tangents included, under a name of its own and with another history."""
+    made = wrap(g._raw, g._spec, node)
+    made._tangents = g._tangents
+    return made
+
+
+def as_gradient(g: Any) -> Tensor:
+    """Return a cotangent as a Tensor of its own: cotangents are shared, and hooks and users may change theirs."""
+    if not isinstance(g, Tensor):
+        return tensor_of(g)
+    if isinstance(g._node, AccumulateGrad):  # the user's own cotangent, passed through
+        clone: Tensor = g._spec.backend.functions.positive(g)
+        return clone
+    return fresh(g, g._node)
+
+
+def rebuilt(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what a node saved as tensors with their history, for rules that are themselves recorded.
+
+    An operand is made anew from its saved value and its edge, never the user's object, whose name may by now stand for
+    another value. Index operands stay raw.
+    """
+    plan = getattr(node.vjp, "plan", None)
+    if plan is None:  # a Function keeps its own record of what it saved
+        return saved
+    rule = plan.rule
+    edge_of = dict(zip(plan.needed_names(), node.inputs, strict=True))
+    result: list[Any] = []
+    for name, value in zip(plan.saves, saved, strict=True):
+        if name == rule.sequence:
+            members = [edge_of.get((name, i)) for i in range(len(value))]
+            result.append([restore(v, e) for v, e in zip(value, members, strict=True)])
+        elif name in rule.operands:
+            result.append(restore(value, edge_of.get(name)))
+        elif name == "ans":
+            result.append(
+                tuple(restore(v, output_of(node, i)) for i, v in enumerate(value))
+                if isinstance(value, tuple)
+                else restore(value, node)
+            )
+        elif name in rule.residuals:
+            result.append(restore(value, None))
+        else:
+            result.append(value)
+    return tuple(result)
+
+
+def restore(value: Any, node: Node | None) -> Any:
+    """Make a Tensor of a saved value; Python scalars and missing operands stay what they are."""
+    if value is None:
+        return None
+    node = origin(node)
+    if isinstance(value, Tensor):  # saved with its tangents
+        return fresh(value, node)
+    tensor = tensor_of(value)
+    tensor._node = node
+    return tensor
+
+
+def origin(node: Node | None) -> Node | None:
+    """Return the node that a value comes from, seen from outside of the batches it was lifted into as an operand.
+
+    A cotangent that leaves a batch is summed over it: a value lifted twice would have the sum counted once per member.
+    """
+    while node is not None and node.lifts:
+        (node,) = node.inputs
+    return node
+
+
+def laid_out(gs: Any, node: Node) -> Any:
+    """Return recorded cotangents in the layouts of the operands; it is no operation, so their nodes stay."""
+    if not node.several:
+        return _in_layout(gs, node.inputs[0].spec)
+    return type(gs)(_in_layout(g, edge.spec) for g, edge in zip(gs, node.inputs, strict=True))
+
+
+def _in_layout(g: Tensor | None, spec: Spec) -> Tensor | None:
+    if g is None or g._spec.backend is not spec.backend:
+        return g
+    raw = spec.backend.in_layout(g._raw, spec)
+    if raw is g._raw:
+        return g
+    made = wrap(raw, spec.backend.spec(raw), g._node)
+    made._tangents = g._tangents
+    return made

@@ -1,0 +1,56 @@
+"""What a pass can be watched with: a log of the nodes that run, and the search for NaN."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from agrad.core import errors
+from agrad.core.backend import backend_of
+from agrad.core.node import Node
+from agrad.core.tensor import Tensor
+
+
+@functools.cache
+def _logger(logging: Any) -> Any:
+    return logging.getLogger("agrad.autograd.graph")
+
+
+def debug_log() -> Callable[..., None] | None:
+    """Return what writes a line for every node that runs, None where nobody wants that (nor ever imported logging)."""
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return None
+    logger = _logger(logging)
+    return logger.debug if logger.isEnabledFor(logging.DEBUG) else None
+
+
+def described(g: Any) -> str:
+    """Return dtype and shape of a cotangent, or of several, for the log."""
+    if isinstance(g, list | tuple):
+        return ", ".join(map(described, g))
+    return "None" if g is None else f"{g.dtype}{list(g.shape)}"
+
+
+def without_nan(vjp: Any) -> Any:
+    """Return a vjp that raises where a cotangent it gives holds NaN: anomaly detection."""
+
+    def checked_vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
+        gs = vjp(xp, g, saved, node)
+        places = [i for i, (target, _) in enumerate(node.next_functions) if target is not None]
+        for place, part in zip(places, node.per_input(gs), strict=True):
+            if part is not None and holds_nan(part):
+                raise errors.nan_found(node, place)
+        return gs
+
+    return checked_vjp
+
+
+def holds_nan(part: Any) -> bool:
+    """Return whether a cotangent, raw or a Tensor, has NaN in it."""
+    raw = part._raw if isinstance(part, Tensor) else part
+    backend = backend_of(raw)
+    assert backend is not None
+    return backend.holds_nan(raw)
