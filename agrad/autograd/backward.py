@@ -10,7 +10,7 @@ from agrad.autograd.graph import GradientEdge
 from agrad.core import engine, errors, mode
 from agrad.core.node import Node, output_of
 from agrad.core.operands import tensor_of
-from agrad.core.tensor import Tensor, attached, wrap
+from agrad.core.tensor import Tensor, attached
 
 
 def backward(
@@ -314,7 +314,7 @@ def _node_of(tensor: Any, index: int) -> Node:
     return tensor._node
 
 
-def _roots(outputs: list[Any], grads: Any) -> list[tuple[Node, Tensor]]:
+def _roots(outputs: list[Any], grads: Any) -> list[tuple[Node, Tensor | None]]:
     """Pair every output's node with its cotangent, checked."""
     if grads is None:
         cotangents: list[Any] = [None] * len(outputs)
@@ -340,17 +340,16 @@ def _roots(outputs: list[Any], grads: Any) -> list[tuple[Node, Tensor]]:
     return roots
 
 
-def cotangent_for(index: int, node: Node, g: Any) -> Tensor:
-    """Return the cotangent to start from at a root: the user's, checked, or 1."""
+def cotangent_for(index: int, node: Node, g: Any) -> Tensor | None:
+    """Return the cotangent to start from at a root: the user's, checked, or ones; None for the 1 of a scalar."""
     spec = node.spec
     if g is None:
         if spec.shape and spec.size != 1:
             raise errors.not_scalar(node, spec.shape)
         if spec.is_complex:
             raise errors.not_real(node, spec.dtype)
-        if not spec.shape:  # values are immutable: every pass may start from the same 1
-            one = spec.floats.get(1.0)
-            return wrap(spec.scalar(1.0) if one is None else one, spec)
+        if not spec.shape:
+            return None
         ones: Tensor = spec.backend.functions.ones(spec.shape, dtype=spec.dtype, device=spec.device)
         return ones
     if not isinstance(g, Tensor):

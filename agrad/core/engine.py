@@ -13,6 +13,7 @@ meets anything else. Both give the same bits.
 from __future__ import annotations
 
 import functools
+import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextvars import ContextVar
@@ -24,14 +25,14 @@ from agrad.core.backend import Backend
 from agrad.core.commit import commit, watch
 from agrad.core.crossing import Elsewhere, computed, joined_with, taken
 from agrad.core.history import as_gradient, fresh, laid_out, rebuilt
-from agrad.core.hooks import HOOKED, Hooks, checked_all
-from agrad.core.node import AccumulateGrad, Freed, Kept, Node, Output, behind
+from agrad.core.hooks import Hooks, checked_all
+from agrad.core.node import HOOKED, AccumulateGrad, Freed, Kept, Node, Output, behind
 from agrad.core.once import once
 from agrad.core.rule import Crossed, Masked, ShapeMismatchError, fit
 from agrad.core.saved import unpacked
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
-from agrad.core.watching import debug_log, described, without_nan
+from agrad.core.watching import described, without_nan
 
 #: The pass that is running in this context, the innermost one.
 _RUNNING: ContextVar[Pass | None] = ContextVar("agrad_pass", default=None)
@@ -708,3 +709,17 @@ def explain(error: Exception, node: Node, saved: tuple[Any, ...]) -> None:
         raise errors.second_time(node) from None
     if errors.at(node) not in str(error):
         error.add_note(f"Raised in backward.{errors.at(node)}")
+
+
+@functools.cache
+def _logger(logging: Any) -> Any:
+    return logging.getLogger("agrad.autograd.graph")
+
+
+def debug_log() -> Callable[..., None] | None:
+    """Return what writes a line for every node that runs, None where nobody wants that (nor ever imported logging)."""
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return None
+    logger = _logger(logging)
+    return logger.debug if logger.isEnabledFor(logging.DEBUG) else None

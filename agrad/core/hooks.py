@@ -10,19 +10,11 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from agrad.core import errors
-from agrad.core.node import AccumulateGrad, Node
-from agrad.core.once import FIRST_USE
-
-if TYPE_CHECKING:
-    from agrad.core.tensor import Tensor
 
 _next_key = itertools.count().__next__
-
-#: The leaves that have hooks. While there are any, a pass looks for them, to run each as soon as its gradient is complete.
-HOOKED: weakref.WeakSet[AccumulateGrad] = weakref.WeakSet()
 
 
 class Handle:
@@ -77,7 +69,7 @@ class Hooks:
         self.pre = _Table()
         self.post = _Table()
         self.accumulated = _Table()
-        self.retained: list[weakref.ref[Tensor]] = []
+        self.retained: list[weakref.ref[Any]] = []
         self.packed = False
         self.grad_dtype: tuple[Any] | None = None
 
@@ -91,19 +83,19 @@ class Hooks:
         table[key] = hook
         return Handle(table, key)
 
-    def retain(self, tensor: Tensor) -> None:
+    def retain(self, tensor: Any) -> None:
         """Keep the gradient of a result."""
         self.retained.append(weakref.ref(tensor))
 
-    def retained_too(self, tensor: Tensor) -> tuple[Hooks, str, list[weakref.ref[Tensor]]]:
+    def retained_too(self, tensor: Any) -> tuple[Hooks, str, list[weakref.ref[Any]]]:
         """Return the arguments of ``setattr`` that keep the gradient of a result too."""
         return self, "retained", [*self.retained, weakref.ref(tensor)]
 
-    def unretained(self, tensor: Tensor) -> tuple[Hooks, str, list[weakref.ref[Tensor]]]:
+    def unretained(self, tensor: Any) -> tuple[Hooks, str, list[weakref.ref[Any]]]:
         """Return those that stop keeping it: the tensor becomes the result of another node."""
         return self, "retained", [r for r in self.retained if r() is not tensor]
 
-    def run_tensor(self, g: Tensor, node: Node) -> Tensor:
+    def run_tensor(self, g: Any, node: Any) -> Any:
         """Run the tensor hooks on a gradient."""
         for hook in list(self.tensor.values()):
             result = hook(g)
@@ -112,23 +104,12 @@ class Hooks:
         return g
 
 
-def hooks_of(node: Node) -> Hooks:
-    """Return the hooks of a node, made at the first registration."""
-    if node.hooks is None:
-        with FIRST_USE:
-            if node.hooks is None:
-                if type(node) is AccumulateGrad:
-                    HOOKED.add(node)  # first: hooks that no pass looks for would run too late
-                node.hooks = Hooks()
-    return node.hooks
-
-
 def name_of(hook: Callable[..., Any]) -> str:
     """Return the name a message calls a hook by."""
     return str(getattr(hook, "__name__", type(hook).__name__))
 
 
-def checked(result: Any, g: Any, node: Node, hook: Callable[..., Any]) -> Any:
+def checked(result: Any, g: Any, node: Any, hook: Callable[..., Any]) -> Any:
     """Check that what a hook returned can stand for the gradient it was given."""
     if not hasattr(result, "_spec"):
         message = f"expected Variable, but hook returned '{type(result).__name__}'{errors.at(node)}"
@@ -156,7 +137,7 @@ def checked(result: Any, g: Any, node: Node, hook: Callable[..., Any]) -> Any:
     return result
 
 
-def checked_all(results: Any, gs: tuple[Any, ...], node: Node, hook: Callable[..., Any]) -> tuple[Any, ...]:
+def checked_all(results: Any, gs: tuple[Any, ...], node: Any, hook: Callable[..., Any]) -> tuple[Any, ...]:
     """Check what a hook on a node returned, a gradient per place."""
     parts = tuple(results) if isinstance(results, tuple | list) else (results,)
     if len(parts) != len(gs):

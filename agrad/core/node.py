@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from agrad.core.hooks import Handle, Hooks
 from agrad.core.once import FIRST_USE
 
 if TYPE_CHECKING:
-    from agrad.core.hooks import Handle, Hooks
     from agrad.core.spec import Spec
     from agrad.core.tensor import Tensor
 
@@ -169,8 +169,6 @@ class Node:
         Handle
             Its ``remove()`` takes the hook away.
         """
-        from agrad.core.hooks import hooks_of  # noqa: PLC0415 (hooks know nodes)
-
         return hooks_of(self).add("pre", hook)
 
     def register_hook(self, hook: Callable[..., Any]) -> Handle:
@@ -186,8 +184,6 @@ class Node:
         Handle
             Its ``remove()`` takes the hook away.
         """
-        from agrad.core.hooks import hooks_of  # noqa: PLC0415 (hooks know nodes)
-
         return hooks_of(self).add("post", hook)
 
     @property
@@ -310,3 +306,18 @@ class AccumulateGrad(Node):
     def variable(self) -> Tensor | None:
         """The leaf tensor, None once it is gone."""
         return self.tensor()
+
+
+#: The leaves that have hooks. While there are any, a pass looks for them, to run each as soon as its gradient is complete.
+HOOKED: weakref.WeakSet[AccumulateGrad] = weakref.WeakSet()
+
+
+def hooks_of(node: Node) -> Hooks:
+    """Return the hooks of a node, made at the first registration."""
+    if node.hooks is None:
+        with FIRST_USE:
+            if node.hooks is None:
+                if type(node) is AccumulateGrad:
+                    HOOKED.add(node)  # first: hooks that no pass looks for would run too late
+                node.hooks = Hooks()
+    return node.hooks

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad.core import errors, mode
 from agrad.core.backend import backend_of
-from agrad.core.hooks import hooks_of
-from agrad.core.node import Kept
+from agrad.core.node import Kept, hooks_of
 from agrad.core.tensor import Tensor, wrap
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from agrad.core import errors, mode
 from agrad.core.backend import backend_of, numbers_of
-from agrad.core.hooks import hooks_of
-from agrad.core.node import AccumulateGrad, Node
+from agrad.core.node import AccumulateGrad, Node, hooks_of
 from agrad.core.spec import Spec
 
 if TYPE_CHECKING:

@@ -1,30 +1,13 @@
-"""What a pass can be watched with: a log of the nodes that run, and the search for NaN."""
+"""What is seen of cotangents while a pass is watched: a line of the log, and NaN."""
 
 from __future__ import annotations
 
-import functools
-import sys
-from collections.abc import Callable
 from typing import Any
 
 from agrad.core import errors
 from agrad.core.backend import backend_of
 from agrad.core.node import Node
 from agrad.core.tensor import Tensor
-
-
-@functools.cache
-def _logger(logging: Any) -> Any:
-    return logging.getLogger("agrad.autograd.graph")
-
-
-def debug_log() -> Callable[..., None] | None:
-    """Return what writes a line for every node that runs, None where nobody wants that (nor ever imported logging)."""
-    logging = sys.modules.get("logging")
-    if logging is None:
-        return None
-    logger = _logger(logging)
-    return logger.debug if logger.isEnabledFor(logging.DEBUG) else None
 
 
 def described(g: Any) -> str:
