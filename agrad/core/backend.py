@@ -554,5 +554,10 @@ def joined(backends: Iterable[Backend]) -> Backend | None:
     for backend in every:
         found = backend.join([other for other in every if other is not backend])
         if found is not None:
+            JOINED[every] = found
             return found
     return None
+
+
+#: The backends of calls so far, by those of the operands in their order.
+JOINED: dict[tuple[Backend, ...], Backend] = {}
