@@ -1,12 +1,19 @@
-"""What the transforms share: taking containers of tensors apart, choosing arguments, checking what functions return."""
+"""What the transforms share: choosing arguments, taking containers apart, and in which form results come back.
+
+Raw in, raw out: a result is an array of its library, and a NumPy scalar where NumPy gives one, if every array or number
+among the arguments was raw, and the result has no history and no transform runs around the call. Else it is a Tensor. A
+derivative by an argument follows that argument; what the function returned follows all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from agrad import tree
-from agrad.core.backend import backend_of
+from agrad.core import mode
+from agrad.core.backend import BACKENDS, backend_of
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
@@ -14,17 +21,22 @@ from agrad.tree import TreeDef
 
 Argnums = int | tuple[int, ...]
 
+#: What a Python number is; NumPy's doubles are among them, its other scalars are arrays to their backend.
+NUMBERS = bool | int | float | complex
+
+# -- checks -------------------------------------------------------------------------------------------------------------
+
 
 def name_of(function: Any) -> str:
     """Return a function's name for a message."""
     return str(getattr(function, "__name__", function))
 
 
-def tensor_of(value: Any, what: str) -> Tensor:
+def argument_of(value: Any, what: str) -> Tensor:
     """Return an argument as a Tensor: arrays and numbers are converted."""
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, bool | int | float | complex) or backend_of(value) is not None:
+    if isinstance(value, NUMBERS) or backend_of(value) is not None:
         return asarray(value)
     raise TypeError(f"{what}: Thing passed to transform API must be Tensor, got {type(value)}{called()}")
 
@@ -32,7 +44,7 @@ def tensor_of(value: Any, what: str) -> Tensor:
 def tensors_of(container: Any, what: str) -> tuple[list[Tensor], TreeDef]:
     """Take a container of tensors apart."""
     leaves, treedef = tree.flatten(container)
-    return [tensor_of(leaf, what) for leaf in leaves], treedef
+    return [argument_of(leaf, what) for leaf in leaves], treedef
 
 
 def outputs_of(container: Any, what: str, expected: str = "") -> tuple[list[Tensor], TreeDef]:
@@ -92,3 +104,95 @@ def of_chosen(
         return function(*every, **kwargs)
 
     return of, tuple(args[place] for place in chosen)
+
+
+# -- raw in, raw out ----------------------------------------------------------------------------------------------------
+
+#: Gives a user a result: as it is, or as its library has it. Told whether the tensor was made for this alone.
+Give = Callable[[Tensor, bool], Any]
+
+
+def is_raw(*containers: Any) -> bool:
+    """Return whether arrays or numbers are in containers, and no tensor."""
+    for c in containers:
+        if isinstance(c, Tensor):
+            return False
+    found = False
+    for c in containers:
+        for x in (c,) if isinstance(c, NUMBERS) or type(c) in BACKENDS else tree.flatten(c)[0]:
+            if isinstance(x, Tensor):
+                return False
+            found = found or isinstance(x, NUMBERS) or backend_of(x) is not None
+    return found
+
+
+def givers(leaves: Sequence[Any], arguments: Sequence[TreeDef]) -> list[Give]:
+    """Return per leaf of arguments in which form derivatives by it come back; none if all do as tensors.
+
+    An argument that has both tensors and raw leaves counts as tensors.
+    """
+    if all(isinstance(x, Tensor) for x in leaves):
+        return []
+    found: list[Give] = []
+    for argument in arguments:
+        own = leaves[len(found) : len(found) + argument.num_leaves]
+        mixed = any(isinstance(x, Tensor) for x in own)
+        found += [as_tensor if mixed else as_array if _is_array(x) else bare for x in own]
+    return found
+
+
+def _is_array(x: Any) -> bool:
+    """Return whether something raw is an array: no number, and no scalar of a library."""
+    owner = None if isinstance(x, NUMBERS) else backend_of(x)
+    return owner is not None and type(owner.as_array(x)) is type(x)
+
+
+def as_tensor(result: Tensor, new: bool = False) -> Any:  # noqa: ARG001 (a `Give`)
+    """Return a result as it is."""
+    return result
+
+
+def as_array(result: Tensor, new: bool = False) -> Any:
+    """Return a result as an array that is the user's own; one with a history, or within a transform, as it is."""
+    if _stays(result):
+        return result
+    raw, backend = result._raw, result._spec.backend
+    if backend.is_lazy or (new and sys.getrefcount(raw) == ALONE + 1 and getattr(raw, "base", raw) is None):
+        return raw
+    return backend.asarray(raw, copy=True)
+
+
+def bare(result: Tensor, new: bool = False) -> Any:
+    """Return a result likewise; a 0-d one as what its library gives for such: a NumPy scalar."""
+    if not result._spec.shape and not _stays(result):
+        found = result._raw[()]
+        if type(found) is not type(result._raw):
+            return found
+    return as_array(result, new)
+
+
+def give_all(gives: Sequence[Give], results: Iterable[Tensor]) -> list[Any]:
+    """Return results in the form each is to have."""
+    return [give(t, False) for give, t in zip(gives, results, strict=True)] if gives else list(results)
+
+
+def bare_all(container: Any) -> Any:
+    """Return what a function returned, its tensors by `bare`."""
+    return tree.map(lambda x: bare(x) if isinstance(x, Tensor) else x, container)
+
+
+def _stays(result: Tensor) -> bool:
+    """Return whether a result stays a Tensor whatever the arguments were: a transform outside may differentiate it."""
+    if result._node is not None or hasattr(result._spec.backend, "numbers"):  # of a level of vmap
+        return True
+    now = mode.current()
+    return mode.transforming.get() or (now is not None and bool(now.levels))
+
+
+def _count_of_one() -> int:
+    array = object()
+    return sys.getrefcount(array)
+
+
+#: The reference count, as ``sys.getrefcount`` gives it, of what one local variable holds and nothing else.
+ALONE = _count_of_one()

@@ -114,10 +114,11 @@ _given: ContextVar[Iterator[Level] | None] = ContextVar("agrad_given_levels", de
 def repeatable(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return a function as it is to be called first, and as it is called again later to find the same values.
 
-    Called again it runs within the levels that are open now, whatever is open then, and those that it opens have the
-    numbers they had: what it computes can stand where the values of the first call stood.
+    Called again it runs within the levels that are open now, whatever is open then, and within a transform if it does
+    now; levels that it opens have the numbers they had: what it computes can stand where the values of the first call
+    stood.
     """
-    around = batch_levels.get()
+    around, inside = batch_levels.get(), transforming.get()
     levels: list[Level] = []
 
     def first(*args: Any, **kwargs: Any) -> Any:
@@ -128,7 +129,20 @@ def repeatable(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callab
         given = iter(tuple(levels))
         try:
             return within(
-                _noted, (), within, _given, given, within, batch_levels, opened_again, function, *args, **kwargs
+                transforming,
+                inside,
+                within,
+                _noted,
+                (),
+                within,
+                _given,
+                given,
+                within,
+                batch_levels,
+                opened_again,
+                function,
+                *args,
+                **kwargs,
             )
         finally:
             for level in opened_again:

@@ -20,7 +20,21 @@ from agrad.core.mode import transforming
 from agrad.core.node import AccumulateGrad, Node, next_seq
 from agrad.core.operands import tensor_of
 from agrad.core.tensor import Tensor, wrap
-from agrad.func.arguments import Argnums, check_kind, of_chosen, outputs_of, split_aux, tensors_of
+from agrad.func.arguments import (
+    Argnums,
+    Give,
+    argument_of,
+    bare,
+    bare_all,
+    check_kind,
+    give_all,
+    givers,
+    is_raw,
+    of_chosen,
+    outputs_of,
+    split_aux,
+    tensors_of,
+)
 from agrad.ops.elementwise import conj, positive
 
 T = TypeVar("T")
@@ -49,6 +63,8 @@ class Tape:
     ----------
     inputs : list of Tensor
         The arguments' leaves under names of their own.
+    gives : list of Give
+        In which form derivatives by each come back; empty if all do as tensors.
     outputs : list of Tensor
         The leaves of what the function returned.
     outward : bool
@@ -61,31 +77,54 @@ class Tape:
         self.recording = mode.is_grad_enabled()
 
         def run() -> tuple[int, Any]:
-            leaves, self.structure = tensors_of(tuple(primals), what)
+            leaves, self.structure = tree.flatten(tuple(primals))
+            self.gives = givers(leaves, self.structure.children)
+            tensors = [argument_of(leaf, what) for leaf in leaves]
             floor = next_seq()
-            self.inputs = [variable(leaf, recording=self.recording) for leaf in leaves]
+            self.inputs = [variable(t, recording=self.recording) for t in tensors]
             self.names = [t._node for t in self.inputs]
             return floor, function(*tree.unflatten(self.structure, self.inputs))
 
-        floor, returned = recorded(run)
+        self.floor, returned = recorded(run)
         self.aux: Any = None
         if has_aux:
             returned, self.aux = split_aux(returned, what)
         self.outputs, self.result_structure = outputs_of(returned, what, tensors)
         roots = [t._node for t in self.outputs if t._node is not None]
-        self.outward = self.recording and leads_outward(roots, floor)
+        self.outward = self.recording and leads_outward(roots, self.floor)
 
-    def result(self) -> Any:
+    def result(self, *, raw: bool) -> Any:
         """What the function returned, without the names given here."""
-        return tree.unflatten(self.result_structure, [self.released(t) for t in self.outputs])
+        return tree.unflatten(self.result_structure, self._handed(self.outputs, outward=self.outward, raw=raw))
 
-    def auxiliary(self) -> Any:
-        """The auxiliary values, likewise."""
-        return tree.map(lambda t: self.released(t) if isinstance(t, Tensor) else t, self.aux)
+    def auxiliary(self, *, raw: bool) -> Any:
+        """The auxiliary values, likewise: those of them that are tensors."""
+        leaves, structure = tree.flatten(self.aux)
+        tensors = [x for x in leaves if isinstance(x, Tensor)]
+        outward = self.recording and leads_outward([t._node for t in tensors if t._node is not None], self.floor)
+        found = iter(self._handed(tensors, outward=outward, raw=raw))
+        return tree.unflatten(structure, [next(found) if isinstance(x, Tensor) else x for x in leaves])
+
+    def _handed(self, tensors: Sequence[Tensor], *, outward: bool, raw: bool) -> list[Any]:
+        """Return tensors without the history that ends here; `outward` says that one of them has more."""
+        several = len(tensors) > 1
+        made = [t if outward and not (several and self.ends_here(t)) else self.cut(t) for t in tensors]
+        return [bare(t) for t in made] if raw else made
 
     def released(self, tensor: Tensor) -> Tensor:
         """Return a value without the history that ends here."""
-        return tensor if self.outward and tensor._node is not None else fresh(tensor, None)
+        return tensor if self.outward and tensor._node is not None else self.cut(tensor)
+
+    def ends_here(self, tensor: Tensor) -> bool:
+        """Return whether a value has no history but what begins with the names given here."""
+        return not self.recording or tensor._node is None or not leads_outward([tensor._node], self.floor)
+
+    def cut(self, tensor: Tensor) -> Tensor:
+        """Return a value without its history, and its tangents without what ends here."""
+        made = fresh(tensor, None)
+        if made._tangents:
+            made._tangents = {at: self.cut(t) if self.ends_here(t) else t for at, t in made._tangents.items()}
+        return made
 
     def back(
         self,
@@ -94,7 +133,8 @@ class Tape:
         keep: bool,
         record: bool = False,
         missing: Callable[[int], None] | None = None,
-    ) -> list[Tensor]:
+        gives: Sequence[Give] = (),
+    ) -> list[Any]:
         """Return a cotangent per input, zeros where the outputs do not depend on it.
 
         Parameters
@@ -107,6 +147,8 @@ class Tape:
             Record the pass even if nothing outside asks for that.
         missing : callable, optional
             Called with the number of an input that no cotangent reaches.
+        gives : sequence of Give, optional
+            In which form each comes back. Default: all as tensors.
         """
         given = any(g is not None and g._node is not None for g in cotangents)
         record = record or (mode.is_grad_enabled() and (self.outward or given))
@@ -115,7 +157,7 @@ class Tape:
             for i, (t, g) in enumerate(zip(self.outputs, cotangents, strict=True))
             if t._node is not None
         ]
-        return run_back(roots, self.inputs, keep=keep, record=record, missing=missing, values=self.outputs)
+        return run_back(roots, self.inputs, keep=keep, record=record, missing=missing, values=self.outputs, gives=gives)
 
     def transposed(self) -> tuple[list[Tensor], list[Tensor]]:
         """Return cotangents of the outputs that stand for any, and those of inputs as recorded functions of them."""
@@ -160,7 +202,8 @@ def run_back(
     record: bool,
     missing: Callable[[int], None] | None = None,
     values: Sequence[Tensor] = (),
-) -> list[Tensor]:
+    gives: Sequence[Give] = (),
+) -> list[Any]:
     """Run a backward pass to inputs: their cotangents, zeros where none arrives. For `values` see `engine.run`."""
     targets = {t._node for t in inputs if t._node is not None}
     found: dict[Node, Any] = {}
@@ -175,12 +218,15 @@ def run_back(
         )
     gradients = []
     for i, t in enumerate(inputs):
-        g = None if t._node is None else found.get(t._node)
+        g = None if t._node is None else found.pop(t._node, None)
         if g is None:
             if missing is not None:
                 missing(i)
             g = t._spec.backend.functions.zeros_like(fresh(t, None))
-        gradients.append(g if isinstance(g, Tensor) else tensor_of(g))
+        new = not isinstance(g, Tensor)
+        if new:
+            g = tensor_of(g)
+        gradients.append(gives[i](g, new) if gives else g)
     return gradients
 
 
@@ -244,10 +290,10 @@ def _scalar(tape: Tape, what: str) -> Tensor:
     return output
 
 
-def _value_and_grad(
+def _run_and_gradient(
     func: Callable[..., Any], argnums: Argnums, args: Any, kwargs: Any, *, has_aux: bool, holomorphic: bool
-) -> tuple[Any, Any, Any]:
-    """Return gradient, value and auxiliary values."""
+) -> tuple[Tape, Any]:
+    """Run a function that gives a scalar; return the tape and the gradient."""
     what = "grad_and_value(f)(*args)"
     of, chosen = of_chosen(func, argnums, args, kwargs)
     tape = Tape(of, chosen, what, has_aux=has_aux, tensors="Expected f(*args) to return a Tensor, got")
@@ -255,14 +301,14 @@ def _value_and_grad(
     if holomorphic:
         check_complex(tape.inputs, "grad", "inputs", holomorphic=True)
         check_complex(tape.outputs, "grad", "outputs", holomorphic=True)
+        one = output._spec.backend.functions.ones((), dtype=output.dtype, device=output.device)
+        gradients = give_all(tape.gives, map(conj, tape.back([one], keep=False)))
     elif output._spec.is_complex:
         raise not_real(output._node, output.dtype) if output._node is not None else TypeError(f"{what}: complex")
-    one = output._spec.backend.functions.ones((), dtype=output.dtype, device=output.device) if holomorphic else None
-    gradients = tape.back([one], keep=False)
-    if holomorphic:
-        gradients = [conj(g) for g in gradients]
+    else:
+        gradients = tape.back([None], keep=False, gives=tape.gives)
     unpacked = tree.unflatten(tape.structure, gradients)
-    return unpacked[0] if isinstance(argnums, int) else unpacked, tape.result(), tape.auxiliary()
+    return tape, unpacked[0] if isinstance(argnums, int) else unpacked
 
 
 def grad(
@@ -318,8 +364,9 @@ def grad(
 
     @functools.wraps(func)
     def gradient(*args: Any, **kwargs: Any) -> Any:
-        found, _, aux = _value_and_grad(func, argnums, args, kwargs, has_aux=has_aux, holomorphic=holomorphic)
-        return (found, aux) if has_aux else found
+        raw = has_aux and is_raw(*args, *kwargs.values())
+        tape, found = _run_and_gradient(func, argnums, args, kwargs, has_aux=has_aux, holomorphic=holomorphic)
+        return (found, tape.auxiliary(raw=raw)) if has_aux else found
 
     return gradient
 
@@ -349,8 +396,10 @@ def value_and_grad(
 
     @functools.wraps(func)
     def both(*args: Any, **kwargs: Any) -> Any:
-        found, value, aux = _value_and_grad(func, argnums, args, kwargs, has_aux=has_aux, holomorphic=holomorphic)
-        return ((value, aux) if has_aux else value), found
+        raw = is_raw(*args, *kwargs.values())
+        tape, found = _run_and_gradient(func, argnums, args, kwargs, has_aux=has_aux, holomorphic=holomorphic)
+        value = tape.result(raw=raw)
+        return ((value, tape.auxiliary(raw=raw)) if has_aux else value), found
 
     return both
 
@@ -430,6 +479,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     (tensor([ 3., 40.]), tensor([ 1., 20.]))
     """
     what = "vjp(f, *primals)"
+    raw = is_raw(*primals)
     tape = Tape(func, primals, what, has_aux=has_aux)
 
     def vjp_fn(cotangents: Any, retain_graph: bool = True, create_graph: bool | None = None) -> Any:
@@ -439,11 +489,13 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
                 "Expected pytree structure of cotangents to be the same as pytree structure of outputs to the function."
                 f" cotangents: {structure}, primal output: {tape.result_structure}{called()}"
             )
-        return tree.unflatten(tape.structure, tape.back(given, keep=retain_graph, record=bool(create_graph)))
+        gives = tape.gives if tape.gives and is_raw(cotangents) else ()
+        found = tape.back(given, keep=retain_graph, record=bool(create_graph), gives=gives)
+        return tree.unflatten(tape.structure, found)
 
     if has_aux:
-        return tape.result(), vjp_fn, tape.auxiliary()
-    return tape.result(), vjp_fn
+        return tape.result(raw=raw), vjp_fn, tape.auxiliary(raw=raw)
+    return tape.result(raw=raw), vjp_fn
 
 
 # -- forward mode ---------------------------------------------------------------------------------------------------------
@@ -493,6 +545,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         raise TypeError(
             f"{what}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).{called()}"
         )
+    raw = is_raw(*primals, tangents)
     values, structure = tensors_of(primals, what)
     directions, tangent_structure = tensors_of(tangents, what)
     if structure != tangent_structure:
@@ -526,7 +579,8 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         result = tree.unflatten(result_structure, results), tree.unflatten(result_structure, pushed)
         return (*result, tree.map(lambda t: forward.strip(t, at), aux)) if has_aux else result
 
-    return mode.within(transforming, True, forward.in_level, run)
+    found = mode.within(transforming, True, forward.in_level, run)
+    return bare_all(found) if raw else found
 
 
 def dual_of(primal: Tensor, tangent: Tensor, at: int) -> Tensor:
@@ -588,6 +642,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     >>> push(ag.tensor([1.0, 10.0]))
     tensor([ 2., 40.])
     """
+    raw = is_raw(*primals)
     tape = Tape(func, primals, "linearize(f, *primals)", has_aux=False)
     transposed = tape.transposed()
 
@@ -603,9 +658,10 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
                     f"tangent:{i} with shape {t.shape} in flattened pytree doesn't match the shape {primal.shape} of the"
                     f" corresponding primal.{called()}"
                 )
-        return tree.unflatten(tape.result_structure, tape.push(transposed, given, keep=True))
+        pushed = tree.unflatten(tape.result_structure, tape.push(transposed, given, keep=True))
+        return bare_all(pushed) if raw and is_raw(*tangents) else pushed
 
-    return tape.result(), jvp_fn
+    return tape.result(raw=raw), jvp_fn
 
 
 def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool = False) -> Any:
@@ -648,6 +704,7 @@ def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool 
         raise TypeError(
             f"{what}: Expected primals to be a tuple. E.g. it should be valid to call f(*primals).{called()}"
         )
+    raw = has_aux and is_raw(*primals, tangents)
     tape = Tape(func, primals, what, has_aux=has_aux)
     _scalar(tape, what)
     given, structure = tensors_of(tangents, what)
@@ -667,7 +724,8 @@ def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool 
         for i, (g, t) in enumerate(zip(gradients, given, strict=True))
         if g._node is not None
     ]
-    product = tree.unflatten(tape.structure, run_back(roots, tape.inputs, keep=False, record=record))
+    gives = tape.gives if tape.gives and is_raw(tangents) else ()
+    product = tree.unflatten(tape.structure, run_back(roots, tape.inputs, keep=False, record=record, gives=gives))
     if len(product) == 1:
         product = product[0]
-    return (product, tape.auxiliary()) if has_aux else product
+    return (product, tape.auxiliary(raw=raw)) if has_aux else product

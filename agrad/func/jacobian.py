@@ -10,7 +10,17 @@ from typing import Any
 from agrad import tree
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import Argnums, check_kind, of_chosen, tensors_of
+from agrad.func.arguments import (
+    Argnums,
+    argument_of,
+    as_tensor,
+    bare_all,
+    check_kind,
+    give_all,
+    givers,
+    is_raw,
+    of_chosen,
+)
 from agrad.func.grad import Tape, check_complex, jvp
 from agrad.func.vmap import check_randomness, over_rows
 from agrad.ops.elementwise import conj
@@ -71,29 +81,50 @@ def jacrev(
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
-        of, chosen = of_chosen(func, argnums, args, kwargs)
-        tape = Tape(of, chosen, "jacrev(f)(*args)", has_aux=has_aux)
-        check_complex(tape.inputs, "jacrev", "inputs", holomorphic=holomorphic)
-        check_complex(tape.outputs, "jacrev", "outputs", holomorphic=holomorphic)
-        sizes = [math.prod(y.shape) for y in tape.outputs]
-        total = sum(sizes)
-        if total == 1:
-            rows = [reshape(g, (1, *g.shape)) for g in tape.back([_ones(y) for y in tape.outputs], keep=True)]
-        elif any(y._node is not None for y in tape.outputs) and total:
-            rows = over_rows(lambda *gs: tape.back(gs, keep=True), basis(tape.outputs), chunk_size)
-        else:
-            rows = [_zeros(x, total) for x in tape.inputs]
-        if holomorphic:
-            rows = [conj(r) for r in rows]
-        blocks = []
-        for part, y in zip(_parts(rows, sizes), tape.outputs, strict=True):
-            of_output = [reshape(r, (*y.shape, *x.shape)) for r, x in zip(part, tape.inputs, strict=True)]
-            unpacked = tree.unflatten(tape.structure, of_output)
-            blocks.append(unpacked[0] if isinstance(argnums, int) else unpacked)
-        found = tree.unflatten(tape.result_structure, blocks)
-        return (found, tape.auxiliary()) if has_aux else found
+        raw = has_aux and is_raw(*args, *kwargs.values())
+        tape, found = _rows(func, argnums, args, kwargs, has_aux, chunk_size, holomorphic)
+        return (found, tape.auxiliary(raw=raw)) if has_aux else found
 
     return jacobian
+
+
+def _rows(
+    func: Callable[..., Any],
+    argnums: Argnums,
+    args: Any,
+    kwargs: Any,
+    has_aux: bool,
+    chunk_size: int | None,
+    holomorphic: bool,
+    *,
+    twice: bool = False,
+) -> tuple[Tape, Any]:
+    """Run a function; return the tape and the Jacobian.
+
+    `twice` says that the function is a Jacobian itself, by the same arguments: then every block follows two of them.
+    """
+    of, chosen = of_chosen(func, argnums, args, kwargs)
+    tape = Tape(of, chosen, "jacrev(f)(*args)", has_aux=has_aux)
+    check_complex(tape.inputs, "jacrev", "inputs", holomorphic=holomorphic)
+    check_complex(tape.outputs, "jacrev", "outputs", holomorphic=holomorphic)
+    sizes = [math.prod(y.shape) for y in tape.outputs]
+    total = sum(sizes)
+    if total == 1:
+        rows = [reshape(g, (1, *g.shape)) for g in tape.back([_ones(y) for y in tape.outputs], keep=True)]
+    elif any(y._node is not None for y in tape.outputs) and total:
+        rows = over_rows(lambda *gs: tape.back(gs, keep=True), basis(tape.outputs), chunk_size)
+    else:
+        rows = [_zeros(x, total) for x in tape.inputs]
+    if holomorphic:
+        rows = [conj(r) for r in rows]
+    blocks = []
+    for i, (part, y) in enumerate(zip(_parts(rows, sizes), tape.outputs, strict=True)):
+        of_output = [reshape(r, (*y.shape, *x.shape)) for r, x in zip(part, tape.inputs, strict=True)]
+        if not twice or (tape.gives and tape.gives[i % len(tape.inputs)] is not as_tensor):
+            of_output = give_all(tape.gives, of_output)
+        unpacked = tree.unflatten(tape.structure, of_output)
+        blocks.append(unpacked[0] if isinstance(argnums, int) else unpacked)
+    return tape, tree.unflatten(tape.result_structure, blocks)
 
 
 #: By the common name, and HIPS autograd's.
@@ -148,8 +179,11 @@ def jacfwd(
 
     @functools.wraps(func)
     def jacobian(*args: Any, **kwargs: Any) -> Any:
+        raw = has_aux and is_raw(*args, *kwargs.values())
         of, chosen = of_chosen(func, argnums, args, kwargs)
-        primals, structure = tensors_of(chosen, "jacfwd(f)(*args)")
+        leaves, structure = tree.flatten(chosen)
+        gives = givers(leaves, structure.children)
+        primals = [argument_of(leaf, "jacfwd(f)(*args)") for leaf in leaves]
         check_complex(primals, "jacfwd", "inputs", holomorphic=holomorphic)
         arguments = tree.unflatten(structure, primals)
         kept: list[Any] = []
@@ -168,10 +202,10 @@ def jacfwd(
         blocks = []
         for i, shape in enumerate(shapes):
             of_output = [reshape(moveaxis(by_input[k][i], 0, -1), (*shape, *x.shape)) for k, x in enumerate(primals)]
-            unpacked = tree.unflatten(structure, of_output)
+            unpacked = tree.unflatten(structure, give_all(gives, of_output))
             blocks.append(unpacked[0] if isinstance(argnums, int) else unpacked)
         found = tree.unflatten(result_structure, blocks)
-        return (found, kept[2]) if has_aux else found
+        return (found, bare_all(kept[2]) if raw else kept[2]) if has_aux else found
 
     return jacobian
 
@@ -216,8 +250,15 @@ def hessian(
     tensor([[4., 2.],
             [2., 0.]])
     """
-    options: dict[str, Any] = {"has_aux": has_aux, "chunk_size": chunk_size, "holomorphic": holomorphic}
-    return jacrev(jacrev(func, argnums, **options), argnums, **options)
+    first = jacrev(func, argnums, has_aux=has_aux, chunk_size=chunk_size, holomorphic=holomorphic)
+
+    @functools.wraps(func)
+    def second(*args: Any, **kwargs: Any) -> Any:
+        raw = has_aux and is_raw(*args, *kwargs.values())
+        tape, found = _rows(first, argnums, args, kwargs, has_aux, chunk_size, holomorphic, twice=True)
+        return (found, tape.auxiliary(raw=raw)) if has_aux else found
+
+    return second
 
 
 def basis(tensors: Sequence[Tensor]) -> list[Tensor]:

@@ -10,7 +10,7 @@ from typing import Any
 from agrad import tree
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import tensor_of
+from agrad.func.arguments import argument_of, bare, is_raw
 from agrad.func.batching import Level, in_batch, leave
 from agrad.ops.manipulation import concat
 from agrad.tree import TreeDef
@@ -82,6 +82,7 @@ def vmap(
 
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
+        raw = is_raw(*args, *kwargs.values())
         leaves, structure, axes = _inputs(func, in_dims, args)
         size = _batch_size(leaves, axes)
         if chunk_size is None or size <= chunk_size:
@@ -100,6 +101,11 @@ def vmap(
             results = [
                 columns[0] if place is None else concat(columns, axis=place)
                 for columns, place in zip(map(list, zip(*parts, strict=True)), places, strict=True)
+            ]
+        if raw:  # what has the axis is new
+            results = [
+                bare(y, place is not None) if isinstance(y, Tensor) else y
+                for y, place in zip(results, places, strict=True)
             ]
         return tree.unflatten(result_structure, results)
 
@@ -216,7 +222,7 @@ def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tu
             try:
                 if isinstance(x, bool | int | float | complex):
                     raise TypeError
-                x = tensor_of(x, "vmap")  # noqa: PLW2901 (an array of a library)
+                x = argument_of(x, "vmap")  # noqa: PLW2901 (an array of a library)
             except TypeError:
                 raise ValueError(
                     f"vmap({name}, in_dims={in_dims}, ...)(<inputs>): Got in_dim={axis} for an input but the input is of"

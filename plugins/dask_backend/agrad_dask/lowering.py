@@ -29,12 +29,12 @@ from dask.base import get_scheduler
 import agrad as ag
 from agrad import func, random, tree
 from agrad.autograd.backward import cotangent_for
-from agrad.core import engine, errors
+from agrad.core import engine, errors, mode
 from agrad.core.backend import backend_of
 from agrad.core.errors import called
 from agrad.core.node import behind
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import Argnums, check_argnums, name_of, split_aux
+from agrad.func.arguments import Argnums, bare_all, check_argnums, give_all, givers, is_raw, name_of, split_aux
 from agrad_dask import computing
 from agrad_dask.fusing import depth_first, direct, last_uses
 
@@ -821,6 +821,10 @@ def value_and_grad(
         chosen = check_argnums(argnums, len(args))
         places = tuple(place for k in chosen for place in range(starts[k], starts[k + 1]))
         data = tuple(i for i, leaf in enumerate(leaves) if data_of(leaf) is not None)
+        raw = is_raw(*leaves)
+        gives = givers([leaves[place] for place in places], [structure.children[0].children[k] for k in chosen])
+        for leaf in leaves:
+            _check_constant(leaf)
         for place in places:
             leaves[place] = _parameter(leaves[place])
         if not data:
@@ -849,15 +853,17 @@ def value_and_grad(
         if found is None:
             raise ValueError(f"the data has no rows{called()}")
         calls += 1
-        made = iter([ag.asarray(g) for g in found.gradients])
-        gradients = [
-            tree.unflatten(structure.children[0].children[k], itertools.islice(made, counts[k])) for k in chosen
-        ]
+        made = [ag.asarray(g) for g in found.gradients]
         value = ag.asarray(found.value)
         if after is not None:  # by the chain rule: one number, applied where the gradients are few
             value, slope = func.value_and_grad(after)(value)
-            gradients = tree.map(lambda g: g * ag.astype(slope, g.dtype), gradients)
-        return (value, found.aux) if has_aux else value, gradients[0] if isinstance(argnums, int) else tuple(gradients)
+            made = [g * ag.astype(slope, g.dtype) for g in made]
+        each = iter(give_all(gives, made))
+        gradients = [
+            tree.unflatten(structure.children[0].children[k], itertools.islice(each, counts[k])) for k in chosen
+        ]
+        returned = (value, found.aux) if has_aux else value
+        return bare_all(returned) if raw else returned, gradients[0] if isinstance(argnums, int) else tuple(gradients)
 
     return both
 
@@ -871,6 +877,15 @@ def _note_uncut(error: Exception, rows: float, others: Iterable[Any]) -> None:
                 f"An argument of shape {tuple(shape)} has as many rows as the data, and is no Dask array: every chunk got all of"
                 " it. Only Dask arrays are cut by rows: pass dask.array.from_array(y, chunks=...), with the data's chunks."
             )
+
+
+def _check_constant(leaf: Any) -> None:
+    """Refuse an argument by which a transform outside differentiates: what comes back has no history."""
+    if isinstance(leaf, Tensor) and leaf._is_followed() and (mode.transforming.get() or leaf._tangents):
+        raise RuntimeError(
+            "agrad_dask.value_and_grad cannot be differentiated: its value and gradient have no history. Detach the"
+            f" argument, x.detach(), or call the loss itself on Dask tensors, which records it.{called()}"
+        )
 
 
 def _parameter(leaf: Any) -> Any:
