@@ -34,6 +34,8 @@ ARRAYS = {
     "nn.functional": ag.nn.functional,
 }
 OTHERS = {
+    "nn.init": ag.nn.init,
+    "nn.utils": ag.nn.utils,
     "optim": ag.optim,
     "autograd": ag.autograd,
     "autograd.functional": ag.autograd.functional,
@@ -203,7 +205,7 @@ def test_short_docstrings_are_completed():
     assert inspect.getdoc(short).splitlines() == [
         *("Do it.", "", "As it should be done.", ""),
         *("Parameters", "----------", "x : int", "    One.", "y : float", "    Another,", "    described at length."),
-        *("axis : int, optional", "    The axis.", "*more : int", "    More.", ""),
+        *("*more : int", "    More.", "axis : int, optional", "    The axis.", ""),
         *("Returns", "-------", "Tensor", "    It.", ""),
         *("Raises", "------", "ValueError", "    If it is wrong.", "TypeError", "    If it is worse.", ""),
         *("Notes", "-----", "How it is done.", "", "In detail.", "Source: here.", ""),

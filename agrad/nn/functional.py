@@ -19,6 +19,7 @@ from agrad.ops import elementwise, manipulation, searching, statistical
 from agrad.ops import nn as ops
 from agrad.ops.creation import arange
 from agrad.ops.data_type import astype
+from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import tanh
 from agrad.ops.extra.activations import log_softmax, relu, sigmoid, softmax
 
@@ -70,21 +71,11 @@ def _differs(n: float, m: float) -> bool:
 def leaky_relu(input: Any, negative_slope: float = 0.01) -> Tensor:
     """``x`` where positive, else ``negative_slope * x``; the derivative at 0 is the slope.
 
-    Parameters
-    ----------
-    input : Tensor
-        Any shape, real.
+    input: Any shape, real.
     negative_slope : float, optional
         The slope below 0.
+    Returns: Of the shape and dtype of `input`.
 
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `input`.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.leaky_relu(ag.tensor([-1.0, 2.0]), 0.1)
     tensor([-0.1000,  2.0000])
     """
@@ -94,21 +85,11 @@ def leaky_relu(input: Any, negative_slope: float = 0.01) -> Tensor:
 def elu(input: Any, alpha: float = 1.0) -> Tensor:
     """``x`` where positive, else ``alpha * (exp(x) - 1)`` (Clevert et al. 2015).
 
-    Parameters
-    ----------
-    input : Tensor
-        Any shape, real.
+    input: Any shape, real.
     alpha : float, optional
         Minus the limit at minus infinity, and the derivative at 0.
+    Returns: Of the shape and dtype of `input`.
 
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `input`.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.elu(ag.tensor([-1.0, 2.0]))
     tensor([-0.6321,  2.0000])
     """
@@ -118,23 +99,13 @@ def elu(input: Any, alpha: float = 1.0) -> Tensor:
 def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     """``log(1 + exp(beta * x)) / beta``, a smooth `relu`.
 
-    Parameters
-    ----------
-    input : Tensor
-        Any shape, real.
+    input: Any shape, real.
     beta : float, optional
         The larger, the sharper.
     threshold : float, optional
         Where ``beta * x`` is above it, the result is `x` itself, as in PyTorch.
+    Returns: Of the shape and dtype of `input`.
 
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `input`.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.softplus(ag.tensor([-1.0, 0.0, 50.0]))
     tensor([ 0.3133,  0.6931, 50.0000])
     """
@@ -144,19 +115,9 @@ def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
 def silu(input: Any) -> Tensor:
     """``x * sigmoid(x)``, also called swish (Elfwing et al. 2017).
 
-    Parameters
-    ----------
-    input : Tensor
-        Any shape, real.
+    input: Any shape, real.
+    Returns: Of the shape and dtype of `input`.
 
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `input`.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.silu(ag.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.2689,  0.0000,  1.7616])
     """
@@ -166,19 +127,9 @@ def silu(input: Any) -> Tensor:
 def logsigmoid(input: Any) -> Tensor:
     """The logarithm of `sigmoid`, without overflow.
 
-    Parameters
-    ----------
-    input : Tensor
-        Any shape, real.
+    input: Any shape, real.
+    Returns: Of the shape and dtype of `input`.
 
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `input`.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.logsigmoid(ag.tensor([-1000.0, 0.0, 2.0]))
     tensor([-1.0000e+03, -6.9315e-01, -1.2693e-01])
     """
@@ -188,26 +139,12 @@ def logsigmoid(input: Any) -> Tensor:
 def gelu(input: Any, approximate: str = "none") -> Tensor:
     """`x` times the distribution function of the standard normal at `x` (Hendrycks and Gimpel 2016).
 
-    Parameters
-    ----------
-    input : Tensor
-        Any shape, real.
+    input: Any shape, real.
     approximate : {"none", "tanh"}, optional
         "none" is accurate to the dtype, in the tail too; "tanh" is the approximation by a tanh of a cubic.
+    Returns: Of the shape and dtype of `input`.
+    ValueError: If `approximate` is neither.
 
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `input`.
-
-    Raises
-    ------
-    ValueError
-        If `approximate` is neither.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.gelu(ag.tensor([-1.0, 0.0, 1.0]))
     tensor([-0.1587,  0.0000,  0.8413])
     """
@@ -224,27 +161,15 @@ def gelu(input: Any, approximate: str = "none") -> Tensor:
 def linear(input: Any, weight: Any, bias: Any = None) -> Tensor:
     """``input @ weight.T + bias``, recorded as one operation.
 
-    Parameters
-    ----------
     input : Tensor, shape (..., in)
         Real or complex.
     weight : Tensor, shape (out, in)
         One row per output.
     bias : Tensor, shape (out,), optional
         Added to every row.
+    Returns : Tensor, shape (..., out)
+    RuntimeError: If the shapes do not fit.
 
-    Returns
-    -------
-    Tensor, shape (..., out)
-
-    Raises
-    ------
-    RuntimeError
-        If the shapes do not fit.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x, w, b = ag.ones((2, 3)), ag.ones((1, 3)), ag.tensor([0.5])
     >>> ag.nn.functional.linear(x, w, b)
     tensor([[3.5000],
@@ -281,32 +206,16 @@ def _check_linear(input: Any, weight: Any, bias: Any) -> None:
 def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: random.Generator | None = None) -> Tensor:
     """Zero each element with probability `p` and divide the others by ``1 - p`` (Srivastava et al. 2014).
 
-    Parameters
-    ----------
-    input : Tensor
-        Any shape.
-    p : float, optional
-        The probability.
+    input: Any shape.
+    p: The probability.
     training : bool, optional
         False gives `input` itself.
     generator : agrad.random.Generator, optional
         Where random keys come from. Default: the one that `agrad.manual_seed` seeds.
+    Returns: Of the shape and dtype of `input`.
+    ValueError: If `p` is not a probability.
+    TypeError: If elements would be zeroed of integers or truth values.
 
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `input`.
-
-    Raises
-    ------
-    ValueError
-        If `p` is not a probability.
-    TypeError
-        If elements would be zeroed of integers or truth values.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> _ = ag.manual_seed(0)
     >>> y = ag.nn.functional.dropout(ag.ones((1000,)), 0.25)
     >>> sorted(set(y.tolist()))
@@ -329,29 +238,15 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: ran
 def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
     """The rows of a table at given indices.
 
-    Parameters
-    ----------
-    input : Tensor
-        Indices, any shape, integers from 0 to before the number of rows.
+    input: Indices, any shape, integers from 0 to before the number of rows.
     weight : Tensor, shape (rows, features)
         The table.
     padding_idx : int, optional
         The row at this index gets no gradient; negative counts from the end.
+    Returns : Tensor, shape (*input.shape, features)
+    IndexError: If an index is outside the table.
+    TypeError: If the indices are no integers.
 
-    Returns
-    -------
-    Tensor, shape (*input.shape, features)
-
-    Raises
-    ------
-    IndexError
-        If an index is outside the table.
-    TypeError
-        If the indices are no integers.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.embedding(ag.tensor([2, 0]), ag.tensor([[1.0], [2.0], [3.0]]))
     tensor([[3.],
             [1.]])
@@ -381,26 +276,13 @@ def _check_range(indices: Tensor, stop: int, message: str) -> None:
 def one_hot(tensor: Any, num_classes: int = -1) -> Tensor:
     """Class indices as rows that are 1 at the class and 0 elsewhere.
 
-    Parameters
-    ----------
-    tensor : Tensor
-        Integers, any shape.
+    tensor: Integers, any shape.
     num_classes : int, optional
         Default: one more than the largest index.
-
-    Returns
-    -------
-    Tensor, shape (*tensor.shape, num_classes)
+    Returns : Tensor, shape (*tensor.shape, num_classes)
         Of dtype int64.
+    RuntimeError: If an index is negative or not below `num_classes`.
 
-    Raises
-    ------
-    RuntimeError
-        If an index is negative or not below `num_classes`.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.one_hot(ag.tensor([1, 0]), 3)
     tensor([[0, 1, 0],
             [1, 0, 0]])
@@ -432,30 +314,16 @@ def layer_norm(
 ) -> Tensor:
     """Mean 0 and variance 1 over the last axes, then times `weight` plus `bias` (Ba, Kiros and Hinton 2016).
 
-    Parameters
-    ----------
     input : Tensor, shape (..., *normalized_shape)
         Real.
     normalized_shape : int or sequence of int
         The shape of the axes to normalise over.
     weight, bias : Tensor, shape normalized_shape, optional
         Default: 1 and 0.
-    eps : float, optional
-        Added to the variance.
+    eps: Added to the variance.
+    Returns: Of the shape and dtype of `input`.
+    RuntimeError: If the shapes do not fit.
 
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `input`.
-
-    Raises
-    ------
-    RuntimeError
-        If the shapes do not fit.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.layer_norm(ag.tensor([[1.0, 2.0, 3.0]]), (3,))
     tensor([[-1.2247,  0.0000,  1.2247]])
     """
@@ -485,25 +353,13 @@ def _squared_size(x: Tensor) -> Tensor:
 def normalize(input: Any, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12) -> Tensor:
     """`input` divided by its p-norm along an axis, or by `eps` where that is larger.
 
-    Parameters
-    ----------
-    input : Tensor
-        Real.
-    p : float, optional
-        Exponent of the norm: at least 1, or ``inf``.
+    input: Real.
+    p: Exponent of the norm: at least 1, or ``inf``.
     dim : int or tuple of int, optional
         The axis or axes.
-    eps : float, optional
-        The least divisor.
+    eps: The least divisor.
+    Returns: Of the shape and dtype of `input`.
 
-    Returns
-    -------
-    Tensor
-        Of the shape and dtype of `input`.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.normalize(ag.tensor([[3.0, 4.0]]))
     tensor([[0.6000, 0.8000]])
     """
@@ -525,32 +381,17 @@ def normalize(input: Any, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: f
 def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
     """A constant put around a tensor.
 
-    Parameters
-    ----------
-    input : Tensor
-        Any shape.
+    input: Any shape.
     pad : sequence of int
         Elements before and after, in pairs, the last axis first: ``(left, right, top, bottom)``. Negative ones crop.
     mode : {"constant"}, optional
         The only mode there is.
     value : float, optional
         The constant. Default: 0.
+    Returns: Of the dtype of `input`, longer along the padded axes.
+    NotImplementedError: For another mode.
+    ValueError: If the widths are not pairs, or more than the axes.
 
-    Returns
-    -------
-    Tensor
-        Of the dtype of `input`, longer along the padded axes.
-
-    Raises
-    ------
-    NotImplementedError
-        For another mode.
-    ValueError
-        If the widths are not pairs, or more than the axes.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.pad(ag.tensor([1.0, 2.0]), (1, 2))
     tensor([0., 1., 2., 0., 0.])
     """
@@ -625,38 +466,23 @@ def conv2d(
 ) -> Tensor:
     """Convolution of images with filters (cross-correlation, as in PyTorch: the filters are not flipped).
 
-    Parameters
-    ----------
     input : Tensor, shape (N, C, H, W) or (C, H, W)
         Images, real.
     weight : Tensor, shape (O, C / groups, kh, kw)
         Filters.
     bias : Tensor, shape (O,), optional
         Added to every output channel.
-    stride : int or pair, optional
-        Steps between windows, down and to the right.
+    stride: Steps between windows, down and to the right.
     padding : int, pair, "valid" or "same", optional
         Zeros put around the images. "valid": none; "same": as many as keep height and width, for stride 1.
-    dilation : int or pair, optional
-        Steps between the elements of a window.
+    dilation: Steps between the elements of a window.
     groups : int, optional
         Input and output channels are cut into so many groups, convolved separately.
-
-    Returns
-    -------
-    Tensor, shape (N, O, Ho, Wo) or (O, Ho, Wo)
+    Returns : Tensor, shape (N, O, Ho, Wo) or (O, Ho, Wo)
         ``Ho = (H + 2 * padding - dilation * (kh - 1) - 1) // stride + 1``, `Wo` likewise.
+    RuntimeError: If the shapes do not fit, or the window is larger than the padded image.
+    ValueError: If `padding` is a word that is not known, or "same" with a stride.
 
-    Raises
-    ------
-    RuntimeError
-        If the shapes do not fit, or the window is larger than the padded image.
-    ValueError
-        If `padding` is a word that is not known, or "same" with a stride.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x, w = ag.ones((1, 1, 3, 3)), ag.ones((1, 1, 2, 2))
     >>> ag.nn.functional.conv2d(x, w)
     tensor([[[[4., 4.],
@@ -730,32 +556,16 @@ def max_pool2d(
 ) -> Tensor:
     """The largest element of each window.
 
-    Parameters
-    ----------
     input : Tensor, shape (N, C, H, W) or (C, H, W)
         Images, real floating point.
-    kernel_size : int or pair
-        Height and width of a window.
-    stride : int or pair, optional
-        Steps between windows. Default: `kernel_size`.
-    padding : int or pair, optional
-        Minus infinity put around the images, at most half a window.
-    dilation : int or pair, optional
-        Steps between the elements of a window.
-
-    Returns
-    -------
-    Tensor, shape (N, C, Ho, Wo) or (C, Ho, Wo)
+    kernel_size: Height and width of a window.
+    stride: Steps between windows. Default: `kernel_size`.
+    padding: Minus infinity put around the images, at most half a window.
+    dilation: Steps between the elements of a window.
+    Returns : Tensor, shape (N, C, Ho, Wo) or (C, Ho, Wo)
         The gradient goes to the first of equal elements, row by row.
+    RuntimeError: If the window is larger than the padded image, or the padding than half the window.
 
-    Raises
-    ------
-    RuntimeError
-        If the window is larger than the padded image, or the padding than half the window.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.max_pool2d(ag.tensor([[[1.0, 2.0], [3.0, 4.0]]]), 2)
     tensor([[[4.]]])
     """
@@ -778,33 +588,17 @@ def avg_pool2d(
 ) -> Tensor:
     """The mean of each window.
 
-    Parameters
-    ----------
     input : Tensor, shape (N, C, H, W) or (C, H, W)
         Images.
-    kernel_size : int or pair
-        Height and width of a window.
-    stride : int or pair, optional
-        Steps between windows. Default: `kernel_size`.
-    padding : int or pair, optional
-        Zeros put around the images, at most half a window.
+    kernel_size: Height and width of a window.
+    stride: Steps between windows. Default: `kernel_size`.
+    padding: Zeros put around the images, at most half a window.
     count_include_pad : bool, optional
         Whether those zeros count in the mean.
+    Returns : Tensor, shape (N, C, Ho, Wo) or (C, Ho, Wo)
+    RuntimeError: If the window is larger than the padded image, or the padding than half the window.
+    TypeError: If the images are of integers or truth values.
 
-    Returns
-    -------
-    Tensor, shape (N, C, Ho, Wo) or (C, Ho, Wo)
-
-    Raises
-    ------
-    RuntimeError
-        If the window is larger than the padded image, or the padding than half the window.
-    TypeError
-        If the images are of integers or truth values.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.avg_pool2d(ag.tensor([[[1.0, 2.0], [3.0, 4.0]]]), 2)
     tensor([[[2.5000]]])
     """
@@ -819,26 +613,13 @@ def avg_pool2d(
 def adaptive_avg_pool2d(input: Any, output_size: IntOrPair) -> Tensor:
     """The mean of windows chosen so that the result has a given size, which must divide the image's.
 
-    Parameters
-    ----------
     input : Tensor, shape (N, C, H, W) or (C, H, W)
         Images.
     output_size : int or pair
         Height and width of the result.
+    Returns: Shape (N, C, *output_size), or (C, *output_size) for one image.
+    NotImplementedError: If height and width are no multiples of `output_size`.
 
-    Returns
-    -------
-    Tensor
-        Shape (N, C, *output_size), or (C, *output_size) for one image.
-
-    Raises
-    ------
-    NotImplementedError
-        If height and width are no multiples of `output_size`.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.adaptive_avg_pool2d(ag.tensor([[[1.0, 3.0], [5.0, 7.0]]]), 1)
     tensor([[[4.]]])
     """
@@ -871,26 +652,11 @@ def _warn_of_sizes(name: str, input: Any, target: Any) -> None:
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """Squared difference.
 
-    Parameters
-    ----------
-    input, target : Tensor
-        Real, of one shape; differing shapes broadcast, with PyTorch's warning.
-    reduction : {"mean", "sum", "none"}, optional
-        What to do with the values.
+    input, target: Real, of one shape; differing shapes broadcast, with PyTorch's warning.
+    reduction: What to do with the values.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If `reduction` is not known.
 
-    Returns
-    -------
-    Tensor
-        A number; for "none", of the operands' shape.
-
-    Raises
-    ------
-    ValueError
-        If `reduction` is not known.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.mse_loss(ag.tensor([1.0, 3.0]), ag.tensor([1.0, 1.0]))
     tensor(2.)
     """
@@ -901,26 +667,11 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """Absolute difference; the derivative at 0 is 0.
 
-    Parameters
-    ----------
-    input, target : Tensor
-        Of one shape; differing shapes broadcast, with PyTorch's warning.
-    reduction : {"mean", "sum", "none"}, optional
-        What to do with the values.
+    input, target: Of one shape; differing shapes broadcast, with PyTorch's warning.
+    reduction: What to do with the values.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If `reduction` is not known.
 
-    Returns
-    -------
-    Tensor
-        A number; for "none", of the operands' shape.
-
-    Raises
-    ------
-    ValueError
-        If `reduction` is not known.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.l1_loss(ag.tensor([1.0, 4.0]), ag.tensor([1.0, 1.0]))
     tensor(1.5000)
     """
@@ -957,34 +708,18 @@ def _check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
 def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
     """Minus the log-probability of the target class.
 
-    Parameters
-    ----------
     input : Tensor, shape (N, C), (C,) or (N, C, d1, ...)
         Log-probabilities of C classes, real.
     target : Tensor, shape (N,), () or (N, d1, ...)
         Class indices, integers.
     weight : Tensor, shape (C,), optional
         A weight per class; "mean" then divides by the sum of the weights of the targets. It gets no gradient.
-    ignore_index : int, optional
-        Targets of this value do not count.
-    reduction : {"mean", "sum", "none"}, optional
-        What to do with the values.
+    ignore_index: Targets of this value do not count.
+    reduction: What to do with the values.
+    Returns: A number; for "none", of the shape of `target`.
+    ValueError: If the shapes do not fit or `reduction` is not known.
+    IndexError: If a target is no class (on NumPy; elsewhere, where looking would wait for the device, the loss is NaN).
 
-    Returns
-    -------
-    Tensor
-        A number; for "none", of the shape of `target`.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit or `reduction` is not known.
-    IndexError
-        If a target is no class (on NumPy; elsewhere, where looking would wait for the device, the loss is NaN).
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.nll_loss(ag.tensor([[-0.5, -1.5]]), ag.tensor([1]))
     tensor(1.5000)
     """
@@ -1003,37 +738,20 @@ def cross_entropy(
 ) -> Tensor:
     """Cross entropy of the softmax of `input` and a target, given as class indices or as probabilities.
 
-    Parameters
-    ----------
     input : Tensor, shape (N, C), (C,) or (N, C, d1, ...)
         Logits of C classes, real.
-    target : Tensor
-        Class indices: integers, of the shape of `input` without the axis of the classes. Or probabilities: floating
+    target: Class indices: integers, of the shape of `input` without the axis of the classes. Or probabilities: floating
         point, of the shape of `input`.
     weight : Tensor, shape (C,), optional
         A weight per class. For class indices "mean" divides by the sum of the weights of the targets. No gradient.
-    ignore_index : int, optional
-        Class indices of this value do not count.
-    reduction : {"mean", "sum", "none"}, optional
-        What to do with the values.
+    ignore_index: Class indices of this value do not count.
+    reduction: What to do with the values.
     label_smoothing : float, optional
         The share of the target that is spread evenly over all classes (Szegedy et al. 2015), from 0 to 1.
+    Returns: A number; for "none", of the shape of the class indices.
+    ValueError: If the shapes do not fit or an option is not known.
+    IndexError: If a target is no class (on NumPy; elsewhere, where looking would wait for the device, the loss is NaN).
 
-    Returns
-    -------
-    Tensor
-        A number; for "none", of the shape of the class indices.
-
-    Raises
-    ------
-    ValueError
-        If the shapes do not fit or an option is not known.
-    IndexError
-        If a target is no class (on NumPy; elsewhere, where looking would wait for the device, the loss is NaN).
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> logits = ag.tensor([[2.0, 0.0], [0.0, 2.0]], requires_grad=True)
     >>> loss = ag.nn.functional.cross_entropy(logits, ag.tensor([0, 1]))
     >>> loss
@@ -1113,32 +831,15 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
 
     The logarithms are limited to -100, as in PyTorch. `binary_cross_entropy_with_logits` is more accurate.
 
-    Parameters
-    ----------
-    input : Tensor
-        Probabilities, any shape.
-    target : Tensor
-        Probabilities, of the shape of `input`.
+    input: Probabilities, any shape.
+    target: Probabilities, of the shape of `input`.
     weight : Tensor, optional
         A weight per element, broadcast.
-    reduction : {"mean", "sum", "none"}, optional
-        What to do with the values.
+    reduction: What to do with the values.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If the shapes differ or `reduction` is not known.
+    RuntimeError: If `input` is outside [0, 1] (not checked on lazy backends, where looking would compute).
 
-    Returns
-    -------
-    Tensor
-        A number; for "none", of the operands' shape.
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ or `reduction` is not known.
-    RuntimeError
-        If `input` is outside [0, 1] (not checked on lazy backends, where looking would compute).
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.functional.binary_cross_entropy(ag.tensor([0.5, 0.5]), ag.tensor([1.0, 0.0]))
     tensor(0.6931)
     """
@@ -1160,32 +861,16 @@ def binary_cross_entropy_with_logits(
 ) -> Tensor:
     """Binary cross entropy of ``sigmoid(input)`` and a target, without overflow or cancellation.
 
-    Parameters
-    ----------
-    input : Tensor
-        Logits, any shape.
-    target : Tensor
-        Probabilities, of the shape of `input`.
+    input: Logits, any shape.
+    target: Probabilities, of the shape of `input`.
     weight : Tensor, optional
         A weight per element, broadcast.
-    reduction : {"mean", "sum", "none"}, optional
-        What to do with the values.
+    reduction: What to do with the values.
     pos_weight : Tensor, optional
         A weight of the positive part, ``target * log(sigmoid(input))``, broadcast.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If the shapes differ or `reduction` is not known.
 
-    Returns
-    -------
-    Tensor
-        A number; for "none", of the operands' shape.
-
-    Raises
-    ------
-    ValueError
-        If the shapes differ or `reduction` is not known.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> z = ag.tensor([0.0, 2.0], requires_grad=True)
     >>> ag.nn.functional.binary_cross_entropy_with_logits(z, ag.tensor([1.0, 0.0]))
     tensor(1.4100, grad_fn=<BinaryCrossEntropyWithLogitsBackward0>)
@@ -1193,3 +878,19 @@ def binary_cross_entropy_with_logits(
     _check_same("binary_cross_entropy_with_logits", input, target)
     _checked_reduction("binary_cross_entropy_with_logits", reduction)
     return ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)
+
+
+_complete(
+    globals(),
+    {
+        "dilation": "int or pair, optional\n    Steps between the elements of a window.",
+        "eps": "float, optional",
+        "ignore_index": "int, optional",
+        "input": "Tensor\n    Any shape, real.",
+        "kernel_size": "int or pair\n    Height and width of a window.",
+        "p": "float, optional",
+        "padding": "int or pair, optional",
+        "reduction": '{"mean", "sum", "none"}, optional\n    What to do with the values.',
+        "stride": "int or pair, optional\n    Steps between windows. Default: `kernel_size`.",
+    },
+)

@@ -7,6 +7,7 @@ import math
 from agrad.core import errors
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import full
+from agrad.ops.docs import complete as _complete
 from agrad.random import Generator, rand, randn
 
 __all__ = [
@@ -26,23 +27,10 @@ __all__ = [
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Uniform on [a, b).
 
-    Parameters
-    ----------
-    tensor : Tensor
-        Real floating point; gets the values, whether or not it requires a gradient.
     a, b : float, optional
         The bounds.
-    generator : agrad.random.Generator, optional
-        Where random keys come from. Default: the one that `agrad.manual_seed` seeds.
+    Returns: The same object.
 
-    Returns
-    -------
-    Tensor
-        The same object.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.nn.init.uniform_(ag.empty((1000,)), -1.0, 1.0)
     >>> bool(ag.all(x >= -1) and ag.all(x < 1))
     True
@@ -53,7 +41,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generato
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Normal with a mean and standard deviation; the other arguments as for `uniform_`."""
+    """Normal with a mean and standard deviation."""
     sample = randn(tensor.shape, dtype=tensor.dtype, device=tensor.device, generator=generator)
     tensor.data = sample * std + mean
     return tensor
@@ -68,9 +56,6 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 def zeros_(tensor: Tensor) -> Tensor:
     """Zeros.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.init.zeros_(ag.nn.Linear(3, 2).bias)
     Parameter containing:
     tensor([0., 0.], requires_grad=True)
@@ -86,20 +71,12 @@ def ones_(tensor: Tensor) -> Tensor:
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """Return the factor by which a nonlinearity shrinks what goes through it, inverted.
 
-    Parameters
-    ----------
     nonlinearity : {"linear", "conv2d", "sigmoid", "tanh", "relu", "leaky_relu", "selu"}
         Its name.
     param : float, optional
         The negative slope of ``leaky_relu``. Default: 0.01.
+    ValueError: If the name is not known.
 
-    Raises
-    ------
-    ValueError
-        If the name is not known.
-
-    Examples
-    --------
     >>> from agrad.nn.init import calculate_gain
     >>> round(calculate_gain("relu"), 4)
     1.4142
@@ -126,26 +103,15 @@ def _fans(tensor: Tensor) -> tuple[int, int]:
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Uniform on ±gain sqrt(6 / (fan_in + fan_out)) (Glorot & Bengio 2010).
 
-    Parameters
-    ----------
-    tensor : Tensor
-        Shape (out, in, ...), real floating point.
-    gain : float, optional
-        See `calculate_gain`.
-    generator : agrad.random.Generator, optional
-        As for `uniform_`.
-
-    Raises
-    ------
-    ValueError
-        If the tensor has fewer than two axes.
+    tensor: Shape (out, in, ...), real floating point.
+    ValueError: If the tensor has fewer than two axes.
     """
     bound = gain * math.sqrt(6 / sum(_fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
-    """Normal with standard deviation gain sqrt(2 / (fan_in + fan_out)); arguments as for `xavier_uniform_`."""
+    """Normal with standard deviation gain sqrt(2 / (fan_in + fan_out))."""
     return normal_(tensor, 0.0, gain * math.sqrt(2 / sum(_fans(tensor))), generator)
 
 
@@ -165,23 +131,8 @@ def kaiming_uniform_(
 ) -> Tensor:
     """Uniform with standard deviation gain / sqrt(fan): keeps the variance through rectifiers (He et al. 2015).
 
-    Parameters
-    ----------
-    tensor : Tensor
-        Shape (out, in, ...), real floating point.
-    a : float, optional
-        The negative slope of the rectifier.
-    mode : {"fan_in", "fan_out"}, optional
-        Keep the variance of the values, or that of the gradients.
-    nonlinearity : str, optional
-        See `calculate_gain`.
-    generator : agrad.random.Generator, optional
-        As for `uniform_`.
-
-    Raises
-    ------
-    ValueError
-        If the tensor has fewer than two axes, or an option is not known.
+    tensor: Shape (out, in, ...), real floating point.
+    ValueError: If the tensor has fewer than two axes, or an option is not known.
     """
     bound = math.sqrt(3) * _kaiming(tensor, a, mode, nonlinearity)
     return uniform_(tensor, -bound, bound, generator)
@@ -194,5 +145,21 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal with standard deviation gain / sqrt(fan); arguments as for `kaiming_uniform_`."""
+    """Normal with standard deviation gain / sqrt(fan)."""
     return normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity), generator)
+
+
+_complete(
+    globals(),
+    {
+        "a": "float, optional\n    The negative slope of the rectifier.",
+        "gain": "float, optional\n    See `calculate_gain`.",
+        "generator": "agrad.random.Generator, optional\n    Where random keys come from. Default: the one of `agrad.manual_seed`.",
+        "mean": "float, optional\n    The mean.",
+        "mode": '{"fan_in", "fan_out"}, optional\n    Keep the variance of the values, or that of the gradients.',
+        "nonlinearity": "str, optional\n    What `calculate_gain` knows.",
+        "std": "float, optional\n    The standard deviation.",
+        "tensor": "Tensor\n    Real floating point; gets the values, whether or not it requires a gradient.",
+        "val": "float\n    The value.",
+    },
+)

@@ -9,10 +9,13 @@ from agrad.core.mode import no_grad
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, to_device
+from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import abs as absolute
 from agrad.ops.elementwise import clip, pow, sqrt, square
 from agrad.ops.manipulation import concat, reshape, stack
 from agrad.ops.statistical import max, sum
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "vector_to_parameters"]
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -28,8 +31,6 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scale all gradients so that their norm, taken together, is at most a bound.
 
-    Parameters
-    ----------
     parameters : Tensor or iterable of Tensor
         Those without gradient are passed over.
     max_norm : float
@@ -38,24 +39,10 @@ def clip_grad_norm_(
         The order of the norm; may be infinite.
     error_if_nonfinite : bool, optional
         Raise if the norm is infinite or NaN, instead of scaling by it.
-
-    Returns
-    -------
-    Tensor
-        The norm before scaling, 0-d.
-
-    Raises
-    ------
-    RuntimeError
-        See `error_if_nonfinite`; the gradients are then as they were.
-
-    Notes
-    -----
+    Returns: The norm before scaling, 0-d.
+    RuntimeError: See `error_if_nonfinite`; the gradients are then as they were.
     As in PyTorch the factor is ``max_norm / (norm + 1e-6)``, at most 1.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> w = ag.tensor([3.0, 4.0], requires_grad=True)
     >>> (w * w / 2).sum().backward()
     >>> ag.nn.utils.clip_grad_norm_([w], max_norm=1.0)
@@ -101,9 +88,6 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """Return all parameters as one vector, in the graph; see also `agrad.tree.ravel`.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.nn.utils.parameters_to_vector(ag.nn.Linear(3, 2).parameters()).shape
     (8,)
     """
@@ -113,10 +97,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     """Set parameters to the values of a vector, as `parameters_to_vector` made it.
 
-    Raises
-    ------
-    ValueError
-        If the vector has another length than all parameters together; they are then as they were.
+    ValueError: If the vector has another length than all parameters together; they are then as they were.
     """
     members = list(parameters)
     total = int(math.fsum(p.size for p in members))
@@ -126,3 +107,13 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     for p in members:
         p.data = reshape(value[start : start + p.size], p.shape)
         start += p.size
+
+
+_complete(
+    globals(),
+    {
+        "clip_value": "float\n    The bound.",
+        "parameters": "iterable of Tensor\n    The parameters.",
+        "vec": "Tensor\n    One value per element.",
+    },
+)

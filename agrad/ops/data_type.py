@@ -235,23 +235,11 @@ def can_cast(from_: Any, to: Any, /) -> bool:
 def finfo(type: Any, /) -> FloatInfo:
     """The limits of a floating dtype, or of that of an array.
 
-    Parameters
-    ----------
-    type : Tensor, array or dtype
-        Real or complex floating point; of a complex one, those of its parts.
-
-    Returns
-    -------
-    object
+    type: Real or complex floating point; of a complex one, those of its parts.
+    Returns : object
         Has ``bits``, ``eps``, ``max``, ``min``, ``smallest_normal`` and ``dtype``.
-
-    Notes
-    -----
     Source: array API 2025.12, data type functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> info = ag.finfo(ag.float64)
     >>> info.bits
     64
@@ -276,23 +264,11 @@ def finfo(type: Any, /) -> FloatInfo:
 def iinfo(type: Any, /) -> IntInfo:
     """The limits of an integer dtype, or of that of an array.
 
-    Parameters
-    ----------
-    type : Tensor, array or dtype
-        Integer.
-
-    Returns
-    -------
-    object
+    type: Integer.
+    Returns : object
         Has ``bits``, ``max``, ``min`` and ``dtype``.
-
-    Notes
-    -----
     Source: array API 2025.12, data type functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> info = ag.iinfo(ag.int8)
     >>> info.bits
     8

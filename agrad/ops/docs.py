@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from inspect import CO_VARARGS
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -151,7 +151,8 @@ def complete(
     Parameters
     ----------
     namespace : dict
-        The functions by name; what else is in it is left alone, and so are helpers with a docstring of one line.
+        The functions by name; what else is in it is left alone, and so are docstrings that have sections, and helpers
+        with a docstring of one line, which its ``__all__`` does not name.
     arguments : dict
         What parameters are, by name: the type, and on the next line the meaning; or the type alone, of what each
         docstring describes.
@@ -167,11 +168,11 @@ def complete(
     types = {name: " : " + entry.partition("\n")[0] for name, entry in arguments.items()}
     whole = {name: " : " + entry.replace("\n", N) for name, entry in arguments.items() if "\n" in entry}
     chapter = Chapter(types, whole, source, elementwise, methods)
-    home = namespace.get("__name__", "")
+    home, public = namespace.get("__name__", ""), namespace.get("__all__", ())
     for name, function in namespace.items():
         if type(function) is FunctionType and name[0] != "_" and function.__module__.startswith(home):
             text = function.__doc__
-            if type(text) is str and (methods or "\n" in text) and HEADING not in text:  # none with sections; no helper
+            if type(text) is str and (methods or "\n" in text or name in public) and HEADING not in text:
                 short = function.__doc__ = Short(text)
                 short.function, short.name, short.chapter = function, name, chapter
 
@@ -183,16 +184,20 @@ def _completed(short: str, function: FunctionType, name: str, chapter: Chapter) 
         short = short.replace(f"{N}    ", N)  # they stand further in
     stub: FunctionType = getattr(function, "__wrapped__", function)
     code = stub.__code__
-    names = code.co_varnames[methods : code.co_argcount + code.co_kwonlyargcount]
+    positional, named = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    names, stars = code.co_varnames[methods:positional], {}
+    if code.co_flags & CO_VARARGS:
+        stars[code.co_varnames[named]] = "*"
+        names += (code.co_varnames[named],)
+    names += code.co_varnames[positional:named]
+    if code.co_flags & CO_VARKEYWORDS:
+        stars[code.co_varnames[named + len(stars)]] = "**"
+        names += (code.co_varnames[named + len(stars) - 1],)
     op = getattr(function, "op", None)
     rule = NONE if op is None else op.rule
     text, _, examples = short.rstrip().partition(PROMPT)
     text, _, notes = text.partition(BLANK)
     said: dict[str, str] = {}
-    several = ""
-    if code.co_flags & CO_VARARGS:
-        several = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
-        names += (several,)
     if ":" in notes:
         text, notes = read(text, notes, names, types, said)
     annotations = stub.__annotations__
@@ -214,7 +219,7 @@ def _completed(short: str, function: FunctionType, name: str, chapter: Chapter) 
             if entry == last:
                 takes = f"{takes.removesuffix(last)}, {each}{last}"
             else:
-                takes += f"{N}{each}{entry}" if each != several else f"{N}*{each}{entry}"
+                takes += f"{N}{stars.get(each, '')}{each}{entry}"
             last = entry
     if takes:
         text += PARAMETERS + takes

@@ -261,28 +261,13 @@ def broadcast_like(x: Any, spec: Any, /) -> Tensor:
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape that shapes broadcast to.
 
-    Parameters
-    ----------
     *shapes : tuple of int
         The shapes; none gives ``()``.
-
-    Returns
-    -------
-    tuple of int
+    Returns : tuple of int
         The common shape.
-
-    Raises
-    ------
-    ValueError
-        If they do not broadcast.
-
-    Notes
-    -----
+    ValueError: If they do not broadcast.
     Source: array API 2025.12, manipulation functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.broadcast_shapes((2, 1), (3,))
     (2, 3)
     """

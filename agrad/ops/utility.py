@@ -9,6 +9,7 @@ from agrad.core.declare import linear
 from agrad.core.rule import device_of
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import along
+from agrad.ops.docs import complete
 from agrad.ops.manipulation import concat
 
 __all__ = ["diff"]
@@ -40,10 +41,7 @@ def _diff(x: Any, /, *, axis: int = -1, n: int = 1) -> Tensor:
 def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Tensor:
     """The differences of neighbours along an axis, `n` times over.
 
-    Parameters
-    ----------
-    x : Tensor
-        Of at least one axis and a numeric dtype.
+    x: Of at least one axis and a numeric dtype.
     axis : int, optional
         Along which.
     n : int, optional
@@ -51,26 +49,12 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
     prepend, append : Tensor, optional
         Put before and behind `x` along the axis first; operands with a derivative of their own. Of the rank of `x`,
         and its shape but for that axis.
-
-    Returns
-    -------
-    Tensor
-        ``x[..., 1:] - x[..., :-1]`` for ``n=1`` and the last axis.
-
-    Raises
-    ------
-    ValueError
-        If `n` is negative or `x` has no axis.
-
-    Notes
-    -----
+    Returns: ``x[..., 1:] - x[..., :-1]`` for ``n=1`` and the last axis.
+    ValueError: If `n` is negative or `x` has no axis.
     Linear; the adjoint is minus the difference of the cotangent with zeros at both ends.
 
     Source: array API 2025.12, Utility Functions.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 4.0, 9.0], requires_grad=True)
     >>> y = ag.diff(x)
     >>> y.detach()
@@ -88,3 +72,6 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
         raise ValueError("diff() takes a tensor of at least one axis, not a 0-d one")
     parts = [part for part in (prepend, x, append) if part is not None]
     return _diff(concat(parts, axis=axis) if len(parts) > 1 and n else x, axis=axis, n=n)
+
+
+complete(globals(), {}, source="Source: array API 2025.12, utility functions.")

@@ -15,6 +15,7 @@ from agrad.core.once import lock
 from agrad.core.tensor import Tensor
 from agrad.func.batching import sampled
 from agrad.ops.creation import leaf
+from agrad.ops.docs import complete as _complete
 from agrad.plugin import manager
 
 T = TypeVar("T")
@@ -160,19 +161,10 @@ class using(Setting):  # noqa: N801 (a function to its users)
 def manual_seed(seed: int) -> Generator:
     """Start the default generator anew from a seed.
 
-    Parameters
-    ----------
     seed : int
         The same seed gives the same numbers, on every run of one backend.
+    Returns: The default generator.
 
-    Returns
-    -------
-    Generator
-        The default generator.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> _ = ag.manual_seed(0)
     >>> a = ag.randn(3)
     >>> _ = ag.manual_seed(0)
@@ -214,27 +206,15 @@ def rand(
 ) -> Tensor:
     """Numbers uniform on [0, 1).
 
-    Parameters
-    ----------
     *shape : int or tuple
         The shape, as integers or one tuple.
-    dtype : DType, backend's dtype or str, optional
-        Default: `get_default_dtype`.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: the default backend's.
+    dtype: Default: `get_default_dtype`.
+    device: ``"<backend>[:<device>]"``. Default: the default backend's.
     requires_grad : bool, optional
         Record what is done with the result.
-    generator : Generator, optional
-        Where keys come from. Default: the generator of `manual_seed`.
+    generator: Where keys come from. Default: the generator of `manual_seed`.
+    Returns: A new leaf.
 
-    Returns
-    -------
-    Tensor
-        A new leaf.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.rand(2, 3)
     >>> x.shape
     (2, 3)
@@ -257,27 +237,15 @@ def randn(
 ) -> Tensor:
     """Numbers of the standard normal distribution.
 
-    Parameters
-    ----------
     *shape : int or tuple
         The shape, as integers or one tuple.
-    dtype : DType, backend's dtype or str, optional
-        Default: `get_default_dtype`.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: the default backend's.
+    dtype: Default: `get_default_dtype`.
+    device: ``"<backend>[:<device>]"``. Default: the default backend's.
     requires_grad : bool, optional
         Record what is done with the result.
-    generator : Generator, optional
-        Where keys come from. Default: the generator of `manual_seed`.
+    generator: Where keys come from. Default: the generator of `manual_seed`.
+    Returns: A new leaf.
 
-    Returns
-    -------
-    Tensor
-        A new leaf.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.randn((2, 3)).shape
     (2, 3)
     """
@@ -303,34 +271,17 @@ def randint(
 ) -> Tensor:
     """Integers uniform from `low` (0 if left out) to before `high`.
 
-    Parameters
-    ----------
     low, high : int
         The range; with `low` alone, from 0 to before it.
     size : int or tuple of int
         The shape.
-    dtype : DType, backend's dtype or str, optional
-        Default: int64.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: the default backend's.
-    generator : Generator, optional
-        Where keys come from. Default: the generator of `manual_seed`.
+    dtype: Default: int64.
+    device: ``"<backend>[:<device>]"``. Default: the default backend's.
+    generator: Where keys come from. Default: the generator of `manual_seed`.
+    Returns: A new leaf.
+    TypeError: If there is no size.
+    ValueError: If the range is empty.
 
-    Returns
-    -------
-    Tensor
-        A new leaf.
-
-    Raises
-    ------
-    TypeError
-        If there is no size.
-    ValueError
-        If the range is empty.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.randint(3, 5, (100,))
     >>> sorted(set(x.tolist()))
     [3, 4]
@@ -356,25 +307,13 @@ def randint(
 def randperm(n: int, *, dtype: Any = None, device: Any = None, generator: Generator | None = None) -> Tensor:
     """The integers 0 to n - 1 in random order; `permutation` is another name of it.
 
-    Parameters
-    ----------
     n : int
         How many.
-    dtype : DType, backend's dtype or str, optional
-        Default: int64.
-    device : str, optional
-        ``"<backend>[:<device>]"``. Default: the default backend's.
-    generator : Generator, optional
-        Where keys come from. Default: the generator of `manual_seed`.
+    dtype: Default: int64.
+    device: ``"<backend>[:<device>]"``. Default: the default backend's.
+    generator: Where keys come from. Default: the generator of `manual_seed`.
+    Returns: A new leaf.
 
-    Returns
-    -------
-    Tensor
-        A new leaf.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> sorted(ag.randperm(4).tolist())
     [0, 1, 2, 3]
     """
@@ -389,21 +328,11 @@ permutation = randperm
 def rand_like(x: Tensor, **kwargs: Any) -> Tensor:
     """`rand` of the shape, dtype and device of a tensor.
 
-    Parameters
-    ----------
-    x : Tensor
-        Whose shape, dtype and device the result has.
+    x: Whose shape, dtype and device the result has.
     **kwargs : optional
         As for `rand`; a dtype or a device takes the place of those of `x`.
+    Returns: A new leaf.
 
-    Returns
-    -------
-    Tensor
-        A new leaf.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.rand_like(ag.zeros((2, 3), dtype="float32")).dtype
     dtype('float32')
     """
@@ -413,22 +342,22 @@ def rand_like(x: Tensor, **kwargs: Any) -> Tensor:
 def randn_like(x: Tensor, **kwargs: Any) -> Tensor:
     """`randn` of the shape, dtype and device of a tensor.
 
-    Parameters
-    ----------
-    x : Tensor
-        Whose shape, dtype and device the result has.
+    x: Whose shape, dtype and device the result has.
     **kwargs : optional
         As for `randn`; a dtype or a device takes the place of those of `x`.
+    Returns: A new leaf.
 
-    Returns
-    -------
-    Tensor
-        A new leaf.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.randn_like(ag.zeros((2, 3), dtype="float32")).dtype
     dtype('float32')
     """
     return randn(x.shape, **{"dtype": x.dtype, "device": x.device, **kwargs})
+
+
+_complete(
+    globals(),
+    {
+        "device": 'str, optional\n    ``"<backend>[:<device>]"``. Default: the default backend\'s.',
+        "dtype": "DType, backend's dtype or str, optional",
+        "generator": "Generator, optional\n    Default: the one that `manual_seed` seeds.",
+    },
+)

@@ -214,10 +214,7 @@ def topk(
 ) -> TopK:
     """The largest elements along an axis, in falling order, and where they stand.
 
-    Parameters
-    ----------
-    x : Tensor
-        Real, at least one axis.
+    x: Real, at least one axis.
     k : int
         How many.
     axis : int, optional
@@ -228,26 +225,11 @@ def topk(
         They are sorted in any case.
     dim : int, optional
         PyTorch's name of `axis`.
-
-    Returns
-    -------
-    values : Tensor
-        The elements.
-    indices : Tensor
-        Their indices, which have no derivative. Of equal elements the first comes first.
-
-    Raises
-    ------
-    RuntimeError
-        If there are not so many elements.
-
-    Notes
-    -----
+    Returns : TopK
+        The `values`, and their `indices`, which have no derivative. Of equal elements the first comes first.
+    RuntimeError: If there are not so many elements.
     As ``torch.topk``. The gradient goes to the elements picked.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> values, indices = ag.extra.topk(ag.tensor([1.0, 3.0, 2.0]), 2)
     >>> values
     tensor([3., 2.])

@@ -112,10 +112,7 @@ def logsumexp(
 ) -> Any:
     """Logarithm of a sum of exponentials, without overflow.
 
-    Parameters
-    ----------
-    a : Tensor
-        Real or complex.
+    a: Real or complex.
     axis : int or tuple of int, optional
         What to sum over. Default: all axes.
     b : Tensor, optional
@@ -124,19 +121,10 @@ def logsumexp(
         Keep the summed axes with length 1.
     return_sign : bool, optional
         Give the sign of the sum beside the logarithm of its magnitude.
-
-    Returns
-    -------
-    Tensor or tuple of Tensor
+    Returns : Tensor or tuple of Tensor
         ``log(sum(b * exp(a)))``; NaN where that sum is negative, unless `return_sign`.
-
-    Notes
-    -----
     The gradient is `softmax`. Where all elements are -inf it is 0; an infinite sum gives it to the infinite elements.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.special.logsumexp(ag.asarray([1000.0, 1000.0]))
     tensor(1000.6931)
     >>> ag.special.logsumexp(ag.asarray([0.0, 1.0]), b=ag.asarray([1.0, -1.0]), return_sign=True)
