@@ -28,7 +28,8 @@ from typing import IO, Any
 
 from agrad.core import errors, files
 from agrad.core.archive import Archive, FormatError
-from agrad.core.tensor import Tensor
+from agrad.core.tensor import Tensor, wrap
+from agrad.ops.ufunc import to_numpy
 from agrad.plugin import manager
 
 # json, tempfile and zipfile load when something is saved or loaded: `import agrad` is to be fast.
@@ -320,7 +321,7 @@ def _write(tree: Any, tensors: list[Tensor], stream: IO[bytes]) -> None:
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         entries = []
         for index, tensor in enumerate(tensors):  # One at a time: the bytes are a copy of the tensor.
-            dtype, data = manager.to_bytes(tensor)
+            dtype, data = to_bytes(tensor)
             archive.writestr(member(f"tensors/{index}"), data)
             entries.append(
                 {
@@ -423,7 +424,7 @@ def _check_entry(index: int, entry: Any) -> None:
 def _make(data: bytearray, index: int, entry: dict[str, Any], device: str | None) -> Tensor:
     shape, dtype = tuple(entry["shape"]), entry["dtype"]
     try:
-        tensor: Tensor = manager.from_bytes(data, dtype, shape, device or entry["device"])
+        tensor: Tensor = from_bytes(data, dtype, shape, device or entry["device"])
         if entry["requires_grad"]:
             tensor.requires_grad_()
     except errors.BackendError as error:
@@ -435,3 +436,16 @@ def _make(data: bytearray, index: int, entry: dict[str, Any], device: str | None
         what = f"tensor {index} is no {dtype[:20]} array of shape {reprlib.repr(shape)}"
         raise FormatError(f"{what}: {error!s:.200}") from error
     return tensor
+
+
+def to_bytes(tensor: Tensor) -> tuple[str, bytes]:
+    """Return a tensor's dtype name and its elements as little-endian bytes in row-major order."""
+    array = to_numpy(tensor.detach())
+    return str(array.dtype.name), array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def from_bytes(data: bytearray, dtype_name: str, shape: tuple[int, ...], device: str | None = None) -> Tensor:
+    """Make a tensor of what `to_bytes` gave; on a host it may keep the memory it is given."""
+    backend, full = manager.device_of(device)
+    raw = backend.from_buffer(data, dtype_name, shape, full)
+    return wrap(raw, backend.spec(raw))

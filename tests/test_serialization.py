@@ -274,7 +274,7 @@ def test_a_save_that_fails_while_writing_leaves_the_old_file(tmp_path, monkeypat
 
     path = tmp_path / "state"
     ag.save("old", path)
-    monkeypatch.setattr(serialization.manager, "to_bytes", failing)
+    monkeypatch.setattr(serialization, "to_bytes", failing)
     with pytest.raises(KeyboardInterrupt):
         ag.save([ag.ones(3)], path)
     stream = Broken()
@@ -308,13 +308,13 @@ def test_a_draft_is_never_open_to_more_than_what_it_replaces(tmp_path, monkeypat
     path, seen = tmp_path / "state", []
     ag.save(1, path)
     path.chmod(mode)
-    real = serialization.manager.to_bytes
+    real = serialization.to_bytes
 
     def looking(tensor):
         seen.extend(stat.S_IMODE(entry.stat().st_mode) for entry in os.scandir(tmp_path))
         return real(tensor)
 
-    monkeypatch.setattr(serialization.manager, "to_bytes", looking)
+    monkeypatch.setattr(serialization, "to_bytes", looking)
     ag.save([ag.ones(2)], path)
     assert len(seen) == 2
     assert not [oct(found) for found in seen if found & ~mode & 0o077]
@@ -329,7 +329,7 @@ from agrad import serialization
 def to_bytes(tensor):
     os.kill(os.getpid(), signal.SIGKILL)
 
-serialization.manager.to_bytes = to_bytes
+serialization.to_bytes = to_bytes
 ag.save([ag.ones(2)], sys.argv[1])
 """
 
@@ -353,17 +353,17 @@ def test_the_draft_of_a_killed_process_goes_with_the_next_save(tmp_path):
 def test_a_draft_in_use_stays(tmp_path, monkeypatch):
     from agrad import serialization
 
-    path, real, results = tmp_path / "state", serialization.manager.to_bytes, []
+    path, real, results = tmp_path / "state", serialization.to_bytes, []
 
     def nested(tensor):
-        monkeypatch.setattr(serialization.manager, "to_bytes", real)
+        monkeypatch.setattr(serialization, "to_bytes", real)
         thread = threading.Thread(target=lambda: results.append(ag.save([ag.zeros(2)], path)))
         thread.start()
         thread.join()
         results.append(ag.load(path)[0].tolist())
         return real(tensor)
 
-    monkeypatch.setattr(serialization.manager, "to_bytes", nested)
+    monkeypatch.setattr(serialization, "to_bytes", nested)
     ag.save([ag.ones(2)], path)
     assert results == [None, [0.0, 0.0]]
     assert ag.load(path)[0].tolist() == [1.0, 1.0]

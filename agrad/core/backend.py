@@ -514,7 +514,7 @@ PYTHONS_OWN = frozenset([bool, int, float, complex, type(None), slice, type(Elli
 
 
 def plugins() -> Any:
-    """Return the plugin manager: it makes backends, so it ranks above them, and the core asks it here alone."""
+    """Return the plugin manager: it makes backends, so it ranks above them, and the core reaches it here alone."""
     from agrad.plugin import manager  # noqa: PLC0415 (see above)
 
     return manager

@@ -20,8 +20,7 @@ from agrad.core.tensor import Tensor, attached
 from agrad.ops import creation, data_type, manipulation, searching, statistical
 from agrad.ops.namespace import namespace
 from agrad.ops.torch_methods import TorchMethods
-from agrad.ops.ufunc import NumpyMethods
-from agrad.plugin import manager
+from agrad.ops.ufunc import NumpyMethods, to_numpy
 
 # -- operators ------------------------------------------------------------------------------------------------------------
 
@@ -136,7 +135,7 @@ class Methods(TorchMethods, NumpyMethods):
             )
         backend = self._spec.backend
         array = (
-            manager.to_numpy(self).copy()
+            to_numpy(self).copy()
             if backend.is_lazy
             else backend.asarray(self._raw, device=self._spec.device, copy=True)
         )
@@ -146,7 +145,7 @@ class Methods(TorchMethods, NumpyMethods):
 
     def __dlpack_device__(self: Any, /) -> Any:
         lazy = self._spec.backend.is_lazy
-        return (manager.to_numpy(self) if lazy else self._raw).__dlpack_device__()
+        return (to_numpy(self) if lazy else self._raw).__dlpack_device__()
 
     def __iter__(self: Any) -> Iterator[Tensor]:
         if not self._spec.shape:

@@ -87,7 +87,7 @@ def refused_function(function: Any) -> TypeError:
     """Return the error for a function of NumPy that is no ufunc; it names agrad's, if there is one."""
     room = function.__module__.removeprefix("numpy").lstrip(".")
     name = RENAMED.get(function.__name__, f"{room}.{function.__name__}" if room else function.__name__)
-    xp = manager.namespace(manager.default_backend().name)
+    xp = manager.default_backend().functions
     found: Any = xp
     for part in name.split("."):
         found = getattr(found, part, None)
@@ -99,6 +99,12 @@ def refused_function(function: Any) -> TypeError:
     instead = value if found is None else f"use agrad.{name}, or {value}"
     message = f"{full} is not defined for tensors; {instead}.{errors.called()}"
     return TypeError(message)
+
+
+def to_numpy(tensor: Tensor) -> Any:
+    """Return a tensor's value as a read-only NumPy array."""
+    numpy = manager.get("numpy")
+    return numpy.read_only(numpy.from_host(tensor._spec.backend.to_host(tensor._computed()), numpy.name))
 
 
 @attached
@@ -120,7 +126,7 @@ class NumpyMethods:
         """
         if self._is_followed():
             raise errors.leaves_graph("numpy()")
-        return manager.to_numpy(self)
+        return to_numpy(self)
 
     def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
         if self._is_followed():

@@ -21,7 +21,6 @@ from agrad.core.backend import CONTRACT, Backend, Device
 from agrad.core.kernels import forget_kernels
 from agrad.core.mode import Setting
 from agrad.core.once import lock, shared
-from agrad.core.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
     import pluggy
@@ -465,9 +464,6 @@ class use_backend(Setting):  # noqa: N801 (a function to its users)
         super().__enter__()
 
 
-# -- crossing ---------------------------------------------------------------------------------------------------------
-
-
 def device_of(device: Any) -> tuple[Backend, str]:
     """Return the backend and the full device for what a user passed as ``device=``; None is the default.
 
@@ -481,26 +477,6 @@ def device_of(device: Any) -> tuple[Backend, str]:
     text = str(device)
     backend = usable(text)
     return backend, text if ":" in text else backend.default_device()
-
-
-def to_numpy(tensor: Tensor) -> Any:
-    """Return a tensor's value as a read-only NumPy array."""
-    spec = tensor._spec
-    numpy = get("numpy")
-    return numpy.read_only(numpy.from_host(spec.backend.to_host(tensor._computed()), numpy.name))
-
-
-def to_bytes(tensor: Tensor) -> tuple[str, bytes]:
-    """Return a tensor's dtype name and its elements as little-endian bytes in row-major order."""
-    array = to_numpy(tensor.detach())
-    return str(array.dtype.name), array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
-
-
-def from_bytes(data: bytearray, dtype_name: str, shape: tuple[int, ...], device: str | None = None) -> Tensor:
-    """Make a tensor of what `to_bytes` gave; on a host it may keep the memory it is given."""
-    backend, full = device_of(device)
-    raw = backend.from_buffer(data, dtype_name, shape, full)
-    return wrap(raw, backend.spec(raw))
 
 
 def namespace(name: str) -> Any:
