@@ -400,7 +400,8 @@ class Backend:
         """Return the backend of a call whose operands are of this one and of others; None if this one knows of none.
 
         Every backend among the operands is asked until one answers, so only one of them has to know the others: by what
-        the contract says of them, as `is_duck_array`, never by name. The operands of others become its own by `adopt`.
+        the contract says of them, as `is_duck_array`, never by name. The operands of others become its own by `adopt`. The
+        answer is kept.
         """
         return None if others else self
 
@@ -550,14 +551,10 @@ def spec_of(array: Any) -> Spec:
 
 def joined(backends: Iterable[Backend]) -> Backend | None:
     """Return the backend of a call on operands of these, by the first that can tell (`Backend.join`), or None."""
-    every = tuple(dict.fromkeys(backends))
-    for backend in every:
-        found = backend.join([other for other in every if other is not backend])
-        if found is not None:
-            JOINED[every] = found
-            return found
-    return None
+    return _joined(tuple(backends))
 
 
-#: The backends of calls so far, by those of the operands in their order.
-JOINED: dict[tuple[Backend, ...], Backend] = {}
+@functools.cache
+def _joined(backends: tuple[Backend, ...]) -> Backend | None:
+    answers = (one.join([other for other in dict.fromkeys(backends) if other is not one]) for one in backends)
+    return next((found for found in answers if found is not None), None)

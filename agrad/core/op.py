@@ -14,7 +14,7 @@ from threading import get_ident
 from typing import Any
 
 from agrad.core import errors
-from agrad.core.backend import JOINED, Backend, backend_of, joined, numbers_of, plugins
+from agrad.core.backend import Backend, backend_of, joined, numbers_of, plugins
 from agrad.core.mode import get_mode
 from agrad.core.node import Freed, Kept, Node, next_seq, output_of
 from agrad.core.once import once
@@ -382,8 +382,7 @@ def resolve_backend(op: Op, values: tuple[Any, ...]) -> tuple[Backend, Spec | No
         return plugins().default_backend(), None
     if len(backends) == 1:
         return next(iter(backends.values())), spec
-    every = tuple(backends.values())
-    found_one = JOINED.get(every) or joined(every)
+    found_one = joined(backends.values())
     if found_one is not None:
         return found_one, spec
     raise errors.mixed_backends(op.name, list(backends))

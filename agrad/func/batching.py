@@ -458,7 +458,11 @@ class BatchedBackend(Backend):
         return self.xp.add(array, other)
 
     def join(self, others: Sequence[Backend]) -> Backend | None:
-        return _join((self, *others))
+        """Return the backend of all their levels over the one library that they have in common."""
+        found = joined(b.base if isinstance(b, BatchedBackend) else b for b in (self, *others))
+        for number in sorted(self.numbers.union(*map(_numbers_of, others))) if found is not None else ():
+            found = batched_backend(number, found)
+        return found
 
     def adopt(self, tensor: Tensor) -> Tensor:
         owner = tensor._spec.backend
@@ -592,15 +596,6 @@ def level_in(number: int, values: Any) -> Level | None:
 def batched_backend(number: int, inner: Backend) -> BatchedBackend:
     """Return the backend of a level's number over another backend."""
     return BatchedBackend(number, inner)
-
-
-@functools.cache
-def _join(backends: tuple[Backend, ...]) -> Backend | None:
-    """Return the backend of all levels of some backends over the one library that theirs have in common."""
-    found = joined(b.base if isinstance(b, BatchedBackend) else b for b in backends)
-    for number in sorted(frozenset[int]().union(*map(_numbers_of, backends))) if found is not None else ():
-        found = batched_backend(number, found)
-    return found
 
 
 def _joined_of(arrays: Sequence[Any]) -> Backend:
