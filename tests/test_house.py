@@ -96,9 +96,7 @@ CIRCLES = {
 
 #: Names of a module that the last lines of another one give a value, so that nobody finds them who reads their own file.
 #: The list may only become shorter.
-INJECTED = {
-    ("agrad.func.batching", "agrad.core.function.with_batch"): "a Function whose arguments are batched",
-}
+INJECTED: dict[tuple[str, str], str] = {}
 
 # -- reading the source -----------------------------------------------------------------------------------------------
 

@@ -95,6 +95,9 @@ class Backend:
     #: ``run_rule(vjp, g, saved, node)`` runs a rule of the backward pass on raw arrays of this backend: to do so on a
     #: device, or by one kernel. None: the rule is called with the kernels, ``vjp(xp, g, saved, node)``.
     run_rule: Callable[..., Any] | None = None
+    #: ``run_function(function, args, kwargs)`` runs a `Function` among whose arguments is a tensor of this backend, as one
+    #: of batched arrays does. None: its own methods run.
+    run_function: Callable[..., Any] | None = None
 
     # -- what a backend must give -------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import functools
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 from agrad.core import errors, mode, tree
@@ -25,18 +26,60 @@ from agrad.core.tensor import Tensor, set_history, wrap
 #: its tangents.
 Role = tuple[str, Any, "dict[int, Tensor] | None"]
 
-#: Set by ``agrad.func.batching``: for arguments that are mapped over, the result of the Function's own vmap, or
-#: arguments its forward can take.
-with_batch: Callable[[Any, tuple[Any, ...], dict[str, Any]], tuple[Any, tuple[Any, ...], dict[str, Any]]]
-
 _new = object.__new__
+
+
+@dataclass(slots=True)
+class Call:
+    """What the node of a `Function` knows of its call; what the user sets on it as ``ctx`` is in its ``__dict__``.
+
+    Attributes
+    ----------
+    needs, is_tensor : tuple of bool
+        Per argument, containers opened, whether it needs a gradient, and whether it is a tensor.
+    structures, results : tuple or None
+        Per argument of forward, and per result, the structure of a container of tensors; None if there is none.
+    to_save, for_forward : tuple
+        What the user's methods have saved, until the call is over.
+    dirty : tuple of Tensor
+        Operands that were changed in place, until the call is over.
+    inert : set of int or None
+        The ``id`` of the results that have no derivative, until the call is over; None if nothing was said of any.
+    materialize : bool
+        Undefined cotangents arrive as zeros.
+    levels : sequence of int
+        The levels of forward mode that operands had tangents of.
+    roles : list or None
+        What each saved tensor was to the call; None until then, and if it is not recorded.
+    attributes : dict
+        Operands and results that the user kept as attributes, each with its role.
+    in_jvp : tuple or None
+        What `FunctionNode.saved_tensors` gives while jvp runs.
+    """
+
+    needs: tuple[bool, ...] = ()
+    is_tensor: tuple[bool, ...] = ()
+    structures: tuple[Any, ...] | None = None
+    results: tuple[Any, ...] | None = None
+    to_save: tuple[Tensor | None, ...] = ()
+    for_forward: tuple[Tensor | None, ...] | None = None
+    dirty: tuple[Tensor, ...] = ()
+    inert: set[int] | None = None
+    materialize: bool = True
+    levels: Sequence[int] = ()
+    roles: list[Role] | None = None
+    attributes: dict[str, tuple[Tensor, Role]] = field(default_factory=dict)
+    in_jvp: tuple[Tensor | None, ...] | None = None
 
 
 class FunctionNode(Node):
     """The node of one call of a `Function`; the ``ctx`` its methods get."""
 
-    __slots__ = ()
+    __slots__ = ("_call", "needs_input_grad")
     function: ClassVar[type[Function]]
+
+    _call: Call
+    needs_input_grad: tuple[bool, ...]
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Keep tensors for backward: operands, results or None.
@@ -54,7 +97,7 @@ class FunctionNode(Node):
                     " y = ag.asarray(y), has its history in backward."
                 )
                 raise TypeError(message)
-        self.__dict__["_to_save"] = tensors
+        self._call.to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         """Keep tensors for ``jvp``: they are the `saved_tensors` there.
@@ -71,7 +114,7 @@ class FunctionNode(Node):
                     f" ctx. (got {type(t).__name__})"
                 )
                 raise TypeError(message)
-        self.__dict__["_for_forward"] = tensors
+        self._call.for_forward = tensors
 
     @property
     def saved_tensors(self) -> tuple[Tensor | None, ...]:
@@ -82,11 +125,11 @@ class FunctionNode(Node):
         RuntimeError
             After backward has freed them.
         """
-        if "_in_jvp" in self.__dict__:
-            return cast("tuple[Tensor | None, ...]", self.__dict__["_in_jvp"])
-        if "_kept" not in self.__dict__:  # still within the call
-            known = self.__dict__.get("_for_forward", self.__dict__.get("_to_save", ()))
-            return cast("tuple[Tensor | None, ...]", known)
+        call = self._call
+        if call.in_jvp is not None:
+            return call.in_jvp
+        if call.roles is None:  # still within the call
+            return call.to_save if call.for_forward is None else call.for_forward
         if type(self.saved) is Freed:
             raise errors.second_time(self)
         saved: Any = self.saved
@@ -102,14 +145,14 @@ class FunctionNode(Node):
                 raise RuntimeError(message)
         return tuple(
             None if value is None else self._revive(value.open() if isinstance(value, Parcel) else value, role)
-            for value, role in zip(saved, self.__dict__["_kept"], strict=True)
+            for value, role in zip(saved, call.roles, strict=True)
         )
 
     @property
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """Pairs of node and output number, one per tensor argument; ``(None, 0)`` for one that needs no gradient."""
         edges = iter(self.inputs)
-        arguments = zip(self.__dict__["_needs"], self.__dict__["_is_tensor"], strict=True)
+        arguments = zip(self._call.needs, self._call.is_tensor, strict=True)
         return tuple(next(edges).address() if need else (None, 0) for need, is_tensor in arguments if is_tensor)
 
     def _revive(self, value: Tensor, role: Role) -> Tensor:
@@ -137,9 +180,8 @@ class FunctionNode(Node):
 
     def __getattr__(self, name: str) -> Any:
         """Return an input or output kept as an attribute: its value at the call, with its history."""
-        kept = self.__dict__.get("_attributes", {})
-        if name in kept:
-            return self._revive(*kept[name])
+        if name in self._call.attributes:
+            return self._revive(*self._call.attributes[name])
         message = f"{self.name()!r} object has no attribute {name!r}"
         raise AttributeError(message)
 
@@ -153,7 +195,7 @@ class FunctionNode(Node):
             if not isinstance(t, Tensor) and backend_of(t) is None:
                 message = f"mark_non_differentiable only accepts variable arguments, but got {type(t).__name__}"
                 raise RuntimeError(message)
-        self.__dict__["_non_differentiable"] = {id(t) for t in tensors}
+        self._call.inert = {id(t) for t in tensors}
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Declare operands changed in place; each must be returned as a result too."""
@@ -161,11 +203,11 @@ class FunctionNode(Node):
             if not isinstance(t, Tensor):
                 message = f"mark_dirty can only accept variables, but got {type(t).__name__}"
                 raise RuntimeError(message)  # noqa: TRY004 (PyTorch's type)
-        self.__dict__["_dirty"] = tensors
+        self._call.dirty = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
         """Choose whether undefined gradients arrive as zeros (the default) or as None."""
-        self.__dict__["_materialize"] = value
+        self._call.materialize = value
 
     def name(self) -> str:
         return f"{self.function.__name__}Backward"
@@ -274,51 +316,53 @@ class Function:
             What ``forward`` returns, arrays as tensors. For each element of a tuple, or for anything else it returns,
             ``backward`` gets a gradient of the same structure.
         """
-        if mode.batch_levels.get():
-            result, args, kwargs = with_batch(cls, args, kwargs)  # noqa: F821 (see above)
-            if result is not None:
-                return result
-        node = _make_node(cls)
-        separate = cls.setup_context is not Function.setup_context
-        bound = _bound(cls.forward, args, kwargs, separate=separate)
-        arguments, structures = _taken_apart(bound)
-        recording = mode.is_grad_enabled()
-        needs = tuple(isinstance(a, Tensor) and a._node is not None for a in arguments)
-        node.__dict__["_needs"] = node.__dict__["needs_input_grad"] = needs
-        node.__dict__["_is_tensor"] = tuple(isinstance(a, Tensor) for a in arguments)
-        if structures is not None:
-            node.__dict__["_structures"] = structures
-            node.__dict__["needs_input_grad"] = tuple(
-                any(part) if isinstance(part, list) else part for part in _grouped(needs, structures, list)
-            )
-        before = mode.get_mode()
-        try:
-            mode.push(grad=False)
-            output = cls.forward(*args, **kwargs) if separate else cls.forward(node, *args, **kwargs)
-            if type(output) is not Tensor:
-                output = _as_tensors(node, output, arguments)
-            if separate:
-                cls.setup_context(node, bound, output)
-            flat, results = output, None
-            if type(output) is not Tensor:
-                several, results = _taken_apart(output if isinstance(output, tuple) else (output,))
-                if results is not None:
-                    node.__dict__["_results"], flat = results, several
-        finally:
-            mode.set_mode(before)
-        record = recording and any(needs)
-        carried = [a._tangents if isinstance(a, Tensor) else None for a in arguments]
-        levels = _open_levels(carried)
-        if record or levels:
-            _check_differentiable(node, flat)
-        for_jvp = node.__dict__.pop("_for_forward", node.__dict__.get("_to_save", ()))
-        made = _record(node, arguments, flat, record=record, levels=levels)
-        if levels:
-            _push_tangents(cls, node, (arguments, carried), (flat, made), for_jvp, levels, record=recording)
-        if results is None:
-            return made
-        rebuilt = tuple(_grouped(made, results))
-        return rebuilt if isinstance(output, tuple) else rebuilt[0]
+        for a in _taken_apart((*args, *kwargs.values()))[0]:
+            if isinstance(a, Tensor) and (own := a._spec.backend.run_function) is not None:
+                return own(cls, args, kwargs)
+        return run(cls, args, kwargs)
+
+
+def run(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a Function's own methods: what `Function.apply` does where no backend has a way of its own."""
+    node = _make_node(cls)
+    separate = cls.setup_context is not Function.setup_context
+    bound = _bound(cls.forward, args, kwargs, separate=separate)
+    arguments, structures = _taken_apart(bound)
+    recording = mode.is_grad_enabled()
+    needs = tuple(isinstance(a, Tensor) and a._node is not None for a in arguments)
+    own = node._call = Call(needs, tuple(isinstance(a, Tensor) for a in arguments), structures)
+    node.needs_input_grad = needs
+    if structures is not None:
+        parts = _grouped(needs, structures, list)
+        node.needs_input_grad = tuple(any(part) if isinstance(part, list) else part for part in parts)
+    before = mode.get_mode()
+    try:
+        mode.push(grad=False)
+        output = cls.forward(*args, **kwargs) if separate else cls.forward(node, *args, **kwargs)
+        if type(output) is not Tensor:
+            output = _as_tensors(node, output, arguments)
+        if separate:
+            cls.setup_context(node, bound, output)
+        flat = output
+        if type(output) is not Tensor:
+            several, own.results = _taken_apart(output if isinstance(output, tuple) else (output,))
+            if own.results is not None:
+                flat = several
+    finally:
+        mode.set_mode(before)
+    record = recording and any(needs)
+    carried = [a._tangents if isinstance(a, Tensor) else None for a in arguments]
+    own.levels = levels = _open_levels(carried)
+    if record or levels:
+        _check_differentiable(node, flat)
+    for_jvp = own.to_save if own.for_forward is None else own.for_forward
+    made = _record(node, arguments, flat, record=record)
+    if levels:
+        _push_tangents(cls, node, (arguments, carried), (flat, made), for_jvp, record=recording)
+    if own.results is None:
+        return made
+    rebuilt = tuple(_grouped(made, own.results))
+    return rebuilt if isinstance(output, tuple) else rebuilt[0]
 
 
 def _bound(
@@ -429,7 +473,7 @@ def _as_tensors(node: FunctionNode, output: Any, arguments: tuple[Any, ...]) -> 
         output = output if all(new is old for new, old in zip(found, output, strict=True)) else found
     else:
         output = searched(output)
-    if (inert := node.__dict__.get("_non_differentiable")) and made:
+    if (inert := node._call.inert) and made:
         inert |= {id(t) for value, t in made.items() if value in inert}
     return output
 
@@ -481,7 +525,7 @@ def _check_differentiable(node: FunctionNode, output: Any) -> None:
                 " gradient would be lost.\n  Return an array or a Tensor, as numpy.asarray(...) makes."
             )
             raise TypeError(message + errors.at(node))
-    if "_non_differentiable" in node.__dict__ or any(isinstance(o, Tensor) and o._spec.inexact for o in outputs):
+    if node._call.inert is not None or any(isinstance(o, Tensor) and o._spec.inexact for o in outputs):
         return
     kinds = ", ".join(str(o.dtype) if isinstance(o, Tensor) else type(o).__name__ for o in outputs) or "nothing"
     message = (
@@ -493,11 +537,13 @@ def _check_differentiable(node: FunctionNode, output: Any) -> None:
     raise RuntimeError(message + errors.at(node))
 
 
-def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, record: bool, levels: Sequence[int]) -> Any:
+def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, record: bool) -> Any:
     """Make the results of a call, attached to its node; their tangents of the open levels are still to come."""
+    call = node._call
     several = isinstance(output, tuple)
     outputs = output if several else (output,)
-    dirty = node.__dict__.pop("_dirty", ())
+    dirty, to_save, inert = call.dirty, call.to_save, call.inert or ()
+    call.dirty, call.to_save, call.for_forward, call.inert = (), (), None, None
     for target in dirty:
         if not any(o is target for o in outputs):
             message = (
@@ -508,13 +554,11 @@ def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, reco
         if record and target.is_leaf and target.requires_grad:
             message = f"a leaf Variable that requires grad has been used in an in-place operation.{errors.at(node)}"
             raise RuntimeError(message)
-    inert = node.__dict__.pop("_non_differentiable", set())
-    to_save = node.__dict__.pop("_to_save", ())
     specs = tuple(o._spec if isinstance(o, Tensor) else None for o in outputs)
     kind = Specs if specs and specs[0] is not None else SomeSpecs
     node.spec = kind(cast("tuple[Spec, ...]", specs)) if several else specs[0]
     # one dict per result, shared with what is kept of it: filled level by level, outermost first
-    tangents = {id(o): {} if levels else o._tangents for o in outputs if isinstance(o, Tensor)}
+    tangents = {id(o): {} if call.levels else o._tangents for o in outputs if isinstance(o, Tensor)}
     places = {id(a): i for i, a in reversed(list(enumerate(arguments))) if isinstance(a, Tensor)}
 
     def role(t: Tensor | None) -> Role:
@@ -527,17 +571,18 @@ def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, reco
         edges = tuple(a._node for a in inputs)
         node.edges = cast("tuple[Node, ...]", edges)
         node.specs = tuple(a._spec for a in inputs)
-        node.__dict__["_kept"] = list(map(role, to_save))
+        call.roles = list(map(role, to_save))
         pairs = active()
         kept = tuple(None if t is None else Parcel(t, pairs, node) if pairs else _bare(t) for t in to_save)
         # in a list of its own, what is saved can be dropped while the engine still holds `node.saved`
         node.saved = ([kept],) if kept and node.function.clear_saved_tensors_on_access else kept
-    if record or levels:
-        node.__dict__["_levels"] = levels
-        attributes = node.__dict__["_attributes"] = {}
+    if record or call.levels:
         for name, value in list(node.__dict__.items()):
             if isinstance(value, Tensor) and (found := role(value))[0] != "other":
-                attributes[name] = _bare(value), found  # by value: the user's own object may change, or make a cycle
+                call.attributes[name] = (
+                    _bare(value),
+                    found,
+                )  # by value: the user's own object may change, or make a cycle
                 del node.__dict__[name]
     made: dict[int, Any] = {}
     results = []
@@ -597,13 +642,13 @@ def _vjp(_xp: Any, g: Any, _saved: tuple[Any, ...], node: FunctionNode) -> Any:
     parts = list(g) if isinstance(node.spec, tuple) else [g]
     raw = not any(isinstance(p, Tensor) for p in parts)
     tensors = [None if p is None else _cotangent(p) for p in parts]
-    if node.__dict__.get("_materialize", True):
+    if node._call.materialize:
         tensors = [
             t if t is not None or s is None else s.backend.functions.zeros(s.shape, dtype=s.dtype, device=s.device)
             for t, s in zip(tensors, specs, strict=True)
         ]
-    if (results := node.__dict__.get("_results")) is not None:
-        tensors = _grouped(tensors, results)
+    if node._call.results is not None:
+        tensors = _grouped(tensors, node._call.results)
     method = cls.backward if own_backward else cls.vjp
     if cls.boxed_grads_call:
         parts.clear()
@@ -626,9 +671,7 @@ def _cotangent(part: Any) -> Tensor:
 def _checked(node: FunctionNode, gradients: Any, *, raw: bool, cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
     """Check what the user's backward returned, and bring each gradient to its operand's spec."""
     returned = list(gradients) if isinstance(gradients, tuple | list) else [gradients]
-    needs = node.__dict__["_needs"]
-    is_tensor = node.__dict__["_is_tensor"]
-    structures = node.__dict__.get("_structures")
+    needs, is_tensor, structures = node._call.needs, node._call.is_tensor, node._call.structures
     count = len(is_tensor if structures is None else structures)
     while len(returned) > count and returned[-1] is None:
         returned.pop()
@@ -686,7 +729,9 @@ def _derivative(node: FunctionNode, value: Any, method: str, given: tuple[Any, .
     """
     if isinstance(value, Tensor):
         made = value
-        hidden = next((name for name, kept in node.__dict__.items() if name not in _OWN and _holds_array(kept)), None)
+        hidden = next(
+            (name for name, kept in node.__dict__.items() if name != "_metadata" and _holds_array(kept)), None
+        )
         if hidden is None:
             return made
         why = f"a tensor computed with an array kept as ctx.{hidden}, whose history is unknown"
@@ -699,7 +744,7 @@ def _derivative(node: FunctionNode, value: Any, method: str, given: tuple[Any, .
     if not made._spec.inexact:
         return made
     message = f"The {method} of {node.function.__name__} gave {why}: differentiating it would lose a term.\n  {fix}."
-    known = [*node.__dict__.get("_levels", ()), *(at for t in _tensors_in(given) for at in t._tangents or ())]
+    known = [*node._call.levels, *(at for t in _tensors_in(given) for at in t._tangents or ())]
     if _open_levels([dict.fromkeys(known)]):
         raise RuntimeError(message + errors.at(node))
     if not node.edges or not mode.is_grad_enabled():
@@ -713,24 +758,6 @@ def _derivative(node: FunctionNode, value: Any, method: str, given: tuple[Any, .
 
 def _tensors_in(values: tuple[Any, ...]) -> list[Tensor]:
     return [t for t in tree.flatten(values)[0] if isinstance(t, Tensor)]
-
-
-#: What a node of a Function keeps in its own dict beside the attributes that the user sets.
-_OWN = frozenset(
-    [
-        "_attributes",
-        "_in_jvp",
-        "_is_tensor",
-        "_kept",
-        "_levels",
-        "_materialize",
-        "_metadata",
-        "_needs",
-        "_results",
-        "_structures",
-        "needs_input_grad",
-    ]
-)
 
 
 def _holds_array(value: Any) -> bool:
@@ -756,7 +783,6 @@ def _push_tangents(
     operands: tuple[tuple[Any, ...], list[dict[int, Tensor] | None]],
     results: tuple[Any, Any],
     to_save: tuple[Any, ...],
-    levels: tuple[int, ...],
     *,
     record: bool,
 ) -> None:
@@ -775,10 +801,10 @@ def _push_tangents(
     before, after = (part if isinstance(part, tuple) else (part,) for part in results)
     made = {id(b): a for b, a in zip(before, after, strict=True) if isinstance(b, Tensor)}
     places = {id(a) for a in arguments if isinstance(a, Tensor)}
-    materialize = node.__dict__.get("_materialize", True)
+    call = node._call
     around = mode.current()
     open_levels = () if around is None else around.levels
-    for at in levels:
+    for at in call.levels:
         outside = mode.get_mode()
         try:
             # of the levels, those outside this one: a tangent has no tangent of its own level
@@ -786,18 +812,17 @@ def _push_tangents(
             tangents = []
             for a, of_one in zip(arguments, carried, strict=True):
                 t = (of_one or {}).get(at)
-                if t is None and materialize and isinstance(a, Tensor) and a._spec.inexact:
+                if t is None and call.materialize and isinstance(a, Tensor) and a._spec.inexact:
                     t = a._spec.backend.functions.zeros_like(a)
                 tangents.append(t)
-            node.__dict__["_in_jvp"] = tuple(
+            call.in_jvp = tuple(
                 made[id(t)] if id(t) in made else t if id(t) in places or t is None else node._revive(t, _other(t))
                 for t in to_save
             )
-            structures, containers = node.__dict__.get("_structures"), node.__dict__.get("_results")
-            pushed = cls.jvp(node, *(tangents if structures is None else _grouped(tangents, structures)))
+            pushed = cls.jvp(node, *(tangents if call.structures is None else _grouped(tangents, call.structures)))
             pushed = pushed if isinstance(pushed, tuple) else (pushed,)
-            if containers is not None:
-                pushed = _spread(node, list(pushed), containers, "tangent")
+            if call.results is not None:
+                pushed = _spread(node, list(pushed), call.results, "tangent")
             if len(pushed) > len(after):
                 message = f"function {node.name()} returned an incorrect number of tangents (expected {len(after)}, got"
                 raise RuntimeError(f"{message} {len(pushed)}){errors.at(node)}")
@@ -807,7 +832,7 @@ def _push_tangents(
                     of_result[at] = fitted(_derivative(node, t, "jvp", tuple(tangents)), result)
         finally:
             mode.set_mode(outside)
-            node.__dict__.pop("_in_jvp", None)
+            call.in_jvp = None
 
 
 def _other(t: Tensor) -> Role:
@@ -849,10 +874,21 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class UnknownHistory(Node):
-    """Stands where a value of unknown history came from: raises when a gradient arrives."""
+    """Stands where a value of unknown history came from: raises when a gradient arrives.
 
-    __slots__ = ()
+    Attributes
+    ----------
+    message : str
+        What to say then.
+    known : bool
+        The first of its edges leads to history that is known.
+    """
+
+    __slots__ = ("known", "message")
     title = "UnknownHistory"
+
+    known: bool
+    message: str
 
 
 def unknown_history(
@@ -875,14 +911,13 @@ def unknown_history(
     node.spec = spec
     node.code, node.lasti = ctx.code, ctx.lasti
     node.hooks = None
-    node.__dict__["message"] = message + errors.at(ctx)
-    node.__dict__["known"] = through is not None
+    node.message, node.known = message + errors.at(ctx), through is not None
     return node
 
 
 def _refuse(_xp: Any, g: Any, _saved: tuple[Any, ...], node: UnknownHistory) -> Any:
     task = running()
     needed = None if task is None else task.needed
-    if node.__dict__["known"] and needed is not None and needed.isdisjoint(node.inputs[1:]):
+    if node.known and needed is not None and needed.isdisjoint(node.inputs[1:]):
         return (g, *(None for _ in node.inputs[1:]))
-    raise RuntimeError(node.__dict__["message"])
+    raise RuntimeError(node.message)

@@ -17,8 +17,8 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 from agrad import tree
 from agrad.core import errors, mode
-from agrad.core import function as function_module
 from agrad.core.backend import BACKENDS, SPECS_KEPT, Backend, backend_of, joined
+from agrad.core.function import run
 from agrad.core.kernels import PRIMITIVES, key_parts
 from agrad.core.mode import batch_levels, transforming, within
 from agrad.core.node import Node, next_seq
@@ -499,6 +499,27 @@ class BatchedBackend(Backend):
         inside = wrap(array.data, self.inner.spec(array.data))
         return f"BatchedTensor(lvl={self.number}, value={inside!r})"
 
+    def run_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a `Function` by its own ``vmap``, or by its methods on batched tensors, if it says they can take them."""
+        tensors = [a for a in tree.flatten((args, tuple(kwargs.values())))[0] if isinstance(a, Tensor)]
+        backend = joined(t._spec.backend for t in tensors)
+        if not isinstance(backend, BatchedBackend):
+            return run(function, args, kwargs)
+        if getattr(function, "vmap", None) is not None:
+            return _through_own_vmap(function, backend, args, kwargs)
+        if not function.generate_vmap_rule:
+            name = function.__name__
+            raise RuntimeError(
+                f"You tried to vmap over {name}, but it does not have vmap support. Please override and implement the vmap"
+                " staticmethod or set generate_vmap_rule=True.\n  With generate_vmap_rule=True its methods run on batched"
+                f" tensors, so they must consist of agrad's functions.{errors.called()}"
+            )
+
+        def adopted(a: Any) -> Any:
+            return backend.adopt(a) if isinstance(a, Tensor) and a._spec.backend is not backend else a
+
+        return run(function, tree.map(adopted, args), tree.map(adopted, kwargs))
+
 
 # -- kernels ----------------------------------------------------------------------------------------------------------
 
@@ -629,27 +650,6 @@ def sampled(backend: Backend, kind: str, shape: tuple[int, ...], key: tuple[int,
     return raw
 
 
-def with_batch(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return what `Function.apply` is to run with batched arguments: the result of its own ``vmap``, or arguments."""
-    tensors = [a for a in tree.flatten((args, tuple(kwargs.values())))[0] if isinstance(a, Tensor)]
-    backend = joined(t._spec.backend for t in tensors)
-    if not isinstance(backend, BatchedBackend):
-        return None, args, kwargs
-    if getattr(cls, "vmap", None) is not None:
-        return _through_own_vmap(cls, backend, args, kwargs), args, kwargs
-    if not getattr(cls, "generate_vmap_rule", False):
-        raise RuntimeError(
-            f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and implement the"
-            " vmap staticmethod or set generate_vmap_rule=True.\n  With generate_vmap_rule=True its methods run on batched"
-            f" tensors, so they must consist of agrad's functions.{errors.called()}"
-        )
-
-    def adopted(a: Any) -> Any:
-        return backend.adopt(a) if isinstance(a, Tensor) and a._spec.backend is not backend else a
-
-    return None, tree.map(adopted, args), tree.map(adopted, kwargs)
-
-
 class VmapInfo(NamedTuple):
     """What a Function's ``vmap`` is told."""
 
@@ -680,9 +680,6 @@ def _through_own_vmap(cls: Any, backend: BatchedBackend, args: tuple[Any, ...], 
         return back(result, out_dims)
     dims = out_dims if isinstance(out_dims, tuple) else (out_dims,) * len(result)
     return tuple(back(y, dim) for y, dim in zip(result, dims, strict=True))
-
-
-function_module.with_batch = with_batch
 
 
 # -- crossings: into the batch, out of it, and past it ------------------------------------------------------------------
