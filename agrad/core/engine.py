@@ -13,6 +13,7 @@ meets anything else. Both give the same bits.
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 import weakref
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -605,11 +606,15 @@ def _tensor_or_none(g: Any) -> Tensor | None:
 # -- nodes by themselves ----------------------------------------------------------------------------------------------
 
 
+#: Falling creation numbers are a topological order, rising ones its reverse.
+BY_AGE = operator.attrgetter("seq")
+
+
 def leading_to(roots: Iterable[Node], targets: Collection[Node]) -> set[Node]:
     """Return the nodes that have a path to a target, the targets included."""
     seen = behind(roots, oldest=min(node.seq for node in targets))
     needed = set(targets)
-    for node in sorted(seen, key=lambda n: n.seq):  # rising: what a node leads to comes before it
+    for node in sorted(seen, key=BY_AGE):  # rising: what a node leads to comes before it
         if not needed.isdisjoint(node.inputs):
             needed.add(node)
     return needed
