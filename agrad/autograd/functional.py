@@ -12,9 +12,9 @@ from typing import Any
 
 from agrad.core.errors import called
 from agrad.core.history import fresh
-from agrad.core.mode import is_grad_enabled, set_grad_enabled
+from agrad.core.mode import is_grad_enabled, recorded, set_grad_enabled
 from agrad.core.tensor import Tensor
-from agrad.func.grad import Tape, recorded, run_back
+from agrad.func.grad import Tape, run_back
 from agrad.func.jacobian import basis, jacfwd
 from agrad.func.vmap import over_rows
 from agrad.ops.manipulation import reshape, stack

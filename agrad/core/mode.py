@@ -20,6 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 R = TypeVar("R")
 
 _new, _partial, _ref = object.__new__, functools.partial, weakref.ref  # looked up once
@@ -269,6 +270,20 @@ class Setting:
 def adopt(mode: Mode | None) -> None:
     """Have a mode of the thread that started this one count here too."""
     set_mode(None if mode is None else mode.moved(mode.previous))
+
+
+def recorded(function: Callable[[], T]) -> T:
+    """Call a function with recording on, whatever is on outside; in it a call of backward() is refused."""
+    before, outside = get_mode(), transforming.get()
+    try:
+        push(grad=True)
+        transforming.set(True)
+        return function()
+    finally:
+        try:
+            transforming.set(outside)
+        finally:
+            set_mode(before)
 
 
 def in_a_thread(work: Callable[[], None]) -> None:

@@ -141,6 +141,13 @@ def givers(leaves: Sequence[Any], arguments: Sequence[TreeDef]) -> list[Give]:
     return found
 
 
+def arguments_of(container: Any, what: str) -> tuple[list[Tensor], TreeDef, list[Give]]:
+    """Take arguments apart that a function is differentiated by, and tell in which form derivatives come back."""
+    leaves, structure = tree.flatten(container)
+    gives = givers(leaves, structure.children)
+    return [argument_of(leaf, what) for leaf in leaves], structure, gives
+
+
 def _is_array(x: Any) -> bool:
     """Return whether something raw is an array: no number, and no scalar of a library."""
     owner = None if isinstance(x, NUMBERS) else backend_of(x)

@@ -23,12 +23,11 @@ from agrad.core.tensor import Tensor, wrap
 from agrad.func.arguments import (
     Argnums,
     Give,
-    argument_of,
+    arguments_of,
     bare,
     bare_all,
     check_kind,
     give_all,
-    givers,
     is_raw,
     of_chosen,
     outputs_of,
@@ -77,15 +76,13 @@ class Tape:
         self.recording = mode.is_grad_enabled()
 
         def run() -> tuple[int, Any]:
-            leaves, self.structure = tree.flatten(tuple(primals))
-            self.gives = givers(leaves, self.structure.children)
-            tensors = [argument_of(leaf, what) for leaf in leaves]
+            tensors, self.structure, self.gives = arguments_of(tuple(primals), what)
             floor = next_seq()
             self.inputs = [variable(t, recording=self.recording) for t in tensors]
             self.names = [t._node for t in self.inputs]
             return floor, function(*tree.unflatten(self.structure, self.inputs))
 
-        self.floor, returned = recorded(run)
+        self.floor, returned = mode.recorded(run)
         self.aux: Any = None
         if has_aux:
             returned, self.aux = split_aux(returned, what)
@@ -151,7 +148,7 @@ class Tape:
             In which form each comes back. Default: all as tensors.
         """
         given = any(g is not None and g._node is not None for g in cotangents)
-        record = record or (mode.is_grad_enabled() and (self.outward or given))
+        record = record or ((self.outward or given) and mode.is_grad_enabled())
         roots = [
             (t._node, cotangent_for(i, t._node, g))
             for i, (t, g) in enumerate(zip(self.outputs, cotangents, strict=True))
@@ -171,7 +168,7 @@ class Tape:
             ]
             return seeds, self.back(seeds, keep=True, record=True)
 
-        return recorded(run)
+        return mode.recorded(run)
 
     def push(
         self,
@@ -185,7 +182,7 @@ class Tape:
         """Return the tangents of the outputs: the backward pass is linear in its cotangents; this is its adjoint."""
         seeds, pulled = transposed
         given = any(t is not None and t._node is not None for t in tangents)
-        record = record or (mode.is_grad_enabled() and (self.outward or given))
+        record = record or ((self.outward or given) and mode.is_grad_enabled())
         roots = [
             (g._node, cotangent_for(i, g._node, t))
             for i, (g, t) in enumerate(zip(pulled, tangents, strict=True))
@@ -245,20 +242,6 @@ def leads_outward(roots: Sequence[Node], floor: int) -> bool:
     return False
 
 
-def recorded(function: Callable[[], T]) -> T:
-    """Call a function with recording on, whatever is on outside; in it a call of backward() is refused."""
-    before, outside = mode.get_mode(), transforming.get()
-    try:
-        mode.push(grad=True)
-        transforming.set(True)
-        return function()
-    finally:
-        try:
-            transforming.set(outside)
-        finally:
-            mode.set_mode(before)
-
-
 def check_complex(leaves: Sequence[Tensor], what: str, which: str, *, holomorphic: bool) -> None:
     """Refuse complex values where a derivative is a real matrix, and real ones where it is to be holomorphic."""
     for i, t in enumerate(leaves):
@@ -282,7 +265,7 @@ def _scalar(tape: Tape, what: str) -> Tensor:
         kind = tape.result_structure.kind
         raise TypeError(f"{what}: Expected f(*args) to return a Tensor, got {kind}{called()}")
     (output,) = tape.outputs
-    if output.ndim:
+    if output._spec.shape:
         raise RuntimeError(
             f"{what}: Expected f(*args) to return a scalar Tensor, got tensor with {output.ndim} dims. Maybe you wanted"
             f" to use the vjp or jacrev APIs instead?{called()}"
@@ -713,7 +696,7 @@ def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool 
             f"{what}: Expected primals and tangents to have the same python structure. Got primals with structure"
             f" {tape.structure} and tangents with structure {structure}{called()}"
         )
-    gradients = recorded(lambda: tape.back([None], keep=True, record=True))
+    gradients = mode.recorded(lambda: tape.back([None], keep=True, record=True))
     record = mode.is_grad_enabled() and (tape.outward or any(t._node is not None for t in given))
     for i, (t, x) in enumerate(zip(given, tape.inputs, strict=True)):
         if t.shape != x.shape:

@@ -12,12 +12,11 @@ from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import (
     Argnums,
-    argument_of,
+    arguments_of,
     as_tensor,
     bare_all,
     check_kind,
     give_all,
-    givers,
     is_raw,
     of_chosen,
 )
@@ -181,9 +180,7 @@ def jacfwd(
     def jacobian(*args: Any, **kwargs: Any) -> Any:
         raw = has_aux and is_raw(*args, *kwargs.values())
         of, chosen = of_chosen(func, argnums, args, kwargs)
-        leaves, structure = tree.flatten(chosen)
-        gives = givers(leaves, structure.children)
-        primals = [argument_of(leaf, "jacfwd(f)(*args)") for leaf in leaves]
+        primals, structure, gives = arguments_of(chosen, "jacfwd(f)(*args)")
         check_complex(primals, "jacfwd", "inputs", holomorphic=holomorphic)
         arguments = tree.unflatten(structure, primals)
         kept: list[Any] = []
