@@ -7,6 +7,7 @@ from typing import Any
 from agrad import tree
 from agrad.core.lazy import fill, is_lazy
 from agrad.core.tensor import Tensor
+from agrad.ops.docs import complete as _complete
 
 __all__ = ["compute", "persist"]
 
@@ -20,32 +21,16 @@ def compute(*tensors: Any, max_memory: int | str | None = None, progress: bool |
     along, so that this has its value too. Where the graph of a tensor has saved what was computed, a later backward pass
     reads the value.
 
-    Parameters
-    ----------
     *tensors : Tensor, or dict, list, tuple, dataclass or None in any nesting
         What to compute. Tensors of backends that are not lazy have their values, and whatever is no tensor stays.
     max_memory : int or str, optional
         How much the computation may hold at a time, in bytes or as ``"2GiB"``. Default: the backend's own choice.
     progress : bool, optional
         Whether to show how far it has come. Default: the backend's own choice.
-
-    Returns
-    -------
-    object
-        The argument, or a tuple of all of them: the same objects.
-
-    Raises
-    ------
-    TypeError
-        If a lazy array is given that is no Tensor: it cannot take a value.
-
-    Notes
-    -----
+    Returns: The argument, or a tuple of all of them: the same objects.
+    TypeError: If a lazy array is given that is no Tensor: it cannot take a value.
     An array of the user's own is never changed: its tensor gets another array, of the same backend.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> w = ag.tensor([1.0, 2.0], device="dask", requires_grad=True)
     >>> loss = (w * w).sum()
     >>> loss.backward()
@@ -61,24 +46,10 @@ def persist(*tensors: Any, max_memory: int | str | None = None, progress: bool |
 
     As `compute`, for values that are to be computed with further rather than read. Without a cluster both are the same.
 
-    Parameters
-    ----------
-    *tensors, max_memory, progress
-        As for `compute`.
+    *tensors, max_memory, progress: As for `compute`.
+    Returns: The argument, or a tuple of all of them: the same objects.
+    TypeError: If a lazy array is given that is no Tensor.
 
-    Returns
-    -------
-    object
-        The argument, or a tuple of all of them: the same objects.
-
-    Raises
-    ------
-    TypeError
-        If a lazy array is given that is no Tensor.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.ones((4, 2), device="dask") * 3.0
     >>> x is ag.persist(x)
     True
@@ -96,3 +67,6 @@ def _realised(function: str, arguments: tuple[Any, ...], **how: Any) -> Any:
             )
     fill([leaf for leaf in leaves if isinstance(leaf, Tensor)], **how)
     return arguments[0] if len(arguments) == 1 else arguments
+
+
+_complete(globals(), {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from agrad.core.mode import Block, current, push, replace
+from agrad.ops.docs import complete as _complete
 
 
 class detect_anomaly(Block):  # noqa: N801 (PyTorch's name)
@@ -79,10 +80,7 @@ class set_detect_anomaly:  # noqa: N801 (PyTorch's name)
 def is_anomaly_enabled() -> bool:
     """Return whether anomaly detection is on.
 
-    Returns
-    -------
-    bool
-        Whether it is.
+    Returns: Whether it is.
     """
     return _anomaly() is not None
 
@@ -90,10 +88,7 @@ def is_anomaly_enabled() -> bool:
 def is_anomaly_check_nan_enabled() -> bool:
     """Return whether anomaly detection looks for NaN.
 
-    Returns
-    -------
-    bool
-        Whether it does.
+    Returns: Whether it does.
     """
     return bool(_anomaly())
 
@@ -101,3 +96,6 @@ def is_anomaly_check_nan_enabled() -> bool:
 def _anomaly() -> bool | None:
     now = current()
     return None if now is None else now.anomaly
+
+
+_complete(globals(), {})

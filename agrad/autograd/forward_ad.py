@@ -9,6 +9,7 @@ from agrad.core import forward, mode
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.func.grad import dual_of
+from agrad.ops.docs import complete as _complete
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
@@ -51,13 +52,7 @@ def _entered() -> list[_Level]:
 def enter_dual_level() -> int:
     """Open a level of forward mode; `dual_level` closes it too.
 
-    Returns
-    -------
-    int
-        The level, counted from 0.
-
-    Notes
-    -----
+    Returns: The level, counted from 0.
     Levels nest, unlike PyTorch's.
     """
     return _enter(_Level())
@@ -73,15 +68,9 @@ def _enter(level: _Level) -> int:
 def exit_dual_level(*, level: int | None = None) -> None:
     """Close the innermost level: its tangents vanish.
 
-    Parameters
-    ----------
     level : int, optional
         Must be the innermost. Default: that.
-
-    Raises
-    ------
-    RuntimeError
-        If it is not, or none is open.
+    RuntimeError: If it is not, or none is open.
     """
     entered = _entered()
     if not entered or level not in (None, len(entered) - 1):
@@ -128,28 +117,14 @@ class dual_level(mode.Block):  # noqa: N801 (PyTorch's name)
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
     """Return a tensor with a tangent.
 
-    Parameters
-    ----------
-    tensor : Tensor
-        The primal: real or complex floating point.
-    tangent : Tensor
-        Of its shape.
+    tensor: The primal: real or complex floating point.
+    tangent: Of its shape.
     level : int, optional
         Default: the innermost.
-
-    Returns
-    -------
-    Tensor
-        A new one; results of operations on it carry tangents too.
-
-    Raises
-    ------
-    RuntimeError
-        If no level is open, the shapes differ, or the tangent has a tangent of this level itself.
-    ValueError
-        If the primal is neither real nor complex floating point.
-    TypeError
-        If one is no tensor.
+    Returns: A new one; results of operations on it carry tangents too.
+    RuntimeError: If no level is open, the shapes differ, or the tangent has a tangent of this level itself.
+    ValueError: If the primal is neither real nor complex floating point.
+    TypeError: If one is no tensor.
     """
     at = _number(level)
     if at is None:
@@ -171,17 +146,10 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
     """Return primal and tangent of a tensor.
 
-    Parameters
-    ----------
-    tensor : Tensor
-        Any.
+    tensor: Any.
     level : int, optional
         Default: the innermost.
-
-    Returns
-    -------
-    UnpackedDualTensor
-        ``(primal, tangent)``; the tangent is None if there is none.
+    Returns: ``(primal, tangent)``; the tangent is None if there is none.
     """
     at = _number(level)
     if at is None:
@@ -199,3 +167,6 @@ def _number(level: int | None) -> int | None:
     if not 0 <= level < len(entered):
         raise RuntimeError(f"there is no forward AD level {level}; open are {len(entered)}{called()}")
     return entered[level].number
+
+
+_complete(globals(), {})

@@ -17,6 +17,7 @@ from agrad.core.tensor import Tensor
 from agrad.func.grad import Tape, run_back
 from agrad.func.jacobian import basis, jacfwd
 from agrad.func.vmap import over_rows
+from agrad.ops.docs import complete as _complete
 from agrad.ops.manipulation import reshape, stack
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -33,8 +34,6 @@ def vjp(
 ) -> tuple[Any, Any]:
     """Return the value of a function and the product of a vector and its Jacobian.
 
-    Parameters
-    ----------
     func : callable
         Takes tensors, returns a tensor or a tuple of tensors.
     inputs : Tensor or tuple of Tensor
@@ -45,22 +44,11 @@ def vjp(
         Record, so that value and product can be differentiated by inputs that require grad.
     strict : bool, optional
         Raise where the output does not depend on an input, instead of giving 0.
-
-    Returns
-    -------
-    output, product : Tensor or tuple of Tensor
+    Returns : output, product : Tensor or tuple of Tensor
         The product has the structure of `inputs`.
+    RuntimeError: If `v` is missing or has the wrong shape, or with `strict`.
+    TypeError: If inputs or outputs are something else than tensors.
 
-    Raises
-    ------
-    RuntimeError
-        If `v` is missing or has the wrong shape, or with `strict`.
-    TypeError
-        If inputs or outputs are something else than tensors.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.autograd.functional.vjp(lambda x: x * x, ag.tensor([1.0, 2.0]), ag.tensor([1.0, 10.0]))
     (tensor([1., 4.]), tensor([ 2., 40.]))
     """
@@ -90,33 +78,16 @@ def jvp(
 ) -> tuple[Any, Any]:
     """Return the value of a function and the product of its Jacobian and a vector.
 
-    Parameters
-    ----------
-    func, inputs, create_graph, strict
-        As for `vjp`.
+    func, inputs, create_graph, strict: As for `vjp`.
     v : Tensor or tuple of Tensor, optional
         The vector, of the shape of the input; may be left out for a single element (then 1).
-
-    Returns
-    -------
-    output, product : Tensor or tuple of Tensor
+    Returns : output, product : Tensor or tuple of Tensor
         Both of the structure of the output.
-
-    Raises
-    ------
-    RuntimeError
-        If `v` is missing or has the wrong shape, or with `strict`.
-    TypeError
-        If inputs or outputs are something else than tensors.
-
-    Notes
-    -----
+    RuntimeError: If `v` is missing or has the wrong shape, or with `strict`.
+    TypeError: If inputs or outputs are something else than tensors.
     By two backward passes, as in PyTorch, so that functions without a forward rule work; `agrad.func.jvp` is forward
     mode.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.autograd.functional.jvp(lambda x: x * x, ag.tensor([1.0, 2.0]), ag.tensor([1.0, 10.0]))
     (tensor([1., 4.]), tensor([ 2., 40.]))
     """
@@ -258,32 +229,17 @@ def jacobian(
 ) -> Any:
     """Return the Jacobian of a function.
 
-    Parameters
-    ----------
-    func, inputs, create_graph, strict
-        As for `vjp`.
+    func, inputs, create_graph, strict: As for `vjp`.
     vectorize : bool, optional
         All rows in one pass, by `vmap`; else one after another.
     strategy : str, optional
         ``"reverse-mode"``, or with `vectorize` ``"forward-mode"``.
-
-    Returns
-    -------
-    Tensor or tuple
+    Returns : Tensor or tuple
         Of shape ``output.shape + input.shape``; nested for several outputs (outside) and inputs (inside).
+    RuntimeError: With `strict`.
+    NotImplementedError: For the forward mode without `vectorize`.
+    AssertionError: For an unknown strategy.
 
-    Raises
-    ------
-    RuntimeError
-        With `strict`.
-    NotImplementedError
-        For the forward mode without `vectorize`.
-    AssertionError
-        For an unknown strategy.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.autograd.functional.jacobian(lambda x: x * ag.sum(x), ag.tensor([1.0, 2.0]))
     tensor([[4., 1.],
             [2., 5.]])
@@ -388,30 +344,16 @@ def hessian(
 ) -> Any:
     """Return the Hessian of a scalar function.
 
-    Parameters
-    ----------
     func : callable
         Takes tensors, returns a tensor of one element.
-    inputs, create_graph, strict, vectorize
-        As for `jacobian`.
+    inputs, create_graph, strict, vectorize: As for `jacobian`.
     outer_jacobian_strategy : str, optional
         The mode of the second derivative, as `jacobian` names it.
-
-    Returns
-    -------
-    Tensor or tuple
+    Returns : Tensor or tuple
         Of shape ``input.shape + input.shape``; for several inputs a tuple of tuples.
+    RuntimeError: If the output has several elements, or with `strict`.
+    AssertionError: For an unknown strategy.
 
-    Raises
-    ------
-    RuntimeError
-        If the output has several elements, or with `strict`.
-    AssertionError
-        For an unknown strategy.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.autograd.functional.hessian(lambda x: x[0] * x[0] * x[1], ag.tensor([1.0, 2.0]))
     tensor([[4., 2.],
             [2., 0.]])
@@ -548,3 +490,6 @@ def _packed(tape: Tape, single: bool, *, create_graph: bool) -> Any:
 
 def _unpacked(values: Sequence[Any], single: bool) -> Any:
     return values[0] if single else tuple(values)
+
+
+_complete(globals(), {})

@@ -34,6 +34,7 @@ from agrad.func.arguments import (
     split_aux,
     tensors_of,
 )
+from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import conj, positive
 
 T = TypeVar("T")
@@ -299,8 +300,6 @@ def grad(
 ) -> Callable[..., Any]:
     """Return the function that computes the gradient of a function with a scalar result.
 
-    Parameters
-    ----------
     func : callable
         Takes tensors or containers of tensors (dict, list, tuple, dataclass) and returns a 0-d tensor. With `has_aux`,
         a pair of that and auxiliary values.
@@ -310,31 +309,17 @@ def grad(
         The function returns ``(output, aux)``; so does the one given: ``(gradient, aux)``.
     holomorphic : bool, optional
         Function, arguments and result are complex: give the complex derivative.
-
-    Returns
-    -------
-    callable
+    Returns : callable
         Takes the arguments of `func`; gives a gradient in the structure of the chosen argument, a tuple of them if
         `argnums` is one.
-
-    Raises
-    ------
-    RuntimeError
-        When called: if the result is no scalar, or complex without `holomorphic`, or an argument has no derivative.
-    TypeError
-        When called: if the function returns something else than a tensor.
-
-    Notes
-    -----
+    RuntimeError: When called: if the result is no scalar, or complex without `holomorphic`, or an argument has no derivative.
+    TypeError: When called: if the function returns something else than a tensor.
     Arguments need not require grad, and no `.grad` changes. What the function uses beside its arguments counts as
     constant; if that is being recorded, or is an argument of a transform outside, the gradient is a function of it too.
     It records under an outer `no_grad` and respects an inner one. An argument that the result does not depend on has
     the gradient 0. For a complex argument of a real function it is PyTorch's, the direction of steepest ascent;
     ``holomorphic=True`` gives the derivative ``f'(z)`` itself, as `jacrev` and `jacfwd` do.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> square = ag.func.grad(lambda x: x * x)
     >>> square(ag.tensor(3.0))
     tensor(6.)
@@ -359,19 +344,10 @@ def value_and_grad(
 ) -> Callable[..., Any]:
     """Return the function that computes value and gradient together, as ``(value, gradient)``.
 
-    Parameters
-    ----------
-    func, argnums, has_aux, holomorphic
-        As for `grad`.
-
-    Returns
-    -------
-    callable
+    func, argnums, has_aux, holomorphic: As for `grad`.
+    Returns : callable
         Gives ``(value, gradient)``, with `has_aux` ``((value, aux), gradient)``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.func.value_and_grad(lambda x: x * x)(ag.tensor(3.0))
     (tensor(9.), tensor(6.))
     """
@@ -392,19 +368,10 @@ def grad_and_value(
 ) -> Callable[..., Any]:
     """Return the function that computes gradient and value together, as PyTorch orders them.
 
-    Parameters
-    ----------
-    func, argnums, has_aux, holomorphic
-        As for `grad`.
-
-    Returns
-    -------
-    callable
+    func, argnums, has_aux, holomorphic: As for `grad`.
+    Returns : callable
         Gives ``(gradient, value)``, with `has_aux` ``(gradient, (value, aux))``.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.func.grad_and_value(lambda x: x * x)(ag.tensor(3.0))
     (tensor(6.), tensor(9.))
     """
@@ -650,8 +617,6 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
 def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool = False) -> Any:
     """Return the product of the Hessian of a function with a scalar result, and a vector.
 
-    Parameters
-    ----------
     func : callable
         Takes tensors or containers of tensors, returns a 0-d tensor.
     primals : tuple
@@ -660,24 +625,11 @@ def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool 
         Of the structure of `primals`: the vector.
     has_aux : bool, optional
         The function returns ``(output, aux)``; then the result is ``(product, aux)``.
-
-    Returns
-    -------
-    Tensor, container or tuple
+    Returns : Tensor, container or tuple
         Of the structure of the argument; a tuple if there are several.
-
-    Raises
-    ------
-    RuntimeError
-        If the result is no scalar, or primals and tangents differ in structure or shape.
-
-    Notes
-    -----
+    RuntimeError: If the result is no scalar, or primals and tangents differ in structure or shape.
     Two backward passes, the second through the first: a few times the cost of the function, whatever its size.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0])
     >>> ag.func.hvp(lambda x: (x**3).sum(), (x,), (ag.tensor([1.0, 1.0]),))
     tensor([ 6., 12.])
@@ -712,3 +664,6 @@ def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool 
     if len(product) == 1:
         product = product[0]
     return (product, tape.auxiliary(raw=raw)) if has_aux else product
+
+
+_complete(globals(), {})

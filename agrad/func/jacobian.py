@@ -22,6 +22,7 @@ from agrad.func.arguments import (
 )
 from agrad.func.grad import Tape, check_complex, jvp
 from agrad.func.vmap import check_randomness, over_rows
+from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import conj
 from agrad.ops.manipulation import moveaxis, reshape
 
@@ -36,8 +37,6 @@ def jacrev(
 ) -> Callable[..., Any]:
     """Return the function that computes the Jacobian in reverse mode: best for few outputs.
 
-    Parameters
-    ----------
     func : callable
         Takes and returns tensors or containers of tensors.
     argnums : int or tuple of int, optional
@@ -48,28 +47,14 @@ def jacrev(
         Compute so many rows at a time: less memory. Default: all.
     holomorphic : bool, optional
         Function, arguments and results are complex: give the matrix of complex derivatives.
-
-    Returns
-    -------
-    callable
+    Returns : callable
         Takes the arguments of `func`; gives, in the structure of its result and within that of the arguments, a tensor
         of shape ``output.shape + argument.shape``.
-
-    Raises
-    ------
-    RuntimeError
-        When called: if arguments or results are complex without `holomorphic`, or real with it.
-    ValueError
-        If `chunk_size` is not positive.
-
-    Notes
-    -----
+    RuntimeError: When called: if arguments or results are complex without `holomorphic`, or real with it.
+    ValueError: If `chunk_size` is not positive.
     One forward pass, and one backward pass for all rows (`vmap` over the rows of an identity matrix). Complex
     derivatives are those of `jacfwd`: not conjugated.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.func.jacrev(lambda x: x * ag.sum(x))(ag.tensor([1.0, 2.0]))
     tensor([[4., 1.],
             [2., 5.]])
@@ -141,32 +126,18 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """Return the function that computes the Jacobian in forward mode: best for few inputs.
 
-    Parameters
-    ----------
-    func, argnums, has_aux
-        As for `jacrev`.
+    func, argnums, has_aux: As for `jacrev`.
     randomness : str, optional
         As for `vmap`.
     chunk_size : int, optional
         Compute so many columns at a time. Default: all.
     holomorphic : bool, optional
         As for `jacrev`.
-
-    Returns
-    -------
-    callable
+    Returns : callable
         As for `jacrev`.
+    RuntimeError: When called: if arguments or results are complex without `holomorphic`, or real with it.
+    ValueError: If `chunk_size` is not positive.
 
-    Raises
-    ------
-    RuntimeError
-        When called: if arguments or results are complex without `holomorphic`, or real with it.
-    ValueError
-        If `chunk_size` is not positive.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.func.jacfwd(lambda x: x * ag.sum(x))(ag.tensor([1.0, 2.0]))
     tensor([[4., 1.],
             [2., 5.]])
@@ -217,32 +188,16 @@ def hessian(
 ) -> Callable[..., Any]:
     """Return the function that computes the second derivatives.
 
-    Parameters
-    ----------
     func : callable
         Takes and returns tensors or containers of tensors; usually it returns a scalar.
-    argnums, has_aux, chunk_size, holomorphic
-        As for `jacrev`.
-
-    Returns
-    -------
-    callable
+    argnums, has_aux, chunk_size, holomorphic: As for `jacrev`.
+    Returns : callable
         Takes the arguments of `func`; for a scalar function of one tensor it gives a tensor of shape ``argument.shape +
         argument.shape``, else containers as `jacrev` of `jacrev` does.
-
-    Raises
-    ------
-    RuntimeError
-        When called: as `jacrev`.
-
-    Notes
-    -----
+    RuntimeError: When called: as `jacrev`.
     Reverse mode over reverse mode: of a scalar function, one recorded backward pass and one more for all rows of the
     matrix. ``jacfwd(jacrev(func))`` and ``jacfwd(jacfwd(func))`` give the same.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> ag.func.hessian(lambda x: x[0] * x[0] * x[1])(ag.tensor([1.0, 2.0]))
     tensor([[4., 2.],
             [2., 0.]])
@@ -292,3 +247,6 @@ def _ones(y: Tensor) -> Tensor:
 def _zeros(x: Tensor, rows: int) -> Tensor:
     made: Tensor = x._spec.backend.functions.zeros((rows, *x.shape), dtype=x.dtype, device=x.device)
     return made
+
+
+_complete(globals(), {})

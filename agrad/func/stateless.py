@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agrad.core.errors import called
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
+from agrad.ops.docs import complete as _complete
 from agrad.ops.manipulation import stack
 
 if TYPE_CHECKING:
@@ -39,8 +40,6 @@ def functional_call(
 ) -> Any:
     """Call a module with other tensors in the place of its parameters and buffers; it is left as it was.
 
-    Parameters
-    ----------
     module : Module
         What to call.
     parameter_and_buffer_dicts : dict of str to Tensor, or sequence of such
@@ -54,30 +53,14 @@ def functional_call(
         A tensor that the module holds under several names is replaced under all of them.
     strict : bool, optional
         Refuse to leave out a parameter or a buffer.
-
-    Returns
-    -------
-    object
-        What the module returns.
-
-    Raises
-    ------
-    RuntimeError
-        If a name is unknown (PyTorch passes some over), or one is left out and `strict`.
-    ValueError
-        If a name stands in several dictionaries, or names of one tensor have different values and `tie_weights`.
-    TypeError
-        If there is no module, or a value is no Tensor.
-
-    Notes
-    -----
+    Returns: What the module returns.
+    RuntimeError: If a name is unknown (PyTorch passes some over), or one is left out and `strict`.
+    ValueError: If a name stands in several dictionaries, or names of one tensor have different values and `tie_weights`.
+    TypeError: If there is no module, or a value is no Tensor.
     A buffer that the module assigns to (``self.steps = self.steps + 1``) is written to the dictionary it came from.
     While the call runs the module holds the other tensors: calls in several threads wait for one another, and nobody
     should call the module itself meanwhile.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> model = ag.nn.Linear(2, 1)
     >>> x = ag.tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> def loss(params, x):
@@ -117,25 +100,13 @@ def functional_call(
 def stack_module_state(models: Sequence[Module]) -> tuple[Values, Values]:
     """Return the parameters of several modules of one kind as one tensor each, stacked, and so their buffers.
 
-    Parameters
-    ----------
     models : sequence of Module
         Modules of one class with equal shapes.
-
-    Returns
-    -------
-    params, buffers : dict of str to Tensor
+    Returns : params, buffers : dict of str to Tensor
         By path, with the modules along the first axis. They are new leaves, which require gradients where the modules'
         own do: an optimizer can train them, and the modules know nothing of it.
+    RuntimeError: If there is none, or they differ in class, in mode, or in what they hold: names, shapes, what is trained.
 
-    Raises
-    ------
-    RuntimeError
-        If there is none, or they differ in class, in mode, or in what they hold: names, shapes, what is trained.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> models = [ag.nn.Linear(2, 1) for _ in range(5)]
     >>> params, buffers = ag.func.stack_module_state(models)
     >>> params["weight"].shape
@@ -243,3 +214,6 @@ def _stacked(states: Sequence[Mapping[str, Tensor]]) -> Values:
             raise RuntimeError(f"Expected {name} from each model to have the same .requires_grad{called()}")
         found[name] = stack([state[name].detach() for state in states]).requires_grad_(trained)
     return found
+
+
+_complete(globals(), {})

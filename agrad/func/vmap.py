@@ -12,6 +12,7 @@ from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import argument_of, bare, is_raw
 from agrad.func.batching import Level, in_batch, leave
+from agrad.ops.docs import complete as _complete
 from agrad.ops.manipulation import concat
 from agrad.tree import TreeDef
 
@@ -28,8 +29,6 @@ def vmap(
 ) -> Callable[..., Any]:
     """Return the function that maps a function over an axis of its arguments, all at once.
 
-    Parameters
-    ----------
     func : callable
         Takes tensors or containers of tensors (and whatever else is not mapped over), returns tensors or containers of
         tensors. It is called once, on tensors that do not show the axis.
@@ -43,32 +42,17 @@ def vmap(
         ``"different"`` numbers for every example.
     chunk_size : int, optional
         Map over so many at a time and join the results. Default: all.
-
-    Returns
-    -------
-    callable
+    Returns : callable
         Takes the arguments of `func`; keyword arguments are not mapped over.
-
-    Raises
-    ------
-    ValueError
-        When called: if the arguments do not fit `in_dims` or differ in the length of the axis, or results do not fit
+    ValueError: When called: if the arguments do not fit `in_dims` or differ in the length of the axis, or results do not fit
         `out_dims`.
-    RuntimeError
-        When called: if the function needs the value of a tensor, as in ``if x > 0``, or the shape of a result depends
+    RuntimeError: When called: if the function needs the value of a tensor, as in ``if x > 0``, or the shape of a result depends
         on values.
-    UnsupportedOp
-        When called: if an operation has no batching rule. None is ever looped over.
-
-    Notes
-    -----
+    UnsupportedOp: When called: if an operation has no batching rule. None is ever looped over.
     It composes with itself and with all other transforms: ``vmap(grad(f))`` gives the gradient for every example.
     A tensor of outside that is used in the function is the same for all examples. Assigning into it, or keeping a
     tensor of inside beyond the call, is not supported.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> a = ag.tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> ag.func.vmap(lambda row: ag.vecdot(row, row))(a)
     tensor([ 5., 25.])
@@ -305,3 +289,6 @@ def _entries(dims: Any) -> dict[Any, Any] | None:
 
 def _structure(dims: Any) -> str:
     return str(tree.flatten(tree.map(lambda _: 0, dims))[1])
+
+
+_complete(globals(), {})

@@ -23,6 +23,7 @@ from agrad.core.tensor import Tensor
 from agrad.dtypes import name_of
 from agrad.func.vmap import vmap
 from agrad.ops.creation import asarray, zeros_like
+from agrad.ops.docs import complete as _complete
 from agrad.ops.manipulation import reshape, stack
 from agrad.tree import flatten, unflatten
 
@@ -54,8 +55,6 @@ def gradcheck(
 ) -> bool:
     """Check the derivatives of a function against central finite differences.
 
-    Parameters
-    ----------
     func : callable
         Takes the inputs and gives a Tensor or a container of them. It is called many times and has to be deterministic.
         What it gives without a history (arrays and floats too) must not depend on the inputs, but for steps as those of
@@ -81,22 +80,10 @@ def gradcheck(
         Which modes to check.
     fast_mode : bool, optional
         Compare one random projection of each Jacobian instead of every entry.
+    Returns: Whether all is right.
+    GradcheckError: If not; the message shows both Jacobians and the worst entry.
+    ValueError: If no input requires grad, or a batched check is asked for of a mode that is not checked.
 
-    Returns
-    -------
-    bool
-        Whether all is right.
-
-    Raises
-    ------
-    GradcheckError
-        If not; the message shows both Jacobians and the worst entry.
-    ValueError
-        If no input requires grad, or a batched check is asked for of a mode that is not checked.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.5, -1.0], requires_grad=True)
     >>> ag.autograd.gradcheck(ag.sin, x)
     True
@@ -148,32 +135,16 @@ def gradgradcheck(
 ) -> bool:
     """Check the second derivatives of a function: `gradcheck` of its gradients, by inputs and cotangents.
 
-    Parameters
-    ----------
-    func, inputs
-        As for `gradcheck`.
+    func, inputs: As for `gradcheck`.
     grad_outputs : Tensor or sequence of Tensor, optional
         The cotangents; random ones by default.
-    eps, atol, rtol, raise_exception, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad, fast_mode
-        As for `gradcheck`.
+    eps, atol, rtol, raise_exception, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad, fast_mode: As for `gradcheck`.
     check_fwd_over_rev, check_rev_over_rev : bool, optional
         How to differentiate the gradients.
+    Returns: Whether all is right.
+    GradcheckError: If not.
+    ValueError: If no input requires grad.
 
-    Returns
-    -------
-    bool
-        Whether all is right.
-
-    Raises
-    ------
-    GradcheckError
-        If not.
-    ValueError
-        If no input requires grad.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([0.5, -1.0], requires_grad=True)
     >>> ag.autograd.gradgradcheck(lambda x: x**3, x)
     True
@@ -630,3 +601,6 @@ def _text(matrix: Matrix) -> str:
     width = max((len(cell) for row in cells for cell in row), default=0)
     lines = ["[" + ", ".join(cell.rjust(width) for cell in row) + "]" for row in cells]
     return "[" + ",\n ".join(lines) + "]"
+
+
+_complete(globals(), {})

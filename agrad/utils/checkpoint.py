@@ -21,6 +21,7 @@ from agrad.core.op import OPS
 from agrad.core.saved import Pair, Parcel, active, around
 from agrad.core.tensor import Tensor
 from agrad.func.batching import repeatable
+from agrad.ops.docs import complete as _complete
 from agrad.tree import flatten, unflatten
 
 if TYPE_CHECKING:
@@ -363,30 +364,16 @@ def checkpoint(
 def checkpoint_sequential(functions: Iterable[Callable[[Any], Any]], segments: int, input: Any, **options: Any) -> Any:
     """Call functions one after another, in segments of which all but the last are checkpointed.
 
-    Parameters
-    ----------
     functions : iterable of callable
         Such as an ``nn.Sequential``.
     segments : int
         Into how many to divide them.
     input : object
         What the first one takes.
-    **options
-        As for `checkpoint`.
+    **options: As for `checkpoint`.
+    Returns: What the last one gives.
+    ValueError: If there is to be no segment.
 
-    Returns
-    -------
-    object
-        What the last one gives.
-
-    Raises
-    ------
-    ValueError
-        If there is to be no segment.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor(1.0, requires_grad=True)
     >>> ag.utils.checkpoint.checkpoint_sequential([ag.sin, ag.exp, ag.cos], 2, x).backward()
     >>> x.grad
@@ -441,33 +428,17 @@ def create_selective_checkpoint_contexts(
 ) -> tuple[Any, Any]:
     """Return the contexts of a checkpoint that keeps what some operations compute.
 
-    Parameters
-    ----------
     policy_fn_or_list : callable or sequence
         The operations whose results are kept, as functions or by name: ``[ag.matmul]`` or ``["matmul"]``. Or
         ``policy(ctx, op)``, which gives a `CheckpointPolicy` (or a bool, True to keep) for an operation's name;
         ``ctx.is_recompute`` tells whether the function is being run again.
-
-    Returns
-    -------
-    tuple
+    Returns : tuple
         Two context managers, for ``checkpoint(..., context_fn=lambda: ...)``.
-
-    Raises
-    ------
-    TypeError
-        If it is neither; or, at the operation, if the policy gives anything else.
-    ValueError
-        If there is no operation of a name.
-
-    Notes
-    -----
+    TypeError: If it is neither; or, at the operation, if the policy gives anything else.
+    ValueError: If there is no operation of a name.
     A value that is kept is not asked for when the function would be run again; if every value that backward needs is
     kept, it is not run again at all.
 
-    Examples
-    --------
-    >>> import agrad as ag
     >>> from functools import partial
     >>> from agrad.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
     >>> keep = partial(create_selective_checkpoint_contexts, ["matmul"])
@@ -511,3 +482,6 @@ def _op_name(op: str | Callable[..., Any]) -> str:
     if not known:
         raise ValueError(f"Expected op in `op_list` to be an operation but got: {op!r}\n  `agrad.rules` lists them.")
     return known[0]
+
+
+_complete(globals(), {})

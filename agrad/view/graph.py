@@ -18,6 +18,7 @@ from agrad.core.errors import line_of
 from agrad.core.node import AccumulateGrad, Freed, Node, Output
 from agrad.core.saved import Parcel
 from agrad.core.tensor import Tensor
+from agrad.ops.docs import complete as _complete
 from agrad.tree import flatten
 
 __all__ = ["Graph", "Memory", "dot", "graph", "html", "memory", "svg", "text"]
@@ -138,26 +139,12 @@ class Graph:
 def graph(outputs: Any) -> Graph:
     """Return the graph behind tensors as an object to print, or to show in a notebook.
 
-    Parameters
-    ----------
     outputs : Tensor or container of them
         They require grad.
+    Returns: Its rows are its nodes.
+    ValueError: If none of them requires grad: nothing was recorded.
+    TypeError: If there is no tensor.
 
-    Returns
-    -------
-    Graph
-        Its rows are its nodes.
-
-    Raises
-    ------
-    ValueError
-        If none of them requires grad: nothing was recorded.
-    TypeError
-        If there is no tensor.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> ag.view.graph(ag.sum(x * x))
     <graph of 3 nodes, 16 B kept>
@@ -168,25 +155,12 @@ def graph(outputs: Any) -> Graph:
 def text(outputs: Any) -> str:
     """Return the graph behind tensors as text: a line per node, newest first.
 
-    Parameters
-    ----------
     outputs : Tensor or container of them
         They require grad.
-
-    Returns
-    -------
-    str
-        Per node: its number, the numbers of the nodes that its cotangents go to, the operation, its result, what it
+    Returns: Per node: its number, the numbers of the nodes that its cotangents go to, the operation, its result, what it
         keeps for backward, and the line of the forward call.
+    ValueError: If none of them requires grad.
 
-    Raises
-    ------
-    ValueError
-        If none of them requires grad.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> print(ag.view.text(ag.sum(ag.exp(x))))
     1 -> 2  SumBackward0    float64 ()
@@ -200,24 +174,11 @@ def text(outputs: Any) -> str:
 def dot(outputs: Any) -> str:
     """Return the graph behind tensors in Graphviz's language.
 
-    Parameters
-    ----------
     outputs : Tensor or container of them
         They require grad.
+    Returns: A ``digraph``; arrows go the way of the cotangents.
+    ValueError: If none of them requires grad.
 
-    Returns
-    -------
-    str
-        A ``digraph``; arrows go the way of the cotangents.
-
-    Raises
-    ------
-    ValueError
-        If none of them requires grad.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor(1.0, requires_grad=True)
     >>> ag.view.dot(ag.exp(x)).splitlines()[0]
     'digraph agrad {'
@@ -234,24 +195,11 @@ def dot(outputs: Any) -> str:
 def svg(outputs: Any) -> str:
     """Return a picture of the graph behind tensors, self-contained.
 
-    Parameters
-    ----------
     outputs : Tensor or container of them
         They require grad.
+    Returns: An ``<svg>`` element. Operations stand above what they lead to; hovering shows a node's whole row.
+    ValueError: If none of them requires grad.
 
-    Returns
-    -------
-    str
-        An ``<svg>`` element. Operations stand above what they lead to; hovering shows a node's whole row.
-
-    Raises
-    ------
-    ValueError
-        If none of them requires grad.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor(1.0, requires_grad=True)
     >>> ag.view.svg(ag.exp(x)).startswith("<svg")
     True
@@ -262,24 +210,11 @@ def svg(outputs: Any) -> str:
 def html(outputs: Any) -> str:
     """Return a page with the picture and the table of the graph behind tensors, self-contained.
 
-    Parameters
-    ----------
     outputs : Tensor or container of them
         They require grad.
+    Returns: The text of an HTML file.
+    ValueError: If none of them requires grad.
 
-    Returns
-    -------
-    str
-        The text of an HTML file.
-
-    Raises
-    ------
-    ValueError
-        If none of them requires grad.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.tensor(1.0, requires_grad=True)
     >>> "ExpBackward0" in ag.view.html(ag.exp(x))
     True
@@ -319,24 +254,11 @@ class Memory:
 def memory(outputs: Any) -> Memory:
     """List the values that the graph behind tensors keeps for backward.
 
-    Parameters
-    ----------
     outputs : Tensor or container of them
         They require grad.
+    Returns: Prints as a table, largest value first; ``.total`` is in bytes.
+    ValueError: If none of them requires grad.
 
-    Returns
-    -------
-    Memory
-        Prints as a table, largest value first; ``.total`` is in bytes.
-
-    Raises
-    ------
-    ValueError
-        If none of them requires grad.
-
-    Examples
-    --------
-    >>> import agrad as ag
     >>> x = ag.ones((1000,), requires_grad=True)
     >>> ag.view.memory(ag.sum(ag.exp(ag.sin(x)))).total
     16000
@@ -604,3 +526,6 @@ def _table(rows: list[Row], ends: int = 0, left_out: str = "") -> str:
     head = "".join(f"<th>{h}</th>" for h in heads)
     kept = _kept(itertools.chain(*(row.saved for row in rows)))
     return f"<table><thead><tr>{head}</tr></thead>\n<tbody>{''.join(lines)}</tbody></table>\n<p>{kept}</p>"
+
+
+_complete(globals(), {})
