@@ -14,6 +14,7 @@ hookimpl = pluggy.HookimplMarker("agrad")
 
 class MyBackend(ag.Backend):
     name = "mine"
+    contract = 2
 
     def namespace(self):
         return array_api_strict

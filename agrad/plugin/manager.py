@@ -38,8 +38,6 @@ CHANGES = {
     ),
 }
 
-_PATH = re.compile(r"[\w.]+:[\w.]+")
-
 _backends: dict[str, Backend] = {}
 _paths: dict[str, str] = {}  # "module:class" of backends that are made when they are first needed
 _givers: dict[str, str] = {}  # the plugin that gave a backend
@@ -167,7 +165,7 @@ def _collect() -> None:
                 _check_name(name)
                 if not isinstance(one, str):
                     _check_version(one, giver)
-                elif not _PATH.fullmatch(one):
+                elif not re.fullmatch(r"[\w.]+:[\w.]+", one):
                     message = (
                         f"the backend {name!r} is given as {one!r}, which is no path such as 'agrad_mine.backend:Mine'"
                     )

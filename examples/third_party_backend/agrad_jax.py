@@ -21,6 +21,7 @@ class JaxBackend(Backend):
     """Arrays of JAX, which cannot be written to; JAX's own transformations are not used."""
 
     name = "jax"
+    contract = 2
 
     @functools.cached_property
     def jax(self):
