@@ -23,6 +23,11 @@ def joined_with(spec: Spec, cotangents: Iterable[Any]) -> Backend:
     return found
 
 
+def is_foreign(cotangent: Any, node: Node) -> bool:
+    """Return whether a raw cotangent is of another backend than the node it goes to."""
+    return cotangent is not None and backend_of(cotangent) is not node.spec.backend
+
+
 class Elsewhere:
     """A node as its rule sees it where a lazy cotangent is: with specs of the cotangent's backend."""
 

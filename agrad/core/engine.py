@@ -24,7 +24,7 @@ from typing import Any
 from agrad.core import errors, mode
 from agrad.core.backend import Backend
 from agrad.core.commit import commit, watch
-from agrad.core.crossing import Elsewhere, computed, joined_with, taken
+from agrad.core.crossing import Elsewhere, computed, is_foreign, joined_with, taken
 from agrad.core.history import as_gradient, fresh, laid_out, rebuilt
 from agrad.core.hooks import Hooks, checked_all
 from agrad.core.node import HOOKED, AccumulateGrad, Freed, Kept, Node, Output, behind
@@ -161,7 +161,7 @@ class Pass:
         self.retained: list[tuple[Any, Any]] = []
         self.captured: dict[Node, Any] = {}
         self.masked: set[Node] = set()
-        self.crossed = bool(mode.batch_levels.get())
+        self.crossed = False
         self.deferring = False
         self.waiting: dict[Node, int] = {}
         self.ready: list[Node] = []
@@ -220,7 +220,9 @@ class Pass:
             one = node.spec.floats.get(1.0)
             one = node.spec.scalar(1.0) if one is None else one
             return wrap(one, node.spec) if self.as_tensors else one
-        return g if self.create_graph else fresh(g, None) if self.as_tensors else g._raw
+        if self.as_tensors:
+            return g if self.create_graph else fresh(g, None)
+        return self.unwrap(g, node.spec)
 
     # -- the two loops ------------------------------------------------------------------------------------------------
 
@@ -272,6 +274,9 @@ class Pass:
                 vjp, saved = node.vjp, node.saved
                 if vjp is None or node.hooks is not None or (masked and node in masked):
                     edges, gs = self.visit(node, g)
+                    if self.crossed:  # by a hook
+                        self.deliver(edges, gs)
+                        return
                 else:
                     try:
                         spec = node.spec
@@ -318,7 +323,7 @@ class Pass:
                         continue
                 if type(gs) is Masked:
                     masked.update(edges)
-                elif type(gs) is Crossed:  # cotangents may be of other backends than their nodes from here on
+                elif type(gs) is Crossed and any(map(is_foreign, gs, edges)):
                     self.deliver(edges, gs)
                     return
                 break
@@ -355,7 +360,7 @@ class Pass:
         """Add cotangents up where they go."""
         if type(gs) is Masked:
             self.masked.update(edges)
-        elif type(gs) is Crossed and self.deferring:
+        elif type(gs) is Crossed and not self.as_tensors and any(map(is_foreign, gs, edges)):
             self.cross()
         for edge, part in zip(edges, gs, strict=True):
             if part is None or (self.needed is not None and edge not in self.needed):
@@ -547,17 +552,22 @@ class Pass:
 
     # -- hooks --------------------------------------------------------------------------------------------------------
 
-    def unwrap(self, g: Tensor | None) -> Any:
-        return g if self.as_tensors or g is None else g._raw
+    def unwrap(self, g: Tensor | None, spec: Spec) -> Any:
+        """Return a cotangent that a user gave as the rules want it."""
+        if self.as_tensors or g is None:
+            return g
+        if g._spec.backend is not spec.backend:
+            self.cross()
+        return g._raw
 
     def run_tensor_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
         """Run the hooks on the gradient of a result, then keep it where `retain_grad` asked for that."""
         if hooks.tensor or hooks.grad_dtype is not None:
             g = self.settled(g, node.spec)
         if hooks.grad_dtype is not None and hooks.grad_dtype[0] is not None:
-            g = self.unwrap(node.spec.backend.functions.astype(as_gradient(g), hooks.grad_dtype[0]))
+            g = self.unwrap(node.spec.backend.functions.astype(as_gradient(g), hooks.grad_dtype[0]), node.spec)
         if hooks.tensor:
-            g = self.unwrap(hooks.run_tensor(as_gradient(g), node))
+            g = self.unwrap(hooks.run_tensor(as_gradient(g), node), node.spec)
         self.retained.extend((reference, g) for reference in hooks.retained)
         return g
 
@@ -569,7 +579,7 @@ class Pass:
             result = hook(now)
             if result is not None:
                 now = checked_all(result, now, node, hook)
-        parts = [self.unwrap(part) for part in now]
+        parts = list(map(self.unwrap, now, node.out_specs))
         return parts if several else parts[0]
 
     def run_post_hooks(self, node: Node, hooks: Hooks, gs: Any, g: Any) -> Any:
@@ -583,8 +593,9 @@ class Pass:
             result = hook(now, outs)
             if result is not None:
                 now = checked_all(result, now, node, hook)
-        kept = tuple(self.unwrap(part) for part, need in zip(now, needs, strict=True) if need)
-        return kept if node.several else kept[0]
+        kept = [part for part, need in zip(now, needs, strict=True) if need]
+        kept = [self.unwrap(part, edge.spec) for part, edge in zip(kept, node.inputs, strict=True)]
+        return tuple(kept) if node.several else kept[0]
 
     def run_after(self, leaf: AccumulateGrad, hooks: Hooks, g: Any) -> None:
         """Run the hooks that follow the accumulation into a leaf."""

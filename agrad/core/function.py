@@ -697,12 +697,12 @@ def _checked(node: FunctionNode, gradients: Any, *, raw: bool, cotangents: tuple
                 gradient = _derivative(node, gradient, "backward", cotangents)  # noqa: PLW2901 (as below)
             elif not isinstance(gradient, Tensor):
                 gradient = tensor_of(gradient)  # noqa: PLW2901 (as below)
-            if gradient._spec.device != spec.device:
-                kind = Crossed
             try:
                 gradient = _brought(gradient, spec, raw=raw)  # noqa: PLW2901 (the same, brought to its spec)
             except ShapeMismatchError:
                 raise errors.wrong_shape(node, i, gradient.shape, spec.shape) from None
+            if gradient._spec.backend is not spec.backend:
+                kind = Crossed
         kept.append(gradient._raw if raw and gradient is not None else gradient)
     return kind(kept)
 

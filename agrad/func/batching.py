@@ -24,6 +24,7 @@ from agrad.core.mode import batch_levels, transforming, within
 from agrad.core.node import Node, next_seq
 from agrad.core.once import lock, once, shared
 from agrad.core.op import OPS, Op
+from agrad.core.rule import Crossed
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops import batch_rules
@@ -695,7 +696,10 @@ class Crossing(Node):
 
 
 class Lifting(Crossing):
-    """A value that does not depend on the batch became an operand beside others that do."""
+    """A value that does not depend on the batch became an operand beside others that do.
+
+    Its cotangent may still have the batch: that, like what comes from another backend, is said by its type.
+    """
 
     __slots__ = ()
     lifts = True
@@ -724,7 +728,7 @@ def _with_tangents(made: Tensor, tensor: Tensor, cross: Callable[[Tensor], Tenso
 
 
 def _crossing(
-    kind: type[Crossing], tensor: Tensor, spec: Spec, back: Callable[[Tensor], Tensor], back_raw: Callable[[Any], Any]
+    kind: type[Crossing], tensor: Tensor, spec: Spec, back: Callable[[Tensor], Any], back_raw: Callable[[Any], Any]
 ) -> Crossing:
     """Return the node of a crossed value.
 
@@ -787,7 +791,10 @@ def lift(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
     """Return a tensor that does not depend on the batches of levels, as an operand beside others that do."""
     if tensor._node is None or not levels:
         return tensor
-    node = _crossing(Lifting, tensor, tensor._spec, lambda g: lower(g, levels), lambda g: _lowered(g, levels))
+    node = _crossing(
+        Lifting, tensor, tensor._spec, lambda g: (lower(g, levels),), lambda g: Crossed((_lowered(g, levels),))
+    )
+    node.edges = (tensor._node,)
     made = wrap(tensor._raw, tensor._spec, node)
     made._tangents = tensor._tangents
     return made
