@@ -16,11 +16,13 @@ from agrad.core.spec import Spec, Specs
 
 
 def joined_with(spec: Spec, cotangents: Iterable[Any]) -> Backend:
-    """Return the backend on which a node of this spec is run through with raw cotangents, some perhaps None."""
-    others = (backend_of(g) for g in cotangents if g is not None)
-    found = joined([spec.backend, *(other for other in others if other is not None)])
-    assert found is not None, "cotangents cross to backends that mix"
-    return found
+    """Return the backend on which a node of this spec is run through with raw cotangents, some perhaps None.
+
+    Where the two do not mix it is the cotangent's, which takes over what is the node's.
+    """
+    found = [backend_of(g) for g in cotangents if g is not None]
+    others = [backend for backend in found if backend is not None and backend is not spec.backend]
+    return (joined([spec.backend, *others]) or others[0]) if others else spec.backend
 
 
 def is_foreign(cotangent: Any, node: Node) -> bool:
