@@ -54,18 +54,13 @@ class Parcel:
         raw = value._raw
         content: Any = value
         passed = []
-        before = mode.get_mode()
-        try:
-            mode.push(grad=False, saved=())
-            for pair in pairs:
-                if not isinstance(content, Tensor):
-                    break
-                if pair.note is not None:
-                    pair.note(node)
-                content = pair.pack(content)
-                passed.append(pair)
-        finally:
-            mode.set_mode(before)
+        for pair in pairs:
+            if not isinstance(content, Tensor):
+                break
+            if pair.note is not None:
+                pair.note(node)
+            content = _apart(pair.pack, content)
+            passed.append(pair)
         if value._raw is not raw:
             message = (
                 "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot"
@@ -81,30 +76,35 @@ class Parcel:
     def open(self) -> Tensor:
         """Unpack the value."""
         content = self.content
-        before = mode.get_mode()
-        try:
-            mode.push(grad=False, saved=())
-            for pair in reversed(self.pairs):
-                content = pair.unpack(content)
-                if not isinstance(content, Tensor):
-                    message = (
-                        "Output of saved tensor unpack_hook expected to be a Tensor but got result of type"
-                        f" {type(content).__name__}"
-                    )
-                    raise TypeError(message)
-            shape = content._spec.shape
-            if shape != self.spec.shape and self.spec.size == self.spec.size:  # nan: a length that is not known yet
+        for pair in reversed(self.pairs):
+            content = _apart(pair.unpack, content)
+            if not isinstance(content, Tensor):
                 message = (
-                    f"Output of saved tensor unpack_hook has shape {shape}, where the value saved had {self.spec.shape};"
-                    " a derivative computed from it would be wrong"
+                    "Output of saved tensor unpack_hook expected to be a Tensor but got result of type"
+                    f" {type(content).__name__}"
                 )
-                raise RuntimeError(message)
-            if content._spec.backend is not self.spec.backend:
-                content = content.to_device(self.spec.device)
-        finally:
-            mode.set_mode(before)
+                raise TypeError(message)
+        shape = content._spec.shape
+        if shape != self.spec.shape and self.spec.size == self.spec.size:  # nan: a length that is not known yet
+            message = (
+                f"Output of saved tensor unpack_hook has shape {shape}, where the value saved had {self.spec.shape};"
+                " a derivative computed from it would be wrong"
+            )
+            raise RuntimeError(message)
+        if content._spec.backend is not self.spec.backend:
+            content = _apart(content.to_device, self.spec.device)
         opened: Tensor = content
         return opened
+
+
+def _apart(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function for a saved value: nothing is recorded, and what it saves itself is not packed."""
+    before = mode.get_mode()
+    try:
+        mode.push(grad=False, saved=())
+        return function(*args)
+    finally:
+        mode.set_mode(before)
 
 
 def around() -> tuple[Any, ...]:
