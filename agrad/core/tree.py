@@ -259,7 +259,7 @@ def _flatten(tree: Any, leaves: list[Any]) -> TreeDef:
     opened = None if isinstance(tree, Tensor) else _open(tree)
     if opened is None:
         leaves.append(tree)
-        return _LEAF
+        return LEAF
     keys, items = opened
     before = len(leaves)
     children = tuple(_flatten(item, leaves) for item in items)
@@ -268,7 +268,8 @@ def _flatten(tree: Any, leaves: list[Any]) -> TreeDef:
     return TreeDef(type(tree), keys, children, len(leaves) - before, order, factory)
 
 
-_LEAF = TreeDef(None)
+#: The structure of what is no container.
+LEAF = TreeDef(None)
 
 
 def _sorted(keys: Iterable[Any]) -> tuple[Any, ...]:

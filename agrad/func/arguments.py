@@ -91,21 +91,6 @@ def check_argnums(argnums: Any, count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def of_chosen(
-    function: Callable[..., Any], argnums: Argnums, args: Sequence[Any], kwargs: dict[str, Any]
-) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return a function of the chosen arguments alone, and those arguments."""
-    chosen = check_argnums(argnums, len(args))
-
-    def of(*values: Any) -> Any:
-        every = list(args)
-        for place, value in zip(chosen, values, strict=True):
-            every[place] = value
-        return function(*every, **kwargs)
-
-    return of, tuple(args[place] for place in chosen)
-
-
 # -- raw in, raw out ----------------------------------------------------------------------------------------------------
 
 #: Gives a user a result: as it is, or as its library has it. Told whether the tensor was made for this alone.

@@ -20,16 +20,17 @@ from agrad.core.mode import transforming
 from agrad.core.node import AccumulateGrad, Node, next_seq
 from agrad.core.operands import tensor_of
 from agrad.core.tensor import Tensor, wrap
+from agrad.core.tree import LEAF, TreeDef
 from agrad.func.arguments import (
     Argnums,
     Give,
     arguments_of,
     bare,
     bare_all,
+    check_argnums,
     check_kind,
     give_all,
     is_raw,
-    of_chosen,
     outputs_of,
     split_aux,
     tensors_of,
@@ -56,6 +57,21 @@ def variable(tensor: Tensor, *, recording: bool) -> Tensor:
     return made
 
 
+def of_chosen(
+    function: Callable[..., Any], argnums: Argnums, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return a function of the chosen arguments alone, and those arguments."""
+    chosen = (argnums,) if type(argnums) is int and 0 <= argnums < len(args) else check_argnums(argnums, len(args))
+
+    def of(*values: Any) -> Any:
+        every = list(args)
+        for place, value in zip(chosen, values, strict=True):
+            every[place] = value
+        return function(*every, **kwargs)
+
+    return of, tuple([args[place] for place in chosen])
+
+
 class Tape:
     """One run of a function, recorded, and the way back through it.
 
@@ -74,26 +90,35 @@ class Tape:
     def __init__(
         self, function: Callable[..., Any], primals: Sequence[Any], what: str, *, has_aux: bool, tensors: str = ""
     ) -> None:
-        self.recording = mode.is_grad_enabled()
+        self.recording = mode.get_mode() is None or mode.is_grad_enabled()
+        flat = all(isinstance(p, Tensor) for p in primals)
 
         def run() -> tuple[int, Any]:
-            tensors, self.structure, self.gives = arguments_of(tuple(primals), what)
+            self.gives: list[Give] = []
+            if flat:
+                tensors = list(primals)
+                self.structure = TreeDef(tuple, (), (LEAF,) * len(primals), len(primals))
+            else:
+                tensors, self.structure, self.gives = arguments_of(tuple(primals), what)
             floor = next_seq()
             self.inputs = [variable(t, recording=self.recording) for t in tensors]
-            self.names = [t._node for t in self.inputs]
-            return floor, function(*tree.unflatten(self.structure, self.inputs))
+            return floor, function(*(self.inputs if flat else tree.unflatten(self.structure, self.inputs)))
 
         self.floor, returned = mode.recorded(run)
         self.aux: Any = None
         if has_aux:
             returned, self.aux = split_aux(returned, what)
-        self.outputs, self.result_structure = outputs_of(returned, what, tensors)
+        if isinstance(returned, Tensor):
+            self.outputs, self.result_structure = [returned], LEAF
+        else:
+            self.outputs, self.result_structure = outputs_of(returned, what, tensors)
         roots = [t._node for t in self.outputs if t._node is not None]
         self.outward = self.recording and leads_outward(roots, self.floor)
 
     def result(self, *, raw: bool) -> Any:
         """What the function returned, without the names given here."""
-        return tree.unflatten(self.result_structure, self._handed(self.outputs, outward=self.outward, raw=raw))
+        handed = self._handed(self.outputs, outward=self.outward, raw=raw)
+        return handed[0] if self.result_structure is LEAF else tree.unflatten(self.result_structure, handed)
 
     def auxiliary(self, *, raw: bool) -> Any:
         """The auxiliary values, likewise: those of them that are tensors."""
@@ -151,7 +176,7 @@ class Tape:
         given = any(g is not None and g._node is not None for g in cotangents)
         record = record or ((self.outward or given) and mode.is_grad_enabled())
         roots = [
-            (t._node, cotangent_for(i, t._node, g))
+            (t._node, None if g is None and t._spec.plain and not t._spec.shape else cotangent_for(i, t._node, g))
             for i, (t, g) in enumerate(zip(self.outputs, cotangents, strict=True))
             if t._node is not None
         ]
@@ -291,8 +316,10 @@ def _run_and_gradient(
         raise not_real(output._node, output.dtype) if output._node is not None else TypeError(f"{what}: complex")
     else:
         gradients = tape.back([None], keep=False, gives=tape.gives)
-    unpacked = tree.unflatten(tape.structure, gradients)
-    return tape, unpacked[0] if isinstance(argnums, int) else unpacked
+    if isinstance(argnums, int):
+        (structure,) = tape.structure.children
+        return tape, gradients[0] if structure is LEAF else tree.unflatten(structure, gradients)
+    return tape, tree.unflatten(tape.structure, gradients)
 
 
 def grad(
@@ -314,7 +341,8 @@ def grad(
         `argnums` is one.
     RuntimeError: When called: if the result is no scalar, or complex without `holomorphic`, or an argument has no derivative.
     TypeError: When called: if the function returns something else than a tensor.
-    Arguments need not require grad, and no `.grad` changes. What the function uses beside its arguments counts as
+    Arguments need not require grad, and no `.grad` changes. They may be arrays and numbers: then the gradient is one, and
+    a Tensor where it has a history or a transform runs outside. What the function uses beside its arguments counts as
     constant; if that is being recorded, or is an argument of a transform outside, the gradient is a function of it too.
     It records under an outer `no_grad` and respects an inner one. An argument that the result does not depend on has
     the gradient 0. For a complex argument of a real function it is PyTorch's, the direction of steepest ascent;
@@ -328,7 +356,8 @@ def grad(
     >>> ag.func.grad(lambda p: p["w"] * p["b"])({"w": ag.tensor(2.0), "b": ag.tensor(5.0)})
     {'w': tensor(5.), 'b': tensor(2.)}
     """
-    check_kind(argnums)
+    if type(argnums) is not int:
+        check_kind(argnums)
 
     @functools.wraps(func)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -351,7 +380,8 @@ def value_and_grad(
     >>> ag.func.value_and_grad(lambda x: x * x)(ag.tensor(3.0))
     (tensor(9.), tensor(6.))
     """
-    check_kind(argnums)
+    if type(argnums) is not int:
+        check_kind(argnums)
 
     @functools.wraps(func)
     def both(*args: Any, **kwargs: Any) -> Any:

@@ -18,9 +18,8 @@ from agrad.func.arguments import (
     check_kind,
     give_all,
     is_raw,
-    of_chosen,
 )
-from agrad.func.grad import Tape, check_complex, jvp
+from agrad.func.grad import Tape, check_complex, jvp, of_chosen
 from agrad.func.vmap import check_randomness, over_rows
 from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import conj

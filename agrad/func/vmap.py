@@ -10,11 +10,11 @@ from typing import Any
 from agrad import tree
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
+from agrad.core.tree import LEAF, TreeDef
 from agrad.func.arguments import argument_of, bare, is_raw
 from agrad.func.batching import Level, in_batch, leave
 from agrad.ops.docs import complete as _complete
 from agrad.ops.manipulation import concat
-from agrad.tree import TreeDef
 
 RANDOMNESS = ("error", "different", "same")
 
@@ -50,8 +50,8 @@ def vmap(
         on values.
     UnsupportedOp: When called: if an operation has no batching rule. None is ever looped over.
     It composes with itself and with all other transforms: ``vmap(grad(f))`` gives the gradient for every example.
-    A tensor of outside that is used in the function is the same for all examples. Assigning into it, or keeping a
-    tensor of inside beyond the call, is not supported.
+    Of arrays it gives arrays, as all transforms do. A tensor of outside that is used in the function is the same for
+    all examples. Assigning into it, or keeping a tensor of inside beyond the call, is not supported.
 
     >>> a = ag.tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> ag.func.vmap(lambda row: ag.vecdot(row, row))(a)
@@ -66,7 +66,7 @@ def vmap(
 
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        raw = is_raw(*args, *kwargs.values())
+        raw = not any(isinstance(a, Tensor) for a in args) and is_raw(*args, *kwargs.values())
         leaves, structure, axes = _inputs(func, in_dims, args)
         size = _batch_size(leaves, axes)
         if chunk_size is None or size <= chunk_size:
@@ -91,7 +91,7 @@ def vmap(
                 bare(y, place is not None) if isinstance(y, Tensor) else y
                 for y, place in zip(results, places, strict=True)
             ]
-        return tree.unflatten(result_structure, results)
+        return results[0] if result_structure is LEAF else tree.unflatten(result_structure, results)
 
     return mapped
 
@@ -135,8 +135,9 @@ def _run(
     """Call the function once; give the leaves of its result, their structure, and where the axis stands in each."""
 
     def run(level: Level, inside: list[Any]) -> tuple[list[Any], TreeDef, list[int | None]]:
-        returned = func(*tree.unflatten(structure, inside), **kwargs)
-        outputs, result_structure = tree.flatten(returned)
+        flat = all(part is LEAF for part in structure.children)
+        returned = func(*(inside if flat else tree.unflatten(structure, inside)), **kwargs)
+        outputs, result_structure = ([returned], LEAF) if isinstance(returned, Tensor) else tree.flatten(returned)
         places = _places(func, out_dims, result_structure)
         results = []
         for i, (y, place) in enumerate(zip(outputs, places, strict=True)):
@@ -185,7 +186,10 @@ def _inputs(func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]) -> tu
             f"vmap({name})(<inputs>): got no inputs. Maybe you forgot to add inputs, or you are trying to vmap over a"
             f" function with no inputs. The latter is unsupported.{called()}"
         )
-    leaves, structure = tree.flatten(args)
+    if all(isinstance(a, Tensor) for a in args):
+        leaves, structure = list(args), TreeDef(tuple, (), (LEAF,) * len(args), len(args))
+    else:
+        leaves, structure = tree.flatten(args)
     axes = spread(in_dims, structure)
     if axes is None:
         raise ValueError(

@@ -766,7 +766,8 @@ def value_and_grad(
     -------
     callable
         Takes the arguments of `loss` and gives ``(value, gradient)``, with `has_aux` ``((value, [aux, ...]),
-        gradient)`` with one entry per chunk that has rows. All of it is computed, and in memory.
+        gradient)`` with one entry per chunk that has rows. All of it is computed, and in memory: as arrays and scalars
+        where arguments are such, by the rule of the transforms in agrad.func, else as tensors without a history.
 
         Every Dask array among its arguments (tensor or raw, also inside containers and keyword arguments) is data: the
         loss gets its rows, chunk by chunk, as tensors. Those of one call have the same length; they are cut at the
