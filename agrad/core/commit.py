@@ -7,12 +7,12 @@ from itertools import chain, repeat
 from typing import Any
 
 from agrad.core import errors
+from agrad.core.cotangents import fit
 from agrad.core.history import as_gradient
 from agrad.core.hooks import Hooks
 from agrad.core.lazy import remember_losses
 from agrad.core.node import AccumulateGrad, Node
 from agrad.core.once import lock
-from agrad.core.rule import fit
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, array_slot
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agrad.core.backend import Backend, backend_of, joined
+from agrad.core.cotangents import fit
 from agrad.core.lazy import is_lazy, is_loss, put_back, realised
 from agrad.core.node import Node
-from agrad.core.rule import fit
 from agrad.core.spec import Spec, Specs
 
 

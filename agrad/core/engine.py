@@ -24,12 +24,12 @@ from typing import Any
 from agrad.core import errors, mode
 from agrad.core.backend import Backend
 from agrad.core.commit import commit, watch
+from agrad.core.cotangents import Crossed, Masked, ShapeMismatchError, fit
 from agrad.core.crossing import Elsewhere, computed, is_foreign, joined_with, taken
 from agrad.core.history import as_gradient, fresh, laid_out, rebuilt
 from agrad.core.hooks import Hooks, checked_all
 from agrad.core.node import HOOKED, AccumulateGrad, Freed, Kept, Node, Output, behind
 from agrad.core.once import once
-from agrad.core.rule import Crossed, Masked, ShapeMismatchError, fit
 from agrad.core.saved import unpacked
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
@@ -458,9 +458,9 @@ class Pass:
 
     def derivative(self, node: Node, g: Any, saved: tuple[Any, ...], *, masked: bool) -> Any:
         """Run a node's rule: on tensors, or on the kernels that its cotangent asks for."""
-        vjp: Any = careful(node.vjp) if masked else node.vjp
+        vjp: Any = careful(node) if masked else node.vjp
         if self.as_tensors:
-            vjp = recordable(vjp, masked=masked)
+            vjp = recordable(node, vjp, masked=masked)
         if self.anomaly:
             vjp = without_nan(vjp)
         if self.profiler is not None:
@@ -497,7 +497,7 @@ class Pass:
         """
         if not self.deferring:
             return vjp(here.xp, g, saved, node)
-        if not hasattr(node.vjp, "plan"):
+        if node.plan is None:
             several = isinstance(g, list)
             parts = [self.settled(p, s) for p, s in zip(g if several else (g,), node.out_specs, strict=True)]
             return vjp(node.spec.xp, parts if several else parts[0], saved, node)
@@ -655,7 +655,7 @@ def call(node: Node, cotangents: tuple[Any, ...]) -> Any:
         if type(node.saved) is Freed:
             raise errors.second_time(node)
         saved = unpack(node, node.saved)
-        vjp, backend = recordable(node.vjp, masked=False), node.spec.backend
+        vjp, backend = recordable(node, node.vjp, masked=False), node.spec.backend
         with backend.quiet():
             g = gs if isinstance(node.spec, tuple) else gs[0]
             found = node.per_input(vjp(backend.functions, g, rebuilt(node, saved), node))
@@ -664,15 +664,15 @@ def call(node: Node, cotangents: tuple[Any, ...]) -> Any:
     return result if len(result) != 1 else result[0]
 
 
-def careful(vjp: Any) -> Any:
+def careful(node: Node) -> Any:
     """Return the vjp for a cotangent that comes from an op which drops elements; a Function's stays what it is."""
-    plan = getattr(vjp, "plan", None)
-    return vjp if plan is None else getattr(vjp, "careful_vjp", plan.careful_vjp)
+    plan = node.plan
+    return node.vjp if plan is None else plan.careful_vjp
 
 
-def recordable(vjp: Any, *, masked: bool) -> Any:
+def recordable(node: Node, vjp: Any, *, masked: bool) -> Any:
     """Return the vjp that runs on tensors: for a fused op, by way of the composition it stands for."""
-    plan = getattr(vjp, "plan", None)
+    plan = node.plan
     return vjp if plan is None or plan.rule.define is None else functools.partial(recompute, masked=masked)
 
 
@@ -681,7 +681,7 @@ def recompute(xp: Any, g: Tensor, saved: tuple[Any, ...], node: Node, *, masked:
 
     What its kernel leaves beside the result is a mere value: a rule that reads it has no second derivative.
     """
-    plan = node.vjp.plan  # type: ignore[union-attr]
+    plan = node.plan
     rule, op = plan.rule, node.op
     recording = mode.is_grad_enabled()
     known = dict(zip(plan.saves, saved, strict=True))

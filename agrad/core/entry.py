@@ -21,7 +21,8 @@ from agrad.core.mode import get_mode
 from agrad.core.node import next_seq
 from agrad.core.once import FIRST_USE
 from agrad.core.op import PAIR, Argument, Op, frozen, general, operate
-from agrad.core.rule import compile_source, requests_of
+from agrad.core.plan import compile_source
+from agrad.core.rule import requests_of
 from agrad.core.tensor import Tensor, bases, check_number
 
 

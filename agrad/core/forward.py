@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agrad.core import errors, mode
+from agrad.core.cotangents import floating, promote
 from agrad.core.history import restore
 from agrad.core.op import Op, general, tensors_in
-from agrad.core.rule import floating, promote, requests_of
+from agrad.core.plan import Plan
+from agrad.core.rule import requests_of
 from agrad.core.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
@@ -146,7 +148,7 @@ def _without_dead(value: Any, now: Mode) -> Any:
 def _save_tangents(node: Node, op: Op, values: tuple[Any, ...], results: list[Any]) -> None:
     """Keep the tangents of saved operands and results too, for a backward pass inside the level."""
     base = node.address()[0]
-    plan = getattr(base.vjp, "plan", None)
+    plan = base.plan
     if plan is None or not base.saved:
         return
     by_name = {a.name: values[i] for i, a in enumerate(op.arguments)}
@@ -160,20 +162,21 @@ def _save_tangents(node: Node, op: Op, values: tuple[Any, ...], results: list[An
         elif name in op.rule.operands:
             saved[i] = _dual(by_name[name], saved[i])
     base.saved = tuple(saved)
+    base.vjp = op.plan(plan.needs, plain=plan.plain, kind=DualPlan).vjp
 
-    def within(name: str) -> Any:
+
+class DualPlan(Plan):
+    """Runs a rule on saved values that carry tangents; once their level is closed, on the values alone."""
+
+    def _compiled(self) -> tuple[Callable[..., Any], str]:
+        run, source = super()._compiled()
+
         def vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
             if not isinstance(g, Tensor) and not isinstance(next((x for x in _flat(g) if x is not None), None), Tensor):
-                saved = tuple(map(_without_tangents, saved))  # the level is closed
-            # compiled: the one that compiles itself at its first use would take the place of this one in the node
-            run = plan.compile() if name == "vjp" else plan.careful_vjp
+                saved = tuple(map(_without_tangents, saved))
             return run(xp, g, saved, node)
 
-        vjp.plan = plan  # type: ignore[attr-defined]
-        return vjp
-
-    base.vjp = within("vjp")
-    base.vjp.careful_vjp = within("careful_vjp")  # type: ignore[union-attr]
+        return vjp, source
 
 
 def _dual(value: Any, otherwise: Any = None) -> Any:

@@ -11,13 +11,13 @@ from typing import Any, ClassVar, cast
 
 from agrad.core import errors, mode, tree
 from agrad.core.backend import backend_of, plugins
+from agrad.core.cotangents import Crossed, ShapeMismatchError, fit
 from agrad.core.crossing import spec_on
 from agrad.core.engine import running
 from agrad.core.forward import fitted
 from agrad.core.history import origin
 from agrad.core.node import Freed, Node, next_seq, output_of
 from agrad.core.operands import tensor_of
-from agrad.core.rule import Crossed, ShapeMismatchError, fit
 from agrad.core.saved import Parcel, active
 from agrad.core.spec import SomeSpecs, Spec, Specs
 from agrad.core.tensor import Tensor, set_history, wrap

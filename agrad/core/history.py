@@ -33,7 +33,7 @@ def rebuilt(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     An operand is made anew from its saved value and its edge, never the user's object, whose name may by now stand for
     another value. Index operands stay raw.
     """
-    plan = getattr(node.vjp, "plan", None)
+    plan = node.plan
     if plan is None:  # a Function keeps its own record of what it saved
         return saved
     rule = plan.rule

@@ -9,9 +9,9 @@ from typing import Any
 
 from agrad.core import errors
 from agrad.core.backend import Backend, plugins
+from agrad.core.cotangents import lent
 from agrad.core.errors import RuleError, UnsupportedOp
 from agrad.core.op import OPS, Op
-from agrad.core.rule import lent
 
 #: Sub-namespaces that are agrad's own.
 OWN = ("extra", "nn", "special")

@@ -85,6 +85,11 @@ class Node:
     lasti: int
     hooks: Hooks | None
 
+    @property
+    def plan(self) -> Any:
+        """The `Plan` its `vjp` was compiled by, which the op knows; None where the node is no op's."""
+        return None if self.op is None else self.op.plan_of.get(self.vjp)
+
     def name(self) -> str:
         """Return the name of the node's class, as ``MultiplyBackward0``."""
         return self.title
@@ -116,7 +121,7 @@ class Node:
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
         """Pairs of node and output number, one per operand; ``(None, 0)`` for one that needs no gradient."""
         edges = iter(self.inputs)
-        needs = self.vjp.plan.needs if hasattr(self.vjp, "plan") else (True,) * len(self.inputs)  # type: ignore[union-attr]
+        needs = (True,) * len(self.inputs) if self.plan is None else self.plan.needs
         return tuple(next(edges).address() if need else (None, 0) for need in needs)
 
     def address(self) -> tuple[Node, int]:

@@ -18,7 +18,8 @@ from agrad.core.backend import Backend, backend_of, joined, numbers_of, plugins
 from agrad.core.mode import get_mode
 from agrad.core.node import Freed, Kept, Node, next_seq, output_of
 from agrad.core.once import once
-from agrad.core.rule import Plan, Rule, compile_source
+from agrad.core.plan import Plan, compile_source
+from agrad.core.rule import Rule
 from agrad.core.saved import pack_node, unpacked
 from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor, bases, check_number, wrap
@@ -107,7 +108,8 @@ class Op:
         self.dtype_slot = next((i for i, a in enumerate(arguments) if a.name == "dtype"), None)
         self.has_key = any(a.kind == "key" for a in arguments)
         self.kernel_of = operator.attrgetter(name)
-        self.plans: dict[tuple[tuple[bool, ...], bool], Plan] = {}
+        self.plans: dict[tuple[tuple[bool, ...], bool, type[Plan]], Plan] = {}
+        self.plan_of: dict[Any, Plan] = {}
         self._invoke: Callable[..., Any] | None = None
 
     def __repr__(self) -> str:
@@ -126,11 +128,12 @@ class Op:
         """Whether a kernel is given all arguments by position, each by itself."""
         return all(p.kind <= p.POSITIONAL_OR_KEYWORD for p in self.signature.parameters.values())
 
-    def plan(self, needs: tuple[bool, ...], *, plain: bool = False) -> Plan:
+    def plan(self, needs: tuple[bool, ...], *, plain: bool = False, kind: type[Plan] = Plan) -> Plan:
         """Return the plan for a pattern of needs, made once."""
-        plan = self.plans.get((needs, plain))
+        key = needs, plain, kind
+        plan = self.plans.get(key)
         if plan is None:
-            plan = self.plans.setdefault((needs, plain), Plan(self.rule, needs, plain=plain))
+            plan = self.plans.setdefault(key, kind(self.rule, needs, self.plan_of, plain=plain))
         return plan
 
     def invoke(self, kernel: Callable[..., Any], values: Sequence[Any]) -> Any:
@@ -153,7 +156,7 @@ def _saved_value(node: Any, *, name: str) -> Any:
     """Return what a node saved under a name as a Tensor without history; None where it did not save it."""
     if type(node.saved) is Freed:
         raise errors.second_time(node)
-    plan = getattr(node.vjp, "plan", None)
+    plan = node.plan
     if plan is None or name not in plan.saves:
         return None
     return _as_tensors(unpacked(node.saved[plan.saves.index(name)]))

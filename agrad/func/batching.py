@@ -18,13 +18,13 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 from agrad import tree
 from agrad.core import errors, mode
 from agrad.core.backend import BACKENDS, SPECS_KEPT, Backend, backend_of, joined
+from agrad.core.cotangents import Crossed
 from agrad.core.function import run
 from agrad.core.kernels import PRIMITIVES, key_parts
 from agrad.core.mode import batch_levels, transforming, within
 from agrad.core.node import Node, next_seq
 from agrad.core.once import lock, once, shared
 from agrad.core.op import OPS, Op
-from agrad.core.rule import Crossed
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops import batch_rules

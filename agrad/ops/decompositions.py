@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agrad.core.cotangents import is_complex
 from agrad.core.declare import custom
-from agrad.core.rule import is_complex
 from agrad.ops.batch_rules import matrices
 from agrad.ops.docs import complete
 from agrad.ops.matrices import (

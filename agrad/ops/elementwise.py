@@ -10,8 +10,8 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from agrad.core.cotangents import is_complex, promote
 from agrad.core.declare import custom, elementwise, linear, nondifferentiable
-from agrad.core.rule import is_complex, promote
 from agrad.ops.batch_rules import pointwise
 from agrad.ops.docs import Bits, Boolean, Floating, Integral, Numeric, RealFloating, RealValued, complete
 from agrad.ops.matrices import conj as _conj

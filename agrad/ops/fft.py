@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agrad import dtypes
+from agrad.core.cotangents import device_of
 from agrad.core.declare import linear
-from agrad.core.rule import device_of
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import Call, along, places
 from agrad.ops.creation import arange

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from agrad.core.cotangents import device_of, promote, unbroadcast
 from agrad.core.declare import custom, linear, multilinear
-from agrad.core.rule import device_of, promote, unbroadcast
 from agrad.core.tensor import check_number
 from agrad.ops import elementwise, statistical
 from agrad.ops.batch_rules import Call, matrices, place, places, reduced

@@ -7,9 +7,9 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from agrad.core.cotangents import device_of, unbroadcast
 from agrad.core.declare import linear
 from agrad.core.operands import as_operands
-from agrad.core.rule import device_of, unbroadcast
 from agrad.ops.batch_rules import Call, dynamic, matrices, place, places
 from agrad.ops.docs import complete
 

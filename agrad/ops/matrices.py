@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agrad.core.rule import device_of, is_complex, promote
+from agrad.core.cotangents import device_of, is_complex, promote
 
 
 def conj(xp: Any, a: Any) -> Any:

@@ -14,8 +14,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from agrad.core.cotangents import device_of, is_complex
 from agrad.core.declare import custom, elementwise, fused, linear, multilinear, nondifferentiable
-from agrad.core.rule import device_of, is_complex
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import Call, along, is_array, pointwise
 

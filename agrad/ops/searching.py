@@ -10,11 +10,11 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.backend import backend_of, numbers_of
 from agrad.core.buffers import check_leaf, owned, rebind
+from agrad.core.cotangents import device_of, unbroadcast
 from agrad.core.declare import custom, linear, nondifferentiable
 from agrad.core.kernels import KINDS, at, is_mask, key_parts, visits_once
 from agrad.core.mode import batch_levels, is_grad_enabled
 from agrad.core.op import OPS, _key, finish, resolve_backend
-from agrad.core.rule import device_of, unbroadcast
 from agrad.core.saved import active
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap

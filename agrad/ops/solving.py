@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agrad.core.cotangents import device_of, is_complex, promote
 from agrad.core.declare import custom, nondifferentiable
-from agrad.core.rule import device_of, is_complex, promote
 from agrad.ops.batch_rules import Call, matrices
 from agrad.ops.docs import complete
 from agrad.ops.matrices import adjoint, conj, diag, eye, mm, on_diagonal

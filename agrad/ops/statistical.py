@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from agrad.core.cotangents import is_complex, promote
 from agrad.core.declare import custom, linear, nondifferentiable
 from agrad.core.errors import UnsupportedOp
-from agrad.core.rule import is_complex, promote
 from agrad.ops.batch_rules import reduced, running
 from agrad.ops.docs import complete
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from agrad.core import errors
+from agrad.core.cotangents import device_of
 from agrad.core.declare import linear
-from agrad.core.rule import device_of
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import along
 from agrad.ops.docs import complete

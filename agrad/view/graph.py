@@ -309,7 +309,7 @@ def _row(node: Node, numbers: dict[Node, int]) -> Row:
 
 
 def _saved(node: Node) -> list[Saved]:
-    plan = getattr(node.vjp, "plan", None)
+    plan = node.plan
     values = () if type(node.saved) is Freed else node.saved
     names = plan.saves if plan is not None else tuple(f"saved_tensors[{i}]" for i in range(len(values)))
     found: list[Saved] = []

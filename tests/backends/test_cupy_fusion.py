@@ -62,7 +62,7 @@ def recorded(dtype):
                 node = OPS[name].entry(*args, **kwargs).grad_fn
             except NotImplementedError:
                 continue
-            plan = getattr(getattr(node, "vjp", None), "plan", None)
+            plan = getattr(node, "plan", None)
             if plan is not None and plan.plain:
                 yield name, node, plan, leaves
 

@@ -9,10 +9,10 @@ import string
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from agrad.core.cotangents import promote
 from agrad.core.declare import multilinear
 from agrad.core.errors import called
 from agrad.core.operands import as_operands
-from agrad.core.rule import promote
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import Call
 from agrad.ops.manipulation import permute_dims, reshape, squeeze

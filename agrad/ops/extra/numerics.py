@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from agrad.core.cotangents import promote
 from agrad.core.declare import multilinear
 from agrad.core.errors import called
 from agrad.core.operands import as_operand, as_operands
-from agrad.core.rule import promote
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, finfo

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from agrad.core.cotangents import device_of
 from agrad.core.declare import nondifferentiable
 from agrad.core.errors import called
 from agrad.core.operands import as_operand
-from agrad.core.rule import device_of
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray, zeros
 from agrad.ops.data_type import astype, finfo

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agrad.core.cotangents import is_complex
 from agrad.core.declare import elementwise
-from agrad.core.rule import is_complex
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agrad.core.rule import Derivative, is_complex
+from agrad.core.cotangents import is_complex
+from agrad.core.rule import Derivative
 
 
 def refused(op: str, name: str) -> Derivative:

@@ -1,0 +1,194 @@
+"""Plans: a rule compiled to the function that a node runs, one for each pattern of operands that need a gradient."""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from agrad.core import errors
+from agrad.core.cotangents import Crossed, Masked, fit, floating, lent, times, unmasked
+from agrad.core.once import FIRST_USE, once
+from agrad.core.rule import Rule, requests_of
+
+if TYPE_CHECKING:
+    from agrad.core.node import Node
+
+#: The code of ``lambda x: x``.
+_IDENTITY = (lambda x: x).__code__.co_code
+
+
+class Plan:
+    """How a rule runs for one pattern of needs.
+
+    Parameters
+    ----------
+    rule : Rule
+        The derivative.
+    needs : tuple of bool
+        Per operand, whether it needs a gradient; for a list operand, per member.
+    plain : bool
+        Every operand has the result's spec, and that is real: no un-broadcasting, casts or conjugates are needed.
+    careful : bool
+        The cotangent comes from an op that drops elements: products with 0 are looked through (see `unmasked`).
+
+    Attributes
+    ----------
+    saves : tuple of str
+        Names of the values a node keeps, in this order.
+    source : str
+        The generated text of `vjp`.
+    vjp : callable
+        ``vjp(xp, g, saved, node)``, compiled at the first use.
+    plan_of : dict
+        The plan by its `vjp`, and by what stands for that until it is compiled; all plans of an op share it. A node has
+        its `vjp` alone: a slot for the plan, or a way by it to the `vjp`, would cost every call.
+    """
+
+    def __init__(
+        self,
+        rule: Rule,
+        needs: tuple[bool, ...],
+        plan_of: dict[Callable[..., Any], Plan],
+        *,
+        plain: bool = False,
+        careful: bool = False,
+    ) -> None:
+        self.rule = rule
+        self.needs = needs
+        self.plain = plain
+        self.careful = careful
+        self.wanted = (
+            (rule.sequence,)
+            if rule.sequence
+            else tuple(n for n, need in zip(rule.operands, needs, strict=True) if need)
+        )
+        self.saves = rule.saves(self.wanted)
+        self.source = ""
+        self.plan_of = plan_of
+        self._users: list[tuple[dict[str, Any], str]] = []
+        self.vjp = self._lazy()
+        plan_of[self.vjp] = self
+
+    def use_in(self, names: dict[str, Any], name: str) -> None:
+        """Put `vjp` under a name, and the compiled one once there is one."""
+        with FIRST_USE:
+            names[name] = self.vjp
+            self._users.append((names, name))
+
+    @once
+    def careful_vjp(self) -> Callable[..., Any]:
+        """The same for a cotangent that comes from an op which drops elements."""
+        return type(self)(self.rule, self.needs, self.plan_of, plain=self.plain, careful=True).compile()
+
+    def needed_names(self) -> list[Any]:
+        """Return the operands that need a gradient, in the order of a node's edges; (name, place) for one in a list."""
+        if self.rule.sequence:
+            return [(self.rule.sequence, i) for i, need in enumerate(self.needs) if need]
+        return list(self.wanted)
+
+    def _lazy(self) -> Callable[..., Any]:
+        def vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
+            compiled = self.compile()
+            node.vjp = compiled
+            return compiled(xp, g, saved, node)
+
+        return vjp
+
+    def compile(self) -> Callable[..., Any]:
+        """Compile `vjp` from its source, once."""
+        with FIRST_USE:
+            if not self.source:
+                vjp, source = self._compiled()
+                self.plan_of[vjp] = self
+                self.vjp, self.source = vjp, source
+                for users, name in self._users:
+                    users[name] = vjp
+        return self.vjp
+
+    def _compiled(self) -> tuple[Callable[..., Any], str]:
+        names: dict[str, Any] = {
+            "Crossed": Crossed,
+            "Masked": Masked,
+            "fit": fit,
+            "floating": floating,
+            "times": times,
+            "unmasked": unmasked,
+        }
+        source = self._write(names)
+        variant = f"{' plain' if self.plain else ''}{' careful' if self.careful else ''}"
+        filename = f"<agrad vjp of {self.rule.op} {self.needs}{variant}>"
+        return compile_source(source, filename, names)["vjp"], source
+
+    def _write(self, names: dict[str, Any]) -> str:
+        rule = self.rule
+        asked = {r for name in self.wanted for r in requests_of(rule.vjp[name])}
+        lines = ["def vjp(xp, g, saved, node):"]
+        if rule.guarded:
+            names["lent"] = lent
+            lines += [
+                "    if xp is not node.spec.backend.functions:",
+                "        g, saved = lent(g), tuple(map(lent, saved))",
+            ]
+        if self.saves:
+            lines.append(f"    ({', '.join(self.saves)},) = saved")
+        if asked & set(rule.params):
+            lines.append(f"    ({', '.join(rule.params)},) = node.params")
+        if rule.sequence:
+            names["derivative"] = rule.vjp[rule.sequence]
+            call = f"derivative({self._arguments(rule.sequence)})"
+            lines.append(f"    gs = {call}")
+            kept = [i for i, need in enumerate(self.needs) if need]
+            results = [f"fit(xp, gs[{i}], node.specs[{i}])" for i in kept]
+        else:
+            results = [self._expression(name, names) for name in self.wanted]
+        kind = "Masked" if rule.drops else "Crossed" if rule.crosses else None
+        lines.append(
+            f"    return {', '.join(results)}" if kind is None else f"    return {kind}(({', '.join(results)},))"
+        )
+        return "\n".join(lines) + "\n"
+
+    def _arguments(self, operand: str) -> str:
+        return ", ".join(self._argument(r) for r in requests_of(self.rule.vjp[operand]))
+
+    def _argument(self, request: str) -> str:
+        if request == "ans_spec":
+            return "node.spec"
+        if request.endswith("_spec") and request[:-5] in self.rule.operands:
+            return self._spec(request[:-5])
+        if self.rule.kind == "elementwise" and not self.plain and request in self.rule.operands:
+            return f"({request} if {self._spec(request)}.inexact else floating(xp, {request}, node.spec))"
+        return request
+
+    def _spec(self, operand: str) -> str:
+        if self.plain:
+            return "node.spec"
+        return "node.specs" if operand == self.rule.sequence else f"node.specs[{self.rule.operands.index(operand)}]"
+
+    def _expression(self, operand: str, names: dict[str, Any]) -> str:
+        derivative = self.rule.vjp[operand]
+        if isinstance(derivative, int | float):
+            known: dict[float, str] = {1: "g", -1: "xp.negative(g)", 0: "xp.zeros_like(g)"}
+            text = known.get(derivative, f"g * {derivative!r}")
+        elif derivative.__code__.co_code == _IDENTITY and len(requests_of(derivative)) == 1:
+            text = self._arguments(operand)  # the partial is a saved value, as in a product: no call
+            if self.rule.kind == "elementwise":
+                text = f"xp.multiply(g, {text})" if self.plain else f"times(xp, g, {text}, node.spec)"
+        else:
+            name = f"_by_{operand}"  # no argument is called so: `TAKEN`
+            names[name] = derivative
+            text = f"{name}({self._arguments(operand)})"
+            if self.rule.kind == "elementwise":
+                text = f"xp.multiply(g, {text})" if self.plain else f"times(xp, g, {text}, node.spec)"
+        if self.careful and self.rule.outputs is None and self.rule.kind in ("elementwise", "custom", "fused"):
+            text = f"unmasked(xp, g, {text}, node)"
+        # what crosses to another backend comes in the operand's dtype, or is lazy and stays a while
+        return text if self.plain or self.rule.crosses else f"fit(xp, {text}, {self._spec(operand)})"
+
+
+def compile_source(source: str, filename: str, names: dict[str, Any]) -> dict[str, Any]:
+    """Run generated source in `names`; tracebacks show it, and its frames count as agrad's own."""
+    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    errors.INTERNAL_FILES.add(filename)
+    exec(compile(source, filename, "exec"), names)  # noqa: S102 (the source is ours, from the op's own declaration)
+    return names
