@@ -258,7 +258,7 @@ class Pass:
                 else:
                     pending[edge] = [part, False]
                     heappush(heap, (-edge.seq, edge))
-            gs = part = None
+            gs = part = onward = None
             if following is None:
                 if not heap:
                     return
