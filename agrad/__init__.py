@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from agrad.core import forward as _forward  # noqa: F401 (puts itself in place)
 from agrad.core.declare import *
+from agrad.core.describe import rules as rules
 from agrad.core.errors import *
 from agrad.core.function import Function as Function
 from agrad.core.mode import *
 from agrad.core.op import OPS as _OPS
-from agrad.core.rules import rules as rules
 from agrad.core.tensor import Tensor as Tensor
 from agrad.dtypes import *
 from agrad.ops import methods as _methods  # noqa: F401 (puts them on Tensor)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agrad import tree
-from agrad.core.lazy import fill, is_lazy
+from agrad.core.materialize import fill, is_lazy
 from agrad.core.tensor import Tensor
 from agrad.ops.docs import complete as _complete
 

@@ -50,7 +50,7 @@ def backward(
     if inputs is None:
         engine.run(roots, retain_graph=retain, create_graph=create_graph, values=outputs)
         return
-    wanted, _ = _taken_apart(inputs, "backward()")
+    wanted, _ = _flattened(inputs, "backward()")
     if not wanted:
         message = "`inputs` argument to `backward()` cannot be empty."
         raise RuntimeError(message)
@@ -160,7 +160,7 @@ def grad(
         )
         raise ValueError(message)
     unused_is_fine = materialize_grads if allow_unused is None else allow_unused
-    wanted, rebuild = _taken_apart(inputs, "grad()")
+    wanted, rebuild = _flattened(inputs, "grad()")
     if not wanted:
         message = "`inputs` argument to `grad()` cannot be empty."
         raise RuntimeError(message)
@@ -242,7 +242,7 @@ def _zero_rows(tensor: Tensor, size: int) -> Tensor:
     return zeros
 
 
-def _taken_apart(inputs: Any, function: str) -> tuple[list[Any], Callable[[list[Any]], Any]]:
+def _flattened(inputs: Any, function: str) -> tuple[list[Any], Callable[[list[Any]], Any]]:
     """Return inputs as a list, and what makes of a gradient per input a result of the structure of the inputs."""
     if isinstance(inputs, Tensor):
         return [inputs], tuple

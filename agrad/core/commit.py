@@ -10,7 +10,7 @@ from agrad.core import errors
 from agrad.core.cotangents import fit
 from agrad.core.history import as_gradient
 from agrad.core.hooks import Hooks
-from agrad.core.lazy import remember_losses
+from agrad.core.materialize import remember_losses
 from agrad.core.node import AccumulateGrad, Node
 from agrad.core.once import lock
 from agrad.core.spec import Spec
@@ -72,13 +72,13 @@ def commit(
         for leaf in rest:
             g, mine = total = leaves[leaf]
             spec, old = leaf.spec, leaf.grad
-            plain = not (as_tensors or leaf.moved) and spec.accumulates
+            simple = not (as_tensors or leaf.moved) and spec.accumulates
             if leaf.hooks is not None:
                 hooked.append((leaf, leaf.hooks, g))
-                plain = False
+                simple = False
             else:
                 total[0] = None
-            if plain and old is not None and old._spec is spec and old._node is None:
+            if simple and old is not None and old._spec is spec and old._node is None:
                 sums.add(old, g, mine=mine)
                 continue
             grad = sums.merge(leaf, leaf, fitted(as_gradient(g), leaf))
@@ -147,7 +147,7 @@ class Sums:
         return value
 
     def add(self, tensor: Tensor, g: Any, *, mine: bool = False) -> None:
-        """Let a Tensor that remains the `.grad` it is get the sum of its array and another.
+        """Add an array to a `.grad` that stays the same Tensor.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class Sums:
 
 
 def fitted(g: Tensor, leaf: AccumulateGrad) -> Tensor:
-    """Return a gradient as its leaf wants it: that may have been given data of another kind since it was used."""
+    """Return a gradient in the dtype and on the device of its leaf, whose data may have changed since it was used."""
     spec = leaf.spec
     if g._spec is spec:
         return g
@@ -190,7 +190,7 @@ def fitted(g: Tensor, leaf: AccumulateGrad) -> Tensor:
 
 
 def check_shape(node: Node, found: Spec, wanted: Spec) -> None:
-    """Refuse a gradient of another shape than its leaf, or than what it is to be added to."""
+    """Refuse a gradient whose shape is not that of its leaf, or of the gradient it is added to."""
     shape, expected = found.shape, wanted.shape
     if shape != expected and not any(n != n for n in (*shape, *expected)):  # noqa: PLR0124 (nan: unknown when lazy)
         error = errors.wrong_shape(node, 0, shape, expected)
@@ -199,7 +199,7 @@ def check_shape(node: Node, found: Spec, wanted: Spec) -> None:
 
 
 def watch(leaf: AccumulateGrad) -> None:
-    """Tell a lazy backend that gradients are asked by a leaf."""
+    """Tell a lazy backend that gradients are wanted by a leaf."""
     tensor = leaf.variable
     if tensor is not None:
         leaf.spec.backend.watch(tensor._raw)

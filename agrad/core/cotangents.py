@@ -25,7 +25,7 @@ def is_complex(xp: Any, array: Any) -> bool:
 
 def times(xp: Any, g: Any, partial: Any, spec: Spec) -> Any:
     """Cotangent times the conjugate of a partial; just the product where the result, of this spec, is real."""
-    if spec.plain:
+    if spec.is_float:
         return xp.multiply(g, partial)
     if is_complex(xp, partial):
         partial = partial.conjugate() if isinstance(partial, complex) else xp.conj(partial)
@@ -82,7 +82,7 @@ def unbroadcast(xp: Any, g: Any, shape: tuple[int, ...]) -> Any:
     return g
 
 
-class Masked(tuple[Any, ...]):
+class MaskedCotangents(tuple[Any, ...]):
     """Cotangents that leave an op which drops elements: 0 there means "not asked for", whatever it is multiplied by."""
 
     __slots__ = ()
@@ -103,7 +103,7 @@ def unmasked(xp: Any, g: Any, product: Any, node: Node) -> Any:
     return xp.where(lost, xp.zeros_like(product), product)
 
 
-class Crossed(tuple[Any, ...]):
+class Transferred(tuple[Any, ...]):
     """The cotangent that leaves a crossing between backends: perhaps lazy, where its operand is not."""
 
     __slots__ = ()

@@ -24,21 +24,21 @@ from typing import Any
 from agrad.core import errors, mode
 from agrad.core.backend import Backend
 from agrad.core.commit import commit, watch
-from agrad.core.cotangents import Crossed, Masked, ShapeMismatchError, fit
-from agrad.core.crossing import Elsewhere, computed, is_foreign, joined_with, taken
+from agrad.core.cotangents import MaskedCotangents, ShapeMismatchError, Transferred, fit
 from agrad.core.history import as_gradient, fresh, laid_out, rebuilt
 from agrad.core.hooks import Hooks, checked_all
-from agrad.core.node import HOOKED, AccumulateGrad, Freed, Kept, Node, Output, behind
+from agrad.core.node import HOOKED, AccumulateGrad, Constants, Freed, Node, Output, ancestors
 from agrad.core.once import once
 from agrad.core.saved import unpacked
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
+from agrad.core.transfers import RelocatedNode, computed, is_foreign, joined_with, on_backend
 from agrad.core.watching import described, without_nan
 
 #: The pass that is running in this context, the innermost one.
 _RUNNING: ContextVar[Pass | None] = ContextVar("agrad_pass", default=None)
 
-#: Every so many passes within passes, one gets a thread, and so a stack, of its own: none is too deep for Python.
+#: Of passes within passes, one in so many runs in a thread of its own: with a new stack, no nesting is too deep for Python.
 _NESTED = 20
 
 #: What has been added up for a node so far, and whether that is a sum made here, which may be added to in place.
@@ -171,7 +171,7 @@ class Pass:
     @once
     def reachable(self) -> set[Node]:
         """The nodes this pass may run."""
-        return behind([node for node, _ in self.roots]) if self.needed is None else self.needed
+        return ancestors([node for node, _ in self.roots]) if self.needed is None else self.needed
 
     def await_leaves(self) -> None:
         """Count the consumers of each leaf with hooks: it runs as soon as the last of them has."""
@@ -285,7 +285,7 @@ class Pass:
                     except Exception as error:
                         explain(error, node, saved)
                         raise
-                    if saved and not retain_graph and type(saved) is not Kept:
+                    if saved and not retain_graph and type(saved) is not Constants:
                         node.saved = freed
                     edges, second = node.edges, node.second
                     if second is not None:
@@ -321,9 +321,9 @@ class Pass:
                             break
                         node, g = edges, gs
                         continue
-                if type(gs) is Masked:
+                if type(gs) is MaskedCotangents:
                     masked.update(edges)
-                elif type(gs) is Crossed and any(map(is_foreign, gs, edges)):
+                elif type(gs) is Transferred and any(map(is_foreign, gs, edges)):
                     self.deliver(edges, gs)
                     return
                 break
@@ -350,7 +350,9 @@ class Pass:
             total[0] = spec.backend.functions.add(one, part)
         elif self.crossed:
             here = joined_with(spec, (one, part))
-            total[0] = here.xp.add(taken(one, here), taken(part, here)) if self.deferring else here.xp.add(one, part)
+            total[0] = (
+                here.xp.add(on_backend(one, here), on_backend(part, here)) if self.deferring else here.xp.add(one, part)
+            )
         else:
             total[0], total[1] = spec.xp.add(one, part), spec.accumulates
 
@@ -358,9 +360,9 @@ class Pass:
 
     def deliver(self, edges: Sequence[Node], gs: Sequence[Any]) -> None:
         """Add cotangents up where they go."""
-        if type(gs) is Masked:
+        if type(gs) is MaskedCotangents:
             self.masked.update(edges)
-        elif type(gs) is Crossed and not self.as_tensors and any(map(is_foreign, gs, edges)):
+        elif type(gs) is Transferred and not self.as_tensors and any(map(is_foreign, gs, edges)):
             self.cross()
         for edge, part in zip(edges, gs, strict=True):
             if part is None or (self.needed is not None and edge not in self.needed):
@@ -421,8 +423,8 @@ class Pass:
         if hooks is not None and hooks.post:
             kind = type(gs)
             gs = self.run_post_hooks(node, hooks, gs, g)
-            gs = Masked(gs) if kind is Masked else gs
-        if saved and not self.retain_graph and type(saved) is not Kept:
+            gs = MaskedCotangents(gs) if kind is MaskedCotangents else gs
+        if saved and not self.retain_graph and type(saved) is not Constants:
             node.saved = self.freed
         edges = node.edges
         if isinstance(edges, tuple):
@@ -444,7 +446,7 @@ class Pass:
             self.accumulate(before, leaf, g)
             g = before[0]
         if leaf.hooks is not None and leaf.hooks.accumulated and self.targets is None:
-            self.commit({leaf: [self.settled(g, leaf.spec), False]}, ())
+            self.commit({leaf: [self.materialized(g, leaf.spec), False]}, ())
         else:
             self.leaves[leaf] = [g, False]
 
@@ -458,7 +460,7 @@ class Pass:
 
     def derivative(self, node: Node, g: Any, saved: tuple[Any, ...], *, masked: bool) -> Any:
         """Run a node's rule: on tensors, or on the kernels that its cotangent asks for."""
-        vjp: Any = careful(node) if masked else node.vjp
+        vjp: Any = nan_safe(node) if masked else node.vjp
         if self.as_tensors:
             vjp = recordable(node, vjp, masked=masked)
         if self.anomaly:
@@ -498,14 +500,14 @@ class Pass:
         if not self.deferring:
             return vjp(here.xp, g, saved, node)
         if node.plan is None:
-            several = isinstance(g, list)
-            parts = [self.settled(p, s) for p, s in zip(g if several else (g,), node.out_specs, strict=True)]
-            return vjp(node.spec.xp, parts if several else parts[0], saved, node)
+            multi_output = isinstance(g, list)
+            parts = [self.materialized(p, s) for p, s in zip(g if multi_output else (g,), node.out_specs, strict=True)]
+            return vjp(node.spec.xp, parts if multi_output else parts[0], saved, node)
         if type(saved) is not Freed:
-            saved = taken(saved, here)
-        return vjp(here.xp, taken(g, here), saved, Elsewhere(node, here))
+            saved = on_backend(saved, here)
+        return vjp(here.xp, on_backend(g, here), saved, RelocatedNode(node, here))
 
-    def settled(self, g: Any, spec: Spec) -> Any:
+    def materialized(self, g: Any, spec: Spec) -> Any:
         """Compute a lazy cotangent of a value that is not lazy: Python code is to see it."""
         return computed([(g, spec)], self.values)[0] if self.deferring else g
 
@@ -563,7 +565,7 @@ class Pass:
     def run_tensor_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
         """Run the hooks on the gradient of a result, then keep it where `retain_grad` asked for that."""
         if hooks.tensor or hooks.grad_dtype is not None:
-            g = self.settled(g, node.spec)
+            g = self.materialized(g, node.spec)
         if hooks.grad_dtype is not None and hooks.grad_dtype[0] is not None:
             g = self.unwrap(node.spec.backend.functions.astype(as_gradient(g), hooks.grad_dtype[0]), node.spec)
         if hooks.tensor:
@@ -572,22 +574,27 @@ class Pass:
         return g
 
     def run_pre_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
-        several = isinstance(g, list)
-        parts = [self.settled(part, spec) for part, spec in zip(g if several else (g,), node.out_specs, strict=True)]
+        multi_output = isinstance(g, list)
+        parts = [
+            self.materialized(part, spec)
+            for part, spec in zip(g if multi_output else (g,), node.out_specs, strict=True)
+        ]
         now = tuple(map(_tensor_or_none, parts))
         for hook in list(hooks.pre.values()):
             result = hook(now)
             if result is not None:
                 now = checked_all(result, now, node, hook)
         parts = list(map(self.unwrap, now, node.out_specs))
-        return parts if several else parts[0]
+        return parts if multi_output else parts[0]
 
     def run_post_hooks(self, node: Node, hooks: Hooks, gs: Any, g: Any) -> Any:
         """Run the hooks after a node, on one gradient per operand, None for those that need none."""
         needs = [n is not None for n, _ in node.next_functions]
         found = iter(node.per_input(gs))
         edges = iter(node.inputs)
-        now = tuple(_tensor_or_none(self.settled(next(found), next(edges).spec)) if need else None for need in needs)
+        now = tuple(
+            _tensor_or_none(self.materialized(next(found), next(edges).spec)) if need else None for need in needs
+        )
         outs = tuple(map(_tensor_or_none, g if isinstance(g, list) else (g,)))
         for hook in list(hooks.post.values()):
             result = hook(now, outs)
@@ -595,7 +602,7 @@ class Pass:
                 now = checked_all(result, now, node, hook)
         kept = [part for part, need in zip(now, needs, strict=True) if need]
         kept = [self.unwrap(part, edge.spec) for part, edge in zip(kept, node.inputs, strict=True)]
-        return tuple(kept) if node.several else kept[0]
+        return tuple(kept) if node.multi_input else kept[0]
 
     def run_after(self, leaf: AccumulateGrad, hooks: Hooks, g: Any) -> None:
         """Run the hooks that follow the accumulation into a leaf."""
@@ -623,7 +630,7 @@ BY_AGE = operator.attrgetter("seq")
 
 def leading_to(roots: Iterable[Node], targets: Collection[Node]) -> set[Node]:
     """Return the nodes that have a path to a target, the targets included."""
-    seen = behind(roots, oldest=min(node.seq for node in targets))
+    seen = ancestors(roots, oldest=min(node.seq for node in targets))
     needed = set(targets)
     for node in sorted(seen, key=BY_AGE):  # rising: what a node leads to comes before it
         if not needed.isdisjoint(node.inputs):
@@ -664,10 +671,10 @@ def call(node: Node, cotangents: tuple[Any, ...]) -> Any:
     return result if len(result) != 1 else result[0]
 
 
-def careful(node: Node) -> Any:
+def nan_safe(node: Node) -> Any:
     """Return the vjp for a cotangent that comes from an op which drops elements; a Function's stays what it is."""
     plan = node.plan
-    return node.vjp if plan is None else plan.careful_vjp
+    return node.vjp if plan is None else plan.nan_safe_vjp
 
 
 def recordable(node: Node, vjp: Any, *, masked: bool) -> Any:
@@ -733,7 +740,7 @@ def _logger(logging: Any) -> Any:
 
 
 def debug_log() -> Callable[..., None] | None:
-    """Return what writes a line for every node that runs, None where nobody wants that (nor ever imported logging)."""
+    """Return the function that logs every node that runs; None if nobody asked for debug output."""
     logging = sys.modules.get("logging")
     if logging is None:
         return None

@@ -99,7 +99,7 @@ _NAMES: dict[str, Any] = {
 
 #: Names that generated code uses: an op with an argument of such a name goes through `general`.
 RESERVED = frozenset(
-    {*_NAMES, "Node", "code", "frame", "kept", "mode", "node", "op", "plain", "r", "recording", "s", "t"}
+    {*_NAMES, "Node", "code", "frame", "kept", "mode", "node", "op", "same_spec", "r", "recording", "s", "t"}
 )
 RESERVED |= {"error", "xp"}
 
@@ -152,8 +152,10 @@ class Source:
                 names[f"default_{i}"] = p.default
         if writable(op):
             for needs in itertools.product((True, False), repeat=len(op.rule.operands)):
-                for plain in (False, True) if op.rule.kind == "elementwise" and any(needs) else (False,) * any(needs):
-                    op.plan(needs, plain=plain).use_in(names, _vjp_name(needs, plain=plain))
+                for same_spec in (
+                    (False, True) if op.rule.kind == "elementwise" and any(needs) else (False,) * any(needs)
+                ):
+                    op.plan(needs, same_spec=same_spec).use_in(names, _vjp_name(needs, same_spec=same_spec))
         used = names.get(self.name)
         file = f"<agrad Tensor.{self.method}>" if self.method else f"<agrad.{op.name}>"
         function: FunctionType = compile_source(str(self), file, names)[self.name]
@@ -202,9 +204,9 @@ def _tuple(parts: Iterable[str]) -> str:
     return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"
 
 
-def _vjp_name(needs: tuple[bool, ...], *, plain: bool = False) -> str:
+def _vjp_name(needs: tuple[bool, ...], *, same_spec: bool = False) -> str:
     """Name the derivative for a pattern of needs in generated code, as ``vjp_10``."""
-    return f"vjp_{''.join(str(int(need)) for need in needs)}{'p' if plain else ''}"
+    return f"vjp_{''.join(str(int(need)) for need in needs)}{'p' if same_spec else ''}"
 
 
 class _Writer:
@@ -298,7 +300,7 @@ class _Writer:
         self._look(name, depth)
         self._add(depth, f"xp = s{i}.xp")
         if self.rule.real:
-            self._add(depth, f"if not s{i}.plain:", f"    return {self.rest}")
+            self._add(depth, f"if not s{i}.is_float:", f"    return {self.rest}")
 
     def _other(self, argument: Argument, lead: str, depth: int) -> None:
         """Write the look-up of an array beside the first one."""
@@ -358,12 +360,14 @@ class _Writer:
             self._add(1, f"s = s{i}.booleans{f' if {same} else None' if same else ''}", "if s is None:")
             self._add(2, f"s = s{i}.backend.spec(r)", f"{f'if {same}: ' if same else ''}s{i}.booleans = s")
             self._add(1, "t._spec = s")
-        elif self.elementwise:  # plain: all operands have the result's spec, and that is real
+        elif self.elementwise:  # same_spec: all operands have the result's spec, and that is real
             both = f"{same} and " if same else ""
             if self.op.kernel is not None:  # a user's kernel may change the dtype after all
-                self._add(1, f"t._spec = s = s{i}.backend.spec(r)", f"plain = {both}s is s{i} and s.plain")
+                self._add(1, f"t._spec = s = s{i}.backend.spec(r)", f"same_spec = {both}s is s{i} and s.is_float")
             else:
-                self._add(1, f"plain = {both}s{i}.plain", f"t._spec = s = s{i} if plain else s{i}.backend.spec(r)")
+                self._add(
+                    1, f"same_spec = {both}s{i}.is_float", f"t._spec = s = s{i} if same_spec else s{i}.backend.spec(r)"
+                )
         else:
             self._add(1, f"t._spec = s = s{i}.backend.spec(r)")
 
@@ -373,12 +377,12 @@ class _Writer:
         """Write the node of a call: what depends on which operands need a gradient, and what every node gets."""
         op, numbers = self.op, [self.number[name] for name in self.rule.operands]
         some = " or ".join(f"n{i} is not None" for i in numbers)
-        inexact = "(plain or s.inexact)" if self.elementwise else "s.inexact"
+        inexact = "(same_spec or s.inexact)" if self.elementwise else "s.inexact"
         self._add(1, f"if recording and {some if len(numbers) == 1 else f'({some})'} and {inexact}:")
         self._add(2, "t._node = node = new(Node)", "node.seq = next_seq()")
         self._needs((), 2)
         specs = f"node.specs = {_tuple(f's{i}' for i in numbers)}"
-        self._add(2, "node.spec = s", f"if not plain: {specs}" if self.elementwise else specs)
+        self._add(2, "node.spec = s", f"if not same_spec: {specs}" if self.elementwise else specs)
         if op.param_slots:
             self._add(2, f"node.params = {_tuple(self._kept(slot) for slot in op.param_slots)}")
         self._add(2, "frame = getframe(1)", "node.code = code = frame.f_code", "if code.co_filename in internal:")
@@ -411,7 +415,7 @@ class _Writer:
         values = dict(zip(self.names, self.raw, strict=True)) | {n: f"kept_{n}" for n in rule.residuals} | {"ans": "r"}
         self._add(depth, f"node.saved = {_tuple(values[name] for name in self.op.plan(needs).saves)}")
         vjp = _vjp_name(needs)
-        self._add(depth, f"node.vjp = {vjp}p if plain else {vjp}" if self.elementwise else f"node.vjp = {vjp}")
+        self._add(depth, f"node.vjp = {vjp}p if same_spec else {vjp}" if self.elementwise else f"node.vjp = {vjp}")
 
     def _kept(self, slot: int) -> str:
         """Write a parameter as a node keeps it: a list, where one may be given, as a tuple."""

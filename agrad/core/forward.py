@@ -104,15 +104,15 @@ def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
     try:
         mode.push(levels=tuple(number for number in now.levels if number < at))  # what the operands may still carry
         result = op.invoke(op.entry, primals)
-        several = isinstance(result, tuple | list)
-        results = list(result) if several else [result]
+        multi_output = isinstance(result, tuple | list)
+        results = list(result) if multi_output else [result]
         if not results:
             return result
         with results[0]._spec.backend.quiet():
             pushed = jvp(op, primals, tangents, result)
     finally:
         mode.set_mode(before)
-    parts = list(pushed) if several else [pushed]
+    parts = list(pushed) if multi_output else [pushed]
     made = [
         with_tangent(r, fitted(t, r), at) if r._spec.inexact and t is not None else r
         for r, t in zip(results, parts, strict=True)
@@ -121,7 +121,7 @@ def push(op: Op, values: tuple[Any, ...], now: Mode) -> Any:
         if before._node is not None and after is not before:
             _save_tangents(before._node, op, values, made)
             break
-    if not several:
+    if not multi_output:
         return made[0]
     kind = type(result)
     return kind(*made) if hasattr(kind, "_fields") else kind(made)
@@ -162,7 +162,7 @@ def _save_tangents(node: Node, op: Op, values: tuple[Any, ...], results: list[An
         elif name in op.rule.operands:
             saved[i] = _dual(by_name[name], saved[i])
     base.saved = tuple(saved)
-    base.vjp = op.plan(plan.needs, plain=plan.plain, kind=DualPlan).vjp
+    base.vjp = op.plan(plan.needs, same_spec=plan.same_spec, kind=DualPlan).vjp
 
 
 class DualPlan(Plan):

@@ -11,16 +11,16 @@ from typing import Any, ClassVar, cast
 
 from agrad.core import errors, mode, tree
 from agrad.core.backend import backend_of, plugins
-from agrad.core.cotangents import Crossed, ShapeMismatchError, fit
-from agrad.core.crossing import spec_on
+from agrad.core.cotangents import ShapeMismatchError, Transferred, fit
 from agrad.core.engine import running
 from agrad.core.forward import fitted
 from agrad.core.history import origin
 from agrad.core.node import Freed, Node, next_seq, output_of
 from agrad.core.operands import tensor_of
-from agrad.core.saved import Parcel, active
+from agrad.core.saved import Packed, active
 from agrad.core.spec import SomeSpecs, Spec, Specs
 from agrad.core.tensor import Tensor, set_history, wrap
+from agrad.core.transfers import spec_on
 
 #: What a saved tensor is to the call (operand, result or other), which one (the operand's node, the result's number), and
 #: its tangents.
@@ -144,7 +144,7 @@ class FunctionNode(Node):
                 )
                 raise RuntimeError(message)
         return tuple(
-            None if value is None else self._revive(value.open() if isinstance(value, Parcel) else value, role)
+            None if value is None else self._revive(value.unpack() if isinstance(value, Packed) else value, role)
             for value, role in zip(saved, call.roles, strict=True)
         )
 
@@ -316,7 +316,7 @@ class Function:
             What ``forward`` returns, arrays as tensors. For each element of a tuple, or for anything else it returns,
             ``backward`` gets a gradient of the same structure.
         """
-        for a in _taken_apart((*args, *kwargs.values()))[0]:
+        for a in _flattened((*args, *kwargs.values()))[0]:
             if isinstance(a, Tensor) and (own := a._spec.backend.run_function) is not None:
                 return own(cls, args, kwargs)
         return run(cls, args, kwargs)
@@ -327,7 +327,7 @@ def run(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     node = _make_node(cls)
     separate = cls.setup_context is not Function.setup_context
     bound = _bound(cls.forward, args, kwargs, separate=separate)
-    arguments, structures = _taken_apart(bound)
+    arguments, structures = _flattened(bound)
     recording = mode.is_grad_enabled()
     needs = tuple(isinstance(a, Tensor) and a._node is not None for a in arguments)
     own = node._call = Call(needs, tuple(isinstance(a, Tensor) for a in arguments), structures)
@@ -345,9 +345,9 @@ def run(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
             cls.setup_context(node, bound, output)
         flat = output
         if type(output) is not Tensor:
-            several, own.results = _taken_apart(output if isinstance(output, tuple) else (output,))
+            found, own.results = _flattened(output if isinstance(output, tuple) else (output,))
             if own.results is not None:
-                flat = several
+                flat = found
     finally:
         mode.set_mode(before)
     record = recording and any(needs)
@@ -376,7 +376,7 @@ def _bound(
     return (*bound.args, *bound.kwargs.values())
 
 
-def _taken_apart(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
+def _flattened(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...] | None]:
     """Return values, containers of tensors among them opened, and per value its structure; None if there is none."""
     for value in values:
         if type(value) is not Tensor and _is_container(value):
@@ -540,8 +540,8 @@ def _check_differentiable(node: FunctionNode, output: Any) -> None:
 def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, record: bool) -> Any:
     """Make the results of a call, attached to its node; their tangents of the open levels are still to come."""
     call = node._call
-    several = isinstance(output, tuple)
-    outputs = output if several else (output,)
+    multi_output = isinstance(output, tuple)
+    outputs = output if multi_output else (output,)
     dirty, to_save, inert = call.dirty, call.to_save, call.inert or ()
     call.dirty, call.to_save, call.for_forward, call.inert = (), (), None, None
     for target in dirty:
@@ -556,7 +556,7 @@ def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, reco
             raise RuntimeError(message)
     specs = tuple(o._spec if isinstance(o, Tensor) else None for o in outputs)
     kind = Specs if specs and specs[0] is not None else SomeSpecs
-    node.spec = kind(cast("tuple[Spec, ...]", specs)) if several else specs[0]
+    node.spec = kind(cast("tuple[Spec, ...]", specs)) if multi_output else specs[0]
     # one dict per result, shared with what is kept of it: filled level by level, outermost first
     tangents = {id(o): {} if call.levels else o._tangents for o in outputs if isinstance(o, Tensor)}
     places = {id(a): i for i, a in reversed(list(enumerate(arguments))) if isinstance(a, Tensor)}
@@ -573,7 +573,7 @@ def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, reco
         node.specs = tuple(a._spec for a in inputs)
         call.roles = list(map(role, to_save))
         pairs = active()
-        kept = tuple(None if t is None else Parcel(t, pairs, node) if pairs else _bare(t) for t in to_save)
+        kept = tuple(None if t is None else Packed(t, pairs, node) if pairs else _bare(t) for t in to_save)
         # in a list of its own, what is saved can be dropped while the engine still holds `node.saved`
         node.saved = ([kept],) if kept and node.function.clear_saved_tensors_on_access else kept
     if record or call.levels:
@@ -592,7 +592,7 @@ def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, reco
             continue
         if id(o) not in made:
             attach = record and o._spec.inexact and id(o) not in inert
-            origin = (output_of(node, i) if several else node) if attach else None
+            origin = (output_of(node, i) if multi_output else node) if attach else None
             if any(o is target for target in dirty):
                 if record:
                     set_history(o, origin)
@@ -601,7 +601,7 @@ def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, reco
                 made[id(o)] = wrap(o._raw, o._spec, origin)
             made[id(o)]._tangents = tangents[id(o)]
         results.append(made[id(o)])
-    return tuple(results) if several else results[0]
+    return tuple(results) if multi_output else results[0]
 
 
 def _bare(t: Tensor) -> Tensor:
@@ -698,16 +698,16 @@ def _checked(node: FunctionNode, gradients: Any, *, raw: bool, cotangents: tuple
             elif not isinstance(gradient, Tensor):
                 gradient = tensor_of(gradient)  # noqa: PLW2901 (as below)
             try:
-                gradient = _brought(gradient, spec, raw=raw)  # noqa: PLW2901 (the same, brought to its spec)
+                gradient = _transfer(gradient, spec, raw=raw)  # noqa: PLW2901 (the same, brought to its spec)
             except ShapeMismatchError:
                 raise errors.wrong_shape(node, i, gradient.shape, spec.shape) from None
             if gradient._spec.backend is not spec.backend:
-                kind = Crossed
+                kind = Transferred
         kept.append(gradient._raw if raw and gradient is not None else gradient)
     return kind(kept)
 
 
-def _brought(gradient: Tensor, spec: Spec, *, raw: bool) -> Tensor:
+def _transfer(gradient: Tensor, spec: Spec, *, raw: bool) -> Tensor:
     """Bring a gradient to its operand's spec; a lazy one may stay where it is until the pass ends."""
     if gradient._spec.device != spec.device:  # the backend of a batch, as vmap makes it, is on its arrays' device
         source = gradient._spec.backend

@@ -71,7 +71,7 @@ def restore(value: Any, node: Node | None) -> Any:
 
 
 def origin(node: Node | None) -> Node | None:
-    """Return the node that a value comes from, seen from outside of the batches it was lifted into as an operand.
+    """Return the node that made a value, past the nodes that lifted it into batches.
 
     A cotangent that leaves a batch is summed over it: a value lifted twice would have the sum counted once per member.
     """
@@ -82,7 +82,7 @@ def origin(node: Node | None) -> Node | None:
 
 def laid_out(gs: Any, node: Node) -> Any:
     """Return recorded cotangents in the layouts of the operands; it is no operation, so their nodes stay."""
-    if not node.several:
+    if not node.multi_input:
         return _in_layout(gs, node.inputs[0].spec)
     return type(gs)(_in_layout(g, edge.spec) for g, edge in zip(gs, node.inputs, strict=True))
 

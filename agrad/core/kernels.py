@@ -137,14 +137,14 @@ def _users_kernel(op: Op, backend: Backend) -> Callable[..., Any]:
     """Return the kernel of an op that a user declared; results that its declaration does not announce are an error."""
     rule, kernel, xp = op.rule, op.kernel, backend.xp
     assert kernel is not None
-    several = rule.outputs is not None or bool(rule.residuals)
+    multi_output = rule.outputs is not None or bool(rule.residuals)
     count = rule.outputs or (1 + len(rule.residuals) if rule.residuals else 0)  # 0: any number
 
     def checked(*arguments: Any, **parameters: Any) -> Any:
         result = kernel(xp, *map(lent, arguments), **{name: lent(value) for name, value in parameters.items()})
-        if several != isinstance(result, tuple | list) or (several and count not in (0, len(result))):
+        if multi_output != isinstance(result, tuple | list) or (multi_output and count not in (0, len(result))):
             given = f"{len(result)} results" if isinstance(result, tuple | list) else "one result"
-            announced = f"{count or 'a tuple of'} results" if several else "one result"
+            announced = f"{count or 'a tuple of'} results" if multi_output else "one result"
             message = (
                 f"{op.name}: its kernel gave {given}, its declaration announces {announced}; outputs= says how many"
                 " there are, residuals= names what a fused kernel gives beside its result"

@@ -466,7 +466,7 @@ def decorate(mode: GradMode, function: F) -> F:
         return generator  # type: ignore[return-value]
 
     @functools.wraps(function)
-    def plain(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         before = get_mode()
         try:
             push(grad=mode._grad, inference=mode._inference)
@@ -474,7 +474,7 @@ def decorate(mode: GradMode, function: F) -> F:
         finally:
             set_mode(before)
 
-    return plain  # type: ignore[return-value]
+    return wrapped  # type: ignore[return-value]
 
 
 def _steps(mode: GradMode, source: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:

@@ -70,7 +70,7 @@ class Node:
     )
     op: ClassVar[Any] = None
     title: ClassVar[str] = "Node"
-    #: It passes a value on as it is into the batch of vmap: who computes with that value anew is outside of the batch.
+    #: Whether it lifts a value into a batch of vmap: a rule that computes with that value anew does so outside the batch.
     lifts: ClassVar[bool] = False
 
     seq: int
@@ -110,10 +110,10 @@ class Node:
 
     def per_input(self, gs: Any) -> tuple[Any, ...]:
         """Return what `vjp` has returned, one value or several, always as a tuple: one per node of `inputs`."""
-        return tuple(gs) if self.several else (gs,)
+        return tuple(gs) if self.multi_input else (gs,)
 
     @property
-    def several(self) -> bool:
+    def multi_input(self) -> bool:
         """Whether there are several nodes in `inputs`: `vjp` then returns a cotangent for each, otherwise just one."""
         return isinstance(self.edges, tuple) or self.second is not None
 
@@ -203,7 +203,7 @@ class Node:
         return self.spec if isinstance(self.spec, tuple) else (self.spec,)
 
 
-def behind(roots: Iterable[Node], *, oldest: int = 0) -> set[Node]:
+def ancestors(roots: Iterable[Node], *, oldest: int = 0) -> set[Node]:
     """Return the nodes that cotangents from the roots may come to, down to a creation number; the roots included."""
     seen: set[Node] = set()
     stack = list(roots)
@@ -215,8 +215,8 @@ def behind(roots: Iterable[Node], *, oldest: int = 0) -> set[Node]:
     return seen
 
 
-class Kept(tuple[Any, ...]):
-    """Saved values that hold no array, as the slices of a key: not freed, so the node can be run through again."""
+class Constants(tuple[Any, ...]):
+    """Saved values without arrays, as the slices of a key: they are never freed, so the node can run again."""
 
     __slots__ = ()
 

@@ -16,7 +16,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.backend import Backend, backend_of, joined, numbers_of, plugins
 from agrad.core.mode import get_mode
-from agrad.core.node import Freed, Kept, Node, next_seq, output_of
+from agrad.core.node import Constants, Freed, Node, next_seq, output_of
 from agrad.core.once import once
 from agrad.core.plan import Plan, compile_source
 from agrad.core.rule import Rule
@@ -128,12 +128,12 @@ class Op:
         """Whether a kernel is given all arguments by position, each by itself."""
         return all(p.kind <= p.POSITIONAL_OR_KEYWORD for p in self.signature.parameters.values())
 
-    def plan(self, needs: tuple[bool, ...], *, plain: bool = False, kind: type[Plan] = Plan) -> Plan:
+    def plan(self, needs: tuple[bool, ...], *, same_spec: bool = False, kind: type[Plan] = Plan) -> Plan:
         """Return the plan for a pattern of needs, made once."""
-        key = needs, plain, kind
+        key = needs, same_spec, kind
         plan = self.plans.get(key)
         if plan is None:
-            plan = self.plans.setdefault(key, kind(self.rule, needs, self.plan_of, plain=plain))
+            plan = self.plans.setdefault(key, kind(self.rule, needs, self.plan_of, same_spec=same_spec))
         return plan
 
     def invoke(self, kernel: Callable[..., Any], values: Sequence[Any]) -> Any:
@@ -228,7 +228,7 @@ def general(op: Op, values: tuple[Any, ...]) -> Any:
             raw[i] = _index(value, backend)
     if op.rule.real:
         specs = [t._spec for t in operands if t is not None]
-        if any(s.is_complex for s in specs) or not any(s.plain for s in specs):
+        if any(s.is_complex for s in specs) or not any(s.is_float for s in specs):
             raise errors.real_only(op.name, [s.dtype for s in specs])
     if op.dtype_slot is not None and raw[op.dtype_slot] is not None:
         raw[op.dtype_slot] = backend.dtype(raw[op.dtype_slot])
@@ -265,8 +265,8 @@ def finish(
     own arrays and lists.
     """
     rule = op.rule
-    several = rule.outputs is not None
-    if several:
+    multi_output = rule.outputs is not None
+    if multi_output:
         results = [backend.as_array(r) for r in result]
         specs = [backend.spec(r) for r in results]
     else:
@@ -283,11 +283,11 @@ def finish(
         node.edges = edges[0] if in_slots else edges
         node.second = edges[1] if in_slots and len(edges) == PAIR else None
         known = {a.name: raw[i] for i, a in op.array_slots}
-        known["ans"] = tuple(results) if several else results[0]
+        known["ans"] = tuple(results) if multi_output else results[0]
         known.update(zip(rule.residuals, residuals, strict=True))
         saved = tuple(known[name] for name in plan.saves)
         if op.has_key and not any(map(_holds_array, saved)):
-            saved = Kept(saved)
+            saved = Constants(saved)
         elif rule.index:
             caller = {a.name: given[i] for i, a in op.array_slots if a.name in rule.index}
             saved = tuple(
@@ -296,13 +296,13 @@ def finish(
             )
         node.saved = saved
         node.vjp = plan.vjp
-        node.spec = Specs(specs) if several else specs[0]
+        node.spec = Specs(specs) if multi_output else specs[0]
         node.specs = tuple(t._spec if t is not None else None for t in operands)  # type: ignore[misc]
         node.params = tuple(frozen(raw[i]) for i in op.param_slots)
         node.code, node.lasti = errors.caller()
         node.hooks = None
         pack_node(node, operands)
-    if not several:
+    if not multi_output:
         made_one = wrap(results[0], specs[0], node)
         if rule.views and not (op.has_key and _holds_array(raw[1])):
             made_one._base = bases(operands[0])  # type: ignore[arg-type]

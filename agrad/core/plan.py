@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors
-from agrad.core.cotangents import Crossed, Masked, fit, floating, lent, times, unmasked
+from agrad.core.cotangents import MaskedCotangents, Transferred, fit, floating, lent, times, unmasked
 from agrad.core.once import FIRST_USE, once
 from agrad.core.rule import Rule, requests_of
 
@@ -27,9 +27,9 @@ class Plan:
         The derivative.
     needs : tuple of bool
         Per operand, whether it needs a gradient; for a list operand, per member.
-    plain : bool
+    same_spec : bool
         Every operand has the result's spec, and that is real: no un-broadcasting, casts or conjugates are needed.
-    careful : bool
+    nan_safe : bool
         The cotangent comes from an op that drops elements: products with 0 are looked through (see `unmasked`).
 
     Attributes
@@ -51,13 +51,13 @@ class Plan:
         needs: tuple[bool, ...],
         plan_of: dict[Callable[..., Any], Plan],
         *,
-        plain: bool = False,
-        careful: bool = False,
+        same_spec: bool = False,
+        nan_safe: bool = False,
     ) -> None:
         self.rule = rule
         self.needs = needs
-        self.plain = plain
-        self.careful = careful
+        self.same_spec = same_spec
+        self.nan_safe = nan_safe
         self.wanted = (
             (rule.sequence,)
             if rule.sequence
@@ -77,9 +77,9 @@ class Plan:
             self._users.append((names, name))
 
     @once
-    def careful_vjp(self) -> Callable[..., Any]:
+    def nan_safe_vjp(self) -> Callable[..., Any]:
         """The same for a cotangent that comes from an op which drops elements."""
-        return type(self)(self.rule, self.needs, self.plan_of, plain=self.plain, careful=True).compile()
+        return type(self)(self.rule, self.needs, self.plan_of, same_spec=self.same_spec, nan_safe=True).compile()
 
     def needed_names(self) -> list[Any]:
         """Return the operands that need a gradient, in the order of a node's edges; (name, place) for one in a list."""
@@ -108,15 +108,15 @@ class Plan:
 
     def _compiled(self) -> tuple[Callable[..., Any], str]:
         names: dict[str, Any] = {
-            "Crossed": Crossed,
-            "Masked": Masked,
+            "Transferred": Transferred,
+            "MaskedCotangents": MaskedCotangents,
             "fit": fit,
             "floating": floating,
             "times": times,
             "unmasked": unmasked,
         }
         source = self._write(names)
-        variant = f"{' plain' if self.plain else ''}{' careful' if self.careful else ''}"
+        variant = f"{' same_spec' if self.same_spec else ''}{' nan_safe' if self.nan_safe else ''}"
         filename = f"<agrad vjp of {self.rule.op} {self.needs}{variant}>"
         return compile_source(source, filename, names)["vjp"], source
 
@@ -142,7 +142,7 @@ class Plan:
             results = [f"fit(xp, gs[{i}], node.specs[{i}])" for i in kept]
         else:
             results = [self._expression(name, names) for name in self.wanted]
-        kind = "Masked" if rule.drops else "Crossed" if rule.crosses else None
+        kind = "MaskedCotangents" if rule.drops else "Transferred" if rule.crosses else None
         lines.append(
             f"    return {', '.join(results)}" if kind is None else f"    return {kind}(({', '.join(results)},))"
         )
@@ -156,12 +156,12 @@ class Plan:
             return "node.spec"
         if request.endswith("_spec") and request[:-5] in self.rule.operands:
             return self._spec(request[:-5])
-        if self.rule.kind == "elementwise" and not self.plain and request in self.rule.operands:
+        if self.rule.kind == "elementwise" and not self.same_spec and request in self.rule.operands:
             return f"({request} if {self._spec(request)}.inexact else floating(xp, {request}, node.spec))"
         return request
 
     def _spec(self, operand: str) -> str:
-        if self.plain:
+        if self.same_spec:
             return "node.spec"
         return "node.specs" if operand == self.rule.sequence else f"node.specs[{self.rule.operands.index(operand)}]"
 
@@ -173,17 +173,17 @@ class Plan:
         elif derivative.__code__.co_code == _IDENTITY and len(requests_of(derivative)) == 1:
             text = self._arguments(operand)  # the partial is a saved value, as in a product: no call
             if self.rule.kind == "elementwise":
-                text = f"xp.multiply(g, {text})" if self.plain else f"times(xp, g, {text}, node.spec)"
+                text = f"xp.multiply(g, {text})" if self.same_spec else f"times(xp, g, {text}, node.spec)"
         else:
             name = f"_by_{operand}"  # no argument is called so: `TAKEN`
             names[name] = derivative
             text = f"{name}({self._arguments(operand)})"
             if self.rule.kind == "elementwise":
-                text = f"xp.multiply(g, {text})" if self.plain else f"times(xp, g, {text}, node.spec)"
-        if self.careful and self.rule.outputs is None and self.rule.kind in ("elementwise", "custom", "fused"):
+                text = f"xp.multiply(g, {text})" if self.same_spec else f"times(xp, g, {text}, node.spec)"
+        if self.nan_safe and self.rule.outputs is None and self.rule.kind in ("elementwise", "custom", "fused"):
             text = f"unmasked(xp, g, {text}, node)"
         # what crosses to another backend comes in the operand's dtype, or is lazy and stays a while
-        return text if self.plain or self.rule.crosses else f"fit(xp, {text}, {self._spec(operand)})"
+        return text if self.same_spec or self.rule.crosses else f"fit(xp, {text}, {self._spec(operand)})"
 
 
 def compile_source(source: str, filename: str, names: dict[str, Any]) -> dict[str, Any]:

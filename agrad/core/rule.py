@@ -33,8 +33,8 @@ def requests_of(derivative: Derivative) -> tuple[str, ...]:
 #: Names that a derivative or the code generated for it uses; no argument of an op with a derivative may have them.
 TAKEN = frozenset(
     {
-        "Crossed",
-        "Masked",
+        "Transferred",
+        "MaskedCotangents",
         "ans",
         "ans_spec",
         "derivative",

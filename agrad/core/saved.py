@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad.core import errors, mode
 from agrad.core.backend import backend_of
-from agrad.core.node import Kept, hooks_of
+from agrad.core.node import Constants, hooks_of
 from agrad.core.tensor import Tensor, wrap
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Disabled(NamedTuple):
     message: str
 
 
-class Parcel:
+class Packed:
     """One saved value in the user's keeping.
 
     Attributes
@@ -73,7 +73,7 @@ class Parcel:
         self.content = wrap(raw, value._spec) if content is value else content
         self.pairs = tuple(passed)
 
-    def open(self) -> Tensor:
+    def unpack(self) -> Tensor:
         """Unpack the value."""
         content = self.content
         for pair in reversed(self.pairs):
@@ -135,7 +135,7 @@ def pack_node(node: Node, operands: list[Tensor | None]) -> None:
     """
     now = mode.get_mode()
     pairs = active() if now is not None and now.saved else ()
-    if not pairs or not node.saved or type(node.saved) is Kept:
+    if not pairs or not node.saved or type(node.saved) is Constants:
         return
     own = {id(t._raw): t for t in operands if t is not None}
     node.saved = tuple(_packed(value, own, pairs, node) for value in node.saved)
@@ -150,13 +150,13 @@ def _packed(value: Any, own: dict[int, Tensor], pairs: tuple[Pair, ...], node: N
     if backend is None:
         return value
     tensor = own.get(id(value))
-    return Parcel(wrap(value, backend.spec(value)) if tensor is None else tensor, pairs, node)
+    return Packed(wrap(value, backend.spec(value)) if tensor is None else tensor, pairs, node)
 
 
 def unpacked(value: Any) -> Any:
     """Return a saved value, or a tuple or list of them, with every parcel opened: raw arrays."""
-    if isinstance(value, Parcel):
-        return value.open()._raw
+    if isinstance(value, Packed):
+        return value.unpack()._raw
     if isinstance(value, list | tuple):
         return type(value)(map(unpacked, value))
     return value

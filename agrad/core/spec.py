@@ -39,7 +39,7 @@ class Spec:
         Of a comparison of two arrays of this spec, once there has been one.
     run_rule : callable or None
         How the backend runs a rule, if it has a way of its own (`Backend.run_rule`).
-    inexact, is_complex, plain : bool
+    inexact, is_complex, is_float : bool
         Whether the dtype is real or complex floating point, whether it is complex, whether it is real.
     """
 
@@ -54,8 +54,8 @@ class Spec:
         "inexact",
         "ints",
         "is_complex",
+        "is_float",
         "layout",
-        "plain",
         "run_rule",
         "shape",
         "xp",
@@ -74,7 +74,7 @@ class Spec:
         self.layout = layout
         self.inexact = kind in ("float", "complex")
         self.is_complex = kind == "complex"
-        self.plain = kind == "float"
+        self.is_float = kind == "float"
         self.accumulates = not backend.is_lazy and math.prod(shape) > 1
         self.booleans: Spec | None = None
         self.floats: dict[float, Any] = {}

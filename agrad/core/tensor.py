@@ -532,7 +532,7 @@ class Tensor(_Methods):
     def _computed(self) -> Any:
         """Return the array; what a lazy one stands for is computed first, and stays with this tensor."""
         if self._spec.backend.is_lazy:
-            from agrad.core.lazy import fill  # noqa: PLC0415 (it knows tensors)
+            from agrad.core.materialize import fill  # noqa: PLC0415 (it knows tensors)
 
             fill([self])
         return self._raw
@@ -594,7 +594,7 @@ class Tensor(_Methods):
         data = self._raw  # first: it ends ownership, and with it a class of its own
         made = _new(type(self))
         made._raw, made._spec, made._node = data, self._spec, None
-        made.__dict__.update(self._plain_dict())
+        made.__dict__.update(self._instance_dict())
         if self._node is not None:
             made._node = AccumulateGrad(made, self._spec) if self.is_leaf else self._node
         if self._tangents:
@@ -620,7 +620,7 @@ class Tensor(_Methods):
         made._raw, made._spec, made._node = data, self._spec, None
         import copy  # noqa: PLC0415 (only here)
 
-        made.__dict__.update(copy.deepcopy(self._plain_dict(), memo))
+        made.__dict__.update(copy.deepcopy(self._instance_dict(), memo))
         if self._node is not None:
             made._node = AccumulateGrad(made, self._spec)
         if self.grad is not None:
@@ -637,11 +637,11 @@ class Tensor(_Methods):
                     f"backward hook {hook!r} on tensor will not be serialized. Remove it to be rid of this warning."
                 )
                 warnings.warn(message, UserWarning, stacklevel=2)
-        state = {**self._plain_dict(), "requires_grad": self.requires_grad}
+        state = {**self._instance_dict(), "requires_grad": self.requires_grad}
         data = self._raw
         return _restore, (type(self), self._spec.device, data, state)
 
-    def _plain_dict(self) -> dict[str, Any]:
+    def _instance_dict(self) -> dict[str, Any]:
         return {
             k: v
             for k, v in self.__dict__.items()

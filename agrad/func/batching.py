@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 from agrad import tree
 from agrad.core import errors, mode
 from agrad.core.backend import BACKENDS, SPECS_KEPT, Backend, backend_of, joined
-from agrad.core.cotangents import Crossed
+from agrad.core.cotangents import Transferred
 from agrad.core.function import run
 from agrad.core.kernels import PRIMITIVES, key_parts
 from agrad.core.mode import batch_levels, transforming, within
@@ -34,7 +34,7 @@ T = TypeVar("T")
 # -- levels -----------------------------------------------------------------------------------------------------------
 
 
-class Level:
+class BatchLevel:
     """One call of vmap.
 
     Attributes
@@ -55,11 +55,11 @@ class Level:
 
     number: int
 
-    def __init__(self, size: int, randomness: str, first: Level | None = None) -> None:
+    def __init__(self, size: int, randomness: str, first: BatchLevel | None = None) -> None:
         self.size = size
         self.randomness = randomness
         self.open = True
-        self.first = first  # which keeps its number taken
+        self.first = first  # as long as it lives, its number is not given to another
         if first is not None:
             self.number = first.number
             return
@@ -69,7 +69,7 @@ class Level:
 
 
 _numbering = lock()
-_levels: weakref.WeakValueDictionary[int, Level] = weakref.WeakValueDictionary()
+_levels: weakref.WeakValueDictionary[int, BatchLevel] = weakref.WeakValueDictionary()
 
 
 def in_batch(
@@ -77,14 +77,14 @@ def in_batch(
     axes: Sequence[int | None],
     size: int,
     randomness: str,
-    function: Callable[[Level, list[Any]], T],
+    function: Callable[[BatchLevel, list[Any]], T],
 ) -> T:
     """Call a function with a new level inside those that are open, and with leaves whose axes are its batch.
 
     In it a call of backward() is refused.
     """
     given = _given.get()
-    level = Level(size, randomness, None if given is None else next(given, None))
+    level = BatchLevel(size, randomness, None if given is None else next(given, None))
     for levels in _noted.get():
         levels.append(level)
     outside, before = transforming.get(), batch_levels.get()
@@ -102,31 +102,31 @@ def in_batch(
             batch_levels.set(before)
 
 
-def level_of(number: int) -> Level:
+def level_of(number: int) -> BatchLevel:
     """Return the level of a number: the one that is open here, or else the one that was open."""
     return next((level for level in reversed(batch_levels.get()) if level.number == number), None) or _levels[number]
 
 
-#: Where the levels opened in this context are noted, and the levels whose numbers are used again instead of new ones.
-_noted: ContextVar[tuple[list[Level], ...]] = ContextVar("agrad_noted_levels", default=())
-_given: ContextVar[Iterator[Level] | None] = ContextVar("agrad_given_levels", default=None)
+#: Lists that note the levels opened in this context, and levels whose numbers are used again instead of new ones.
+_noted: ContextVar[tuple[list[BatchLevel], ...]] = ContextVar("agrad_noted_levels", default=())
+_given: ContextVar[Iterator[BatchLevel] | None] = ContextVar("agrad_given_levels", default=None)
 
 
 def repeatable(function: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return a function as it is to be called first, and as it is called again later to find the same values.
+    """Return two forms of a function: for its first call, and for calls later on that give the same values.
 
     Called again it runs within the levels that are open now, whatever is open then, and within a transform if it does
     now; levels that it opens have the numbers they had: what it computes can stand where the values of the first call
     stood.
     """
     around, inside = batch_levels.get(), transforming.get()
-    levels: list[Level] = []
+    levels: list[BatchLevel] = []
 
     def first(*args: Any, **kwargs: Any) -> Any:
         return within(_noted, (*_noted.get(), levels), function, *args, **kwargs)
 
     def again(*args: Any, **kwargs: Any) -> Any:
-        opened_again = tuple(Level(level.size, level.randomness, level) for level in around)
+        opened_again = tuple(BatchLevel(level.size, level.randomness, level) for level in around)
         given = iter(tuple(levels))
         try:
             return within(
@@ -174,9 +174,9 @@ class Batched:
     number: ClassVar[int]
     backend: ClassVar[BatchedBackend]
     data: Any
-    level: Level
+    level: BatchLevel
 
-    def __init__(self, data: Any, level: Level) -> None:
+    def __init__(self, data: Any, level: BatchLevel) -> None:
         self.data = data
         self.level = level
 
@@ -303,7 +303,7 @@ def kernels_of(array: Any) -> Any:
     return backend.xp
 
 
-def rewrap(data: Any, level: Level) -> Any:
+def rewrap(data: Any, level: BatchLevel) -> Any:
     """Wrap an array with a batch axis in front, or each of several."""
     if isinstance(data, tuple | list):
         parts = [rewrap(part, level) for part in data]
@@ -585,7 +585,7 @@ def _by_rule(backend: BatchedBackend, name: str, op: Op | None, rule: batch_rule
             level = level_in(number, kwargs.values())
             if level is None:
                 return get(inner)(*args, **kwargs)
-        return rewrap(rule(batch_rules.Call(backend, name, op, level), *args, **kwargs), level)
+        return rewrap(rule(batch_rules.BatchedCall(backend, name, op, level), *args, **kwargs), level)
 
     return kernel
 
@@ -601,7 +601,7 @@ def _beside(backend: BatchedBackend, name: str) -> Any:
     return _by_rule(backend, name, None, batch_rules.like if name in batch_rules.LIKE else batch_rules.lacking)
 
 
-def level_in(number: int, values: Any) -> Level | None:
+def level_in(number: int, values: Any) -> BatchLevel | None:
     """Return the level of a number that one of the values is batched by, also within lists and keys."""
     for value in values:
         if isinstance(value, Batched):
@@ -685,7 +685,7 @@ def _through_own_vmap(cls: Any, backend: BatchedBackend, args: tuple[Any, ...], 
 
 # -- crossings: into the batch, out of it, and past it ------------------------------------------------------------------
 # Each is linear, and each other's adjoint: `enter` and `leave` trade an axis for the batch, `lift` takes a value that
-# does not depend on the batch among those that do, and `lower` is the way back of its cotangent.
+# does not depend on the batch among those that do, and `unlift` is the way back of its cotangent.
 
 
 class Crossing(Node):
@@ -746,7 +746,7 @@ def _crossing(
     return node
 
 
-def enter(tensor: Tensor, axis: int, level: Level, *, inside: bool = False) -> Tensor:
+def enter(tensor: Tensor, axis: int, level: BatchLevel, *, inside: bool = False) -> Tensor:
     """Make an axis of a tensor the batch of a level; `inside` says that its history may lead out of the batch again."""
 
     def back(g: Tensor) -> Tensor:
@@ -760,7 +760,7 @@ def enter(tensor: Tensor, axis: int, level: Level, *, inside: bool = False) -> T
     return _cross(tensor, _entered(tensor._raw, axis, level), back, back_raw, lambda t: enter(t, axis, level))
 
 
-def _check_closed(level: Level, *, inside: bool) -> None:
+def _check_closed(level: BatchLevel, *, inside: bool) -> None:
     """Refuse to differentiate, inside the mapped function, by the whole of what it is mapped over."""
     if level.open and not inside:
         message = (
@@ -770,7 +770,7 @@ def _check_closed(level: Level, *, inside: bool) -> None:
         raise RuntimeError(message)
 
 
-def leave(tensor: Tensor, axis: int, level: Level) -> Tensor:
+def leave(tensor: Tensor, axis: int, level: BatchLevel) -> Tensor:
     """Make the batch of a level an axis; what does not depend on the batch is repeated along it."""
     if level.number not in _numbers_of(tensor._spec.backend):
         xp = tensor._spec.backend.functions
@@ -787,12 +787,12 @@ def leave(tensor: Tensor, axis: int, level: Level) -> Tensor:
     )
 
 
-def lift(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
+def lift(tensor: Tensor, levels: tuple[BatchLevel, ...]) -> Tensor:
     """Return a tensor that does not depend on the batches of levels, as an operand beside others that do."""
     if tensor._node is None or not levels:
         return tensor
     node = _crossing(
-        Lifting, tensor, tensor._spec, lambda g: (lower(g, levels),), lambda g: Crossed((_lowered(g, levels),))
+        Lifting, tensor, tensor._spec, lambda g: (unlift(g, levels),), lambda g: Transferred((_unlifted(g, levels),))
     )
     node.edges = (tensor._node,)
     made = wrap(tensor._raw, tensor._spec, node)
@@ -800,7 +800,7 @@ def lift(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
     return made
 
 
-def lower(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
+def unlift(tensor: Tensor, levels: tuple[BatchLevel, ...]) -> Tensor:
     """Sum over the batches of those levels that are closed: within an open one every member has a cotangent of its own."""
     levels = tuple(level for level in levels if not level.open)
     numbers = _numbers_of(tensor._spec.backend)
@@ -810,20 +810,20 @@ def lower(tensor: Tensor, levels: tuple[Level, ...]) -> Tensor:
     levels = tuple(level for level in levels if level.number in numbers)
     if not levels:
         return tensor
-    return _cross(tensor, _lowered(tensor._raw, levels), lambda g: g, lambda g: g, lambda t: lower(t, levels))
+    return _cross(tensor, _unlifted(tensor._raw, levels), lambda g: g, lambda g: g, lambda t: unlift(t, levels))
 
 
 def _numbers_of(backend: Backend) -> frozenset[int]:
     return backend.numbers if isinstance(backend, BatchedBackend) else frozenset()
 
 
-def _entered(x: Any, axis: int, level: Level) -> Any:
+def _entered(x: Any, axis: int, level: BatchLevel) -> Any:
     if isinstance(x, Batched) and x.number > level.number:
         return rewrap(_entered(x.data, axis + 1, level), x.level)
     return rewrap(kernels_of(x).moveaxis(x, axis, 0) if axis else x, level)
 
 
-def _left(x: Any, axis: int, level: Level) -> Any:
+def _left(x: Any, axis: int, level: BatchLevel) -> Any:
     if isinstance(x, Batched) and x.number > level.number:
         return rewrap(_left(x.data, axis + 1, level), x.level)
     if not (isinstance(x, Batched) and x.number == level.number):
@@ -832,14 +832,14 @@ def _left(x: Any, axis: int, level: Level) -> Any:
     return kernels_of(x.data).moveaxis(x.data, 0, axis) if axis else x.data
 
 
-def _lowered(x: Any, levels: tuple[Level, ...]) -> Any:
+def _unlifted(x: Any, levels: tuple[BatchLevel, ...]) -> Any:
     for level in levels:
         if not level.open:
             x = _summed(x, level)
     return x
 
 
-def _summed(x: Any, level: Level) -> Any:
+def _summed(x: Any, level: BatchLevel) -> Any:
     if isinstance(x, Batched) and x.number > level.number:
         return rewrap(_summed(x.data, level), x.level)
     if isinstance(x, Batched) and x.number == level.number:

@@ -176,14 +176,14 @@ class Tape:
         given = any(g is not None and g._node is not None for g in cotangents)
         record = record or ((self.outward or given) and mode.is_grad_enabled())
         roots = [
-            (t._node, None if g is None and t._spec.plain and not t._spec.shape else cotangent_for(i, t._node, g))
+            (t._node, None if g is None and t._spec.is_float and not t._spec.shape else cotangent_for(i, t._node, g))
             for i, (t, g) in enumerate(zip(self.outputs, cotangents, strict=True))
             if t._node is not None
         ]
         return run_back(roots, self.inputs, keep=keep, record=record, missing=missing, values=self.outputs, gives=gives)
 
     def transposed(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Return cotangents of the outputs that stand for any, and those of inputs as recorded functions of them."""
+        """Return placeholders for cotangents of the outputs, and the inputs' cotangents as recorded functions of them."""
 
         def run() -> tuple[list[Tensor], list[Tensor]]:
             seeds = [

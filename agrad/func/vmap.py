@@ -12,7 +12,7 @@ from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.core.tree import LEAF, TreeDef
 from agrad.func.arguments import argument_of, bare, is_raw
-from agrad.func.batching import Level, in_batch, leave
+from agrad.func.batching import BatchLevel, in_batch, leave
 from agrad.ops.docs import complete as _complete
 from agrad.ops.manipulation import concat
 
@@ -134,7 +134,7 @@ def _run(
 ) -> tuple[list[Any], TreeDef, list[int | None]]:
     """Call the function once; give the leaves of its result, their structure, and where the axis stands in each."""
 
-    def run(level: Level, inside: list[Any]) -> tuple[list[Any], TreeDef, list[int | None]]:
+    def run(level: BatchLevel, inside: list[Any]) -> tuple[list[Any], TreeDef, list[int | None]]:
         flat = all(part is LEAF for part in structure.children)
         returned = func(*(inside if flat else tree.unflatten(structure, inside)), **kwargs)
         outputs, result_structure = ([returned], LEAF) if isinstance(returned, Tensor) else tree.flatten(returned)
@@ -148,7 +148,7 @@ def _run(
     return in_batch(leaves, axes, size, randomness, run)
 
 
-def _result(func: Callable[..., Any], y: Any, place: int | None, level: Level) -> tuple[Any, int | None]:
+def _result(func: Callable[..., Any], y: Any, place: int | None, level: BatchLevel) -> tuple[Any, int | None]:
     """Return a result with the batch as an axis, and where."""
     name = getattr(func, "__name__", func)
     if place is None:

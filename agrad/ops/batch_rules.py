@@ -1,6 +1,6 @@
-"""What an op does under `vmap`: the rules that many ops share, and the `Call` that a rule works with.
+"""What an op does under `vmap`: the rules that many ops share, and the `BatchedCall` that a rule works with.
 
-A rule is ``rule(b, *arguments)``, with a `Call` and the arguments of the op. Arrays inside have the batch axis first; what
+A rule is ``rule(b, *arguments)``, with a `BatchedCall` and the arguments of the op. Arrays inside have the batch axis first; what
 the rule gives has it in front, too. An op names its rule where it is declared (``batch=``), or has one of its own beside
 it. Elementwise ops and those with truth values act element by element, and an op with a kernel in the standard's functions
 runs that on batched arrays: they name none. For the rest an error is raised: nothing is ever looped over.
@@ -20,7 +20,7 @@ from agrad.core.op import Op
 Rule = Callable[..., Any]
 
 
-class Call:
+class BatchedCall:
     """What a rule works with.
 
     Attributes
@@ -103,13 +103,13 @@ def is_array(part: Any) -> bool:
 # -- the rules --------------------------------------------------------------------------------------------------------
 
 
-def pointwise(b: Call, *arrays: Any, **options: Any) -> Any:
+def pointwise(b: BatchedCall, *arrays: Any, **options: Any) -> Any:
     """Align ranks behind the batch axis, and let broadcasting do the rest: for what acts element by element."""
     rank = max(getattr(a, "ndim", 0) for a in arrays)
     return b.kernel(*(b.raised(a.data, rank) if b.has(a) else a for a in arrays), **options)
 
 
-def reduced(b: Call, x: Any, /, *, axis: Any = None, keepdims: bool = False, **options: Any) -> Any:
+def reduced(b: BatchedCall, x: Any, /, *, axis: Any = None, keepdims: bool = False, **options: Any) -> Any:
     """Reduce axes, all by default."""
     data = b.data(x)
     if data.ndim == 1:
@@ -120,7 +120,7 @@ def reduced(b: Call, x: Any, /, *, axis: Any = None, keepdims: bool = False, **o
     return b.kernel(data, axis=found[0] if len(found) == 1 else found, keepdims=keepdims, **options)
 
 
-def running(b: Call, x: Any, /, *, axis: int | None = None, **options: Any) -> Any:
+def running(b: BatchedCall, x: Any, /, *, axis: int | None = None, **options: Any) -> Any:
     """Accumulate along an axis, which only a vector may leave out."""
     if axis is None:
         if x.ndim != 1:
@@ -129,7 +129,7 @@ def running(b: Call, x: Any, /, *, axis: int | None = None, **options: Any) -> A
     return b.kernel(b.data(x), axis=place(axis, x.ndim), **options)
 
 
-def along(b: Call, x: Any, /, *args: Any, **options: Any) -> Any:
+def along(b: BatchedCall, x: Any, /, *args: Any, **options: Any) -> Any:
     """Work along one axis, which the signature names ``axis`` and may give a default."""
     assert b.op is not None
     axis = options.pop("axis", b.op.signature.parameters["axis"].default)
@@ -139,7 +139,7 @@ def along(b: Call, x: Any, /, *args: Any, **options: Any) -> Any:
     return b.kernel(b.data(x), *args, axis=place(axis, x.ndim), **options)
 
 
-def matrices(b: Call, x: Any, /, *args: Any, **options: Any) -> Any:
+def matrices(b: BatchedCall, x: Any, /, *args: Any, **options: Any) -> Any:
     """Work on stacks of matrices, as the standard has it; plain further operands stay as they are."""
     if x.ndim < 2:
         raise ValueError(f"{b.name} takes a matrix or a stack of them, not an array of shape {x.shape}")
@@ -147,7 +147,7 @@ def matrices(b: Call, x: Any, /, *args: Any, **options: Any) -> Any:
     return b.kernel(b.data(x), *args, **{k: b.data(v) if b.has(v) else v for k, v in options.items()})
 
 
-def dynamic(b: Call, *_args: Any, **_kwargs: Any) -> Any:
+def dynamic(b: BatchedCall, *_args: Any, **_kwargs: Any) -> Any:
     """Refuse a result whose shape depends on values."""
     raise b.fail(
         f"We do not support batching operators that can output dynamic shape. Attempted to vmap over {b.name}."
@@ -157,7 +157,7 @@ def dynamic(b: Call, *_args: Any, **_kwargs: Any) -> Any:
 def unbatched(reason: str) -> Rule:
     """Make the rule of what cannot be batched, and why."""
 
-    def refused(b: Call, *_args: Any, **_kwargs: Any) -> Any:
+    def refused(b: BatchedCall, *_args: Any, **_kwargs: Any) -> Any:
         raise UnsupportedOp(b.name, "vmap", reason)
 
     return refused
@@ -170,7 +170,7 @@ lacking = unbatched("it has no batching rule")
 # -- what is no op ----------------------------------------------------------------------------------------------------
 
 
-def like(b: Call, x: Any, /, *args: Any, **options: Any) -> Any:
+def like(b: BatchedCall, x: Any, /, *args: Any, **options: Any) -> Any:
     """Make an array of the shape of another one."""
     return b.kernel(b.data(x), *args, **options)
 

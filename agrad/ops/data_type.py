@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from agrad import dtypes
 from agrad.core.backend import backend_of
 from agrad.core.cotangents import fit
-from agrad.core.crossing import brought
 from agrad.core.declare import linear
 from agrad.core.engine import running
 from agrad.core.mode import current
 from agrad.core.op import OPS, finish
 from agrad.core.operands import as_tensor
 from agrad.core.tensor import Tensor, wrap
+from agrad.core.transfers import transfer
 from agrad.ops.batch_rules import pointwise, unbatched
 from agrad.ops.docs import complete
 from agrad.plugin import manager
@@ -65,7 +65,7 @@ def _back(g: Any, x_spec: Any) -> Any:
     task = running()
     if task is not None and task.defers(source, x_spec):
         return g
-    return brought(source, g, x_spec)
+    return transfer(source, g, x_spec)
 
 
 @linear(

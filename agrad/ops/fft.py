@@ -14,7 +14,7 @@ from agrad import dtypes
 from agrad.core.cotangents import device_of
 from agrad.core.declare import linear
 from agrad.core.tensor import Tensor
-from agrad.ops.batch_rules import Call, along, places
+from agrad.ops.batch_rules import BatchedCall, along, places
 from agrad.ops.creation import arange
 from agrad.ops.docs import complete
 from agrad.plugin import manager
@@ -114,7 +114,7 @@ def _fftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) ->
     return _restored(xp, xp.fft.ifftn(g, axes=axes, norm=_SWAPPED[norm]), x_spec, axes)
 
 
-def _fftn_batch(b: Call, x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
+def _fftn_batch(b: BatchedCall, x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
     if axes is None and s is not None:
         axes = tuple(range(-len(s), 0))
     found = places(axes, x.ndim)
@@ -312,7 +312,7 @@ def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backw
 # -- frequencies ------------------------------------------------------------------------------------------------------
 
 
-def _shift_batch(b: Call, x: Any, /, *, axes: Any = None) -> Any:
+def _shift_batch(b: BatchedCall, x: Any, /, *, axes: Any = None) -> Any:
     return b.kernel(b.data(x), axes=places(axes, x.ndim))
 
 

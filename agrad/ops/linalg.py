@@ -10,7 +10,7 @@ from agrad.core.cotangents import device_of, promote, unbroadcast
 from agrad.core.declare import custom, linear, multilinear
 from agrad.core.tensor import check_number
 from agrad.ops import elementwise, statistical
-from agrad.ops.batch_rules import Call, matrices, place, places, reduced
+from agrad.ops.batch_rules import BatchedCall, matrices, place, places, reduced
 from agrad.ops.decompositions import svdvals
 from agrad.ops.docs import complete
 from agrad.ops.manipulation import expand_dims, matrix_transpose
@@ -48,7 +48,7 @@ def _matmul_by_second(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
     return mm(xp, adjoint(xp, x1), g)
 
 
-def _matmul_batch(b: Call, x1: Any, x2: Any, /) -> Any:
+def _matmul_batch(b: BatchedCall, x1: Any, x2: Any, /) -> Any:
     if not x1.ndim or not x2.ndim:
         raise ValueError(f"matmul takes arrays of at least one axis, not of shapes {x1.shape} and {x2.shape}")
     if x1.shape[-1] != x2.shape[0 if x2.ndim == 1 else -2]:
@@ -74,7 +74,7 @@ def _promotes(a: Any, c: Any) -> bool:
     return bool(a.dtype != c.dtype)
 
 
-def _rows_times(b: Call, rows: Any, matrix: Any) -> Any:
+def _rows_times(b: BatchedCall, rows: Any, matrix: Any) -> Any:
     """All rows of a batch times one matrix: a single product."""
     if rows.ndim <= 2 or matrix.ndim == 1:
         return b.xp.matmul(rows, matrix)
@@ -83,7 +83,7 @@ def _rows_times(b: Call, rows: Any, matrix: Any) -> Any:
     return b.xp.reshape(product, (*lead, matrix.shape[-1]))
 
 
-def _as_matrix(b: Call, x: Any, *, row: bool) -> Any:
+def _as_matrix(b: BatchedCall, x: Any, *, row: bool) -> Any:
     """Return the array inside of a matrix or stack; a vector becomes a row or a column."""
     data = x.data if b.has(x) else x
     if x.ndim > 1:
@@ -143,7 +143,7 @@ def _tensordot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axes: Any, *, fir
     return xp.permute_dims(result, tuple(place[i] for i in range(rank)))
 
 
-def _tensordot_batch(b: Call, x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+def _tensordot_batch(b: BatchedCall, x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     if isinstance(axes, int):
         first, second = tuple(range(x1.ndim - axes, x1.ndim)), tuple(range(axes))
     else:
@@ -209,14 +209,14 @@ def _vecdot_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int) -> Any:
     return xp.moveaxis(unbroadcast(xp, product, tuple(shape)), -1, axis)
 
 
-def _vecdot_batch(b: Call, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def _vecdot_batch(b: BatchedCall, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     # each operand's own axis last; then the ranks of what is left are aligned
     first, second = (_last(b, x, axis) for x in (x1, x2))
     rank = max(x1.ndim, x2.ndim)
     return b.kernel(b.raised(first, rank) if b.has(x1) else first, b.raised(second, rank) if b.has(x2) else second)
 
 
-def _last(b: Call, x: Any, axis: int) -> Any:
+def _last(b: BatchedCall, x: Any, axis: int) -> Any:
     at = place(axis, x.ndim)
     if b.has(x):
         return x.data if at == x.ndim else b.xp.moveaxis(x.data, at, -1)
@@ -247,7 +247,7 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """
 
 
-def _outer_batch(b: Call, x1: Any, x2: Any, /) -> Any:
+def _outer_batch(b: BatchedCall, x1: Any, x2: Any, /) -> Any:
     if x1.ndim != 1 or x2.ndim != 1:
         raise ValueError(f"outer takes two vectors, not arrays of shapes {x1.shape} and {x2.shape}")
     xp = b.xp
@@ -291,14 +291,14 @@ def _cross_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int, *, first: 
     return xp.moveaxis(unbroadcast(xp, product, tuple(shape)), -1, axis)
 
 
-def _cross_batch(b: Call, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+def _cross_batch(b: BatchedCall, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     rank = max(x1.ndim, x2.ndim)
     axis = place(axis, rank) - rank - 1
     a, c = b.data(x1, rank), b.data(x2, rank)
     return b.kernel(*_broadcast(b, a, c), axis=axis)
 
 
-def _broadcast(b: Call, a: Any, c: Any) -> tuple[Any, Any]:
+def _broadcast(b: BatchedCall, a: Any, c: Any) -> tuple[Any, Any]:
     """Broadcast two arrays with each other (some libraries' functions do not)."""
     shape = tuple(m if n == 1 else n for n, m in zip(a.shape, c.shape, strict=True))
     return b.xp.broadcast_to(a, shape), b.xp.broadcast_to(c, shape)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from agrad.core.cotangents import device_of, unbroadcast
 from agrad.core.declare import linear
 from agrad.core.operands import as_operands
-from agrad.ops.batch_rules import Call, dynamic, matrices, place, places
+from agrad.ops.batch_rules import BatchedCall, dynamic, matrices, place, places
 from agrad.ops.docs import complete
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _reshape_batch(b: Call, x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
+def _reshape_batch(b: BatchedCall, x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
     shape = (shape,) if isinstance(shape, int) else tuple(map(operator.index, shape))
     known = math.prod(n for n in shape if n != -1)
     size = math.prod(x.shape)
@@ -61,7 +61,7 @@ def _inverse(axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(inverse)
 
 
-def _permute_dims_batch(b: Call, x: Any, /, axes: Sequence[int]) -> Any:
+def _permute_dims_batch(b: BatchedCall, x: Any, /, axes: Sequence[int]) -> Any:
     if len(axes) != x.ndim:
         raise ValueError(f"axes {tuple(axes)} do not match an array of {x.ndim} axes")
     return b.kernel(b.data(x), (0, *places(tuple(axes), x.ndim)))
@@ -98,7 +98,7 @@ def matrix_transpose(x: Any, /) -> Tensor:
     """
 
 
-def _moveaxis_batch(b: Call, x: Any, source: Any, destination: Any, /) -> Any:
+def _moveaxis_batch(b: BatchedCall, x: Any, source: Any, destination: Any, /) -> Any:
     return b.kernel(b.data(x), places(source, x.ndim), places(destination, x.ndim))
 
 
@@ -118,7 +118,7 @@ def moveaxis(x: Any, source: int | tuple[int, ...], destination: int | tuple[int
     """
 
 
-def _expand_dims_batch(b: Call, x: Any, /, axis: Any) -> Any:
+def _expand_dims_batch(b: BatchedCall, x: Any, /, axis: Any) -> Any:
     axes = axis if isinstance(axis, tuple | list) else (axis,)
     found = places(tuple(axes), x.ndim + len(axes))
     return b.kernel(b.data(x), axis=found if isinstance(axis, tuple | list) else found[0])
@@ -142,7 +142,7 @@ def expand_dims(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """
 
 
-def _squeeze_batch(b: Call, x: Any, /, axis: Any) -> Any:
+def _squeeze_batch(b: BatchedCall, x: Any, /, axis: Any) -> Any:
     return b.kernel(b.data(x), axis=places(axis, x.ndim))
 
 
@@ -161,7 +161,7 @@ def squeeze(x: Any, /, axis: int | tuple[int, ...]) -> Tensor:
     """
 
 
-def _flip_batch(b: Call, x: Any, /, *, axis: Any = None) -> Any:
+def _flip_batch(b: BatchedCall, x: Any, /, *, axis: Any = None) -> Any:
     return b.kernel(b.data(x), axis=places(axis, x.ndim))
 
 
@@ -184,7 +184,7 @@ def _negated(shift: int | tuple[int, ...]) -> int | tuple[int, ...]:
     return tuple(-s for s in shift) if isinstance(shift, tuple | list) else -shift
 
 
-def _roll_batch(b: Call, x: Any, /, shift: Any, *, axis: Any = None) -> Any:
+def _roll_batch(b: BatchedCall, x: Any, /, shift: Any, *, axis: Any = None) -> Any:
     data = b.data(x)
     if axis is None:
         return b.xp.reshape(b.kernel(b.flat(data), shift, axis=1), data.shape)
@@ -209,7 +209,7 @@ def roll(x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...]
     """
 
 
-def _broadcast_to_batch(b: Call, x: Any, /, shape: Any) -> Any:
+def _broadcast_to_batch(b: BatchedCall, x: Any, /, shape: Any) -> Any:
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if x.ndim > len(shape):
         raise ValueError(f"shape {x.shape} cannot be broadcast to {shape}")
@@ -234,7 +234,7 @@ def broadcast_to(x: Any, /, shape: tuple[int, ...]) -> Tensor:
     """
 
 
-def _broadcast_like_batch(b: Call, x: Any, spec: Any, /) -> Any:
+def _broadcast_like_batch(b: BatchedCall, x: Any, spec: Any, /) -> Any:
     return _broadcast_to_batch(b, x, spec.shape)
 
 
@@ -319,7 +319,7 @@ def _pieces(xp: Any, g: Any, arrays_spec: Sequence[Any], axis: int | None) -> li
     return parts
 
 
-def _concat_batch(b: Call, arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
+def _concat_batch(b: BatchedCall, arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
     if axis is None:
         return b.kernel([b.flat(b.data(x)) for x in arrays], axis=1)
     return b.kernel([b.data(x) for x in arrays], axis=place(axis, _rank_of(arrays)))
@@ -349,7 +349,7 @@ def concat(arrays: tuple[Any, ...] | list[Any], /, *, axis: int | None = 0) -> T
     """
 
 
-def _stack_batch(b: Call, arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
+def _stack_batch(b: BatchedCall, arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
     return b.kernel([b.data(x) for x in arrays], axis=place(axis, _rank_of(arrays) + 1))
 
 
@@ -379,7 +379,7 @@ def _unstack_kernel(xp: Any, x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple(moved[i, ...] for i in range(moved.shape[0]))
 
 
-def _unstack_batch(b: Call, x: Any, /, *, axis: int = 0) -> Any:
+def _unstack_batch(b: BatchedCall, x: Any, /, *, axis: int = 0) -> Any:
     return b.kernel(b.data(x), axis=place(axis, x.ndim))
 
 
@@ -421,7 +421,7 @@ def unravel(places: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple((places // stride) % size for stride, size in zip(strides, shape, strict=True))
 
 
-def _repeat_batch(b: Call, x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
+def _repeat_batch(b: BatchedCall, x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
     if b.has(repeats):
         return dynamic(b)
     data = b.data(x)
@@ -455,7 +455,7 @@ def _tile_adjoint(xp: Any, g: Any, x_spec: Any, repetitions: tuple[int, ...]) ->
     return xp.reshape(xp.sum(xp.reshape(g, split), axis=tuple(range(0, 2 * rank, 2))), x_spec.shape)
 
 
-def _tile_batch(b: Call, x: Any, repetitions: Sequence[int], /) -> Any:
+def _tile_batch(b: BatchedCall, x: Any, repetitions: Sequence[int], /) -> Any:
     repetitions = (repetitions,) if isinstance(repetitions, int) else tuple(repetitions)
     rank = max(len(repetitions), x.ndim)
     return b.kernel(b.data(x, rank), (*(1,) * (rank - len(repetitions) + 1), *repetitions))

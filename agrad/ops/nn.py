@@ -17,7 +17,7 @@ from typing import Any
 from agrad.core.cotangents import device_of, is_complex
 from agrad.core.declare import custom, elementwise, fused, linear, multilinear, nondifferentiable
 from agrad.core.tensor import Tensor
-from agrad.ops.batch_rules import Call, along, is_array, pointwise
+from agrad.ops.batch_rules import BatchedCall, along, is_array, pointwise
 
 Pair = tuple[int, int]
 Padding = tuple[Pair, Pair]
@@ -504,7 +504,7 @@ def _crop(x: Any, widths: tuple[Pair, ...]) -> Any:
     return x[tuple(slice(a, n - b) for (a, b), n in zip(widths, x.shape, strict=True))]
 
 
-def _pad_batch(b: Call, x: Any, widths: Any, value: float = 0.0, /) -> Any:
+def _pad_batch(b: BatchedCall, x: Any, widths: Any, value: float = 0.0, /) -> Any:
     return b.kernel(b.data(x), ((0, 0), *widths), value)
 
 
@@ -645,12 +645,12 @@ def _conv2d_jvp(
     return _total(xp, by_input, by_weight, by_bias)
 
 
-def _folded(b: Call, data: Any) -> Any:
+def _folded(b: BatchedCall, data: Any) -> Any:
     """Make the batch axis and the first one."""
     return b.xp.reshape(data, (b.size * data.shape[1], *data.shape[2:]))
 
 
-def _unfolded(b: Call, data: Any) -> Any:
+def _unfolded(b: BatchedCall, data: Any) -> Any:
     return b.xp.reshape(data, (b.size, data.shape[0] // b.size, *data.shape[1:]))
 
 
@@ -658,30 +658,30 @@ def _as_of_one(rule: Callable[..., Any]) -> Callable[..., Any]:
     """Run a rule that divides by the length of the batch; for an empty batch, on one member, which is left out again."""
 
     @functools.wraps(rule)
-    def run(b: Call, *args: Any) -> Any:
+    def run(b: BatchedCall, *args: Any) -> Any:
         if b.size:
             return rule(b, *args)
-        one = Call(b.backend, b.name, b.op, type(b.level)(1, b.level.randomness, b.level))
+        one = BatchedCall(b.backend, b.name, b.op, type(b.level)(1, b.level.randomness, b.level))
         zeros = [type(a)(b.xp.zeros((1, *a.shape), dtype=a.dtype), one.level) if b.has(a) else a for a in args]
         return rule(one, *zeros)[:0, ...]
 
     return run
 
 
-def _channels(b: Call, images: Any) -> Any:
+def _channels(b: BatchedCall, images: Any) -> Any:
     """Put the batch into the channels: (B, N, C, H, W) becomes (N, B * C, H, W)."""
     data = b.xp.moveaxis(b.data(images), 0, 1)
     return b.xp.reshape(data, (data.shape[0], data.shape[1] * data.shape[2], *data.shape[3:]))
 
 
-def _unchannelled(b: Call, data: Any) -> Any:
+def _unchannelled(b: BatchedCall, data: Any) -> Any:
     n, c, *rest = data.shape
     return b.xp.moveaxis(b.xp.reshape(data, (n, b.size, c // b.size, *rest)), 1, 0)
 
 
 @_as_of_one
 def _conv2d_batch(
-    b: Call, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
+    b: BatchedCall, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Any:
     if not b.has(weight) and not b.has(bias):
         return _unfolded(b, b.kernel(_folded(b, input.data), weight, bias, stride, padding, dilation, groups))
@@ -720,7 +720,7 @@ def conv2d(
 
 @_as_of_one
 def _conv2d_input_batch(
-    b: Call, grad: Any, weight: Any, size: Any, stride: Any, padding: Any, dilation: Any, groups: int
+    b: BatchedCall, grad: Any, weight: Any, size: Any, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Any:
     if not b.has(weight):
         return _unfolded(b, b.kernel(_folded(b, grad.data), weight, size, stride, padding, dilation, groups))
@@ -747,7 +747,7 @@ def conv2d_input(
 
 @_as_of_one
 def _conv2d_weight_batch(
-    b: Call, input: Any, grad: Any, window: Any, stride: Any, padding: Any, dilation: Any, groups: int
+    b: BatchedCall, input: Any, grad: Any, window: Any, stride: Any, padding: Any, dilation: Any, groups: int
 ) -> Any:
     images, cotangents = _channels(b, input), _channels(b, grad)
     return _unfolded(b, b.kernel(images, cotangents, window, stride, padding, dilation, groups * b.size))
@@ -817,7 +817,7 @@ def _avg_pool2d_adjoint_kernel(
 
 
 @_as_of_one
-def _over_images(b: Call, *args: Any) -> Any:
+def _over_images(b: BatchedCall, *args: Any) -> Any:
     """What treats every image alike: the batch joins the images."""
     inner = [_folded(b, b.data(a)) if is_array(a) else a for a in args]
     return _unfolded(b, b.kernel(*inner))

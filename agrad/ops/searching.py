@@ -18,7 +18,7 @@ from agrad.core.op import OPS, _key, finish, resolve_backend
 from agrad.core.saved import active
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
-from agrad.ops.batch_rules import Call, along, dynamic, is_array, place, pointwise, reduced
+from agrad.ops.batch_rules import BatchedCall, along, dynamic, is_array, place, pointwise, reduced
 from agrad.ops.docs import complete
 from agrad.ops.manipulation import unravel
 
@@ -34,7 +34,7 @@ def _arrays_in(key: Any) -> list[Any]:
     return [part for part in key_parts(key) if is_array(part)]
 
 
-def _getitem_batch(b: Call, x: Any, key: Any, /) -> Any:
+def _getitem_batch(b: BatchedCall, x: Any, key: Any, /) -> Any:
     arrays = _arrays_in(key)
     if any(b.has(part) and is_mask(part) for part in arrays):
         raise b.fail(
@@ -56,7 +56,7 @@ def _getitem_batch(b: Call, x: Any, key: Any, /) -> Any:
     return b.xp.reshape(found, taken.shape)
 
 
-def _places_taken(b: Call, shape: tuple[int, ...], key: Any, like: Any) -> Any:
+def _places_taken(b: BatchedCall, shape: tuple[int, ...], key: Any, like: Any) -> Any:
     """Return the numbers, in row-major order, of the places that a key takes of an array of a shape.
 
     With the batch axis in front if the key has arrays with it. An array in a key picks along its axis; what a key with
@@ -75,7 +75,7 @@ def _places_taken(b: Call, shape: tuple[int, ...], key: Any, like: Any) -> Any:
     return xp.moveaxis(found, _first_picked(b, parts, len(shape)), 0)
 
 
-def _first_picked(b: Call, parts: tuple[Any, ...], ndim: int) -> int:
+def _first_picked(b: BatchedCall, parts: tuple[Any, ...], ndim: int) -> int:
     """Return where the axes that arrays pick stand in what a key takes: in place if neighbours, else in front."""
     picks = [i for i, part in enumerate(parts) if is_array(part) or isinstance(part, int)]
     if picks[-1] - picks[0] + 1 != len(picks):
@@ -92,7 +92,7 @@ def _first_picked(b: Call, parts: tuple[Any, ...], ndim: int) -> int:
     return axis
 
 
-def _offset(b: Call, taken: Any, size: int) -> Any:
+def _offset(b: BatchedCall, taken: Any, size: int) -> Any:
     """Add to places with a batch axis what leads to their member's row."""
     xp = b.xp
     rows = xp.reshape(xp.arange(b.size, device=getattr(taken, "device", None)), (b.size, *(1,) * (taken.ndim - 1)))
@@ -125,7 +125,7 @@ def getitem(x: Any, key: Any, /) -> Tensor:
     """
 
 
-def _scatter_add_batch(b: Call, spec: Any, key: Any, values: Any, /) -> Any:
+def _scatter_add_batch(b: BatchedCall, spec: Any, key: Any, values: Any, /) -> Any:
     arrays = _arrays_in(key)
     inner = b.backend.inner
     if not arrays:
@@ -183,7 +183,7 @@ def _value_adjoint(xp: Any, g: Any, key: Any, value_spec: Any) -> Any:
     return g if lead <= 0 else xp.reshape(unbroadcast(xp, g, value_spec.shape[lead:]), value_spec.shape)
 
 
-def _setitem_batch(b: Call, x: Any, key: Any, value: Any, /) -> Any:
+def _setitem_batch(b: BatchedCall, x: Any, key: Any, value: Any, /) -> Any:
     arrays = _arrays_in(key)
     data = b.data(x)
     value = b.array(value) if not b.has(value) else value
@@ -216,7 +216,7 @@ def _setitem_batch(b: Call, x: Any, key: Any, value: Any, /) -> Any:
     return b.xp.reshape(b.xp.setitem(flat, where, b.xp.reshape(values, (-1,))), data.shape)
 
 
-def _trimmed(b: Call, data: Any, rank: int) -> Any:
+def _trimmed(b: BatchedCall, data: Any, rank: int) -> Any:
     """Drop leading axes of length 1 that a value has beyond a rank."""
     return b.xp.reshape(data, (data.shape[0], *data.shape[data.ndim - rank :])) if data.ndim - 1 > rank else data
 
@@ -356,7 +356,7 @@ def _take_adjoint(xp: Any, g: Any, x_spec: Any, indices: Any, axis: int | None) 
     return xp.scatter_add(x_spec, (slice(None),) * lead + (indices,), g)
 
 
-def _take_batch(b: Call, x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
+def _take_batch(b: BatchedCall, x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
     if axis is None and x.ndim != 1:  # some libraries flatten then
         x = b.backend.xp.reshape(x, (-1,))
     at = place(axis or 0, x.ndim)
@@ -390,7 +390,7 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Tensor:
     """
 
 
-def _take_along_axis_batch(b: Call, x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+def _take_along_axis_batch(b: BatchedCall, x: Any, indices: Any, /, *, axis: int = -1) -> Any:
     return b.xp.take_along_axis(b.data(x), b.data(indices), axis=place(axis, x.ndim))
 
 
@@ -448,7 +448,7 @@ def where(condition: Any, x1: Any, x2: Any, /) -> Tensor:
     """
 
 
-def _argument_batch(b: Call, x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+def _argument_batch(b: BatchedCall, x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
     data = b.data(x)
     if axis is not None:
         return b.kernel(data, axis=place(axis, x.ndim), keepdims=keepdims)
@@ -517,7 +517,7 @@ def nonzero(x: Any, /) -> tuple[Tensor, ...]:
     """
 
 
-def _searchsorted_batch(b: Call, x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
+def _searchsorted_batch(b: BatchedCall, x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
     xp = b.xp
     if not b.has(x1) and not b.has(sorter):
         return b.kernel(x1, x2.data, side=side, sorter=sorter)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from agrad.core.declare import nondifferentiable
 from agrad.core.tensor import Tensor
-from agrad.ops.batch_rules import Call, dynamic
+from agrad.ops.batch_rules import BatchedCall, dynamic
 from agrad.ops.docs import complete
 from agrad.ops.elementwise import logical_not
 from agrad.ops.manipulation import reshape
@@ -101,7 +101,7 @@ def unique_values(x: Any, /) -> Tensor:
     return unique_all(x).values
 
 
-def _isin_batch(b: Call, x1: Any, x2: Any, /, **options: Any) -> Any:
+def _isin_batch(b: BatchedCall, x1: Any, x2: Any, /, **options: Any) -> Any:
     xp = b.xp
     if not b.has(x2):
         return b.kernel(x1.data, x2, **options)

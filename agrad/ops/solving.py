@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad.core.cotangents import device_of, is_complex, promote
 from agrad.core.declare import custom, nondifferentiable
-from agrad.ops.batch_rules import Call, matrices
+from agrad.ops.batch_rules import BatchedCall, matrices
 from agrad.ops.docs import complete
 from agrad.ops.matrices import adjoint, conj, diag, eye, mm, on_diagonal
 
@@ -46,7 +46,7 @@ def _solve_jvp(xp: Any, t_x1: Any, t_x2: Any, ans: Any, x1: Any, x2_spec: Any) -
     return _solve(xp, x1, change, vectors=vectors and change.ndim > 1)
 
 
-def _solve_batch(b: Call, x1: Any, x2: Any, /) -> Any:
+def _solve_batch(b: BatchedCall, x1: Any, x2: Any, /) -> Any:
     if x1.ndim < 2:
         raise ValueError(f"linalg.solve takes a matrix or a stack of them, not an array of shape {x1.shape}")
     vector = x2.ndim == 1

@@ -8,7 +8,7 @@ from typing import Any
 
 from agrad.core.backend import Backend
 from agrad.core.buffers import assign_data, own, owned
-from agrad.core.lazy import fill
+from agrad.core.materialize import fill
 from agrad.core.mode import enable_grad, no_grad
 from agrad.core.tensor import Tensor, wrap
 from agrad.plugin import manager

@@ -18,7 +18,7 @@ from agrad import random
 from agrad.core import errors, mode
 from agrad.core.engine import running
 from agrad.core.op import OPS
-from agrad.core.saved import Pair, Parcel, active, around
+from agrad.core.saved import Packed, Pair, active, around
 from agrad.core.tensor import Tensor
 from agrad.func.batching import repeatable
 from agrad.ops.docs import complete as _complete
@@ -245,13 +245,13 @@ class _Input:
     __slots__ = ("is_leaf", "kept", "requires_grad")
 
     def __init__(self, tensor: Tensor, pairs: tuple[Pair, ...]) -> None:
-        self.kept = Parcel(tensor, pairs) if pairs else tensor.detach()
+        self.kept = Packed(tensor, pairs) if pairs else tensor.detach()
         self.requires_grad = tensor.requires_grad
         self.is_leaf = tensor.is_leaf
 
     def give(self) -> Tensor:
         """Return it for another run; as the result of an operation, which may be changed in place, if it was one."""
-        value = self.kept.open() if isinstance(self.kept, Parcel) else self.kept
+        value = self.kept.unpack() if isinstance(self.kept, Packed) else self.kept
         value = value.detach().requires_grad_(self.requires_grad)
         if self.requires_grad and not self.is_leaf:
             value = value[...]

@@ -8,8 +8,8 @@ from agrad import dtypes
 from agrad.core.tensor import Tensor, attached
 from agrad.ops.manipulation import concat
 from agrad.plugin import manager
+from agrad.view.drawing import Graph, Memory, dot, graph, html, memory, svg, text
 from agrad.view.format import DEFAULT_OPTIONS, edges, format_tensor
-from agrad.view.graph import Graph, Memory, dot, graph, html, memory, svg, text
 from agrad.view.profile import profile
 
 if TYPE_CHECKING:

@@ -147,8 +147,8 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
             result = kernel(*args, **kwargs)
             entry.seconds += time.perf_counter() - start
             entry.calls += 1
-            several = op.rule.outputs is not None or bool(op.rule.residuals)
-            entry.bytes += sum(backend.nbytes(backend.as_array(r)) for r in (result if several else (result,)))
+            multi_output = op.rule.outputs is not None or bool(op.rule.residuals)
+            entry.bytes += sum(backend.nbytes(backend.as_array(r)) for r in (result if multi_output else (result,)))
             return result
 
         return measured

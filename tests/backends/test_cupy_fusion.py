@@ -63,7 +63,7 @@ def recorded(dtype):
             except NotImplementedError:
                 continue
             plan = getattr(node, "plan", None)
-            if plan is not None and plan.plain:
+            if plan is not None and plan.same_spec:
                 yield name, node, plan, leaves
 
 
@@ -200,7 +200,7 @@ def test_which_rules_are_fused():
             if not any(needs):
                 continue
             try:
-                rule_code(op.plan(needs, plain=True), np.dtype("float32"), params, LIBRARY)
+                rule_code(op.plan(needs, same_spec=True), np.dtype("float32"), params, LIBRARY)
                 fused.add(name)
             except NotFusible:
                 stepwise.add(name)
@@ -212,11 +212,11 @@ def test_which_rules_are_fused():
 
 def test_one_kernel_in_place_of_the_steps():
     op = OPS["tanh"]
-    code = rule_code(op.plan((True,), plain=True), np.dtype("float32"), (), LIBRARY)
+    code = rule_code(op.plan((True,), same_spec=True), np.dtype("float32"), (), LIBRARY)
     assert (code.ins, code.outs, code.name) == ("float32 a0, float32 a1", "float32 r0", "agrad_tanh_backward")
     assert code.steps == 3  # ans * ans, 1 - that, g * that
     assert code.body.splitlines()[-2:] == ["const C v4 = v0 * v3;", "r0 = v4;"]
-    both = rule_code(OPS["divide"].plan((True, True), plain=True), np.dtype("float16"), (), LIBRARY)
+    both = rule_code(OPS["divide"].plan((True, True), same_spec=True), np.dtype("float16"), (), LIBRARY)
     assert both.outs == "float16 r0, float16 r1"
     assert both.body.startswith("typedef float C;")  # half precision is computed in single
 
@@ -230,7 +230,7 @@ def test_what_cannot_be_fused_is_refused():
         mine.__module__ = "agrad.ops.pretended"  # what users declare is not traced at all
         op = ag.elementwise(name=f"fusion_test.mine{next(numbers)}", x=rule, kernel=lambda xp, x: x)(mine).op
         with pytest.raises(NotFusible, match=match):
-            rule_code(op.plan((True,), plain=True), np.dtype("float64"), (), LIBRARY)
+            rule_code(op.plan((True,), same_spec=True), np.dtype("float64"), (), LIBRARY)
 
     refused(lambda x: 1.0 if x > 0 else 0.0, "a branch by the value of an element")
     refused(lambda xp, x: xp.astype(x, LIBRARY.float32), "a cast to")
@@ -241,7 +241,7 @@ def test_what_cannot_be_fused_is_refused():
     refused(lambda x_spec: x_spec.shape[0], "shape of a node or spec")
     refused(lambda x: sum(x * i for i in range(200)), "more than 200 steps")
     with pytest.raises(NotFusible, match="the dtype complex128"):
-        rule_code(OPS["tanh"].plan((True,), plain=True), np.dtype("complex128"), (), LIBRARY)
+        rule_code(OPS["tanh"].plan((True,), same_spec=True), np.dtype("complex128"), (), LIBRARY)
     with pytest.raises(NotFusible, match="operands that differ"):
         rule_code(OPS["tanh"].plan((True,)), np.dtype("float64"), (), LIBRARY)
 
@@ -251,7 +251,7 @@ def test_rules_of_the_users_are_run_as_they_are():
     def cube(x, /): ...
 
     with pytest.raises(NotFusible):
-        rule_code(cube.op.plan((True,), plain=True), np.dtype("float64"), (), LIBRARY)
+        rule_code(cube.op.plan((True,), same_spec=True), np.dtype("float64"), (), LIBRARY)
     with pytest.raises(NotFusible):
         kernel_code(cube.op, np.dtype("float64"), (ARRAY,), (), LIBRARY)
 
@@ -337,7 +337,13 @@ def test_shapes_and_strides_on_cupys_arrays(unowned, monkeypatch):
         ours, theirs = view(backend.xp, x), view(NUMPY.xp, like)
         assert (ours.shape, ours.strides, ours.dtype) == (theirs.shape, theirs.strides, theirs.dtype)
     spec = backend.spec(x)
-    assert (spec.shape, spec.dtype, spec.device, spec.inexact, spec.plain) == (x.shape, x.dtype, "cupy:0", True, True)
+    assert (spec.shape, spec.dtype, spec.device, spec.inexact, spec.is_float) == (
+        x.shape,
+        x.dtype,
+        "cupy:0",
+        True,
+        True,
+    )
     assert backend.spec(unowned((4, 8))) is spec
     assert backend.broadcast_like(unowned((8,)), spec).strides == (0, 4)
     assert backend.nbytes(x) == 4 * 8 * 4

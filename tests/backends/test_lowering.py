@@ -91,7 +91,7 @@ def test_logistic_regression_against_scipy():
 def test_small_chunks_share_tasks_and_give_the_same():
     step = agrad_dask.value_and_grad(squares)
     assert_is(step(W, *chunked(1, 1)), by_hand())
-    plan = lowering.plan_of(chunked(1, 1), join=True)
+    plan = lowering.grouping_of(chunked(1, 1), join=True)
     assert plan.chunks == ROWS
     assert 40 <= len(plan.groups) <= lowering.GROUPS
     assert not plan.shared, "each of the data's tasks runs where it is needed"
@@ -352,7 +352,7 @@ def test_chunks_of_a_task_are_read_one_after_another():
     with dask.config.set(scheduler="synchronous"):
         found = agrad_dask.value_and_grad(squares, check=False)(W, da.map_blocks(np.asarray, x), y)
     assert_is(found, by_hand())
-    assert len(lowering.plan_of([x, y], join=False).groups[0].steps) > 10 * 2
+    assert len(lowering.grouping_of([x, y], join=False).groups[0].steps) > 10 * 2
     assert source.most <= 2
 
 
@@ -370,7 +370,9 @@ def test_data_that_several_tasks_need_is_computed_once():
 
 def test_the_plan_is_made_once_for_the_same_data(monkeypatch):
     made = []
-    monkeypatch.setattr(lowering, "make_plan", lambda *a, real=lowering.make_plan: made.append(a[0]) or real(*a))
+    monkeypatch.setattr(
+        lowering, "make_grouping", lambda *a, real=lowering.make_grouping: made.append(a[0]) or real(*a)
+    )
     x, y = chunked(10, 10)
     step = agrad_dask.value_and_grad(squares)
     for w in (W, W + 1, W):

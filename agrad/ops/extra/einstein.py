@@ -14,7 +14,7 @@ from agrad.core.declare import multilinear
 from agrad.core.errors import called
 from agrad.core.operands import as_operands
 from agrad.core.tensor import Tensor
-from agrad.ops.batch_rules import Call
+from agrad.ops.batch_rules import BatchedCall
 from agrad.ops.manipulation import permute_dims, reshape, squeeze
 from agrad.ops.matrices import conj
 from agrad.ops.searching import getitem
@@ -78,7 +78,7 @@ def _contraction_kernel(xp: Any, x1: Any, x2: Any, /, first: str, second: str, r
     return product if order is None else xp.permute_dims(product, order)
 
 
-def _contraction_batch(b: Call, x1: Any, x2: Any, /, first: str, second: str, result: str) -> Any:
+def _contraction_batch(b: BatchedCall, x1: Any, x2: Any, /, first: str, second: str, result: str) -> Any:
     used = set(first + second + result)
     batch = next(c for c in "zyxwvutsrqponmlkjihgfedcbaZYXWVUTSRQPONMLKJIHGFEDCBA" if c not in used)
     return b.kernel(

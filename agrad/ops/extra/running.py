@@ -11,7 +11,7 @@ from agrad.core.declare import custom, linear
 from agrad.core.errors import UnsupportedOp, called
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
-from agrad.ops.batch_rules import Call, place, running
+from agrad.ops.batch_rules import BatchedCall, place, running
 from agrad.ops.extra.common import along, checked_axis
 from agrad.ops.manipulation import reshape
 from agrad.ops.statistical import cumulative_prod, cumulative_sum
@@ -112,7 +112,7 @@ def _gathered_kernel(xp: Any, x: Any, mask: Any, /, *, axis: int) -> Any:
     return xp.flip(xp.where(ends, x, xp.zeros_like(x)), axis=axis)
 
 
-def _along_batch(b: Call, x: Any, mask: Any, /, *, axis: int = -1) -> Any:
+def _along_batch(b: BatchedCall, x: Any, mask: Any, /, *, axis: int = -1) -> Any:
     """Two arrays of one shape and an axis."""
     return b.kernel(b.data(x), b.data(mask), axis=place(axis, x.ndim))
 

@@ -215,7 +215,7 @@ class CupyBackend(Backend):
     def _fused_rule(self, vjp: Callable[..., Any], g: Any, node: Any) -> Any:
         """Return the kernel of a rule, None where it runs step by step."""
         plan = None if node.op is None else node.op.plan_of.get(vjp)
-        if plan is None or not plan.plain or plan.careful or g.dtype != node.spec.dtype:
+        if plan is None or not plan.same_spec or plan.nan_safe or g.dtype != node.spec.dtype:
             return None
         dtype, params = node.spec.dtype, node.params if plan.rule.params else ()
         return self._made((plan, dtype, params), lambda: rule_code(plan, dtype, params, self.namespace()))

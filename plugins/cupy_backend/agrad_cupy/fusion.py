@@ -191,7 +191,7 @@ for _name, _word in (("gt", "greater"), ("ge", "greater_equal"), ("and", "logica
     setattr(Value, f"__{_name}__", _operator(_word))
 
 
-class Namespace:
+class TracedNamespace:
     """The functions that a rule gets as ``xp`` while it is traced."""
 
     def __init__(self, trace: Trace, library: Any, prefix: str = "") -> None:
@@ -202,7 +202,7 @@ class Namespace:
             raise AttributeError(name)
         trace, full = self._trace, self._prefix + name
         if not self._prefix and name in SUBNAMESPACES:
-            return Namespace(trace, self._library, f"{name}.")
+            return TracedNamespace(trace, self._library, f"{name}.")
         if full in _OPERATORS:
             return functools.partial(_binary, trace, full)
         if full in _FUNCTIONS:
@@ -214,7 +214,7 @@ class Namespace:
             return own
         op = OPS.get(full)
         if op is not None and op.rule.kind == "elementwise" and op.kernel is not None and _is_ours(op):
-            return functools.partial(op.kernel, Namespace(trace, self._library))  # it is a composition
+            return functools.partial(op.kernel, TracedNamespace(trace, self._library))  # it is a composition
         raise NotFusible(f"the function {full}")
 
     def isdtype(self, dtype: Any, kind: Any) -> bool:
@@ -351,12 +351,12 @@ def rule_code(plan: Any, dtype: Any, params: tuple[Any, ...], library: Any) -> C
         If one kernel cannot do it.
     """
     rule = plan.rule
-    if rule.kind != "elementwise" or not plan.plain or plan.careful or not _is_ours(OPS[rule.op]):
+    if rule.kind != "elementwise" or not plan.same_spec or plan.nan_safe or not _is_ours(OPS[rule.op]):
         raise NotFusible("the rule of another kind, or of operands that differ")
     vjp = plan.compile()
 
     def run(trace: Trace, values: list[Value]) -> Any:
-        return vjp(Namespace(trace, library), values[0], tuple(values[1:]), _Node(dtype, params))
+        return vjp(TracedNamespace(trace, library), values[0], tuple(values[1:]), _Node(dtype, params))
 
     return _code(f"{rule.op}_backward", dtype, 1 + len(plan.saves), run)
 
@@ -378,7 +378,7 @@ def kernel_code(
         given = iter(arrays)
         filled = [next(given) if value is ARRAY else value for value in values]
         named = {name: next(given) if value is ARRAY else value for name, value in keywords}
-        return op.kernel(Namespace(trace, library), *filled, **named)
+        return op.kernel(TracedNamespace(trace, library), *filled, **named)
 
     count = sum(value is ARRAY for value in (*values, *(value for _, value in keywords)))
     return _code(op.name, dtype, count, run)

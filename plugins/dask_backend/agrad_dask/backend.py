@@ -90,7 +90,7 @@ class DaskBackend(Backend):
         return np.asarray(value, dtype=self.scalar_dtype(value, spec))
 
     def lend(self, array: Any) -> Any:
-        """Return a scalar of `scalar`'s read-only; a Dask array is a recipe, which nobody writes to."""
+        """Make what `scalar` gave read-only; a Dask array is a recipe, which nobody writes to."""
         return np.asarray(memoryview(array).toreadonly()) if isinstance(array, np.ndarray) else array
 
     # -- the primitives ------------------------------------------------------------------------------------------------

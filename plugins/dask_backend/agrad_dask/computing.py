@@ -1,4 +1,4 @@
-"""How values are computed: every pass over Dask's tasks that agrad starts goes through `realize`, but `lowering`'s own.
+"""How values are computed: every pass over Dask's tasks goes through `realize`, except those of `lowering`.
 
 Dask optimises the graph as always and hands it to `_Run`, which computes it in the passes of `staging` on the scheduler
 that is active: the threads of this process, or a `distributed` cluster.
@@ -92,10 +92,10 @@ class _Run:
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
         self.progress = dask.config.get("agrad.progress", False) if progress is None else progress
         self.retries = dask.config.get("agrad.retries", 0) if retries is None else retries
-        #: What stands at the end of the names of this run's tasks on a cluster; and the names of values kept there.
+        #: What the names of this run's tasks on a cluster end with, and the names of values kept there.
         self.mark, self.elsewhere = uuid.uuid4().hex, dict[Any, Any]()
         graphs = [array.dask for array in arrays if isinstance(getattr(array, "dask", None), HighLevelGraph)]
-        #: As the arrays were written, before Dask fuses tasks: by the names of arrays.
+        #: The graph by names of arrays, as it was before Dask fused tasks.
         self.written = HighLevelGraph.merge(*graphs) if graphs else HighLevelGraph({}, {})
 
     def __call__(self, expression: Any, keys: Any, **options: Any) -> list[Any]:
@@ -140,7 +140,7 @@ class _Run:
     def planned(
         self, graph: Mapping[Any, GraphNode], keys: list[Any], sizes: _Sizes
     ) -> tuple[list[list[Any]], int | None]:
-        """Return the passes, and how many threads may run where that had to be lowered."""
+        """Return the passes, and the number of threads if it had to be reduced."""
         passes = staging.stages(graph, keys, sizes)
         if self.max_memory is None:
             return passes, None
@@ -448,7 +448,7 @@ def _aligned(value: Any) -> Any:
 
 
 def _own(node: Any, key: Any) -> Any:
-    """Return the key of what a task results in: a fused one is named after all that is in it."""
+    """Return the key of a task's result; a fused task is named after all its members."""
     if isinstance(node, Task) and node.has_subgraph():
         return node.args[1]
     return key
@@ -519,7 +519,7 @@ class _Sizes:
         return None if math.isnan(total) else int(total)
 
     def inside(self, key: Any) -> int:
-        """Return what a task takes while it runs, its result included and what it is given not."""
+        """Return the bytes a task takes while it runs, with its result and without its inputs."""
         node = self.graph[key]
         if isinstance(node, Alias | DataNode):
             return 0
@@ -549,14 +549,14 @@ class _Sizes:
 
 
 def _scratch(node: GraphNode, size: staging.Size, given: int) -> int:
-    """What a function takes beside its operands and its result: the square before the sum, a block being unpacked."""
+    """Return the bytes of a function's intermediate values: the square before a sum, a block while it is unpacked."""
     if _reduced(node, node.key):
         return max((size(d) for d in node.dependencies), default=given)
     return size(node.key) if not node.dependencies else 0
 
 
 def _reduced(node: Any, key: Any) -> tuple[int, ...]:
-    """The axes that the first step of a reduction leaves with one element: Dask states the chunks of its operand."""
+    """Return the axes that the first step of a reduction makes one long, where Dask states the chunks of the operand."""
     if isinstance(node, Task) and node.has_subgraph():
         node = node.args[0].get(key)
     said = {**getattr(getattr(node, "func", None), "keywords", {}), **getattr(node, "kwargs", {})}

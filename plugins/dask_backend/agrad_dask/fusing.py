@@ -1,4 +1,4 @@
-"""What happens to one chunk as one task.
+"""Fuse what happens to one chunk into one task.
 
 A task costs the scheduler a fifth of a millisecond, and one that Dask fused as much again, because Dask puts the tasks in
 it in order every time it runs. Recorded forward and backward, a loss has ten to thirty of them per chunk. Here those that
@@ -96,7 +96,7 @@ def last_uses(needs: Iterable[Iterable[Any]]) -> list[list[Any]]:
 
 
 def direct(node: GraphNode) -> GraphNode | Program:
-    """Return a task as it is, and one that Dask fused as a program, which has the tasks in it in order already."""
+    """Return a task unchanged, and one that Dask fused as a program of its tasks, put in order once."""
     if not isinstance(node, Task) or not node.has_subgraph():
         return node
     inner, result, names, *refs = node.args
@@ -114,7 +114,7 @@ def direct(node: GraphNode) -> GraphNode | Program:
 
 
 def depth_first(graph: Graph, wanted: Iterable[Any], members: Collection[Any]) -> list[GraphNode]:
-    """Return the tasks among members that are needed, each after what it depends on, and that next to it."""
+    """Return the needed tasks among members, depth first: each soon after what it depends on."""
     found: dict[Any, GraphNode] = {}
     stack = list(wanted)[::-1]
     while stack:
@@ -139,7 +139,7 @@ def fused(graph: Graph, targets: Iterable[Any], chunks: int) -> Graph:
     targets : iterable
         The keys whose values are wanted.
     chunks : int
-        Where fewer tasks would come of it, the graph stays as it is, so that they can run at a time.
+        The graph stays as it is where fewer tasks would result: so many shall be able to run at a time.
     """
     users = users_of(graph)
     keys = sorted_keys(graph, users)

@@ -309,7 +309,7 @@ def _chosen(y: Any, axis: int, index: Any) -> Any:
 
 
 def _take_at(y: Any, axis: int, places: Any) -> Any:
-    """Take lazy places: of each block of y what it has for each block of places, then a tree of sums."""
+    """Take at lazy places: each block of y gives what it has for each block of places, and a tree of sums joins these."""
     rank = y.ndim
     ends = np.cumsum([0, *y.chunks[axis]])
     lows = da.from_array(ends[:-1], chunks=1)
@@ -757,7 +757,7 @@ def setitem(x: Any, key: Any, value: Any) -> Any:
 def _last(
     arrays: list[tuple[int, Any]], target: int, value: Any, shape: tuple[int, ...]
 ) -> tuple[list[tuple[int, Any]], Any, int]:
-    """Leave of places that index arrays hold twice only the last; the arrays are then flat, and their axis is first."""
+    """Keep the last of places that index arrays hold twice. The arrays come out flat, with their axis first."""
     together = np.broadcast_arrays(*(_within(index, shape[axis]) for axis, index in arrays))
     count, rank = together[0].size, together[0].ndim
     value = _merged(_move(value, target, 0, rank), 0, rank)

@@ -158,7 +158,7 @@ def _tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
 
 
 def _is_of_number(x: Any, axis: Any) -> bool:
-    """Return whether an axis is the one that NumPy grants a 0-d array where it reduces or repeats it."""
+    """Return whether an axis is the one that NumPy lets reductions and `repeat` name for a 0-d array."""
     return not x.ndim and type(axis) is int and axis in (0, -1)
 
 

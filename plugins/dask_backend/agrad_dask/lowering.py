@@ -3,7 +3,7 @@
 Recorded on Dask tensors, such a loss gives ten to thirty tasks per chunk, which are built, optimised and fused anew at
 every step. Here the rows of a chunk are computed, the loss runs on them as it would in memory, on a tape of its own, and only its
 value and the gradients leave the task; a tree of tasks adds them up. What depends on the data alone (how it is read,
-which chunks share a task) is worked out once and remembered with the data (`Plan`); per call only the parameters
+which chunks share a task) is worked out once and remembered with the data (`Grouping`); per call only the parameters
 (`Step`) are new. They are one node of the graph, which every task refers to.
 
 May import Dask; is imported when `agrad_dask.value_and_grad` is first asked for.
@@ -32,27 +32,29 @@ from agrad.autograd.backward import cotangent_for
 from agrad.core import engine, errors, mode
 from agrad.core.backend import backend_of
 from agrad.core.errors import called
-from agrad.core.node import behind
+from agrad.core.node import ancestors
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import Argnums, bare_all, check_argnums, give_all, givers, is_raw, name_of, split_aux
 from agrad_dask import computing
 from agrad_dask.fusing import depth_first, direct, last_uses
 
-#: Neighbouring chunks of together at most this many bytes share a task, in which they are read one after another.
+#: Neighbouring chunks share a task while they have at most this many bytes together; the task reads them in turn.
 GROUP_BYTES = 2**24
-#: And of together at most this many a run of the loss, which takes a few tenths of a millisecond however few the rows.
+#: In a task, neighbours of at most this many bytes together share one run of the loss: each run costs some tenths of a
+#: millisecond, however few rows it has.
 RUN_BYTES = 2**21
-#: Or fewer, so that there are about this many tasks to share out.
+#: Tasks are made smaller than `GROUP_BYTES` where there would be fewer than about this many to share out.
 GROUPS = 64
 #: How many partial sums one task adds up.
 FAN_IN = 8
 #: How many rows of a chunk the check that a loss adds up looks at.
 CHECKED_ROWS = 48
-#: At how many places near the parameters first given: where a model starts, often at zeros, much adds up by chance.
+#: At how many points near the first parameters it looks: at the start of a model, often zeros, many losses add up by chance.
 NEARBY = 3
-#: How far these are, by the size of each parameter, or 1 where it is 0; nearer where the loss is not finite there.
+#: How far away these points are, in multiples of each parameter (of 1 where it is 0). The nearer ones are tried if the loss
+#: is not finite farther away.
 STEPS = 0.5, 2.0**-5, 2.0**-10
-#: A loss that does not add up differs by more than this many times what changes in the last digits make of it.
+#: A loss fails the check if the sum of its parts is off by more than this many times its rounding error.
 NOISE = 16
 
 errors.INTERNAL_FILES.add(__file__)
@@ -129,13 +131,13 @@ class Group:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """What depends on the data alone, and on whether small chunks may be joined.
+class Grouping:
+    """Which chunks share a task: it depends on the data, and on whether small chunks may be joined.
 
     Attributes
     ----------
     made_of : tuple
-        That, and the names of the arrays.
+        Whether small chunks may be joined, and the names of the arrays.
     checked : tuple of int
         In which chunks to check that a loss adds up.
     """
@@ -149,7 +151,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What all tasks of one call share: the loss and its arguments but for the data.
+    """What all tasks of one call share: the loss, and all its arguments except the data.
 
     Attributes
     ----------
@@ -159,7 +161,7 @@ class Step:
         Where the parameters stand among the leaves.
     data : tuple of int
         Where the data stands.
-    plain : bool
+    flat : bool
         The leaves are the arguments: nothing stands in a container.
     key : tuple of int
         From which every chunk gets random numbers of its own.
@@ -178,7 +180,7 @@ class Step:
     structure: tree.TreeDef
     places: tuple[int, ...]
     data: tuple[int, ...]
-    plain: bool
+    flat: bool
     key: tuple[int, int]
     dtype: str
     chunks: int
@@ -193,7 +195,7 @@ class Step:
         return str(id(self))
 
 
-class Source(random.Generator):
+class ChunkGenerator(random.Generator):
     """The random numbers of one chunk after another: each has its own, whenever and wherever it runs."""
 
     def __init__(self, key: tuple[int, int]) -> None:
@@ -270,7 +272,7 @@ class Total:
 
     def __init__(self, step: Step) -> None:
         self.step = step
-        self.source = Source(step.key)
+        self.source = ChunkGenerator(step.key)
         leaves = list(step.leaves)
         self.parameters = [ag.asarray(leaves[place]).detach().requires_grad_() for place in step.places]
         for place, value in zip(step.places, self.parameters, strict=True):
@@ -283,14 +285,14 @@ class Total:
         self.aux: list[Any] = []
 
     def run(self, blocks: Iterable[Any], parameters: Iterable[Tensor] = ()) -> tuple[Tensor, Any]:
-        """Run the loss on blocks, at other parameters if some are given: its value, and the auxiliary one."""
+        """Run the loss on blocks, at other parameters if given; return its value and the auxiliary one."""
         step = self.step
         leaves = self.leaves.copy()
         for place, parameter in zip(step.places, parameters, strict=False):
             leaves[place] = parameter
         for place, block in zip(step.data, blocks, strict=True):
             leaves[place] = ag.asarray(block)
-        if step.plain:
+        if step.flat:
             value = step.loss(*leaves)
         else:
             args, kwargs = tree.unflatten(step.structure, leaves)
@@ -308,7 +310,7 @@ class Total:
         return value, aux
 
     def add(self, chunk: Chunk, blocks: list[Any]) -> None:
-        """Run the loss on a chunk, and the way back."""
+        """Run the loss on a chunk, forward and backward."""
         rows = len(blocks[0])
         for block in blocks:
             if len(block) != rows:
@@ -477,12 +479,12 @@ def _moved(t: Tensor, far: float, rng: np.random.Generator, *, low: int | None =
 def _noise(
     losses: Losses, found: list[float], value: Tensor, parameters: Sequence[Tensor], rows: Sequence[Tensor]
 ) -> float:
-    """Return by how much losses change when they are computed again, in double precision, and with other last digits.
+    """Return the rounding error of losses: how far they move in double precision, and with other last digits.
 
-    These are digits of the coarsest dtype among what they are computed from and by way of.
+    The last digits are those of the coarsest dtype among inputs and intermediate values.
     """
     specs = [t._spec for t in (value, *parameters, *rows)]
-    specs += itertools.chain.from_iterable(node.out_specs for node in behind([value._node] if value._node else []))
+    specs += itertools.chain.from_iterable(node.out_specs for node in ancestors([value._node] if value._node else []))
     last = 8 * max(ag.finfo(spec.dtype).eps for spec in specs if spec.inexact)
     rng = np.random.default_rng(0)
     changes: list[Callable[[Tensor], Tensor]] = [lambda t: t, _double, *[lambda t: _moved(t, last, rng)] * 4]
@@ -517,13 +519,13 @@ def combine(reduce: str, *parts: Part | None) -> Part | None:
 # -- the plan ---------------------------------------------------------------------------------------------------------
 
 
-def plan_of(arrays: Sequence[Any], *, join: bool) -> Plan:
+def grouping_of(arrays: Sequence[Any], *, join: bool) -> Grouping:
     """Return the plan for data arrays, made once and kept with the first of them."""
     made_of = join, tuple(array.name for array in arrays)
-    kept: Plan | None = getattr(arrays[0], "_agrad_plan", None)
+    kept: Grouping | None = getattr(arrays[0], "_agrad_grouping", None)
     if kept is None or kept.made_of != made_of:
-        kept = make_plan(made_of, aligned(arrays))
-        arrays[0]._agrad_plan = kept
+        kept = make_grouping(made_of, aligned(arrays))
+        arrays[0]._agrad_grouping = kept
     return kept
 
 
@@ -559,7 +561,7 @@ def aligned(arrays: Sequence[Any]) -> list[Any]:
     return [a if along == largest else a.rechunk({0: largest}) for a, along in zip(whole, rows, strict=True)]
 
 
-def make_plan(made_of: tuple[bool, tuple[str, ...]], arrays: Sequence[Any]) -> Plan:
+def make_grouping(made_of: tuple[bool, tuple[str, ...]], arrays: Sequence[Any]) -> Grouping:
     """Share the chunks, and the tasks that compute them, out to groups."""
     graph = convert_legacy_graph(dict(dask.optimize(*arrays)[0].__dask_graph__()))
     sizes = arrays[0].chunks[0]
@@ -576,11 +578,11 @@ def make_plan(made_of: tuple[bool, tuple[str, ...]], arrays: Sequence[Any]) -> P
     groups = [_scheduled(graph, members, mine) for members, mine in zip(grouped, private, strict=True)]
     inside = set().union(*private)
     shared = _reached(graph, (k for g in groups for k in g.needs), inside)
-    return Plan(made_of, groups, shared, len(chunks), _checked([chunk for members in grouped for chunk in members]))
+    return Grouping(made_of, groups, shared, len(chunks), _checked([chunk for members in grouped for chunk in members]))
 
 
 def _checked(chunks: list[Chunk]) -> tuple[int, ...]:
-    """Choose the first chunk, the one in the middle and the last of those with enough rows, or of the longest.
+    """Choose three of the chunks with enough rows (or of the longest): the first, the middle one and the last.
 
     Those of unknown sizes may have none: then some more.
     """
@@ -614,7 +616,7 @@ def _joined(chunks: list[Chunk], row: float) -> list[Chunk]:
 
 
 def _neighbours(chunks: list[Chunk], row: float, limit: float) -> list[list[Chunk]]:
-    """Put chunks together that begin within the same so many bytes."""
+    """Put neighbouring chunks together that begin within the same stretch of this many bytes."""
     within = max(1, limit)
     return [list(some) for _, some in itertools.groupby(chunks, lambda chunk: int(chunk.start * row / within))]
 
@@ -670,7 +672,7 @@ def _reached(graph: dict[Any, Any], keys: Iterable[Any], inside: set[Any]) -> di
 # -- the call ---------------------------------------------------------------------------------------------------------
 
 
-def compute(step: Step, plan: Plan, array: Any) -> Part | None:
+def compute(step: Step, plan: Grouping, array: Any) -> Part | None:
     """Run all groups and add up what they give, by the scheduler that Dask would use."""
     schedule = get_scheduler(collections=[array])
     unique = uuid.uuid4().hex
@@ -833,12 +835,12 @@ def value_and_grad(
                 f"no argument is a Dask array; in memory, agrad.func.value_and_grad does the same{called()}"
             )
         arrays = [data_of(leaves[place]) for place in data]
-        plan = plan_of(arrays, join=check and not has_aux)
+        plan = grouping_of(arrays, join=check and not has_aux)
         for place in data:
             leaves[place] = None
         step = Step(
             *(loss, reduce, has_aux, leaves, structure, places, data),
-            plain=not kwargs and all(child.kind is None for child in structure.children[0].children),
+            flat=not kwargs and all(child.kind is None for child in structure.children[0].children),
             key=random.default_generator.key(),
             dtype=ag.get_default_dtype().name,
             chunks=plan.chunks,

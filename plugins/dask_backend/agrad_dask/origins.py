@@ -1,4 +1,4 @@
-"""Which operation and which line of the user's each Dask array comes from, to be said when one of its tasks fails.
+"""Which operation and which user's line each Dask array comes from: the errors of its tasks say so.
 
 Kept by the array's name, beside the graph: tasks are pickled, fused and shared, and names stay.
 """
@@ -16,12 +16,12 @@ import array_api_compat
 import dask
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from agrad.core.crossing import Elsewhere
 from agrad.core.engine import running
 from agrad.core.errors import INTERNAL_FILES, line_of
 from agrad.core.node import Node
 from agrad.core.once import lock
 from agrad.core.spec import Spec
+from agrad.core.transfers import RelocatedNode
 from agrad_dask.staging import name_of
 
 #: So many arrays are remembered, the latest.
@@ -91,7 +91,7 @@ def _here(op: str) -> Origin:
         code = frame.f_code
         if code.co_name == "vjp" and "node" in code.co_varnames:
             node = frame.f_locals["node"]
-            if isinstance(node, Node | Elsewhere):
+            if isinstance(node, Node | RelocatedNode):
                 return Origin(op, node.code, node.lasti, node.name())
         frame = frame.f_back
     found = users_frame(sys._getframe(2))

@@ -1,4 +1,4 @@
-"""Tells when the same lazy graph is computed a second time, so that the data behind it are read again.
+"""Warn where a lazy graph is computed a second time, and its data are read again.
 
 What counts is an array of the graph that was computed before and not kept, and that depends on a parameter (something of
 one chunk that gradients are asked by, see `watch`) *and* on data that are not in memory. Data prepared lazily, which
@@ -28,7 +28,7 @@ from agrad_dask import origins
 _PARAMETERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _COMPUTED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
-#: The places that have been told. Python's own record of them is lost whenever any library touches its filters.
+#: The lines that were warned about. Python's own record is lost whenever a library changes the filters of warnings.
 _TOLD: set[tuple[str, int]] = set()
 
 #: What the names of arrays begin with that Dask makes of nothing.
@@ -36,7 +36,7 @@ _CONSTANTS = ("arange-", "empty_like-", "eye-", "full_like-", "linspace-", "ones
 
 
 def watch(array: Any) -> None:
-    """Remember that gradients are asked by an array; one of several chunks is data itself."""
+    """Remember an array that gradients are wanted by; one of many chunks counts as data."""
     if array.npartitions == 1:
         layer = array.dask.layers[array.name]
         _PARAMETERS[id(layer)] = layer
@@ -88,7 +88,7 @@ def _on_what(written: Any, names: Iterable[str]) -> dict[str, tuple[bool, bool]]
 
 
 def _reads(name: str, layer: Any) -> bool:
-    """Return whether a layer that depends on no other has its values elsewhere than in memory."""
+    """Return whether a layer without dependencies takes its values from outside memory."""
     if name.startswith(_CONSTANTS):
         return False
     if not isinstance(layer, MaterializedLayer):

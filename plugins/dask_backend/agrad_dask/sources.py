@@ -29,7 +29,7 @@ errors.INTERNAL_FILES.add(__file__)
 
 
 class ChunkWarning(UserWarning):
-    """Chunks make a computation slower than it needs to be; the message says which would not."""
+    """The chunks slow a computation down; the message names better ones."""
 
 
 def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **options: Any) -> Tensor:

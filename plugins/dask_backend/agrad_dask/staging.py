@@ -1,4 +1,4 @@
-"""In which passes a graph of tasks is computed, and what that holds in memory. Plain data: nothing here computes.
+"""Divide a graph of tasks into passes, and estimate what each holds in memory. Nothing here computes values.
 
 A *barrier* is a value that depends on many chunks and meets, in one task, something that needs few of the same chunks:
 the mean in ``x - mean(x)``. In one pass every chunk waits in memory for it. Computed in a pass before, it lets each
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from dask._task_spec import DataNode, GraphNode
 from dask.order import order
 
-#: A barrier depends on at least this many chunks, and on this many times those that what it meets depends on.
+#: A barrier depends on at least this many chunks, and on this many times as many as the value that it meets.
 CHUNKS = 8
 TIMES = 4
 
@@ -66,7 +66,7 @@ def users_of(graph: Graph) -> dict[Any, list[Any]]:
 
 
 def stages(graph: Graph, targets: Iterable[Any], size: Size, times: int = TIMES) -> list[list[Any]]:
-    """Return which keys to compute in which pass: barriers as early as can be, the rest where fewest chunks are read.
+    """Return the keys to compute in each pass: barriers as early as possible, the rest where that reads the fewest chunks.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def stages(graph: Graph, targets: Iterable[Any], size: Size, times: int = TIMES)
     for key in barriers:
         passes[level[key]][key] = None
         read[level[key]] |= chunks[key]
-    # the last first: whatever waits longer goes with what has to wait, if that reads the same chunks anyway
+    # from the last on: what may wait joins a later pass that reads the same chunks anyway
     for key in sorted(targets, key=lambda key: -level.get(key, 0)):
         if key not in barriers:
             later = [at for at in range(level.get(key, 0), max(level.values(), default=0) + 1) if at in read]
@@ -209,7 +209,7 @@ class Peak(NamedTuple):
     task : key
         The task whose values took most while it ran.
     largest : int
-        What that were.
+        How many bytes those were.
     """
 
     nbytes: int
@@ -265,5 +265,5 @@ def peak(graph: Graph, targets: Iterable[Any], size: Size, inside: Size, threads
 
 
 def lingering(graph: Graph, size: Size, threads: int) -> int:
-    """Return what Dask's threads hold beside that: each, and the loop that feeds them, the last result it has seen."""
+    """Return what Dask holds beside that: every thread, and the loop that feeds them, keeps the last result it saw."""
     return (threads + 1) * max((size(key) for key, node in graph.items() if not isinstance(node, DataNode)), default=0)

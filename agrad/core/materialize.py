@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from agrad.core.backend import backend_of
-from agrad.core.node import AccumulateGrad, behind
+from agrad.core.node import AccumulateGrad, ancestors
 from agrad.core.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def put_back(tensors: Iterable[Tensor], values: dict[int, tuple[Any, Any]]) -> N
             t._node.spec = t._spec
         elif t._node is not None:
             roots.append(t._node)
-    for node in behind(roots):
+    for node in ancestors(roots):
         saved = node.saved
         if any(id(value._raw if isinstance(value, Tensor) else value) in values for value in saved):
             node.saved = type(saved)(_put_back(value, values) for value in saved)

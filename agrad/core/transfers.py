@@ -10,7 +10,7 @@ from typing import Any
 
 from agrad.core.backend import Backend, backend_of, joined
 from agrad.core.cotangents import fit
-from agrad.core.lazy import is_lazy, is_loss, put_back, realised
+from agrad.core.materialize import is_lazy, is_loss, put_back, realised
 from agrad.core.node import Node
 from agrad.core.spec import Spec, Specs
 
@@ -30,7 +30,7 @@ def is_foreign(cotangent: Any, node: Node) -> bool:
     return cotangent is not None and backend_of(cotangent) is not node.spec.backend
 
 
-class Elsewhere:
+class RelocatedNode:
     """A node as its rule sees it where a lazy cotangent is: with specs of the cotangent's backend."""
 
     def __init__(self, node: Node, backend: Backend) -> None:
@@ -45,22 +45,22 @@ class Elsewhere:
 
 
 def spec_on(backend: Backend, spec: Spec) -> Spec:
-    """Return the spec that an array of another backend has once it is taken over by this one."""
+    """Return the spec an array of another backend has after its transfer to this one."""
     return Spec(backend, spec.shape, backend.dtype(spec.backend.dtype_name(spec.dtype)), backend.default_device())
 
 
-def taken(value: Any, backend: Backend) -> Any:
-    """Return a saved value or cotangent, or a tuple or list of them, arrays of other backends taken over by one."""
+def on_backend(value: Any, backend: Backend) -> Any:
+    """Return a saved value or cotangent, or a tuple or list of them, with all arrays transferred to one backend."""
     if isinstance(value, list | tuple):
-        return type(value)(taken(part, backend) for part in value)
+        return type(value)(on_backend(part, backend) for part in value)
     source = backend_of(value)
     if source is None or source is backend:
         return value
     return backend.receive(source, source.as_array(value), backend.default_device())
 
 
-def brought(source: Any, array: Any, spec: Spec) -> Any:
-    """Return a cotangent of another backend where its operand is."""
+def transfer(source: Any, array: Any, spec: Spec) -> Any:
+    """Transfer a cotangent of another backend to that of its operand."""
     backend = spec.backend
     array = source.send(source.as_array(array), backend, spec.device)
     return fit((backend_of(array) or backend).xp, array, spec)
@@ -84,6 +84,6 @@ def computed(cotangents: Sequence[tuple[Any, Spec]], values: Iterable[Any]) -> l
     found = realised([*wanted.values(), *lazy.values()])
     put_back(losses, {key: (array, found[key]) for key, array in lazy.items()})
     return [
-        brought(backend_of(g), found[id(g)], spec) if id(g) in wanted and not spec.backend.is_lazy else g
+        transfer(backend_of(g), found[id(g)], spec) if id(g) in wanted and not spec.backend.is_lazy else g
         for g, spec in cotangents
     ]

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from agrad.core.backend import backend_of
 from agrad.core.errors import line_of
 from agrad.core.node import AccumulateGrad, Freed, Node, Output
-from agrad.core.saved import Parcel
+from agrad.core.saved import Packed
 from agrad.core.tensor import Tensor
 from agrad.ops.docs import complete as _complete
 from agrad.tree import flatten
@@ -320,7 +320,7 @@ def _saved(node: Node) -> list[Saved]:
 
 def _collect(name: str, value: Any, found: list[Saved]) -> None:
     """Add the arrays in a saved value: itself, or those in a list of operands or a key."""
-    if isinstance(value, Parcel):
+    if isinstance(value, Packed):
         spec = value.spec
         found.append(Saved(name, spec.shape, spec.backend.dtype_name(spec.dtype), 0, id(value), packed=True))
         return
