@@ -55,13 +55,13 @@ def _whole(axes: tuple[int, ...], *images: Any) -> list[Any] | None:
     return list(unify_chunks(*itertools.chain.from_iterable(zip(made, labels, strict=True)))[1])
 
 
-def _whole(*blocks: Any, op: str, parameters: tuple[Any, ...]) -> Any:
-    """The result of a block of images."""
+def _block(*blocks: Any, op: str, parameters: tuple[Any, ...]) -> Any:
+    """Return the result of a block of images."""
     return on_block(op, *blocks, *parameters)
 
 
 def _partial(*blocks: Any, op: str, parameters: tuple[Any, ...]) -> Any:
-    """What the images of a block have in a sum over all, on a new axis."""
+    """Return what the images of a block have in a sum over all, on a new axis."""
     return on_block(op, *blocks, *parameters)[None]
 
 
@@ -73,7 +73,7 @@ def _by_block(
     sizes: dict[int, int],
     dtype: Any,
     *,
-    function: Callable[..., Any] = _whole,
+    function: Callable[..., Any] = _block,
     rank: int = 4,
 ) -> Any:
     """Run an op on every block of images; `sizes` of a block of the result are those that are not the images' own.
