@@ -106,8 +106,7 @@ def set_default_dtype(dtype: Any) -> None:
     global _default  # noqa: PLW0603 (the one process-wide choice)
     name = name_of(dtype)
     if name not in ("float32", "float64"):
-        message = f"only floating-point types are supported as the default type, got {name}"
-        raise TypeError(message)
+        raise TypeError(f"only floating-point types are supported as the default type, got {name}")
     _default = globals()[name]
 
 

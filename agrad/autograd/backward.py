@@ -52,8 +52,7 @@ def backward(
         return
     wanted, _ = _flattened(inputs, "backward()")
     if not wanted:
-        message = "`inputs` argument to `backward()` cannot be empty."
-        raise RuntimeError(message)
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     nodes = [_node_of(t, i) for i, t in enumerate(wanted)]
     for tensor in wanted:
         if isinstance(tensor, Tensor):
@@ -155,15 +154,13 @@ def grad(
     (tensor(18.),)
     """
     if materialize_grads and allow_unused is False:
-        message = (
+        raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
-        raise ValueError(message)
     unused_is_fine = materialize_grads if allow_unused is None else allow_unused
     wanted, rebuild = _flattened(inputs, "grad()")
     if not wanted:
-        message = "`inputs` argument to `grad()` cannot be empty."
-        raise RuntimeError(message)
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     differentiated, grad_outputs = _differentiated(outputs, grad_outputs, "outputs")
     if is_grads_batched:
         found = _batched(differentiated, wanted, grad_outputs, retain_graph, create_graph, unused_is_fine)
@@ -210,8 +207,9 @@ def _batched(
         if isinstance(g, Tensor) and isinstance(output, Tensor) and g.shape[1:] != output.shape:
             raise errors.batched_cotangent(i, g.shape, output.shape)
     if not any(isinstance(g, Tensor) for g in cotangents):
-        message = "is_grads_batched=True takes grad_outputs whose first axis is that of the batch, but got none"
-        raise RuntimeError(message)
+        raise RuntimeError(
+            "is_grads_batched=True takes grad_outputs whose first axis is that of the batch, but got none"
+        )
     unused: list[bool] = []
 
     def one(*gs: Any) -> Any:
@@ -247,11 +245,10 @@ def _flattened(inputs: Any, function: str) -> tuple[list[Any], Callable[[list[An
     if isinstance(inputs, Tensor):
         return [inputs], tuple
     if isinstance(inputs, Mapping) and type(inputs) is not dict:
-        message = (
+        raise TypeError(
             f"`inputs` argument to `{function}` must be a dict, not {type(inputs).__name__}. Other Mapping types are"
             " not supported."
         )
-        raise TypeError(message)
     if not _nested(inputs):
         if type(inputs) is dict:
             return list(inputs.values()), lambda found: dict(zip(inputs, found, strict=True))
@@ -289,8 +286,7 @@ def _differentiated(outputs: Any, grads: Any, name: str) -> tuple[list[Any], Any
     try:
         return leaves, list(structure._flatten_up_to(grads, ""))
     except ValueError as error:
-        message = f"the gradients have another structure than the {name}: {error}"
-        raise RuntimeError(message) from None
+        raise RuntimeError(f"the gradients have another structure than the {name}: {error}") from None
 
 
 def _as_sequence(tensors: Any, name: str) -> list[Any]:
@@ -298,8 +294,7 @@ def _as_sequence(tensors: Any, name: str) -> list[Any]:
         return [tensors]
     if isinstance(tensors, Iterable) and getattr(tensors, "shape", None) != ():
         return list(tensors)
-    message = f"{name} must be a Tensor or a sequence of them, not {type(tensors).__name__}"
-    raise TypeError(message)
+    raise TypeError(f"{name} must be a Tensor or a sequence of them, not {type(tensors).__name__}")
 
 
 def _node_of(tensor: Any, index: int) -> Node:
@@ -307,8 +302,7 @@ def _node_of(tensor: Any, index: int) -> Node:
     if isinstance(tensor, GradientEdge):
         return output_of(*tensor) if isinstance(tensor.node.spec, tuple) else tensor.node
     if not isinstance(tensor, Tensor):
-        message = f"all inputs have to be Tensors or GradientEdges, but got {type(tensor).__name__}"
-        raise RuntimeError(message)  # noqa: TRY004 (PyTorch's type)
+        raise RuntimeError(f"all inputs have to be Tensors or GradientEdges, but got {type(tensor).__name__}")  # noqa: TRY004 (PyTorch's type)
     if tensor._node is None:
         raise errors.input_without_grad(index)
     return tensor._node
@@ -323,16 +317,13 @@ def _roots(outputs: list[Any], grads: Any) -> list[tuple[Node, Tensor | None]]:
     elif isinstance(grads, list | tuple):
         cotangents = list(grads)
     else:
-        message = f"gradients can be either Tensors or None, but got {type(grads).__name__}"
-        raise TypeError(message)
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(grads).__name__}")
     if len(cotangents) != len(outputs):
-        message = f"got {len(outputs)} tensors and {len(cotangents)} gradients"
-        raise RuntimeError(message)
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(cotangents)} gradients")
     roots = []
     for i, (output, g) in enumerate(zip(outputs, cotangents, strict=True)):
         if not isinstance(output, Tensor | GradientEdge):
-            message = f"element {i} of tensors must be a Tensor or GradientEdge, not {type(output).__name__}"
-            raise TypeError(message)
+            raise TypeError(f"element {i} of tensors must be a Tensor or GradientEdge, not {type(output).__name__}")
         if isinstance(output, Tensor) and output._node is None:
             raise errors.no_grad_fn(i)
         node = _node_of(output, i)
@@ -353,8 +344,7 @@ def cotangent_for(index: int, node: Node, g: Any) -> Tensor | None:
         ones: Tensor = spec.backend.functions.ones(spec.shape, dtype=spec.dtype, device=spec.device)
         return ones
     if not isinstance(g, Tensor):
-        message = f"gradients can be either Tensors or None, but got {type(g).__name__}"
-        raise TypeError(message)
+        raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
     if g.shape != spec.shape:
         raise errors.cotangent_shape(index, g.shape, spec.shape, node)
     if g.is_complex() != spec.is_complex:

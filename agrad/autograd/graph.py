@@ -64,8 +64,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
         If the tensor does not require grad.
     """
     if tensor._node is None:
-        message = "It is not possible to get the gradient edge for a Tensor that does not require gradients"
-        raise RuntimeError(message)
+        raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does not require gradients")
     return GradientEdge(*tensor._node.address())
 
 
@@ -108,8 +107,7 @@ class saved_tensors_hooks(mode.Block):  # noqa: N801 (PyTorch's name)
     def __init__(self, pack_hook: Callable[[Tensor], Any], unpack_hook: Callable[[Any], Tensor]) -> None:
         for name, hook in (("pack_hook", pack_hook), ("unpack_hook", unpack_hook)):
             if not callable(hook):
-                message = f"saved_tensors_hooks: {name} must be callable, not {type(hook).__name__}"
-                raise TypeError(message)
+                raise TypeError(f"saved_tensors_hooks: {name} must be callable, not {type(hook).__name__}")
         self.pack_hook = pack_hook
         self.unpack_hook = unpack_hook
 
@@ -196,8 +194,7 @@ def save_on_cpu(pin_memory: bool = False) -> save_on:
         If pinned memory is asked for.
     """
     if pin_memory:
-        message = "save_on_cpu: pinned memory is not supported; leave pin_memory out"
-        raise NotImplementedError(message)
+        raise NotImplementedError("save_on_cpu: pinned memory is not supported; leave pin_memory out")
     return save_on("numpy")
 
 
@@ -349,8 +346,7 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., None], *, mode: str
     [tensor(3.), tensor(2.)]
     """
     if mode not in ("all", "any"):
-        message = f"Expects mode to be one of ('all', 'any') but got {mode}"
-        raise ValueError(message)
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     from agrad import tree  # noqa: PLC0415 (it loads later)
 
     members: list[Tensor] = tree.flatten(tensors)[0]

@@ -141,8 +141,9 @@ class Backend:
             return self._device_names[array.device]
         except KeyError:
             known = ", ".join(self.devices())
-            message = f"the array is on {array.device}, which is none of the {self.name} backend's devices: {known}"
-            raise BackendError(message) from None
+            raise BackendError(
+                f"the array is on {array.device}, which is none of the {self.name} backend's devices: {known}"
+            ) from None
 
     @once
     def _native_devices(self) -> Mapping[str, Any]:
@@ -221,8 +222,7 @@ class Backend:
             found = None if native is None else xp.empty((0,), dtype=native).dtype
             if found is None or self.dtype_name(found) != name:  # some give another one instead
                 single = "; ag.set_default_dtype(ag.float32) makes single precision the default"
-                message = f"the {self.name} backend has no dtype {name}{single if name in DOUBLE else ''}"
-                raise TypeError(message)
+                raise TypeError(f"the {self.name} backend has no dtype {name}{single if name in DOUBLE else ''}")
             self._dtypes[name] = found
         return found
 
@@ -547,8 +547,7 @@ def spec_of(array: Any) -> Spec:
     """Return the spec of a raw array."""
     backend = backend_of(array)
     if backend is None:
-        message = f"{type(array).__name__} is not an array of any known backend"
-        raise BackendError(message)
+        raise BackendError(f"{type(array).__name__} is not an array of any known backend")
     return backend.spec(array)
 
 

@@ -132,20 +132,18 @@ def rebind(
             errors.warn_lost_write(what)
     if result._spec is not spec:
         if result.shape != spec.shape:
-            message = (
+            raise RuntimeError(
                 f"output with shape {list(spec.shape)} doesn't match the broadcast shape {list(result.shape)}"
                 f"\n  {what} cannot change the shape of its target. Called at {errors.line_of(*errors.caller())}."
             )
-            raise RuntimeError(message)
         if result.dtype != spec.dtype:
             kinds = ("bool", "int", "float", "complex")
             backend = spec.backend
             if kinds.index(backend.kind(result.dtype)) > kinds.index(backend.kind(spec.dtype)):
-                message = (
+                raise RuntimeError(
                     f"result type {result.dtype} can't be cast to the desired output type {spec.dtype}"
                     f"\n  {what} cannot change the dtype of its target. Called at {errors.line_of(*errors.caller())}."
                 )
-                raise RuntimeError(message)
             result = result.type(spec.dtype)
     node = target._node
     if mode.is_grad_enabled():

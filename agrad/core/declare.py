@@ -341,14 +341,14 @@ def _declare(
     full = name or stub.__name__
     if full in OPS:
         own = f"{full}_2" if "." in full else f"mine.{full}"
-        message = f"{full}: an op of this name exists already; give yours a name of its own, as name={own!r}"
-        raise errors.RuleError(message)
+        raise errors.RuleError(
+            f"{full}: an op of this name exists already; give yours a name of its own, as name={own!r}"
+        )
     signature = inspect.signature(stub)
     names = list(signature.parameters)
     for operand in (*vjp, *index, *((sequence,) if sequence else ())):
         if operand not in names:
-            message = f"{full}: {operand!r} is no name of its signature ({', '.join(names)})"
-            raise errors.RuleError(message)
+            raise errors.RuleError(f"{full}: {operand!r} is no name of its signature ({', '.join(names)})")
     operands = tuple(n for n in names if n in vjp)
     rule = Rule(
         op=full,
@@ -371,8 +371,7 @@ def _declare(
         guarded=not (stub.__module__ or "").startswith("agrad."),
     )
     if not all(part.isidentifier() for part in full.split(".")):
-        message = f"{full}: the name of an op is made of identifiers, as name='mine.square'"
-        raise errors.RuleError(message)
+        raise errors.RuleError(f"{full}: the name of an op is made of identifiers, as name='mine.square'")
     op = Op(full, signature, rule, kernel=kernel, keys=keys, batch=batch, contracts=contracts, least_axes=least_axes)
     op.entry = make_entry(op, stub)
     OPS[full] = op

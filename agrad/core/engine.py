@@ -611,8 +611,7 @@ class Pass:
             for hook in list(hooks.accumulated.values()):
                 returned = hook(tensor)
                 if returned is not None:
-                    message = f"expected None, but post-accumulate hook returned '{type(returned).__name__}'"
-                    raise TypeError(message)
+                    raise TypeError(f"expected None, but post-accumulate hook returned '{type(returned).__name__}'")
         for hook in list(hooks.post.values()):
             hook((), (as_gradient(g),))
 
@@ -642,12 +641,10 @@ def call(node: Node, cotangents: tuple[Any, ...]) -> Any:
     """Run one node's rule for cotangents of the user's: what calling a node does."""
     specs = node.out_specs
     if len(cotangents) != len(specs):
-        message = f"expected {len(specs)} arguments, got {len(cotangents)} instead"
-        raise TypeError(message)
+        raise TypeError(f"expected {len(specs)} arguments, got {len(cotangents)} instead")
     for i, (g, spec) in enumerate(zip(cotangents, specs, strict=True)):
         if g is not None and not isinstance(g, Tensor):
-            message = f"gradients can be either Tensors or None, but got {type(g).__name__}"
-            raise TypeError(message)
+            raise TypeError(f"gradients can be either Tensors or None, but got {type(g).__name__}")
         if g is not None and g.shape != spec.shape:
             raise errors.cotangent_shape(i, g.shape, spec.shape, node)
     record = mode.is_grad_enabled()

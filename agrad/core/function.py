@@ -91,12 +91,11 @@ class FunctionNode(Node):
         """
         for i, t in enumerate(tensors):
             if t is not None and not isinstance(t, Tensor):
-                message = (
+                raise TypeError(
                     f"save_for_backward can only save variables, but argument {i} is of type {type(t).__name__}"
                     "\n  Keep other values as attributes of ctx; an array that will be a result, saved and returned as"
                     " y = ag.asarray(y), has its history in backward."
                 )
-                raise TypeError(message)
         self._call.to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
@@ -109,11 +108,10 @@ class FunctionNode(Node):
         """
         for t in tensors:
             if t is not None and not isinstance(t, Tensor):
-                message = (
+                raise TypeError(
                     "save_for_forward expects all arguments to be tensors; you should save non-tensors as attributes on"
                     f" ctx. (got {type(t).__name__})"
                 )
-                raise TypeError(message)
         self._call.for_forward = tensors
 
     @property
@@ -137,12 +135,11 @@ class FunctionNode(Node):
             (box,) = saved
             saved = box.pop() if box else None
             if saved is None:
-                message = (
+                raise RuntimeError(
                     "saved_tensors can only be accessed once when clear_saved_tensors_on_access=True is set on the"
                     " autograd.Function. Either access saved_tensors only once, or set"
                     f" clear_saved_tensors_on_access=False.{errors.at(self)}"
                 )
-                raise RuntimeError(message)
         return tuple(
             None if value is None else self._revive(value.unpack() if isinstance(value, Packed) else value, role)
             for value, role in zip(saved, call.roles, strict=True)
@@ -182,8 +179,7 @@ class FunctionNode(Node):
         """Return an input or output kept as an attribute: its value at the call, with its history."""
         if name in self._call.attributes:
             return self._revive(*self._call.attributes[name])
-        message = f"{self.name()!r} object has no attribute {name!r}"
-        raise AttributeError(message)
+        raise AttributeError(f"{self.name()!r} object has no attribute {name!r}")
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Declare results (tensors or arrays) that need no gradient; backward gets zeros for them.
@@ -193,16 +189,16 @@ class FunctionNode(Node):
         """
         for t in tensors:
             if not isinstance(t, Tensor) and backend_of(t) is None:
-                message = f"mark_non_differentiable only accepts variable arguments, but got {type(t).__name__}"
-                raise RuntimeError(message)
+                raise RuntimeError(
+                    f"mark_non_differentiable only accepts variable arguments, but got {type(t).__name__}"
+                )
         self._call.inert = {id(t) for t in tensors}
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Declare operands changed in place; each must be returned as a result too."""
         for t in tensors:
             if not isinstance(t, Tensor):
-                message = f"mark_dirty can only accept variables, but got {type(t).__name__}"
-                raise RuntimeError(message)  # noqa: TRY004 (PyTorch's type)
+                raise RuntimeError(f"mark_dirty can only accept variables, but got {type(t).__name__}")  # noqa: TRY004 (PyTorch's type)
         self._call.dirty = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
@@ -265,40 +261,37 @@ class Function:
     _node_class: ClassVar[type[FunctionNode] | None] = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        message = (
+        raise TypeError(
             f"{type(self).__name__} should not be instantiated. Methods on autograd functions are all static, so you"
             f" should invoke them on the class itself: {type(self).__name__}.apply(...)"
         )
-        raise TypeError(message)
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
         """Compute the result."""
-        message = "You must implement the forward function for custom autograd.Function."
-        raise NotImplementedError(message)
+        raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
     def setup_context(ctx: FunctionNode, inputs: tuple[Any, ...], output: Any) -> None:
         """Keep what backward needs, where ``forward`` takes no ctx."""
-        message = "setup_context is not implemented."
-        raise NotImplementedError(message)
+        raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
     def backward(ctx: FunctionNode, *grad_outputs: Any) -> Any:
         """Return a gradient, or None, per argument of forward."""
-        message = (
+        raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
             "backward mode AD."
         )
-        raise NotImplementedError(message)
 
     vjp = backward
 
     @staticmethod
     def jvp(ctx: FunctionNode, *tangents: Any) -> Any:
         """Return the tangent per result."""
-        message = "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
-        raise NotImplementedError(message)
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
@@ -546,14 +539,14 @@ def _record(node: FunctionNode, arguments: tuple[Any, ...], output: Any, *, reco
     call.dirty, call.to_save, call.for_forward, call.inert = (), (), None, None
     for target in dirty:
         if not any(o is target for o in outputs):
-            message = (
+            raise RuntimeError(
                 "Some elements marked as dirty during the forward method were not returned as output. The inputs that"
                 f" are modified inplace must all be outputs of the Function.{errors.at(node)}"
             )
-            raise RuntimeError(message)
         if record and target.is_leaf and target.requires_grad:
-            message = f"a leaf Variable that requires grad has been used in an in-place operation.{errors.at(node)}"
-            raise RuntimeError(message)
+            raise RuntimeError(
+                f"a leaf Variable that requires grad has been used in an in-place operation.{errors.at(node)}"
+            )
     specs = tuple(o._spec if isinstance(o, Tensor) else None for o in outputs)
     kind = Specs if specs and specs[0] is not None else SomeSpecs
     node.spec = kind(cast("tuple[Spec, ...]", specs)) if multi_output else specs[0]
@@ -633,11 +626,10 @@ def _vjp(_xp: Any, g: Any, _saved: tuple[Any, ...], node: FunctionNode) -> Any:
         raise errors.second_time(node)
     own_backward = cls.backward is not Function.backward
     if own_backward and cls.vjp is not Function.vjp:
-        message = (
+        raise RuntimeError(
             "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only implement one"
             f" of them.{errors.at(node)}"
         )
-        raise RuntimeError(message)
     specs = node.out_specs
     parts = list(g) if isinstance(node.spec, tuple) else [g]
     raw = not any(isinstance(p, Tensor) for p in parts)

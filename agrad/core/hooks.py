@@ -76,8 +76,7 @@ class Hooks:
     def add(self, kind: str, hook: Callable[..., Any]) -> Handle:
         """Register a hook of a kind."""
         if not callable(hook):
-            message = f"a hook must be callable, not {type(hook).__name__}"
-            raise TypeError(message)
+            raise TypeError(f"a hook must be callable, not {type(hook).__name__}")
         key = _next_key()
         table: _Table = getattr(self, kind)
         table[key] = hook
@@ -112,28 +111,23 @@ def name_of(hook: Callable[..., Any]) -> str:
 def checked(result: Any, g: Any, node: Any, hook: Callable[..., Any]) -> Any:
     """Check that what a hook returned can stand for the gradient it was given."""
     if not hasattr(result, "_spec"):
-        message = f"expected Variable, but hook returned '{type(result).__name__}'{errors.at(node)}"
-        raise TypeError(message)
+        raise TypeError(f"expected Variable, but hook returned '{type(result).__name__}'{errors.at(node)}")
     if g is None:
-        message = f"can't replace a None gradient with a non-None value{errors.at(node)}"
-        raise RuntimeError(message)
+        raise RuntimeError(f"can't replace a None gradient with a non-None value{errors.at(node)}")
     if result.shape != g.shape:
-        message = (
+        raise RuntimeError(
             f"hook '{name_of(hook)}' has changed the size of value (was {list(g.shape)} got {list(result.shape)})"
             f"{errors.at(node)}"
         )
-        raise RuntimeError(message)
     if result.dtype != g.dtype:
-        message = (
+        raise RuntimeError(
             f"hook '{name_of(hook)}' has changed the type of value (was {g.dtype} got {result.dtype}){errors.at(node)}"
         )
-        raise RuntimeError(message)
     if result._spec.device != g._spec.device:
-        message = (
+        raise RuntimeError(
             f"hook '{name_of(hook)}' has changed the device of value (was {g._spec.device} got {result._spec.device})"
             f"{errors.at(node)}"
         )
-        raise RuntimeError(message)
     return result
 
 
@@ -141,9 +135,8 @@ def checked_all(results: Any, gs: tuple[Any, ...], node: Any, hook: Callable[...
     """Check what a hook on a node returned, a gradient per place."""
     parts = tuple(results) if isinstance(results, tuple | list) else (results,)
     if len(parts) != len(gs):
-        message = (
+        raise RuntimeError(
             f"hook '{name_of(hook)}' has returned an incorrect number of values (got {len(parts)}, but expected"
             f" {len(gs)}){errors.at(node)}"
         )
-        raise RuntimeError(message)
     return tuple(None if part is None else checked(part, g, node, hook) for part, g in zip(parts, gs, strict=True))

@@ -77,8 +77,7 @@ def _of_axes(kernel: Callable[..., Any], name: str, least: int) -> Callable[...,
     @functools.wraps(kernel)
     def of_axes(x: Any, /, *args: Any, **parameters: Any) -> Any:
         if len(x.shape) < least:
-            message = f"{name}: input tensor must have at least {least} dimension{'s' * (least > 1)}"
-            raise ValueError(message)
+            raise ValueError(f"{name}: input tensor must have at least {least} dimension{'s' * (least > 1)}")
         return kernel(x, *args, **parameters)
 
     return of_axes
@@ -145,11 +144,10 @@ def _users_kernel(op: Op, backend: Backend) -> Callable[..., Any]:
         if multi_output != isinstance(result, tuple | list) or (multi_output and count not in (0, len(result))):
             given = f"{len(result)} results" if isinstance(result, tuple | list) else "one result"
             announced = f"{count or 'a tuple of'} results" if multi_output else "one result"
-            message = (
+            raise RuleError(
                 f"{op.name}: its kernel gave {given}, its declaration announces {announced}; outputs= says how many"
                 " there are, residuals= names what a fused kernel gives beside its result"
             )
-            raise RuleError(message)
         return result
 
     return checked
@@ -195,8 +193,7 @@ def check_bounds(shape: tuple[int, ...], key: Any) -> None:
     axis = 0
     for part, count in zip(parts, taken, strict=True):
         if type(part) is int and axis < len(shape) and not -shape[axis] <= part < shape[axis]:
-            message = f"index {part} is out of bounds for axis {axis} with size {shape[axis]}"
-            raise IndexError(message)
+            raise IndexError(f"index {part} is out of bounds for axis {axis} with size {shape[axis]}")
         axis += len(shape) - sum(taken) if part is ... else count
 
 

@@ -426,8 +426,9 @@ class GradMode(Block):
 def decorate(mode: GradMode, function: F) -> F:
     """Run a function under a mode; a generator or coroutine is under it while it runs, not while it waits."""
     if inspect.isclass(function):
-        message = f"{mode!r} decorates functions, not classes; decorate the methods of {function.__name__} instead"
-        raise TypeError(message)
+        raise TypeError(
+            f"{mode!r} decorates functions, not classes; decorate the methods of {function.__name__} instead"
+        )
     if inspect.isasyncgenfunction(function):
 
         @functools.wraps(function)
@@ -543,8 +544,7 @@ class set_grad_enabled(GradMode):  # noqa: N801 (PyTorch's name)
 
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):
-            message = f"set_grad_enabled() takes a bool, not {type(mode).__name__}"
-            raise TypeError(message)
+            raise TypeError(f"set_grad_enabled() takes a bool, not {type(mode).__name__}")
         super().__init__(f"set_grad_enabled({mode})", grad=mode)
         self._before = current()
         replace(grad=mode)

@@ -95,8 +95,7 @@ class Node:
         return self.title
 
     def __reduce__(self) -> NoReturn:
-        message = f"cannot pickle or copy '{self.name()}' object: a recorded graph stays where it was recorded"
-        raise TypeError(message)
+        raise TypeError(f"cannot pickle or copy '{self.name()}' object: a recorded graph stays where it was recorded")
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"

@@ -121,14 +121,16 @@ class Rule:
         names = {*self.operands, *self.index, *self.params, *self.residuals}
         taken = sorted(name for name in names if name in TAKEN or name.startswith("_by_")) if self.vjp else []
         if taken:
-            message = f"{self.op}: {', '.join(taken)} cannot be the name of an argument; derivatives use it themselves"
-            raise errors.RuleError(message)
+            raise errors.RuleError(
+                f"{self.op}: {', '.join(taken)} cannot be the name of an argument; derivatives use it themselves"
+            )
         known = {"xp", "ans", "ans_spec", *self.operands, *self.index, *self.params, *self.residuals}
         known |= {f"{name}_spec" for name in self.operands}
         for name, derivative in self.vjp.items():
             if name not in self.operands:
-                message = f"{self.op}: a derivative is given for {name!r}, which is no operand of its signature"
-                raise errors.RuleError(message)
+                raise errors.RuleError(
+                    f"{self.op}: a derivative is given for {name!r}, which is no operand of its signature"
+                )
             allowed = known if self.kind == "elementwise" else known | {"g"}
             self._check(f"the derivative by {name}", derivative, allowed)
         if self.jvp is not None:
@@ -136,15 +138,15 @@ class Rule:
 
     def _check(self, what: str, derivative: Derivative, allowed: set[str]) -> None:
         if not isinstance(derivative, int | float) and not hasattr(derivative, "__code__"):
-            message = f"{self.op}: {what} must be a Python function or a number, not {type(derivative).__name__}"
-            raise errors.RuleError(message)
+            raise errors.RuleError(
+                f"{self.op}: {what} must be a Python function or a number, not {type(derivative).__name__}"
+            )
         unknown = [name for name in requests_of(derivative) if name not in allowed]
         if unknown:
-            message = (
+            raise errors.RuleError(
                 f"{self.op}: {what} asks for {', '.join(map(repr, unknown))}, which is not known here. "
                 f"It can ask for: {', '.join(sorted(allowed))}."
             )
-            raise errors.RuleError(message)
 
     def __str__(self) -> str:
         lines = [f"{self.op}  ({'no derivative' if self.kind == 'none' else self.kind})"]

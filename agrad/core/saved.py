@@ -62,12 +62,11 @@ class Packed:
             content = _apart(pair.pack, content)
             passed.append(pair)
         if value._raw is not raw:
-            message = (
+            raise RuntimeError(
                 "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot"
                 " be modified by in-place operations as this can lead to unexpected side-effects."
                 f"{errors.called()}"
             )
-            raise RuntimeError(message)
         self.spec = value._spec
         # the user's own object may be given another value later
         self.content = wrap(raw, value._spec) if content is value else content
@@ -79,18 +78,16 @@ class Packed:
         for pair in reversed(self.pairs):
             content = _apart(pair.unpack, content)
             if not isinstance(content, Tensor):
-                message = (
+                raise TypeError(
                     "Output of saved tensor unpack_hook expected to be a Tensor but got result of type"
                     f" {type(content).__name__}"
                 )
-                raise TypeError(message)
         shape = content._spec.shape
         if shape != self.spec.shape and self.spec.size == self.spec.size:  # nan: a length that is not known yet
-            message = (
+            raise RuntimeError(
                 f"Output of saved tensor unpack_hook has shape {shape}, where the value saved had {self.spec.shape};"
                 " a derivative computed from it would be wrong"
             )
-            raise RuntimeError(message)
         if content._spec.backend is not self.spec.backend:
             content = _apart(content.to_device, self.spec.device)
         opened: Tensor = content

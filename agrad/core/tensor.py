@@ -174,17 +174,15 @@ class Tensor(_Methods):
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
         if not isinstance(flag, bool):
-            message = "requires_grad must be a bool"
-            raise RuntimeError(message)  # noqa: TRY004 (PyTorch's type)
+            raise RuntimeError("requires_grad must be a bool")  # noqa: TRY004 (PyTorch's type)
         node = self._node
         if node is not None and not isinstance(node, AccumulateGrad):
             if flag:
                 return
-            message = (
+            raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a"
                 f" subgraph that doesn't require differentiation use var_no_grad = var.detach().{errors.at(node)}"
             )
-            raise RuntimeError(message)
         if flag and node is None:
             if not self._spec.inexact:
                 raise errors.inexact_only(self.dtype)
@@ -271,31 +269,28 @@ class Tensor(_Methods):
 
     def _check_grad(self, value: Any) -> None:
         if not isinstance(value, Tensor):
-            message = f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
-            raise TypeError(message)
+            raise TypeError(
+                f"assigned grad expected to be a Tensor or None but got grad of type {type(value).__name__}"
+            )
         if value is self:
-            message = "can't assign Variable as its own grad"
-            raise RuntimeError(message)
+            raise RuntimeError("can't assign Variable as its own grad")
         if value.shape != self.shape:
-            message = (
+            raise RuntimeError(
                 f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of size"
                 f" '{list(self.shape)}'. Please ensure that the gradient and the tensor are the same size"
             )
-            raise RuntimeError(message)
         if value._spec.device != self._spec.device:
-            message = (
+            raise RuntimeError(
                 f"attempting to assign a gradient with device type '{value._spec.device}' to a tensor with"
                 f" device type '{self._spec.device}'. Please ensure that the gradient and the tensor are on the same device"
             )
-            raise RuntimeError(message)
         expected = self.grad_dtype if self.is_leaf else self.dtype
         if expected is not None and value.dtype != expected:
-            message = (
+            raise RuntimeError(
                 f"attempting to assign a gradient with dtype '{value.dtype}' to a tensor with grad_dtype '{expected}'."
                 " The gradient must match the tensor's grad_dtype (defaults to the tensor's dtype)."
                 "\n  A leaf's grad_dtype may be set to another dtype, or to None to allow any."
             )
-            raise RuntimeError(message)
 
     @property
     def grad_dtype(self) -> Any:
@@ -304,8 +299,7 @@ class Tensor(_Methods):
         It is the leaf's own unless set otherwise. Hooks and `agrad.grad` see the cast gradient.
         """
         if not self.is_leaf:
-            message = "grad_dtype can only be accessed on leaf tensors."
-            raise RuntimeError(message)
+            raise RuntimeError("grad_dtype can only be accessed on leaf tensors.")
         state = self._node if isinstance(self._node, AccumulateGrad) else self._leaf
         chosen = state.hooks.grad_dtype if state is not None and state.hooks is not None else None
         return self.dtype if chosen is None else chosen[0]
@@ -313,22 +307,21 @@ class Tensor(_Methods):
     @grad_dtype.setter
     def grad_dtype(self, dtype: Any) -> None:
         if not self.is_leaf:
-            message = "grad_dtype can only be set on leaf tensors."
-            raise RuntimeError(message)
+            raise RuntimeError("grad_dtype can only be set on leaf tensors.")
         backend = self._spec.backend
         if dtype is not None:
             dtype = backend.dtype(dtype)
             kinds = ("float", "complex")[self.is_complex() :]
             if backend.kind(dtype) not in kinds:
-                message = f"grad_dtype of a tensor of dtype {self.dtype} must be {' or '.join(kinds)}, not {dtype}"
-                raise RuntimeError(message)
+                raise RuntimeError(
+                    f"grad_dtype of a tensor of dtype {self.dtype} must be {' or '.join(kinds)}, not {dtype}"
+                )
             if self.grad is not None and self.grad.dtype != dtype:
-                message = (
+                raise RuntimeError(
                     f"Cannot set grad_dtype to '{dtype}' because there is already a gradient with dtype"
                     f" '{self.grad.dtype}'. Please clear the gradient (.grad = None) before changing grad_dtype, or"
                     " ensure the new grad_dtype matches the existing gradient's dtype."
                 )
-                raise RuntimeError(message)
         hooks_of(self._state()).grad_dtype = (dtype,)
 
     def _state(self) -> AccumulateGrad:
@@ -349,8 +342,7 @@ class Tensor(_Methods):
             If the tensor does not require grad.
         """
         if self._node is None:
-            message = "can't retain_grad on Tensor that has requires_grad=False"
-            raise RuntimeError(message)
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
         if not self.retains_grad and not self.is_leaf:
             self._retained = self._retained or Retained()
             self._retained.active = True
@@ -380,8 +372,7 @@ class Tensor(_Methods):
             If the tensor does not require grad.
         """
         if self._node is None:
-            message = "cannot register a hook on a tensor that doesn't require gradient"
-            raise RuntimeError(message)
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         handle: Handle = hooks_of(self._node).add("tensor", hook)
         return handle
 
@@ -406,11 +397,11 @@ class Tensor(_Methods):
             If the tensor is not a leaf that requires grad.
         """
         if self._node is None:
-            message = "cannot register a hook on a tensor that doesn't require gradient"
-            raise RuntimeError(message)
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         if not self.is_leaf:
-            message = f"post accumulate grad hooks cannot be registered on non-leaf tensors{errors.at(self._node)}"
-            raise RuntimeError(message)
+            raise RuntimeError(
+                f"post accumulate grad hooks cannot be registered on non-leaf tensors{errors.at(self._node)}"
+            )
         handle: Handle = hooks_of(self._node).add("accumulated", hook)
         return handle
 
@@ -452,13 +443,11 @@ class Tensor(_Methods):
         if spec is None:
             backend = backend_of(raw)
             if backend is None:
-                message = f"data must be a Tensor or an array, not {type(value).__name__}"
-                raise TypeError(message)
+                raise TypeError(f"data must be a Tensor or an array, not {type(value).__name__}")
             raw = numbers_of(backend, raw)
             spec = backend.spec(raw)
         if self._node is not None and not spec.inexact:
-            message = "data set to a tensor that requires gradients must be floating point or complex dtype"
-            raise RuntimeError(message)
+            raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
         leaf, before = self._node if isinstance(self._node, AccumulateGrad) else self._leaf, self._raw
         if leaf is not None and is_moved(leaf.spec, spec):
             leaf.moved = True
@@ -509,8 +498,7 @@ class Tensor(_Methods):
 
     def _item(self) -> Any:
         if self.size != 1:
-            message = f"a Tensor with {self.size} elements cannot be converted to Scalar"
-            raise RuntimeError(message)
+            raise RuntimeError(f"a Tensor with {self.size} elements cannot be converted to Scalar")
         return self._spec.backend.item(self._computed())
 
     def tolist(self) -> Any:
@@ -539,8 +527,7 @@ class Tensor(_Methods):
 
     def _number(self, what: str) -> Any:
         if self.size != 1:
-            message = "only one element tensors can be converted to Python scalars"
-            raise ValueError(message)
+            raise ValueError("only one element tensors can be converted to Python scalars")
         if self._is_followed():
             warnings.warn(
                 "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider"
@@ -561,24 +548,22 @@ class Tensor(_Methods):
 
     def __index__(self, /) -> int:
         if self.size != 1 or self._spec.backend.kind(self.dtype) != "int":
-            message = "only integer tensors of a single element can be converted to an index"
-            raise TypeError(message)
+            raise TypeError("only integer tensors of a single element can be converted to an index")
         return int(self._item())
 
     def __bool__(self, /) -> bool:
         if self.size != 1:
-            message = f"Boolean value of Tensor with {'more than one value' if self.size else 'no values'} is ambiguous"
-            raise RuntimeError(message)
+            raise RuntimeError(
+                f"Boolean value of Tensor with {'more than one value' if self.size else 'no values'} is ambiguous"
+            )
         return self._spec.backend.truth(self._computed())  # a step: it has no derivative to lose
 
     def __len__(self) -> int:
         if not self._spec.shape:
-            message = "len() of a 0-d tensor"
-            raise TypeError(message)
+            raise TypeError("len() of a 0-d tensor")
         length = self._spec.shape[0]
         if length != length:  # noqa: PLR0124 (nan: unknown)
-            message = "len(): how long it is, is known once it is computed: len(x.detach().numpy())"
-            raise ValueError(message)
+            raise ValueError("len(): how long it is, is known once it is computed: len(x.detach().numpy())")
         return int(length)
 
     def __hash__(self) -> int:
@@ -604,14 +589,12 @@ class Tensor(_Methods):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         if not self.is_leaf:
             assert self._node is not None
-            message = (
+            raise RuntimeError(
                 "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the"
                 f" moment.\n  Copy a detached tensor, or the leaves.{errors.at(self._node)}"
             )
-            raise RuntimeError(message)
         if self._tangents:
-            message = "deepcopy of a dual tensor: the copy would lose its tangent. Use copy.copy or clone()."
-            raise RuntimeError(message)
+            raise RuntimeError("deepcopy of a dual tensor: the copy would lose its tangent. Use copy.copy or clone().")
         if isinstance(self._node, AccumulateGrad) and not self._node.active:  # a name that a transform gave
             self._leaves_transform("deepcopy()")
         data = self._raw  # values are immutable: the copy may share the array

@@ -763,11 +763,10 @@ def enter(tensor: Tensor, axis: int, level: BatchLevel, *, inside: bool = False)
 def _check_closed(level: BatchLevel, *, inside: bool) -> None:
     """Refuse to differentiate, inside the mapped function, by the whole of what it is mapped over."""
     if level.open and not inside:
-        message = (
+        raise RuntimeError(
             "vmap: cannot differentiate inside the mapped function by a Tensor whose axis it is mapped over; differentiate"
             f" by the function's own argument.{errors.called()}"
         )
-        raise RuntimeError(message)
 
 
 def leave(tensor: Tensor, axis: int, level: BatchLevel) -> Tensor:

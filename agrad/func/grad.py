@@ -566,8 +566,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
 def dual_of(primal: Tensor, tangent: Tensor, at: int) -> Tensor:
     """Return a primal with a tangent at a level, both checked."""
     if not primal._spec.inexact:
-        message = f"Expected primal to be floating point or complex, but got: {primal.dtype}{called()}"
-        raise ValueError(message)
+        raise ValueError(f"Expected primal to be floating point or complex, but got: {primal.dtype}{called()}")
     if primal.shape != tangent.shape:
         raise RuntimeError(
             "Trying to set a forward gradient that has a different size than that of the original Tensor, this is not"
@@ -575,8 +574,9 @@ def dual_of(primal: Tensor, tangent: Tensor, at: int) -> Tensor:
             f" {list(tangent.shape)}.{called()}"
         )
     if tangent._spec.is_complex and not primal._spec.is_complex:
-        message = f"Expected a real tangent for a real primal, but got {tangent.dtype} for {primal.dtype}{called()}"
-        raise ValueError(message)
+        raise ValueError(
+            f"Expected a real tangent for a real primal, but got {tangent.dtype} for {primal.dtype}{called()}"
+        )
     if tangent.dtype != primal.dtype:
         tangent = primal._spec.backend.functions.astype(tangent, primal.dtype)
     return forward.with_tangent(primal, tangent, at)
@@ -682,8 +682,7 @@ def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool 
     record = mode.is_grad_enabled() and (tape.outward or any(t._node is not None for t in given))
     for i, (t, x) in enumerate(zip(given, tape.inputs, strict=True)):
         if t.shape != x.shape:
-            message = f"{what}: tangent {i} has shape {t.shape}, its primal {x.shape}{called()}"
-            raise RuntimeError(message)
+            raise RuntimeError(f"{what}: tangent {i} has shape {t.shape}, its primal {x.shape}{called()}")
     roots = [
         (g._node, cotangent_for(i, g._node, t))
         for i, (g, t) in enumerate(zip(gradients, given, strict=True))

@@ -166,13 +166,11 @@ def _collect() -> None:
                 if not isinstance(one, str):
                     _check_version(one, giver)
                 elif not re.fullmatch(r"[\w.]+:[\w.]+", one):
-                    message = (
+                    raise errors.BackendError(
                         f"the backend {name!r} is given as {one!r}, which is no path such as 'agrad_mine.backend:Mine'"
                     )
-                    raise errors.BackendError(message)
                 if _givers.setdefault(name, giver) != giver:
-                    message = f"the plugin {_givers[name]!r} gives a backend named {name!r} already"
-                    raise errors.BackendError(message)
+                    raise errors.BackendError(f"the plugin {_givers[name]!r} gives a backend named {name!r} already")
                 (_paths if isinstance(one, str) else _backends).setdefault(name, one)
         except Exception as error:  # noqa: BLE001 (as above)
             _fail(giver, error)
@@ -183,11 +181,10 @@ def _check_version(backend: Any, giver: str) -> None:
     found = 1 if "absorbs" in dir(backend) else backend.contract  # a backend need not say its version
     if found != CONTRACT:
         change = CHANGES.get(found, "install a newer agrad" if found > CONTRACT else "that is long gone")
-        message = (
+        raise errors.BackendError(
             f"the backend {backend.name!r} of the plugin {giver!r} is written for version {found} of the contract, this is"
             f' {CONTRACT}: {change}.\n  docs/plugin.md, "Versions of the contract", says what to change.'
         )
-        raise errors.BackendError(message)
 
 
 @shared
@@ -209,12 +206,10 @@ def _made(name: str) -> Backend | None:
     try:
         backend = at_path(path)
         if not isinstance(backend, Backend):
-            message = f"it is a {type(backend).__name__}, no Backend"
-            raise TypeError(message)
+            raise TypeError(f"it is a {type(backend).__name__}, no Backend")
         _check_version(backend, _givers[name])
         if backend.name != name:
-            message = f"it is named {backend.name!r}, its plugin says {name!r}"
-            raise errors.BackendError(message)
+            raise errors.BackendError(f"it is named {backend.name!r}, its plugin says {name!r}")
     except Exception as error:
         if type(error) is ImportError:  # the plugin's own words
             raise
@@ -230,10 +225,9 @@ def _made(name: str) -> Backend | None:
 def _check_name(name: Any) -> None:
     """Raise unless a name can stand in front of a device's, as in ``"cupy:0"``."""
     if not isinstance(name, str) or not name or ":" in name or name.split() != [name] or name == CPU:
-        message = (
+        raise errors.BackendError(
             f"a backend is named {name!r}: its name is a str without ':' and white space, and not empty or {CPU!r}"
         )
-        raise errors.BackendError(message)
 
 
 def _fail(name: str, error: Exception) -> None:
@@ -284,11 +278,10 @@ def find_backend(array_type: type) -> Backend | None:
         return get(name)
     library = array_type.__module__.partition(".")[0]
     if library in PACKAGES and library not in _givers and hasattr(array_type, "dtype"):
-        message = (
+        raise errors.BackendError(
             f"No backend for {array_type.__module__}.{array_type.__name__}. Install agrad-{library}.\n"
             f'  pip install "agrad[{PACKAGES[library]}]"'
         )
-        raise errors.BackendError(message)
     return None
 
 
@@ -309,8 +302,7 @@ def get(name: str) -> Backend:
         try:
             backend = _made(name)
         except ImportError as error:
-            message = f"the {name} backend is not available: {error}"
-            raise errors.BackendError(message) from error.__cause__ or error
+            raise errors.BackendError(f"the {name} backend is not available: {error}") from error.__cause__ or error
     if backend is None:
         known = ", ".join(sorted(_givers)) or "none"
         install = f' Install it with pip install "agrad[{PACKAGES[name]}]".' if name in PACKAGES else ""
@@ -318,8 +310,9 @@ def get(name: str) -> Backend:
             install = ' CUDA devices are those of the cupy backend: "cupy:0".'
         failed = f" Its plugin failed to load: {_failures[name]}." if name in _failures else ""
         line = errors.line_of(*errors.caller())
-        message = f"unknown backend {name!r}. Installed backends: {known}.{failed}{install}\n  Called at {line}."
-        raise errors.BackendError(message)
+        raise errors.BackendError(
+            f"unknown backend {name!r}. Installed backends: {known}.{failed}{install}\n  Called at {line}."
+        )
     return backend
 
 
@@ -335,12 +328,12 @@ def usable(name: str) -> Backend:
     if backend.name not in _checked:
         row = _row(backend.name)
         if not row.available:
-            message = f"the {row.name} backend is not available: {row.reason}"
-            raise errors.BackendError(message)
+            raise errors.BackendError(f"the {row.name} backend is not available: {row.reason}")
         _checked.add(backend.name)
     if ":" in name and name not in backend.devices():
-        message = f"the {backend.name} backend has no device {name!r}. Its devices: {', '.join(backend.devices())}."
-        raise errors.BackendError(message)
+        raise errors.BackendError(
+            f"the {backend.name} backend has no device {name!r}. Its devices: {', '.join(backend.devices())}."
+        )
     return backend
 
 
