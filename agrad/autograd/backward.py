@@ -9,7 +9,7 @@ from agrad import tree
 from agrad.autograd.graph import GradientEdge
 from agrad.core import engine, errors, mode
 from agrad.core.node import Node, output_of
-from agrad.core.operands import tensor_of
+from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor, attached
 
 
@@ -187,7 +187,7 @@ def grad(
             if materialize_grads and isinstance(tensor, Tensor):
                 zeros = tensor._spec.backend.functions.zeros_like(tensor.detach())
                 g = zeros.requires_grad_() if create_graph else zeros
-        result.append(g if g is None or isinstance(g, Tensor) else tensor_of(g))
+        result.append(g if g is None or isinstance(g, Tensor) else from_raw(g))
     return rebuild(result)
 
 

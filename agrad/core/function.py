@@ -16,7 +16,7 @@ from agrad.core.engine import running
 from agrad.core.forward import fitted
 from agrad.core.history import origin
 from agrad.core.node import Freed, Node, next_seq, output_of
-from agrad.core.operands import tensor_of
+from agrad.core.operands import from_raw, tensor_of
 from agrad.core.saved import Packed, active
 from agrad.core.spec import SomeSpecs, Spec, Specs
 from agrad.core.tensor import Tensor, set_history, wrap
@@ -654,7 +654,7 @@ def _vjp(_xp: Any, g: Any, _saved: tuple[Any, ...], node: FunctionNode) -> Any:
 def _cotangent(part: Any) -> Tensor:
     """Return a cotangent as a Tensor of its own, which the user may change."""
     if not isinstance(part, Tensor):
-        return tensor_of(part)
+        return from_raw(part)
     own = wrap(part._raw, part._spec, part._node)
     own._tangents = part._tangents
     return own

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agrad.core.node import AccumulateGrad, Node, output_of
-from agrad.core.operands import tensor_of
+from agrad.core.operands import from_raw
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
 
@@ -20,7 +20,7 @@ def fresh(g: Tensor, node: Node | None) -> Tensor:
 def as_gradient(g: Any) -> Tensor:
     """Return a cotangent as a Tensor of its own: cotangents are shared, and hooks and users may change theirs."""
     if not isinstance(g, Tensor):
-        return tensor_of(g)
+        return from_raw(g)
     if isinstance(g._node, AccumulateGrad):  # the user's own cotangent, passed through
         clone: Tensor = g._spec.backend.functions.positive(g)
         return clone
@@ -36,25 +36,20 @@ def rebuilt(node: Node, saved: tuple[Any, ...]) -> tuple[Any, ...]:
     plan = node.plan
     if plan is None:  # a Function keeps its own record of what it saved
         return saved
-    rule = plan.rule
-    edge_of = dict(zip(plan.needed_names(), node.inputs, strict=True))
+    inputs = node.inputs
     result: list[Any] = []
-    for name, value in zip(plan.saves, saved, strict=True):
-        if name == rule.sequence:
-            members = [edge_of.get((name, i)) for i in range(len(value))]
-            result.append([restore(v, e) for v, e in zip(value, members, strict=True)])
-        elif name in rule.operands:
-            result.append(restore(value, edge_of.get(name)))
-        elif name == "ans":
-            result.append(
-                tuple(restore(v, output_of(node, i)) for i, v in enumerate(value))
-                if isinstance(value, tuple)
-                else restore(value, node)
-            )
-        elif name in rule.residuals:
-            result.append(restore(value, None))
-        else:
+    for value, place in zip(saved, plan.places, strict=True):
+        if place is None:
             result.append(value)
+        elif type(place) is int:
+            result.append(restore(value, inputs[place] if place >= 0 else None))
+        elif place == "ans":
+            several = isinstance(value, tuple)
+            result.append(
+                tuple(restore(v, output_of(node, i)) for i, v in enumerate(value)) if several else restore(value, node)
+            )
+        else:
+            result.append([restore(v, inputs[p] if p >= 0 else None) for v, p in zip(value, place, strict=True)])
     return tuple(result)
 
 
@@ -65,7 +60,7 @@ def restore(value: Any, node: Node | None) -> Any:
     node = origin(node)
     if isinstance(value, Tensor):  # saved with its tangents
         return fresh(value, node)
-    tensor = tensor_of(value)
+    tensor = from_raw(value)
     tensor._node = node
     return tensor
 

@@ -12,8 +12,16 @@ from agrad.core.tensor import Tensor, wrap
 HOMELESS = (bool, int, float, complex, list, tuple, range)
 
 
+def from_raw(raw: Any) -> Tensor:
+    """Return an array of agrad's own making, or a library's scalar, as a Tensor."""
+    backend = backend_of(raw)
+    assert backend is not None, f"{type(raw).__name__} is no array"
+    raw = backend.as_array(raw)
+    return wrap(raw, backend.spec(raw))
+
+
 def tensor_of(array: Any) -> Tensor:
-    """Return an array, or a library's scalar, as a Tensor."""
+    """Return a user's array, or a library's scalar, as a Tensor; refuse what holds no numbers."""
     backend = backend_of(array)
     assert backend is not None, f"{type(array).__name__} is no array"
     raw = numbers_of(backend, array)

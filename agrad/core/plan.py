@@ -81,11 +81,21 @@ class Plan:
         """The same for a cotangent that comes from an op which drops elements."""
         return type(self)(self.rule, self.needs, self.plan_of, same_spec=self.same_spec, nan_safe=True).compile()
 
-    def needed_names(self) -> list[Any]:
-        """Return the operands that need a gradient, in the order of a node's edges; (name, place) for one in a list."""
-        if self.rule.sequence:
-            return [(self.rule.sequence, i) for i, need in enumerate(self.needs) if need]
-        return list(self.wanted)
+    @once
+    def places(self) -> tuple[Any, ...]:
+        """Where the history of each saved value is: a node's edge by number, or -1 for none; per member of a list.
+
+        "ans" stands for the node itself, None for what is no operand and stays as it is.
+        """
+        rule = self.rule
+        edges = iter(range(len(self.needs)))
+        numbers = tuple(next(edges) if need else -1 for need in self.needs)
+        if rule.sequence:
+            known: dict[str, Any] = {rule.sequence: numbers}
+        else:
+            known = dict(zip(rule.operands, numbers, strict=True))
+        known |= {"ans": "ans"} | dict.fromkeys(rule.residuals, -1)
+        return tuple(known.get(name) for name in self.saves)
 
     def _lazy(self) -> Callable[..., Any]:
         def vjp(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:

@@ -18,7 +18,7 @@ from agrad.core.errors import called, inexact_only, not_real
 from agrad.core.history import fresh
 from agrad.core.mode import transforming
 from agrad.core.node import AccumulateGrad, Node, next_seq
-from agrad.core.operands import tensor_of
+from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor, wrap
 from agrad.core.tree import LEAF, TreeDef
 from agrad.func.arguments import (
@@ -248,7 +248,7 @@ def run_back(
             g = t._spec.backend.functions.zeros_like(fresh(t, None))
         new = not isinstance(g, Tensor)
         if new:
-            g = tensor_of(g)
+            g = from_raw(g)
         gradients.append(gives[i](g, new) if gives else g)
     return gradients
 
