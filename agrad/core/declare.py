@@ -344,6 +344,8 @@ def _declare(
         raise errors.RuleError(
             f"{full}: an op of this name exists already; give yours a name of its own, as name={own!r}"
         )
+    if batch is not None and not callable(batch):
+        raise errors.RuleError(f"{full}: batch= takes a function, as agrad.ops.batch_rules.pointwise; got {batch!r}")
     signature = inspect.signature(stub)
     names = list(signature.parameters)
     for operand in (*vjp, *index, *((sequence,) if sequence else ())):

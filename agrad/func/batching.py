@@ -585,7 +585,16 @@ def _by_rule(backend: BatchedBackend, name: str, op: Op | None, rule: batch_rule
             level = level_in(number, kwargs.values())
             if level is None:
                 return get(inner)(*args, **kwargs)
-        return rewrap(rule(batch_rules.BatchedCall(backend, name, op, level), *args, **kwargs), level)
+        found = rule(batch_rules.BatchedCall(backend, name, op, level), *args, **kwargs)
+        for part in found if isinstance(found, tuple | list) else (found,):
+            shape = getattr(part, "shape", None)
+            if not shape or (shape[0] != level.size and shape[0] == shape[0]):  # nan: unknown when lazy
+                gave = f"shape {tuple(shape)}" if shape is not None else type(part).__name__
+                raise errors.RuleError(
+                    f"{name}: its batch rule gave {gave}; it is to give an array whose first axis is the batch's, of length"
+                    f" {level.size}{errors.called()}"
+                )
+        return rewrap(found, level)
 
     return kernel
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -182,3 +184,23 @@ def test_compositions_agree_with_a_loop(f, in_dims):
     expected = [vjp(loss, *row)[1](ag.tensor(1.0)) for row in rows]
     for g, value in zip(found, stacked(expected), strict=True):
         np.testing.assert_allclose(host(g), value, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("number", "gives"), list(enumerate(["shape ()", "shape (2, 3)", "NoneType"])))
+def test_a_rule_without_the_batch_in_front_is_refused_in_words(number, gives):
+    def rule(b, x, /):
+        return [b.xp.sum(b.data(x)), b.xp.permute_dims(b.data(x), (1, 0)), None][number]
+
+    @ag.custom(
+        name=f"mine.misplaced_{number}", vjp={"x": lambda g: g}, jvp=None, kernel=lambda xp, x: xp.exp(x), batch=rule
+    )
+    def misplaced(x, /):
+        """Anything."""
+
+    with pytest.raises(ag.RuleError, match=re.escape(f"mine.misplaced_{number}: its batch rule gave {gives}; it is")):
+        ag.vmap(misplaced)(ag.ones((3, 2)))
+
+
+def test_a_rule_is_a_function():
+    with pytest.raises(ag.RuleError, match=r"batch= takes a function.*got 'pointwise'"):
+        ag.custom(vjp={"x": lambda g: g}, jvp=None, name="mine.worded", batch="pointwise")(lambda x, /: None)

@@ -450,7 +450,7 @@ COMPOSED = sorted(
 def test_compositions_have_scipys_values_everywhere(name, strict_backend):
     """Beside array-api-strict's functions, which are NumPy's, so that a disagreement is of the composition."""
     reference = getattr(scipy.special, name)
-    operands = [EDGES] if COUNT[name] == 1 else [a.ravel() for a in np.meshgrid(EDGES, EDGES)]
+    operands = [a.ravel() for a in np.meshgrid(*[EDGES] * COUNT[name])]
     if name in ("boxcox", "boxcox1p", "inv_boxcox", "inv_boxcox1p"):
         operands = [np.array([0.3, 1.0, 5.0, 0.3, 1.0, 5.0]), np.array([0.0, 1e-9, 0.5, -0.7, 1.0, -0.1])]
     if name in ("huber", "pseudo_huber"):
