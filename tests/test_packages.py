@@ -57,7 +57,8 @@ def built(tmp_path_factory):
         (sdist,) = place.glob(f"{name}-*.tar.gz")
         unpacked = tmp_path_factory.mktemp(name)
         with tarfile.open(sdist) as archive:
-            archive.extractall(unpacked, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # from Python 3.11.4 on
+            archive.extractall(unpacked)
         (source,) = unpacked.iterdir()
         run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", place, cwd=source)
     return place
