@@ -403,6 +403,11 @@ class Pass:
         if masked:
             self.masked.remove(node)
             self.masked.update(node.inputs)
+        if type(node) is AccumulateGrad and (before := self.leaves.pop(node, None)) is not None:
+            self.accumulate(
+                before, node, g
+            )  # delivered before it had hooks: one was registered in the midst of the pass
+            g = before[0]
         if hooks is not None and not isinstance(g, list):
             g = self.run_tensor_hooks(node, hooks, g)
         if self.targets is not None and node in self.targets:
@@ -441,10 +446,6 @@ class Pass:
 
     def arrive(self, leaf: Any, g: Any) -> None:
         """Take the complete gradient of a leaf with hooks."""
-        before = self.leaves.pop(leaf, None)
-        if before is not None:  # delivered before it had hooks: one was registered in the midst of the pass
-            self.accumulate(before, leaf, g)
-            g = before[0]
         if leaf.hooks is not None and leaf.hooks.accumulated and self.targets is None:
             self.commit({leaf: [self.materialized(g, leaf.spec), False]}, ())
         else:

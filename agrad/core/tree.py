@@ -7,7 +7,7 @@ Everything else is a leaf.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import NoneType
 from typing import Any
@@ -253,6 +253,17 @@ def _open(tree: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
         names = tuple(one.name for one in fields(tree))
         return names, [getattr(tree, name) for name in names]
     return None
+
+
+def children_of(tree: Any) -> Collection[Any] | None:
+    """Return what is in a container, in any order; None for a leaf."""
+    if type(tree) is list or type(tree) is tuple:
+        return tree
+    if type(tree) is dict:
+        values: Collection[Any] = tree.values()
+        return values
+    opened = _open(tree)
+    return None if opened is None else opened[1]
 
 
 def _flatten(tree: Any, leaves: list[Any]) -> TreeDef:

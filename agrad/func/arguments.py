@@ -14,8 +14,9 @@ from typing import Any
 from agrad import tree
 from agrad.core import mode
 from agrad.core.backend import BACKENDS, backend_of
-from agrad.core.errors import called
+from agrad.core.errors import BackendError, called
 from agrad.core.tensor import Tensor
+from agrad.core.tree import children_of
 from agrad.ops.creation import asarray
 from agrad.tree import TreeDef
 
@@ -97,18 +98,53 @@ def check_argnums(argnums: Any, count: int) -> tuple[int, ...]:
 Give = Callable[[Tensor, bool], Any]
 
 
+#: Whether what is of a type is an array or number, of Python's types.
+_PYTHONS_OWN = {bool: True, int: True, float: True, complex: True, str: False, bytes: False, type(None): False}
+
+
 def is_raw(*containers: Any) -> bool:
-    """Return whether arrays or numbers are in containers, and no tensor."""
+    """Return whether arrays or numbers are in containers, and no tensor.
+
+    Constants may be large, hold themselves, or be of a library whose backend does not load: that is no error here.
+    """
     for c in containers:
         if isinstance(c, Tensor):
             return False
     found = False
-    for c in containers:
-        for x in (c,) if isinstance(c, NUMBERS) or type(c) in BACKENDS else tree.flatten(c)[0]:
-            if isinstance(x, Tensor):
-                return False
-            found = found or isinstance(x, NUMBERS) or backend_of(x) is not None
+    known = _PYTHONS_OWN.copy()
+    seen: set[int] = set()
+    pending = list(containers)
+    while pending:
+        x = pending.pop()
+        kind = type(x)
+        if issubclass(kind, Tensor):
+            return False
+        if kind in known:
+            found = found or known[kind]
+            continue
+        if kind in BACKENDS or issubclass(kind, NUMBERS):
+            found = known[kind] = True
+            continue
+        opened = children_of(x)
+        if opened is None:
+            known[kind] = _is_claimed(x)
+            found = found or known[kind]
+        elif id(x) not in seen:
+            seen.add(id(x))
+            kinds = set(map(type, opened)) if len(opened) > 8 else None  # of many, the types tell faster
+            if kinds is not None and kinds <= known.keys():  # no container among them, nor a tensor
+                found = found or any(known[kind] for kind in kinds)
+            else:
+                pending.extend(opened)
     return found
+
+
+def _is_claimed(x: Any) -> bool:
+    """Return whether a value is an array of some backend that can be used."""
+    try:
+        return backend_of(x) is not None
+    except BackendError:  # it is raised where the value is used, if it is
+        return False
 
 
 def givers(leaves: Sequence[Any], arguments: Sequence[TreeDef]) -> list[Give]:

@@ -29,6 +29,7 @@ from agrad.func import (
     vjp,
     vmap,
 )
+from agrad.plugin.hookspecs import hookimpl
 
 X = np.array([0.5, -1.25])
 V = np.array([2.0, 3.0])
@@ -581,3 +582,32 @@ def test_arrays_of_another_library(strict_backend):
     with ag.use_backend(strict_backend):
         assert type(grad(lambda x: x * x)(3.0)) is kind
     assert type(vmap(lambda v: v * v)(x)) is kind
+
+
+def test_constants_that_hold_themselves_and_tensors_deep_in_them():
+    constants = {"k": 2.0, "all": [{"x": "text"}, {"x": None}]}
+    constants["self"] = constants
+    assert isinstance(ag.value_and_grad(lambda x, c: x * c["k"])(2.0, constants)[0], np.float64)
+    constants["all"].append({"x": ag.asarray(3.0)})
+    value, gradient = ag.value_and_grad(lambda x, c: x * c["k"])(2.0, constants)
+    assert isinstance(value, ag.Tensor)
+    assert isinstance(gradient, np.float64)
+    assert (value.item(), gradient) == (4.0, 2.0)
+
+
+def test_a_constant_of_a_library_whose_backend_does_not_load(registered):
+    class Foreign:
+        pass
+
+    class Plugin:
+        @hookimpl
+        def agrad_backends(self):
+            return {"unloadable": "agrad_no_such_module.backend:Backend"}
+
+        @hookimpl
+        def agrad_backend_of(self, array_type):
+            return "unloadable" if array_type is Foreign else None
+
+    registered(Plugin())
+    assert ag.value_and_grad(lambda c, x: x * x, argnums=1)(Foreign(), 2.0) == (4.0, 4.0)
+    np.testing.assert_array_equal(ag.vmap(lambda c, x: x * x, in_dims=(None, 0))(Foreign(), np.ones(2)), np.ones(2))
