@@ -232,13 +232,7 @@ class Backend:
 
     def dtype_name(self, dtype: Any) -> str:
         """Return the standard's name of a dtype."""
-        if isinstance(dtype, str):
-            return dtype
-        python = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
-        if isinstance(dtype, type) and dtype in python:
-            return python[dtype]
-        name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or str(dtype)
-        return str(name).rpartition(".")[2]
+        return dtypes.name_of(dtype)
 
     def asarray(
         self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None, like: Any = None

@@ -839,17 +839,12 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     backward : callable
         The static method; it runs under `no_grad`.
     """
+    unrecorded = mode.no_grad(backward)
 
     @functools.wraps(backward)
     def once(ctx: FunctionNode, *grads: Any) -> Any:
-        record = mode.is_grad_enabled()
-        before = mode.get_mode()
-        try:
-            mode.push(grad=False)
-            gradients = backward(ctx, *grads)
-        finally:
-            mode.set_mode(before)
-        if not record:
+        gradients = unrecorded(ctx, *grads)
+        if not mode.is_grad_enabled():
             return gradients
         message = "trying to differentiate twice a function that was marked with @once_differentiable"
         cotangents = tuple(tree.flatten(grads)[0])

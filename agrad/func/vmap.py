@@ -66,7 +66,7 @@ def vmap(
 
     @functools.wraps(func)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        raw = not any(isinstance(a, Tensor) for a in args) and is_raw(*args, *kwargs.values())
+        raw = is_raw(*args, *kwargs.values())
         leaves, structure, axes = _inputs(func, in_dims, args)
         size = _batch_size(leaves, axes)
         if chunk_size is None or size <= chunk_size:
