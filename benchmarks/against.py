@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
-import random
 import re
 import resource
 import statistics
@@ -29,8 +27,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from measuring import environment, interval
 
 HERE = Path(__file__).resolve()
 ROOT = HERE.parents[1]
@@ -55,8 +55,7 @@ STARTS = {
 
 def workload(name: str) -> Callable[[], object]:
     """Return one step of a workload."""
-    sys.path.insert(0, str(HERE.parent))
-    import overhead as known
+    import workloads as known
 
     import agrad as ag
 
@@ -105,13 +104,6 @@ def measure(name: str, steps: int | None) -> None:
     print(statistics.median(times))
 
 
-def environment(place: Path) -> dict[str, str]:
-    """Return the environment in which a checkout is imported."""
-    parts = [place, *sorted((place / "plugins").iterdir())]
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    return os.environ | threads | {"PYTHONPATH": os.pathsep.join(map(str, parts))}
-
-
 def sample(place: Path, name: str) -> float:
     """Run one process of a workload in a checkout; return its CPU time."""
     if name in STARTS:
@@ -144,13 +136,6 @@ def instructions(place: Path, name: str) -> float:
     few, more = (2, 4) if name in ("adds", "shifts") else (3, 13)
     counts = [count(*command, str(steps)) for steps in (few, more)]
     return (counts[1] - counts[0]) / (more - few)
-
-
-def interval(ratios: Sequence[float], seed: int = 0) -> tuple[float, float]:
-    """Return the 95 % interval of the median by the bootstrap."""
-    draw = random.Random(seed)  # noqa: S311 (statistics, no secrets)
-    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(4000))
-    return medians[100], medians[3899]
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from overhead import Samples, cell, describe, in_turn, load_peer, version_of  # isort: skip (sets the number of threads)
+from measuring import Samples, cell, describe, in_turn, load_peer, version_of  # isort: skip (sets the number of threads)
 
 import numpy as np
 

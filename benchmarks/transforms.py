@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from overhead import load_peer, version_of  # isort: skip (sets the number of threads)
+from measuring import load_peer, version_of  # isort: skip (sets the number of threads)
 
 import numpy as np
 

@@ -1,0 +1,255 @@
+"""What whole programs cost beside PyTorch and beside NumPy by hand, each library alone in its process.
+
+Run from a checkout with an environment where NumPy, pluggy and array-api-compat are installed; PyTorch there too, or
+in an environment of its own::
+
+    python benchmarks/programs.py                                    # every program, some 15 minutes
+    python benchmarks/programs.py --torch-python venv/bin/python --only mlp-64 --only cnn
+    python benchmarks/programs.py --side agrad --side hand --pairs 5  # without PyTorch
+    python benchmarks/programs.py --write                            # the table goes to benchmarks/results/programs.md
+
+Method. Two libraries in one process evict each other's caches and raise each other's thresholds of the allocator, which
+flatters the slower one. So each sample is a process of its own that has one library: it warms up, takes the CPU time
+(``time.process_time``) of steps for a second, and prints their median. The sides take turns, in an order that rotates.
+Ratios are formed within a round; the table has their medians, with a 95 % interval (bootstrap over the rounds). A first
+round, not counted, writes the gradients of each side to a file, and these are compared with those by hand: a side that
+is wrong gets the mark WRONG. One thread, float32; the garbage collector stays on, as a user has it.
+
+Sides: ``agrad`` is the eager library, ``compiled`` the same step through ``agrad.compile``, ``torch`` PyTorch's eager
+mode, ``hand`` the gradient of the suite's own in plain NumPy (``workloads.py``). The goals are: eager beside PyTorch,
+compiled beside NumPy by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from measuring import WrongGradientError, cell, check, describe, environment, in_turn, interval, load_peer, version_of
+
+import numpy as np  # isort: skip (after the number of threads is set)
+
+import workloads as w  # isort: skip (likewise)
+
+HERE = Path(__file__).resolve()
+RESULTS = HERE.parent / "results" / "programs.md"
+SIDES = ("agrad", "compiled", "torch", "hand")
+
+#: Seconds of CPU time that a process warms up and measures, at least; and steps of these.
+WARM, MEASURED, FEWEST = 0.3, 1.0, 5
+
+#: A sample of several steps lasts at least so many seconds.
+SAMPLE = 5e-3
+
+
+@dataclass(frozen=True)
+class Row:
+    """A program, with what is to be reached by eager agrad, of PyTorch's time, and by compiled agrad, of NumPy's by hand."""
+
+    title: str
+    program: Callable[[], w.Program]
+    eager: float
+    compiled: float | None = None
+
+
+ROWS = {
+    "chain": Row("chain of 1,000 ops on (4,)", lambda: w.Chain(1000, dtype="float32"), 0.45, 1.0),
+    "mlp-8": Row("MLP 64-64-64-10, batch 8", lambda: w.Mlp(8, (64, 64, 64, 10)), 0.9, 1.5),
+    "mlp-8-plain": Row("the same, in plain operations", lambda: w.PlainMlp(8, (64, 64, 64, 10)), 0.9, 1.5),
+    "mlp-64": Row("MLP 784-256-128-10, batch 64, `SGD`", lambda: w.Descent(w.Mlp(64)), 1.1, 1.05),
+    "mlp-64-plain": Row("the same, in plain operations", lambda: w.Descent(w.PlainMlp(64), optimizer=False), 1.1, 1.05),
+    "mlp-1024": Row("MLP 784-256-128-10, batch 1024, `SGD`", lambda: w.Descent(w.Mlp(1024)), 1.05, 1.05),
+    "mlp-1024-plain": Row(
+        "the same, in plain operations", lambda: w.Descent(w.PlainMlp(1024), optimizer=False), 1.05, 1.05
+    ),
+    "elementwise-100k": Row("12 elementwise ops, 100k", lambda: w.Elementwise(10**5), 0.65, 0.45),
+    "elementwise-10m": Row("12 elementwise ops, 10M", lambda: w.Elementwise(10**7), 0.45, 0.35),
+    "logistic": Row("logistic regression, 1e6 x 64", lambda: w.Logistic(10**6, 64), 1.05, 1.05),
+    "least-squares": Row("least squares, 1e6 x 64", lambda: w.LeastSquares(10**6, 64), 1.05, 1.05),
+    "rnn": Row("RNN, 200 steps", lambda: w.Rnn(200), 0.87, 1.05),
+    "transformer": Row("transformer block", w.Transformer, 1.15, 0.8),
+    "cnn": Row("CNN, batch 32", w.Cnn, 1.5),
+    "hvp": Row("Hessian-vector product, n = 1,000", lambda: w.HessianProduct(1000), 1.0, 2.0),
+}
+
+
+# --- in a process of its own -------------------------------------------------------------------------------------------
+
+
+def step_of(side: str, program: w.Program) -> tuple[w.Step, str]:
+    """Return a step of a program as a side makes it, and that side's version."""
+    library = {"compiled": "agrad", "hand": "NumPy"}.get(side, side)
+    lib = load_peer(library)
+    step = program.step(library, lib)
+    if side == "compiled":
+        step = lib.compile(step)
+    return step, f"{library} {version_of(lib)}"
+
+
+def measure(side: str, name: str, save: str | None) -> None:
+    """Print the median CPU time of a step in seconds, as JSON; write what the first step gives to a file."""
+    program = ROWS[name].program()
+    step, version = step_of(side, program)
+    if save is not None:
+        np.savez(save, *(np.array(g.detach() if hasattr(g, "detach") else g) for g in step()))
+    clock = time.process_time
+    start, count = clock(), 0
+    while clock() - start < WARM or count < FEWEST:
+        step()
+        count += 1
+    repeats = max(1, round(SAMPLE * count / (clock() - start)))
+    times: list[float] = []
+    while sum(times) < MEASURED or len(times) < FEWEST:
+        start = clock()
+        for _ in range(repeats):
+            step()
+        times.append(clock() - start)
+    print(json.dumps({"seconds": statistics.median(times) / repeats, "version": version}))
+
+
+# --- in turn -----------------------------------------------------------------------------------------------------------
+
+
+class Comparison:
+    """The sides of one row, run in turn.
+
+    Attributes
+    ----------
+    seconds : dict
+        Per side the time of a step, one per round.
+    failures : dict
+        Per side that is out, why.
+    """
+
+    def __init__(self, name: str, sides: Sequence[str], torch_python: str) -> None:
+        self.name, self.row, self.torch_python = name, ROWS[name], torch_python
+        self.seconds: dict[str, list[float]] = {side: [] for side in sides}
+        self.failures: dict[str, str] = {}
+        self.versions: set[str] = set()
+
+    def sample(self, side: str, save: str | None = None) -> float:
+        """Run one process."""
+        python = self.torch_python if side == "torch" else sys.executable
+        command = [python, str(HERE), "--measure", side, self.name, *([] if save is None else ["--save", save])]
+        done = subprocess.run(command, env=environment(HERE.parents[1]), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError((done.stderr.strip().splitlines() or ["no message"])[-1])
+        found = json.loads(done.stdout)
+        self.versions.add(found["version"])
+        return float(found["seconds"])
+
+    def compare(self) -> None:
+        """Compare what each side computes with what is computed by hand."""
+        with tempfile.TemporaryDirectory() as folder:
+            files = {side: f"{folder}/{side}.npz" for side in {*self.seconds, "hand"}}
+            for side in ("hand", *(side for side in self.seconds if side != "hand")):
+                try:
+                    self.sample(side, files[side])
+                    with np.load(files[side]) as got, np.load(files["hand"]) as expected:
+                        check(side, list(got.values()), list(expected.values()))
+                except WrongGradientError as error:
+                    self.failures[side] = f"WRONG: {error}"
+                except Exception as error:
+                    self.failures[side] = describe(error)
+
+    def run(self, pairs: int) -> None:
+        """Take samples."""
+        self.compare()
+        for side in self.failures:
+            self.seconds.pop(side, None)
+        for _, order in in_turn(list(self.seconds), pairs, ()):
+            for side in order:
+                self.seconds[side].append(self.sample(side))
+
+    def ratio(self, side: str, other: str, goal: float | None) -> str:
+        """Return the ratio of two sides beside its goal."""
+        if goal is None:
+            return "-"
+        if not self.seconds.get(side) or not self.seconds.get(other):
+            return f"- (goal {goal:g})"
+        ratios = [a / b for a, b in zip(self.seconds[side], self.seconds[other], strict=True)]
+        low, high = interval(ratios)
+        median = statistics.median(ratios)
+        return f"{median:.2f} [{low:.2f}, {high:.2f}] (goal {goal:g}){'' if median <= goal else ' OVER'}"
+
+    def line(self) -> str:
+        """Return the row of the table."""
+        times = [cell(statistics.median(found) * 1e3 if found else None) for found in map(self.seconds.get, SIDES)]
+        ratios = self.ratio("agrad", "torch", self.row.eager), self.ratio("compiled", "hand", self.row.compiled)
+        return f"| {' | '.join([self.row.title, *times, *ratios])} |"
+
+
+def processor() -> str:
+    """Return the name of the processor, as far as the system says it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.machine()
+    name = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    features = next((line for line in lines if line.startswith("flags")), "").split()
+    wide = next((f" ({text})" for flag, text in (("avx512f", "AVX-512"), ("avx2", "AVX2")) if flag in features), "")
+    return f"{platform.machine()} {name}{wide}"
+
+
+def main() -> int:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], epilog=f"Programs: {', '.join(ROWS)}.")
+    parser.add_argument("--only", action="append", choices=tuple(ROWS), metavar="NAME")
+    parser.add_argument("--side", action="append", choices=SIDES, help="which sides take part; all if not given")
+    parser.add_argument("--pairs", type=int, default=9, help="rounds, of a process per side each")
+    parser.add_argument("--torch-python", default=sys.executable, help="the Python that has PyTorch")
+    parser.add_argument(
+        "--write", action="store_true", help=f"write the table to {RESULTS.relative_to(HERE.parents[1])}"
+    )
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--save", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        measure(*options.measure, options.save)
+        return 0
+    titles = ["CPU time of a step, ms", *SIDES, "agrad / torch", "compiled / hand"]
+    lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+    print(*lines, sep="\n", flush=True)
+    notes: dict[str, list[str]] = {}
+    versions: set[str] = set()
+    loads = [os.getloadavg()[0]]
+    for name in options.only or ROWS:
+        comparison = Comparison(name, options.side or SIDES, options.torch_python)
+        comparison.run(options.pairs)
+        lines.append(comparison.line())
+        print(lines[-1], flush=True)
+        for side, why in comparison.failures.items():
+            notes.setdefault(f"{side}: {why}", []).append(name)
+        versions |= comparison.versions
+        loads.append(os.getloadavg()[0])
+    missing = [f"{note} ({', '.join(names)})" for note, names in notes.items()]
+    facts = (
+        f"{dt.datetime.now(tz=dt.UTC).date()}, {processor()}, one thread, Python {platform.python_version()},"
+        f" {', '.join(sorted(versions))}; {options.pairs} rounds; load of the machine {min(loads):.1f} to {max(loads):.1f}."
+    )
+    print("", facts, *missing, sep="\n")
+    if options.write:
+        text = [
+            "# Whole programs on the NumPy backend, each library alone",
+            facts,
+            "\n".join(lines),
+            *missing,
+            "`python benchmarks/programs.py --write` makes this page; its docstring says how this is measured.",
+        ]
+        RESULTS.write_text("\n\n".join(text) + "\n", encoding="utf-8")
+    return int("WRONG" in " ".join(missing))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
