@@ -1,11 +1,13 @@
 """Transforms of functions, PyTorch's ``torch.func``: each takes a function and gives one; they compose in any order."""
 
-from agrad.func.grad import grad, grad_and_value, hvp, jvp, linearize, value_and_grad, vjp
+from agrad.func.grad import deriv, elementwise_grad, grad, grad_and_value, hvp, jvp, linearize, value_and_grad, vjp
 from agrad.func.jacobian import hessian, jacfwd, jacobian, jacrev
 from agrad.func.stateless import functional_call, stack_module_state
 from agrad.func.vmap import vmap
 
 __all__ = [
+    "deriv",
+    "elementwise_grad",
     "functional_call",
     "grad",
     "grad_and_value",

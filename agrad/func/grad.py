@@ -1,4 +1,4 @@
-"""Derivatives as functions: grad, vjp, jvp, linearize and hvp. They compose, and leave every `.grad` alone.
+"""Derivatives as functions: grad, elementwise_grad, vjp, jvp, deriv, linearize and hvp. They compose, and leave every `.grad` alone.
 
 Reverse mode gives every argument a name of its own in the graph (a new leaf, or a step of its own behind what the
 argument came from) and differentiates by that name, with everything else that the function sees held fixed. Only where
@@ -285,12 +285,18 @@ def check_complex(leaves: Sequence[Tensor], what: str, which: str, *, holomorphi
 # -- reverse mode -------------------------------------------------------------------------------------------------------
 
 
-def _scalar(tape: Tape, what: str) -> Tensor:
-    """Return the one output of a run that must be a scalar."""
+def _tensor(tape: Tape, what: str) -> Tensor:
+    """Return the one output of a run."""
     if tape.result_structure.kind is not None:
         kind = tape.result_structure.kind
         raise TypeError(f"{what}: Expected f(*args) to return a Tensor, got {kind}{called()}")
     (output,) = tape.outputs
+    return output
+
+
+def _scalar(tape: Tape, what: str) -> Tensor:
+    """Return the one output of a run that must be a scalar."""
+    output = _tensor(tape, what)
     if output._spec.shape:
         raise RuntimeError(
             f"{what}: Expected f(*args) to return a scalar Tensor, got tensor with {output.ndim} dims. Maybe you wanted"
@@ -299,23 +305,35 @@ def _scalar(tape: Tape, what: str) -> Tensor:
     return output
 
 
+def ones_of(tensor: Tensor) -> Tensor:
+    """Return ones of the spec of a tensor."""
+    made: Tensor = tensor._spec.backend.functions.ones_like(fresh(tensor, None))
+    return made
+
+
 def _run_and_gradient(
-    func: Callable[..., Any], argnums: Argnums, args: Any, kwargs: Any, *, has_aux: bool, holomorphic: bool
+    func: Callable[..., Any],
+    argnums: Argnums,
+    args: Any,
+    kwargs: Any,
+    *,
+    has_aux: bool,
+    holomorphic: bool,
+    elementwise: bool = False,
 ) -> tuple[Tape, Any]:
-    """Run a function that gives a scalar; return the tape and the gradient."""
-    what = "grad_and_value(f)(*args)"
+    """Run a function that gives a scalar, or elements to be summed; return the tape and the gradient."""
+    what = "elementwise_grad(f)(*args)" if elementwise else "grad_and_value(f)(*args)"
     of, chosen = of_chosen(func, argnums, args, kwargs)
     tape = Tape(of, chosen, what, has_aux=has_aux, tensors="Expected f(*args) to return a Tensor, got")
-    output = _scalar(tape, what)
+    output = _tensor(tape, what) if elementwise else _scalar(tape, what)
     if holomorphic:
         check_complex(tape.inputs, "grad", "inputs", holomorphic=True)
         check_complex(tape.outputs, "grad", "outputs", holomorphic=True)
-        one = output._spec.backend.functions.ones((), dtype=output.dtype, device=output.device)
-        gradients = give_all(tape.gives, map(conj, tape.back([one], keep=False)))
+        gradients = give_all(tape.gives, map(conj, tape.back([ones_of(output)], keep=False)))
     elif output._spec.is_complex:
         raise not_real(output._node, output.dtype) if output._node is not None else TypeError(f"{what}: complex")
     else:
-        gradients = tape.back([None], keep=False, gives=tape.gives)
+        gradients = tape.back([ones_of(output) if output._spec.shape else None], keep=False, gives=tape.gives)
     if isinstance(argnums, int):
         (structure,) = tape.structure.children
         return tape, gradients[0] if structure is LEAF else tree.unflatten(structure, gradients)
@@ -413,6 +431,40 @@ def grad_and_value(
         return found, value
 
     return both
+
+
+def elementwise_grad(
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[..., Any]:
+    """Return the function that computes the gradient of the sum of a function's result.
+
+    func : callable
+        Takes tensors or containers of tensors and returns a tensor of any shape.
+    argnums, has_aux, holomorphic: As for `grad`.
+    Returns : callable
+        Takes the arguments of `func`; gives what ``grad`` of the sum of the result does. Of an elementwise function, that
+        is the derivative at every element, in one pass.
+    RuntimeError: When called: if the result is complex without `holomorphic`, or an argument has no derivative.
+    TypeError: When called: if the function returns something else than a tensor.
+
+    >>> square = ag.func.elementwise_grad(lambda x: x * x)
+    >>> square(ag.tensor([1.0, 2.0]))
+    tensor([2., 4.])
+    >>> ag.func.elementwise_grad(square)(ag.tensor([1.0, 2.0]))
+    tensor([2., 2.])
+    """
+    if type(argnums) is not int:
+        check_kind(argnums)
+
+    @functools.wraps(func)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        raw = has_aux and is_raw(*args, *kwargs.values())
+        tape, found = _run_and_gradient(
+            func, argnums, args, kwargs, has_aux=has_aux, holomorphic=holomorphic, elementwise=True
+        )
+        return (found, tape.auxiliary(raw=raw)) if has_aux else found
+
+    return gradient
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
@@ -561,6 +613,39 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
 
     found = mode.within(transforming, True, forward.in_level, run)
     return bare_all(found) if raw else found
+
+
+def deriv(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """Return the function that computes the derivative along ones, in forward mode.
+
+    func : callable
+        Takes and returns tensors or containers of tensors.
+    argnums : int or tuple of int, optional
+        By which arguments; several together move along the same line.
+    Returns : callable
+        Takes the arguments of `func`; gives the derivative in the structure and the shapes of the result: of a function of
+        one number, its derivative; of an elementwise function, the derivative at every element.
+    RuntimeError: When called: if there is no such argument.
+    TypeError: When called: if the function returns something else than tensors.
+    ValueError: When called: if an argument has no derivative.
+
+    >>> ag.func.deriv(lambda t: ag.stack([ag.cos(t), ag.sin(t)]))(ag.tensor(0.0))
+    tensor([-0., 1.])
+    >>> ag.func.deriv(lambda x: x**3)(ag.tensor([1.0, 2.0]))
+    tensor([ 3., 12.])
+    """
+    if type(argnums) is not int:
+        check_kind(argnums)
+
+    @functools.wraps(func)
+    def derivative(*args: Any, **kwargs: Any) -> Any:
+        of, chosen = of_chosen(func, argnums, args, kwargs)
+        primals, structure = tensors_of(chosen, "deriv(f)(*args)")
+        ones = tree.unflatten(structure, map(ones_of, primals))
+        found = jvp(of, tree.unflatten(structure, primals), ones)[1]
+        return bare_all(found) if is_raw(*args, *kwargs.values()) else found
+
+    return derivative
 
 
 def dual_of(primal: Tensor, tangent: Tensor, at: int) -> Tensor:

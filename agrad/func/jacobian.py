@@ -19,7 +19,7 @@ from agrad.func.arguments import (
     give_all,
     is_raw,
 )
-from agrad.func.grad import Tape, check_complex, jvp, of_chosen
+from agrad.func.grad import Tape, check_complex, jvp, of_chosen, ones_of
 from agrad.func.vmap import check_randomness, over_rows
 from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import conj
@@ -93,7 +93,7 @@ def _rows(
     sizes = [math.prod(y.shape) for y in tape.outputs]
     total = sum(sizes)
     if total == 1:
-        rows = [reshape(g, (1, *g.shape)) for g in tape.back([_ones(y) for y in tape.outputs], keep=True)]
+        rows = [reshape(g, (1, *g.shape)) for g in tape.back([ones_of(y) for y in tape.outputs], keep=True)]
     elif any(y._node is not None for y in tape.outputs) and total:
         rows = over_rows(lambda *gs: tape.back(gs, keep=True), basis(tape.outputs), chunk_size)
     else:
@@ -236,11 +236,6 @@ def _parts(rows: Sequence[Tensor], sizes: Sequence[int]) -> list[list[Tensor]]:
         parts.append([r[start : start + size, ...] for r in rows])
         start += size
     return parts
-
-
-def _ones(y: Tensor) -> Tensor:
-    made: Tensor = y._spec.backend.functions.ones(y.shape, dtype=y.dtype, device=y.device)
-    return made
 
 
 def _zeros(x: Tensor, rows: int) -> Tensor:

@@ -422,3 +422,40 @@ def test_conventions_for_complex_numbers_beside_other_libraries():
     assert complex(jax.grad(cube, holomorphic=True)(z)) == pytest.approx(derivative)
     assert complex(hips.holomorphic_grad(cube)(z)) == pytest.approx(derivative)
     assert complex(jax.jvp(cube, (z,), (1 + 0j,))[1]) == pytest.approx(derivative)
+
+
+# -- of elements, along ones --------------------------------------------------------------------------------------------
+
+
+def test_elementwise_grad_is_the_derivative_at_every_element():
+    x = np.array([[0.5, 1.5], [-0.25, 2.0]])
+    first = ag.elementwise_grad(lambda x: x**3 + ag.sin(x))
+    np.testing.assert_allclose(first(x), 3 * x**2 + np.cos(x))
+    np.testing.assert_allclose(ag.elementwise_grad(first)(x), 6 * x - np.sin(x))
+    by_both = ag.elementwise_grad(lambda a, b: a * b, argnums=(0, 1))(x, 3.0)
+    np.testing.assert_allclose(by_both[0], np.full((2, 2), 3.0))
+    assert by_both[1] == x.sum()  # what is broadcast is summed
+    g, aux = ag.elementwise_grad(lambda x: (x * x, "kept"), has_aux=True)(x)
+    assert aux == "kept"
+    np.testing.assert_allclose(g, 2 * x)
+    z = np.array([1 + 2j, 3j])
+    np.testing.assert_allclose(ag.elementwise_grad(lambda z: z**2, holomorphic=True)(z), 2 * z)
+    with pytest.raises(RuntimeError, match="complex"):
+        ag.elementwise_grad(lambda z: z**2)(z)
+    with pytest.raises(TypeError, match="return a Tensor"):
+        ag.elementwise_grad(lambda x: (x, x))(x)
+
+
+def test_deriv_is_the_derivative_along_ones():
+    turn = lambda t, radius: ag.stack([radius * ag.cos(t), radius * ag.sin(t)])
+    np.testing.assert_allclose(ag.deriv(turn)(0.3, 2.0), [-2 * np.sin(0.3), 2 * np.cos(0.3)])
+    np.testing.assert_allclose(ag.deriv(turn, 1)(0.3, 2.0), [np.cos(0.3), np.sin(0.3)])
+    np.testing.assert_allclose(ag.deriv(lambda a, b: a * b, (0, 1))(3.0, 5.0), 8.0)
+    np.testing.assert_allclose(ag.deriv(ag.deriv(ag.deriv(ag.sin)))(0.3), -np.cos(0.3))
+    np.testing.assert_allclose(ag.grad(ag.deriv(ag.sin))(0.3), -np.sin(0.3))
+    assert isinstance(ag.deriv(ag.sin)(ag.tensor(0.3)), ag.Tensor)
+    assert ag.deriv(lambda p: {"y": p["w"] * p["b"]})({"w": 2.0, "b": 5.0}) == {"y": 7.0}
+    with pytest.raises(RuntimeError, match="argnum=2"):
+        ag.deriv(turn, 2)(0.3, 2.0)
+    with pytest.raises(ValueError, match="floating point"):
+        ag.deriv(ag.sin)(1)

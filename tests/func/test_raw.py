@@ -16,6 +16,8 @@ from scipy import optimize
 import agrad as ag
 from agrad.autograd import forward_ad
 from agrad.func import (
+    deriv,
+    elementwise_grad,
     grad,
     grad_and_value,
     hessian,
@@ -69,6 +71,9 @@ ALONE = {
     "jacobian": (lambda x: jacobian(ag.sin)(x), np.diag(np.cos(X))),
     "hessian": (lambda x: hessian(sines)(x), BEND),
     "hvp": (lambda x: hvp(sines, (x,), (V,)), BEND @ V),
+    "elementwise_grad": (lambda x: elementwise_grad(sines)(x), SLOPE),
+    "elementwise_grad of a vector": (lambda x: elementwise_grad(ag.sin)(x), np.cos(X)),
+    "deriv": (lambda x: deriv(sines)(x), SLOPE @ np.ones(2)),
     "linearize, output": (lambda x: linearize(sines, x)[0], VALUE),
     "linearize": (lambda x: linearize(sines, x)[1](V), SLOPE @ V),
     "vmap": (lambda x: vmap(lambda row: row * row)(x), X * X),

@@ -21,7 +21,18 @@ def cube(x):
 
 
 def test_names_at_the_top_are_those_of_func():
-    for name in ("value_and_grad", "vjp", "jvp", "jacrev", "jacfwd", "jacobian", "hessian", "vmap"):
+    for name in (
+        "deriv",
+        "elementwise_grad",
+        "value_and_grad",
+        "vjp",
+        "jvp",
+        "jacrev",
+        "jacfwd",
+        "jacobian",
+        "hessian",
+        "vmap",
+    ):
         assert getattr(ag, name) is getattr(ag.func, name), name
     assert ag.gradcheck is ag.autograd.gradcheck
     assert {"grad", "gradcheck", "jacobian", "hessian", "value_and_grad"} <= set(ag.__all__)
