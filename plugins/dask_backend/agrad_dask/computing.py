@@ -28,11 +28,7 @@ from dask.utils import format_bytes, parse_bytes
 from agrad.core.once import once
 from agrad_dask import fusing, origins, repeats, staging
 from agrad_dask.staging import name_of
-
-# glibc gives memory back to the system when twice the largest block it ever saw freed (up to 32 MiB) lies free at the end
-# of a heap, and two chunks do. Every chunk then faults its pages in anew: ten times the faults, a quarter of the time
-# that reading takes. So let it see the largest it looks at; these pages are never touched. No other allocator minds.
-bytes(2**25 - 2**16)
+from agrad_numpy import allocator  # noqa: F401 (chunks in flight are freed and made anew all the time)
 
 
 def realize(

@@ -12,6 +12,7 @@ import numpy as np
 from agrad.core.backend import SPECS_KEPT, Backend
 from agrad.core.kernels import visits_once
 from agrad.core.spec import Spec
+from agrad_numpy import allocator  # noqa: F401 (tells the allocator how large blocks are)
 from agrad_numpy.kernels import HALF, KERNELS
 
 
