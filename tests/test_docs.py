@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 import agrad as ag
+from agrad.compat import autograd
 from agrad.core.op import OPS
 from agrad.ops.docs import complete
 
@@ -41,6 +42,7 @@ OTHERS = {
     "autograd.functional": ag.autograd.functional,
     "autograd.forward_ad": ag.autograd.forward_ad,
     "func": ag.func,
+    "compat.autograd": autograd,
 }
 
 #: Classes that nobody calls with arguments of their own.
@@ -104,7 +106,7 @@ def problems(value, *, example=False):
 def members(name, module):
     for public in module.__all__:
         value = getattr(module, public)
-        if callable(value) and not isinstance(value, types.ModuleType):
+        if callable(value) and not isinstance(value, types.ModuleType) and value.__module__ != "builtins":
             yield f"{name}.{public}", value
 
 

@@ -68,7 +68,7 @@ LAYERS = [
     ],
     ["agrad.extra", "agrad.fft", "agrad.linalg", "agrad.special"],
     ["agrad", "agrad.__main__", "agrad.backends.*"],
-    ["agrad.einops", "agrad.testing.kit", "agrad.testing.report", "agrad.testing.suite.*"],
+    ["agrad.compat.*", "agrad.einops", "agrad.testing.kit", "agrad.testing.report", "agrad.testing.suite.*"],
 ]
 
 #: Imports from a higher rank that wait: written in a function, or under TYPE_CHECKING for annotations alone. The layers

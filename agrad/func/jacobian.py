@@ -90,14 +90,8 @@ def _rows(
     tape = Tape(of, chosen, "jacrev(f)(*args)", has_aux=has_aux)
     check_complex(tape.inputs, "jacrev", "inputs", holomorphic=holomorphic)
     check_complex(tape.outputs, "jacrev", "outputs", holomorphic=holomorphic)
+    rows = rows_of(tape, chunk_size)
     sizes = [math.prod(y.shape) for y in tape.outputs]
-    total = sum(sizes)
-    if total == 1:
-        rows = [reshape(g, (1, *g.shape)) for g in tape.back([ones_of(y) for y in tape.outputs], keep=True)]
-    elif any(y._node is not None for y in tape.outputs) and total:
-        rows = over_rows(lambda *gs: tape.back(gs, keep=True), basis(tape.outputs), chunk_size)
-    else:
-        rows = [_zeros(x, total) for x in tape.inputs]
     if holomorphic:
         rows = [conj(r) for r in rows]
     blocks = []
@@ -108,6 +102,16 @@ def _rows(
         unpacked = tree.unflatten(tape.structure, of_output)
         blocks.append(unpacked[0] if isinstance(argnums, int) else unpacked)
     return tape, tree.unflatten(tape.result_structure, blocks)
+
+
+def rows_of(tape: Tape, chunk_size: int | None = None) -> list[Tensor]:
+    """Return per input of a run the cotangents for each element of its outputs: rows first, then the input's shape."""
+    total = sum(math.prod(y.shape) for y in tape.outputs)
+    if total == 1:
+        return [reshape(g, (1, *g.shape)) for g in tape.back([ones_of(y) for y in tape.outputs], keep=True)]
+    if any(y._node is not None for y in tape.outputs) and total:
+        return over_rows(lambda *gs: tape.back(gs, keep=True), basis(tape.outputs), chunk_size)
+    return [_zeros(x, total) for x in tape.inputs]
 
 
 #: By the common name, and HIPS autograd's.

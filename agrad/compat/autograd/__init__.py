@@ -1,0 +1,72 @@
+"""HIPS autograd's interface over agrad: its names and meanings, for programs and libraries that were written for it.
+
+``from agrad.compat.autograd import grad`` in place of ``from autograd import grad``; or `install`, after which ``import
+autograd`` gives this package. What differs stands in docs/from_autograd.md.
+"""
+
+from __future__ import annotations
+
+from agrad.compat.autograd.builtins import dict, isinstance, list, tuple, type
+from agrad.compat.autograd.convention import complex_convention, set_complex_convention
+from agrad.compat.autograd.differential_operators import (
+    checkpoint,
+    deriv,
+    elementwise_grad,
+    grad,
+    grad_and_aux,
+    grad_named,
+    hessian,
+    hessian_tensor_product,
+    hessian_vector_product,
+    holomorphic_grad,
+    jacobian,
+    make_ggnvp,
+    make_hvp,
+    make_jvp,
+    make_vjp,
+    multigrad_dict,
+    tensor_jacobian_product,
+    value_and_grad,
+    vector_jacobian_product,
+)
+from agrad.compat.autograd.installing import install, uninstall
+from agrad.compat.autograd.primitives import defjvp, defvjp, defvjp_argnum, primitive
+
+#: The elementwise derivative by the name that HIPS autograd's examples import it under.
+egrad = elementwise_grad
+
+__all__ = [
+    "checkpoint",
+    "complex_convention",
+    "defjvp",
+    "defvjp",
+    "defvjp_argnum",
+    "deriv",
+    "dict",
+    "egrad",
+    "elementwise_grad",
+    "grad",
+    "grad_and_aux",
+    "grad_named",
+    "hessian",
+    "hessian_tensor_product",
+    "hessian_vector_product",
+    "holomorphic_grad",
+    "install",
+    "isinstance",
+    "jacobian",
+    "list",
+    "make_ggnvp",
+    "make_hvp",
+    "make_jvp",
+    "make_vjp",
+    "multigrad_dict",
+    "primitive",
+    "set_complex_convention",
+    "tensor_jacobian_product",
+    "tuple",
+    "type",
+    "uninstall",
+    "value_and_grad",
+    "vector_jacobian_product",
+]

@@ -1,0 +1,56 @@
+"""Python's containers, and questions about types, as HIPS autograd's programs write them.
+
+Containers of tensors are Python's own; `isinstance` and `type` look at what a tensor holds.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from agrad.core.tensor import Tensor
+
+__all__ = ["dict", "isinstance", "list", "tuple", "type"]
+
+dict, list, tuple = builtins.dict, builtins.list, builtins.tuple
+
+
+def isinstance(x: Any, kind: Any) -> bool:
+    """Return whether a value, or the array that it holds if it is a tensor, is of a type.
+
+    Parameters
+    ----------
+    x
+        Any value.
+    kind : type or tuple of type
+        As of Python's own function.
+
+    Returns
+    -------
+    bool
+        Whether it is.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> import numpy as np
+    >>> isinstance(ag.ones(2), np.ndarray), isinstance(ag.ones(2), ag.Tensor), isinstance([], list)
+    (True, True, True)
+    """
+    return builtins.isinstance(x, kind) or (builtins.isinstance(x, Tensor) and builtins.isinstance(x._raw, kind))
+
+
+def type(x: Any) -> Any:
+    """Return the type of a value, or of the array that it holds if it is a tensor.
+
+    Parameters
+    ----------
+    x
+        Any value.
+
+    Returns
+    -------
+    type
+        Its type.
+    """
+    return builtins.type(x._raw if builtins.isinstance(x, Tensor) else x)

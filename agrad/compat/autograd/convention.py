@@ -1,0 +1,78 @@
+"""Which of the two conventions the gradients of complex arguments follow.
+
+Of a real function of ``z = x + iy`` agrad gives ``df/dx + i df/dy``, as PyTorch does: the direction of steepest ascent. HIPS
+autograd gives the conjugate of that, ``df/dx - i df/dy``, and its vector-Jacobian products take and give cotangents in the
+same way, so that a holomorphic function has the gradient ``f'(z)``. Here the second is the default.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agrad import tree
+from agrad.core.backend import backend_of
+from agrad.core.errors import called
+from agrad.core.tensor import Tensor
+from agrad.ops.elementwise import conj
+
+__all__ = ["complex_convention", "set_complex_convention"]
+
+CONVENTIONS = ("autograd", "pytorch")
+
+_chosen = "autograd"
+
+
+def set_complex_convention(convention: str) -> None:
+    """Choose the convention of complex gradients for `agrad.compat.autograd`.
+
+    Parameters
+    ----------
+    convention : {"autograd", "pytorch"}
+        HIPS autograd's, ``df/dx - i df/dy``; or PyTorch's and agrad's own, ``df/dx + i df/dy``.
+
+    Raises
+    ------
+    ValueError
+        If it is neither.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from agrad.compat import autograd
+    >>> autograd.grad(lambda z: ag.real(z * z))(1 + 2j)
+    np.complex128(2+4j)
+    >>> autograd.set_complex_convention("pytorch")
+    >>> autograd.grad(lambda z: ag.real(z * z))(1 + 2j)
+    np.complex128(2-4j)
+    >>> autograd.set_complex_convention("autograd")
+    """
+    global _chosen  # noqa: PLW0603 (the one process-wide choice)
+    if convention not in CONVENTIONS:
+        raise ValueError(f"the convention is one of {', '.join(CONVENTIONS)}, not {convention!r}{called()}")
+    _chosen = convention
+
+
+def complex_convention() -> str:
+    """Return the convention that complex gradients follow.
+
+    Returns
+    -------
+    str
+        ``"autograd"`` or ``"pytorch"``.
+    """
+    return _chosen
+
+
+def turned(container: Any) -> Any:
+    """Return cotangents of the one convention, agrad's or the chosen one, in the other: it is the same way back."""
+    if _chosen == "pytorch":
+        return container
+    return tree.map(_turned, container) if not isinstance(container, Tensor) else _turned(container)
+
+
+def _turned(leaf: Any) -> Any:
+    if isinstance(leaf, Tensor):
+        return conj(leaf) if leaf._spec.is_complex else leaf
+    if isinstance(leaf, complex) or ((owner := backend_of(leaf)) is not None and owner.kind(leaf.dtype) == "complex"):
+        return leaf.conjugate()
+    return leaf

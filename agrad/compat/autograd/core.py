@@ -1,0 +1,317 @@
+"""Products with Jacobians and vector spaces of values: what HIPS autograd builds its operators on, over agrad's own.
+
+Values are numbers, arrays, tensors, or containers of them. Raw in, raw out, as everywhere in agrad: of arrays arrays come
+back, and tensors where a transform runs outside.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from agrad import func, random, tree
+from agrad.compat.autograd.convention import turned
+from agrad.compat.autograd.primitives import (
+    def_linear,
+    defjvp,
+    defjvp_argnum,
+    defjvp_argnums,
+    defvjp,
+    defvjp_argnum,
+    defvjp_argnums,
+    primitive,
+    primitive_jvps,
+    primitive_vjps,
+)
+from agrad.core.backend import backend_of
+from agrad.core.errors import called, user_frame
+from agrad.core.tensor import Tensor
+from agrad.func.arguments import NUMBERS, argument_of, bare_all, is_raw, tensors_of
+from agrad.func.grad import Tape
+from agrad.ops.creation import asarray
+from agrad.ops.elementwise import conj, real
+from agrad.ops.linalg import vecdot
+from agrad.ops.manipulation import reshape
+
+__all__ = [
+    "VSpace",
+    "def_linear",
+    "defjvp",
+    "defjvp_argnum",
+    "defjvp_argnums",
+    "defvjp",
+    "defvjp_argnum",
+    "defvjp_argnums",
+    "make_jvp",
+    "make_vjp",
+    "primitive",
+    "primitive_jvps",
+    "primitive_vjps",
+    "vspace",
+]
+
+# -- products with Jacobians --------------------------------------------------------------------------------------------
+
+
+def make_vjp(fun: Callable[..., Any], x: Any) -> tuple[Callable[..., Any], Any]:
+    """Run a function of one argument; give its vector-Jacobian product there, and its value.
+
+    Parameters
+    ----------
+    fun : callable
+        Takes a value and gives one; constants are values too.
+    x
+        A number, an array, a tensor or a container of them.
+
+    Returns
+    -------
+    vjp : callable
+        ``vjp(g)``, with a cotangent of the structure and shapes of the value, gives the cotangent of `x`. Complex ones follow
+        `agrad.compat.autograd.complex_convention`.
+    value
+        What the function returned.
+
+    Warns
+    -----
+    UserWarning
+        If the value does not depend on `x`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> vjp, value = make_vjp(ag.sin, 0.0)
+    >>> vjp(2.0), value
+    (np.float64(2.0), np.float64(0.0))
+    """
+    raw = is_raw(x)
+    tape = run(fun, x, "make_vjp(f)(x)")
+
+    def vjp(g: Any) -> Any:
+        given, structure = tensors_of(turned(g), "make_vjp(f)(x)")
+        if structure != tape.result_structure:
+            raise TypeError(f"the cotangent is {structure}, but the value is {tape.result_structure}{called()}")
+        gives = tape.gives if tape.gives and is_raw(g) else ()
+        (found,) = tree.unflatten(tape.structure, tape.back(given, keep=True, gives=gives))
+        return turned(found)
+
+    return vjp, tape.result(raw=raw)
+
+
+def run(fun: Callable[..., Any], x: Any, what: str, *, has_aux: bool = False) -> Tape:
+    """Run a function of one value, recorded; numbers and arrays that it gives are constants."""
+
+    def recorded(value: Any) -> Any:
+        if not has_aux:
+            return with_constants(fun(value))
+        first, aux = fun(value)
+        return with_constants(first), aux
+
+    tape = Tape(recorded, (x,), what, has_aux=has_aux)
+    if not any(t._node is not None for t in tape.outputs):
+        warn("Output seems independent of input.")
+    return tape
+
+
+def with_constants(returned: Any) -> Any:
+    """Return what a function returned with numbers and arrays as tensors."""
+    if isinstance(returned, Tensor):
+        return returned
+    return tree.map(lambda leaf: asarray(leaf) if _is_array(leaf) else leaf, returned)
+
+
+def _is_array(leaf: Any) -> bool:
+    return not isinstance(leaf, Tensor) and (isinstance(leaf, NUMBERS) or backend_of(leaf) is not None)
+
+
+def warn(message: str) -> None:
+    """Warn on the line of the user."""
+    frame = user_frame(sys._getframe(1))
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(message, UserWarning, frame.f_code.co_filename, frame.f_lineno, registry=registry)
+
+
+def make_jvp(fun: Callable[..., Any], x: Any) -> Callable[..., Any]:
+    """Return the Jacobian-vector product of a function of one argument, in forward mode.
+
+    Parameters
+    ----------
+    fun : callable
+        Takes a value and gives one.
+    x
+        A number, an array, a tensor or a container of them.
+
+    Returns
+    -------
+    callable
+        ``jvp(v)``, with a tangent of the structure and shapes of `x`, runs the function and gives the pair of its value and
+        the tangent of that.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> make_jvp(ag.sin, 0.0)(2.0)
+    (np.float64(0.0), np.float64(2.0))
+    """
+
+    def jvp(v: Any) -> Any:
+        value, tangent = func.jvp(lambda value: with_constants(fun(value)), (x,), (v,))
+        return value, tangent
+
+    return jvp
+
+
+# -- vector spaces ------------------------------------------------------------------------------------------------------
+
+
+class VSpace:
+    """The real vector space that a value belongs to: a number, an array, a tensor, or a container of them.
+
+    Parameters
+    ----------
+    value
+        An element.
+
+    Attributes
+    ----------
+    shape, dtype
+        Those of the value, if it is no container.
+    size : int
+        The dimension: how many real numbers an element has.
+    iscomplex : bool
+        Whether one of them is complex.
+
+    Raises
+    ------
+    TypeError
+        If a part of the value is no array of numbers; of single numbers, one that has no derivative.
+    """
+
+    def __init__(self, value: Any) -> None:
+        leaves, self._structure = tree.flatten(value)
+        self._raw = is_raw(value)
+        self._like = [_element(leaf) for leaf in leaves]
+        self.iscomplex = any(t._spec.is_complex for t in self._like)
+        self.size = sum(math.prod(t.shape) * (2 if t._spec.is_complex else 1) for t in self._like)
+        if self._structure.kind is None:
+            (only,) = self._like
+            self.shape, self.dtype, self.ndim = only.shape, only.dtype, only.ndim
+
+    def _made(self, parts: Any) -> Any:
+        found = tree.unflatten(self._structure, parts)
+        return bare_all(found) if self._raw else found
+
+    def zeros(self) -> Any:
+        """Return the zero of the space."""
+        return self._made(_filled(t, 0) for t in self._like)
+
+    def ones(self) -> Any:
+        """Return the sum of the standard basis: ``1 + 1j`` where the space is complex."""
+        return self._made(_filled(t, 1 + 1j if t._spec.is_complex else 1) for t in self._like)
+
+    def standard_basis(self) -> Iterator[Any]:
+        """Return the elements with one real number 1 and else 0."""
+        for number, t in enumerate(self._like):
+            for i in range(math.prod(t.shape)):
+                for one in (1, 1j) if t._spec.is_complex else (1,):
+                    part = reshape(_filled(t, 0), (-1,))
+                    part[i] = one
+                    yield self._made(
+                        reshape(part, t.shape) if k == number else _filled(other, 0)
+                        for k, other in enumerate(self._like)
+                    )
+
+    def randn(self) -> Any:
+        """Return an element of normal random numbers, of agrad's generator."""
+        return self._made(_normal(t) for t in self._like)
+
+    def add(self, x: Any, y: Any) -> Any:
+        """Return the sum of two elements."""
+        return tree.map(lambda a, b: a + b, x, y)
+
+    mut_add = add
+
+    def scalar_mul(self, x: Any, a: Any) -> Any:
+        """Return an element times a real number."""
+        return tree.map(lambda part: part * a, x)
+
+    def inner_prod(self, x: Any, y: Any) -> Any:
+        """Return the real inner product of two elements."""
+        pairs = zip(tree.flatten(x)[0], tree.flatten(y)[0], strict=True)
+        found = sum((_product(a, b) for a, b in pairs), start=asarray(0.0))
+        return bare_all(found) if is_raw(x, y) else found
+
+    def covector(self, x: Any) -> Any:
+        """Return the element in the role of a cotangent, and the way back: the conjugate."""
+        found = tree.map(lambda part: conj(part) if _element(part)._spec.is_complex else part, x)
+        return bare_all(found) if is_raw(x) else found
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, VSpace):
+            return NotImplemented
+        return self._structure == other._structure and self._specs() == other._specs()
+
+    __hash__ = None  # type: ignore[assignment] # as HIPS autograd's
+
+    def _specs(self) -> list[tuple[Any, str]]:
+        return [(t.shape, t._spec.backend.dtype_name(t.dtype)) for t in self._like]
+
+    def __repr__(self) -> str:
+        return f"VSpace({tree.unflatten(self._structure, self._specs())})"
+
+
+def vspace(value: Any) -> VSpace:
+    """Return the vector space that a value belongs to.
+
+    Parameters
+    ----------
+    value
+        A number, an array, a tensor or a container of them.
+
+    Returns
+    -------
+    VSpace
+        The space.
+
+    Raises
+    ------
+    TypeError
+        If a part of the value has no vector space.
+
+    Examples
+    --------
+    >>> vspace([1.0, 2.0]).zeros()
+    [np.float64(0.0), np.float64(0.0)]
+    """
+    return VSpace(value)
+
+
+def _element(leaf: Any) -> Tensor:
+    """Return a part of a value as a tensor without history."""
+    if not isinstance(leaf, Tensor) and not _is_array(leaf):
+        raise TypeError(f"Can't find vector space for value {leaf} of type {type(leaf)}.{called()}")
+    t = argument_of(leaf, "vspace").detach()
+    if not t.shape and not t._spec.inexact:
+        raise TypeError(f"Can't find vector space for value {leaf} of dtype {t.dtype}: it has no derivative.{called()}")
+    return t
+
+
+def _filled(like: Tensor, value: complex) -> Tensor:
+    made: Tensor = like._spec.backend.functions.full(like.shape, value, dtype=like.dtype, device=like.device)
+    return made
+
+
+def _normal(like: Tensor) -> Tensor:
+    functions = like._spec.backend.functions
+    part = random.randn(*like.shape, device=like.device)
+    if like._spec.is_complex:
+        part = part + 1j * random.randn(*like.shape, device=like.device)
+    made: Tensor = functions.astype(part, like.dtype)
+    return made
+
+
+def _product(a: Any, b: Any) -> Any:
+    product = vecdot(reshape(asarray(a), (-1,)), reshape(asarray(b), (-1,)))  # which conjugates the first
+    return real(product) if product._spec.is_complex else product

@@ -1,0 +1,547 @@
+"""HIPS autograd's operators on functions, over products with Jacobians.
+
+Most take ``argnum``: by which argument, or by which several as a tuple or list. They are written for one argument and made
+operators for all by `unary_to_nary`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from agrad import tree
+from agrad.compat.autograd import core
+from agrad.compat.autograd.convention import turned
+from agrad.compat.autograd.core import run, vspace, with_constants
+from agrad.compat.autograd.wrap_util import unary_to_nary
+from agrad.core.errors import called
+from agrad.func.arguments import is_raw
+from agrad.func.grad import linearize
+from agrad.func.jacobian import rows_of
+from agrad.ops.creation import asarray
+from agrad.ops.elementwise import real
+from agrad.ops.linalg import tensordot
+from agrad.ops.manipulation import reshape
+from agrad.ops.statistical import sum as sum_of
+from agrad.utils import checkpoint as checkpoints
+
+__all__ = [
+    "checkpoint",
+    "deriv",
+    "elementwise_grad",
+    "grad",
+    "grad_and_aux",
+    "grad_named",
+    "hessian",
+    "hessian_tensor_product",
+    "hessian_vector_product",
+    "holomorphic_grad",
+    "jacobian",
+    "make_ggnvp",
+    "make_hvp",
+    "make_jvp",
+    "make_jvp_reversemode",
+    "make_vjp",
+    "multigrad_dict",
+    "tensor_jacobian_product",
+    "value_and_grad",
+    "vector_jacobian_product",
+]
+
+make_vjp = unary_to_nary(core.make_vjp)
+make_jvp = unary_to_nary(core.make_jvp)
+
+
+def _of_scalar(fun: Callable[..., Any], x: Any, what: str) -> tuple[Any, Any]:
+    """Return the value of a function that gives one real number, in any shape, and its gradient."""
+    vjp, ans = core.make_vjp(fun, x)
+    space = vspace(ans)
+    if space.size != 1:
+        raise TypeError(
+            f"{what} only applies to real scalar-output functions. Try jacobian, elementwise_grad or"
+            f" holomorphic_grad.{called()}"
+        )
+    return ans, vjp(space.ones())
+
+
+@unary_to_nary
+def grad(fun: Callable[..., Any], x: Any) -> Any:
+    """Return the function that computes the gradient of a function with a scalar result.
+
+    Parameters
+    ----------
+    fun : callable
+        Gives one real number, in any shape.
+    x : int, tuple or list of int, optional
+        By which argument; called ``argnum``. Default: 0. Of several, the gradients come as a tuple.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `fun`; gives the gradient, of the structure of the argument.
+
+    Raises
+    ------
+    TypeError
+        When called: if the result is not one real number.
+
+    Examples
+    --------
+    >>> grad(lambda x, y: x * y**2, argnum=1)(2.0, 3.0)
+    np.float64(12.0)
+    """
+    return _of_scalar(fun, x, "grad")[1]
+
+
+@unary_to_nary
+def value_and_grad(fun: Callable[..., Any], x: Any) -> Any:
+    """Return the function that computes value and gradient together.
+
+    Parameters
+    ----------
+    fun : callable
+        Gives one real number, in any shape.
+    x : int, tuple or list of int, optional
+        By which argument; called ``argnum``. Default: 0.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `fun`; gives ``(value, gradient)``.
+
+    Raises
+    ------
+    TypeError
+        When called: if the result is not one real number.
+
+    Examples
+    --------
+    >>> value_and_grad(lambda x: x**2)(3.0)
+    (np.float64(9.0), np.float64(6.0))
+    """
+    return _of_scalar(fun, x, "value_and_grad")
+
+
+@unary_to_nary
+def elementwise_grad(fun: Callable[..., Any], x: Any) -> Any:
+    """Return the function that computes the sums of the Jacobian's columns: its diagonal, of an elementwise function.
+
+    Parameters
+    ----------
+    fun : callable
+        Gives an array of real numbers.
+    x : int, tuple or list of int, optional
+        By which argument; called ``argnum``. Default: 0.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `fun`; gives the sums, of the structure of the argument.
+
+    Raises
+    ------
+    TypeError
+        When called: if the result is complex.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> elementwise_grad(np.square)(np.array([1.0, 2.0]))
+    array([2., 4.])
+    """
+    vjp, ans = core.make_vjp(fun, x)
+    space = vspace(ans)
+    if space.iscomplex:
+        raise TypeError(f"Elementwise_grad only applies to real-output functions.{called()}")
+    return vjp(space.ones())
+
+
+@unary_to_nary
+def deriv(fun: Callable[..., Any], x: Any) -> Any:
+    """Return the function that computes the derivative along ones, in forward mode.
+
+    Parameters
+    ----------
+    fun : callable
+        Gives numbers, arrays or a container of them.
+    x : int, tuple or list of int, optional
+        By which argument; called ``argnum``. Default: 0.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `fun`; gives the derivative, of the structure of the result.
+
+    Examples
+    --------
+    >>> deriv(lambda x: x**3)(2.0)
+    np.float64(12.0)
+    """
+    return core.make_jvp(fun, x)(vspace(x).ones())[1]
+
+
+@unary_to_nary
+def jacobian(fun: Callable[..., Any], x: Any) -> Any:
+    """Return the function that computes the Jacobian, all rows in one pass.
+
+    Parameters
+    ----------
+    fun : callable
+        Gives an array of real numbers.
+    x : int, optional
+        By which argument, an array or a number; called ``argnum``. Default: 0.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `fun`; gives an array of shape ``result.shape + argument.shape``.
+
+    Raises
+    ------
+    TypeError
+        When called: if argument or result are containers, or the result is complex.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> jacobian(np.square)(np.array([1.0, 2.0]))
+    array([[2., 0.],
+           [0., 4.]])
+    """
+    tape = run(fun, x, "jacobian(f)(x)")
+    if len(tape.inputs) != 1 or len(tape.outputs) != 1 or tape.outputs[0]._spec.is_complex:
+        raise TypeError(f"jacobian applies to functions from an array to an array of real numbers{called()}")
+    (rows,) = rows_of(tape)
+    found = turned(reshape(rows, (*tape.outputs[0].shape, *tape.inputs[0].shape)))
+    return tape.gives[0](found, True) if tape.gives else found
+
+
+@unary_to_nary
+def holomorphic_grad(fun: Callable[..., Any], x: Any) -> Any:
+    """Return the function that computes the complex derivative of a holomorphic function of a number.
+
+    Parameters
+    ----------
+    fun : callable
+        Gives one complex number.
+    x : int, optional
+        By which argument; called ``argnum``. Default: 0.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `fun`; gives the derivative, in the convention of `complex_convention`.
+
+    Warns
+    -----
+    UserWarning
+        When called: if the argument is real.
+
+    Examples
+    --------
+    >>> holomorphic_grad(lambda z: z**2)(1 + 2j)
+    np.complex128(2+4j)
+    """
+    if not vspace(x).iscomplex:
+        core.warn("Input to holomorphic_grad is not complex")
+    return grad(lambda x: real(asarray(fun(x))))(x)
+
+
+def grad_named(fun: Callable[..., Any], argname: str) -> Callable[..., Any]:
+    """Return the function that computes the gradient by a named argument.
+
+    Parameters
+    ----------
+    fun : callable
+        Gives one real number.
+    argname : str
+        The name of an argument that may come by position.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `fun`, this one by position; gives the gradient.
+
+    Raises
+    ------
+    ValueError
+        If there is no such argument.
+
+    Examples
+    --------
+    >>> grad_named(lambda x, rate: x * rate**2, "rate")(2.0, 3.0)
+    np.float64(12.0)
+    """
+    return grad(fun, inspect.getfullargspec(fun).args.index(argname))  # type: ignore[no-any-return]
+
+
+@unary_to_nary
+def hessian(fun: Callable[..., Any], x: Any) -> Any:
+    """Return the function that computes the matrix of second derivatives.
+
+    Parameters
+    ----------
+    fun : callable
+        Gives a real number, or an array of them.
+    x : int, optional
+        By which argument; called ``argnum``. Default: 0.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `fun`; gives an array of shape ``result.shape + argument.shape + argument.shape``.
+
+    Examples
+    --------
+    >>> hessian(lambda x: x**3)(2.0)
+    np.float64(12.0)
+    """
+    return jacobian(jacobian(fun))(x)
+
+
+@unary_to_nary
+def make_hvp(fun: Callable[..., Any], x: Any) -> Any:
+    """Return the function that makes Hessian-vector products at a point.
+
+    Parameters
+    ----------
+    fun : callable
+        Gives one real number.
+    x : int, optional
+        By which argument; called ``argnum``. Default: 0.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `fun`; gives a pair: the function from a vector to its product, and the gradient.
+
+    Examples
+    --------
+    >>> product, gradient = make_hvp(lambda x: x**3)(2.0)
+    >>> product(10.0), gradient
+    (np.float64(120.0), np.float64(12.0))
+    """
+    return core.make_vjp(grad(fun), x)
+
+
+def hessian_tensor_product(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
+    """Return the function that computes the product of the Hessian and a vector, or a tensor.
+
+    Parameters
+    ----------
+    fun : callable
+        Gives one real number.
+    argnum : int, optional
+        By which argument.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `fun` and then the vector, of the shape of the argument; gives the product, of that shape.
+
+    Examples
+    --------
+    >>> hessian_vector_product(lambda x: x**3)(2.0, 10.0)
+    np.float64(120.0)
+    """
+    gradient = grad(fun, argnum)
+
+    def along(*args: Any, **kwargs: Any) -> Any:
+        vector = asarray(args[-1])
+        return tensordot(asarray(gradient(*args[:-1], **kwargs)), vector, axes=vector.ndim)
+
+    return grad(along, argnum)  # type: ignore[no-any-return]
+
+
+hessian_vector_product = hessian_tensor_product
+
+
+def tensor_jacobian_product(fun: Callable[..., Any], argnum: int = 0) -> Callable[..., Any]:
+    """Return the function that computes the product of a vector, or a tensor, and the Jacobian.
+
+    Parameters
+    ----------
+    fun : callable
+        Gives an array of real numbers.
+    argnum : int, optional
+        By which argument.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `fun` and then the vector, whose axes are the first ones of the result; gives the product.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> vector_jacobian_product(np.square)(np.array([1.0, 2.0]), np.array([10.0, 1.0]))
+    array([20.,  4.])
+    """
+
+    def along(*args: Any, **kwargs: Any) -> Any:
+        vector = asarray(args[-1])
+        return tensordot(vector, asarray(fun(*args[:-1], **kwargs)), axes=vector.ndim)
+
+    return jacobian(along, argnum)  # type: ignore[no-any-return]
+
+
+vector_jacobian_product = tensor_jacobian_product
+
+
+@unary_to_nary
+def make_jvp_reversemode(fun: Callable[..., Any], x: Any) -> Any:
+    """Return the function that makes Jacobian-vector products at a point by reverse mode alone.
+
+    Parameters
+    ----------
+    fun : callable
+        Gives numbers, arrays or a container of them.
+    x : int, tuple or list of int, optional
+        By which argument; called ``argnum``. Default: 0.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `fun`; gives the function from a tangent of the argument to that of the result.
+
+    Examples
+    --------
+    >>> make_jvp_reversemode(lambda x: x**3)(2.0)(10.0)
+    np.float64(120.0)
+    """
+    return linearize(lambda x: with_constants(fun(x)), x)[1]
+
+
+def _half_square(x: Any) -> Any:
+    x = asarray(x)
+    return sum_of(x * x, axis=-1) / 2
+
+
+def make_ggnvp(f: Callable[..., Any], g: Callable[..., Any] = _half_square, f_argnum: int = 0) -> Callable[..., Any]:
+    """Return the function that makes generalised Gauss-Newton products at a point: of ``J.T @ H @ J`` and a vector.
+
+    Parameters
+    ----------
+    f : callable
+        The inner function, with the Jacobian J.
+    g : callable, optional
+        The outer one, of the result of `f`, with the Hessian H and one real number as result. Default: half the sum of
+        squares.
+    f_argnum : int, optional
+        By which argument.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `f`; gives the function from a vector, of the shape of the argument, to its product.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> make_ggnvp(np.square)(np.array([1.0, 2.0]))(np.ones(2))
+    array([ 4., 16.])
+    """
+
+    @unary_to_nary
+    def made(f: Callable[..., Any], x: Any) -> Any:
+        pull, value = core.make_vjp(f, x)
+        bend, _ = core.make_vjp(grad(g), value)
+        push = make_jvp_reversemode(f)(x)
+        return lambda v: pull(bend(push(v)))
+
+    return made(f, f_argnum)  # type: ignore[no-any-return]
+
+
+@unary_to_nary
+def grad_and_aux(fun: Callable[..., Any], x: Any) -> Any:
+    """Return the function that computes the gradient of the first of two results, and gives the second.
+
+    Parameters
+    ----------
+    fun : callable
+        Gives a pair: one real number, and anything.
+    x : int, tuple or list of int, optional
+        By which argument; called ``argnum``. Default: 0.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `fun`; gives ``(gradient, second)``.
+
+    Examples
+    --------
+    >>> grad_and_aux(lambda x: (x**2, x + 1))(3.0)
+    (np.float64(6.0), np.float64(4.0))
+    """
+    tape = run(fun, x, "grad_and_aux(f)(x)", has_aux=True)
+    ones = [vspace(t).ones() for t in tape.outputs]
+    (gradient,) = tree.unflatten(tape.structure, tape.back(ones, keep=False, gives=tape.gives))
+    return turned(gradient), tape.auxiliary(raw=is_raw(x))
+
+
+def multigrad_dict(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function that computes the gradients by all arguments, by their names.
+
+    Parameters
+    ----------
+    fun : callable
+        Gives one real number.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `fun`; gives a dict, also with the gradients by those that were left out.
+
+    Raises
+    ------
+    TypeError
+        When called: if the arguments do not fit the signature, or the result is not one real number.
+
+    Examples
+    --------
+    >>> multigrad_dict(lambda x, scale=3.0: scale * x**2)(2.0)
+    {'x': np.float64(12.0), 'scale': np.float64(4.0)}
+    """
+    signature = inspect.signature(fun)
+
+    def gradients(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+
+        def of_named(values: dict[str, Any]) -> Any:
+            again = inspect.BoundArguments(signature, values)  # in the order of the signature
+            return fun(*again.args, **again.kwargs)
+
+        found: dict[str, Any] = grad(of_named)(dict(bound.arguments))
+        return found
+
+    return gradients
+
+
+def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that is computed again for the backward pass instead of keeping what that needs.
+
+    Parameters
+    ----------
+    fun : callable
+        It must do the same when it is run again.
+
+    Returns
+    -------
+    callable
+        The same function.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> grad(checkpoint(lambda x: ag.exp(ag.sin(x))))(0.0)
+    np.float64(1.0)
+    """
+
+    @functools.wraps(fun)
+    def checkpointed(*args: Any, **kwargs: Any) -> Any:
+        return checkpoints.checkpoint(fun, *args, **kwargs)
+
+    return checkpointed

@@ -1,0 +1,59 @@
+"""Answering to ``import autograd``, when asked to."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import sys
+
+from agrad.core.errors import called
+
+__all__ = ["install", "uninstall"]
+
+#: The package that answers, and the name it answers to.
+HOME, NAME = "agrad.compat.autograd", "autograd"
+
+
+def install() -> None:
+    """Answer to ``import autograd`` and its submodules with this package, for libraries that import them.
+
+    Nothing else does so, and `uninstall` ends it. Call it before such a library is imported.
+
+    Raises
+    ------
+    RuntimeError
+        If another ``autograd`` has been imported.
+
+    Examples
+    --------
+    >>> from agrad.compat import autograd
+    >>> autograd.install()
+    >>> from autograd import grad
+    >>> grad is autograd.grad
+    True
+    >>> autograd.uninstall()
+    """
+    package = importlib.import_module(HOME)
+    other = sys.modules.get(NAME)
+    if other not in (None, package):
+        raise RuntimeError(
+            f"autograd has been imported from {getattr(other, '__file__', other)}: what imports it again would get that."
+            f"\n  Call install() before anything imports autograd.{called()}"
+        )
+    for found in pkgutil.walk_packages(package.__path__, f"{HOME}."):
+        sys.modules[NAME + found.name.removeprefix(HOME)] = importlib.import_module(found.name)
+    sys.modules[NAME] = package
+
+
+def uninstall() -> None:
+    """Answer to ``import autograd`` no more; what has been imported under that name stays what it is.
+
+    Examples
+    --------
+    >>> from agrad.compat import autograd
+    >>> autograd.uninstall()
+    """
+    package = importlib.import_module(HOME)
+    if sys.modules.get(NAME) is package:
+        for name in [name for name in sys.modules if name == NAME or name.startswith(f"{NAME}.")]:
+            del sys.modules[name]

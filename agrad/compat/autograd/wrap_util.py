@@ -1,0 +1,67 @@
+"""Operators on functions of one argument become operators on functions of several."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from agrad.compat.autograd.primitives import name_of as get_name
+from agrad.core.errors import called
+
+__all__ = ["get_name", "unary_to_nary"]
+
+
+def unary_to_nary(unary_operator: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the operator on functions of several arguments that one on functions of one argument stands for.
+
+    Parameters
+    ----------
+    unary_operator : callable
+        ``unary_operator(fun, x, ...)``, where `fun` takes `x` alone.
+
+    Returns
+    -------
+    callable
+        ``operator(fun, argnum=0, ...)``, which gives a function of the arguments of `fun`. Where `argnum` is a tuple or a list,
+        `x` is the tuple of those arguments.
+
+    Raises
+    ------
+    TypeError
+        If `argnum` is no int, and no tuple or list of them.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> slope = unary_to_nary(lambda fun, x: fun(x + 1) - fun(x))
+    >>> slope(lambda a, b: a * b, 1)(3.0, 5.0)
+    3.0
+    """
+
+    @functools.wraps(unary_operator)
+    def operator(fun: Callable[..., Any], argnum: Any = 0, *operator_args: Any, **operator_kwargs: Any) -> Any:
+        several = type(argnum) in (tuple, list)
+        if not several and type(argnum) is not int:
+            raise TypeError(f"argnum must be an int, or a tuple or list of them, got {type(argnum)}{called()}")
+
+        def of_all(*args: Any, **kwargs: Any) -> Any:
+            def of_chosen(x: Any) -> Any:
+                every = list(args)
+                for place, value in zip(argnum, x, strict=True) if several else ((argnum, x),):
+                    every[place] = value
+                return fun(*every, **kwargs)
+
+            of_chosen.__name__ = name
+            chosen = tuple(args[place] for place in argnum) if several else args[argnum]
+            return unary_operator(of_chosen, chosen, *operator_args, **operator_kwargs)
+
+        name, what = get_name(fun), get_name(operator)
+        of_all.__name__ = f"{what}_of_{name}_wrt_argnum_{argnum}"
+        of_all.__doc__ = (
+            f"    {what} of function {name} with respect to argument number {argnum}. Takes the same arguments as\n"
+            f"    {name} but returns the {what}.\n"
+        )
+        return of_all
+
+    return operator

@@ -1,0 +1,527 @@
+"""HIPS autograd's names over agrad: their meanings, against derivatives by hand and finite differences."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import agrad as ag
+from agrad.compat import autograd
+from agrad.compat.autograd import (
+    checkpoint,
+    defjvp,
+    defvjp,
+    defvjp_argnum,
+    deriv,
+    elementwise_grad,
+    grad,
+    grad_and_aux,
+    grad_named,
+    hessian,
+    hessian_tensor_product,
+    hessian_vector_product,
+    holomorphic_grad,
+    jacobian,
+    make_ggnvp,
+    make_hvp,
+    make_jvp,
+    make_vjp,
+    multigrad_dict,
+    primitive,
+    tensor_jacobian_product,
+    value_and_grad,
+)
+from agrad.compat.autograd.core import primitive_vjps, vspace
+from agrad.compat.autograd.differential_operators import make_jvp_reversemode
+from agrad.compat.autograd.extend import def_linear, defjvp_argnum, defvjp_argnums, notrace_primitive
+from agrad.compat.autograd.misc import flatten, flatten_func
+from agrad.compat.autograd.misc.fixed_points import fixed_point
+from agrad.compat.autograd.misc.optimizers import adam, rmsprop, sgd
+from agrad.compat.autograd.test_util import check_equivalent, check_grads, combo_check, scalar_close
+from agrad.compat.autograd.tracer import getval, isbox
+from agrad.compat.autograd.wrap_util import unary_to_nary
+
+X = np.array([0.5, -1.25, 2.0])
+V = np.array([2.0, 3.0, -1.0])
+A = np.array([[1.0, 2.0, -1.0], [0.5, -3.0, 0.25]])
+
+close = np.testing.assert_allclose
+
+
+def cubes(x):
+    return ag.sum(x**3)
+
+
+# -- operators ----------------------------------------------------------------------------------------------------------
+
+
+def test_operators_of_a_scalar_function():
+    close(grad(cubes)(X), 3 * X**2)
+    assert type(grad(cubes)(X)) is np.ndarray
+    assert type(grad(lambda x: x * x)(3.0)) is np.float64
+    assert isinstance(grad(cubes)(ag.asarray(X)), ag.Tensor)
+    value, gradient = value_and_grad(cubes)(X)
+    close(value, (X**3).sum())
+    close(gradient, 3 * X**2)
+    close(hessian(cubes)(X), np.diag(6 * X))
+    close(hessian_tensor_product(cubes)(X, V), 6 * X * V)
+    close(hessian_vector_product(lambda c, x: c * cubes(x), 1)(2.0, X, V), 12 * X * V)
+    product, gradient = make_hvp(cubes)(X)
+    close(product(V), 6 * X * V)
+    close(gradient, 3 * X**2)
+    found, aux = grad_and_aux(lambda x: (cubes(x), {"twice": 2 * x, "name": "kept"}))(X)
+    close(found, 3 * X**2)
+    close(aux["twice"], 2 * X)
+    assert aux["name"] == "kept"
+    assert type(aux["twice"]) is np.ndarray
+
+
+def test_one_number_in_any_shape_is_scalar_enough():
+    close(grad(lambda x: ag.sum(x**2, keepdims=True))(X), 2 * X)
+    with pytest.raises(TypeError, match="real scalar-output"):
+        grad(lambda x: x * x)(X)
+    with pytest.raises(TypeError, match="real scalar-output"):
+        value_and_grad(lambda x: x * 1j)(1.0)
+    with pytest.raises(TypeError, match="vector space"), pytest.warns(UserWarning, match="independent"):
+        grad(lambda x: x > 1)(1.0)
+
+
+def test_operators_of_a_vector_function():
+    f = lambda x: ag.tanh(A @ x)
+    slope = (1 - np.tanh(A @ X) ** 2)[:, None] * A
+    close(jacobian(f)(X), slope)
+    close(jacobian(lambda x: ag.asarray(2.0) * x)(3.0), 2.0)
+    vjp, value = make_vjp(f)(X)
+    close(value, np.tanh(A @ X))
+    close(vjp(V[:2]), V[:2] @ slope)
+    close(vjp(V[:2]), V[:2] @ slope)  # again
+    value, tangent = make_jvp(f)(X)(V)
+    close(tangent, slope @ V)
+    close(value, np.tanh(A @ X))
+    close(make_jvp_reversemode(f)(X)(V), slope @ V)
+    close(tensor_jacobian_product(f)(X, V[:2]), V[:2] @ slope)
+    close(make_ggnvp(f)(X)(V), slope.T @ slope @ V)
+    bend = np.diag(12 * np.tanh(A @ X) ** 2)
+    close(make_ggnvp(f, lambda y: ag.sum(y**4))(X)(V), slope.T @ bend @ slope @ V)
+    close(elementwise_grad(ag.sin)(X), np.cos(X))
+    close(elementwise_grad(elementwise_grad(ag.sin))(X), -np.sin(X))
+    close(deriv(ag.sin)(X), np.cos(X))
+    assert autograd.egrad is elementwise_grad
+    with pytest.raises(TypeError, match="array to an array"):
+        jacobian(lambda p: p[0] * p[1])([X, X])
+    with pytest.raises(TypeError, match="real-output"):
+        elementwise_grad(lambda x: x * 1j)(X)
+
+
+def test_arguments_are_chosen_as_there():
+    f = lambda a, b, c=2.0: ag.sum(a * b * c)
+    close(grad(f, 1)(X, V, c=3.0), 3 * X)
+    first, second = grad(f, argnum=[1, 0])(X, V)
+    close(first, 2 * X)
+    close(second, 2 * V)
+    assert isinstance(grad(f, (0,))(X, V), tuple)
+    close(grad(f, -1)(X, V), 2 * X)
+    close(grad_named(f, "b")(X, V), 2 * X)
+    found = multigrad_dict(f)(X, V)
+    assert list(found) == ["a", "b", "c"]
+    close(found["c"], X @ V)
+    many = multigrad_dict(lambda x, *rest, scale, **more: x * sum(rest) * scale * more["k"])
+    found = many(2.0, 3.0, 4.0, scale=5.0, k=6.0)
+    assert found == {"x": 210.0, "rest": (60.0, 60.0), "scale": 84.0, "more": {"k": 70.0}}
+    with pytest.raises(TypeError, match="argnum"):
+        grad(f, "b")
+    with pytest.raises(ValueError, match="is not in list"):
+        grad_named(f, "d")
+
+
+def test_names_and_texts_of_made_functions():
+    def foo(x):
+        return x
+
+    assert grad.__name__ == "grad"
+    assert grad(foo, 1).__name__ == "grad_of_foo_wrt_argnum_1"
+    assert grad(foo, 1).__doc__.startswith("    grad of function foo with respect to argument number 1.")
+    double = unary_to_nary(lambda fun, x, times: fun(x) * times)
+    assert double(lambda a, b: a + b, 1, times=3)(1.0, 2.0) == 9.0
+
+
+def test_containers_are_arguments_and_results():
+    f = lambda p: ag.sum(p["w"] * p["b"][0]) + p["b"][1]
+    found = grad(f)({"w": X, "b": (V, 1.0)})
+    close(found["w"], V)
+    close(found["b"][0], X)
+    assert found["b"][1] == 1.0
+    vjp, value = make_vjp(lambda x: {"a": x * 2, "b": [x * x]})(X)
+    close(value["b"][0], X * X)
+    close(vjp({"a": V, "b": [V]}), 2 * V + 2 * X * V)
+    with pytest.raises(TypeError, match="cotangent"):
+        vjp([V, V])
+
+
+def test_what_does_not_depend_on_the_argument_warns_on_the_users_line():
+    with pytest.warns(UserWarning, match="independent of input") as seen:
+        assert grad(lambda x: 1.0)(2.0) == 0.0
+    assert seen[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert deriv(lambda x: 1.0)(2.0) == 0.0
+        close(jacobian(lambda x: V)(X), np.zeros((3, 3)))
+
+
+def test_operators_nest():
+    f = lambda x: ag.sin(ag.sin(x) + x)
+    first = lambda x: math.cos(math.sin(x) + x) * (math.cos(x) + 1)
+    step = 1e-6
+    second = (first(0.3 + step) - first(0.3 - step)) / (2 * step)
+    close(grad(grad(f))(0.3), second, rtol=1e-8)
+    close(deriv(grad(f))(0.3), second, rtol=1e-8)
+    close(grad(deriv(f))(0.3), second, rtol=1e-8)
+    close(ag.grad(grad(f))(0.3), second, rtol=1e-8)
+    close(grad(ag.grad(f))(0.3), second, rtol=1e-8)
+    close(grad(lambda x: x * grad(lambda y: x * y)(2.0))(3.0), 6.0)
+    close(grad(lambda x: value_and_grad(f)(x)[0])(0.3), first(0.3))
+
+
+def test_checkpoint_gives_the_same_and_runs_again():
+    runs = []
+
+    def f(x):
+        runs.append(1)
+        return ag.exp(ag.sin(x))
+
+    kept = checkpoint(f)
+    assert kept.__name__ == "f"
+    close(grad(lambda x: ag.sum(kept(x)))(X), np.exp(np.sin(X)) * np.cos(X))
+    assert len(runs) == 2
+
+
+# -- complex ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pytorch():
+    autograd.set_complex_convention("pytorch")
+    yield
+    autograd.set_complex_convention("autograd")
+
+
+Z = np.array([1 + 2j, -0.5 + 0.25j])
+
+
+def test_complex_gradients_are_conjugate_to_pytorchs():
+    assert autograd.complex_convention() == "autograd"
+    f = lambda z: ag.sum(ag.real(z) ** 2 * ag.imag(z))
+    by_parts = 2 * Z.real * Z.imag - 1j * Z.real**2
+    close(grad(f)(Z), by_parts)
+    vjp, _ = make_vjp(lambda z: z * z)(Z)
+    close(vjp(1j * np.ones(2)), 2 * Z * 1j)
+    close(holomorphic_grad(lambda z: z**3)(1 + 2j), 3 * (1 + 2j) ** 2)
+    close(jacobian(lambda z: ag.real(z * z))(Z), np.diag(2 * Z))
+    with pytest.warns(UserWarning, match="not complex"):
+        holomorphic_grad(lambda z: z * (1 + 2j))(1.0)
+
+
+def test_the_convention_can_be_chosen(pytorch):
+    assert autograd.complex_convention() == "pytorch"
+    f = lambda z: ag.sum(ag.real(z) ** 2 * ag.imag(z))
+    close(grad(f)(Z), 2 * Z.real * Z.imag + 1j * Z.real**2)
+    close(grad(f)(Z), ag.grad(f)(Z))
+    with pytest.raises(ValueError, match="autograd, pytorch"):
+        autograd.set_complex_convention("jax")
+
+
+# -- operations of the user's -------------------------------------------------------------------------------------------
+
+
+def plain(x):
+    """Refuse whatever is no plain array."""
+    assert isinstance(x, np.ndarray | np.generic | float | complex), type(x)
+    return np.asarray(x)
+
+
+@primitive
+def scaled_sine(x, factor, power=1):
+    """Say what it is."""
+    return factor * np.sin(plain(x)) ** power
+
+
+defvjp(
+    scaled_sine,
+    lambda ans, x, factor, power=1: lambda g: g * factor * power * ag.sin(x) ** (power - 1) * ag.cos(x),
+    lambda ans, x, factor, power=1: lambda g: ag.sum(g * ans / factor),
+)
+defjvp(
+    scaled_sine,
+    lambda g, ans, x, factor, power=1: g * factor * power * ag.sin(x) ** (power - 1) * ag.cos(x),
+    lambda g, ans, x, factor, power=1: g * ans / factor,
+)
+
+
+def test_a_primitive_in_every_mode():
+    assert scaled_sine.__doc__ == "Say what it is."
+    close(scaled_sine(X, 2.0), 2 * np.sin(X))
+    assert type(scaled_sine(X, 2.0)) is np.ndarray
+    assert isinstance(scaled_sine(ag.asarray(X), 2.0), ag.Tensor)
+    f = lambda x, factor: ag.sum(scaled_sine(x, factor))
+    close(grad(f)(X, 2.0), 2 * np.cos(X))
+    close(grad(f, 1)(X, 2.0), np.sin(X).sum())
+    close(grad(lambda x: ag.sum(scaled_sine(x, 2.0, power=2)))(X), 4 * np.sin(X) * np.cos(X))
+    close(elementwise_grad(elementwise_grad(lambda x: scaled_sine(x, 2.0)))(X), -2 * np.sin(X))
+    close(deriv(lambda x: scaled_sine(x, 2.0))(X), 2 * np.cos(X))
+    close(deriv(deriv(lambda x: scaled_sine(x, 2.0)))(0.5), -2 * np.sin(0.5))
+    close(jacobian(lambda x: scaled_sine(x, 2.0))(X), np.diag(2 * np.cos(X)))
+    close(hessian(lambda x: f(x, 2.0))(X), np.diag(-2 * np.sin(X)))
+    close(ag.vmap(lambda x: scaled_sine(x, 2.0))(X), 2 * np.sin(X))
+    close(ag.vmap(ag.grad(lambda x: scaled_sine(x, 2.0)))(X), 2 * np.cos(X))
+    check_grads(scaled_sine, (0, 1))(X, 2.0)
+    x = ag.tensor(X, requires_grad=True)
+    f(x, 3.0).backward()
+    close(x.grad.numpy(), 3 * np.cos(X))
+    assert scaled_sine(x, 3.0).grad_fn.name() == "scaled_sineBackward"
+
+
+def test_derivatives_get_plain_arrays_where_nothing_else_is_differentiated():
+    numbers = []
+
+    @primitive
+    def product(a, b):
+        return np.multiply(plain(a), plain(b))
+
+    def maker(argnum, ans, args, kwargs):
+        return lambda g: numbers.append(argnum) or plain(g) * plain(args[1 - argnum])
+
+    defvjp_argnum(product, maker)
+    defjvp_argnum(product, lambda argnum, g, ans, args, kwargs: plain(g) * plain(args[1 - argnum]))
+    close(grad(lambda a: ag.sum(product(a, V)))(X), V)
+    assert numbers == [0]
+    close(grad(lambda a: ag.sum(product(a, a)))(X), 2 * X)
+    close(jacobian(lambda a: product(a, V))(X), np.diag(V))  # row by row
+    close(deriv(lambda a: product(a, a))(X), 2 * X)
+    close(ag.vmap(lambda a, b: product(a, b))(X, V), X * V)
+
+
+def test_containers_and_several_results_of_primitives():
+    @primitive
+    def both(parts, scale):
+        return {"sum": scale * (parts[0] + parts[1]), "n": 2}
+
+    defvjp(
+        both,
+        lambda ans, parts, scale: lambda g: (scale * g["sum"], scale * g["sum"]),
+        lambda ans, parts, scale: lambda g: ag.sum(g["sum"] * (parts[0] + parts[1])),
+    )
+    assert both((1.0, 2.0), 3.0) == {"sum": 9.0, "n": 2}
+    found = grad(lambda p, s: ag.sum(both((p, 2 * p), s)["sum"]), (0, 1))(X, 3.0)
+    close(found[0], 9.0 * np.ones(3))
+    close(found[1], 3 * X.sum())
+    assert grad(lambda x: both((x, 1.0), 1.0)["sum"] * both((x, 1.0), 1.0)["n"])(1.0) == 2.0
+
+
+def test_parts_that_have_no_derivative():
+    @primitive
+    def chosen(x, flag):
+        return x if flag else 0 * x
+
+    defvjp(chosen, lambda ans, x, flag: lambda g: g, None)
+    defjvp(chosen, "same", None)
+    close(grad(lambda x: chosen(x, True))(2.0), 1.0)
+    assert grad(chosen, 1)(2.0, 1.0) == 0.0
+    assert deriv(chosen, 1)(2.0, 1.0) == 0.0
+    assert deriv(chosen)(2.0, 1.0) == 1.0
+    linear = primitive(lambda x, y: x * y)
+    def_linear(linear)
+    assert deriv(lambda x: linear(x, 3.0) + linear(2.0, x))(1.0) == 5.0
+    defvjp_argnums(linear, lambda argnums, ans, args, kwargs: lambda g: [g * args[1 - a] for a in argnums])
+    assert grad(lambda x: linear(x, x))(3.0) == 6.0
+    assert notrace_primitive(lambda x: type(x))(ag.asarray(X)) is np.ndarray
+    only_second = primitive(lambda x, y: x * y)
+    defvjp(only_second, lambda ans, x, y: lambda g: g * x, argnums=(1,))
+    assert grad(only_second, 1)(2.0, 3.0) == 2.0
+    with pytest.raises(NotImplementedError, match="argnum 0"):
+        grad(only_second)(2.0, 3.0)
+
+
+def test_what_is_missing_or_wrong_is_said():
+    bare = primitive(lambda x: 2.0 * x)
+    with pytest.raises(NotImplementedError, match="VJP of <lambda>"):
+        grad(bare)(1.0)
+    with pytest.raises(NotImplementedError, match="JVP of <lambda>"):
+        deriv(bare)(1.0)
+    with pytest.raises(TypeError, match="by keyword"):
+        grad(lambda x: scaled_sine(1.0, factor=x))(1.0)
+    with pytest.raises(TypeError, match="no primitive"):
+        defvjp(np.sin, lambda ans, x: lambda g: g)
+    with pytest.raises(TypeError, match="Bad VJP"):
+        defvjp(bare, "same")
+    with pytest.raises(TypeError, match="Bad JVP"):
+        defjvp(bare, 5)
+    assert bare not in primitive_vjps
+    wrong = primitive(lambda x: np.sum(x))
+    defvjp(wrong, lambda ans, x: lambda g: g)
+    with pytest.raises(RuntimeError, match="shape"):
+        grad(wrong)(X)
+    counts = primitive(lambda x: 3)
+    with pytest.raises(RuntimeError, match="would be lost"):
+        grad(lambda x: counts(x) * x)(1.0)
+
+
+def test_a_complex_primitive_follows_the_convention():
+    square = primitive(lambda z: plain(z) ** 2)
+    defvjp(square, lambda ans, z: lambda g: 2 * z * g)  # as HIPS autograd writes it: no conjugate
+    close(grad(lambda z: ag.real(square(z)))(1 + 2j), 2 * (1 + 2j))
+    defjvp(square, lambda g, ans, z: 2 * z * g)
+    check_grads(square)(1 + 2j)
+
+
+# -- what stands beside -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "value", [0.0, X, Z, [1.0, X], (1.0, Z), {"a": 1.0, "b": [X, (Z,)]}, ag.asarray(X)], ids=lambda v: type(v).__name__
+)
+def test_vector_spaces(value):
+    space = vspace(value)
+    x, y = space.randn(), space.randn()
+    basis = list(space.standard_basis())
+    assert len(basis) == space.size
+    assert all(vspace(e) == space for e in (*basis, x, space.zeros(), space.ones()))
+    for i, e in enumerate(basis):
+        assert [space.inner_prod(e, other) for other in basis] == [float(i == k) for k in range(len(basis))]
+    total = space.zeros()
+    for e in basis:
+        total = space.add(total, space.scalar_mul(e, space.inner_prod(e, x)))
+    assert scalar_close(space.inner_prod(total, y), space.inner_prod(x, y))
+    assert scalar_close(space.inner_prod(x, y), space.inner_prod(y, x))
+    assert space.inner_prod(x, x) > 0
+    assert scalar_close(space.inner_prod(space.covector(x), y), space.inner_prod(x, space.covector(y)))
+    check_equivalent(space.covector(space.covector(x)), x)
+
+
+def test_vector_spaces_differ_by_shape_dtype_and_structure():
+    assert vspace(X) != vspace(X[:2])
+    assert vspace(X) != vspace(X.astype(np.float32))
+    assert vspace([X]) != vspace((X,))
+    assert vspace(X).shape == (3,)
+    assert vspace(1.0) != 1.0
+    assert "VSpace" in repr(vspace(X))
+    for value in (1, True, "text", object()):
+        with pytest.raises(TypeError, match="vector space"):
+            vspace(value)
+
+
+def test_flatten():
+    value = {"w": A, "b": [1.0, (X,)], "none": ()}
+    vector, unflatten = flatten(value)
+    close(vector, [1.0, *X, *A.ravel()])
+    back = unflatten(vector * 2)
+    close(back["w"], 2 * A)
+    assert back["b"][0] == 2.0
+    assert type(back["b"][0]) is np.float64
+    assert flatten([])[0].shape == (0,)
+    close(grad(lambda p: ag.sum(flatten(p)[0] ** 2))([X, 2.0])[0], 2 * X)
+    f, _, start = flatten_func(lambda p, c: [c * p[0], p[1]], [X, 2.0])
+    close(f(start, 3.0), [*(3 * X), 2.0])
+
+
+@pytest.mark.parametrize("optimize", [sgd, rmsprop, adam])
+def test_optimizers_as_published(optimize):
+    """The rules written out in NumPy, for a quadratic function of a vector."""
+    target = np.array([1.0, -2.0, 0.5])
+    seen = []
+    found = optimize(
+        lambda p, i: {"x": 2 * (p["x"] - target)},
+        {"x": X},
+        lambda p, i, g: seen.append((i, g["x"])),
+        num_iters=5,
+        step_size=0.1,
+    )
+    x, m, v = X, np.zeros(3), np.ones(3) if optimize is rmsprop else np.zeros(3)
+    for i in range(5):
+        g = 2 * (x - target)
+        if optimize is sgd:
+            m = 0.9 * m - 0.1 * g
+            x = x + 0.1 * m
+        elif optimize is rmsprop:
+            v = 0.9 * v + 0.1 * g**2
+            x = x - 0.1 * g / (np.sqrt(v) + 1e-8)
+        else:
+            m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+            x = x - 0.1 * m / (1 - 0.9 ** (i + 1)) / (np.sqrt(v / (1 - 0.999 ** (i + 1))) + 1e-8)
+    close(found["x"], x)
+    assert [i for i, _ in seen] == list(range(5))
+    close(seen[0][1], 2 * (X - target))
+
+
+def test_fixed_points_are_differentiated_implicitly():
+    newton = lambda a: lambda x: (x + a / x) / 2
+    root = lambda a: fixed_point(newton, a, 1.0, lambda x, y: abs(x - y), 1e-10)
+    assert scalar_close(root(4.0), 2.0)
+    assert scalar_close(grad(root)(4.0), 0.25)
+    assert scalar_close(grad(grad(root))(4.0), -1 / 32)
+
+
+def test_boxes_are_tensors_that_are_differentiated():
+    assert not isbox(ag.asarray(X))
+    assert isbox(ag.asarray(X).requires_grad_())
+    seen = []
+    grad(lambda x: seen.append((isbox(x), type(getval(x)))) or x)(1.0)
+    deriv(lambda x: seen.append((isbox(x), type(getval(x)))) or x)(1.0)
+    assert seen == [(True, np.float64)] * 2
+    assert autograd.isinstance(ag.asarray(X), np.ndarray)
+    assert autograd.type(ag.asarray(X)) is np.ndarray
+    assert autograd.list is list
+
+
+def test_check_grads_finds_what_is_wrong():
+    wrong = primitive(lambda x: x * 2.0)
+    defvjp(wrong, lambda ans, x: lambda g: g * 2.001)
+    defjvp(wrong, lambda g, ans, x: g * 2.001)
+    with pytest.raises(AssertionError, match="VJP"):
+        check_grads(wrong, modes=["rev"])(1.0)
+    with pytest.raises(AssertionError, match="Value mismatch"):
+        check_grads(wrong, modes=["fwd"])(1.0)
+    with pytest.raises(ValueError, match="modes"):
+        check_grads(wrong, modes=["back"])(1.0)
+    with pytest.raises(AssertionError, match="VSpace mismatch"):
+        check_equivalent(X, X[:2])
+    combo_check(lambda x, y: x * y, (0, 1), order=1)([2.0, X], [3.0])
+
+
+# -- under its name -----------------------------------------------------------------------------------------------------
+
+INSTALLED = """
+import sys
+from agrad.compat import autograd as ours
+ours.install()
+ours.install()
+import autograd
+from autograd import grad
+from autograd.extend import primitive
+from autograd.misc.optimizers import adam
+import autograd.core
+assert autograd is ours and sys.modules["autograd.core"] is autograd.core
+from agrad.compat.autograd import core
+assert autograd.core is core
+assert grad(lambda x: x * x)(3.0) == 6.0
+ours.uninstall()
+assert not [name for name in sys.modules if name.partition(".")[0] == "autograd"]
+import types
+sys.modules["autograd"] = types.ModuleType("autograd")
+try:
+    ours.install()
+except RuntimeError as error:
+    assert "before anything imports autograd" in str(error)
+else:
+    raise AssertionError
+ours.uninstall()
+assert "autograd" in sys.modules  # which is another's
+"""
+
+
+def test_it_answers_to_autograd_when_asked():
+    subprocess.run([sys.executable, "-c", INSTALLED], check=True)
