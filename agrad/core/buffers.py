@@ -87,6 +87,8 @@ def assign_data(
     grads : sequence of Tensor or None, optional
         What becomes their `.grad`; None leaves it.
     """
+    if mode.recorder() is not None:
+        any(map(mode.note_write, tensors))  # each gives None
     others = [(t._state(), g) for t, g in zip(tensors, grads, strict=False) if g is not None]
     before = [t._raw for t in tensors], [state.grad for state, _ in others]  # to read `_raw` ends an ownership
     states = [t._node if isinstance(t._node, AccumulateGrad) else t._leaf for t in tensors]
@@ -123,6 +125,7 @@ def rebind(
     write : callable, optional
         Writes to the array that the target owned, and gives it: the value, of which `result` has the history only.
     """
+    mode.note_write(target)
     spec = target._spec
     base = target._base
     if base is not None:

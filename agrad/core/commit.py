@@ -11,6 +11,7 @@ from agrad.core.cotangents import fit
 from agrad.core.history import as_gradient
 from agrad.core.hooks import Hooks
 from agrad.core.materialize import remember_losses
+from agrad.core.mode import kernels_of
 from agrad.core.node import AccumulateGrad, Node
 from agrad.core.once import lock
 from agrad.core.spec import Spec
@@ -160,7 +161,7 @@ class Sums:
         """
         earlier = self.changed.get(id(tensor))
         array = tensor._raw if earlier is None else earlier[1]  # to read it ends the ownership of the array
-        xp = tensor._spec.xp
+        xp = kernels_of(tensor._spec)
         total = xp.add_into(g, array, g) if mine else xp.add(array, g)
         self.changed[id(tensor)] = tensor, tensor._spec.backend.as_array(total)
 

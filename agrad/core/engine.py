@@ -151,6 +151,7 @@ class Pass:
         self.as_tensors = create_graph or bool(now is not None and now.levels)
         self.anomaly: bool | None = None if now is None else now.anomaly
         self.profiler: Any = None if now is None else now.profiler
+        self.recorder: Any = None if now is None else now.recorder
         self.log = debug_log()
         self.targets = targets
         self.needed = None if targets is None else leading_to([node for node, _ in roots], targets)
@@ -211,6 +212,7 @@ class Pass:
             or self.waiting
             or self.anomaly is not None
             or self.profiler is not None
+            or self.recorder is not None
             or self.log is not None
         )
 
@@ -219,6 +221,8 @@ class Pass:
         if g is None:  # values are immutable: every pass may start from the same 1
             one = node.spec.floats.get(1.0)
             one = node.spec.scalar(1.0) if one is None else one
+            if self.recorder is not None:
+                self.recorder.constant(one)
             return wrap(one, node.spec) if self.as_tensors else one
         if self.as_tensors:
             return g if self.create_graph else fresh(g, None)
@@ -344,7 +348,9 @@ class Pass:
         """Add a cotangent to what has been added up for a node; what that was made of may be shared with others."""
         one, mine = total
         spec = node.spec
-        if mine:
+        if self.recorder is not None and not self.as_tensors:
+            total[0] = self.recorder.kernels_of(joined_with(spec, (one, part))).add(one, part)
+        elif mine:
             total[0] = spec.xp.add_into(one, part, one)
         elif self.as_tensors:
             total[0] = spec.backend.functions.add(one, part)
@@ -466,6 +472,8 @@ class Pass:
             vjp = recordable(node, vjp, masked=masked)
         if self.anomaly:
             vjp = without_nan(vjp)
+        if self.recorder is not None:
+            vjp = self.recorder.around_vjp(node, vjp)
         if self.profiler is not None:
             vjp = self.profiler.around_vjp(node, vjp)
         try:
@@ -478,7 +486,9 @@ class Pass:
                 if here is not node.spec.backend:
                     return self.elsewhere(here, node, vjp, g, saved)
             run_rule = node.spec.run_rule
-            return vjp(node.spec.xp, g, saved, node) if run_rule is None else run_rule(vjp, g, saved, node)
+            if run_rule is None or self.recorder is not None:
+                return vjp(node.spec.xp, g, saved, node)
+            return run_rule(vjp, g, saved, node)
         except Exception as error:
             explain(error, node, saved)
             raise
@@ -534,6 +544,8 @@ class Pass:
             at_end()
         if self.deferring:
             self.settle()
+        if self.recorder is not None and not self.as_tensors:
+            self.cut()
         if not self.into_leaves and self.targets is not None:
             for node in self.targets:
                 if isinstance(node, AccumulateGrad) and node in self.leaves:
@@ -544,6 +556,14 @@ class Pass:
             self.captured = {node: as_gradient(g) for node, g in self.captured.items()}
         if self.into_leaves or self.retained:
             self.commit(self.leaves if self.into_leaves else {}, self.retained)
+
+    def cut(self) -> None:
+        """Tell a recording that what this pass gives has no history."""
+        detached = self.recorder.detached
+        for total in self.leaves.values():
+            total[0] = detached(total[0])
+        self.captured = {node: detached(g) for node, g in self.captured.items()}
+        self.retained = [(reference, detached(g)) for reference, g in self.retained]
 
     def commit(self, leaves: dict[AccumulateGrad, Total], retained: Sequence[tuple[Any, Any]]) -> None:
         """Add complete gradients to leaves and to results that retain theirs, then call the leaves' own hooks."""

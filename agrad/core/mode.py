@@ -43,6 +43,8 @@ class Mode:
         Whether anomaly detection is on: True with the search for NaN, False without, None where it is off.
     profiler : object or None
         What is told of every call and every node that runs (see ``view.profile``).
+    recorder : object or None
+        What makes a program of them (see ``func.recording``).
     thread : int
         The thread the mode was entered in; in any other it does not count, also where threads inherit the context.
     simple_in : int or None
@@ -63,6 +65,7 @@ class Mode:
         "owner",
         "previous",
         "profiler",
+        "recorder",
         "saved",
         "simple_in",
         "thread",
@@ -77,6 +80,7 @@ class Mode:
         saved: tuple[Any, ...],
         anomaly: bool | None,
         profiler: Any,
+        recorder: Any,
         previous: Mode | None,
         owner: object,
     ) -> None:
@@ -86,22 +90,24 @@ class Mode:
         self.saved = saved
         self.anomaly = anomaly
         self.profiler = profiler
+        self.recorder = recorder
         self.previous = previous
         self.owner = owner
         self.watch: Any = None
         self.thread = get_ident()
-        self.simple_in = None if levels or saved or profiler is not None else self.thread
+        usual = not levels and not saved and profiler is None and recorder is None
+        self.simple_in = self.thread if usual else None
 
     def moved(self, previous: Mode | None) -> Mode:
         """Return this mode in another place of the chain."""
-        known = self.grad, self.levels, self.inference, self.saved, self.anomaly, self.profiler
+        known = self.grad, self.levels, self.inference, self.saved, self.anomaly, self.profiler, self.recorder
         made = Mode(*known, previous, self.owner)
         made.watch = self.watch
         return made
 
 
 #: What is on where nothing has been entered.
-USUAL = Mode(True, (), False, (), None, None, None, None)
+USUAL = Mode(True, (), False, (), None, None, None, None, None)
 
 
 _MODE: ContextVar[Mode | None] = ContextVar("agrad_mode", default=None)
@@ -124,6 +130,33 @@ def current() -> Mode | None:
     return mode if mode is not None and mode.thread == get_ident() else None
 
 
+def recorder() -> Any:
+    """Return what makes a program of what happens now, None outside of recordings."""
+    now = current()
+    return None if now is None else now.recorder
+
+
+def note_write(tensor: Any) -> None:
+    """Tell a recording that a tensor is about to get another value or gradient."""
+    now = recorder()
+    if now is not None:
+        now.meet(tensor)
+
+
+def note_grad(tensor: Any, what: str) -> None:
+    """Tell a recording that the gradient of a tensor is "read", or about to be "set"."""
+    now = recorder()
+    if now is not None:
+        now.meet(tensor)
+        now.grads.setdefault(id(tensor), what)
+
+
+def kernels_of(backend: Any) -> Any:
+    """Return the kernels of a backend; within a recording, those that are written down too."""
+    now = recorder()
+    return backend.xp if now is None else now.kernels_of(backend)
+
+
 def push(
     *,
     grad: bool | None = None,
@@ -132,6 +165,7 @@ def push(
     saved: tuple[Any, ...] | None = None,
     anomaly: bool | EllipsisType | None = ...,
     profiler: Any = None,
+    recorder: Any = ...,
     owner: object = None,
 ) -> None:
     """Enter a mode that differs from the present one in what is given.
@@ -155,6 +189,7 @@ def push(
         base.saved if saved is None else saved,
         base.anomaly if anomaly is ... else anomaly,
         base.profiler if profiler is None else profiler,
+        base.recorder if recorder is ... else recorder,
         now,
         owner,
     )
@@ -408,6 +443,7 @@ class GradMode(Block):
         made.saved = base.saved
         made.anomaly = base.anomaly
         made.profiler = base.profiler
+        made.recorder = base.recorder
         made.previous = now
         made.owner = self
         made.watch, self.watch = self.watch, None
@@ -574,6 +610,7 @@ def replace(*, grad: bool | None = None, anomaly: bool | EllipsisType | None = .
         base.saved,
         base.anomaly if anomaly is ... else anomaly,
         base.profiler,
+        base.recorder,
         base.previous,
         replace if now is None else base.owner,
     )

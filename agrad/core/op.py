@@ -233,6 +233,8 @@ def general(op: Op, values: tuple[Any, ...]) -> Any:
     if op.dtype_slot is not None and raw[op.dtype_slot] is not None:
         raw[op.dtype_slot] = backend.dtype(raw[op.dtype_slot])
     kernel = op.kernel_of(backend.xp)
+    if mode is not None and mode.recorder is not None:
+        kernel = mode.recorder.around(op, backend, kernel, values, raw)
     if mode is not None and mode.profiler is not None:
         kernel = mode.profiler.around(op, backend, kernel)
     try:

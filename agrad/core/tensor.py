@@ -232,6 +232,8 @@ class Tensor(_Methods):
     @property
     def grad(self) -> Tensor | None:
         """The accumulated gradient of a leaf, or of a result after `retain_grad`; None before the first backward."""
+        if mode.get_mode() is not None:
+            mode.note_grad(self, "read")
         node = self._node
         if node is None:
             return self._leaf.grad if self._leaf else None
@@ -252,6 +254,7 @@ class Tensor(_Methods):
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
             self._check_grad(value)
+        mode.note_grad(self, "set")
         node = self._node
         if isinstance(node, AccumulateGrad):
             node.grad = value
@@ -413,7 +416,8 @@ class Tensor(_Methods):
         Tensor
             A value of its own: changing it in place does not change this tensor.
         """
-        result = wrap(self._raw, self._spec)
+        recorder = mode.recorder()
+        result = wrap(self._raw if recorder is None else recorder.detach(self), self._spec)
         result._base = bases(self)
         return result
 
@@ -448,6 +452,7 @@ class Tensor(_Methods):
             spec = backend.spec(raw)
         if self._node is not None and not spec.inexact:
             raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
+        mode.note_write(self)
         leaf, before = self._node if isinstance(self._node, AccumulateGrad) else self._leaf, self._raw
         if leaf is not None and is_moved(leaf.spec, spec):
             leaf.moved = True
@@ -518,7 +523,10 @@ class Tensor(_Methods):
         return self._spec.backend.tolist(self._computed())
 
     def _computed(self) -> Any:
-        """Return the array; what a lazy one stands for is computed first, and stays with this tensor."""
+        """Return the array, for Python to see; what a lazy one stands for is computed first, and stays with this tensor."""
+        recorder = mode.recorder()
+        if recorder is not None:
+            recorder.leaves(self)
         if self._spec.backend.is_lazy:
             from agrad.core.materialize import fill  # noqa: PLC0415 (it knows tensors)
 

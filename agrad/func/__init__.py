@@ -1,11 +1,17 @@
 """Transforms of functions, PyTorch's ``torch.func``: each takes a function and gives one; they compose in any order."""
 
+from agrad.func.capture import capture
 from agrad.func.grad import deriv, elementwise_grad, grad, grad_and_value, hvp, jvp, linearize, value_and_grad, vjp
 from agrad.func.jacobian import hessian, jacfwd, jacobian, jacrev
+from agrad.func.program import Program
+from agrad.func.recording import CaptureError
 from agrad.func.stateless import functional_call, stack_module_state
 from agrad.func.vmap import vmap
 
 __all__ = [
+    "CaptureError",
+    "Program",
+    "capture",
     "deriv",
     "elementwise_grad",
     "functional_call",

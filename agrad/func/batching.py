@@ -637,6 +637,14 @@ def _joined_of(arrays: Sequence[Any]) -> Backend:
     return found
 
 
+def drawn(backend: Backend, kind: str, shape: tuple[int, ...], key: tuple[int, int], **options: Any) -> Any:
+    """Sample from a key; a recording writes the draw down."""
+    recorder = mode.recorder()
+    return (backend.random if recorder is None else functools.partial(recorder.draw, backend))(
+        kind, shape, key, **options
+    )
+
+
 def sampled(backend: Backend, kind: str, shape: tuple[int, ...], key: tuple[int, int], **options: Any) -> Any:
     """Sample inside the mapped functions of all open levels, as each of them wants it."""
     levels = batch_levels.get()
@@ -649,12 +657,12 @@ def sampled(backend: Backend, kind: str, shape: tuple[int, ...], key: tuple[int,
     levels = tuple(level for level in levels if level.randomness == "different")
     sizes = tuple(level.size for level in levels)
     if kind == "permutation" and levels:
-        numbers = backend.random(
-            "uniform", (*sizes, *shape), key, dtype=backend.dtype("float64"), device=options["device"]
-        )
-        raw = backend.xp.astype(backend.xp.argsort(numbers, axis=-1), options["dtype"])
+        where, double = options["device"], backend.dtype("float64")
+        numbers = drawn(backend, "uniform", (*sizes, *shape), key, dtype=double, device=where)
+        xp = mode.kernels_of(backend)
+        raw = xp.astype(xp.argsort(numbers, axis=-1), options["dtype"])
     else:
-        raw = backend.random(kind, (*sizes, *shape), key, **options)
+        raw = drawn(backend, kind, (*sizes, *shape), key, **options)
     for level in levels:
         raw = _entered(raw, 0, level)
     return raw

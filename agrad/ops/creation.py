@@ -12,6 +12,7 @@ from typing import Any
 from agrad import dtypes
 from agrad.core import errors
 from agrad.core.backend import Backend, backend_of, numbers_of
+from agrad.core.mode import kernels_of, recorder
 from agrad.core.tensor import Tensor, shape_tuple, wrap
 from agrad.ops.data_type import astype, result_type, to_device
 from agrad.ops.docs import complete
@@ -42,7 +43,7 @@ def _call(name: str, *args: Any, dtype: Any, device: Any, requires_grad: bool = 
     dtype = None if wanted is None else backend.dtype(wanted)
     native = backend.native_device(full)
     kwargs = {} if native is None else {"device": native}
-    raw = getattr(backend.xp, name)(*args, dtype=dtype, **kwargs)
+    raw = getattr(kernels_of(backend), name)(*args, dtype=dtype, **kwargs)
     return leaf(backend, raw, requires_grad)
 
 
@@ -172,7 +173,8 @@ def _filled_like(x: Any, value: complex, dtype: Any, device: Any, requires_grad:
     x = asarray(x)
     if dtype is None and device is None:
         spec = x._spec
-        raw = spec.xp.zeros_like(x._raw) if type(value) is int and not value else spec.xp.full_like(x._raw, value)
+        xp = kernels_of(spec)
+        raw = xp.zeros_like(x._raw) if type(value) is int and not value else xp.full_like(x._raw, value)
         return leaf(spec.backend, spec.backend.as_array(raw), requires_grad)
     dtype, device = _like(x, dtype, device)
     return full(x.shape, value, dtype=dtype, device=device, requires_grad=requires_grad)
@@ -316,7 +318,7 @@ def linspace(
     default = complex_default() if is_complex else dtypes.get_default_dtype()
     native = backend.native_device(where)
     kwargs = {} if native is None else {"device": native}
-    raw = backend.xp.linspace(
+    raw = kernels_of(backend).linspace(
         start, stop, num, dtype=backend.dtype(default if dtype is None else dtype), endpoint=endpoint, **kwargs
     )
     return leaf(backend, raw, requires_grad)
@@ -352,7 +354,7 @@ def eye(
     native = backend.native_device(where)
     kwargs = {} if native is None else {"device": native}
     default = dtypes.get_default_dtype() if dtype is None else dtype
-    raw = backend.xp.eye(n_rows, n_cols, k=k, dtype=backend.dtype(default), **kwargs)
+    raw = kernels_of(backend).eye(n_rows, n_cols, k=k, dtype=backend.dtype(default), **kwargs)
     return leaf(backend, raw, requires_grad)
 
 
@@ -387,6 +389,7 @@ def asarray(
     """
     if isinstance(obj, Tensor):
         return _of_tensor(obj, dtype, device, copy, requires_grad=requires_grad)
+    recording = recorder()
     owner = None if isinstance(obj, bool | int | float | complex | list | tuple) else backend_of(obj)
     if owner is None and isinstance(obj, list | tuple) and (tensors := _tensors_in(obj)):
         if copy is False:
@@ -403,8 +406,12 @@ def asarray(
             wanted = {"float": dtypes.get_default_dtype(), "complex": complex_default()}.get(kind)
             if wanted is not None and wanted != raw.dtype:
                 raw = backend.asarray(obj, dtype=wanted, device=where)
+        if recording is not None and isinstance(obj, bool | int | float | complex | list | tuple):
+            recording.constant(raw)
         return leaf(backend, raw, requires_grad)
     raw = owner.as_array(obj)
+    if recording is not None:
+        recording.input(raw)
     if device is not None:
         target, where = manager.device_of(device)
         if where != owner.spec(raw).device:
@@ -412,7 +419,11 @@ def asarray(
                 raise ValueError(f"moving an array to {where} has to copy; copy=False cannot be met")
             raw, owner = owner.send(raw, target, where), target
     if dtype is not None or copy:
-        raw = owner.asarray(raw, dtype=dtype, copy=copy)
+        if recording is None:
+            raw = owner.asarray(raw, dtype=dtype, copy=copy)
+        else:
+            wanted = raw.dtype if dtype is None else owner.dtype(dtype)
+            raw = recording.kernels_of(owner).astype(raw, wanted, copy=bool(copy))
     return leaf(owner, raw, requires_grad)
 
 

@@ -13,7 +13,7 @@ from agrad.core.buffers import check_leaf, owned, rebind
 from agrad.core.cotangents import device_of, unbroadcast
 from agrad.core.declare import custom, linear, nondifferentiable
 from agrad.core.kernels import KINDS, at, is_mask, key_parts, visits_once
-from agrad.core.mode import batch_levels, is_grad_enabled
+from agrad.core.mode import batch_levels, is_grad_enabled, recorder
 from agrad.core.op import OPS, _key, finish, resolve_backend
 from agrad.core.saved import active
 from agrad.core.spec import Spec
@@ -300,6 +300,8 @@ def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> tuple
     """
     backend = x._spec.backend
     is_tensor = isinstance(value, Tensor)
+    if recorder() is not None:
+        return None
     if x._tangents or (is_tensor and (value._tangents or value._spec.backend is not backend)):
         return None
     if (x._node is not None or (is_tensor and value._node is not None)) and active():

@@ -13,7 +13,7 @@ from agrad.core.backend import spec_of
 from agrad.core.mode import Setting, batch_levels, within
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
-from agrad.func.batching import sampled
+from agrad.func.batching import drawn, sampled
 from agrad.ops.creation import leaf
 from agrad.ops.docs import complete as _complete
 from agrad.plugin import manager
@@ -191,7 +191,7 @@ def _sample(
     if batch_levels.get():
         raw = sampled(backend, kind, shape, key, dtype=native, device=where, **parameters)
         return leaf(spec_of(raw).backend, raw, requires_grad)
-    raw = backend.random(kind, shape, key, dtype=native, device=where, **parameters)
+    raw = drawn(backend, kind, shape, key, dtype=native, device=where, **parameters)
     return leaf(backend, raw, requires_grad)
 
 

@@ -1,0 +1,203 @@
+"""``capture``: the program of what a function does, and calls of programs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agrad import tree
+from agrad.core import errors, mode
+from agrad.core.backend import backend_of
+from agrad.core.node import Freed, ancestors
+from agrad.core.tensor import Tensor
+from agrad.func.arguments import NUMBERS, argument_of
+from agrad.func.origins import Origin, search
+from agrad.func.program import Leaf, Program, Structure, Write
+from agrad.func.recording import CaptureError, Recorder
+
+
+def capture(function: Callable[..., Any]) -> Callable[..., Program]:
+    """Return a function that gives the program of what `function` does with its arguments.
+
+    The function runs once: forward, backward passes, gradients of gradients, transforms and updates in place become
+    steps. Tensors it finds outside of its arguments (in closures, globals, attributes) are inputs of the program that it
+    finds again at every call; random numbers are drawn anew, as the function would.
+
+    Parameters
+    ----------
+    function : callable
+        Takes tensors, arrays or containers of them, beside other values, which become part of the program.
+
+    Returns
+    -------
+    callable
+        Takes the arguments, gives a `Program` for their shapes and dtypes.
+
+    Raises
+    ------
+    CaptureError
+        Where the function does what no program can hold: chooses its way by a value, asks for one as a number or array of
+        Python's, makes a result whose shape depends on values, keeps a tensor elsewhere than in what it returns, or finds
+        one in a place that cannot be found again. The function has had its effects up to there, and no others.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> program = ag.func.capture(lambda x: ag.sum(x * x))(ag.tensor([1.0, 2.0]))
+    >>> program(ag.tensor([3.0, 4.0]))
+    tensor(25.)
+    >>> print(program.text(notes=False))
+    def program(xp, v0):
+        v1 = xp.multiply(v0, v0)
+        v2 = xp.sum(v1, axis=None, dtype=None, keepdims=False); del v1
+        return (v2, )
+    <BLANKLINE>
+    """
+
+    @functools.wraps(function)
+    def captured(*args: Any, **kwargs: Any) -> Program:
+        recorder = Recorder()
+        program, returned = recorded(recorder, function, args, kwargs)
+        del returned
+        kept = recorder.escaped(program.outputs)
+        if kept is not None:
+            raise CaptureError(
+                f"capture: a tensor of shape {tuple(kept.shape)} that the function made lives on, and is none of what it"
+                " returned: a list or an attribute has it, or the graph of one that does. No call of a program could put"
+                f" another one there{errors.called()}"
+            )
+        return program
+
+    return captured
+
+
+def recorded(
+    recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Program, Any]:
+    """Run a function within a recording; return the program, and what the function returned."""
+    leaves, treedef = tree.flatten((args, kwargs))
+    given: list[Any] = []
+    tensors: list[Any] = []
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor) and (isinstance(leaf, NUMBERS) or backend_of(leaf) is None):
+            given.append(leaf)
+            tensors.append(leaf)
+            continue
+        tensor = argument_of(leaf, "capture")
+        recorder.meet(tensor)
+        tensors.append(tensor)
+        given.append(Leaf(recorder.input(tensor._raw), not isinstance(leaf, Tensor)))
+    args, kwargs = tree.unflatten(treedef, tensors)
+    before = mode.get_mode()
+    try:
+        mode.push(recorder=recorder)
+        returned = function(*args, **kwargs)
+    finally:
+        mode.set_mode(before)
+    found, out_tree = tree.flatten(returned)
+    results = [result_of(recorder, leaf) for leaf in found]
+    arguments = dict.fromkeys(leaf.number for leaf in given if isinstance(leaf, Leaf))
+    roots = [function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
+    writes = writes_of(recorder, roots)
+    outputs = [leaf.number for leaf in results if isinstance(leaf, Leaf)]
+    outputs += [write.number for write in writes if write.number is not None]
+    draws = [number for number, _ in recorder.draws]
+    program = recorder.program([*arguments], outputs)
+    used = {number for step in program.steps for number in step.refs} | {*outputs}
+    others = {n: array for n, array in recorder.inputs.values() if n in used and n not in arguments}
+    outside = origins_of(recorder, others, roots)
+    program = program.replaced(
+        inputs=(*arguments, *outside, *draws),
+        keys=tuple(draws),
+        arguments=Structure(treedef, tuple(given)),
+        results=Structure(out_tree, tuple(results)),
+        outside=outside,
+        writes=tuple(writes),
+        names=names_of(treedef, given) | {n: str(origin) for n, origin in outside.items()},
+    )
+    return program, returned
+
+
+def result_of(recorder: Recorder, leaf: Any) -> Any:
+    """Return a leaf of what a function returned as the program has it."""
+    if isinstance(leaf, Tensor):
+        return Leaf(recorder.input(leaf._raw), raw=False, followed=not is_freed(leaf))
+    if isinstance(leaf, bool | int | float | complex) or backend_of(leaf) is None:
+        return leaf
+    return Leaf(recorder.input(leaf), raw=True)
+
+
+def writes_of(recorder: Recorder, roots: Sequence[Any]) -> list[Write]:
+    """Return what was done to tensors from outside."""
+    changed: list[tuple[Tensor, str, int | None]] = []
+    for tensor, array, grad in tuple(recorder.met.values()):
+        if tensor._raw is not array:
+            changed.append((tensor, "data", number_of(recorder, tensor._raw)))
+        now = tensor.grad if tensor.is_leaf else None
+        before = recorder.met.get(id(grad))
+        if now is not grad or (now is not None and before is not None and now._raw is not before[1]):
+            changed.append((tensor, "grad", None if now is None else number_of(recorder, now._raw)))
+    if not changed:
+        return []
+    wanted = {id(tensor): tensor for tensor, _, _ in changed}
+    ways: dict[int, Origin] = {}
+    for value, origin in search(roots, lambda value: id(value) in wanted):
+        ways.setdefault(id(value), origin)
+        if len(ways) == len(wanted):
+            break
+    missing = [tensor for tensor in wanted.values() if id(tensor) not in ways]
+    if missing:
+        raise CaptureError(
+            f"capture: a tensor of shape {missing[0].shape} is written to, which no call could find again: neither the"
+            f" function's closure nor globals nor arguments lead to it{errors.called()}"
+        )
+    had = {
+        key: None if recorder.grads.get(key) == "set" else grad is not None
+        for key, (_, _, grad) in recorder.met.items()
+    }
+    return [Write(ways[id(tensor)], what, number, had[id(tensor)]) for tensor, what, number in changed]
+
+
+def is_freed(tensor: Tensor) -> bool:
+    """Return whether a backward pass has run through a tensor's history and freed it."""
+    return tensor._node is not None and any(type(node.saved) is Freed for node in ancestors([tensor._node]))
+
+
+def number_of(recorder: Recorder, array: Any) -> int:
+    """Return the number of an array that was assigned."""
+    number = recorder.number_of(array)
+    return recorder.input(array) if number is None else number
+
+
+def origins_of(recorder: Recorder, arrays: dict[int, Any], roots: Sequence[Any]) -> dict[int, Origin]:
+    """Return where arrays from outside are found, by number."""
+    if not arrays:
+        return {}
+    before = {id(tensor): array for tensor, array, _ in recorder.met.values()}
+    numbers = {id(array): number for number, array in arrays.items()}
+    found: dict[int, Origin] = {}
+
+    def array_of(value: Any) -> Any:
+        return before.get(id(value), value._raw) if isinstance(value, Tensor) else value
+
+    for value, origin in search(roots, lambda value: id(array_of(value)) in numbers):
+        found.setdefault(numbers[id(array_of(value))], origin)
+        if len(found) == len(numbers):
+            break
+    for number, array in arrays.items():
+        if number not in found:
+            raise CaptureError(
+                f"capture: an array of shape {tuple(array.shape)} is used that no call could find again: neither the"
+                f" function's closure nor globals nor arguments lead to it{errors.called()}"
+            )
+    return {number: found[number] for number in arrays}
+
+
+def names_of(treedef: tree.TreeDef, leaves: Sequence[Any]) -> dict[int, str]:
+    """Return what to call the arguments of a program."""
+    return {
+        leaf.number: f"args{path.removeprefix('[0]')}" if path.startswith("[0]") else path.removeprefix("[1]")
+        for path, leaf in zip(treedef.paths(), leaves, strict=True)
+        if isinstance(leaf, Leaf)
+    }

@@ -1,0 +1,697 @@
+"""Programs: what a function did, as data.
+
+A program has numbered values: its inputs, constants and keys of draws, and the results of its steps. A step names one of
+agrad's operations, or a kernel of the contract, and its arguments. Straight-line Python is made of that, which is at once
+what `print` shows and what runs: on the kernels of any backend, or on tensors.
+
+Programs are recorded by ``func.recording`` and made by ``func.capture``.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import EllipsisType, NoneType
+from typing import Any, NamedTuple
+
+from agrad import dtypes, tree
+from agrad.core import errors, mode
+from agrad.core.backend import Backend, backend_of, joined, spec_of
+from agrad.core.buffers import assign_data, rebind
+from agrad.core.errors import BackendError
+from agrad.core.kernels import SUBNAMESPACES
+from agrad.core.once import shared
+from agrad.core.op import OPS
+from agrad.core.operands import from_raw
+from agrad.core.plan import compile_source
+from agrad.core.spec import Spec
+from agrad.core.tensor import Tensor, wrap
+from agrad.func.arguments import bare, is_raw
+from agrad.func.origins import Origin
+from agrad.plugin.manager import default_backend
+from agrad.random import default_generator
+from agrad.tree import TreeDef
+
+#: How many steps one function of the text holds: Python compiles longer ones slowly, and in much memory.
+STEPS_PER_FUNCTION = 2000
+
+#: Operations that Python has a symbol for. Where an operand is a Python number they are written, and run, by it.
+SYMBOLS = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "floor_divide": "//",
+    "remainder": "%",
+    "pow": "**",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+    "equal": "==",
+    "not_equal": "!=",
+    "bitwise_and": "&",
+    "bitwise_or": "|",
+    "bitwise_xor": "^",
+    "bitwise_left_shift": "<<",
+    "bitwise_right_shift": ">>",
+}
+
+#: The exact types of what stands among a step's arguments as it is.
+LITERALS = frozenset({bool, int, float, complex, str, NoneType, EllipsisType})
+
+#: The name of the step that gives its operand without history; on raw arrays it does nothing.
+DETACH = "detach"
+
+#: The name of the step that draws random numbers: ``random(kind, shape, key, dtype=..., **parameters)``.
+DRAW = "random"
+
+
+class Ref(NamedTuple):
+    """A value of the program, among the arguments of a step.
+
+    Attributes
+    ----------
+    number : int
+        Its number.
+    """
+
+    number: int
+
+
+class DType(str):
+    """A dtype among the arguments of a step, by the standard's name."""
+
+    __slots__ = ()
+
+
+class Here:
+    """Stands, among the arguments of a step, for the device the program runs on."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "device"
+
+
+#: The one object of its class.
+HERE = Here()
+
+
+class Shaped(NamedTuple):
+    """What a program knows of a value; among the arguments of a step, what becomes a `Spec`.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The shape.
+    dtype : str
+        The dtype by the standard's name, as ``"float32"``.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of such an array."""
+        digits = self.dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
+        return math.prod(self.shape) * (int(digits) // 8 if digits else 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One call of a program.
+
+    Attributes
+    ----------
+    op : str
+        The operation, as ``"linalg.solve"``.
+    args : tuple
+        Positional arguments: `Ref`, `DType`, `Shaped`, `HERE`, literals, slices, and tuples and lists of them.
+    kwargs : mapping
+        Keyword arguments.
+    outs : tuple of (int or None)
+        The numbers of its results; None for one that is no array, or that nobody needs.
+    several : bool
+        It gives a tuple or list of results, be it of one.
+    line : str
+        The user's line, as ``"model.py:12"``.
+    region : int
+        0, or the number of the recomputation (of a checkpoint) it belongs to: steps of different ones are not merged.
+    """
+
+    op: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    outs: tuple[int | None, ...]
+    several: bool = False
+    line: str = ""
+    region: int = 0
+
+    @property
+    def refs(self) -> list[int]:
+        """The numbers of the values it takes, as often as they occur."""
+        return [ref.number for part in (*self.args, *self.kwargs.values()) for ref in refs_in(part)]
+
+    @property
+    def made(self) -> list[int]:
+        """The numbers of the values it makes."""
+        return [number for number in self.outs if number is not None]
+
+    def taking(self, other: Mapping[int, Any]) -> Step:
+        """Return the step with something else, a `Ref` or a literal, for some of the values it takes."""
+
+        def put(part: Any) -> Any:
+            return other.get(part.number, part) if type(part) is Ref else part
+
+        args = tuple(mapped(put, part) for part in self.args)
+        return replace(self, args=args, kwargs={name: mapped(put, part) for name, part in self.kwargs.items()})
+
+
+def mapped(function: Callable[[Any], Any], part: Any) -> Any:
+    """Return an argument with a function applied to what is in its tuples, lists and slices, or else to itself."""
+    kind = type(part)
+    if kind is tuple or kind is list:
+        return kind(mapped(function, inner) for inner in part)
+    if kind is slice:
+        return slice(*(mapped(function, bound) for bound in (part.start, part.stop, part.step)))
+    return function(part)
+
+
+def refs_in(part: Any) -> Iterator[Ref]:
+    """Return the values of a program within an argument."""
+    kind = type(part)
+    if kind is Ref:
+        yield part
+    elif kind is tuple or kind is list:
+        for inner in part:
+            yield from refs_in(inner)
+    elif kind is slice:
+        for bound in (part.start, part.stop, part.step):
+            yield from refs_in(bound)
+
+
+class Leaf(NamedTuple):
+    """A leaf of what a program is called with, or returns, that is an array.
+
+    Attributes
+    ----------
+    number : int
+        Of the value.
+    raw : bool
+        Whether it was an array of a library; else it was a Tensor.
+    followed : bool
+        Of a result: whether it may be differentiated: no backward pass has freed its history.
+    """
+
+    number: int
+    raw: bool
+    followed: bool = False
+
+
+class Structure(NamedTuple):
+    """Containers of leaves: what a program is called with, or returns.
+
+    Attributes
+    ----------
+    treedef : TreeDef
+        How they are put together.
+    leaves : tuple
+        Per leaf a `Leaf`, or the very value of what is no array.
+    """
+
+    treedef: TreeDef
+    leaves: tuple[Any, ...]
+
+
+class Write(NamedTuple):
+    """What a program does to a tensor that it did not make.
+
+    Attributes
+    ----------
+    target : Origin
+        Where the tensor is found.
+    what : str
+        ``"data"`` or ``"grad"``.
+    number : int or None
+        The value it gets; None takes a gradient away.
+    had_grad : bool or None
+        Whether the tensor had a gradient before; None where the function set it before it read it.
+    """
+
+    target: Origin
+    what: str
+    number: int | None
+    had_grad: bool | None
+
+
+@dataclass(frozen=True)
+class Program:
+    """A straight-line program: numbered values, and the steps that make them.
+
+    Made by `agrad.func.capture`. Printed, it is the Python text that runs. Called, it takes what the function took: arrays
+    or tensors of any backend, of the shapes and dtypes it was captured with; it is differentiable and can be mapped.
+
+    Attributes
+    ----------
+    inputs : tuple of int
+        The numbers of the values it is given, in this order.
+    steps : tuple of Step
+        Each after what it needs.
+    outputs : tuple of int
+        The numbers of the values it gives.
+    shapes : mapping of int to Shaped
+        Shape and dtype of every value; keys of draws have none.
+    constants : mapping of int to array
+        Values that are part of it.
+    keys : tuple of int
+        Those of the inputs that are keys of draws, pairs of integers.
+    names : mapping of int to str
+        What the user calls some values.
+    arguments, results : Structure or None
+        What it is called with and returns; None for a program without a function.
+    outside : mapping of int to Origin
+        Those of the inputs that are no arguments, and where each is found.
+    writes : tuple of Write
+        What it does to tensors that it did not make.
+    """
+
+    inputs: tuple[int, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+    shapes: Mapping[int, Shaped]
+    constants: Mapping[int, Any] = field(default_factory=dict)
+    keys: tuple[int, ...] = ()
+    names: Mapping[int, str] = field(default_factory=dict)
+    arguments: Structure | None = None
+    results: Structure | None = None
+    outside: Mapping[int, Origin] = field(default_factory=dict)
+    writes: tuple[Write, ...] = ()
+
+    def replaced(self, **changes: Any) -> Program:
+        """Return the program with some attributes changed."""
+        return replace(self, **changes)
+
+    def last_uses(self) -> dict[int, int]:
+        """Return, by the number of a value, the place of the last step that takes it, for outputs the place past the last."""
+        last = {number: at for at, step in enumerate(self.steps) for number in step.refs}
+        return last | dict.fromkeys(self.outputs, len(self.steps))
+
+    def next_number(self) -> int:
+        """Return a number that no value has yet."""
+        numbers = (*self.inputs, *self.constants, *(n for step in self.steps for n in step.made))
+        return max(numbers, default=-1) + 1
+
+    def needed(self) -> Program:
+        """Return the program without the steps and constants that no output needs."""
+        wanted = set(self.outputs)
+        kept = []
+        for step in reversed(self.steps):
+            if not wanted.isdisjoint(step.made):
+                kept.append(step)
+                wanted.update(step.refs)
+        constants = {number: value for number, value in self.constants.items() if number in wanted}
+        return self.replaced(steps=tuple(reversed(kept)), constants=constants)
+
+    def without_detach(self) -> Program:
+        """Return the program for raw arrays, which have no history to be cut off."""
+        same: dict[int, Ref] = {}
+        steps = []
+        for step in self.steps:
+            step = step.taking(same) if same else step  # noqa: PLW2901
+            if step.op == DETACH:
+                same[step.made[0]] = step.args[0]
+            else:
+                steps.append(step)
+        outputs = tuple(same[n].number if n in same else n for n in self.outputs)
+        return self.replaced(steps=tuple(steps), outputs=outputs)
+
+    # -- text ---------------------------------------------------------------------------------------------------------
+
+    def name_of(self, number: int) -> str:
+        """Return how the text calls a value."""
+        return f"{'c' if number in self.constants else 'k' if number in self.keys else 'v'}{number}"
+
+    def text(self, *, notes: bool = True) -> str:
+        """Return the Python text that runs: ``program(xp, *inputs)``, and the functions it calls if it is long.
+
+        Parameters
+        ----------
+        notes : bool, optional
+            Whether each line ends with shape, dtype and the user's line.
+        """
+        last = self.last_uses()
+        parameters = ", ".join(["xp", *map(self.name_of, self.inputs)])
+        results = "".join(f"{self.name_of(number)}, " for number in self.outputs)
+        about = [f"    # {self.name_of(n)}: {self.about(n)}" for n in (*self.inputs, *self.constants)] if notes else []
+        head, tail = [f"def program({parameters}):", *about], [f"    return ({results})"]
+        if len(self.steps) <= STEPS_PER_FUNCTION:
+            return "\n".join([*head, *self._lines(0, len(self.steps), last, notes=notes), *tail, ""])
+        parts, calls = [], []
+        made = dict.fromkeys(self.inputs, -1) | {n: at for at, step in enumerate(self.steps) for n in step.made}
+        for start in range(0, len(self.steps), STEPS_PER_FUNCTION):
+            stop = min(start + STEPS_PER_FUNCTION, len(self.steps))
+            name = f"part_{start}"
+            taken = dict.fromkeys(n for step in self.steps[start:stop] for n in step.refs if n not in self.constants)
+            given = [n for n in taken if made[n] < start]
+            left = [n for n, at in made.items() if start <= at < stop and last.get(n, -1) >= stop]
+            taking = [f"    {self.name_of(n)} = held{f'.pop({n})' if last[n] < stop else f'[{n}]'}" for n in given]
+            keeping = [f"    held[{n}] = {self.name_of(n)}" for n in left]
+            lines = self._lines(start, stop, last, notes=notes)
+            parts.append("\n".join([f"def {name}(xp, held):", *taking, *lines, *keeping, "    return None", ""]))
+            calls.append(f"    {name}(xp, held)")
+        held = ", ".join(f"{n}: {self.name_of(n)}" for n in self.inputs)
+        results = "".join(f"{self.name_of(n) if n in self.constants else f'held[{n}]'}, " for n in self.outputs)
+        return "\n".join([*parts, *head, f"    held = {{{held}}}", *calls, f"    return ({results})", ""])
+
+    def about(self, number: int) -> str:
+        """Return what is known of a value: its name, shape and dtype."""
+        if number in self.keys:
+            return "key of a draw"
+        shape = self.shapes[number]
+        constant = self.constants.get(number)
+        value = f" = {number_text(constant)}" if constant is not None and shape.shape == () else ""
+        return f"{shape}{value}{f'  {self.names[number]}' if number in self.names else ''}"
+
+    def _lines(self, start: int, stop: int, last: Mapping[int, int], *, notes: bool) -> Iterator[str]:
+        fixed = {*self.inputs, *self.constants} if stop - start == len(self.steps) else {*self.constants}
+        for at in range(start, stop):
+            step = self.steps[at]
+            gone = [n for n in dict.fromkeys(step.refs) if last[n] == at and n not in fixed]
+            gone += [n for n in step.made if n not in last]
+            names = ["_" if n is None else self.name_of(n) for n in step.outs]
+            target = ", ".join(names) + ("," if step.several and len(names) == 1 else "")
+            call = self.call_text(step)
+            line = f"    {target} = {call}" if target else f"    {call}"
+            if gone:
+                line += f"; del {', '.join(map(self.name_of, gone))}"
+            if notes:
+                made = ", ".join(str(self.shapes[n]) for n in step.made)
+                line += f"  # {made}{f'  {step.line}' if step.line else ''}"
+            yield line
+
+    def call_text(self, step: Step) -> str:
+        """Return the call of a step."""
+        if step.op in SYMBOLS and not step.kwargs and len(step.args) == 2 and any(map(is_number, step.args)):
+            left, right = (f"({t})" if t.startswith("-") else t for t in map(self.part_text, step.args))
+            return f"{left} {SYMBOLS[step.op]} {right}"
+        parts = [*map(self.part_text, step.args), *(f"{k}={self.part_text(v)}" for k, v in step.kwargs.items())]
+        return f"{'' if step.op in (DRAW, DETACH) else 'xp.'}{step.op}({', '.join(parts)})"
+
+    def part_text(self, part: Any) -> str:
+        """Return an argument as text."""
+        kind = type(part)
+        if kind is Ref:
+            return self.name_of(part.number)
+        if kind is list:
+            return f"[{', '.join(map(self.part_text, part))}]"
+        if kind is tuple:
+            return f"({', '.join(map(self.part_text, part))}{',' if len(part) == 1 else ''})"
+        if kind is slice:
+            return f"slice({', '.join(map(self.part_text, (part.start, part.stop, part.step)))})"
+        if kind is DType:
+            return str(part)
+        if kind is Shaped:
+            return f"spec({part.shape!r}, {part.dtype})"
+        if kind is complex:
+            return f"complex({part.real!r}, {part.imag!r})"
+        if part is ...:
+            return "..."
+        return repr(part)
+
+    def __str__(self) -> str:
+        return self.text()
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program, with arguments like those of the captured function.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Arrays or tensors, of any backend, of the shapes and dtypes the program was captured with; other values as they
+            were then.
+
+        Returns
+        -------
+        object
+            What the function returned, with new values: arrays if all arguments were, else tensors.
+
+        Raises
+        ------
+        TypeError
+            If the arguments are not like those of the capture.
+        ValueError
+            If shapes, dtypes or other values are others.
+        RuntimeError
+            If a tensor from outside is not there any more, or has another shape or dtype.
+        """
+        values = self._bound(args, kwargs)
+        backend = joined(spec_of_value(value).backend for value in values.values()) if values else default_backend()
+        if backend is None:
+            names = sorted({spec_of_value(value).backend.name for value in values.values()})
+            raise BackendError(f"a program takes arrays of one backend, not of {' and '.join(names)}{errors.called()}")
+        given: list[Any] = [values[n] if n in values else default_generator.key() for n in self.inputs]
+        targets = [self._target(write) for write in self.writes]
+        tensors = [value for value in values.values() if isinstance(value, Tensor)]
+        followed = self.is_followed and any(t._is_followed() for t in tensors)
+        if followed or mode.recorder() is not None or any(hasattr(t._spec.backend, "numbers") for t in tensors):
+            outs: list[Any] = self._on_tensors(backend, given)
+        else:
+            outs = self._on_arrays(backend, given)
+        assert self.results is not None
+        leaves, made = [], iter(outs)
+        whole = is_raw(args, kwargs)
+        for leaf in self.results.leaves:
+            if not isinstance(leaf, Leaf):
+                leaves.append(leaf)
+                continue
+            result = next(made)
+            leaves.append(result._raw if leaf.raw else bare(result) if whole else result)
+        put_back(self.writes, targets, made)
+        return tree.unflatten(self.results.treedef, leaves)
+
+    @functools.cached_property
+    def is_followed(self) -> bool:
+        """Whether a result may be differentiated: then its inputs' histories are gone on with."""
+        return self.results is not None and any(getattr(leaf, "followed", False) for leaf in self.results.leaves)
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Any]:
+        """Return the values of the inputs, but for keys, by number."""
+        if self.arguments is None:
+            raise TypeError("this program has no arguments: use its function()")
+        leaves, treedef = tree.flatten((args, kwargs))
+        if treedef != self.arguments.treedef:
+            raise TypeError(
+                f"the program was captured with arguments {self.arguments.treedef}, and is called with {treedef}"
+                f"{errors.called()}"
+            )
+        values: dict[int, Any] = {}
+        for path, leaf, value in zip(treedef.paths(), self.arguments.leaves, leaves, strict=True):
+            if not isinstance(leaf, Leaf):
+                if value is not leaf and (type(value) is not type(leaf) or value != leaf):
+                    raise ValueError(
+                        f"{leaf!r} is part of the program; it is called with {value!r} at {path}: capture it anew"
+                        f"{errors.called()}"
+                    )
+                continue
+            self._check(leaf.number, value, f"the argument at {path}")
+            if values.setdefault(leaf.number, value) is not value:
+                raise ValueError(
+                    f"the program was captured with one array in several places, and gets another one at {path}"
+                    f"{errors.called()}"
+                )
+        for number, origin in self.outside.items():
+            try:
+                found = origin.find()
+            except LookupError as error:
+                raise RuntimeError(f"{error}; the program takes it from there{errors.called()}") from None
+            values[number] = found
+            self._check(number, found, str(origin))
+        return values
+
+    def _check(self, number: int, value: Any, what: str) -> None:
+        spec = spec_of_value(value)
+        found = Shaped(tuple(spec.shape), spec.backend.dtype_name(spec.dtype))
+        if found != self.shapes[number]:
+            raise ValueError(
+                f"the program was captured for {self.shapes[number]}, and {what} is {found}: capture it anew"
+                f"{errors.called()}"
+            )
+
+    def _target(self, write: Write) -> Tensor:
+        """Return the tensor of a write, found again."""
+        found = write.target.find()
+        if write.what == "grad" and write.had_grad not in (None, found.grad is not None):
+            had, has = ("a", "no") if write.had_grad else ("no", "a")
+            raise RuntimeError(
+                f"the program was captured while {write.target} had {had} gradient, and it has {has} gradient now: capture"
+                f" it anew, or set it to None before both{errors.called()}"
+            )
+        return found  # type: ignore[no-any-return]
+
+    def _on_arrays(self, backend: Backend, given: list[Any]) -> list[Tensor]:
+        """Run on raw arrays of a backend."""
+        arrays = []
+        for value in given:
+            if type(value) is tuple:  # a key
+                arrays.append(value)
+                continue
+            raw = value._raw if isinstance(value, Tensor) else value
+            owner = spec_of_value(value).backend
+            arrays.append(raw if owner is backend else backend.receive(owner, raw, backend.default_device()))
+        with backend.quiet():
+            outs = self.runner(backend)(*arrays)
+        made = [backend.as_array(out) for out in outs]
+        return [wrap(out, backend.spec(out)) for out in made]
+
+    def runner(self, backend: Backend) -> Callable[..., tuple[Any, ...]]:
+        """Return what runs the program on raw arrays of a backend, made at the first use."""
+        runs: dict[Backend, Any] = self.__dict__.setdefault("_runs", {})
+        found = runs.get(backend)
+        if found is None:
+            plain = self.without_detach()
+            found = runs.setdefault(backend, backend.compile(plain) or plain.function(backend))
+        return found  # type: ignore[no-any-return]
+
+    def _on_tensors(self, backend: Backend, given: list[Any]) -> list[Tensor]:
+        """Run on tensors, so that the steps are recorded, mapped, or become part of another program."""
+        tensors: list[Any] = []
+        for value in given:
+            if type(value) is tuple:
+                tensors.append(value)
+                continue
+            tensor = value if isinstance(value, Tensor) else wrap(value, spec_of_value(value))
+            base = getattr(backend, "base", backend)
+            owner = tensor._spec.backend
+            tensors.append(tensor if getattr(owner, "base", owner) is base else tensor.to_device(base.default_device()))
+        base = getattr(backend, "base", backend)
+        return list(self.function(base, xp=Functions(base.functions))(*tensors))
+
+    def function(
+        self, backend: Backend, *, device: str | None = None, xp: Any = None
+    ) -> Callable[..., tuple[Any, ...]]:
+        """Return a function of the inputs that gives the outputs.
+
+        Parameters
+        ----------
+        backend : Backend
+            Whose kernels run.
+        device : str, optional
+            Where arrays are made; default: the backend's default device.
+        xp : namespace, optional
+            What the text takes as ``xp``; default: the backend's kernels.
+        """
+        device = backend.default_device() if device is None else device
+        names = environment(backend, device)
+        for number, value in self.constants.items():
+            owner = backend_of(value)
+            assert owner is not None
+            array = value if owner is backend else backend.receive(owner, value, device)
+            names[self.name_of(number)] = array if xp is None else wrap(array, backend.spec(array))
+        if xp is not None:
+            draw = names[DRAW]
+            names[DRAW] = lambda *args, **kwargs: from_raw(draw(*args, **kwargs))
+        run = compile_source(self.text(notes=False), f"<agrad program {_count()}>", names)["program"]
+        return functools.partial(run, backend.xp if xp is None else xp)
+
+
+def spec_of_value(value: Any) -> Spec:
+    """Return the spec of a tensor or array."""
+    return value._spec if isinstance(value, Tensor) else spec_of(value)
+
+
+def put_back(writes: Sequence[Write], targets: Sequence[Tensor], made: Iterator[Tensor]) -> None:
+    """Give tensors from outside the values and gradients that a program has made for them."""
+    values = [None if write.number is None else next(made) for write in writes]
+    every = list(zip(writes, targets, values, strict=True))
+    for write, target, value in every:
+        if write.what == "data" and value is not None and value._node is not None:
+            rebind(target, value, "a program")
+    plain = [(t, v) for write, t, v in every if write.what == "data" and v is not None and v._node is None]
+    assign_data([t for t, _ in plain], [v._raw for _, v in plain], [v._spec for _, v in plain])
+    for write, target, value in every:
+        if write.what == "grad":
+            target.grad = value
+
+
+def number_text(array: Any) -> str:
+    """Return the one number of a 0-d array as text."""
+    owner = backend_of(array)
+    assert owner is not None
+    return repr(owner.item(array))
+
+
+def is_number(part: Any) -> bool:
+    """Return whether an argument is a Python number."""
+    return type(part) in (bool, int, float, complex)
+
+
+class Functions:
+    """The functions a program runs on where it is differentiated: agrad's, and what rules call beside them."""
+
+    def __init__(self, functions: Any, prefix: str = "") -> None:
+        self._functions, self._prefix = functions, prefix
+
+    def __getattr__(self, name: str) -> Any:
+        whole = f"{self._prefix}{name}"
+        op = OPS.get(whole)
+        if (
+            op is not None and op.rule.residuals
+        ):  # its function gives the result alone: its kernel, in functions, gives all
+            assert op.kernel is not None
+            found: Any = functools.partial(op.kernel, self._functions)
+        elif whole == "add_into":
+            found = lambda array, other, _: self._functions.add(array, other)
+        elif not self._prefix and name in SUBNAMESPACES and not callable(getattr(self._functions, name)):
+            found = Functions(self._functions, f"{name}.")
+        else:
+            found = operator.attrgetter(whole)(self._functions)
+        setattr(self, name, found)
+        return found
+
+
+#: Numbers programs in the names of their texts, which tracebacks show.
+_count = itertools.count(1).__next__
+
+
+@shared
+def dtypes_of(backend: Backend) -> dict[str, Any]:
+    """Return the backend's dtypes by the standard's names."""
+    found = {}
+    for name in dtypes.NAMES:
+        try:
+            found[name] = backend.dtype(name)
+        except TypeError:  # it has none of that name
+            continue
+    return found
+
+
+def environment(backend: Backend, device: str) -> dict[str, Any]:
+    """Return what the text of programs refers to beside ``xp``: dtypes, the device, specs, draws."""
+
+    @functools.cache
+    def spec(shape: tuple[int, ...], dtype: Any) -> Spec:
+        return Spec(backend, shape, dtype, device)
+
+    def draw(kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, **parameters: Any) -> Any:
+        return backend.random(kind, shape, key, dtype=dtype, device=device, **parameters)
+
+    return {
+        **dtypes_of(backend),
+        "device": backend.native_device(device),
+        "spec": spec,
+        DRAW: draw,
+        DETACH: lambda value: value.detach() if isinstance(value, Tensor) else value,
+        "inf": math.inf,
+        "nan": math.nan,
+    }

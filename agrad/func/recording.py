@@ -1,0 +1,641 @@
+"""Recording: what runs in a context becomes the steps of a program.
+
+A `Recorder` stands in the mode, as the profiler does, and is told of every call of an op and of every rule that runs. It
+knows arrays by identity: each that a step gave has a number. What a kernel or rule is handed, and nothing else, are
+`Recorded` arrays: an array and its number, whose backend runs the kernels of the library inside and writes each down. So
+no tensor, node or list ever holds a recorded array, within the recording or after it, however that ends.
+"""
+
+from __future__ import annotations
+
+import gc
+import operator
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NoReturn
+
+from agrad.core import errors, mode
+from agrad.core.backend import BACKENDS, Backend, backend_of
+from agrad.core.function import FunctionNode
+from agrad.core.kernels import is_mask
+from agrad.core.node import AccumulateGrad, Node
+from agrad.core.once import once, shared
+from agrad.core.op import Op
+from agrad.core.spec import Spec
+from agrad.core.tensor import Tensor
+from agrad.dtypes import NAMES
+from agrad.func.batching import Batched, BatchedBackend, batched_backend, rewrap
+from agrad.func.program import DETACH, DRAW, HERE, LITERALS, DType, Program, Ref, Shaped, Step
+
+#: Ops whose results have shapes that depend on values.
+DATA_DEPENDENT = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
+
+
+#: Kernels that make an array of no other one.
+CREATING = frozenset({"arange", "empty", "eye", "full", "linspace", "ones", "zeros"})
+
+
+class CaptureError(RuntimeError):
+    """A function does what no program can hold: the message says what and where."""
+
+
+class Recorded:
+    """An array of a library, and the number of the value it is in the program that is being recorded.
+
+    Attributes
+    ----------
+    data : array
+        The library's.
+    number : int
+        In the program.
+    """
+
+    __slots__ = ("__weakref__", "data", "number")
+    __array_ufunc__ = None  # arrays of libraries leave operators to this class
+
+    backend: RecordingBackend
+
+    def __init__(self, data: Any, number: int) -> None:
+        self.data = data
+        self.number = number
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return tuple(self.data.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return int(self.data.ndim)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(self.data.size)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype."""
+        return self.data.dtype
+
+    @property
+    def device(self) -> Any:
+        """The device, as the library has it."""
+        return getattr(self.data, "device", None)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.backend.xp.getitem(self, key)
+
+    def __bool__(self) -> NoReturn:
+        raise CaptureError(f"a kernel or rule chooses its way by a value, which no program can hold{errors.called()}")
+
+    __float__ = __int__ = __complex__ = __index__ = __array__ = __bool__
+
+    def __repr__(self) -> str:
+        return f"Recorded({self.data!r}, number={self.number})"
+
+
+_BINARY = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "pow",
+    "matmul": "matmul",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "bitwise_left_shift",
+    "rshift": "bitwise_right_shift",
+}
+_COMPARING = {
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "eq": "equal",
+    "ne": "not_equal",
+}
+_UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
+
+
+def _operators() -> None:
+    def binary(name: str, op: str) -> None:
+        run = getattr(operator, f"__{name}__")
+
+        def method(self: Recorded, other: Any) -> Any:
+            if isinstance(other, Batched):
+                return NotImplemented
+            return self.backend.write(op, run, (self, other), {})
+
+        def reflected(self: Recorded, other: Any) -> Any:
+            return self.backend.write(op, run, (other, self), {})
+
+        setattr(Recorded, f"__{name}__", method)
+        if name in _BINARY:
+            setattr(Recorded, f"__r{name}__", reflected)
+
+    def unary(name: str, op: str) -> None:
+        run = getattr(operator, f"__{name}__")
+        setattr(Recorded, f"__{name}__", lambda self: self.backend.write(op, run, (self,), {}))
+
+    for name, op in (_BINARY | _COMPARING).items():
+        binary(name, op)
+    for name, op in _UNARY.items():
+        unary(name, op)
+
+
+_operators()
+Recorded.__hash__ = object.__hash__  # type: ignore[method-assign]
+
+
+# -- the backend ------------------------------------------------------------------------------------------------------
+
+
+class RecordingBackend(Backend):
+    """The backend of recorded arrays of one library: runs its kernels, and writes down what they do.
+
+    Attributes
+    ----------
+    inner : Backend
+        The library's.
+    kind_of_array : type
+        The class of its arrays.
+    """
+
+    is_lazy = True  # what would look at elements, to check them, passes on
+
+    def __init__(self, inner: Backend) -> None:
+        self.inner = inner
+        self.name = f"recording({inner.name})"
+        self.capabilities, self.lacks = inner.capabilities, inner.lacks
+        for name in OF_THE_LIBRARY:
+            setattr(self, name, getattr(inner, name))
+        self.kind_of_array: type[Recorded] = type("Recorded", (Recorded,), {"__slots__": (), "backend": self})
+        BACKENDS[self.kind_of_array] = self
+
+    @once
+    def functions(self) -> Any:
+        return self.inner.functions
+
+    def spec(self, array: Any) -> Spec:
+        if not isinstance(array, Recorded):
+            return self.inner.spec(array)
+        inside = self.inner.spec(array.data)
+        return Spec(self, inside.shape, inside.dtype, inside.device)
+
+    def as_array(self, value: Any) -> Any:
+        return value if isinstance(value, Recorded) else self.inner.as_array(value)
+
+    def asarray(self, value: Any, **how: Any) -> Any:
+        return value if isinstance(value, Recorded) else self.inner.asarray(value, **how)
+
+    def lend(self, array: Any) -> Any:
+        return array
+
+    def nbytes(self, array: Any) -> int:
+        return self.inner.nbytes(array.data if isinstance(array, Recorded) else array)
+
+    def may_hold_nan(self, array: Any) -> bool:
+        return True
+
+    def join(self, others: Iterable[Backend]) -> Backend | None:
+        return self if all(other is self.inner for other in others) else None
+
+    def broadcast_like(self, array: Any, spec: Spec) -> Any:
+        return self.xp.broadcast_like(array, spec)
+
+    def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
+        return self.xp.scatter_add(spec, key, values)
+
+    def setitem(self, array: Any, key: Any, value: Any) -> Any:
+        return self.xp.setitem(array, key, value)
+
+    def add_into(self, array: Any, other: Any, out: Any) -> Any:
+        return self.xp.add(array, other)
+
+    def kernel(self, op: str) -> Callable[..., Any] | None:
+        """Return the kernel inside, written down when it runs; what is no function stays what it is."""
+        try:
+            inside = operator.attrgetter(op)(self.inner.xp)
+        except AttributeError:
+            return None
+        if isinstance(inside, type) or not callable(inside):
+            return inside  # type: ignore[no-any-return]
+        return lambda *args, **kwargs: self.write(op, inside, args, kwargs)
+
+    def write(self, op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a kernel on the arrays inside, and write the step down; give its results as recorded arrays."""
+        result = function(*(_bare(a) for a in args), **{name: _bare(v) for name, v in kwargs.items()})
+        recorder: Recorder = mode.recorder()
+        if not (op in CREATING or any(map(_holds_recorded, (*args, *kwargs.values())))):
+            return result
+        return recorder.step(self, op, args, kwargs, result)
+
+
+#: Members that the recording backend has of the library's: they are not about arrays.
+OF_THE_LIBRARY = (
+    *("default_device", "device_of", "devices", "dtype", "dtype_name", "kind", "namespace", "native_device", "quiet"),
+    *("scalar", "scalar_dtype"),
+)
+
+
+@shared
+def recording_backend(inner: Backend) -> RecordingBackend:
+    """Return the backend of recorded arrays of a library."""
+    return RecordingBackend(inner)
+
+
+def counterpart(backend: Backend) -> Backend:
+    """Return the backend on which the kernels of another one are written down."""
+    if isinstance(backend, BatchedBackend):
+        return batched_backend(backend.number, counterpart(backend.inner))
+    return recording_backend(backend)
+
+
+def _bare(part: Any) -> Any:
+    """Return an argument with the arrays inside recorded ones."""
+    if isinstance(part, Recorded):
+        return part.data
+    kind = type(part)
+    if kind is tuple or kind is list:
+        return kind(map(_bare, part))
+    if kind is slice:
+        return slice(_bare(part.start), _bare(part.stop), _bare(part.step))
+    if kind is Spec and isinstance(part.backend, RecordingBackend):
+        return Spec(part.backend.inner, part.shape, part.dtype, part.device)
+    return part
+
+
+def _holds_recorded(part: Any) -> bool:
+    if isinstance(part, Recorded):
+        return True
+    return type(part) in (tuple, list) and any(map(_holds_recorded, part))
+
+
+# -- the recorder -----------------------------------------------------------------------------------------------------
+
+
+class Recorder:
+    """What makes a program of what happens in a context.
+
+    Attributes
+    ----------
+    steps : list of Step
+        So far.
+    shapes : dict
+        Shape and dtype by number.
+    constants : dict
+        Arrays that are part of the program, by number.
+    inputs : dict
+        By the ``id`` of an array from outside its number, and the array, which stays alive.
+    met : dict
+        By ``id`` the tensors from outside that were met: the tensor, its array and its gradient then.
+    grads : dict
+        By ``id`` of a tensor whose `.grad` the function named itself, which it did first: "read" or "set".
+    draws : list of (int, key)
+        The numbers of the keys drawn, and the keys.
+    region : int
+        The recomputation that runs now.
+    line : str
+        What is noted as the user's line, if it is not the one that calls.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.shapes: dict[int, Shaped] = {}
+        self.constants: dict[int, Any] = {}
+        self.inputs: dict[int, tuple[int, Any]] = {}
+        self.met: dict[int, tuple[Tensor, Any, Tensor | None]] = {}
+        self.grads: dict[int, str] = {}
+        self.draws: list[tuple[int, Any]] = []
+        self.region = 0
+        self.line = ""
+        self._count = 0
+        self._known: dict[int, tuple[int, Any]] = {}  # by id: number, and what keeps the id from being given again
+
+    # -- numbers ------------------------------------------------------------------------------------------------------
+
+    def new(self, array: Any = None, backend: Backend | None = None) -> int:
+        """Return the next number, for an array if one is given."""
+        number = self._count
+        self._count += 1
+        if array is not None:
+            backend = backend or backend_of(array)
+            assert backend is not None
+            spec = backend.spec(array)
+            self.shapes[number] = Shaped(spec.shape, backend.dtype_name(spec.dtype))
+            self.know(array, number)
+        return number
+
+    def know(self, array: Any, number: int) -> None:
+        """Remember the number of an array while it lives."""
+        key = id(array)
+        try:
+            kept: Any = weakref.ref(array, lambda _: self._known.pop(key, None))
+        except TypeError:  # it takes no weak reference
+            kept = array
+        self._known[key] = number, kept
+
+    def number_of(self, array: Any) -> int | None:
+        """Return the number of an array, None if it is not known."""
+        found = self._known.get(id(array))
+        return None if found is None else found[0]
+
+    def constant(self, array: Any) -> Any:
+        """Make an array part of the program, if it is not yet; return it."""
+        if self.number_of(array) is None:
+            self.constants[self.new(array)] = array
+        return array
+
+    def input(self, array: Any) -> int:
+        """Return the number of an array from outside, or of one that is known."""
+        number = self.number_of(array)
+        if number is None:
+            number = self.new(array)
+            self.inputs[id(array)] = number, array
+        return number
+
+    def meet(self, tensor: Tensor) -> None:
+        """Take note of a tensor that is used, or about to be written: if it is from outside, as it is now."""
+        if id(tensor) not in self.met and (
+            self.number_of(tensor._raw) is None or isinstance(tensor._node, AccumulateGrad)
+        ):
+            leaf = tensor._node or tensor._leaf
+            grad = leaf.grad if isinstance(leaf, AccumulateGrad) else None
+            self.met[id(tensor)] = tensor, tensor._raw, grad
+            self.input(tensor._raw)
+            if grad is not None:
+                self.meet(grad)
+
+    # -- steps --------------------------------------------------------------------------------------------------------
+
+    def step(
+        self, backend: RecordingBackend, op: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> Any:
+        """Write a step down; return its results as recorded arrays."""
+        inner = backend.inner
+        several = isinstance(result, tuple | list)
+        parts = list(result) if several else [result]
+        made: list[Any] = []
+        outs: list[int | None] = []
+        for part in parts:
+            array = None if part is None else inner.as_array(part)
+            if array is None or backend_of(array) is not inner:  # a residual that is not needed, or a number
+                made.append(part)
+                outs.append(None)
+                continue
+            number = self.new(array, inner)
+            made.append(backend.kind_of_array(array, number))
+            outs.append(number)
+        if not any(number is not None for number in outs):
+            return result
+        step_args = tuple(self.part(inner, op, a) for a in args)
+        step_kwargs = {name: self.part(inner, op, v) for name, v in kwargs.items()}
+        line = self.line or errors.line_of(*errors.caller())
+        self.steps.append(Step(op, step_args, step_kwargs, tuple(outs), several, line, self.region))
+        if not several:
+            return made[0]
+        kind = type(result)
+        return kind(*made) if hasattr(kind, "_fields") else kind(made)
+
+    def part(self, inner: Backend, op: str, part: Any) -> Any:
+        """Return an argument as a step has it."""
+        kind = type(part)
+        if isinstance(part, Recorded):
+            return Ref(part.number)
+        if kind in LITERALS:
+            return part
+        if kind is tuple or kind is list:
+            return kind(self.part(inner, op, inside) for inside in part)
+        if kind is slice:
+            return slice(*(self.part(inner, op, bound) for bound in (part.start, part.stop, part.step)))
+        if kind is range:
+            return list(part)
+        if kind is Spec:
+            return Shaped(part.shape, part.backend.dtype_name(part.dtype))
+        if backend_of(part) is not None:
+            return Ref(self.input_of_rule(part))
+        if isinstance(part, int):  # of a class of its own, as an enumeration's
+            return int(part)
+        name = inner.dtype_name(part)
+        if name in NAMES:
+            return DType(name)
+        if part in inner.native_devices().values() or kind.__name__ == "Device":
+            return HERE
+        raise CaptureError(
+            f"capture: the argument {part!r} of {op} is of type {kind.__name__}, which no program can hold{errors.called()}"
+        )
+
+    def input_of_rule(self, array: Any) -> int:
+        """Return the number of an array that a kernel or rule has made of no value of the program: a constant."""
+        self.constant(array)
+        number = self.number_of(array)
+        assert number is not None
+        return number
+
+    # -- arrays in and out of kernels ---------------------------------------------------------------------------------
+
+    def lift(self, value: Any) -> Any:
+        """Return what a kernel or rule is handed, with recorded arrays for those of libraries."""
+        kind = type(value)
+        if kind in LITERALS:
+            return value
+        if isinstance(value, Batched):
+            return rewrap(self.lift(value.data), value.level)
+        if kind is tuple or kind is list:
+            return kind(map(self.lift, value))
+        if isinstance(value, tuple):  # a class of its own, as `Constants`
+            return value
+        backend = backend_of(value)
+        if backend is None or isinstance(value, Tensor):
+            return value
+        number = self.number_of(value)
+        if number is None:
+            shape = tuple(value.shape)
+            raise CaptureError(
+                f"capture: an array of shape {shape} is used that neither the function's arguments nor its own operations"
+                f" gave: no call of the program could find it{errors.called()}"
+            )
+        return recording_backend(backend).kind_of_array(value, number)
+
+    def lower(self, value: Any) -> Any:
+        """Return what a kernel or rule gave, with the arrays inside; each is known by its number from now on."""
+        if isinstance(value, Recorded):
+            self.know(value.data, value.number)
+            return value.data
+        if isinstance(value, Batched):
+            return rewrap(self.lower(value.data), value.level)
+        if isinstance(value, tuple | list):
+            kind = type(value)
+            parts = [self.lower(part) for part in value]
+            return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+        return value
+
+    def cut(self, value: Any, *, copy: bool = False) -> Any:
+        """Return recorded arrays, alone or in containers or batches, without history."""
+        if isinstance(value, Recorded):
+            number = self.new()
+            self.shapes[number] = self.shapes[value.number]
+            line = self.line or errors.line_of(*errors.caller())
+            self.steps.append(Step(DETACH, (Ref(value.number),), {}, (number,), False, line, self.region))
+            return type(value)(value.backend.inner.asarray(value.data, copy=True) if copy else value.data, number)
+        if isinstance(value, Batched):
+            return rewrap(self.cut(value.data, copy=copy), value.level)
+        if isinstance(value, tuple | list):
+            kind = type(value)
+            parts = [self.cut(part, copy=copy) for part in value]
+            return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+        return value
+
+    # -- what the machinery calls -------------------------------------------------------------------------------------
+
+    def around(
+        self, op: Op, backend: Backend, kernel: Callable[..., Any], values: tuple[Any, ...], raw: list[Any]
+    ) -> Callable[..., Any]:
+        """Return a kernel of an op that is written down when it runs, on the raw arguments of a call with `values`."""
+        if op.name in DATA_DEPENDENT:
+            raise CaptureError(f"capture: the shape of what {op.name} gives depends on values{errors.called()}")
+        for i, argument in op.array_slots:
+            several = argument.kind in ("sequence", "key") and isinstance(values[i], tuple | list)
+            pairs = zip(values[i], raw[i], strict=True) if several else ((values[i], raw[i]),)
+            for value, array in pairs:
+                self.operand(op, value, array)
+        get, beside = op.kernel_of, counterpart(backend).xp
+        cut = not mode.is_grad_enabled() and op.rule.kind != "none"
+
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            result = get(beside)(*map(self.lift, args), **{name: self.lift(value) for name, value in kwargs.items()})
+            return self.lower(self.cut(result) if cut else result)
+
+        return recorded
+
+    def operand(self, op: Op, value: Any, array: Any) -> None:
+        """Take note of what a call was given, and of the array that stands for it."""
+        if isinstance(value, Tensor):
+            if not isinstance(value._raw, Batched):
+                self.meet(value)
+            if array is not value._raw:  # it was brought to the call's backend
+                raise CaptureError(
+                    f"capture: an operand of {op.name} is of another backend than the rest{errors.called()}"
+                )
+        elif isinstance(array, slice) or type(array) in LITERALS:
+            pass
+        elif backend_of(value) is None:  # numbers, or a list of them
+            self.constant(array)
+        else:
+            self.input(array)
+        if op.has_key and array is not None and not isinstance(array, slice) and is_mask(array):
+            raise CaptureError(
+                f"capture: the shape of what {op.name} gives by a mask depends on values{errors.called()}"
+            )
+
+    def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a node's derivative that is written down when it runs on raw arrays."""
+
+        def recorded(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
+            backend = node.spec.backend
+            if xp is backend.functions or isinstance(node, FunctionNode):
+                return vjp(xp, g, saved, node)  # it runs on tensors: its calls are written down
+            if xp is not node.spec.xp:
+                raise CaptureError(f"capture: a gradient goes from one backend to another{errors.at(node)}")
+            saved = tuple(map(self.lift, saved)) if type(saved) is tuple else saved
+            try:
+                self.line = f"{errors.line_of(node.code, node.lasti)} (backward)"
+                return self.lower(vjp(counterpart(backend).xp, self.lift(g), saved, node))
+            finally:
+                self.line = ""
+
+        return recorded
+
+    def kernels_of(self, backend: Any) -> Any:
+        """Return the kernels of a backend, or of a spec's, that are written down when they run on raw arrays."""
+        return _Kernels(self, backend if isinstance(backend, Backend) else backend.backend)
+
+    def draw(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
+        """Draw from a key, and write the draw down."""
+        array = backend.random(kind, shape, key, **options)
+        at = next((number for number, known in self.draws if known is key), None)  # drawn again by a recomputation
+        if at is None:
+            at = self.new()
+            self.draws.append((at, key))
+        number = self.new(array, backend)
+        options.pop("device")
+        kwargs = {name: self.part(backend, DRAW, value) for name, value in options.items()}
+        line = errors.line_of(*errors.caller())
+        self.steps.append(Step(DRAW, (kind, tuple(shape), Ref(at)), kwargs, (number,), False, line, self.region))
+        return array
+
+    def detached(self, array: Any) -> Any:
+        """Return the same array without history: a cotangent of a pass that was not recorded."""
+        return self.lower(self.cut(self.lift(array)))
+
+    def detach(self, tensor: Tensor) -> Any:
+        """Return a tensor's value without history, in an array of its own: arrays are known by identity."""
+        if not isinstance(tensor._raw, Batched):
+            self.meet(tensor)
+        return self.lower(self.cut(self.lift(tensor._raw), copy=True))
+
+    def leaves(self, tensor: Tensor) -> None:
+        """Refuse that a value leaves the recording for Python."""
+        raise CaptureError(
+            "capture: a value is asked for (by bool(), float(), item(), numpy(), a print, ...), and what Python does with it"
+            f" no program can hold{errors.called()}"
+        )
+
+    def escaped(self, kept: Iterable[int]) -> Any:
+        """Return an array that a step made and something still holds, but for those of numbers in `kept`; None if none is."""
+        numbers = frozenset(kept)
+        made = {number for step in self.steps for number in step.made} - numbers
+        for attempt in range(2):
+            alive = [(n, array) for n, ref in tuple(self._known.values()) if (array := alive_of(ref)) is not None]
+            below = {id(base) for n, array in alive if n not in made for base in bases_of(array)}
+            found = next((a for n, a in alive if n in made and n not in numbers and id(a) not in below), None)
+            if found is None or attempt:
+                return found
+            del alive, found
+            gc.collect()  # what is held in a circle, as an exception's frames
+        return None
+
+    # -- the program --------------------------------------------------------------------------------------------------
+
+    def program(self, inputs: Iterable[int], outputs: Iterable[int]) -> Program:
+        """Return what was recorded as a program of inputs that gives outputs, all by number, without dead steps."""
+        made = Program(
+            tuple(inputs),
+            tuple(self.steps),
+            tuple(outputs),
+            self.shapes,
+            self.constants,
+            tuple(at for at, _ in self.draws),
+        )
+        return made.needed()
+
+
+def alive_of(kept: Any) -> Any:
+    """Return what a weak reference refers to; None for what is no weak reference."""
+    return kept() if isinstance(kept, weakref.ref) else None
+
+
+def bases_of(array: Any) -> Iterator[Any]:
+    """Return the arrays whose memory an array is a view of."""
+    base = getattr(array, "base", None)
+    while base is not None:
+        yield base
+        base = getattr(base, "base", None)
+
+
+class _Kernels:
+    """Kernels on the arrays of a library that are written down."""
+
+    def __init__(self, recorder: Recorder, backend: Backend) -> None:
+        self._recorder, self._xp = recorder, counterpart(backend).xp
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        kernel, recorder = getattr(self._xp, name), self._recorder
+        return lambda *args, **kwargs: recorder.lower(
+            kernel(*map(recorder.lift, args), **{key: recorder.lift(value) for key, value in kwargs.items()})
+        )

@@ -1,0 +1,190 @@
+"""Programs: captured, printed, called on arrays, tensors and other backends; what cannot be captured says so."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import agrad as ag
+
+capture = ag.func.capture
+
+
+def close(a, b):
+    np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-12, atol=1e-12)
+
+
+def test_a_program_prints_as_the_text_that_runs():
+    program = capture(lambda x, y: ag.sum(ag.sin(x) * y, axis=0))(np.ones((2, 3)), np.ones(3))
+    text = str(program)
+    assert "xp.sin(v0)" in text
+    assert "float64[2, 3]" in text
+    names: dict = {}
+    exec(text, names)
+    x, y = np.arange(6.0).reshape(2, 3), np.array([1.0, 2.0, 3.0])
+    (out,) = names["program"](np, x, y)
+    close(out, (np.sin(x) * y).sum(0))
+
+
+def test_raw_in_raw_out_and_tensors_otherwise():
+    program = capture(lambda x: (x * 2, ag.sum(x)))(np.ones(3))
+    doubled, total = program(np.array([1.0, 2.0, 3.0]))
+    assert type(doubled) is np.ndarray
+    assert type(total) is np.float64
+    assert isinstance(program(ag.ones(3))[0], ag.Tensor)
+    close(doubled, [2.0, 4.0, 6.0])
+
+
+def test_the_backward_pass_is_part_of_it():
+    def f(x):
+        y = ag.sum(x**3)
+        (g,) = ag.grad(y, x, create_graph=True)
+        return y, g, ag.grad(ag.sum(g), x)[0]
+
+    program = capture(f)(ag.ones(3, requires_grad=True))
+    x = np.array([1.0, -2.0, 3.0])
+    y, g, h = program(ag.tensor(x))
+    close(y, (x**3).sum())
+    close(g, 3 * x**2)
+    close(h, 6 * x)
+
+
+def test_a_program_is_differentiable_and_maps():
+    program = capture(lambda x: ag.exp(x) * x)(ag.ones(2))
+    x = np.array([0.3, -0.7])
+    close(ag.func.jacrev(program)(x), np.diag(np.exp(x) * (1 + x)))
+    rows = np.arange(6.0).reshape(3, 2) / 7
+    close(ag.func.vmap(program)(rows), np.exp(rows) * rows)
+    close(ag.func.vmap(ag.func.grad(lambda v: ag.sum(program(v))))(rows), np.exp(rows) * (1 + rows))
+
+
+def test_detach_and_no_grad_hold_in_a_program():
+    def f(x):
+        with ag.no_grad():
+            still = ag.sin(x)
+        return x * still + x.detach() * x
+
+    program = capture(f)(ag.ones(3))
+    x = np.array([0.1, 0.2, 0.3])
+    close(ag.func.grad(lambda v: ag.sum(program(v)))(x), np.sin(x) + x)
+
+
+def test_a_fused_operation_is_differentiated_through_its_residuals():
+    f = lambda x: ag.sum(ag.nn.functional.layer_norm(x, (4,)) * x)
+    x = np.random.default_rng(0).normal(size=(3, 4))
+    program = capture(f)(x)
+    step, numeric = 1e-6, np.zeros_like(x)
+    for at in np.ndindex(*x.shape):
+        up, down = x.copy(), x.copy()
+        up[at] += step
+        down[at] -= step
+        numeric[at] = (program(up) - program(down)) / (2 * step)
+    np.testing.assert_allclose(ag.func.grad(program)(x), numeric, rtol=1e-6, atol=1e-7)
+
+
+def test_another_backend_runs_it():
+    da = pytest.importorskip("dask.array")
+    program = capture(lambda x: ag.sum(ag.tanh(x) @ ag.tanh(x).T))(np.ones((4, 3)))
+    x = np.random.default_rng(1).normal(size=(4, 3))
+    close(program(da.from_array(x, chunks=2)).compute(), (np.tanh(x) @ np.tanh(x).T).sum())
+
+
+def test_draws_go_on_with_the_sequence():
+    program = capture(lambda x: x + ag.randn(3))(np.zeros(3))
+    ag.manual_seed(5)
+    found = [program(np.zeros(3)) for _ in range(2)]
+    ag.manual_seed(5)
+    close(found[0], ag.randn(3).numpy())
+    close(found[1], ag.randn(3).numpy())
+
+
+def test_tensors_from_outside_are_found_again():
+    w = ag.tensor([1.0, 2.0])
+    program = capture(lambda x: x * w)(np.ones(2))
+    close(program(np.ones(2)), [1.0, 2.0])
+    w.data = ag.tensor([5.0, 6.0])
+    close(program(np.ones(2)), [5.0, 6.0])
+    w = ag.tensor([7.0, 8.0])
+    close(program(np.ones(2)), [7.0, 8.0])
+    w = ag.tensor([7.0])
+    with pytest.raises(ValueError, match=r"captured for float64\[2\], and w is float64\[1\]"):
+        program(np.ones(2))
+
+
+def test_a_training_step_writes_what_it_wrote():
+    w = ag.tensor([1.0, -2.0], requires_grad=True)
+
+    def step(x):
+        w.grad = None
+        loss = ag.sum((w * x) ** 2)
+        loss.backward()
+        with ag.no_grad():
+            w.sub_(0.1 * w.grad)
+        return loss
+
+    x, value = np.array([1.0, 0.5]), np.array([1.0, -2.0])
+    program = capture(step)(x)
+    for _ in range(3):
+        value = value - 0.1 * 2 * value * x * x
+        close(w.detach(), value)
+        loss = program(x)
+        close(loss, ((value * x) ** 2).sum())
+        close(w.grad, 2 * value * x * x)
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda x: x if x[0] > 0 else -x, "a value is asked for"),
+        (lambda x: x * float(x[0]), "a value is asked for"),
+        (lambda x: x[x > 0], "by a mask depends on values"),
+        (ag.nonzero, "nonzero gives depends on values"),
+        (lambda x: x.numpy() * 2, "a value is asked for"),
+    ],
+)
+def test_what_no_program_can_hold_is_refused(function, words):
+    with pytest.raises(ag.func.CaptureError, match=words):
+        capture(function)(ag.ones(3))
+
+
+def test_a_tensor_that_is_kept_elsewhere_is_refused_and_stays_plain():
+    kept = []
+
+    def f(x):
+        kept.append(x * 2)
+        return x * 3
+
+    with pytest.raises(ag.func.CaptureError, match="lives on"):
+        capture(f)(ag.ones(2))
+    close(kept[0] + 1, [3.0, 3.0])
+
+
+def test_an_error_in_the_midst_leaves_what_eager_code_leaves():
+    w, seen = ag.tensor([1.0, 2.0], requires_grad=True), []
+
+    def f(x):
+        with ag.no_grad():
+            w.mul_(3.0)
+        seen.append(w * x)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        capture(f)(ag.ones(2))
+    close(w.detach(), [3.0, 6.0])
+    seen[0].sum().backward()
+    close(w.grad, [1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "words"),
+    [
+        ((np.ones(3), 2.0), ValueError, "captured for float64"),
+        ((np.ones(2), 3.0), ValueError, "part of the program"),
+        ((np.ones(2),), TypeError, "was captured with arguments"),
+        ((np.ones(2, "float32"), 2.0), ValueError, "float32"),
+    ],
+)
+def test_other_arguments_are_refused(args, error, words):
+    program = capture(lambda x, a: x * a)(np.ones(2), 2.0)
+    with pytest.raises(error, match=words):
+        program(*args)
