@@ -20,6 +20,7 @@ from agrad.core.op import OPS as _OPS
 from agrad.core.tensor import Tensor as Tensor
 from agrad.dtypes import *
 from agrad.ops import methods as _methods  # noqa: F401 (puts them on Tensor)
+from agrad.ops import torch_methods as _torch_methods  # noqa: F401 (as `methods`)
 from agrad.ops.constants import *
 from agrad.ops.creation import *
 from agrad.ops.data_type import *

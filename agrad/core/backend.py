@@ -12,12 +12,13 @@ import random
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 from agrad import dtypes
 from agrad.core import errors
 from agrad.core.errors import BackendError, UnsupportedOp
 from agrad.core.once import once
+from agrad.core.port import Port
 from agrad.core.spec import Spec
 
 #: The version of this contract. Raised when a backend written for the old one would no longer be right. This one is
@@ -156,14 +157,12 @@ class Backend:
     @once
     def xp(self) -> Any:
         """The kernels by name."""
-        from agrad.core.kernels import kernels  # noqa: PLC0415 (of the ops, whose calls know backends)
-
-        return kernels(self)
+        return kernels_of(self)
 
     @once
     def functions(self) -> Any:
         """The namespace of agrad's functions bound to this backend: what rules run on when they are recorded."""
-        return plugins().namespace(self.name)
+        return functions_of(self)
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """Return the backend's own kernel of an operation, None to take the namespace's function of that name."""
@@ -502,6 +501,40 @@ def _put(xp: Any, array: Any, places: Any, values: Any) -> Any:
     return xp.reshape(xp.where(met, xp.take(values, last), xp.reshape(array, (-1,))), array.shape)
 
 
+# -- what is defined above --------------------------------------------------------------------------------------------
+
+
+class Plugins(Protocol):
+    """What the core asks of plugins."""
+
+    def ask(self, hook: str, **arguments: Any) -> Any:
+        """Return the first answer of the plugins to a hook."""
+
+    def default_backend(self) -> Backend:
+        """Return the backend of creation functions that are given no device."""
+
+    def find_backend(self, array_type: type) -> Backend | None:
+        """Return the backend of an array type, None if no plugin claims it."""
+
+    def get(self, name: str) -> Backend:
+        """Return a backend by name."""
+
+
+@Port
+def plugins() -> Plugins:  # type: ignore[empty-body]
+    """Return the plugin manager, which makes backends. The core reaches it here alone."""
+
+
+@Port
+def kernels_of(backend: Backend, /) -> Any:
+    """Make the kernels of a backend by name: from its library, and from the ops, whose calls know backends."""
+
+
+@Port
+def functions_of(backend: Backend, /) -> Any:
+    """Return the namespace of agrad's functions bound to a backend."""
+
+
 # -- which backend ----------------------------------------------------------------------------------------------------
 
 #: Array types met so far. Filled by `backend_of`; plugins are asked once per type.
@@ -509,13 +542,6 @@ BACKENDS: dict[type, Backend] = {}
 
 #: Types that no plugin is asked about: what stands beside arrays in a call.
 PYTHONS_OWN = frozenset([bool, int, float, complex, type(None), slice, type(Ellipsis), list, tuple, range, str])
-
-
-def plugins() -> Any:
-    """Return the plugin manager: it makes backends, so it ranks above them, and the core reaches it here alone."""
-    from agrad.plugin import manager  # noqa: PLC0415 (see above)
-
-    return manager
 
 
 def backend_of(array: Any) -> Backend | None:

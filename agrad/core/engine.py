@@ -27,7 +27,7 @@ from agrad.core.commit import commit, watch
 from agrad.core.cotangents import MaskedCotangents, ShapeMismatchError, Transferred, fit
 from agrad.core.history import as_gradient, fresh, laid_out, rebuilt
 from agrad.core.hooks import Hooks, checked_all
-from agrad.core.node import HOOKED, AccumulateGrad, Constants, Freed, Node, Output, ancestors
+from agrad.core.node import HOOKED, AccumulateGrad, Constants, Freed, Node, Output, ancestors, call_node
 from agrad.core.once import once
 from agrad.core.saved import unpacked
 from agrad.core.spec import Spec
@@ -687,6 +687,9 @@ def call(node: Node, cotangents: tuple[Any, ...]) -> Any:
     parts = iter(found)
     result = tuple(next(parts) if place else None for place in places)
     return result if len(result) != 1 else result[0]
+
+
+call_node.define(call)
 
 
 def nan_safe(node: Node) -> Any:

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from agrad.core import errors
-from agrad.core.backend import Backend, plugins
+from agrad.core.backend import Backend, kernels_of, plugins
 from agrad.core.cotangents import lent
 from agrad.core.errors import RuleError, UnsupportedOp
 from agrad.core.op import OPS, Op
@@ -49,6 +49,9 @@ def kernels(backend: Backend, prefix: str = "") -> ModuleType:
 
     found.__getattr__ = resolve  # type: ignore[method-assign]
     return found
+
+
+kernels_of.define(kernels)
 
 
 def forget_kernels(backend: Backend) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core.backend import backend_of
 from agrad.core.node import AccumulateGrad, ancestors
-from agrad.core.tensor import Tensor
+from agrad.core.tensor import Tensor, compute
 
 if TYPE_CHECKING:
     from agrad.core.node import Node
@@ -67,6 +67,9 @@ def fill(tensors: Iterable[Tensor], **how: Any) -> None:
     put_back(lazy, {key: (arrays[key], value) for key, value in values.items()})
     for t in asked:
         t.__dict__.pop("_losses", None)
+
+
+compute.define(fill)
 
 
 def put_back(tensors: Iterable[Tensor], values: dict[int, tuple[Any, Any]]) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from agrad.core.hooks import Handle, Hooks
 from agrad.core.once import FIRST_USE
+from agrad.core.port import Port
 
 if TYPE_CHECKING:
     from agrad.core.spec import Spec
@@ -147,9 +148,7 @@ class Node:
         RuntimeError
             If a shape is, or if the saved values have been freed.
         """
-        from agrad.core.engine import call  # noqa: PLC0415 (the engine knows nodes)
-
-        return call(self, cotangents)
+        return call_node(self, cotangents)
 
     def _sequence_nr(self) -> int:
         """Return the creation number: PyTorch's name."""
@@ -200,6 +199,11 @@ class Node:
     def out_specs(self) -> tuple[Spec, ...]:
         """Specs of the results, always as a tuple."""
         return self.spec if isinstance(self.spec, tuple) else (self.spec,)
+
+
+@Port
+def call_node(node: Node, cotangents: tuple[Any, ...], /) -> Any:
+    """Run one node's rule for cotangents of the user's, as the engine does."""
 
 
 def ancestors(roots: Iterable[Node], *, oldest: int = 0) -> set[Node]:

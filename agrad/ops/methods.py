@@ -19,8 +19,7 @@ from agrad.core.op import OPS
 from agrad.core.tensor import Tensor, attached
 from agrad.ops import creation, data_type, manipulation, searching, statistical
 from agrad.ops.namespace import namespace
-from agrad.ops.torch_methods import TorchMethods
-from agrad.ops.ufunc import NumpyMethods, to_numpy
+from agrad.ops.ufunc import to_numpy
 
 # -- operators ------------------------------------------------------------------------------------------------------------
 
@@ -67,20 +66,9 @@ def _in_place(name: str, symbol: str) -> Callable[[Tensor, Any], Tensor]:
     return method
 
 
-def _setitem(self: Tensor, key: Any, value: Any, /) -> None:
-    if is_temporary(sys.getrefcount(self), self):
-        raise errors.lost_assignment(
-            "an operation (indexing, .T, reshape...)", "x[i, j] = value in one step, or name it"
-        )
-    searching.assign(self, key, value)
-
-
-def _getitem(self: Tensor, key: Any, /) -> Tensor:
-    return searching.getitem(self, key)
-
-
-class Methods(TorchMethods, NumpyMethods):
-    """All methods of `Tensor` from here on, as type checkers see them; those of the standard stand here."""
+@attached
+class StandardMethods:
+    """What `Tensor` has of the standard."""
 
     def __init__(self: Any, *args: Any, dtype: Any = None, device: Any = None) -> None:
         if all(isinstance(arg, int) and not isinstance(arg, bool) for arg in args):
@@ -147,6 +135,16 @@ class Methods(TorchMethods, NumpyMethods):
         lazy = self._spec.backend.is_lazy
         return (to_numpy(self) if lazy else self._raw).__dlpack_device__()
 
+    def __getitem__(self: Any, key: Any, /) -> Tensor:
+        return searching.getitem(self, key)
+
+    def __setitem__(self: Any, key: Any, value: Any, /) -> None:
+        if is_temporary(sys.getrefcount(self), self):
+            raise errors.lost_assignment(
+                "an operation (indexing, .T, reshape...)", "x[i, j] = value in one step, or name it"
+            )
+        searching.assign(self, key, value)
+
     def __iter__(self: Any) -> Iterator[Tensor]:
         if not self._spec.shape:
             raise TypeError("iteration over a 0-d tensor")
@@ -168,12 +166,9 @@ class Methods(TorchMethods, NumpyMethods):
         return manipulation.matrix_transpose(self)
 
 
-attached(Methods)
 for name, op in BINARY.items():
     setattr(Tensor, f"__{name}__", make_operator(OPS[op], f"__{name}__"))
     setattr(Tensor, f"__r{name}__", make_operator(OPS[op], f"__r{name}__", reflected=True))
     setattr(Tensor, f"__i{name}__", _in_place(name, f"an in-place operator (__i{name}__)"))
 for name, op in (COMPARISON | UNARY).items():
     setattr(Tensor, f"__{name}__", make_operator(OPS[op], f"__{name}__"))
-Tensor.__getitem__ = _getitem  # type: ignore[method-assign]
-Tensor.__setitem__ = _setitem  # type: ignore[method-assign]

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from agrad import dtypes
-from agrad.core.backend import Backend, Device
+from agrad.core.backend import Backend, Device, functions_of
 from agrad.core.once import shared
 from agrad.core.op import OPS
 from agrad.ops import (
@@ -284,6 +284,9 @@ class _Chapter:
 def bound(backend: Backend) -> Namespace:
     """Return the namespace of a backend."""
     return Namespace(backend)
+
+
+functions_of.define(bound)
 
 
 def namespace(name: str | None = None, *, api_version: str | None = None) -> Namespace:

@@ -472,9 +472,17 @@ def device_of(device: Any) -> tuple[Backend, str]:
 
 def namespace(name: str) -> Any:
     """Return agrad's functions bound to a backend; see ``agrad.namespace``."""
-    from agrad.ops.namespace import bound  # noqa: PLC0415 (ops rank above)
-
-    return bound(get(name))
+    return get(name).functions
 
 
-__all__ = ["Device", "backends", "default_backend", "get", "register", "set_default_backend", "use_backend"]
+__all__ = [
+    "Device",
+    "ask",
+    "backends",
+    "default_backend",
+    "find_backend",
+    "get",
+    "register",
+    "set_default_backend",
+    "use_backend",
+]

@@ -1,0 +1,647 @@
+"""The methods that files above put on `Tensor`. Written by docs/make_methods.py."""
+
+from agrad.core.tensor import Tensor
+from collections.abc import Iterator
+from collections.abc import Sequence
+from typing import Any
+from typing import NamedTuple, Self
+
+Axis = int | tuple[int, ...] | None
+
+
+class Sorted(NamedTuple):
+    """What `Tensor.sort` gives."""
+    values: Tensor
+    indices: Tensor
+
+
+class _FromTables:
+    def __add__(self, other: Any, /) -> Tensor: ...
+    def __radd__(self, other: Any, /) -> Tensor: ...
+    def __iadd__(self, other: Any, /) -> Self: ...
+    def __sub__(self, other: Any, /) -> Tensor: ...
+    def __rsub__(self, other: Any, /) -> Tensor: ...
+    def __isub__(self, other: Any, /) -> Self: ...
+    def __mul__(self, other: Any, /) -> Tensor: ...
+    def __rmul__(self, other: Any, /) -> Tensor: ...
+    def __imul__(self, other: Any, /) -> Self: ...
+    def __truediv__(self, other: Any, /) -> Tensor: ...
+    def __rtruediv__(self, other: Any, /) -> Tensor: ...
+    def __itruediv__(self, other: Any, /) -> Self: ...
+    def __floordiv__(self, other: Any, /) -> Tensor: ...
+    def __rfloordiv__(self, other: Any, /) -> Tensor: ...
+    def __ifloordiv__(self, other: Any, /) -> Self: ...
+    def __mod__(self, other: Any, /) -> Tensor: ...
+    def __rmod__(self, other: Any, /) -> Tensor: ...
+    def __imod__(self, other: Any, /) -> Self: ...
+    def __pow__(self, other: Any, /) -> Tensor: ...
+    def __rpow__(self, other: Any, /) -> Tensor: ...
+    def __ipow__(self, other: Any, /) -> Self: ...
+    def __matmul__(self, other: Any, /) -> Tensor: ...
+    def __rmatmul__(self, other: Any, /) -> Tensor: ...
+    def __imatmul__(self, other: Any, /) -> Self: ...
+    def __and__(self, other: Any, /) -> Tensor: ...
+    def __rand__(self, other: Any, /) -> Tensor: ...
+    def __iand__(self, other: Any, /) -> Self: ...
+    def __or__(self, other: Any, /) -> Tensor: ...
+    def __ror__(self, other: Any, /) -> Tensor: ...
+    def __ior__(self, other: Any, /) -> Self: ...
+    def __xor__(self, other: Any, /) -> Tensor: ...
+    def __rxor__(self, other: Any, /) -> Tensor: ...
+    def __ixor__(self, other: Any, /) -> Self: ...
+    def __lshift__(self, other: Any, /) -> Tensor: ...
+    def __rlshift__(self, other: Any, /) -> Tensor: ...
+    def __ilshift__(self, other: Any, /) -> Self: ...
+    def __rshift__(self, other: Any, /) -> Tensor: ...
+    def __rrshift__(self, other: Any, /) -> Tensor: ...
+    def __irshift__(self, other: Any, /) -> Self: ...
+    def __lt__(self, other: Any, /) -> Tensor: ...
+    def __le__(self, other: Any, /) -> Tensor: ...
+    def __gt__(self, other: Any, /) -> Tensor: ...
+    def __ge__(self, other: Any, /) -> Tensor: ...
+    def __eq__(self, other: Any, /) -> Tensor: ...  # type: ignore[override]
+    def __ne__(self, other: Any, /) -> Tensor: ...  # type: ignore[override]
+    def __neg__(self, /) -> Tensor: ...
+    def __pos__(self, /) -> Tensor: ...
+    def __abs__(self, /) -> Tensor: ...
+    def __invert__(self, /) -> Tensor: ...
+    def abs(self, /) -> Tensor: ...
+    def abs_(self, /) -> Tensor: ...
+    def sqrt(self, /) -> Tensor: ...
+    def sqrt_(self, /) -> Tensor: ...
+    def exp(self, /) -> Tensor: ...
+    def exp_(self, /) -> Tensor: ...
+    def expm1(self, /) -> Tensor: ...
+    def expm1_(self, /) -> Tensor: ...
+    def log(self, /) -> Tensor: ...
+    def log_(self, /) -> Tensor: ...
+    def log1p(self, /) -> Tensor: ...
+    def log1p_(self, /) -> Tensor: ...
+    def log2(self, /) -> Tensor: ...
+    def log2_(self, /) -> Tensor: ...
+    def log10(self, /) -> Tensor: ...
+    def log10_(self, /) -> Tensor: ...
+    def sin(self, /) -> Tensor: ...
+    def sin_(self, /) -> Tensor: ...
+    def cos(self, /) -> Tensor: ...
+    def cos_(self, /) -> Tensor: ...
+    def tan(self, /) -> Tensor: ...
+    def tan_(self, /) -> Tensor: ...
+    def sinh(self, /) -> Tensor: ...
+    def sinh_(self, /) -> Tensor: ...
+    def cosh(self, /) -> Tensor: ...
+    def cosh_(self, /) -> Tensor: ...
+    def tanh(self, /) -> Tensor: ...
+    def tanh_(self, /) -> Tensor: ...
+    def asin(self, /) -> Tensor: ...
+    def asin_(self, /) -> Tensor: ...
+    def acos(self, /) -> Tensor: ...
+    def acos_(self, /) -> Tensor: ...
+    def atan(self, /) -> Tensor: ...
+    def atan_(self, /) -> Tensor: ...
+    def asinh(self, /) -> Tensor: ...
+    def asinh_(self, /) -> Tensor: ...
+    def acosh(self, /) -> Tensor: ...
+    def acosh_(self, /) -> Tensor: ...
+    def atanh(self, /) -> Tensor: ...
+    def atanh_(self, /) -> Tensor: ...
+    def square(self, /) -> Tensor: ...
+    def square_(self, /) -> Tensor: ...
+    def reciprocal(self, /) -> Tensor: ...
+    def reciprocal_(self, /) -> Tensor: ...
+    def floor(self, /) -> Tensor: ...
+    def floor_(self, /) -> Tensor: ...
+    def ceil(self, /) -> Tensor: ...
+    def ceil_(self, /) -> Tensor: ...
+    def round(self, /) -> Tensor: ...
+    def round_(self, /) -> Tensor: ...
+    def trunc(self, /) -> Tensor: ...
+    def trunc_(self, /) -> Tensor: ...
+    def sign(self, /) -> Tensor: ...
+    def sign_(self, /) -> Tensor: ...
+    def isnan(self, /) -> Tensor: ...
+    def isnan_(self, /) -> Tensor: ...
+    def isinf(self, /) -> Tensor: ...
+    def isinf_(self, /) -> Tensor: ...
+    def isfinite(self, /) -> Tensor: ...
+    def isfinite_(self, /) -> Tensor: ...
+    def neg(self, /) -> Tensor: ...
+    def neg_(self, /) -> Tensor: ...
+    def add(self, other: Any, /) -> Tensor: ...
+    def multiply(self, other: Any, /) -> Tensor: ...
+    def subtract(self, other: Any, /) -> Tensor: ...
+    def divide(self, other: Any, /) -> Tensor: ...
+    def pow(self, other: Any, /) -> Tensor: ...
+    def maximum(self, other: Any, /) -> Tensor: ...
+    def minimum(self, other: Any, /) -> Tensor: ...
+    def remainder(self, other: Any, /) -> Tensor: ...
+    def atan2(self, other: Any, /) -> Tensor: ...
+    def hypot(self, other: Any, /) -> Tensor: ...
+    def logaddexp(self, other: Any, /) -> Tensor: ...
+    def less(self, other: Any, /) -> Tensor: ...
+    def greater(self, other: Any, /) -> Tensor: ...
+    def equal(self, other: Any, /) -> Tensor: ...
+    def sub(self, other: Any, /) -> Tensor: ...
+    def mul(self, other: Any, /) -> Tensor: ...
+    def div(self, other: Any, /) -> Tensor: ...
+    def eq(self, other: Any, /) -> Tensor: ...
+    def ne(self, other: Any, /) -> Tensor: ...
+    def lt(self, other: Any, /) -> Tensor: ...
+    def le(self, other: Any, /) -> Tensor: ...
+    def gt(self, other: Any, /) -> Tensor: ...
+    def ge(self, other: Any, /) -> Tensor: ...
+    def double(self, /) -> Tensor: ...
+    def float(self, /) -> Tensor: ...
+    def half(self, /) -> Tensor: ...
+    def long(self, /) -> Tensor: ...
+    def int(self, /) -> Tensor: ...
+    def short(self, /) -> Tensor: ...
+    def byte(self, /) -> Tensor: ...
+    def bool(self, /) -> Tensor: ...
+
+
+class Methods(_FromTables):
+
+    # agrad/autograd/backward.py, BackwardMethod
+
+    def backward(self, gradient: Tensor | None=None, retain_graph: bool | None=None, create_graph: bool=False, inputs: Any=None) -> None:
+        """Add the gradient of this tensor to the `.grad` of the leaves it was computed from.
+
+        Parameters
+        ----------
+        gradient : Tensor, optional
+            Cotangent of this tensor's shape; may be left out for a single real element (then 1).
+        retain_graph : bool, optional
+            Keep what the graph saved, to run through it again. Default: `create_graph`.
+        create_graph : bool, optional
+            Record the backward pass itself, for higher derivatives. A `.grad` then has a history that leads back to its
+            leaf, a cycle which only the garbage collector frees: `agrad.grad` makes none.
+        inputs : Tensor, GradientEdge, or iterable or dict of them, optional
+            Accumulate into these only.
+
+        Raises
+        ------
+        RuntimeError
+            As PyTorch, in its words; every `.grad` is then as it was.
+
+        Examples
+        --------
+        >>> import agrad as ag
+        >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([2., 4.])
+        """
+
+    # agrad/ops/methods.py, StandardMethods
+
+    def __init__(self, *args: Any, dtype: Any=None, device: Any=None) -> None: ...
+    @property
+    def device(self) -> Any:
+        """``"<backend>[:<device>]"``."""
+    def __array_namespace__(self, /, *, api_version: str | None=None) -> Any: ...
+    def to_device(self, device: Any, /, *, stream: Any=None) -> Tensor:
+        """Return the same value on another device or backend, recorded.
+
+        Parameters
+        ----------
+        device : str
+            ``"<backend>[:<device>]"``, as ``"numpy"`` or ``"cupy:0"``.
+        stream : object, optional
+            Only None: the standard leaves it to the library.
+
+        Returns
+        -------
+        Tensor
+            This tensor itself, if it is there already.
+
+        Raises
+        ------
+        BackendError
+            If the backend is unknown or unusable here.
+        ValueError
+            If a stream is given.
+        """
+    def __dlpack__(self, /, *, stream: Any=None, max_version: Any=None, dl_device: Any=None, copy: bool | None=None) -> Any: ...
+    def __dlpack_device__(self, /) -> Any: ...
+    def __getitem__(self, key: Any, /) -> Tensor: ...
+    def __setitem__(self, key: Any, value: Any, /) -> None: ...
+    def __iter__(self) -> Iterator[Tensor]: ...
+    def __contains__(self, item: Any) -> bool: ...
+    @property
+    def T(self) -> Tensor:
+        """The transpose of a matrix."""
+    @property
+    def mT(self) -> Tensor:
+        """The transpose of the last two axes."""
+
+    # agrad/ops/torch_methods.py, Reductions
+
+    def sum(self, axis: Axis=None, dtype: Any=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False) -> Tensor:
+        """Sum over axes; see `agrad.sum`."""
+    def mean(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False) -> Tensor:
+        """Mean over axes; see `agrad.mean`."""
+    def prod(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False) -> Tensor:
+        """Product over axes; see `agrad.prod`."""
+    def max(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False) -> Tensor:
+        """Largest element over axes; see `agrad.max`.
+
+        PyTorch's ``max(dim)`` gives indices too: here `argmax` does, and ties share the gradient evenly.
+        """
+    def min(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False) -> Tensor:
+        """Smallest element over axes; see `agrad.min`.
+
+        PyTorch's ``min(dim)`` gives indices too: here `argmin` does, and ties share the gradient evenly.
+        """
+    def var(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None) -> Tensor:
+        """Variance over axes; see `agrad.var`."""
+    def std(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None) -> Tensor:
+        """Standard deviation over axes; see `agrad.std`."""
+    def all(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None) -> Tensor:
+        """Whether all elements are true; see `agrad.all`.
+
+        Returns: Boolean.
+        """
+    def any(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None) -> Tensor:
+        """Whether any element is true; see `agrad.any`.
+
+        Returns: Boolean.
+        """
+    def argmax(self, axis: int | None=None, keepdims: bool=False, *, dim: int | None=None) -> Tensor:
+        """The index of the largest element; see `agrad.argmax`.
+
+        Returns: Integer.
+        """
+    def argmin(self, axis: int | None=None, keepdims: bool=False, *, dim: int | None=None) -> Tensor:
+        """The index of the smallest element; see `agrad.argmin`.
+
+        Returns: Integer.
+        """
+    def cumsum(self, axis: int | None=None, *, dim: int | None=None) -> Tensor:
+        """Running sum along an axis; see `agrad.cumulative_sum`.
+
+        axis: As for `agrad.cumulative_sum`.
+        """
+    def cumprod(self, axis: int | None=None, *, dim: int | None=None) -> Tensor:
+        """Running product along an axis; see `agrad.cumulative_prod`.
+
+        axis: As for `agrad.cumulative_prod`.
+        """
+    def squeeze(self, axis: Axis=None, *, dim: Axis=None) -> Tensor:
+        """Axes of length 1 removed; see `agrad.squeeze`.
+
+        axis: The axes. Default: all of length 1.
+        ValueError: If one of them is longer than 1 (PyTorch leaves it).
+        """
+
+    # agrad/ops/torch_methods.py, TorchMethods
+
+    def gather(self, dim: int, index: Any) -> Tensor:
+        """Elements at indices along an axis, each index for its own place along the others; see `agrad.gather`."""
+    def take_along_dim(self, indices: Any, dim: int | None=None) -> Tensor:
+        """Elements at indices along an axis; see `agrad.take_along_axis`."""
+    def index_select(self, dim: int, index: Any) -> Tensor:
+        """Entries along an axis, at a vector of indices; see `agrad.index_select`."""
+    def index_add(self, dim: int, index: Any, source: Any, *, alpha: Any=1) -> Tensor:
+        """A copy with entries added along an axis, at a vector of indices; those of one index add up."""
+    def index_copy(self, dim: int, index: Any, source: Any) -> Tensor:
+        """A copy with entries replaced along an axis, at a vector of indices."""
+    def index_fill(self, dim: int, index: Any, value: Any) -> Tensor:
+        """A copy with entries set to a value along an axis, at a vector of indices."""
+    def masked_select(self, mask: Any) -> Tensor:
+        """Elements where a mask is true, as a vector; see `agrad.masked_select`."""
+    def scatter(self, dim: int, index: Any, src: Any) -> Tensor:
+        """A copy with elements put at indices along an axis; see `agrad.extra.scatter`."""
+    def scatter_add(self, dim: int, index: Any, src: Any) -> Tensor:
+        """A copy with elements added at indices along an axis; see `agrad.extra.scatter_add`."""
+    def select(self, dim: int, index: int) -> Tensor:
+        """One entry along an axis, without the axis."""
+    def narrow(self, dim: int, start: int, length: int) -> Tensor:
+        """Some entries along an axis, from one on."""
+    def where(self, condition: Any, other: Any) -> Tensor:
+        """Where a condition holds this tensor, elsewhere another; see `agrad.where`."""
+    def nonzero(self, *, as_tuple: bool=False) -> Any:
+        """Indices of the elements that are not zero; see `agrad.nonzero`, which gives a tuple."""
+    def masked_fill(self, mask: Any, value: Any) -> Tensor:
+        """A copy with `value` where a mask is true; see `agrad.where`."""
+    def sort(self, dim: int=-1, descending: bool=False, *, stable: bool=True) -> Sorted:
+        """Sorted along an axis: values and indices. `agrad.sort` gives values only."""
+    def argsort(self, dim: int=-1, descending: bool=False, *, stable: bool=True) -> Tensor:
+        """The indices that sort along an axis; see `agrad.argsort`."""
+    def topk(self, k: int, dim: int=-1, largest: bool=True, sorted: bool=True) -> Any:
+        """The largest elements along an axis: values and indices; see `agrad.topk`."""
+    def amax(self, dim: Any=None, keepdim: bool=False) -> Tensor:
+        """Largest element over axes; see `agrad.max`."""
+    def amin(self, dim: Any=None, keepdim: bool=False) -> Tensor:
+        """Smallest element over axes; see `agrad.min`."""
+    def logsumexp(self, dim: Any, keepdim: bool=False) -> Tensor:
+        """The logarithm of the sum of exponentials over axes; see `agrad.special.logsumexp`."""
+    def count_nonzero(self, dim: Any=None) -> Tensor:
+        """How many elements are not zero; see `agrad.count_nonzero`."""
+    def softmax(self, dim: int, dtype: Any=None) -> Tensor:
+        """Exponentials that sum to 1 along an axis; see `agrad.softmax`."""
+    def log_softmax(self, dim: int, dtype: Any=None) -> Tensor:
+        """The logarithm of `softmax`; see `agrad.log_softmax`."""
+    def reshape(self, *shape: Any) -> Tensor:
+        """The same elements in another shape; see `agrad.reshape`.
+
+        *shape : int, or one tuple of int
+            The shape; one entry may be -1.
+        """
+    def view(self, *shape: Any) -> Tensor:
+        """As `reshape`; results never alias here.
+
+        *shape : int, or one tuple of int
+            The shape; one entry may be -1.
+        """
+    def reshape_as(self, other: Tensor) -> Tensor:
+        """`reshape` to the shape of another tensor."""
+    def view_as(self, other: Tensor) -> Tensor:
+        """`reshape` to the shape of another tensor."""
+    def flatten(self, start_dim: int=0, end_dim: int=-1) -> Tensor:
+        """Axes from `start_dim` to `end_dim` made one.
+
+        start_dim, end_dim : int, optional
+            The first and the last of them. Default: all axes.
+        """
+    def ravel(self) -> Tensor:
+        """All elements as a vector."""
+    def unflatten(self, dim: int, sizes: Sequence[int]) -> Tensor:
+        """One axis made several; see `agrad.extra.unflatten`."""
+    def permute(self, *axes: Any) -> Tensor:
+        """The axes in another order; see `agrad.permute_dims`.
+
+        *axes : int, or one tuple of int
+            For each axis of the result, which one of this tensor it is.
+        """
+    def transpose(self, axis0: int | tuple[int, ...], axis1: int | None=None) -> Tensor:
+        """Two axes exchanged; or, as NumPy spells it, all axes in the order of a tuple.
+
+        axis0 : int or tuple of int
+            The one axis; or, without `axis1`, all axes in their new order.
+        axis1 : int, optional
+            The other axis.
+        """
+    def t(self) -> Tensor:
+        """The transpose of a matrix.
+
+        Returns: This tensor itself, if it has fewer than two axes.
+        ValueError: If it has more than two.
+        """
+    def unsqueeze(self, axis: int) -> Tensor:
+        """A new axis of length 1; see `agrad.expand_dims`.
+
+        axis: Its place in the result.
+        """
+    def expand(self, *shape: Any) -> Tensor:
+        """Broadcast to a shape; see `agrad.broadcast_to`.
+
+        *shape : int, or one tuple of int
+            The shape; -1 keeps an axis as it is.
+        """
+    def expand_as(self, other: Tensor) -> Tensor:
+        """Broadcast to the shape of another tensor."""
+    def broadcast_to(self, shape: Any) -> Tensor:
+        """Broadcast to a shape; see `agrad.broadcast_to`."""
+    def tile(self, *dims: Any) -> Tensor:
+        """The whole repeated along each axis; see `agrad.tile`."""
+    def repeat(self, *repetitions: Any) -> Tensor:
+        """The whole repeated along each axis: PyTorch's meaning, which is the standard's `agrad.tile`.
+
+        *repetitions : int, or one tuple of int
+            How often along each axis.
+        """
+    def unbind(self, axis: int=0) -> tuple[Tensor, ...]:
+        """The slices along an axis; see `agrad.unstack`.
+
+        axis: Default: the first.
+        Returns: The slices, without the axis.
+        """
+    def chunk(self, chunks: int, dim: int=0) -> tuple[Tensor, ...]:
+        """Cut along an axis into so many parts at most; see `agrad.chunk`."""
+    def split(self, split_size: Any, dim: int=0) -> tuple[Tensor, ...]:
+        """Cut along an axis into parts of a length; `agrad.extra.split`, NumPy's, takes their number."""
+    def repeat_interleave(self, repeats: Any, dim: int | None=None) -> Tensor:
+        """Each element, or each entry along an axis, repeated; see `agrad.repeat`."""
+    def flip(self, *dims: Any) -> Tensor:
+        """The order along axes reversed; see `agrad.flip`."""
+    def roll(self, shifts: Any, dims: Any=None) -> Tensor:
+        """Elements moved along axes, those that leave come in at the other end; see `agrad.roll`."""
+    def moveaxis(self, source: Any, destination: Any) -> Tensor:
+        """Axes moved to other places; see `agrad.moveaxis`."""
+    movedim = moveaxis
+    def swapaxes(self, dim0: int, dim1: int) -> Tensor:
+        """Two axes exchanged; see `agrad.swapaxes`."""
+    swapdims = swapaxes
+    def diagonal(self, offset: int=0, dim1: int=0, dim2: int=1) -> Tensor:
+        """The diagonal over two axes, as the last axis; see `agrad.linalg.diagonal`."""
+    def diag(self, diagonal: int=0) -> Tensor:
+        """The diagonal of a matrix, or a matrix with this diagonal; see `agrad.diag`."""
+    def tril(self, diagonal: int=0) -> Tensor:
+        """The part of matrices on and below a diagonal; see `agrad.tril`."""
+    def triu(self, diagonal: int=0) -> Tensor:
+        """The part of matrices on and above a diagonal; see `agrad.triu`."""
+    def contiguous(self, memory_format: Any=None) -> Tensor:
+        """Return this tensor itself: a value has no strides."""
+    def is_contiguous(self, memory_format: Any=None) -> bool:
+        """Return True: a value has no strides."""
+    def ndimension(self) -> int:
+        """The number of axes."""
+    def nelement(self) -> int:
+        """The number of elements."""
+    @property
+    def real(self) -> Tensor:
+        """Real part; this tensor itself, if it is not complex."""
+    @property
+    def imag(self) -> Tensor:
+        """Imaginary part."""
+    def conj(self) -> Tensor:
+        """Complex conjugate; see `agrad.conj`.
+
+        Returns: This tensor itself, if it is not complex.
+        """
+    def clone(self) -> Tensor:
+        """A copy that stays in the graph."""
+    def clamp(self, min: Any=None, max: Any=None) -> Tensor:
+        """Limit to a range; see `agrad.clip`."""
+    def clip(self, min: Any=None, max: Any=None) -> Tensor:
+        """Limit to a range; see `agrad.clip`."""
+    def sigmoid(self) -> Tensor:
+        """The logistic function; see `agrad.sigmoid`."""
+    def relu(self) -> Tensor:
+        """The positive part; see `agrad.relu`."""
+    def rsqrt(self) -> Tensor:
+        """The reciprocal of the square root."""
+    def exp2(self) -> Tensor:
+        """Powers of 2; see `agrad.special.exp2`."""
+    def erf(self) -> Tensor:
+        """Error function; see `agrad.special.erf`."""
+    def erfc(self) -> Tensor:
+        """Complementary error function; see `agrad.special.erfc`."""
+    def erfinv(self) -> Tensor:
+        """Inverse error function; see `agrad.special.erfinv`."""
+    def lgamma(self) -> Tensor:
+        """The logarithm of the absolute value of the gamma function; see `agrad.special.gammaln`."""
+    def digamma(self) -> Tensor:
+        """The derivative of `lgamma`; see `agrad.special.psi`."""
+    def logit(self) -> Tensor:
+        """The inverse of `sigmoid`; see `agrad.special.logit`."""
+    def clamp_min(self, min: Any) -> Tensor:
+        """Limit from below; see `agrad.clip`."""
+    def clamp_max(self, max: Any) -> Tensor:
+        """Limit from above; see `agrad.clip`."""
+    def nan_to_num(self, nan: float=0.0, posinf: float | None=None, neginf: float | None=None) -> Tensor:
+        """Finite numbers in the place of NaN and infinities; see `agrad.extra.nan_to_num`."""
+    def lerp(self, end: Any, weight: Any) -> Tensor:
+        """A point between this tensor and another; see `agrad.lerp`."""
+    def addcmul(self, tensor1: Any, tensor2: Any, *, value: Any=1) -> Tensor:
+        """``self + value * tensor1 * tensor2``."""
+    def addcdiv(self, tensor1: Any, tensor2: Any, *, value: Any=1) -> Tensor:
+        """``self + value * tensor1 / tensor2``."""
+    def isclose(self, other: Any, rtol: float=1e-05, atol: float=1e-08, equal_nan: bool=False) -> Tensor:
+        """Whether elements are equal up to tolerances; see `agrad.isclose`."""
+    def allclose(self, other: Any, rtol: float=1e-05, atol: float=1e-08, equal_nan: bool=False) -> bool:
+        """Whether all elements are equal up to tolerances; see `agrad.allclose`."""
+    @property
+    def H(self) -> Tensor:
+        """The conjugate transpose of a matrix."""
+    def matmul(self, other: Any) -> Tensor:
+        """Matrix product; see `agrad.matmul`.
+
+        other: The second factor.
+        """
+    mm = matmul
+    mv = matmul
+    bmm = matmul
+    def dot(self, other: Any) -> Tensor:
+        """Sum of the products of two vectors.
+
+        other: The second factor, which is not conjugated.
+        """
+    def norm(self) -> Tensor:
+        """The Euclidean norm of all elements.
+
+        Returns: Real, 0-d.
+        Derivative: ``x / norm(x)``; 0 where the norm is 0, as in PyTorch.
+        """
+    def addmm(self, mat1: Any, mat2: Any, *, beta: Any=1, alpha: Any=1) -> Tensor:
+        """``beta * self + alpha * (mat1 @ mat2)``."""
+    def outer(self, other: Any) -> Tensor:
+        """All products of the elements of two vectors; see `agrad.linalg.outer`."""
+    def trace(self) -> Tensor:
+        """The sum of the diagonal of a matrix; see `agrad.linalg.trace`."""
+    def det(self) -> Tensor:
+        """Determinant; see `agrad.linalg.det`."""
+    def inverse(self) -> Tensor:
+        """Inverse of a matrix; see `agrad.linalg.inv`."""
+    def matrix_power(self, n: int) -> Tensor:
+        """Power of a matrix; see `agrad.linalg.matrix_power`."""
+    def to(self, *args: Any, dtype: Any=None, device: Any=None) -> Tensor:
+        """Converted to a dtype, moved to a device, or both.
+
+        *args : DType, backend's dtype, str or Tensor
+            Dtypes and devices in any order; a tensor stands for its own.
+        dtype, device : optional
+            The same by name.
+        Returns: This tensor itself, if there is nothing to do.
+        """
+    def type(self, dtype: Any) -> Tensor:
+        """Converted to a dtype; the dtype itself is `dtype`, an attribute.
+
+        Returns: This tensor itself, if it has the dtype already.
+        """
+    def type_as(self, other: Tensor) -> Tensor:
+        """Converted to the dtype of another tensor.
+
+        Returns: This tensor itself, if it has the dtype already.
+        """
+    def cpu(self) -> Tensor:
+        """Moved to the numpy backend.
+
+        Returns: This tensor itself, if it is there already.
+        """
+    def cuda(self, device: Any=None) -> Tensor:
+        """Moved to the cupy backend, which stands for PyTorch's ``cuda``."""
+    def new_zeros(self, *size: Any, dtype: Any=None, device: Any=None, requires_grad: bool=False) -> Tensor:
+        """Zeros of a shape, of the dtype and on the device of this tensor."""
+    def new_ones(self, *size: Any, dtype: Any=None, device: Any=None, requires_grad: bool=False) -> Tensor:
+        """Ones of a shape, of the dtype and on the device of this tensor."""
+    def new_empty(self, *size: Any, dtype: Any=None, device: Any=None, requires_grad: bool=False) -> Tensor:
+        """Uninitialised memory of a shape, of the dtype and on the device of this tensor."""
+    def new_full(self, size: Any, fill_value: Any, *, dtype: Any=None, device: Any=None, requires_grad: bool=False) -> Tensor:
+        """One value in a shape, of the dtype and on the device of this tensor."""
+    def new_tensor(self, data: Any, *, dtype: Any=None, device: Any=None, requires_grad: bool=False) -> Tensor:
+        """A leaf of given values, of the dtype and on the device of this tensor."""
+    def zero_(self) -> Tensor:
+        """Set to zeros."""
+    def fill_(self, value: Any) -> Tensor:
+        """Set every element to a value.
+
+        value: The value.
+        """
+    def copy_(self, source: Any) -> Tensor:
+        """Set to the values of another tensor, broadcast and converted.
+
+        source: The values; they stay in the graph.
+        """
+    def add_(self, other: Any, *, alpha: Any=1) -> Tensor:
+        """``self += alpha * other``."""
+    def sub_(self, other: Any, *, alpha: Any=1) -> Tensor:
+        """``self -= alpha * other``."""
+    def mul_(self, other: Any) -> Tensor:
+        """``self *= other``."""
+    def div_(self, other: Any) -> Tensor:
+        """``self /= other``."""
+    def pow_(self, other: Any) -> Tensor:
+        """``self **= other``."""
+    def addcmul_(self, tensor1: Any, tensor2: Any, *, value: Any=1) -> Tensor:
+        """``self += value * tensor1 * tensor2``."""
+    def addcdiv_(self, tensor1: Any, tensor2: Any, *, value: Any=1) -> Tensor:
+        """``self += value * tensor1 / tensor2``."""
+    def masked_fill_(self, mask: Any, value: Any) -> Tensor:
+        """Set to `value` where a mask is true."""
+    def clamp_(self, min: Any=None, max: Any=None) -> Tensor:
+        """`clamp`, in place."""
+    def sigmoid_(self) -> Tensor:
+        """`sigmoid`, in place."""
+    def relu_(self) -> Tensor:
+        """`relu`, in place."""
+    def clamp_min_(self, min: Any) -> Tensor:
+        """`clamp_min`, in place."""
+    def clamp_max_(self, max: Any) -> Tensor:
+        """`clamp_max`, in place."""
+    def lerp_(self, end: Any, weight: Any) -> Tensor:
+        """`lerp`, in place."""
+    def scatter_(self, dim: int, index: Any, src: Any) -> Tensor:
+        """`scatter`, in place."""
+    def scatter_add_(self, dim: int, index: Any, src: Any) -> Tensor:
+        """`scatter_add`, in place."""
+    def index_add_(self, dim: int, index: Any, source: Any, *, alpha: Any=1) -> Tensor:
+        """`index_add`, in place."""
+    def index_copy_(self, dim: int, index: Any, source: Any) -> Tensor:
+        """`index_copy`, in place."""
+    def index_fill_(self, dim: int, index: Any, value: Any) -> Tensor:
+        """`index_fill`, in place."""
+
+    # agrad/ops/ufunc.py, NumpyMethods
+
+    def numpy(self) -> Any:
+        """Return the value as a NumPy array, without a copy where it is one; read-only, as values are immutable.
+
+        Returns
+        -------
+        numpy.ndarray
+            On the memory of this tensor.
+
+        Raises
+        ------
+        RuntimeError
+            While a gradient is required and recording is on, or a tangent in forward mode.
+        """
+    def __array__(self, dtype: Any=None, copy: bool | None=None) -> Any: ...
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any: ...
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any: ...
+
+    # agrad/view/__init__.py, Repr
+
+    def __repr__(self) -> str: ...
