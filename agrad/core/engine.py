@@ -59,6 +59,7 @@ def run(
     accumulate: bool = True,
     masked: bool = False,
     values: Sequence[Any] = (),
+    closed: bool = False,
 ) -> dict[Node, Any]:
     """Send cotangents from the roots to the leaves.
 
@@ -78,6 +79,8 @@ def run(
         The cotangents come from an op that drops elements.
     values : sequence of Tensor, optional
         What is differentiated. Lazy ones of one element get their values where the pass computes anyway.
+    closed : bool, optional
+        All that the roots lead to leads to the targets: there is nothing to leave out.
 
     Returns
     -------
@@ -86,7 +89,7 @@ def run(
     """
     if not roots:
         return {}
-    task = Pass(roots, retain_graph, create_graph, targets, accumulate, values)
+    task = Pass(roots, retain_graph, create_graph, targets, accumulate, values, closed)
     if masked:
         task.masked.update(node for node, _ in roots)
     if HOOKED:
@@ -144,6 +147,7 @@ class Pass:
         targets: Collection[Node] | None,
         into_leaves: bool,
         values: Sequence[Any],
+        closed: bool,
     ) -> None:
         now = None if mode.get_mode() is None else mode.current()
         self.roots, self.values = roots, values
@@ -154,7 +158,7 @@ class Pass:
         self.recorder: Any = None if now is None else now.recorder
         self.log = debug_log()
         self.targets = targets
-        self.needed = None if targets is None else leading_to([node for node, _ in roots], targets)
+        self.needed = None if targets is None or closed else leading_to([node for node, _ in roots], targets)
         self.freed = Freed()
         self.pending: dict[Node, Total] = {}
         self.leaves: dict[AccumulateGrad, Total] = {}

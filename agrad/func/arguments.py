@@ -15,8 +15,9 @@ from agrad import tree
 from agrad.core import mode
 from agrad.core.backend import BACKENDS, backend_of
 from agrad.core.errors import BackendError, called
+from agrad.core.operands import tensor_of
 from agrad.core.tensor import Tensor
-from agrad.core.tree import children_of
+from agrad.core.tree import LEAF, children_of
 from agrad.ops.creation import asarray
 from agrad.tree import TreeDef
 
@@ -162,8 +163,19 @@ def givers(leaves: Sequence[Any], arguments: Sequence[TreeDef]) -> list[Give]:
     return found
 
 
-def arguments_of(container: Any, what: str) -> tuple[list[Tensor], TreeDef, list[Give]]:
+#: The structure of one argument that is no container.
+ONE = TreeDef(tuple, (), (LEAF,), 1)
+
+
+def arguments_of(container: tuple[Any, ...], what: str) -> tuple[list[Tensor], TreeDef, list[Give]]:
     """Take arguments apart that a function is differentiated by, and tell in which form derivatives come back."""
+    if len(container) == 1:  # the usual case, without taking apart what is no container
+        (only,) = container
+        if type(only) in BACKENDS:
+            made = tensor_of(only)
+            return [made], ONE, [as_array if type(made._raw) is type(only) else bare]
+        if type(only) is float:
+            return [asarray(only)], ONE, [bare]
     leaves, structure = tree.flatten(container)
     gives = givers(leaves, structure.children)
     return [argument_of(leaf, what) for leaf in leaves], structure, gives

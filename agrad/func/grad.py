@@ -22,6 +22,7 @@ from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor, wrap
 from agrad.core.tree import LEAF, TreeDef
 from agrad.func.arguments import (
+    ONE,
     Argnums,
     Give,
     arguments_of,
@@ -61,6 +62,8 @@ def of_chosen(
     function: Callable[..., Any], argnums: Argnums, args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """Return a function of the chosen arguments alone, and those arguments."""
+    if argnums == 0 and len(args) == 1 and not kwargs and type(argnums) is int:
+        return function, (args[0],)
     chosen = (argnums,) if type(argnums) is int and 0 <= argnums < len(args) else check_argnums(argnums, len(args))
 
     def of(*values: Any) -> Any:
@@ -85,6 +88,8 @@ class Tape:
         The leaves of what the function returned.
     outward : bool
         The run also depends on something outside that is being recorded: then derivatives are recorded too.
+    closed : bool
+        The inputs are all that its graph leads to.
     """
 
     def __init__(
@@ -97,12 +102,14 @@ class Tape:
             self.gives: list[Give] = []
             if flat:
                 tensors = list(primals)
-                self.structure = TreeDef(tuple, (), (LEAF,) * len(primals), len(primals))
+                self.structure = ONE if len(primals) == 1 else TreeDef(tuple, (), (LEAF,) * len(primals), len(primals))
             else:
                 tensors, self.structure, self.gives = arguments_of(tuple(primals), what)
             floor = next_seq()
             self.inputs = [variable(t, recording=self.recording) for t in tensors]
-            return floor, function(*(self.inputs if flat else tree.unflatten(self.structure, self.inputs)))
+            if flat or self.structure is ONE:
+                return floor, function(*self.inputs)
+            return floor, function(*tree.unflatten(self.structure, self.inputs))
 
         self.floor, returned = mode.recorded(run)
         self.aux: Any = None
@@ -113,7 +120,9 @@ class Tape:
         else:
             self.outputs, self.result_structure = outputs_of(returned, what, tensors)
         roots = [t._node for t in self.outputs if t._node is not None]
-        self.outward = self.recording and leads_outward(roots, self.floor)
+        outward, ends = ways(roots, self.floor)
+        self.outward = self.recording and outward
+        self.closed = not outward and ends <= {t._node for t in self.inputs}
 
     def result(self, *, raw: bool) -> Any:
         """What the function returned, without the names given here."""
@@ -124,7 +133,7 @@ class Tape:
         """The auxiliary values, likewise: those of them that are tensors."""
         leaves, structure = tree.flatten(self.aux)
         tensors = [x for x in leaves if isinstance(x, Tensor)]
-        outward = self.recording and leads_outward([t._node for t in tensors if t._node is not None], self.floor)
+        outward = self.recording and ways([t._node for t in tensors if t._node is not None], self.floor)[0]
         found = iter(self._handed(tensors, outward=outward, raw=raw))
         return tree.unflatten(structure, [next(found) if isinstance(x, Tensor) else x for x in leaves])
 
@@ -140,7 +149,7 @@ class Tape:
 
     def ends_here(self, tensor: Tensor) -> bool:
         """Return whether a value has no history but what begins with the names given here."""
-        return not self.recording or tensor._node is None or not leads_outward([tensor._node], self.floor)
+        return not self.recording or tensor._node is None or not ways([tensor._node], self.floor)[0]
 
     def cut(self, tensor: Tensor) -> Tensor:
         """Return a value without its history, and its tangents without what ends here."""
@@ -180,7 +189,16 @@ class Tape:
             for i, (t, g) in enumerate(zip(self.outputs, cotangents, strict=True))
             if t._node is not None
         ]
-        return run_back(roots, self.inputs, keep=keep, record=record, missing=missing, values=self.outputs, gives=gives)
+        return run_back(
+            roots,
+            self.inputs,
+            keep=keep,
+            record=record,
+            missing=missing,
+            values=self.outputs,
+            gives=gives,
+            closed=self.closed,
+        )
 
     def transposed(self) -> tuple[list[Tensor], list[Tensor]]:
         """Return placeholders for cotangents of the outputs, and the inputs' cotangents as recorded functions of them."""
@@ -226,8 +244,12 @@ def run_back(
     missing: Callable[[int], None] | None = None,
     values: Sequence[Tensor] = (),
     gives: Sequence[Give] = (),
+    closed: bool = False,
 ) -> list[Any]:
-    """Run a backward pass to inputs: their cotangents, zeros where none arrives. For `values` see `engine.run`."""
+    """Run a backward pass to inputs: their cotangents, zeros where none arrives.
+
+    For `values`, and for `closed`, see `engine.run`.
+    """
     targets = {t._node for t in inputs if t._node is not None}
     found: dict[Node, Any] = {}
     if roots and targets:
@@ -238,6 +260,7 @@ def run_back(
             targets=targets,
             accumulate=False,
             values=values,
+            closed=closed,
         )
     gradients = []
     for i, t in enumerate(inputs):
@@ -253,19 +276,29 @@ def run_back(
     return gradients
 
 
-def leads_outward(roots: Sequence[Node], floor: int) -> bool:
-    """Return whether a graph leads to a node that is older than the run."""
+def ways(roots: Sequence[Node], floor: int) -> tuple[bool, set[Node]]:
+    """Return whether a graph leads to a node that is older than the run; if it does not, also the nodes it ends at."""
     seen: set[Node] = set()
+    ends: set[Node] = set()
     stack = list(roots)
     while stack:
         node = stack.pop()
         if node in seen:
             continue
         if node.seq < floor:
-            return True
+            return True, set()
         seen.add(node)
-        stack.extend(node.inputs)
-    return False
+        edges, second = node.edges, node.second
+        if second is not None:
+            stack.append(edges)  # type: ignore[arg-type] # one of two
+            stack.append(second)
+        elif type(edges) is not tuple:
+            stack.append(edges)  # type: ignore[arg-type] # the only one
+        elif edges:
+            stack.extend(edges)
+        else:
+            ends.add(node)
+    return False, ends
 
 
 def check_complex(leaves: Sequence[Tensor], what: str, which: str, *, holomorphic: bool) -> None:

@@ -400,6 +400,8 @@ def asarray(
         backend, where = manager.device_of(device)
         if copy is False and not hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
             raise ValueError("asarray() of Python numbers has to copy; copy=False cannot be met")
+        if dtype is None and type(obj) is float:
+            dtype = dtypes.get_default_dtype()
         raw = backend.asarray(obj, dtype=dtype, device=where, copy=copy)
         if dtype is None and not hasattr(obj, "dtype"):
             kind = backend.kind(raw.dtype)

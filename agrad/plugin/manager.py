@@ -387,7 +387,16 @@ def default_backend() -> Backend:
     BackendError
         If there is none; the message says what to install.
     """
-    name = _chosen.get() or _default or os.environ.get("AGRAD_BACKEND")
+    return _default_named(_default_name())
+
+
+def _default_name() -> str:
+    """Return the backend or device that was chosen as default, empty where none was."""
+    return _chosen.get() or _default or os.environ.get("AGRAD_BACKEND") or ""
+
+
+def _default_named(name: str) -> Backend:
+    """Return the default backend, of the name that was chosen."""
     if name:
         return usable(name)
     plugins()
@@ -407,8 +416,7 @@ def default_backend() -> Backend:
 
 def default_device() -> str:
     """Return the device of creation functions that are given none."""
-    name = _chosen.get() or _default or os.environ.get("AGRAD_BACKEND") or ""
-    return name if ":" in name else default_backend().default_device()
+    return device_of(None)[1]
 
 
 def set_default_backend(device: str) -> None:
@@ -464,7 +472,9 @@ def device_of(device: Any) -> tuple[Backend, str]:
         If it names no usable backend.
     """
     if device is None:
-        return default_backend(), default_device()
+        name = _default_name()
+        backend = _default_named(name)
+        return backend, name if ":" in name else backend.default_device()
     text = str(device)
     backend = usable(text)
     return backend, text if ":" in text else backend.default_device()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +18,9 @@ from agrad.compat.autograd.convention import turned
 from agrad.compat.autograd.core import run, vspace, with_constants
 from agrad.compat.autograd.wrap_util import unary_to_nary
 from agrad.core.errors import called
-from agrad.func.arguments import is_raw
-from agrad.func.grad import linearize
+from agrad.core.tree import LEAF
+from agrad.func.arguments import ONE, is_raw
+from agrad.func.grad import Tape, linearize, ones_of
 from agrad.func.jacobian import rows_of
 from agrad.ops.creation import asarray
 from agrad.ops.elementwise import real
@@ -54,16 +56,20 @@ make_vjp = unary_to_nary(core.make_vjp)
 make_jvp = unary_to_nary(core.make_jvp)
 
 
-def _of_scalar(fun: Callable[..., Any], x: Any, what: str) -> tuple[Any, Any]:
-    """Return the value of a function that gives one real number, in any shape, and its gradient."""
-    vjp, ans = core.make_vjp(fun, x)
-    space = vspace(ans)
-    if space.size != 1:
+def _of_scalar(fun: Callable[..., Any], x: Any, what: str, *, has_aux: bool = False) -> tuple[Tape, Any]:
+    """Return the run of a function that gives one real number, in any shape, and its gradient."""
+    tape = run(fun, x, f"{what}(f)(x)", has_aux=has_aux)
+    output = tape.outputs[0] if tape.result_structure is LEAF else None
+    if output is not None and not output._spec.inexact:
+        vspace(output)  # which says that it has no derivative
+    if output is None or not output._spec.is_float or math.prod(output._spec.shape) != 1:
         raise TypeError(
             f"{what} only applies to real scalar-output functions. Try jacobian, elementwise_grad or"
             f" holomorphic_grad.{called()}"
         )
-    return ans, vjp(space.ones())
+    found = tape.back([ones_of(output) if output._spec.shape else None], keep=False, gives=tape.gives)
+    gradient = found[0] if tape.structure is ONE else tree.unflatten(tape.structure, found)[0]
+    return tape, turned(gradient) if any(t._spec.is_complex for t in tape.inputs) else gradient
 
 
 @unary_to_nary
@@ -121,7 +127,8 @@ def value_and_grad(fun: Callable[..., Any], x: Any) -> Any:
     >>> value_and_grad(lambda x: x**2)(3.0)
     (np.float64(9.0), np.float64(6.0))
     """
-    return _of_scalar(fun, x, "value_and_grad")
+    tape, gradient = _of_scalar(fun, x, "value_and_grad")
+    return tape.result(raw=is_raw(x)), gradient
 
 
 @unary_to_nary
@@ -475,10 +482,8 @@ def grad_and_aux(fun: Callable[..., Any], x: Any) -> Any:
     >>> grad_and_aux(lambda x: (x**2, x + 1))(3.0)
     (np.float64(6.0), np.float64(4.0))
     """
-    tape = run(fun, x, "grad_and_aux(f)(x)", has_aux=True)
-    ones = [vspace(t).ones() for t in tape.outputs]
-    (gradient,) = tree.unflatten(tape.structure, tape.back(ones, keep=False, gives=tape.gives))
-    return turned(gradient), tape.auxiliary(raw=is_raw(x))
+    tape, gradient = _of_scalar(fun, x, "grad_and_aux", has_aux=True)
+    return gradient, tape.auxiliary(raw=is_raw(x))
 
 
 def multigrad_dict(fun: Callable[..., Any]) -> Callable[..., Any]:
