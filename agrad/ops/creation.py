@@ -313,6 +313,9 @@ def linspace(
     >>> ag.linspace(0.0, 1.0, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
+    for name, end in (("start", start), ("stop", stop)):
+        if isinstance(end, Tensor):
+            raise errors.not_a_number("linspace", name)
     backend, where = manager.device_of(device)
     is_complex = isinstance(start, complex) or isinstance(stop, complex)
     default = complex_default() if is_complex else dtypes.get_default_dtype()

@@ -1,4 +1,4 @@
-"""Tensors as NumPy sees them: ``np.sin(tensor)`` and ``ndarray * tensor`` stay in the graph, the rest raises.
+"""Tensors as NumPy sees them: its functions and ufuncs, ``np.asarray`` and ``tensor.numpy()``.
 
 NumPy calls the methods at the end of this file. Only names are compared; NumPy itself is not imported.
 """
@@ -62,43 +62,50 @@ def renamed(name: str) -> str | None:
     return found if found != name else None
 
 
-def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    """Call the op that a ufunc stands for: one of NumPy's, or one of SciPy's that `agrad.special` has.
+def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call what a ufunc stands for: one of NumPy's, or one of SciPy's that `agrad.special` has.
 
     Raises
     ------
     TypeError
-        For ``out=`` and other arguments, methods such as ``reduce``, and ufuncs without a counterpart.
+        For ufuncs without a counterpart, and what has no meaning for tensors.
     """
-    name = UFUNCS.get(ufunc.__name__, f"special.{ufunc.__name__}")
+    from agrad.numpy.table import table  # noqa: PLC0415 (its files use all chapters)
+
+    name = ufunc.__name__
+    entry = table().get(name)
+    if entry is not None:
+        return getattr(entry.function, method)(*inputs, **kwargs)
+    name = f"special.{name}"
     op = OPS.get(name)
     if method == "__call__" and op is not None and not kwargs:
-        result: Tensor = op.entry(*inputs)
-        return result
-    library = "scipy" if name.startswith("special.") and op is not None else "numpy"
+        return op.entry(*inputs)
+    library = "scipy" if op is not None else "numpy"
     what = f"{library}.{ufunc.__name__}" + ("" if method == "__call__" else f".{method}")
     extra = f" with {', '.join(f'{k}=' for k in kwargs)}" if kwargs else ""
     instead = f"agrad.{name}" if op is not None else "an agrad function, or take the value with tensor.detach().numpy()"
-    message = f"{what}{extra} is not defined for tensors; use {instead}.\n  Called at "
-    raise TypeError(message + errors.line_of(*errors.caller()) + ".")
+    raise TypeError(f"{what}{extra} is not defined for tensors; use {instead}.{errors.called()}")
 
 
-def refused_function(function: Any) -> TypeError:
-    """Return the error for a function of NumPy that is no ufunc; it names agrad's, if there is one."""
-    room = function.__module__.removeprefix("numpy").lstrip(".")
-    name = RENAMED.get(function.__name__, f"{room}.{function.__name__}" if room else function.__name__)
-    xp = manager.default_backend().functions
-    found: Any = xp
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    if found is None and not room:
-        name = f"extra.{name}"
-        found = getattr(xp.extra, function.__name__, None)
-    full = ".".join(part for part in ("numpy", room, function.__name__) if part)
-    value = "take the value with tensor.detach().numpy()"
-    instead = value if found is None else f"use agrad.{name}, or {value}"
-    message = f"{full} is not defined for tensors; {instead}.{errors.called()}"
-    return TypeError(message)
+def call_function(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], home: str) -> Any:
+    """Call what a function of NumPy's stands for; one that makes an array makes it on a backend.
+
+    Raises
+    ------
+    TypeError
+        For functions that the table does not have.
+    """
+    from agrad.numpy.table import CREATION, name_of, table  # noqa: PLC0415 (its files use all chapters)
+
+    entry = table().get(name_of(function))
+    if entry is None:
+        name = f"{function.__module__}.{function.__name__}"
+        value = "use agrad's functions, or take the value with tensor.detach().numpy()"
+        raise TypeError(f"{name} is not defined for tensors; {value}.{errors.called()}")
+    if entry.status == CREATION:
+        with manager.use_backend(home):
+            return entry.function(*args, **kwargs)
+    return entry.function(*args, **kwargs)
 
 
 def to_numpy(tensor: Tensor) -> Any:
@@ -142,10 +149,11 @@ class NumpyMethods:
         return array.copy() if copy else array
 
     def __array_ufunc__(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if not kwargs and method == "__call__" and self._spec.inexact:
+            op = OPS.get(UFUNCS.get(ufunc.__name__, ""))
+            if op is not None and list not in map(type, inputs):
+                return op.entry(*inputs)
         return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        name = function.__name__
-        if name in ("ndim", "shape", "size") and len(args) == 1 and not kwargs:
-            return getattr(args[0], name)  # np.ndim(x) and the like only look
-        raise refused_function(function)
+        return call_function(function, args, kwargs, self._spec.device)

@@ -810,18 +810,12 @@ def test_comparisons_of_arrays_with_tensors():
 
 
 REFUSED = {
-    "unknown ufunc": (lambda x, a: np.fmod(x, a) + np.spacing(x), "numpy.fmod|numpy.spacing"),
-    "out=": (lambda x, a: np.add(x, a, out=a), "numpy.add with out="),
-    "out= a tensor": (lambda x, a: np.add(a, a, out=x), "numpy.add with out="),
-    "where=": (lambda x, a: np.sin(x, where=a > 0), "numpy.sin with where="),
-    "dtype=": (lambda x, a: np.add(x, a, dtype=np.float32), "numpy.add with dtype="),
-    "reduce": (lambda x, a: np.add.reduce(x), "numpy.add.reduce"),
-    "outer": (lambda x, a: np.multiply.outer(x, a), "numpy.multiply.outer"),
-    "in place on an array": (lambda x, a: operator.iadd(a, x), "numpy.add with out="),
-    "np.sum": (lambda x, a: np.sum(x), "numpy.sum is not defined for tensors; use agrad.sum"),
-    "np.mean": (lambda x, a: np.mean(x), "numpy.mean is not defined for tensors"),
-    "np.concatenate": (lambda x, a: np.concatenate([x, a]), "numpy.concatenate is not defined for tensors"),
-    "np.where": (lambda x, a: np.where(a > 0, x, a), "numpy.where is not defined for tensors; use agrad.where"),
+    "unknown ufunc": (lambda x, a: np.isnat(x), "numpy.isnat is not defined for tensors"),
+    "unknown function": (lambda x, a: np.packbits(x), "numpy.packbits is not defined for tensors"),
+    "out=": (lambda x, a: np.add(x, a, out=a), "out= takes a tensor, not ndarray"),
+    "where=": (lambda x, a: np.sin(x, where=a > 0), "numpy.sin with where= and without out="),
+    "in place on an array": (lambda x, a: operator.iadd(a, x), "out= takes a tensor, not ndarray"),
+    "at": (lambda x, a: np.multiply.at(x, [0], 2.0), "numpy.multiply.at is not defined for tensors"),
 }
 
 

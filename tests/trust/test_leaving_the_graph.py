@@ -82,7 +82,11 @@ WAYS = {
     "`a[:] = x` with an array `a`": (lambda x: assigned(np.zeros(2), slice(None), x), RAISES, RAISES),
     "`a += x`, `np.add(a, x, out=a)`": (lambda x: np.add(np.ones(2), x, out=np.ones(2)), RAISES, RAISES),
     "`a + x`, `np.sin(x)`": (lambda x: [np.ones(2) + x, np.sin(x)], RECORDED, RECORDED),
-    "`np.sum(x)`, `np.where`, `np.linalg.norm`": (lambda x: np.sum(x), RAISES, RAISES),
+    "`np.sum(x)`, `np.where`, `np.linalg.norm`": (
+        lambda x: [np.sum(x), np.where(x > 0, x, 1.0), np.linalg.norm(x)],
+        RECORDED,
+        RECORDED,
+    ),
     "`np.random.normal(x)`": (lambda x: np.random.default_rng(0).normal(x), RAISES, RAISES),
     "`np.ma.log(x)`, `masked * x`": (lambda x: np.ma.log(x), RAISES, RAISES),
     "`x * masked`, `x * objects`, `x * np.matrix`": (lambda x: x * np.array([1, 2], dtype=object), RAISES, RAISES),

@@ -1,0 +1,80 @@
+"""NumPy's names over agrad: ``import agrad.numpy as np`` in code written for NumPy or HIPS autograd.
+
+Functions have NumPy's signatures and give tensors. Those that make arrays make them on the current backend
+(`agrad.use_backend`, `agrad.set_default_backend`); all others follow their operands. Dtypes are the current backend's own.
+Nothing is imported before it is used, and never an array library by its name.
+
+Examples
+--------
+>>> from agrad import grad
+>>> import agrad.numpy as np
+>>> def loss(w):
+...     return np.sum(np.array([w[0] ** 2, np.sin(w[1])]))
+>>> grad(loss)(np.array([1.0, 0.0]))
+tensor([2., 1.])
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any
+
+from agrad import dtypes as _dtypes
+
+e, euler_gamma, inf, nan, newaxis, pi = math.e, 0.5772156649015329, math.inf, math.nan, None, math.pi
+False_, True_ = False, True
+
+#: Files that are public: NumPy's modules of these names.
+_ROOMS = ("fft", "linalg", "random")
+
+#: NumPy's other names of dtypes.
+_DTYPES = {
+    **{name: name for name in _dtypes.NAMES},
+    "float16": "float16",
+    "half": "float16",
+    "single": "float32",
+    "double": "float64",
+    "csingle": "complex64",
+    "cdouble": "complex128",
+    "bool_": "bool",
+    "byte": "int8",
+    "short": "int16",
+    "intc": "int32",
+    "int_": "int64",
+    "intp": "int64",
+    "long": "int64",
+    "longlong": "int64",
+    "ubyte": "uint8",
+    "ushort": "uint16",
+    "uintc": "uint32",
+    "uint": "uint64",
+    "uintp": "uint64",
+    "ulong": "uint64",
+    "ulonglong": "uint64",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return importlib.import_module(f"{__name__}.{name}")
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _DTYPES:  # another backend has others
+        from agrad.plugin.manager import default_backend  # noqa: PLC0415 (plugins load at the first use)
+
+        return getattr(default_backend().namespace(), _DTYPES[name])
+    from agrad.numpy.table import table  # noqa: PLC0415 (all chapters)
+
+    entry = table().get(name)
+    if entry is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = entry.function
+    return entry.function
+
+
+def __dir__() -> list[str]:
+    from agrad.numpy.table import table  # noqa: PLC0415 (all chapters)
+
+    own = ["False_", "True_", "e", "euler_gamma", "inf", "nan", "newaxis", "pi"]
+    return sorted({*own, *_ROOMS, *_DTYPES, *(name for name in table() if "." not in name)})

@@ -1,0 +1,301 @@
+"""What NumPy's functions share: arguments that were not given, ``out=``, ``where=``, axes and dtypes."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from agrad import dtypes
+from agrad.core import errors
+from agrad.core.backend import backend_of
+from agrad.core.operands import as_operand, as_operands
+from agrad.core.tensor import Tensor
+from agrad.ops.data_type import astype
+from agrad.ops.manipulation import broadcast_to, permute_dims, reshape
+from agrad.ops.searching import assign, getitem
+from agrad.plugin import manager
+
+Axis = int | tuple[int, ...] | None
+
+
+class _NoValue:
+    """The default of arguments whose absence means something."""
+
+    def __repr__(self) -> str:
+        return "<no value>"
+
+
+NO_VALUE = _NoValue()
+
+
+def given(value: Any) -> bool:
+    """Return whether an argument was given: NumPy's own mark of absence counts as none."""
+    return value is not NO_VALUE and type(value).__name__ != "_NoValueType"
+
+
+def or_else(value: Any, default: Any) -> Any:
+    """Return an argument, or a default where it was not given."""
+    return value if given(value) else default
+
+
+def refused(what: str, instead: str) -> TypeError:
+    """Return the error for what has no meaning for tensors, with what to write."""
+    return TypeError(f"{what} is not defined for tensors; {instead}.{errors.called()}")
+
+
+# -- operands ----------------------------------------------------------------------------------------------------------
+
+
+def kind_of(x: Tensor) -> str:
+    """Return bool, int, float or complex."""
+    return x._spec.backend.kind(x.dtype)
+
+
+def dtype_of(x: Tensor) -> str:
+    """Return the name of a tensor's dtype."""
+    return x._spec.backend.dtype_name(x.dtype)
+
+
+def floating(x: Any) -> Tensor:
+    """Return an operand in a floating dtype, float64 for integers."""
+    x = as_operand(x)
+    return x if x._spec.inexact else astype(x, dtypes.get_default_dtype())
+
+
+def numeric(x: Any) -> Tensor:
+    """Return an operand as numbers: truth values as integers."""
+    x = as_operand(x)
+    return astype(x, dtypes.int64) if kind_of(x) == "bool" else x
+
+
+def floatings(*values: Any) -> tuple[Tensor, ...]:
+    """Return operands in floating dtypes, on the device of the first array among them."""
+    return tuple(floating(x) for x in as_operands(*values))
+
+
+def common(*values: Any) -> tuple[Tensor, ...]:
+    """Return operands in one dtype, that of NumPy's promotion."""
+    tensors = as_operands(*values)
+    if all(t.dtype == tensors[0].dtype for t in tensors):
+        return tensors
+    dtype = promoted(*tensors)
+    return tuple(astype(t, dtype, copy=False) for t in tensors)
+
+
+#: Digits a floating dtype must have to hold an integer one.
+_FLOAT_OF_INT = {"int8": 16, "uint8": 16, "int16": 32, "uint16": 32}
+_BITS = {"float16": 16, "float32": 32, "complex64": 32}
+
+
+def promoted(*values: Any) -> Any:
+    """Return the name of the dtype that operands promote to, as NumPy has it: across kinds too."""
+    names = [dtype_of(v) if isinstance(v, Tensor) else dtypes.name_of(v) for v in values]
+    found = names[0]
+    for name in names[1:]:
+        found = _promoted(found, name)
+    return found
+
+
+def _promoted(a: str, b: str) -> str:
+    if b in (a, "bool"):
+        return a
+    if a == "bool":
+        return b
+    exact = [name for name in (a, b) if name.startswith(("int", "uint"))]
+    if len(exact) == 2:
+        return _integers(a, b)
+    if exact:
+        other = b if exact[0] == a else a
+        bits = max(_FLOAT_OF_INT.get(exact[0], 64), _BITS.get(other, 64))
+    else:
+        bits = max(_BITS.get(a, 64), _BITS.get(b, 64))
+    if "complex" in a + b:
+        return "complex128" if bits == 64 else "complex64"
+    return f"float{bits}"
+
+
+def _integers(a: str, b: str) -> str:
+    signed = [name for name in (a, b) if name.startswith("int")]
+    bits = {name: int(name.removeprefix("u").removeprefix("int")) for name in (a, b)}
+    if len(signed) != 1:
+        return a if bits[a] >= bits[b] else b
+    unsigned = b if signed[0] == a else a
+    if bits[unsigned] < bits[signed[0]]:
+        return signed[0]
+    return f"int{2 * bits[unsigned]}" if bits[unsigned] < 64 else "float64"
+
+
+def static(value: Any) -> Any:
+    """Return a parameter, an array of integers perhaps, as Python numbers."""
+    if isinstance(value, bool | int | float | complex | str | None):
+        return value
+    if isinstance(value, list | tuple | range):
+        return [static(v) for v in value]
+    if isinstance(value, Tensor) and value._is_followed():
+        raise errors.not_a_number("numpy's function", "tensor")
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return as_operand(value).tolist()
+    return operator.index(value)
+
+
+# -- promotion of operands ---------------------------------------------------------------------------------------------
+
+#: Python's numbers in rising order of kind, and the dtype each takes beside an array of a lower one.
+_PYTHONS = {
+    "bool": (bool, "bool"),
+    "int": (int, "int64"),
+    "float": (float, "float64"),
+    "complex": (complex, "complex128"),
+}
+_RANKS = list(_PYTHONS)
+
+
+def _kind_of_name(name: str) -> str:
+    return name.rstrip("0123456789").removeprefix("u")
+
+
+def aligned(*values: Any) -> tuple[Any, ...]:
+    """Return operands in NumPy's common dtype; Python's numbers stay what they are beside a tensor."""
+    numbers = [type(v) in PYTHON_NUMBERS for v in values]
+    if all(numbers) or not any(numbers):
+        return common(*values)
+    tensors = iter(as_operands(*(v for v in values if type(v) not in PYTHON_NUMBERS)))
+    mixed = [v if type(v) in PYTHON_NUMBERS else next(tensors) for v in values]
+    name = promoted(*(v for v in mixed if isinstance(v, Tensor)))
+    for value in mixed:
+        if not isinstance(value, Tensor):
+            kind, (_, wider) = next((k, p) for k, p in _PYTHONS.items() if type(value) is p[0])
+            if _RANKS.index(kind) > _RANKS.index(_kind_of_name(name)):
+                name = "complex64" if kind == "complex" and name in ("float16", "float32") else wider
+    return tuple(astype(v, name, copy=False) if isinstance(v, Tensor) else v for v in mixed)
+
+
+PYTHON_NUMBERS = frozenset([bool, int, float, complex])
+
+
+def as_float(x: Tensor) -> Tensor:
+    """Return an operand of a function of real numbers: small integers become small floats, as in NumPy."""
+    if x._spec.inexact:
+        return x
+    name = dtype_of(x)
+    wanted = f"float{16 if name == 'bool' else _FLOAT_OF_INT.get(name, 64)}"
+    try:
+        return astype(x, x._spec.backend.dtype(wanted))
+    except TypeError:  # no half precision there
+        return astype(x, "float32")
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+def into(out: Any, result: Tensor) -> Tensor:
+    """Return a result, written to ``out=`` if a tensor was given for it.
+
+    Raises
+    ------
+    TypeError
+        If `out` is no tensor: the value would leave the graph.
+    """
+    if isinstance(out, tuple):
+        (out,) = out
+    if out is None:
+        return result
+    if not isinstance(out, Tensor):
+        kind = type(out).__name__
+        raise TypeError(f"out= takes a tensor, not {kind}: write y = f(x) in place of f(x, out=y).{errors.called()}")
+    if out.shape != result.shape:
+        raise ValueError(
+            f"out= has the wrong shape: the result has {result.shape}, the tensor {out.shape}{errors.called()}"
+        )
+    assign(out, ..., result)
+    return out
+
+
+def cast(x: Tensor, dtype: Any) -> Tensor:
+    """Return a tensor in a dtype that may be None."""
+    return x if dtype is None else astype(x, dtype, copy=False)
+
+
+def native(dtype: Any) -> Any:
+    """Return what agrad takes for a dtype: NumPy's abstract Python types and characters by name."""
+    return None if dtype is None else dtypes.name_of(dtype)
+
+
+# -- axes --------------------------------------------------------------------------------------------------------------
+
+
+def axis_of(axis: Any, rank: int) -> int:
+    """Return an axis counted from the front.
+
+    Raises
+    ------
+    IndexError
+        If there is no such axis, in NumPy's words.
+    """
+    axis = int(operator.index(axis))
+    if not -rank <= axis < rank:
+        raise IndexError(f"axis {axis} is out of bounds for array of dimension {rank}{errors.called()}")
+    return int(axis) % rank
+
+
+def axes_of(axis: Any, rank: int) -> tuple[int, ...]:
+    """Return axes counted from the front; all for None."""
+    if axis is None:
+        return tuple(range(rank))
+    axes = tuple(axis_of(a, rank) for a in (axis if isinstance(axis, tuple | list) else (axis,)))
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"repeated axis{errors.called()}")
+    return axes
+
+
+def plain_axis(axis: Any) -> Any:
+    """Return an axis as an int, a tuple of int or None."""
+    if axis is None or type(axis) is int:
+        return axis
+    return tuple(map(operator.index, axis)) if isinstance(axis, tuple | list) else operator.index(axis)
+
+
+def part(axis: int, key: Any) -> tuple[Any, ...]:
+    """Return the key of a part along an axis that is counted from the front."""
+    return (*(slice(None),) * axis, key, ...)
+
+
+def flat(x: Tensor, order: str = "C") -> Tensor:
+    """Return the elements in one axis."""
+    if order == "F":
+        x = permute_dims(x, tuple(range(x.ndim))[::-1])
+    return x if x.ndim == 1 else reshape(x, (-1,))
+
+
+def count(x: Tensor, axis: Axis) -> int:
+    """Return how many elements a reduction combines."""
+    return math.prod(x.shape[a] for a in axes_of(axis, x.ndim))
+
+
+def at_least_1d(x: Tensor) -> Tensor:
+    """Return a tensor, with an axis if it had none."""
+    return x if x.ndim else reshape(x, (1,))
+
+
+def element(x: Tensor, key: Any) -> Tensor:
+    """Return elements at a key."""
+    return getitem(x, key)
+
+
+def spread(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """Return a tensor broadcast to a shape."""
+    return x if x.shape == tuple(shape) else broadcast_to(x, tuple(shape))
+
+
+def home(*values: Any) -> Any:
+    """Return the device of the first array among operands, or of the default backend."""
+    for value in values:
+        if isinstance(value, Tensor):
+            return value.device
+        if not isinstance(value, bool | int | float | complex | list | tuple | None):
+            backend = backend_of(value)
+            if backend is not None:
+                return backend.spec(backend.as_array(value)).device
+    return manager.default_backend().default_device()

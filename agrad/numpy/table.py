@@ -1,0 +1,86 @@
+"""The table of NumPy's public functions: each name, what it is here, and the function that does it.
+
+Four doors lead here: ``np.sum(tensor)`` (``__array_function__`` and ``__array_ufunc__``), ``import agrad.numpy as np``,
+ndarray's methods on tensors, and the namespaces bound to a backend. The chapters fill the table when it is first asked
+for a name; NumPy itself is not imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: What a function is to a derivative.
+DIFFERENTIATED = "differentiated"
+STEP = "piecewise constant"
+CREATION = "creation"
+REFUSED = "refused"
+
+#: The files that fill the table, one per chapter of NumPy's reference.
+CHAPTERS = (
+    "ufuncs", "elements", "reductions", "shaping", "joining", "searching", "making", "products", "numerics", "linalg",
+    "fft",
+)  # fmt: skip
+
+#: Chapters whose functions stand in a room of NumPy's of that name.
+ROOMS = ("fft", "linalg")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One name of NumPy's."""
+
+    name: str
+    status: str
+    function: Callable[..., Any]
+
+
+_entries: dict[str, Entry] = {}
+
+
+def public(*names: str, status: str = DIFFERENTIATED) -> Callable[[F], F]:
+    """Enter a function into the table, under its own name or under these.
+
+    Parameters
+    ----------
+    *names : str
+        NumPy's names, without the room that the chapter stands for. Default: the function's own.
+    status : str, optional
+        What it is to a derivative.
+    """
+
+    def enter(function: F) -> F:
+        chapter = function.__module__.rpartition(".")[2]
+        room = f"{chapter}." if chapter in ROOMS else ""
+        for name in names or (function.__name__,):
+            add(f"{room}{name}", function, status)
+        first = f"numpy.{room}{(names or (function.__name__,))[0]}"
+        function.__doc__ = f"As ``{first}``." if function.__doc__ is None else f"As ``{first}``. {function.__doc__}"
+        return function
+
+    return enter
+
+
+def add(name: str, function: Callable[..., Any], status: str) -> None:
+    """Enter what is no function of Python's into the table."""
+    _entries[name] = Entry(name, status, function)
+
+
+@functools.cache
+def table() -> dict[str, Entry]:
+    """Return the whole table, by NumPy's names without the leading ``numpy.``."""
+    for chapter in CHAPTERS:
+        importlib.import_module(f"agrad.numpy.{chapter}")
+    return _entries
+
+
+def name_of(function: Any) -> str:
+    """Return the name in the table of a function of NumPy's, by its module and its own."""
+    room = function.__module__.removeprefix("numpy").lstrip(".")
+    name: str = function.__name__
+    return f"{room}.{name}" if room else name

@@ -1,0 +1,581 @@
+"""NumPy's universal functions: calls with ``out=``, ``where=`` and ``dtype=``, and reduce, accumulate, outer, reduceat."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from agrad import dtypes
+from agrad.core import errors
+from agrad.core.op import OPS
+from agrad.core.operands import as_operand, as_operands
+from agrad.core.tensor import Tensor
+from agrad.numpy import table
+from agrad.numpy.common import (
+    NO_VALUE,
+    aligned,
+    as_float,
+    axes_of,
+    axis_of,
+    floating,
+    given,
+    into,
+    kind_of,
+    native,
+    numeric,
+    part,
+    promoted,
+    refused,
+    static,
+)  # fmt: skip
+from agrad.ops import extra, special
+from agrad.ops.data_type import astype
+from agrad.ops.elementwise import abs as absolute
+from agrad.ops.elementwise import (
+    add,
+    conj,
+    divide,
+    floor,
+    floor_divide,
+    log2,
+    maximum,
+    minimum,
+    multiply,
+    nextafter,
+    positive,
+    remainder,
+    sign,
+    trunc,
+)  # fmt: skip
+from agrad.ops.linalg import matmul, vecdot, vector_norm
+from agrad.ops.manipulation import broadcast_to, concat, expand_dims, moveaxis, reshape, squeeze, stack, unstack
+from agrad.ops.searching import scatter_add
+from agrad.ops.searching import where as choose
+from agrad.ops.statistical import all as all_of
+from agrad.ops.statistical import any as any_of
+from agrad.ops.statistical import max as largest
+from agrad.ops.statistical import min as smallest
+from agrad.ops.statistical import prod
+from agrad.ops.statistical import sum as sum_of
+from agrad.ops.ufunc import UFUNCS
+
+#: Casting rules under which a call may turn its operands into another dtype of their kind.
+_CASTING = ("same_kind", "unsafe")
+
+
+class ufunc:  # noqa: N801 (NumPy's own name)
+    """A universal function of NumPy's, in agrad's operations.
+
+    Parameters
+    ----------
+    name : str
+        NumPy's name.
+    call : callable
+        What it does to aligned operands.
+    nin, nout : int, optional
+        How many operands and results there are.
+    identity : scalar, optional
+        What a reduction of nothing gives; None where that is an error.
+    real : bool, optional
+        Integers are taken as floating-point numbers, small ones as small ones unless `double`.
+    reduce, accumulate : callable, optional
+        ``reduce(x, axis, keepdims)`` over axes, ``accumulate(x, axis)``. Default: one element after the other.
+    boolean : bool, optional
+        Results are truth values.
+    mixed : bool, optional
+        Operands keep their dtypes.
+    """
+
+    def __init__(
+        self, name: str, call: Callable[..., Any], nin: int = 1, nout: int = 1, *, identity: Any = None,
+        real: bool = False, double: bool = False, reduce: Any = None, accumulate: Any = None, boolean: bool = False, mixed: bool = False,
+    ) -> None:  # fmt: skip
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = f"As ``numpy.{name}``."
+        self._function, self.nin, self.nout, self.nargs = call, nin, nout, nin + nout
+        self.identity = identity
+        self._real, self._double, self._boolean, self._mixed = real, double, boolean, mixed
+        self._reduction, self._running = reduce, accumulate
+
+    def __repr__(self) -> str:
+        return f"<ufunc 'agrad.numpy.{self.__name__}'>"
+
+    def __reduce__(self) -> Any:
+        return _named, (self.__name__,)
+
+    def _refused(self, what: str, instead: str) -> TypeError:
+        return refused(f"numpy.{self.__name__}{what}", instead)
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def __call__(
+        self, *operands: Any, out: Any = None, where: Any = True, casting: str = "same_kind", order: str = "K",
+        dtype: Any = None, subok: bool = True, signature: Any = None, **more: Any,
+    ) -> Any:  # fmt: skip
+        """Call the function on operands that broadcast.
+
+        Parameters
+        ----------
+        *operands : Tensor, array or scalar
+            As many as `nin`, then perhaps `out`.
+        out : Tensor, optional
+            What the result is written to, as by ``out[...] = result``.
+        where : Tensor of bool, optional
+            Where to compute; the rest is what `out` had.
+        casting : {"same_kind", "unsafe"}, optional
+            How far `dtype` may lead away from the operands'.
+        order, subok : optional
+            The layout in memory, and subclasses: without meaning for tensors.
+        dtype : optional
+            What to compute in.
+        signature : None
+            Only None; `dtype` says the same.
+        """
+        if len(operands) > self.nin:
+            out = operands[self.nin :]
+            operands = operands[: self.nin]
+        if len(operands) < self.nin:
+            raise TypeError(f"{self.__name__}() takes {self.nin} operands, got {len(operands)}{errors.called()}")
+        if signature is not None:
+            raise self._refused(" with signature=", "write dtype=")
+        outs = out if isinstance(out, tuple) else (out,) * (1 if self.nout == 1 else 0) or (None,) * self.nout
+        operands = self._operands(operands, native(dtype), casting)
+        if where is not True:
+            return self._chosen(operands, outs, where, more)
+        found = self._function(*operands, **more)
+        if self.nout > 1:
+            return tuple(into(o, f) for o, f in zip(outs, found, strict=True))
+        return into(outs, found)
+
+    def _operands(self, operands: tuple[Any, ...], dtype: Any, casting: str) -> tuple[Any, ...]:
+        if dtype is not None and casting not in _CASTING:
+            raise self._refused(f" with casting={casting!r}", "write x.astype(...) and leave casting= out")
+        if self._mixed:
+            return as_operands(*operands)
+        operands = aligned(*operands)
+        if dtype is not None and not (self._boolean and dtype == "bool"):
+            for x in operands:
+                kinds = ("bool", "int", "float", "complex")
+                if isinstance(x, Tensor) and casting != "unsafe":
+                    backend = x._spec.backend
+                    if kinds.index(kind_of(x)) > kinds.index(backend.kind(backend.dtype(dtype))):
+                        raise TypeError(
+                            f"Cannot cast ufunc '{self.__name__}' input from {x.dtype} to {dtype} with casting rule"
+                            f" '{casting}'{errors.called()}"
+                        )
+            return tuple(astype(x, dtype, copy=False) for x in as_operands(*operands))
+        if self._real:
+            to_float = floating if self._double else as_float
+            return tuple(to_float(x) if isinstance(x, Tensor) else x for x in operands)
+        return operands
+
+    def _chosen(self, operands: tuple[Any, ...], outs: tuple[Any, ...], where: Any, more: dict[str, Any]) -> Any:
+        """Compute only where a mask is true; what is not computed may lie outside of the domain."""
+        if outs[0] is None:
+            raise self._refused(
+                " with where= and without out=",
+                f"where= leaves elements undefined: write np.where(mask, np.{self.__name__}(...), ...)",
+            )
+        mask = as_operand(where)
+        operands = tuple(choose(mask, x, astype(as_operand(1, x), x.dtype)) for x in as_operands(*operands))
+        found = self._function(*operands, **more)
+        results = found if self.nout > 1 else (found,)
+        chosen = tuple(into(o, choose(mask, f, o)) for o, f in zip(outs, results, strict=True))
+        return chosen if self.nout > 1 else chosen[0]
+
+    # -- methods -------------------------------------------------------------------------------------------------------
+
+    def _binary(self, method: str) -> None:
+        if self.nin != 2 or self.nout != 1:
+            raise ValueError(f"{method} only supported for binary functions{errors.called()}")
+
+    def reduce(
+        self, array: Any, /, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
+        initial: Any = NO_VALUE, where: Any = True,
+    ) -> Tensor:  # fmt: skip
+        """Combine the elements along axes.
+
+        Parameters
+        ----------
+        array : Tensor or array
+            What to reduce.
+        axis : int, tuple of int or None, optional
+            Where; None for all.
+        dtype, out, keepdims : optional
+            As for NumPy's reductions.
+        initial : scalar, optional
+            What to begin with.
+        where : Tensor of bool, optional
+            Which elements count.
+        """
+        self._binary("reduce")
+        x = as_operand(array)
+        dtype = native(dtype)
+        if dtype is not None and not self._boolean:
+            x = astype(x, dtype, copy=False)
+        elif self._real:
+            x = as_float(x)
+        elif self.__name__ in ("add", "multiply"):
+            x = _counted(x)
+        axes = axes_of(axis, x.ndim) if x.ndim or axis not in (0, -1) else ()
+        started = given(initial) and initial is not None
+        if where is not True:
+            start = initial if started else self.identity
+            if start is None:
+                raise ValueError(
+                    f"reduction operation '{self.__name__}' does not have an identity, so to use a where mask one has"
+                    f" to specify 'initial'{errors.called()}"
+                )
+            x = choose(as_operand(where), x, start)
+        if self._reduction is not None and all(x.shape[a] for a in axes):
+            found = self._reduction(x, axes, keepdims)
+        else:
+            found = self._folded(x, axes, keepdims, started)
+        if started:
+            found = self(found, initial)
+        return into(out, found)
+
+    def _folded(self, x: Tensor, axes: tuple[int, ...], keepdims: bool, started: bool) -> Tensor:
+        """Combine one element after the other."""
+        for axis in sorted(axes, reverse=True):
+            members = unstack(x, axis=axis)
+            if not members:
+                if self.identity is None:
+                    raise ValueError(
+                        f"zero-size array to reduction operation {self.__name__} which has no identity{errors.called()}"
+                    )
+                kept = tuple(n for i, n in enumerate(x.shape) if i != axis)
+                folded = broadcast_to(astype(as_operand(self.identity, x), x.dtype), kept)
+            else:
+                folded = functools.reduce(self, members)
+                if self._boolean and len(members) == 1:
+                    folded = astype(folded, "bool")
+            x = expand_dims(folded, axis=axis) if keepdims else folded
+        return x
+
+    def accumulate(self, array: Any, /, axis: Any = 0, dtype: Any = None, out: Any = None) -> Tensor:
+        """Give the results of `reduce` on the way.
+
+        Parameters
+        ----------
+        array : Tensor or array
+            At least one axis.
+        axis : int, optional
+            Where.
+        dtype, out : optional
+            As for `reduce`.
+        """
+        self._binary("accumulate")
+        x = as_operand(array)
+        if dtype is not None:
+            x = astype(x, native(dtype), copy=False)
+        elif self.__name__ in ("add", "multiply"):
+            x = _counted(x)
+        elif self._real:
+            x = as_float(x)
+        axis = axis_of(axis, x.ndim)
+        if self._running is not None and x.shape[axis]:
+            return into(out, self._running(x, axis))
+        members = list(unstack(x, axis=axis))
+        for i in range(1, len(members)):
+            members[i] = self(members[i - 1], members[i])
+        return into(out, stack(members, axis=axis) if members else x)
+
+    def reduceat(self, array: Any, /, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Tensor:
+        """Reduce slices that begin at indices.
+
+        Parameters
+        ----------
+        array : Tensor or array
+            At least one axis.
+        indices : sequence of int
+            Where slices begin; one that is not below the next is an element alone.
+        axis, dtype, out : optional
+            As for `reduce`.
+        """
+        self._binary("reduceat")
+        x = as_operand(array)
+        axis = axis_of(axis, x.ndim)
+        starts = static(indices)
+        n = x.shape[axis]
+        if not all(0 <= i < n for i in starts):
+            raise IndexError(f"index out of bounds for an axis of length {n}{errors.called()}")
+        stops = [*starts[1:], n]
+        parts = [
+            self.reduce(x[part(axis, slice(a, b if b > a else a + 1))], axis=axis, dtype=dtype, keepdims=True)
+            for a, b in zip(starts, stops, strict=True)
+        ]
+        return into(out, concat(parts, axis=axis))
+
+    def outer(self, A: Any, B: Any, /, **kwargs: Any) -> Any:
+        """Call the function on all pairs of elements.
+
+        Parameters
+        ----------
+        A, B : Tensor or array
+            Any shapes; those of the result are both, one after the other.
+        **kwargs : optional
+            As for a call.
+        """
+        self._binary("outer")
+        a, b = as_operands(A, B)
+        return self(reshape(a, a.shape + (1,) * b.ndim), b, **kwargs)
+
+    def at(self, a: Any, indices: Any, b: Any = None, /) -> None:
+        """Combine elements at indices in place, those that occur several times as often.
+
+        Parameters
+        ----------
+        a : Tensor
+            What is changed: its value, as by ``a += ...``.
+        indices : index
+            Where.
+        b : Tensor or scalar
+            With what.
+        """
+        if self.__name__ not in ("add", "subtract") or not isinstance(a, Tensor):
+            raise self._refused(".at", f"write a = a.at or index: a[i] = np.{self.__name__}(a[i], ...)")
+        place = a[indices]
+        values = broadcast_to(astype(as_operand(b, a), a.dtype), place.shape)
+        a += scatter_add(a._spec, indices, values if self.__name__ == "add" else -values)
+
+
+def _named(name: str) -> ufunc:
+    return table.table()[name].function  # type: ignore[return-value]
+
+
+def _counted(x: Tensor) -> Tensor:
+    """Return what sums of integers are computed in: at least 64 bits."""
+    if x._spec.inexact:
+        return x
+    return astype(x, "uint64" if dtypes.name_of(x.dtype).startswith("uint") else "int64", copy=False)
+
+
+# -- what they do ------------------------------------------------------------------------------------------------------
+
+
+def _op(name: str) -> Callable[..., Any]:
+    return OPS[name].entry
+
+
+def _fmod(x1: Any, x2: Any) -> Tensor:
+    """What is left of a division that rounds towards 0: it has the sign of the first."""
+    x1, x2 = as_operands(x1, x2)
+    if not x1._spec.inexact:
+        return sign(x1) * remainder(absolute(x1), absolute(x2)) if kind_of(x1) == "int" else remainder(x1, x2)
+    return x1 - trunc(x1 / x2) * x2
+
+
+def _modf(x: Tensor) -> tuple[Tensor, Tensor]:
+    whole = trunc(x)
+    return x - whole, whole
+
+
+def _frexp(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mantissas from 0.5 to 1, and the powers of two."""
+    value = x.detach()
+    power = choose(value == 0, 0.0, floor(log2(absolute(choose(value == 0, 1.0, value)))) + 1)
+    mantissa = x / 2**power
+    return mantissa, astype(power, "int32")
+
+
+def _ldexp(x1: Any, x2: Any) -> Tensor:
+    x1 = as_float(as_operand(x1))
+    return x1 * astype(2.0 ** astype(as_operand(x2, x1), x1.dtype), x1.dtype)
+
+
+def _float_power(x1: Any, x2: Any) -> Tensor:
+    x1, x2 = (astype(x, promoted(x, "float64"), copy=False) for x in as_operands(x1, x2))
+    return OPS["pow"].entry(x1, x2)
+
+
+def _gcd(x1: Any, x2: Any) -> Tensor:
+    """By Euclid's steps, all elements at once: there are at most 93 for 64 bits."""
+    a, b = (absolute(x) for x in as_operands(x1, x2))
+    while bool(any_of(b != 0)):
+        done = b == 0
+        a, b = choose(done, a, b), choose(done, 0, remainder(a, choose(done, 1, b)))
+    return a
+
+
+def _lcm(x1: Any, x2: Any) -> Tensor:
+    x1, x2 = (absolute(x) for x in as_operands(x1, x2))
+    both = _gcd(x1, x2)
+    return floor_divide(x1, choose(both == 0, 1, both)) * x2
+
+
+def _spacing(x: Tensor) -> Tensor:
+    """The distance to the next number away from 0."""
+    away = choose(x < 0, -math.inf, math.inf)
+    return nextafter(x, astype(away, x.dtype)) - x
+
+
+def _bit_count(x: Tensor) -> Tensor:
+    """Halving, with the bits of the absolute value."""
+    x = absolute(x) if kind_of(x) == "int" else astype(x, "int64")
+    total = x * 0
+    for _ in range(64):
+        total = total + x % 2
+        x = floor_divide(x, 2)
+    return astype(total, "uint8")
+
+
+def _logaddexp2(x1: Any, x2: Any) -> Tensor:
+    return _op("logaddexp")(x1 * math.log(2), x2 * math.log(2)) * (1 / math.log(2))
+
+
+def _fabs(x: Tensor) -> Tensor:
+    if kind_of(x) == "complex":
+        raise TypeError(f"ufunc 'fabs' not supported for complex numbers; np.abs is{errors.called()}")
+    return absolute(x)
+
+
+def _exact(name: str) -> Callable[[Tensor], Tensor]:
+    """An op that rounds, and leaves truth values as they are."""
+    op = _op(name)
+    return lambda x: positive(x) if kind_of(x) == "bool" else op(x)
+
+
+def _truth(x: Any) -> Any:
+    return x if isinstance(x, bool) or kind_of(as_operand(x)) == "bool" else as_operand(x) != 0
+
+
+def _logical(name: str) -> Callable[..., Tensor]:
+    """An op on truth values, of numbers: what is not 0 is true."""
+    op = _op(name)
+    return lambda *operands: op(*(_truth(x) for x in as_operands(*operands)))
+
+
+def _test(name: str) -> Callable[[Tensor], Tensor]:
+    op = _op(name)
+    return lambda x: op(numeric(x))
+
+
+def _matvec(x1: Any, x2: Any) -> Tensor:
+    x1, x2 = as_operands(x1, x2)
+    return squeeze(matmul(x1, expand_dims(x2, axis=-1)), axis=-1)
+
+
+def _vecmat(x1: Any, x2: Any) -> Tensor:
+    x1, x2 = as_operands(x1, x2)
+    row = expand_dims(conj(x1) if x1._spec.is_complex else x1, axis=-2)
+    return squeeze(matmul(row, x2), axis=-2)
+
+
+def _core_axes(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a product of the last axes take ``axes=`` (a tuple per operand and result), ``axis=`` and ``keepdims=``."""
+
+    def product(*operands: Any, axes: Any = NO_VALUE, axis: Any = NO_VALUE, keepdims: bool = False) -> Tensor:
+        operands = as_operands(*operands)
+        if given(axis):
+            axes = [(axis,)] * len(operands) + [(axis,) if keepdims else ()]
+        if not given(axes):
+            found = call(*operands)
+            return expand_dims(found, axis=-1) if keepdims else found
+        places = [(a,) if isinstance(a, int) else tuple(a) for a in axes]
+        moved = [
+            moveaxis(x, at, tuple(range(-len(at), 0))) if at else x for x, at in zip(operands, places, strict=False)
+        ]
+        found = call(*moved)
+        if keepdims:
+            found = expand_dims(found, axis=-1)
+        last = places[len(operands)] if len(places) > len(operands) else ()
+        return moveaxis(found, tuple(range(-len(last), 0)), last) if last else found
+
+    return product
+
+
+# -- how they reduce ---------------------------------------------------------------------------------------------------
+
+
+def _running(function: Callable[..., Tensor]) -> Callable[[Tensor, int], Tensor]:
+    return lambda x, axis: function(x, axis=axis)
+
+
+def _along(function: Callable[..., Tensor]) -> Callable[[Tensor, tuple[int, ...], bool], Tensor]:
+    return lambda x, axes, keepdims: function(x, axis=axes, keepdims=keepdims)
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+_STEPS = {
+    *("sign", "floor", "ceil", "trunc", "rint", "nextafter", "floor_divide", "invert", "spacing", "bitwise_count"),
+    *("isfinite", "isinf", "isnan", "signbit", "logical_not", "logical_and", "logical_or", "logical_xor", "gcd", "lcm"),
+    *("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"),
+}
+
+#: NumPy's other names.
+_ALIASES = {
+    "absolute": ("abs",), "arccos": ("acos",), "arccosh": ("acosh",), "arcsin": ("asin",), "arcsinh": ("asinh",),
+    "arctan": ("atan",), "arctan2": ("atan2",), "arctanh": ("atanh",), "conjugate": ("conj",),
+    "divide": ("true_divide",), "invert": ("bitwise_invert", "bitwise_not"), "left_shift": ("bitwise_left_shift",),
+    "right_shift": ("bitwise_right_shift",), "power": ("pow",), "remainder": ("mod",),
+}  # fmt: skip
+
+
+def _row(name: str, call: Callable[..., Any], nin: int = 1, nout: int = 1, **options: Any) -> None:
+    made = ufunc(name, call, nin, nout, **options)
+    for each in (name, *_ALIASES.get(name, ())):
+        table.add(each, made, table.STEP if name in _STEPS else table.DIFFERENTIATED)
+
+
+def _rows(names: str, nin: int = 1, *, call: Callable[[str], Any] = _op, **options: Any) -> None:
+    for name in names.split():
+        _row(name, call(UFUNCS[name]), nin, **options)
+
+
+_rows("sqrt exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh rint", real=True)
+_rows("arccos arccosh arcsin arcsinh arctan arctanh", real=True)
+_rows("negative positive square reciprocal absolute conjugate sign invert")
+_rows("floor ceil trunc", call=_exact)
+_rows("isfinite isinf isnan", call=_test, boolean=True)
+_rows("signbit", boolean=True, real=True)
+_rows("logical_not", call=_logical, boolean=True)
+_row("fabs", _fabs, real=True)
+_row("cbrt", _op("special.cbrt"), real=True)
+_row("exp2", _op("special.exp2"), real=True)
+_row("deg2rad", extra.deg2rad, real=True)
+_row("radians", extra.deg2rad, real=True)
+_row("rad2deg", extra.rad2deg, real=True)
+_row("degrees", extra.rad2deg, real=True)
+_row("spacing", _spacing, real=True)
+_row("bitwise_count", _bit_count)
+_row("modf", _modf, nout=2, real=True)
+_row("frexp", _frexp, nout=2, real=True)
+
+_row("add", add, 2, identity=0, reduce=_along(sum_of), accumulate=_running(extra.cumsum))
+_row("multiply", multiply, 2, identity=1, reduce=_along(prod), accumulate=_running(extra.cumprod))
+_row("maximum", maximum, 2, reduce=_along(largest), accumulate=_running(extra.cumulative_max))
+_row("minimum", minimum, 2, reduce=_along(smallest), accumulate=_running(extra.cumulative_min))
+_row("fmax", extra.fmax, 2)
+_row("fmin", extra.fmin, 2)
+_rows("subtract floor_divide remainder power left_shift right_shift", 2)
+_row("divide", divide, 2, real=True, double=True)
+_rows("copysign arctan2 nextafter", 2, real=True)
+_row("hypot", _op("hypot"), 2, real=True, identity=0, reduce=_along(vector_norm))
+_row(
+    "logaddexp", _op("logaddexp"), 2, real=True, identity=-math.inf, reduce=_along(special.logsumexp),
+    accumulate=_running(extra.logcumsumexp),
+)  # fmt: skip
+_row("logaddexp2", _logaddexp2, 2, real=True, identity=-math.inf)
+_row("heaviside", extra.heaviside, 2, real=True)
+_row("fmod", _fmod, 2)
+_row("float_power", _float_power, 2)
+_row("ldexp", _ldexp, 2, mixed=True)
+_row("divmod", lambda x1, x2: (floor_divide(x1, x2), remainder(x1, x2)), 2, 2)
+_row("gcd", _gcd, 2, identity=0)
+_row("lcm", _lcm, 2)
+_rows("equal not_equal less less_equal greater greater_equal", 2, boolean=True)
+_row("logical_and", _logical("logical_and"), 2, boolean=True, identity=True, reduce=_along(all_of))
+_row("logical_or", _logical("logical_or"), 2, boolean=True, identity=False, reduce=_along(any_of))
+_row("logical_xor", _logical("logical_xor"), 2, boolean=True, identity=False)
+_row("bitwise_and", _op("bitwise_and"), 2, identity=-1)
+_row("bitwise_or", _op("bitwise_or"), 2, identity=0)
+_row("bitwise_xor", _op("bitwise_xor"), 2, identity=0)
+_row("matmul", _core_axes(matmul), 2)
+_row("vecdot", _core_axes(vecdot), 2)
+_row("matvec", _core_axes(_matvec), 2)
+_row("vecmat", _core_axes(_vecmat), 2)

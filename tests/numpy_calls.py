@@ -1,0 +1,300 @@
+"""Calls of NumPy's functions, as text in which ``np`` is NumPy or agrad.numpy, and operands arrays or tensors."""
+
+from __future__ import annotations
+
+import numpy  # noqa: ICN001 (the calls say `np`)
+
+rng = numpy.random.default_rng(0)
+
+#: Operands by name; those of STEPS have no derivative.
+OPERANDS = {
+    "x": rng.normal(size=(3, 4)),
+    "y": rng.normal(size=(3, 4)),
+    "v": rng.normal(size=4),
+    "w": rng.normal(size=4),
+    "c": rng.normal(size=(2, 3, 4)),
+    "p": rng.uniform(0.5, 2.0, size=(3, 4)),
+    "u": rng.uniform(-0.9, 0.9, size=(3, 4)),
+    "g": rng.uniform(1.5, 3.0, size=(3, 4)),
+    "s": numpy.array(0.7),
+    "m": rng.normal(size=(3, 3)) + 3 * numpy.eye(3),
+    "h": rng.normal(size=(3, 3)) / 4 + numpy.diag([4.0, 6.0, 9.0]),
+    "z": rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4)),
+    "o": numpy.array([0.3, 1.1, 2.4, 3.2]),
+    "n": numpy.where(rng.uniform(size=(3, 4)) < 0.3, numpy.nan, rng.normal(size=(3, 4))),
+}
+CONSTANTS = {
+    "i": numpy.array([[1, 2, 3, 4], [4, 3, 2, 1], [5, 6, 7, 8]]),
+    "j": numpy.array([2, 0, 1]),
+    "b": rng.uniform(size=(3, 4)) < 0.6,
+    "k": numpy.array([3, 0, 5, 1], dtype="int8"),
+}
+
+#: What is called, a line for each name; calls with a derivative.
+CALLS = """
+add: x + y; np.add(x, y); np.add(x, 2); np.add(2.5, v); np.add(x, v); np.add(x, y, dtype="float32"); np.add(i, x); np.add(x, [1, 2, 3, 4])
+add.reduce: np.add.reduce(x); np.add.reduce(x, 1); np.add.reduce(x, axis=None); np.add.reduce(c, axis=(0, 2), keepdims=True); np.add.reduce(x, initial=3.0); np.add.reduce(x, where=b)
+add.accumulate: np.add.accumulate(x); np.add.accumulate(x, 1)
+add.outer: np.add.outer(v, w); np.add.outer(x, v)
+add.reduceat: np.add.reduceat(v, [0, 2, 1]); np.add.reduceat(x, [0, 2], axis=1)
+subtract: np.subtract(x, y); np.subtract.outer(v, w); np.subtract.reduce(x); np.subtract.accumulate(v)
+multiply: np.multiply(x, y); np.multiply.reduce(x, axis=1); np.multiply.accumulate(x, axis=0); np.multiply.outer(v, w); np.multiply(x, 1j)
+divide: np.divide(x, p); np.true_divide(x, p); np.divide(1, p); np.divide.outer(v, o); np.divide(x, i)
+power: np.power(p, y); np.power(p, 2); np.power(2, x); np.pow(p, 0.5); p ** y
+float_power: np.float_power(p, y); np.float_power(p, 2)
+remainder: np.remainder(x, p); np.mod(x, 0.7)
+fmod: np.fmod(x, p); np.fmod(x, 0.7)
+divmod: np.divmod(x, p)[1]
+negative: np.negative(x); -x
+positive: np.positive(x)
+absolute: np.absolute(x); np.abs(x); np.abs(z)
+fabs: np.fabs(x)
+sqrt: np.sqrt(p); np.sqrt(i * x ** 2)
+cbrt: np.cbrt(p); np.cbrt(x)
+square: np.square(x); np.square(z)
+reciprocal: np.reciprocal(p)
+exp: np.exp(x); np.exp(z); np.exp(x, dtype="float64")
+exp2: np.exp2(x)
+expm1: np.expm1(x)
+log: np.log(p); np.log(z)
+log2: np.log2(p)
+log10: np.log10(p)
+log1p: np.log1p(p)
+logaddexp: np.logaddexp(x, y); np.logaddexp.reduce(x, axis=1); np.logaddexp.accumulate(x); np.logaddexp.reduce(x, axis=None)
+logaddexp2: np.logaddexp2(x, y); np.logaddexp2.reduce(v)
+sin: np.sin(x); np.sin(z)
+cos: np.cos(x)
+tan: np.tan(u)
+arcsin: np.arcsin(u); np.asin(u)
+arccos: np.arccos(u); np.acos(u)
+arctan: np.arctan(x); np.atan(x)
+arctan2: np.arctan2(x, y); np.atan2(x, 2)
+hypot: np.hypot(x, y); np.hypot.reduce(x, axis=1)
+sinh: np.sinh(x)
+cosh: np.cosh(x)
+tanh: np.tanh(x)
+arcsinh: np.arcsinh(x); np.asinh(x)
+arccosh: np.arccosh(g); np.acosh(g)
+arctanh: np.arctanh(u); np.atanh(u)
+degrees: np.degrees(x); np.rad2deg(x)
+radians: np.radians(x); np.deg2rad(x)
+maximum: np.maximum(x, y); np.maximum(x, 0.1); np.maximum.reduce(x, axis=1); np.maximum.accumulate(v); np.maximum.outer(v, w)
+minimum: np.minimum(x, y); np.minimum.reduce(x); np.minimum.accumulate(x, axis=1)
+fmax: np.fmax(x, y); np.fmax(n, y); np.fmax.reduce(x)
+fmin: np.fmin(x, y); np.fmin(n, y)
+copysign: np.copysign(x, y); np.copysign(x, -1.0)
+heaviside: np.heaviside(x, 0.5) * x
+modf: np.modf(x)[0]
+frexp: np.frexp(x)[0]
+ldexp: np.ldexp(x, i)
+conjugate: np.conjugate(z); np.conj(x)
+matmul: np.matmul(x.T, m @ y); np.matmul(x, v); x @ v; np.matmul(c, v); np.matmul(x, v, dtype="float64")
+vecdot: np.vecdot(x, y); np.vecdot(x, y, axis=0); np.vecdot(z, x)
+matvec: np.matvec(x, v); np.matvec(c, v)
+vecmat: np.vecmat(v, x.T); np.vecmat(z[0, :3], x)
+
+sum: np.sum(x); np.sum(x, 0); np.sum(x, axis=-1, keepdims=True); np.sum(c, axis=(0, 2)); np.sum(x, dtype="float32"); np.sum(x, initial=2.0); np.sum(x, where=b); np.sum(x, 1, None, None, True); np.sum(x, axis=())
+prod: np.prod(x); np.prod(x, axis=1); np.prod(x, 0, where=b, initial=2.0); np.prod(c, axis=(1, 2), keepdims=True)
+max: np.max(x); np.max(x, axis=1); np.amax(x, 0, keepdims=True); np.max(x, initial=0.3); np.max(x, axis=1, initial=-5.0, where=b)
+min: np.min(x); np.amin(x, axis=(0, 1)); np.min(x, axis=0, initial=0.0)
+ptp: np.ptp(x); np.ptp(x, axis=1, keepdims=True)
+mean: np.mean(x); np.mean(x, 0); np.mean(x, axis=(0, 1), keepdims=True); np.mean(x, dtype="float32"); np.mean(x, where=b); np.mean(x, axis=1, where=b, keepdims=True); np.mean(z, axis=0)
+var: np.var(x); np.var(x, axis=0, ddof=1); np.var(x, 1, keepdims=True); np.var(x, correction=1); np.var(x, where=b, axis=None); np.var(x, axis=1, mean=np.mean(x, axis=1, keepdims=True)); np.var(z)
+std: np.std(x); np.std(x, axis=0, ddof=1); np.std(x, 1, None, None, 1, True); np.std(x, where=b)
+average: np.average(x); np.average(x, axis=0); np.average(x, weights=p); np.average(x, 1, w ** 2 + 1); np.average(x, axis=1, weights=o, returned=True)[1] * np.sum(x); np.average(x, axis=0, keepdims=True)
+median: np.median(x); np.median(x, axis=0); np.median(x, axis=1, keepdims=True); np.median(c, axis=(0, 2))
+quantile: np.quantile(x, 0.3); np.quantile(x, [0.2, 0.5], axis=1); np.quantile(x, 0.4, axis=0, method="lower"); np.quantile(x, [[0.1, 0.9]], keepdims=True); np.quantile(x, 0.37, method="hazen"); np.quantile(x, 0.37, axis=1, method="weibull"); np.quantile(x, 0.6, method="median_unbiased"); np.quantile(x, 0.6, method="normal_unbiased"); np.quantile(x, 0.6, method="interpolated_inverted_cdf"); np.quantile(x, 0.37, method="midpoint"); np.quantile(x, 0.37, method="nearest"); np.quantile(x, 0.37, method="higher")
+percentile: np.percentile(x, 30); np.percentile(x, [20, 50], axis=1); np.percentile(x, 40, 0)
+cumsum: np.cumsum(x); np.cumsum(x, 1); np.cumsum(s); np.cumsum(x, axis=0, dtype="float32")
+cumprod: np.cumprod(x); np.cumprod(x, axis=1)
+cumulative_sum: np.cumulative_sum(v); np.cumulative_sum(x, axis=1, include_initial=True)
+cumulative_prod: np.cumulative_prod(v); np.cumulative_prod(x, axis=1, include_initial=True)
+nansum: np.nansum(n); np.nansum(n, axis=1); np.nansum(n, 0, keepdims=True)
+nanprod: np.nanprod(n); np.nanprod(n, axis=1)
+nanmax: np.nanmax(n); np.nanmax(n, axis=1); np.nanmax(n, initial=0.2)
+nanmin: np.nanmin(n); np.nanmin(n, axis=1, keepdims=True)
+nanmean: np.nanmean(n); np.nanmean(n, axis=1)
+nanvar: np.nanvar(n); np.nanvar(n, axis=1, ddof=1)
+nanstd: np.nanstd(n); np.nanstd(n, axis=1, keepdims=True)
+nanmedian: np.nanmedian(n); np.nanmedian(n, axis=1); np.nanmedian(n, axis=0, keepdims=True)
+nanquantile: np.nanquantile(n, 0.3); np.nanquantile(n, [0.2, 0.5], axis=1); np.nanquantile(n, 0.4, axis=0, method="nearest")
+nanpercentile: np.nanpercentile(n, 30); np.nanpercentile(n, 60, axis=1)
+nancumsum: np.nancumsum(n); np.nancumsum(n, axis=1)
+nancumprod: np.nancumprod(n); np.nancumprod(n, axis=0)
+
+clip: np.clip(x, -0.5, 0.5); np.clip(x, None, 0.5); np.clip(x, a_min=-0.2, a_max=None); np.clip(x, min=-0.3, max=0.4); np.clip(x, -p, p); np.clip(x, -0.5, None)
+real: np.real(z); np.real(x)
+imag: np.imag(z)
+angle: np.angle(z); np.angle(z, deg=True)
+real_if_close: np.real_if_close(z * 1); np.real_if_close(x)
+sinc: np.sinc(x)
+i0: np.i0(x)
+nan_to_num: np.nan_to_num(n); np.nan_to_num(n, nan=2.0)
+
+reshape: np.reshape(x, (4, 3)); np.reshape(x, -1); np.reshape(c, (4, -1), order="F"); np.reshape(x, (2, 6), "C"); np.reshape(x, shape=(6, 2))
+ravel: np.ravel(x); np.ravel(c, order="F")
+transpose: np.transpose(x); np.transpose(c, (1, 2, 0)); np.permute_dims(c, (0, 2, 1)); np.transpose(c); np.transpose(c, (-1, 0, 1))
+matrix_transpose: np.matrix_transpose(c)
+swapaxes: np.swapaxes(c, 0, -1)
+moveaxis: np.moveaxis(c, 0, -1); np.moveaxis(c, (0, 1), (-1, 0))
+rollaxis: np.rollaxis(c, 2); np.rollaxis(c, 0, 3)
+expand_dims: np.expand_dims(x, 1); np.expand_dims(x, (0, -1))
+squeeze: np.squeeze(x[:, :1]); np.squeeze(x[None, :, :1], axis=0)
+broadcast_to: np.broadcast_to(v, (3, 4)); np.broadcast_to(s, (2, 2))
+broadcast_arrays: np.broadcast_arrays(x, v)[1]
+atleast_1d: np.atleast_1d(s); np.atleast_1d(x, s)[1]
+atleast_2d: np.atleast_2d(v); np.atleast_2d(s)
+atleast_3d: np.atleast_3d(x); np.atleast_3d(v)
+flip: np.flip(x); np.flip(x, 1); np.flip(c, (0, 2))
+fliplr: np.fliplr(x)
+flipud: np.flipud(x)
+rot90: np.rot90(x); np.rot90(c, 3, (1, 2))
+roll: np.roll(x, 2); np.roll(x, 1, axis=1); np.roll(x, (1, 2), axis=(0, 1)); np.roll(x, 1, (0, 1)); np.roll(x, (1, 1), (0, 0))
+repeat: np.repeat(x, 2); np.repeat(x, 2, axis=1); np.repeat(x, [1, 0, 2], axis=0); np.repeat(s, 3)
+tile: np.tile(x, 2); np.tile(v, (2, 3)); np.tile(x, (2, 1, 2))
+resize: np.resize(x, (2, 3)); np.resize(x, (5, 4))
+trim_zeros: np.trim_zeros(np.concatenate([np.zeros(2), v, np.zeros(1)])); np.trim_zeros(np.concatenate([np.zeros(2), v]), "f")
+tril: np.tril(x); np.tril(c, -1); np.tril(v)
+triu: np.triu(x); np.triu(m, 1)
+diag: np.diag(x); np.diag(v); np.diag(v, -1); np.diag(x, k=1)
+diagflat: np.diagflat(x, 1); np.diagflat(s)
+diagonal: np.diagonal(x); np.diagonal(c, 1, 0, 2); np.diagonal(c, axis1=1, axis2=2)
+trace: np.trace(m); np.trace(c, 0, 1, 2); np.trace(x, offset=1); np.trace(c)
+pad: np.pad(x, 1); np.pad(x, ((1, 0), (0, 2)), constant_values=3.0); np.pad(x, (1, 2), "edge"); np.pad(x, 2, mode="reflect"); np.pad(x, 2, mode="reflect", reflect_type="odd"); np.pad(x, 5, mode="symmetric"); np.pad(v, (5, 6), mode="symmetric", reflect_type="odd"); np.pad(v, (5, 7), mode="reflect", reflect_type="odd"); np.pad(x, 6, mode="wrap"); np.pad(x, 2, "linear_ramp", end_values=1.0); np.pad(x, 2, "mean"); np.pad(x, 2, "maximum"); np.pad(x, (1, 1), "minimum", stat_length=2); np.pad(x, 1, "median"); np.pad(v, {0: (1, 2)}); np.pad(x, ((1, 1), (0, 2)), constant_values=((1.0, 2.0), (3.0, 4.0)))
+
+concatenate: np.concatenate([x, y]); np.concatenate((x, y), 1); np.concatenate([x, v], axis=None); np.concat([x, i], axis=0); np.concatenate([x, y], dtype="float32"); np.concatenate(c)
+stack: np.stack([x, y]); np.stack((x, y), -1); np.stack([v, [1, 2, 3, 4]]); np.stack([x, i], axis=1)
+hstack: np.hstack([x, y]); np.hstack((v, w)); np.hstack([s, v])
+vstack: np.vstack([x, y]); np.vstack((v, x))
+dstack: np.dstack([x, y]); np.dstack((v, w))
+column_stack: np.column_stack([v, w]); np.column_stack((v[:3], x))
+block: np.block([[x, y], [y, x]]); np.block([v, w]); np.block([[m, np.zeros((3, 1))], [np.ones((1, 4))]])
+append: np.append(x, y); np.append(x, y, axis=1); np.append(v, [1.0, 2.0]); np.append(v, 3)
+split: np.split(x, 2, axis=1)[1]; np.split(v, [1, 3])[1]
+array_split: np.array_split(v, 3)[0]; np.array_split(x, 2)[1]
+hsplit: np.hsplit(x, 2)[0]
+vsplit: np.vsplit(x, 3)[1]
+dsplit: np.dsplit(c, 2)[1]
+unstack: np.unstack(x)[1]; np.unstack(x, axis=1)[2]
+delete: np.delete(x, 1, axis=0); np.delete(x, [0, 5]); np.delete(x, slice(1, 3), 1)
+insert: np.insert(x, 1, v, axis=0); np.insert(v, [1, 3], [7.0, 8.0]); np.insert(x, 2, s)
+select: np.select([x > 0.5, x < 0], [x * x, y], 3.0); np.select([x > 0], [y])
+
+full_like: np.full_like(x, s); np.full_like(x, v)
+copy: np.copy(x)
+astype: np.astype(x, "float32")
+linspace: np.linspace(s, 3.0, 5); np.linspace(v, w, 4); np.linspace(0.0, s, 3, endpoint=False); np.linspace(v, w, 3, axis=1); np.linspace(s, 2, 4, retstep=True)[1]
+logspace: np.logspace(s, 1.5, 4); np.logspace(0.0, s, 3, base=2.0)
+geomspace: np.geomspace(o, 2.0, 4); np.geomspace(s, 3.0, 5)
+meshgrid: np.meshgrid(v, o)[0]; np.meshgrid(v, o, indexing="ij")[1]; np.meshgrid(v, o, sparse=True)[0]
+
+where: np.where(b, x, y); np.where(x > 0, x, 0); np.where(b, x, 1.5); np.where(i > 2, v, x); np.where(b, x, i)
+choose: np.choose(j, [v[:3], w[:3], x[0, :3]]); np.choose([1, 0, 5], [v[:3], w[:3]], mode="clip")
+take: np.take(x, [0, 5]); np.take(x, j, axis=1); np.take(x, [[0, 1], [2, -1]], axis=1); np.take(v, 2); np.take(v, [5, -7], mode="wrap"); np.take(v, [9, -3], mode="clip")
+take_along_axis: np.take_along_axis(x, np.argsort(i, axis=1), axis=1); np.take_along_axis(x, j, axis=None)
+compress: np.compress([True, False, True], x, axis=0); np.compress(b.ravel() if hasattr(b, "ravel") else b, x)
+extract: np.extract(b, x)
+piecewise: np.piecewise(x, [x < 0, x > 0.5], [lambda t: -t, lambda t: t * t, 0.5]); np.piecewise(x, [x < 0], [lambda t, a: a * t, 2.0], 3.0)
+sort: np.sort(x); np.sort(x, axis=0); np.sort(x, None); np.sort(x, kind="stable")
+partition: np.partition(x, 0, axis=1)[:, 0]
+sort_complex: np.sort_complex(v).real
+
+dot: np.dot(v, w); np.dot(x, v); np.dot(x, y.T); np.dot(c, x.T); np.dot(x, s); np.dot(c, np.transpose(c, (0, 2, 1)))
+vdot: np.vdot(v, w); np.vdot(x, y); np.vdot(z, z * x)
+inner: np.inner(v, w); np.inner(x, y); np.inner(c, v); np.inner(x, s)
+outer: np.outer(v, w); np.outer(x, v)
+kron: np.kron(x, m); np.kron(v, w)
+tensordot: np.tensordot(x, y.T, 1); np.tensordot(c, x, axes=([1, 2], [0, 1])); np.tensordot(v, w, axes=0); np.tensordot(c, x, axes=(-1, 1))
+cross: np.cross(v[:3], w[:3]); np.cross(x[:, :3], y[:, :3]); np.cross(x, y, axis=0)
+einsum: np.einsum("ij,kj->ik", x, y); np.einsum("ij,j", x, v); np.einsum("ii", m); np.einsum("...j,j->...", c, v); np.einsum(x, [0, 1], v, [1], [0]); np.einsum("ij,jk,k->i", x, x.T, x[:, 0], optimize=True)
+
+diff: np.diff(x); np.diff(x, 2, axis=0); np.diff(v, prepend=0.0); np.diff(x, append=x[:, :1])
+ediff1d: np.ediff1d(x); np.ediff1d(v, to_begin=0.5, to_end=[1.0, 2.0])
+gradient: np.gradient(v); np.gradient(x)[0]; np.gradient(x, axis=1); np.gradient(v, 0.5); np.gradient(v, o, edge_order=2)
+trapezoid: np.trapezoid(x); np.trapezoid(v, o); np.trapezoid(x, dx=0.5, axis=0)
+interp: np.interp(u[0], o, v); np.interp(s, o, v, left=0.1); np.interp(o + 0.1, o, v, right=2.0); np.interp(u[0], o, v, period=3.0)
+unwrap: np.unwrap(v * 4); np.unwrap(x * 3, axis=0)
+convolve: np.convolve(v, w); np.convolve(v, w[:2], "same"); np.convolve(v, w, mode="valid")
+correlate: np.correlate(v, w); np.correlate(v, w[:3], "full")
+vander: np.vander(v); np.vander(v, 3, increasing=True)
+cov: np.cov(x); np.cov(x, y); np.cov(v, w, ddof=0); np.cov(x, rowvar=False); np.cov(x, bias=True); np.cov(v); np.cov(x, aweights=o); np.cov(x.T, y.T, rowvar=False)
+corrcoef: np.corrcoef(x); np.corrcoef(v, w); np.corrcoef(x, rowvar=False)
+polyval: np.polyval(v, x); np.polyval([1, 2, 3], x); np.polyval(v, 2.0)
+polyadd: np.polyadd(v, w[:2])
+polysub: np.polysub(v[:2], w)
+polymul: np.polymul(v, w)
+polyder: np.polyder(v); np.polyder(v, 2)
+polyint: np.polyint(v); np.polyint(v, 2, k=[1.0, 2.0])
+polydiv: np.polydiv(v, o[:2])[0]; np.polydiv(v, o[:2])[1]
+poly: np.poly(v); np.poly(h)
+roots: np.sort(np.abs(np.roots(o)))
+
+linalg.cholesky: np.linalg.cholesky(h @ h.T); np.linalg.cholesky(h @ h.T, upper=True)
+linalg.qr: np.linalg.qr(m)[1] ** 2; np.linalg.qr(m, mode="r") ** 2; np.abs(np.linalg.qr(x.T)[0])
+linalg.svd: np.linalg.svd(x)[1]; np.linalg.svd(x, compute_uv=False); np.abs(np.linalg.svd(x, full_matrices=False)[0])
+linalg.svdvals: np.linalg.svdvals(x)
+linalg.eigh: np.linalg.eigh(h)[0]; np.abs(np.linalg.eigh(h, "U")[1])
+linalg.eigvalsh: np.linalg.eigvalsh(h); np.linalg.eigvalsh(h, UPLO="U")
+linalg.eig: np.abs(np.linalg.eig(h)[0])
+linalg.eigvals: np.abs(np.linalg.eigvals(h))
+linalg.det: np.linalg.det(m); np.linalg.det(np.stack([m, h]))
+linalg.slogdet: np.linalg.slogdet(m)[1]
+linalg.inv: np.linalg.inv(m); np.linalg.inv(np.stack([m, h]))
+linalg.solve: np.linalg.solve(m, x); np.linalg.solve(m, x[:, 0])
+linalg.pinv: np.linalg.pinv(x); np.linalg.pinv(x.T, 1e-10)
+linalg.lstsq: np.linalg.lstsq(x.T, v)[0]; np.linalg.lstsq(x.T, v)[1]; np.linalg.lstsq(x.T, y.T)[0]; np.linalg.lstsq(x, v[:3])[0]
+linalg.matrix_power: np.linalg.matrix_power(m, 3); np.linalg.matrix_power(m, -2)
+linalg.norm: np.linalg.norm(x); np.linalg.norm(v); np.linalg.norm(v, 1); np.linalg.norm(x, axis=1); np.linalg.norm(x, "fro"); np.linalg.norm(x, 2); np.linalg.norm(x, "nuc"); np.linalg.norm(x, ord=3, axis=0, keepdims=True); np.linalg.norm(c, axis=(0, 2)); np.linalg.norm(x, numpy.inf); np.linalg.norm(c); np.linalg.norm(x, keepdims=True)
+linalg.matrix_norm: np.linalg.matrix_norm(x); np.linalg.matrix_norm(x, ord=1)
+linalg.vector_norm: np.linalg.vector_norm(x); np.linalg.vector_norm(x, axis=1, ord=3)
+linalg.cond: np.linalg.cond(m); np.linalg.cond(m, 1); np.linalg.cond(m, "fro"); np.linalg.cond(m, -2)
+linalg.multi_dot: np.linalg.multi_dot([x, x.T, m, x[:, 0]]); np.linalg.multi_dot([v, x.T, m])
+linalg.tensorinv: np.linalg.tensorinv(np.reshape(h, (3, 3)), ind=1)
+linalg.tensorsolve: np.linalg.tensorsolve(np.reshape(h, (3, 3, 1)), v[:3])
+linalg.matmul: np.linalg.matmul(x, y.T)
+linalg.matrix_transpose: np.linalg.matrix_transpose(x)
+linalg.tensordot: np.linalg.tensordot(x, y, axes=2)
+linalg.vecdot: np.linalg.vecdot(x, y, axis=0)
+linalg.outer: np.linalg.outer(v, w)
+linalg.cross: np.linalg.cross(v[:3], w[:3])
+linalg.diagonal: np.linalg.diagonal(c, offset=1)
+linalg.trace: np.linalg.trace(c)
+
+fft.fft: np.fft.fft(x); np.fft.fft(x, 6, axis=0); np.fft.fft(v, norm="ortho")
+fft.ifft: np.fft.ifft(z); np.fft.ifft(z, axis=0)
+fft.rfft: np.fft.rfft(x); np.fft.rfft(x, n=3)
+fft.irfft: np.fft.irfft(z); np.fft.irfft(z, 7)
+fft.hfft: np.fft.hfft(z)
+fft.ihfft: np.fft.ihfft(x)
+fft.fftn: np.fft.fftn(x); np.fft.fftn(c, axes=(0, 1))
+fft.ifftn: np.fft.ifftn(z)
+fft.rfftn: np.fft.rfftn(c)
+fft.irfftn: np.fft.irfftn(z)
+fft.fft2: np.fft.fft2(c)
+fft.ifft2: np.fft.ifft2(z)
+fft.rfft2: np.fft.rfft2(x)
+fft.irfft2: np.fft.irfft2(z)
+fft.fftshift: np.fft.fftshift(x); np.fft.fftshift(x, axes=1)
+fft.ifftshift: np.fft.ifftshift(x)
+"""
+
+
+#: What NumPy does not ask its operands about: calls of agrad.numpy alone.
+OWN_CALLS = """
+full: np.full((2, 2), s); np.full((3, 4), v)
+array: np.array(x); np.array([v, w]); np.array([[s, 1.0], [2.0, v[0]]]); np.array(v, ndmin=2); np.array(x, dtype="float32")
+asarray: np.asarray(x); np.asarray([v, w]); np.asanyarray(x)
+ascontiguousarray: np.ascontiguousarray(x); np.asfortranarray(x)
+asarray_chkfinite: np.asarray_chkfinite(x)
+kaiser: np.kaiser(5, s)
+sum: np.sum([x, y], axis=0)
+exp: np.exp(x, where=b, out=np.zeros((3, 4))); np.exp(x, np.zeros((3, 4)))
+log: np.log(x, where=x > 0, out=np.zeros((3, 4)))
+linspace: np.linspace([s, 1.0], 2, 3)
+"""
+
+
+def calls(text: str) -> list[tuple[str, str]]:
+    """Return the names and calls of a table."""
+    lines = [line.partition(": ") for line in text.strip().splitlines() if line]
+    return [(name, call.strip()) for name, _, rest in lines for call in rest.split("; ")]
