@@ -18,7 +18,7 @@ from typing import Any
 
 from agrad.core import errors
 from agrad.core.mode import get_mode
-from agrad.core.node import next_seq
+from agrad.core.node import Constants, next_seq
 from agrad.core.once import FIRST_USE
 from agrad.core.op import PAIR, Argument, Op, frozen, general, operate
 from agrad.core.plan import compile_source
@@ -78,8 +78,24 @@ def _lazy_function(source: Source) -> FunctionType:
     return function
 
 
+#: What the bounds of a slice are.
+_BOUND = (int, type(None))
+
+
+def is_plain(key: Any) -> bool:
+    """Return whether an indexing key consists of slices, Python integers, None and Ellipsis: no arrays, no conversions."""
+    for part in key if type(key) is tuple else (key,):
+        if type(part) is slice:
+            if type(part.start) not in _BOUND or type(part.stop) not in _BOUND or type(part.step) not in _BOUND:
+                return False
+        elif type(part) is not int and part is not None and part is not Ellipsis:
+            return False
+    return True
+
+
 #: What generated code refers to, beside the op, its node class, its defaults and its derivatives.
 _NAMES: dict[str, Any] = {
+    "Constants": Constants,
     "Tensor": Tensor,
     "bases": bases,
     "check_number": check_number,
@@ -89,6 +105,7 @@ _NAMES: dict[str, Any] = {
     "get_mode": get_mode,
     "getframe": sys._getframe,
     "internal": errors.INTERNAL_FILES,
+    "is_plain": is_plain,
     "new": object.__new__,
     "next_seq": next_seq,
     "note_call": errors.note_call,
@@ -169,7 +186,7 @@ def writable(op: Op) -> bool:
     return (
         op.rule.outputs is None
         and 0 < len(op.array_slots) <= WIDEST
-        and all(a.kind in ("operand", "index") for _, a in op.array_slots)
+        and all(a.kind in ("operand", "index", "key") for _, a in op.array_slots)
         and all(parameters[a.name].default in (None, inspect.Parameter.empty) for _, a in op.array_slots)
         and all(p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters.values())
         and not any(
@@ -273,7 +290,7 @@ class _Writer:
         others = [a for a in self.arrays if a.name != self.lead]
         if self.method:
             self._first(self.lead, 1)
-        elif len(self.arrays) == 2 and not self._optional(others[0]) and others[0].kind == self.arrays[0].kind:
+        elif len(self.arrays) == 2 and not self._optional(others[0]) and len({a.kind for a in self.arrays}) == 1:
             (other,) = others
             self._add(1, f"if isinstance({self.lead}, Tensor):")
             self._first(self.lead, 2)
@@ -302,9 +319,14 @@ class _Writer:
             self._add(depth, f"if not s{i}.is_float:", f"    return {self.rest}")
 
     def _other(self, argument: Argument, lead: str, depth: int) -> None:
-        """Write the look-up of an array beside the first one."""
+        """Write the look-up of an array beside the first one, or of a key without arrays."""
         name = argument.name
         i, j = self.number[name], self.number[lead]
+        if argument.kind == "key":
+            self._add(
+                depth, f"if not is_plain({name}):", f"    return {self.rest}", f"d{i} = {name}; s{i} = n{i} = None"
+            )
+            return
         optional = self._optional(argument)
         if optional:
             self._add(depth, f"if {name} is None:", f"    s{i} = d{i} = n{i} = None")
@@ -412,7 +434,10 @@ class _Writer:
         second = edges[1] if in_slots and len(edges) == PAIR else "None"
         self._add(depth, f"node.edges = {edges[0] if in_slots else _tuple(edges)}; node.second = {second}")
         values = dict(zip(self.names, self.raw, strict=True)) | {n: f"kept_{n}" for n in rule.residuals} | {"ans": "r"}
-        self._add(depth, f"node.saved = {_tuple(values[name] for name in self.op.plan(needs).saves)}")
+        saves = self.op.plan(needs).saves
+        saved = _tuple(values[name] for name in saves)
+        constants = saves and {a.name for a in self.arrays if a.kind == "key"}.issuperset(saves)
+        self._add(depth, f"node.saved = {f'Constants({saved})' if constants else saved}")
         vjp = _vjp_name(needs)
         self._add(depth, f"node.vjp = {vjp}p if same_spec else {vjp}" if self.elementwise else f"node.vjp = {vjp}")
 

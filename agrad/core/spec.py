@@ -94,11 +94,11 @@ class Spec:
         """Return a Python scalar as a 0-d array under the standard's promotion with an array of this spec.
 
         Floats and ints are kept, by exact type, read-only where the library has that: all programs share them. Zeros
-        are not (0.0 == -0.0), nor is NaN (it equals nothing, and would be stored again at every use).
+        among floats are not (0.0 == -0.0), nor is NaN (it equals nothing, and would be stored again at every use).
         """
         array = self.backend.scalar(value, self)
         kept: Any = self.floats if type(value) is float else self.ints if type(value) is int else None
-        if kept is not None and value != 0 and value == value:  # noqa: PLR0124 (False for NaN)
+        if kept is not None and (value != 0 or kept is self.ints) and value == value:  # noqa: PLR0124 (False for NaN)
             if len(kept) >= SCALARS_KEPT:
                 kept.clear()
             array = kept[value] = self.backend.lend(array)
