@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agrad.core import forward as _forward  # noqa: F401 (puts itself in place)
 from agrad.core.declare import *
 from agrad.core.describe import rules as rules
 from agrad.core.errors import *

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from agrad.core.errors import BackendError
+from agrad.ops.namespace import namespace as _namespace
 from agrad.plugin.manager import BackendInfo
 from agrad.plugin.manager import backends as _rows
 
@@ -14,10 +15,8 @@ from agrad.plugin.manager import backends as _rows
 def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    from agrad.ops.namespace import namespace  # noqa: PLC0415 (asked for by name only)
-
     try:
-        return namespace(name)
+        return _namespace(name)
     except BackendError as error:
         raise AttributeError(str(error)) from error
 

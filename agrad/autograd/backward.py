@@ -200,7 +200,7 @@ def _batched(
     unused_is_fine: bool,
 ) -> list[Tensor | None]:
     """Return the gradients for a batch of cotangents; None for an input that none arrives at."""
-    from agrad.func.vmap import vmap  # noqa: PLC0415 (it builds on this file)
+    from agrad.func.vmap import vmap  # noqa: PLC0415 (its package builds on this file)
 
     cotangents = _as_cotangents(grads)
     for i, (g, output) in enumerate(zip(cotangents, outputs, strict=False)):

@@ -11,10 +11,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
+from agrad import tree
 from agrad.core import files, mode
 from agrad.core.engine import Pass, running
 from agrad.core.node import Node
 from agrad.core.saved import Disabled, Pair, around
+from agrad.serialization import load, save_aside
 
 if TYPE_CHECKING:
     from agrad.core.hooks import Handle
@@ -236,8 +238,6 @@ class _File:
     """A saved value in a file, which goes when nothing refers to it any more."""
 
     def __init__(self, tensor: Tensor, folder: _Folder) -> None:
-        from agrad.serialization import save_aside  # noqa: PLC0415 (few programs need it)
-
         self.path = os.path.join(folder.path, f"{next(folder.numbers)}.agrad")
         weakref.finalize(self, self._remove, os.getpid(), self.path, folder)
         self.device = tensor.device
@@ -251,8 +251,6 @@ class _File:
                 os.unlink(path)
 
     def read(self) -> Tensor:
-        from agrad.serialization import load  # noqa: PLC0415
-
         tensor: Tensor = load(self.path, device=self.device)
         return tensor
 
@@ -347,8 +345,6 @@ def register_multi_grad_hook(tensors: Any, fn: Callable[..., None], *, mode: str
     """
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
-    from agrad import tree  # noqa: PLC0415 (it loads later)
-
     members: list[Tensor] = tree.flatten(tensors)[0]
     # weakly: the hooks hang on these very nodes
     nodes = [weakref.ref(get_gradient_edge(t).node if t._node is None else t._node) for t in members]

@@ -11,9 +11,10 @@ from types import ModuleType
 from typing import Any
 
 from agrad import dtypes
-from agrad.core.backend import Backend, Device, functions_of
+from agrad.core.backend import Backend, Device, backend_of, functions_of
 from agrad.core.once import shared
 from agrad.core.op import OPS
+from agrad.core.tensor import Tensor
 from agrad.ops import (
     constants,
     creation,
@@ -254,9 +255,6 @@ class Namespace(ModuleType):
 
 def _has_home(args: tuple[Any, ...]) -> bool:
     """Return whether what is given to asarray is on a backend already."""
-    from agrad.core.backend import backend_of  # noqa: PLC0415
-    from agrad.core.tensor import Tensor  # noqa: PLC0415
-
     if not args or isinstance(args[0], bool | int | float | complex | list | tuple | str):
         return False
     return isinstance(args[0], Tensor) or backend_of(args[0]) is not None

@@ -19,6 +19,7 @@ from agrad.core.saved import active
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops.batch_rules import BatchedCall, along, dynamic, is_array, place, pointwise, reduced
+from agrad.ops.data_type import astype
 from agrad.ops.docs import complete
 from agrad.ops.manipulation import unravel
 
@@ -284,8 +285,6 @@ def _as_value(value: Any) -> Tensor:
 
 def cast_value(x: Tensor, value: Tensor) -> Tensor:
     """Return a value in the dtype of the tensor it is put into; one that would lose its kind is refused."""
-    from agrad.ops.data_type import astype  # noqa: PLC0415 (that chapter comes later)
-
     if value.dtype == x.dtype:
         return value
     if KINDS.index(value._spec.backend.kind(value.dtype)) > KINDS.index(x._spec.backend.kind(x.dtype)):
