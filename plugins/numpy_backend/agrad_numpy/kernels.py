@@ -104,6 +104,14 @@ def _getitem(x: Any, key: Any, /) -> Any:
     return x[key]
 
 
+def _ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+    return np.ones_like(x, dtype)
+
+
+def _zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+    return np.zeros_like(x, dtype)
+
+
 #: By the op's name. Ufuncs stand for themselves.
 KERNELS: dict[str, Callable[..., Any]] = {
     "add_into": np.add,
@@ -115,9 +123,11 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "getitem": _getitem,
     "matmul": _matmul,
     "mean": _mean,
+    "ones_like": _ones_like,
     "permute_dims": _permute_dims,
     "reshape": _reshape,
     "sum": _sum,
+    "zeros_like": _zeros_like,
     **{name: in_single(getattr(compat, name)) for name in ("cumulative_prod", "cumulative_sum", "prod", "std", "var")},
     **{
         name: getattr(np, ufunc or name)

@@ -88,12 +88,31 @@ def _silu_slope(x: Any, /) -> Any:
     return _blockwise(_silu_slope_block, x)
 
 
+def _log1p_of_exp(x: Any) -> Any:
+    """log(1 + exp(-abs(x))), in an array of its own.
+
+    NumPy's logarithm of float32 is vectorised, its log1p is not. With u = 1 + e as rounded, log(1 + e) is log(u) and, to
+    first order, what the rounding lost, divided by u.
+    """
+    e = np.asarray(np.abs(x))
+    np.negative(e, e)
+    np.exp(e, e)
+    if e.itemsize != 4:
+        return np.log1p(e, e)
+    u = np.asarray(e + 1)
+    e -= u - 1
+    e /= u
+    np.log(u, u)
+    u += e
+    return u
+
+
 def _softplus(x: Any, beta: float = 1.0, threshold: float = 20.0, /) -> Any:
     scaled = x if beta == 1 else x * beta
-    rest = np.log1p(np.exp(-np.abs(scaled)))
+    result = _log1p_of_exp(scaled)
     if beta != 1:
-        rest = rest / beta
-    result = np.maximum(x, 0) + rest
+        result /= beta
+    result += np.maximum(x, 0)
     return result if threshold == math.inf else np.where(scaled > threshold, x, result)
 
 
