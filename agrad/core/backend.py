@@ -334,6 +334,10 @@ class Backend:
         """Return whether an array has NaN in it; a lazy one is computed."""
         return bool(self.xp.any(self.xp.isnan(array)))
 
+    def may_hold_zero(self, array: Any) -> bool:
+        """Return whether an array has 0 in it; True also where to look would cost more than it saves, or nobody can."""
+        return True
+
     def in_layout(self, array: Any, spec: Spec) -> Any:
         """Return a cotangent in the layout of a spec, its operand's: the chunks of a chunked array."""
         return array

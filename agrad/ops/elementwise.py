@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from agrad.core.backend import backend_of
 from agrad.core.cotangents import is_complex, promote
 from agrad.core.declare import custom, elementwise, linear, nondifferentiable
 from agrad.ops.batch_rules import pointwise
@@ -105,8 +106,12 @@ def remainder(x1: RealValued, x2: RealValued, /) -> Tensor:
 
 def _pow_by_base(xp: Any, x1: Any, x2: Any) -> Any:
     """Return x2 * x1**(x2 - 1), and 0 where both are 0."""
-    flat = (x1 == 0) & (x2 == 0)
-    base, exponent = promote(xp, xp.where(flat, xp.ones_like(x1), x1), x2)
+    raw = getattr(x2, "_raw", x2)
+    backend = backend_of(raw)
+    if backend is None or backend.may_hold_zero(raw):
+        flat = (x1 == 0) & (x2 == 0)
+        x1 = xp.where(flat, xp.ones_like(x1), x1)
+    base, exponent = promote(xp, x1, x2)
     return exponent * xp.pow(base, exponent - 1)
 
 

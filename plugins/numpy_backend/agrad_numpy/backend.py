@@ -99,6 +99,9 @@ class NumpyBackend(Backend):
         total = np.add.reduce(array, None)  # one pass and no temporary; opposite infinities are a false alarm
         return bool(total != total)  # noqa: PLR0124 (NaN is what differs from itself)
 
+    def may_hold_zero(self, array: Any) -> bool:
+        return not (array.all() if array.ndim else array)
+
     def to_host(self, array: Any) -> Any:
         return array
 
