@@ -113,6 +113,29 @@ def conformance(session: nox.Session) -> None:
             )
 
 
+@nox.session
+def hips(session: nox.Session) -> None:
+    """Run HIPS autograd's own tests on agrad.compat.autograd; ``nox -s hips -- PATH``, what follows goes to pytest.
+
+    PATH is a checkout of https://github.com/HIPS/autograd. Its ``check_grads`` is the judge. What is expected to fail
+    stands in ``tests/compat/hips-xfails.txt``, each with a reason.
+    """
+    if not session.posargs:
+        session.error("nox -s hips -- PATH: the path of a checkout of https://github.com/HIPS/autograd")
+    checkout, *options = session.posargs
+    theirs = Path(checkout).resolve() / "tests"
+    if not (theirs / "test_wrappers.py").is_file():
+        session.error(f"{checkout} is no checkout of HIPS autograd")
+    session.install(*CORE, *NUMPY, "pytest>=8.4", "scipy>=1.16", "xarray")
+    beside = ["test_scipy.py", "_test_complexity.py"]  # of its scipy, and its measurements
+    session.run(
+        *["pytest", "-q", "-c", os.devnull, "--rootdir", str(theirs), "-p", "hips_plugin"],
+        *(f"--ignore={theirs / name}" for name in beside),
+        *(options or [str(theirs)]),
+        env={"HIPS_CHECKOUT": str(theirs.parent), "PYTHONPATH": str(Path("tests/compat").resolve())},
+    )
+
+
 #: By backend: what it needs beside NumPy's, and what is run for it.
 SUITE = ["--pyargs", "agrad.testing.suite"]
 BACKENDS: dict[str, tuple[list[str], list[str]]] = {

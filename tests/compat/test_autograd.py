@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
+import agrad.compat.autograd.numpy as anp
 from agrad.compat import autograd
 from agrad.compat.autograd import (
     checkpoint,
@@ -39,11 +40,13 @@ from agrad.compat.autograd import (
 from agrad.compat.autograd.core import primitive_vjps, vspace
 from agrad.compat.autograd.differential_operators import make_jvp_reversemode
 from agrad.compat.autograd.extend import def_linear, defjvp_argnum, defvjp_argnums, notrace_primitive
-from agrad.compat.autograd.misc import flatten, flatten_func
+from agrad.compat.autograd.misc import const_graph, flatten, flatten_func
 from agrad.compat.autograd.misc.fixed_points import fixed_point
 from agrad.compat.autograd.misc.optimizers import adam, rmsprop, sgd
+from agrad.compat.autograd.numpy.numpy_boxes import ArrayBox
 from agrad.compat.autograd.test_util import check_equivalent, check_grads, combo_check, scalar_close
 from agrad.compat.autograd.tracer import getval, isbox
+from agrad.compat.autograd.util import quick_grad_check
 from agrad.compat.autograd.wrap_util import unary_to_nary
 
 X = np.array([0.5, -1.25, 2.0])
@@ -492,6 +495,80 @@ def test_check_grads_finds_what_is_wrong():
     combo_check(lambda x, y: x * y, (0, 1), order=1)([2.0, X], [3.0])
 
 
+def test_constant_graphs_run_python_once():
+    runs = []
+
+    def f(c, x, *, scale):
+        runs.append(1)
+        return scale * c * ag.sin(x)
+
+    g = const_graph(f, 3.0, scale=2.0)
+    close(g(X), 6 * np.sin(X))
+    close(g(V), 6 * np.sin(V))
+    close(grad(lambda x: ag.sum(g(x)))(X), 6 * np.cos(X))
+    assert len(runs) == 1
+    assert g.__name__ == "f"
+
+
+def test_the_older_check_is_there():
+    with pytest.warns(DeprecationWarning, match="check_grads"):
+        quick_grad_check(lambda x, y: x**2 + y, 1.0, (2.0,))
+
+
+# -- autograd.numpy -----------------------------------------------------------------------------------------------------
+
+INDICES = {
+    "mixed": np.s_[X, 1, 2.0],
+    "slices": np.s_[0:3, X, :2],
+    "counted": np.s_[-1:1:5j, 4],
+    "axis": np.s_["-1", A, A],
+    "ndim": np.s_["0,2", X, X],
+    "columns": np.s_["1,2,0", X, X],
+    "first": np.s_["0,3,1", X, X],
+    "one": X,
+    "integers": np.s_[1, 2:4],
+}
+
+
+@pytest.mark.parametrize("key", INDICES.values(), ids=INDICES.keys())
+def test_joining_by_an_index_as_numpy_does(key):
+    found, wanted = anp.r_[key], np.r_[key]
+    assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
+    close(found.numpy(), wanted)
+
+
+@pytest.mark.parametrize("key", [np.s_[X, V], np.s_[A, A], np.s_[X, A.T, V], np.s_["0", A, A]], ids=str)
+def test_joining_columns_by_an_index_as_numpy_does(key):
+    found, wanted = anp.c_[key], np.c_[key]
+    assert found.shape == wanted.shape
+    close(found.numpy(), wanted)
+
+
+def test_joining_by_an_index_is_differentiated():
+    close(grad(lambda x: ag.sum(anp.r_[x, 2.0, x] ** 2))(X), 4 * X)
+    with pytest.raises(TypeError, match="matrix"):
+        anp.r_["r", X]
+
+
+def test_what_stands_beside_numpys_names():
+    assert anp.__version__ == np.__version__
+    assert anp.sin is not None
+    assert "where" in dir(anp)
+    close(anp.make_diagonal(A, axis1=-1, axis2=-2).numpy(), [np.diag(row) for row in A])
+    with pytest.raises(NotImplementedError, match="axis1=-1"):
+        anp.make_diagonal(A)
+    close(anp.where(condition=X > 0, x=X, y=0.0).numpy(), np.where(X > 0, X, 0.0))
+    close(anp.where(X > 0)[0].numpy(), np.where(X > 0)[0])
+    with pytest.raises(ValueError, match="both or neither"):
+        anp.where(X > 0, X)
+    assert anp.linalg.inv is not None
+    assert "fft" in dir(anp)
+    assert anp.random.randn(2).shape == (2,)
+    assert isinstance(ag.asarray(X), ArrayBox)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        anp.no_such_name
+
+
 # -- under its name -----------------------------------------------------------------------------------------------------
 
 INSTALLED = """
@@ -501,13 +578,17 @@ ours.install()
 ours.install()
 import autograd
 from autograd import grad
+import autograd.numpy as np
+import autograd.numpy.random as npr
+from autograd.numpy import linalg
+from autograd.numpy.numpy_boxes import ArrayBox
 from autograd.extend import primitive
 from autograd.misc.optimizers import adam
 import autograd.core
 assert autograd is ours and sys.modules["autograd.core"] is autograd.core
 from agrad.compat.autograd import core
 assert autograd.core is core
-assert grad(lambda x: x * x)(3.0) == 6.0
+assert grad(lambda x: np.sum(np.array([x, x]) ** 2))(3.0) == 12.0
 ours.uninstall()
 assert not [name for name in sys.modules if name.partition(".")[0] == "autograd"]
 import types

@@ -1,0 +1,55 @@
+"""Functions whose graph does not depend on their arguments, as programs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from agrad import tree
+from agrad.func.arguments import bare_all, is_raw
+from agrad.func.capture import capture
+from agrad.ops.creation import asarray
+
+__all__ = ["const_graph"]
+
+
+def const_graph(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
+    """Return a function that runs as Python code once, and from then on as the program of what it did.
+
+    Parameters
+    ----------
+    fun : callable
+        It must do the same with any arguments of the same shapes.
+    *args, **kwargs
+        Its first arguments, and those by keyword, which are constants.
+
+    Returns
+    -------
+    callable
+        Takes the other arguments by position.
+
+    Raises
+    ------
+    CaptureError
+        When called: as `agrad.func.capture`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> runs = []
+    >>> f = const_graph(lambda c, x: runs.append(1) or c * ag.sin(x), 3.0)
+    >>> f(0.0), f(0.5).round(4), len(runs)
+    (np.float64(0.0), np.float64(1.4383), 1)
+    """
+    program: list[Any] = []
+
+    @functools.wraps(fun)
+    def constant(*rest: Any) -> Any:
+        tensors = tree.map(asarray, rest)
+        if not program:
+            program.append(capture(functools.partial(fun, *args, **kwargs))(*tensors))
+        found = program[0](*tensors)
+        return bare_all(found) if is_raw(*rest) else found
+
+    return constant

@@ -1,0 +1,7 @@
+"""What libraries import to ask whether an array is being differentiated."""
+
+from __future__ import annotations
+
+from agrad.core.tensor import Tensor as ArrayBox
+
+__all__ = ["ArrayBox"]

@@ -1,0 +1,15 @@
+"""``autograd.numpy.random``: the names of `agrad.numpy.random`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import agrad.numpy.random as _names
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_names, name)
+
+
+def __dir__() -> list[str]:
+    return dir(_names)
