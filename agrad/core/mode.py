@@ -136,6 +136,11 @@ def recorder() -> Any:
     return None if now is None else now.recorder
 
 
+def may_look(backend: Any) -> bool:
+    """Return whether values may be looked at, to check them: they are there, and a program run later is to be right too."""
+    return not backend.is_lazy and recorder() is None
+
+
 def note_write(tensor: Any) -> None:
     """Tell a recording that a tensor is about to get another value or gradient."""
     now = recorder()

@@ -180,7 +180,7 @@ def operate(op: Op, values: tuple[Any, ...]) -> Any:
     return general(op, values)
 
 
-def general(op: Op, values: tuple[Any, ...]) -> Any:
+def general(op: Op, values: tuple[Any, ...], *, whole: bool = False) -> Any:
     """Call an op, whatever its operands are: any mix of tensors, raw arrays, scalars, lists, backends and modes.
 
     Parameters
@@ -189,6 +189,8 @@ def general(op: Op, values: tuple[Any, ...]) -> Any:
         What to call.
     values : tuple
         A value per argument of the signature.
+    whole : bool, optional
+        Give what a fused kernel leaves beside the result too, without history: ``(result, *residuals)``.
 
     Raises
     ------
@@ -247,7 +249,8 @@ def general(op: Op, values: tuple[Any, ...]) -> Any:
         result, *rest = result
         residuals = tuple(rest)
     recording = mode.grad if mode is not None else True
-    return finish(op, backend, result, operands, raw, residuals, recording=recording, given=values)
+    made = finish(op, backend, result, operands, raw, residuals, recording=recording, given=values)
+    return (made, *(None if part is None else wrap(part, backend.spec(part)) for part in residuals)) if whole else made
 
 
 def finish(

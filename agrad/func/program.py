@@ -25,7 +25,7 @@ from agrad.core.buffers import assign_data, rebind
 from agrad.core.errors import BackendError
 from agrad.core.kernels import SUBNAMESPACES
 from agrad.core.once import shared
-from agrad.core.op import OPS
+from agrad.core.op import OPS, Op, general
 from agrad.core.operands import from_raw
 from agrad.core.plan import compile_source
 from agrad.core.spec import Spec
@@ -566,11 +566,14 @@ class Program:
     def _on_tensors(self, backend: Backend, given: list[Any]) -> list[Tensor]:
         """Run on tensors, so that the steps are recorded, mapped, or become part of another program."""
         tensors: list[Any] = []
+        recorder = mode.recorder()
         for value in given:
             if type(value) is tuple:
                 tensors.append(value)
                 continue
             tensor = value if isinstance(value, Tensor) else wrap(value, spec_of_value(value))
+            if recorder is not None:
+                recorder.meet(tensor)
             base = getattr(backend, "base", backend)
             owner = tensor._spec.backend
             tensors.append(tensor if getattr(owner, "base", owner) is base else tensor.to_device(base.default_device()))
@@ -645,11 +648,10 @@ class Functions:
     def __getattr__(self, name: str) -> Any:
         whole = f"{self._prefix}{name}"
         op = OPS.get(whole)
-        if (
-            op is not None and op.rule.residuals
-        ):  # its function gives the result alone: its kernel, in functions, gives all
-            assert op.kernel is not None
-            found: Any = functools.partial(op.kernel, self._functions)
+        if op is not None and op.rule.residuals:
+            found: Any = functools.partial(self._whole, op)
+        elif op is not None and op.rule.kind == "none":
+            found = functools.partial(_without_history, whole)
         elif whole == "add_into":
             found = lambda array, other, _: self._functions.add(array, other)
         elif not self._prefix and name in SUBNAMESPACES and not callable(getattr(self._functions, name)):
@@ -659,7 +661,36 @@ class Functions:
         setattr(self, name, found)
         return found
 
+    def _whole(self, op: Op, *args: Any) -> Any:
+        """Call a fused operation, whose function gives the result alone; return what its kernel leaves beside it too."""
+        if any(isinstance(arg, Tensor) and arg._tangents for arg in args):
+            assert op.kernel is not None
+            return op.kernel(self._functions, *args)
+        return general(op, args, whole=True)
 
+
+def _without_history(name: str, *args: Any, **kwargs: Any) -> Any:
+    """Call an operation without derivative as rules do, by its kernel: that takes None for what a function asks for."""
+
+    def raw(part: Any) -> Any:
+        return part._raw if isinstance(part, Tensor) else part
+
+    given, named = [mapped(raw, arg) for arg in args], {key: mapped(raw, value) for key, value in kwargs.items()}
+    backend = joined(found for part in (*args, *kwargs.values()) for found in backends_in(part))
+    assert backend is not None, name
+    made = operator.attrgetter(name)(mode.kernels_of(backend))(*given, **named)
+    if not isinstance(made, tuple | list):
+        return from_raw(made)
+    return [from_raw(part) for part in made]
+
+
+def backends_in(part: Any) -> Iterator[Backend]:
+    """Return the backends of the tensors within an argument."""
+    if isinstance(part, Tensor):
+        yield part._spec.backend
+    elif isinstance(part, tuple | list):
+        for inside in part:
+            yield from backends_in(inside)
 #: Numbers programs in the names of their texts, which tracebacks show.
 _count = itertools.count(1).__next__
 

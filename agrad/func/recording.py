@@ -328,7 +328,6 @@ class Recorder:
             assert backend is not None
             spec = backend.spec(array)
             self.shapes[number] = Shaped(spec.shape, backend.dtype_name(spec.dtype))
-            self.know(array, number)
         return number
 
     def know(self, array: Any, number: int) -> None:
@@ -348,7 +347,9 @@ class Recorder:
     def constant(self, array: Any) -> Any:
         """Make an array part of the program, if it is not yet; return it."""
         if self.number_of(array) is None:
-            self.constants[self.new(array)] = array
+            number = self.new(array)
+            self.constants[number] = array
+            self.know(array, number)
         return array
 
     def input(self, array: Any) -> int:
@@ -357,6 +358,7 @@ class Recorder:
         if number is None:
             number = self.new(array)
             self.inputs[id(array)] = number, array
+            self.know(array, number)
         return number
 
     def meet(self, tensor: Tensor) -> None:
@@ -395,6 +397,8 @@ class Recorder:
             return result
         step_args = tuple(self.part(inner, op, a) for a in args)
         step_kwargs = {name: self.part(inner, op, v) for name, v in kwargs.items()}
+        if step_kwargs.get("device") is not None:
+            step_kwargs["device"] = HERE
         line = self.line or errors.line_of(*errors.caller())
         self.steps.append(Step(op, step_args, step_kwargs, tuple(outs), several, line, self.region))
         if not several:
@@ -465,8 +469,11 @@ class Recorder:
     def lower(self, value: Any) -> Any:
         """Return what a kernel or rule gave, with the arrays inside; each is known by its number from now on."""
         if isinstance(value, Recorded):
-            self.know(value.data, value.number)
-            return value.data
+            data = value.data
+            if self.number_of(data) not in (None, value.number):  # a step gave its operand: two values need two arrays
+                data = value.backend.inner.asarray(data, copy=True)
+            self.know(data, value.number)
+            return data
         if isinstance(value, Batched):
             return rewrap(self.lower(value.data), value.level)
         if isinstance(value, tuple | list):
@@ -475,19 +482,19 @@ class Recorder:
             return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
         return value
 
-    def cut(self, value: Any, *, copy: bool = False) -> Any:
+    def cut(self, value: Any) -> Any:
         """Return recorded arrays, alone or in containers or batches, without history."""
         if isinstance(value, Recorded):
             number = self.new()
             self.shapes[number] = self.shapes[value.number]
             line = self.line or errors.line_of(*errors.caller())
             self.steps.append(Step(DETACH, (Ref(value.number),), {}, (number,), False, line, self.region))
-            return type(value)(value.backend.inner.asarray(value.data, copy=True) if copy else value.data, number)
+            return type(value)(value.data, number)
         if isinstance(value, Batched):
-            return rewrap(self.cut(value.data, copy=copy), value.level)
+            return rewrap(self.cut(value.data), value.level)
         if isinstance(value, tuple | list):
             kind = type(value)
-            parts = [self.cut(part, copy=copy) for part in value]
+            parts = [self.cut(part) for part in value]
             return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
         return value
 
@@ -500,7 +507,7 @@ class Recorder:
         if op.name in DATA_DEPENDENT:
             raise CaptureError(f"capture: the shape of what {op.name} gives depends on values{errors.called()}")
         for i, argument in op.array_slots:
-            several = argument.kind in ("sequence", "key") and isinstance(values[i], tuple | list)
+            several = isinstance(raw[i], tuple | list)  # a sequence, or a key of several parts
             pairs = zip(values[i], raw[i], strict=True) if several else ((values[i], raw[i]),)
             for value, array in pairs:
                 self.operand(op, value, array)
@@ -563,6 +570,7 @@ class Recorder:
             at = self.new()
             self.draws.append((at, key))
         number = self.new(array, backend)
+        self.know(array, number)
         options.pop("device")
         kwargs = {name: self.part(backend, DRAW, value) for name, value in options.items()}
         line = errors.line_of(*errors.caller())
@@ -577,7 +585,7 @@ class Recorder:
         """Return a tensor's value without history, in an array of its own: arrays are known by identity."""
         if not isinstance(tensor._raw, Batched):
             self.meet(tensor)
-        return self.lower(self.cut(self.lift(tensor._raw), copy=True))
+        return self.detached(tensor._raw)
 
     def leaves(self, tensor: Tensor) -> None:
         """Refuse that a value leaves the recording for Python."""

@@ -13,6 +13,7 @@ from typing import Any
 
 from agrad import dtypes, random
 from agrad.core import errors
+from agrad.core.mode import may_look
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor, check_number
 from agrad.ops import elementwise, manipulation, searching, statistical
@@ -266,8 +267,8 @@ def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor
 
 
 def _check_range(indices: Tensor, stop: int, message: str) -> None:
-    """Refuse indices outside 0 to before `stop`, but on lazy backends, where looking would compute."""
-    if not indices._spec.backend.is_lazy and indices.size:
+    """Refuse indices outside 0 to before `stop`, but on lazy backends, where looking would compute, and in recordings."""
+    if may_look(indices._spec.backend) and indices.size:
         low, high = int(statistical.min(indices)), int(statistical.max(indices))
         if low < 0 or high >= stop:
             raise IndexError(f"{message}, an index is {low if low < 0 else high}.{errors.called()}")
@@ -292,7 +293,7 @@ def one_hot(tensor: Any, num_classes: int = -1) -> Tensor:
         raise RuntimeError(
             f"one_hot is only applicable to index tensor of type int64, got {tensor.dtype}.{errors.called()}"
         )
-    if num_classes == -1 or not tensor._spec.backend.is_lazy:
+    if num_classes == -1 or may_look(tensor._spec.backend):
         if not tensor.size:
             if num_classes <= 0:
                 raise RuntimeError("Can not infer total number of classes from empty tensor." + errors.called())
@@ -846,7 +847,7 @@ def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction:
     input, target = as_operand(input), as_operand(target)
     _check_same("binary_cross_entropy", input, target)
     if (
-        not input._spec.backend.is_lazy
+        may_look(input._spec.backend)
         and input.size
         and not (statistical.min(input.detach()) >= 0 and statistical.max(input.detach()) <= 1)
     ):

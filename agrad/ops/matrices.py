@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agrad.core.cotangents import device_of, is_complex, promote
+from agrad.core.mode import may_look
 
 
 def conj(xp: Any, a: Any) -> Any:
@@ -85,7 +86,7 @@ def defined(xp: Any, result: Any, wrong: Any, scale: Any, spec: Any, message: st
     scale : array
         What `wrong` is small against; both matrices.
     spec : Spec
-        Where the values are lazy nothing can be raised: matrices without a derivative become NaN.
+        Where the values are lazy, or the call is recorded, nothing can be raised: matrices without a derivative become NaN.
     """
     if 0 in wrong.shape or 0 in scale.shape:
         return result
@@ -93,7 +94,7 @@ def defined(xp: Any, result: Any, wrong: Any, scale: Any, spec: Any, message: st
     rounding = float(xp.finfo(wrong.dtype).eps) ** 0.5
     largest = xp.max(wrong, axis=(-2, -1), keepdims=True)
     bad = largest > rounding * (1 + 32 * xp.max(scale, axis=(-2, -1), keepdims=True))
-    if spec.backend.is_lazy:
+    if not may_look(spec.backend):
         return xp.where(bad, xp.full_like(result, float("nan")), result)
     if bool(xp.any(bad)):
         raise RuntimeError(message)
@@ -103,9 +104,9 @@ def defined(xp: Any, result: Any, wrong: Any, scale: Any, spec: Any, message: st
 def regular(xp: Any, ends: Any, spec: Any, message: str) -> None:
     """Refuse to go on where one of `ends`, which are 0 for a singular matrix, is; `message` says what has no derivative.
 
-    Where the values are lazy the library's own error, or its NaN, comes later.
+    Where the values are lazy, or the call is recorded, the library's own error, or its NaN, comes later.
     """
-    if not spec.backend.is_lazy and bool(xp.any(ends == 0)):
+    if may_look(spec.backend) and bool(xp.any(ends == 0)):
         raise RuntimeError(message)
 
 

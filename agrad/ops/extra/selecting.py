@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from agrad.core.declare import nondifferentiable
 from agrad.core.errors import UnsupportedOp, called
+from agrad.core.mode import may_look
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
 from agrad.ops import searching
@@ -309,7 +310,7 @@ def bincount(x: Any, /, weights: Any = None, *, minlength: int = 0, length: int 
         reason = "the length of the result depends on the elements; give it as length="
         raise UnsupportedOp("extra.bincount", x._spec.backend.name, reason)
     n = minlength if length is None else length
-    if not lazy and x.shape[0]:
+    if (length is None or may_look(x._spec.backend)) and x.shape[0]:
         low, high = int(smallest(x)), int(largest(x))
         if low < 0 or (length is not None and high >= length):
             raise ValueError(
