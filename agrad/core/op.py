@@ -15,7 +15,7 @@ from typing import Any
 
 from agrad.core import errors
 from agrad.core.backend import Backend, backend_of, joined, numbers_of, plugins
-from agrad.core.mode import get_mode
+from agrad.core.mode import get_mode, recorder
 from agrad.core.node import Constants, Freed, Node, next_seq, output_of
 from agrad.core.once import once
 from agrad.core.plan import Plan, compile_source
@@ -335,7 +335,11 @@ def _own(given: Any, raw: Any, backend: Backend) -> Any:
         return tuple(_own(g, r, backend) for g, r in zip(given, raw, strict=True))
     if isinstance(given, Tensor) or not hasattr(raw, "__setitem__") or backend_of(given) is None:
         return raw
-    return backend.asarray(raw, copy=True)
+    made = backend.asarray(raw, copy=True)
+    recording = recorder()
+    if recording is not None:
+        recording.know(made, recording.number_of(raw))
+    return made
 
 
 def frozen(value: Any) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 from agrad.core import errors, mode
 from agrad.core.backend import BACKENDS, Backend, backend_of
 from agrad.core.function import FunctionNode
-from agrad.core.kernels import is_mask
+from agrad.core.kernels import is_mask, key_parts
 from agrad.core.node import AccumulateGrad, Node
 from agrad.core.once import once, shared
 from agrad.core.op import Op
@@ -30,6 +30,8 @@ from agrad.func.program import DETACH, DRAW, HERE, LITERALS, DType, Program, Ref
 #: Ops whose results have shapes that depend on values.
 DATA_DEPENDENT = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
 
+#: Kernels whose second argument is a key, which may be a mask.
+BY_KEY = frozenset({"getitem", "scatter_add", "setitem"})
 
 #: Kernels that make an array of no other one.
 CREATING = frozenset({"arange", "empty", "eye", "full", "linspace", "ones", "zeros"})
@@ -171,7 +173,7 @@ class RecordingBackend(Backend):
     def __init__(self, inner: Backend) -> None:
         self.inner = inner
         self.name = f"recording({inner.name})"
-        self.capabilities, self.lacks = inner.capabilities, inner.lacks
+        self.capabilities = inner.capabilities  # what it lacks its kernels say
         for name in OF_THE_LIBRARY:
             setattr(self, name, getattr(inner, name))
         self.kind_of_array: type[Recorded] = type("Recorded", (Recorded,), {"__slots__": (), "backend": self})
@@ -212,25 +214,35 @@ class RecordingBackend(Backend):
         return self.xp.scatter_add(spec, key, values)
 
     def setitem(self, array: Any, key: Any, value: Any) -> Any:
-        return self.xp.setitem(array, key, value)
+        """Write the assignment down; one by a mask, of what does not count its places, as a choice."""
+        rest = array.ndim - key.ndim if isinstance(key, Recorded) and is_mask(key) else -1
+        if value.ndim > rest or key.shape != array.shape[: key.ndim]:
+            return self.write("setitem", self.inner.xp.setitem, (array, key, value), {})
+        if value.dtype != array.dtype:
+            value = self.xp.astype(value, array.dtype)
+        return self.xp.where(key[(..., *(None,) * rest)] if rest else key, value, array)
 
     def add_into(self, array: Any, other: Any, out: Any) -> Any:
         return self.xp.add(array, other)
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         """Return the kernel inside, written down when it runs; what is no function stays what it is."""
+        if op == "setitem":
+            return self.setitem
+        get = operator.attrgetter(op)
         try:
-            inside = operator.attrgetter(op)(self.inner.xp)
+            inside = get(self.inner.xp)
         except AttributeError:
             return None
         if isinstance(inside, type) or not callable(inside):
             return inside  # type: ignore[no-any-return]
-        return lambda *args, **kwargs: self.write(op, inside, args, kwargs)
+        return lambda *args, **kwargs: self.write(op, get(self.inner.xp), args, kwargs)
 
     def write(self, op: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a kernel on the arrays inside, and write the step down; give its results as recorded arrays."""
-        result = function(*(_bare(a) for a in args), **{name: _bare(v) for name, v in kwargs.items()})
         recorder: Recorder = mode.recorder()
+        recorder.check_shape(op, args)
+        result = function(*(_bare(a) for a in args), **{name: _bare(v) for name, v in kwargs.items()})
         if not (op in CREATING or any(map(_holds_recorded, (*args, *kwargs.values())))):
             return result
         return recorder.step(self, op, args, kwargs, result)
@@ -406,6 +418,17 @@ class Recorder:
         kind = type(result)
         return kind(*made) if hasattr(kind, "_fields") else kind(made)
 
+    def check_shape(self, op: str, args: tuple[Any, ...]) -> None:
+        """Refuse a kernel whose result has a shape that depends on values of these arguments."""
+
+        def varies(part: Any) -> bool:
+            return isinstance(part, Recorded) and part.number not in self.constants
+
+        chosen = op in BY_KEY and any(varies(part) and is_mask(part) for part in key_parts(args[1]))
+        if chosen or op in DATA_DEPENDENT or (op == "repeat" and varies(args[1])):
+            by = " by a mask" if chosen else ""
+            raise CaptureError(f"capture: the shape of what {op} gives{by} depends on values{errors.called()}")
+
     def part(self, inner: Backend, op: str, part: Any) -> Any:
         """Return an argument as a step has it."""
         kind = type(part)
@@ -504,8 +527,6 @@ class Recorder:
         self, op: Op, backend: Backend, kernel: Callable[..., Any], values: tuple[Any, ...], raw: list[Any]
     ) -> Callable[..., Any]:
         """Return a kernel of an op that is written down when it runs, on the raw arguments of a call with `values`."""
-        if op.name in DATA_DEPENDENT:
-            raise CaptureError(f"capture: the shape of what {op.name} gives depends on values{errors.called()}")
         for i, argument in op.array_slots:
             several = isinstance(raw[i], tuple | list)  # a sequence, or a key of several parts
             pairs = zip(values[i], raw[i], strict=True) if several else ((values[i], raw[i]),)
@@ -535,10 +556,6 @@ class Recorder:
             self.constant(array)
         else:
             self.input(array)
-        if op.has_key and array is not None and not isinstance(array, slice) and is_mask(array):
-            raise CaptureError(
-                f"capture: the shape of what {op.name} gives by a mask depends on values{errors.called()}"
-            )
 
     def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
         """Return a node's derivative that is written down when it runs on raw arrays."""

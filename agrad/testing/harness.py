@@ -13,7 +13,15 @@ class Harness:
     """How the kit makes arrays of a backend, and sees that nothing is computed.
 
     A plugin whose backend needs more than this gives a subclass by the hook ``agrad_harness``.
+
+    Attributes
+    ----------
+    exact : bool
+        Whether programs give, to the last bit, what the calls they were captured from give. False for a backend that
+        compiles programs to something else; on lazy ones nobody asks.
     """
+
+    exact: bool = True
 
     def specimen(self, backend: Backend, buffer: Any, device: str) -> Any:
         """Make an array as `Backend.from_host` does: in the form that is hardest, as in several chunks."""

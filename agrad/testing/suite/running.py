@@ -1,0 +1,273 @@
+"""The samples of an operation, run on the backend under test: what the tests of rules and of programs have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+import agrad as ag
+from agrad.core.backend import Backend
+from agrad.core.errors import UnsupportedOp
+from agrad.core.forward import with_tangent
+from agrad.core.kernels import forget_kernels
+from agrad.testing.calls import SINGLE, Slopes, inner, library, slopes_of
+from agrad.testing.samples import SAMPLES, Data, Sample
+from agrad.testing.suite.base import FEW, Conformance
+
+#: How exact derivatives are: those of first order, those of second.
+FIRST = {"float64": 2e-7, "complex128": 2e-7, "float32": 2e-5, "complex64": 2e-5}
+SECOND = {"float64": 1e-6, "complex128": 1e-6, "float32": 1e-3, "complex64": 1e-3}
+#: How exact values are; two modes are adjoint as exactly.
+VALUE = {"float64": 1e-12, "complex128": 1e-12, "float32": 1e-5, "complex64": 1e-5}
+
+DOUBLE = {single: double for double, single in SINGLE.items()}
+
+#: What the examples of a batch differ by.
+FACTORS = (1.0, 0.97)
+
+#: Results whose columns (axis -1) or rows (-2) have signs that each library chooses; the first tells which.
+SIGNS = {"linalg.eigh": {1: -1}, "linalg.qr": {0: -1, 1: -2}, "linalg.svd": {0: -1, 2: -2}}
+
+
+def any_data(value: Any, test: Callable[[Data], bool]) -> bool:
+    """Return whether a test holds for any array in an argument of a sample."""
+    if isinstance(value, tuple | list):
+        return any(any_data(part, test) for part in value)
+    return isinstance(value, Data) and test(value)
+
+
+def is_complex(sample: Sample) -> bool:
+    """Return whether a sample has complex operands."""
+    return any_data([*sample.args, *sample.kwargs.values()], lambda data: data.dtype.startswith("complex"))
+
+
+def is_mask(data: Data) -> bool:
+    """Return whether an array is boolean."""
+    return data.dtype == "bool"
+
+
+def cases() -> list[Any]:
+    """Return operations with the dtypes that their samples have."""
+    found: list[Any] = []
+    for op, samples in SAMPLES.items():
+        kinds = set(map(is_complex, samples))
+        dtypes = [
+            *(["float64", "float32"] if False in kinds else []),
+            *(["complex128", "complex64"] if True in kinds else []),
+        ]
+        found += [pytest.param(op, dtype, id=f"{op}-{dtype}") for dtype in dtypes]
+    return found
+
+
+@contextmanager
+def changed(backend: Backend, **attributes: Any) -> Iterator[None]:
+    """Have a backend with other attributes for a while, and its kernels resolved by them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in attributes.items():
+            patch.setitem(vars(backend), name, value)
+        forget_kernels(backend)
+        try:
+            yield
+        finally:
+            patch.undo()
+            forget_kernels(backend)
+
+
+of_rules = pytest.mark.parametrize(("op", "dtype"), cases())
+
+
+class OfSamples(Conformance):
+    """Tests that run all samples of an operation."""
+
+    def run(self, check: Callable[..., None], op: str, dtype: str, *, once: bool = False, few: bool = False) -> None:
+        """Check all samples of an operation; the error says of which it is.
+
+        ``once`` is for longer tests: a lazy backend, where every call costs, runs them in its best precision alone. Of
+        the others it runs one sample of each operation in single precision; and `FEW` in the longer tests of what acts
+        element by element, whose samples differ by values and broadcasting. ``few``: that many of such operations on
+        any backend, and of every operation on a lazy one.
+        """
+        if once and self.costly(dtype):
+            pytest.skip("is checked in double precision")
+        self.require(*(["float64"] if dtype in SINGLE else []), *(["complex"] if dtype.startswith("c") else []))
+        samples = self.samples(op, dtype)
+        alike = ag.rules[op].kind == "elementwise"
+        if (few and alike) or (self.backend.is_lazy and (few or (once and alike))):
+            samples = samples[:FEW]
+        if op not in self.backend.lacks:
+            try:
+                self.run_samples(check, samples, dtype)
+            except UnsupportedOp as error:
+                self.lacking(error)
+            return
+        for sample in samples:
+            run = Run(self, sample, dtype)
+            with pytest.raises(UnsupportedOp):
+                run.call.tensors(run.leaves(()), run.tensor)
+        reason = self.backend.lacks[op]
+        if self.would_work(op, lambda: self.run_samples(check, samples, dtype)):
+            pytest.fail(f"{op} is declared to be lacking ({reason}), but works", pytrace=False)
+        pytest.xfail(f"{op}: {reason}")
+
+    def costly(self, dtype: str) -> bool:
+        """Return whether a precision is to be tested briefly: that of a lazy backend which has a better one."""
+        return self.backend.is_lazy and dtype in DOUBLE and self.backend.capabilities.get("float64", True)
+
+    def would_work(self, op: str, run: Callable[[], None]) -> bool:
+        """Return whether a test passes if an operation that is declared to be lacking is not refused."""
+        lacks = {name: why for name, why in self.backend.lacks.items() if name != op}
+        try:
+            with changed(self.backend, lacks=lacks):
+                run()
+        except (Exception, pytest.skip.Exception, pytest.fail.Exception):  # noqa: BLE001 (whatever is the reason)
+            return False
+        return True
+
+    def samples(self, op: str, dtype: str) -> list[Sample]:
+        """Return the samples of an operation that have this dtype and that the backend can be asked for."""
+        can = self.backend.capabilities
+        found = []
+        for sample in SAMPLES[op]:
+            given = [*sample.args, *sample.kwargs.values()]
+            texts = [v for v in given if isinstance(v, str)]
+            if is_complex(sample) != dtype.startswith("complex"):
+                continue
+            if not can.get("boolean indexing", True) and op in ("getitem", "setitem") and any_data(given, is_mask):
+                continue
+            if not can.get("complex", True) and any(t.startswith("complex") for t in texts):
+                continue
+            if not can.get("float64", True) and any(t in SINGLE for t in texts):
+                continue
+            found.append(sample)
+        found = found[:1] if self.quick or self.costly(dtype) else found
+        if not found:
+            pytest.skip("no sample")
+        return found
+
+    def run_samples(self, check: Callable[..., None], samples: Sequence[Sample], dtype: str) -> None:
+        beyond = []
+        for sample in samples:
+            run = Run(self, sample, dtype)
+            if sample.beyond and not run.possible():
+                beyond.append(sample.beyond)
+                continue
+            try:
+                check(run)
+            except Exception as error:
+                error.add_note(f"The sample is {sample}.")
+                raise
+        if len(beyond) == len(samples):
+            pytest.skip(f"beyond the standard: {beyond[0]}")
+
+    def gives_way(self) -> bool:
+        """Return whether the library's operators leave an operand of another class to that class, as batches need."""
+
+        class Other:
+            __array_ufunc__ = None
+
+            def __rmul__(self, other: Any) -> Other:
+                return self
+
+        try:
+            return isinstance(self.tensor([1.0])._raw * Other(), Other)
+        except TypeError:
+            return False
+
+
+class Run:
+    """One sample on the backend under test, in one precision."""
+
+    def __init__(self, kit: Conformance, sample: Sample, dtype: str, factor: float = 1.0) -> None:
+        self.kit, self.dtype = kit, dtype
+        self.slopes: Slopes = slopes_of(sample, factor)
+        self.call = self.slopes.call
+        self.arrays = [self.rounded(a) for a in self.call.arrays]
+        self.every = range(len(self.arrays))
+
+    def rounded(self, array: Any) -> Any:
+        """Return an inexact reference array in the precision of the test."""
+        name = str(array.dtype)
+        return library().astype(array, SINGLE[name]) if self.dtype in DOUBLE and name in SINGLE else array
+
+    def tensor(self, array: Any, *, requires_grad: bool = False) -> Any:
+        return self.kit.tensor(self.rounded(array), requires_grad=requires_grad)
+
+    def leaves(self, needed: Sequence[int]) -> list[Any]:
+        """Return the operands as tensors, some of which require a gradient."""
+        return [self.tensor(a, requires_grad=k in needed) for k, a in enumerate(self.arrays)]
+
+    def results(self, operands: Sequence[Any]) -> list[Any]:
+        """Run the call; where the library chooses signs, its results get those of the reference."""
+        results = self.call.tensors(operands, self.tensor)
+        free = SIGNS.get(self.call.op.name)
+        if free is None or self.dtype.startswith("complex"):
+            return results
+        np, first = library(), min(free)
+        signs = np.sign(np.sum(self.kit.host(results[first]) * self.slopes.results[first], axis=-2, keepdims=True))
+        if not np.all(signs == 1):
+            for i, axis in free.items():
+                own = signs[..., : results[i].shape[axis]]
+                results[i] = results[i] * self.tensor(own if axis == -1 else np.matrix_transpose(own))
+        return results
+
+    def residuals(self) -> list[Any]:
+        """Return what a fused kernel leaves beside its result: arrays, or None where the rule can do without."""
+        op = self.call.op
+        if not op.rule.residuals:
+            return []
+        arrays = [t._raw for t in self.leaves(())]
+        (made,) = self.call.tensors(arrays, lambda a: self.tensor(a)._raw, op.kernel_of(self.kit.backend.xp))
+        return [None if part is None else self.kit.host(part) for part in made[1:]]
+
+    def directions(self) -> list[Any]:
+        return [self.tensor(t) for t in self.call.tangents]
+
+    def duals(self, at: int, leaves: Sequence[Any], subset: Sequence[int] | None = None) -> list[Any]:
+        """Return tensors with the tangents of some operands, or of all."""
+        return [
+            with_tangent(leaf, self.tensor(self.call.tangents[k]), at) if subset is None or k in subset else leaf
+            for k, leaf in enumerate(leaves)
+        ]
+
+    def cotangents(self, results: Sequence[Any], *, requires_grad: bool = False) -> tuple[list[Any], list[Any]]:
+        """Return cotangents of the results, as tensors and as reference arrays."""
+        np = library()
+        given, arrays = [], []
+        for result, value in zip(results, self.slopes.results, strict=True):
+            if any(n != n for n in result.shape):  # of unknown shape: made of the result itself
+                made, array = ag.ones_like(result.detach()), np.ones_like(value)
+                made.requires_grad_(requires_grad)
+            else:
+                array = np.astype(self.call.like(value), self.kit.backend.dtype_name(result.dtype))
+                made = self.kit.tensor(array, requires_grad=requires_grad)
+            given.append(made)
+            arrays.append(array)
+        return given, arrays
+
+    def possible(self) -> bool:
+        """Return whether the backend can run a sample that asks for more than the standard has."""
+        try:
+            self.kit.hosts(self.call.tensors(self.leaves(self.every), self.tensor))
+        except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
+            return False
+        return True
+
+    def size(self, first: Sequence[Any], second: Sequence[Any]) -> float:
+        np = library()
+        return inner([np.abs(a) for a in first], [np.abs(b) for b in second])
+
+    def dot(self, found: Sequence[Any], directions: Sequence[Any]) -> float:
+        """Return Re<found, directions>, None standing for zero."""
+        pairs = [(f, d) for f, d in zip(found, directions, strict=False) if f is not None]
+        return inner([f for f, _ in pairs], [d for _, d in pairs])
+
+    def along(self, k: int, gradient: Any, cotangents: Sequence[Any], what: str) -> None:
+        """Check a gradient along its operand's direction."""
+        pushed = self.slopes.pushed[k]
+        wanted, found = inner(cotangents, pushed), inner([gradient], [self.call.tangents[k]])
+        scale = max(1.0, self.size(cotangents, pushed), self.size([gradient], [self.call.tangents[k]]))
+        if not abs(found - wanted) <= FIRST[self.dtype] * scale:
+            pytest.fail(f"{what} is wrong: along a direction it is {found}, by finite differences {wanted}")

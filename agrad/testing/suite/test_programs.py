@@ -1,0 +1,265 @@
+"""Programs: what was captured of an operation, its derivatives and transforms, gives what the calls themselves give.
+
+Every sample is captured with some values and replayed with others: bit for bit the eager result, to rounding on lazy
+backends and where `Harness.exact` is False.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+import agrad as ag
+from agrad.testing.calls import library
+from agrad.testing.samples import Sample
+from agrad.testing.suite.running import FACTORS, VALUE, OfSamples, Run, any_data, is_mask, of_rules
+from agrad.testing.suite.test_creation import CREATED, MADE_OF
+from agrad.testing.suite.test_in_place import START, WRITES
+
+#: How exact a product of complex numbers is: libraries round it in one way or the other by how the numbers lie in memory.
+COMPLEX = {"complex128": 1e-14, "complex64": 1e-5}
+
+#: What gives results whose shape depends on values.
+DATA_DEPENDENT = ("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values")
+
+#: Draws, of a shape.
+DRAWN: dict[str, Callable[..., Any]] = {
+    "rand": lambda **how: ag.rand((2, 3), **how),
+    "randn": lambda **how: ag.randn((2, 3), **how),
+    "randint": lambda **how: ag.randint(0, 9, (4,), device=how["device"]),
+    "randperm": lambda **how: ag.randperm(5, device=how["device"]),
+    "dropout": lambda **how: ag.nn.functional.dropout(ag.ones((3, 4), **how)),
+    "normal": lambda **how: ag.normal(ag.zeros((3,), **how), ag.ones((3,), **how)),
+}
+
+
+def refused(sample: Sample) -> bool:
+    """Return whether the shape of a result or gradient depends on values: a mask, or an array of counts, decides."""
+    return (sample.op in ("getitem", "scatter_add", "setitem") and any_data(sample.args, is_mask)) or (
+        sample.op == "repeat" and any_data(sample.args[1:], lambda _: True)
+    )
+
+
+class Body:
+    """A sample's call as a function of nothing but what it is given: operands, cotangents and what else it needs."""
+
+    def __init__(self, run: Run) -> None:
+        self.call = run.call
+        self.extras: list[Any] = []
+
+        def make(array: Any) -> Any:
+            self.extras.append(run.tensor(array))
+            return self.extras[-1]
+
+        self.first = run.call.tensors(run.leaves(run.every), make)  # what else it needs is the same for all values
+
+    def results(self, operands: Sequence[Any], extras: Sequence[Any]) -> list[Any]:
+        """Return the results."""
+        given = iter(extras)
+        return self.call.tensors(operands, lambda _: next(given))
+
+    def gradients(self, operands: Sequence[Any], cotangents: Sequence[Any], extras: Sequence[Any]) -> list[Any]:
+        """Return the results, and the gradients by all operands."""
+        results = self.results(operands, extras)
+        return [*results, *ag.autograd.grad(results, list(operands), list(cotangents))]
+
+    def twice(
+        self, operands: Sequence[Any], cotangents: Sequence[Any], directions: Sequence[Any], extras: Sequence[Any]
+    ) -> list[Any]:
+        """Return the gradients, and those of their products with directions by operands and cotangents."""
+        results = self.results(operands, extras)
+        gradients = ag.autograd.grad(results, list(operands), list(cotangents), create_graph=True)
+        pairs = [(g, v) for g, v in zip(gradients, directions, strict=True) if g.requires_grad]
+        if not pairs:
+            return list(gradients)
+        inputs = [*operands, *cotangents]
+        found = ag.autograd.grad([g for g, _ in pairs], inputs, [v for _, v in pairs], materialize_grads=True)
+        return [*gradients, *found]
+
+    def pulled(self, operands: Sequence[Any], cotangents: Sequence[Any], extras: Sequence[Any]) -> list[Any]:
+        """Return the results, and the gradients, as the functional transforms have them."""
+        results, pull = ag.func.vjp(lambda *x: tuple(self.results(x, extras)), *operands)
+        return [*results, *pull(tuple(cotangents))]
+
+
+class TestPrograms(OfSamples):
+    """Captured and replayed is as run."""
+
+    # -- comparing ----------------------------------------------------------------------------------------------------
+
+    def same(self, found: Any, wanted: Any, dtype: str, what: str) -> None:
+        """Compare containers of tensors: bit for bit, if the backend is to be that exact."""
+        np = library()
+        pairs = [[t for t in ag.tree.flatten(part)[0] if isinstance(t, ag.Tensor)] for part in (found, wanted)]
+        assert len(pairs[0]) == len(pairs[1]), f"{what}: {len(pairs[0])} results, expected {len(pairs[1])}"
+        for one, other in zip(*pairs, strict=True):
+            self.check_spec(one, other._spec, what)
+            assert one.requires_grad == other.requires_grad, f"{what}: requires_grad is {one.requires_grad}"
+        hosts = self.hosts([t.detach() for part in pairs for t in part])
+        for one, other in zip(hosts[: len(pairs[0])], hosts[len(pairs[0]) :], strict=True):
+            if self.backend.is_lazy or not self.harness.exact or np.isdtype(other.dtype, "complex floating"):
+                exact = self.harness.exact and not self.backend.is_lazy
+                self.close(one, other, COMPLEX.get(dtype, 0.0) if exact else VALUE.get(dtype, 1e-12), what)
+            else:
+                assert one.shape == other.shape
+                assert one.tobytes() == other.tobytes(), f"{what}: {one!r} is not, bit for bit, {other!r}"
+
+    def replayed(self, function: Callable[..., Any], dtype: str, first: Sequence[Any], then: Sequence[Any]) -> Any:
+        """Capture a function with some arguments, replay it with others, and compare; return the program."""
+        program = ag.func.capture(function)(*first)
+        self.same(program(*then), function(*then), dtype, "the replay")
+        return program
+
+    # -- operations ---------------------------------------------------------------------------------------------------
+
+    @of_rules
+    def test_forward_and_backward(self, op: str, dtype: str) -> None:
+        """An operation with its gradients; and the program of the operation alone is differentiated as that is."""
+
+        def check(run: Run) -> None:
+            body, other = Body(run), Run(self, run.call.sample, dtype, FACTORS[1])
+            if refused(run.call.sample):
+                with pytest.raises(ag.func.CaptureError, match="depends on values"):
+                    ag.func.capture(body.pulled)(run.leaves(()), run.cotangents(body.first)[0], body.extras)
+                return
+            if not body.first or unknown(body.first):
+                return
+            leaves, moved = run.leaves(run.every), other.leaves(run.every)
+            cotangents, _ = run.cotangents(body.first)
+            self.replayed(
+                body.gradients, dtype, (leaves, cotangents, body.extras), (moved, cotangents, body.extras)
+            )
+            program = ag.func.capture(body.results)(leaves, body.extras)
+            plain = other.leaves(())
+            self.same(program(plain, body.extras), body.results(plain, body.extras), dtype, "without gradients")
+            gradients = [
+                ag.autograd.grad(list(function(moved, body.extras)), moved, cotangents)
+                for function in (program, body.results)
+            ]
+            self.same(*gradients, dtype, "the gradient of the program")
+
+        self.run(check, op, dtype)
+
+    @of_rules
+    def test_second_order(self, op: str, dtype: str) -> None:
+        """Gradients of gradients, by operands and cotangents."""
+
+        def check(run: Run) -> None:
+            body, other = Body(run), Run(self, run.call.sample, dtype, FACTORS[1])
+            if refused(run.call.sample) or not body.first or unknown(body.first):
+                return
+            cotangents, _ = run.cotangents(body.first, requires_grad=True)
+            rest = cotangents, run.directions(), body.extras
+            self.replayed(body.twice, dtype, (run.leaves(run.every), *rest), (other.leaves(run.every), *rest))
+
+        self.run(check, op, dtype, once=True, few=True)
+
+    @of_rules
+    def test_batches(self, op: str, dtype: str) -> None:
+        """Gradients per example within a program, and the program of one example over a batch."""
+        if not self.gives_way():
+            pytest.skip("the library's operators refuse operands of other classes, which a batch is to them")
+        np = library()
+
+        def check(run: Run) -> None:
+            body, other = Body(run), Run(self, run.call.sample, dtype, FACTORS[1])
+            keyed = op == "setitem" and any_data(run.call.sample.args, lambda data: not data.inexact)
+            if refused(run.call.sample) or keyed or not body.first or unknown(body.first):
+                return
+            cotangents, _ = run.cotangents(body.first)
+            batches = [
+                [self.tensor(np.stack([a, b])) for a, b in zip(one.arrays, two.arrays, strict=True)]
+                for one, two in ((run, other), (other, run))
+            ]
+            pulled = ag.func.vmap(body.pulled, (0, None, None))
+            self.replayed(pulled, dtype, *((batch, cotangents, body.extras) for batch in batches))
+            single = ag.func.capture(body.pulled)(run.leaves(()), cotangents, body.extras)
+            found, wanted = (
+                ag.func.vmap(function, (0, None, None))(batches[0], cotangents, body.extras)
+                for function in (single, body.pulled)
+            )
+            for one, two in zip(self.hosts(found), self.hosts(wanted), strict=True):
+                self.close(one, two, VALUE[dtype], "the program over a batch")
+
+        self.run(check, op, dtype, once=True, few=True)
+
+    @pytest.mark.parametrize("op", DATA_DEPENDENT)
+    def test_shapes_that_depend_on_values(self, op: str) -> None:
+        """No program gives them, and the error says which operation would."""
+        with pytest.raises(ag.func.CaptureError, match=op):
+            ag.func.capture(getattr(ag, op))(self.tensor([1.0, 0.0, 1.0]))
+
+    # -- what is made -------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("function", CREATED)
+    def test_created(self, function: str) -> None:
+        """Arrays made of nothing, and combined with an operand."""
+        make, _ = CREATED[function]
+        dtype = getattr(self.xp, self.real)
+
+        def combined(x: Any) -> Any:
+            made = make(self.xp, dtype)
+            return made, made * x
+
+        self.replayed(combined, self.real, [self.tensor(2.0)], [self.tensor(3.0)])
+
+    @pytest.mark.parametrize("function", MADE_OF)
+    def test_made_of_another(self, function: str) -> None:
+        """Arrays made like an operand, or of it."""
+        make, _ = MADE_OF[function]
+        first, then = self.tensor([[1.0, 2.0], [3.0, 4.0]]), self.tensor([[2.0, 5.0], [7.0, -1.0]])
+        self.replayed(lambda x: make(self.xp, x) * x, self.real, [first], [then])
+
+    @pytest.mark.parametrize("function", DRAWN)
+    def test_drawn(self, function: str) -> None:
+        """Draws go on with the generator's sequence as the calls would."""
+        how = {"dtype": self.real, "device": self.device}
+        drawn = lambda x: (DRAWN[function](**how) * x, DRAWN[function](**how))  # noqa: E731
+        program = ag.func.capture(drawn)(self.tensor(1.0))
+        x = self.tensor(2.0)
+        for seed in (5, 6):
+            made = []
+            for run in (program, drawn):
+                ag.manual_seed(seed)
+                made.append((run(x), run(x)))
+            self.same(*made, self.real, f"draws of seed {seed}")
+
+    @pytest.mark.parametrize("write", WRITES)
+    def test_in_place(self, write: str) -> None:
+        """What is written to a value within, to an argument, and to a tensor from outside."""
+        change, _ = WRITES[write]
+
+        def within(x: Any) -> Any:
+            y = x * 1.0
+            change(y)
+            change(x)
+            return y * x
+
+        def start(factor: float = 1.0) -> Any:
+            return self.tensor([[factor * value for value in row] for row in START])
+
+        program = ag.func.capture(within)(start())
+        first, second = start(0.5), start(0.5)
+        self.same(program(first), within(second), self.real, "the result")
+        self.same(first, second, self.real, "the argument")
+
+        outside = start()
+
+        def beside(x: Any) -> Any:
+            change(outside)
+            return outside * x
+
+        program = ag.func.capture(beside)(start())
+        for _ in range(2):
+            before = outside.detach().clone()
+            found = program(start(0.5)), outside
+            again = before
+            change(again)
+            self.same(found, (again * start(0.5), again), self.real, "the tensor from outside")
+
+
+def unknown(results: Sequence[Any]) -> bool:
+    """Return whether the size of some result is not known before it is computed."""
+    return any(n != n for r in results for n in r.shape)
