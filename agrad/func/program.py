@@ -691,6 +691,8 @@ def backends_in(part: Any) -> Iterator[Backend]:
     elif isinstance(part, tuple | list):
         for inside in part:
             yield from backends_in(inside)
+
+
 #: Numbers programs in the names of their texts, which tracebacks show.
 _count = itertools.count(1).__next__
 

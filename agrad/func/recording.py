@@ -21,6 +21,7 @@ from agrad.core.kernels import is_mask, key_parts
 from agrad.core.node import AccumulateGrad, Node
 from agrad.core.once import once, shared
 from agrad.core.op import Op
+from agrad.core.operands import from_raw
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.dtypes import NAMES
@@ -48,18 +49,18 @@ class Recorded:
     ----------
     data : array
         The library's.
-    number : int
-        In the program.
+    ref : Ref
+        Its number in the program.
     """
 
-    __slots__ = ("__weakref__", "data", "number")
+    __slots__ = ("__weakref__", "data", "ref")
     __array_ufunc__ = None  # arrays of libraries leave operators to this class
 
     backend: RecordingBackend
 
     def __init__(self, data: Any, number: int) -> None:
         self.data = data
-        self.number = number
+        self.ref = Ref(number)  # not `number`: that of a batched array is its level's
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -95,7 +96,7 @@ class Recorded:
     __float__ = __int__ = __complex__ = __index__ = __array__ = __bool__
 
     def __repr__(self) -> str:
-        return f"Recorded({self.data!r}, number={self.number})"
+        return f"Recorded({self.data!r}, number={self.ref.number})"
 
 
 _BINARY = {
@@ -243,9 +244,12 @@ class RecordingBackend(Backend):
         recorder: Recorder = mode.recorder()
         recorder.check_shape(op, args)
         result = function(*(_bare(a) for a in args), **{name: _bare(v) for name, v in kwargs.items()})
-        if not (op in CREATING or any(map(_holds_recorded, (*args, *kwargs.values())))):
-            return result
-        return recorder.step(self, op, args, kwargs, result)
+        if op in CREATING or any(map(_holds_recorded, (*args, *kwargs.values()))):
+            return recorder.step(self, op, args, kwargs, result)
+        for part in (*args, *kwargs.values()):
+            if backend_of(part) is not None:
+                recorder.known(part)
+        return recorder.constants_of(self, result)
 
 
 #: Members that the recording backend has of the library's: they are not about arrays.
@@ -422,7 +426,7 @@ class Recorder:
         """Refuse a kernel whose result has a shape that depends on values of these arguments."""
 
         def varies(part: Any) -> bool:
-            return isinstance(part, Recorded) and part.number not in self.constants
+            return isinstance(part, Recorded) and part.ref.number not in self.constants
 
         chosen = op in BY_KEY and any(varies(part) and is_mask(part) for part in key_parts(args[1]))
         if chosen or op in DATA_DEPENDENT or (op == "repeat" and varies(args[1])):
@@ -433,7 +437,7 @@ class Recorder:
         """Return an argument as a step has it."""
         kind = type(part)
         if isinstance(part, Recorded):
-            return Ref(part.number)
+            return part.ref
         if kind in LITERALS:
             return part
         if kind is tuple or kind is list:
@@ -445,7 +449,7 @@ class Recorder:
         if kind is Spec:
             return Shaped(part.shape, part.backend.dtype_name(part.dtype))
         if backend_of(part) is not None:
-            return Ref(self.input_of_rule(part))
+            return Ref(self.known(part))
         if isinstance(part, int):  # of a class of its own, as an enumeration's
             return int(part)
         name = inner.dtype_name(part)
@@ -457,11 +461,28 @@ class Recorder:
             f"capture: the argument {part!r} of {op} is of type {kind.__name__}, which no program can hold{errors.called()}"
         )
 
-    def input_of_rule(self, array: Any) -> int:
-        """Return the number of an array that a kernel or rule has made of no value of the program: a constant."""
-        self.constant(array)
+    def constants_of(self, backend: RecordingBackend, result: Any) -> Any:
+        """Make what a kernel gave that took no value of the program part of it; return the arrays as recorded ones."""
+        if type(result) is tuple or type(result) is list:
+            return type(result)(self.constants_of(backend, part) for part in result)
+        if backend_of(result) is not backend.inner:
+            return result
+        return backend.kind_of_array(array := backend.inner.as_array(result), self.known(self.constant(array)))
+
+    def known(self, array: Any) -> int:
+        """Return the number of an array that is in use.
+
+        Raises
+        ------
+        CaptureError
+            If it has none: nobody knows what it was made of.
+        """
         number = self.number_of(array)
-        assert number is not None
+        if number is None:
+            raise CaptureError(
+                f"capture: an array of shape {tuple(array.shape)} is used that neither the function's arguments nor its own"
+                f" operations gave: no call of the program could find it{errors.called()}"
+            )
         return number
 
     # -- arrays in and out of kernels ---------------------------------------------------------------------------------
@@ -480,22 +501,18 @@ class Recorder:
         backend = backend_of(value)
         if backend is None or isinstance(value, Tensor):
             return value
-        number = self.number_of(value)
-        if number is None:
-            shape = tuple(value.shape)
-            raise CaptureError(
-                f"capture: an array of shape {shape} is used that neither the function's arguments nor its own operations"
-                f" gave: no call of the program could find it{errors.called()}"
-            )
-        return recording_backend(backend).kind_of_array(value, number)
+        return recording_backend(backend).kind_of_array(value, self.known(value))
 
     def lower(self, value: Any) -> Any:
         """Return what a kernel or rule gave, with the arrays inside; each is known by its number from now on."""
         if isinstance(value, Recorded):
             data = value.data
-            if self.number_of(data) not in (None, value.number):  # a step gave its operand: two values need two arrays
+            if self.number_of(data) not in (
+                None,
+                value.ref.number,
+            ):  # a step gave its operand: two values need two arrays
                 data = value.backend.inner.asarray(data, copy=True)
-            self.know(data, value.number)
+            self.know(data, value.ref.number)
             return data
         if isinstance(value, Batched):
             return rewrap(self.lower(value.data), value.level)
@@ -509,9 +526,9 @@ class Recorder:
         """Return recorded arrays, alone or in containers or batches, without history."""
         if isinstance(value, Recorded):
             number = self.new()
-            self.shapes[number] = self.shapes[value.number]
+            self.shapes[number] = self.shapes[value.ref.number]
             line = self.line or errors.line_of(*errors.caller())
-            self.steps.append(Step(DETACH, (Ref(value.number),), {}, (number,), False, line, self.region))
+            self.steps.append(Step(DETACH, (value.ref,), {}, (number,), False, line, self.region))
             return type(value)(value.data, number)
         if isinstance(value, Batched):
             return rewrap(self.cut(value.data), value.level)
@@ -527,7 +544,7 @@ class Recorder:
         self, op: Op, backend: Backend, kernel: Callable[..., Any], values: tuple[Any, ...], raw: list[Any]
     ) -> Callable[..., Any]:
         """Return a kernel of an op that is written down when it runs, on the raw arguments of a call with `values`."""
-        for i, argument in op.array_slots:
+        for i, _ in op.array_slots:
             several = isinstance(raw[i], tuple | list)  # a sequence, or a key of several parts
             pairs = zip(values[i], raw[i], strict=True) if several else ((values[i], raw[i]),)
             for value, array in pairs:
@@ -562,8 +579,10 @@ class Recorder:
 
         def recorded(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
             backend = node.spec.backend
-            if xp is backend.functions or isinstance(node, FunctionNode):
-                return vjp(xp, g, saved, node)  # it runs on tensors: its calls are written down
+            if isinstance(node, FunctionNode):
+                return vjp(xp, g, saved, node)
+            if xp is backend.functions:  # it runs on tensors: its calls are written down
+                return vjp(xp, g, as_tensors(saved), node)
             if xp is not node.spec.xp:
                 raise CaptureError(f"capture: a gradient goes from one backend to another{errors.at(node)}")
             saved = tuple(map(self.lift, saved)) if type(saved) is tuple else saved
@@ -638,6 +657,13 @@ class Recorder:
             tuple(at for at, _ in self.draws),
         )
         return made.needed()
+
+
+def as_tensors(saved: Any) -> Any:
+    """Return what a node saved with index operands, too, as tensors: what is done with raw arrays nobody would see."""
+    if type(saved) is tuple or type(saved) is list:
+        return type(saved)(map(as_tensors, saved))
+    return saved if isinstance(saved, Tensor) or backend_of(saved) is None else from_raw(saved)
 
 
 def alive_of(kept: Any) -> Any:

@@ -299,7 +299,9 @@ def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> tuple
     """
     backend = x._spec.backend
     is_tensor = isinstance(value, Tensor)
-    if recorder() is not None:
+    recording = recorder()
+    if recording is not None:
+        recording.meet(x)
         return None
     if x._tangents or (is_tensor and (value._tangents or value._spec.backend is not backend)):
         return None

@@ -14,7 +14,7 @@ A plugin without entry point is named as a module, or a file, and what in it is 
 its registration, and the others are skipped with its reason.
 
 There is a file per topic: `test_registration`, `test_namespace`, `test_rules` (every rule of ``ag.rules`` in every mode
-and dtype), `test_in_place`, `test_creation`, `test_indexing`, `test_transfers`, `test_random`, `test_laziness`,
+and dtype), `test_programs` (captured and replayed), `test_in_place`, `test_creation`, `test_indexing`, `test_transfers`, `test_random`, `test_laziness`,
 `test_memory`, `test_threads`, `test_errors`, `test_pickling`.
 
 **In a plugin's own tests.** Import the classes, and name the backend in the ini file, so that ``pytest`` alone runs
@@ -64,6 +64,7 @@ from agrad.testing.suite.test_laziness import TestLaziness
 from agrad.testing.suite.test_memory import TestMemory
 from agrad.testing.suite.test_namespace import TestNamespace
 from agrad.testing.suite.test_pickling import TestPickling
+from agrad.testing.suite.test_programs import TestPrograms
 from agrad.testing.suite.test_random import TestRandom
 from agrad.testing.suite.test_registration import TestAvailability, TestRegistration
 from agrad.testing.suite.test_rules import TestRules
@@ -81,6 +82,7 @@ __all__ = [
     "TestMemory",
     "TestNamespace",
     "TestPickling",
+    "TestPrograms",
     "TestRandom",
     "TestRegistration",
     "TestRules",

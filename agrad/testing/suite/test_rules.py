@@ -297,5 +297,3 @@ class TestRules(OfSamples):
                     self.close(got, slope, FIRST[dtype], f"with {subset} alone, the tangent")
 
         self.run(check, op, dtype, once=True)
-
-

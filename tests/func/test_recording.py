@@ -1,0 +1,101 @@
+"""What is written down: arrays by identity, kernels and rules however they run. Replays are compared with the calls themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import agrad as ag
+from agrad.func import CaptureError, capture
+
+
+def same(function, first, then):
+    """Capture with some arguments, replay with others; return the program."""
+    program = capture(function)(*first)
+    pairs = zip(ag.tree.flatten(program(*then))[0], ag.tree.flatten(function(*then))[0], strict=True)
+    for found, wanted in pairs:
+        np.testing.assert_array_equal(found.detach().numpy(), wanted.detach().numpy(), strict=True)
+    return program
+
+
+def tensors(*shapes, seed=0, requires_grad=False):
+    rng = np.random.default_rng(seed)
+    return [ag.tensor(rng.normal(size=shape), requires_grad=requires_grad) for shape in shapes]
+
+
+def test_a_kernel_that_gives_its_operand_back_makes_a_value_of_its_own():
+    def f(x):
+        with ag.no_grad():
+            still = ag.astype(x, x.dtype, copy=False)
+        y = still * x
+        return y, ag.autograd.grad(y.sum(), x)[0]
+
+    same(f, tensors((3,), requires_grad=True), tensors((3,), seed=1, requires_grad=True))
+
+
+def test_what_is_not_batched_is_no_constant_under_vmap():
+    def pulled(x, g):
+        y, pull = ag.func.vjp(lambda x: ag.clip(x, -0.5, 0.5), x)
+        return y, pull(g)[0]
+
+    program = same(ag.func.vmap(pulled, (0, None)), tensors((2, 2, 3), (2, 3)), tensors((2, 2, 3), (2, 3), seed=1))
+    assert all(program.shapes[number].shape == () for number in program.constants)
+
+
+def test_a_value_put_where_a_mask_is_true_is_a_choice():
+    def f(x):
+        y = x * 1.0
+        y[x > 0] = 0.5
+        return y, ag.autograd.grad(y.sum(), x)[0]
+
+    program = same(f, tensors((3, 4), requires_grad=True), tensors((3, 4), seed=1, requires_grad=True))
+    assert "where" in {step.op for step in program.steps}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[x > 0],
+        lambda x: ag.setitem(x, x > 0, x[:1] * ag.ones(int((x.detach().numpy() > 0).sum()))),
+        lambda x: ag.repeat(x, ag.astype(x > 0, "int64")),
+        ag.unique_values,
+    ],
+)
+def test_shapes_that_depend_on_values_are_refused(function):
+    with pytest.raises(CaptureError, match=r"depends on values|a value is asked for"):
+        capture(function)(ag.tensor([1.0, -2.0, 3.0]))
+
+
+def test_a_mask_that_is_part_of_the_program_decides_at_once():
+    same(lambda x: x[[True, False, True]] * 2, tensors((3,)), tensors((3,), seed=1))
+
+
+def test_indices_are_values_in_second_order_too():
+    def f(x, i, g):
+        (first,) = ag.autograd.grad(ag.take(x, i, axis=1) ** 2, x, g, create_graph=True)
+        return first, ag.autograd.grad(first.sum(), (x, g))
+
+    first, then = (tensors((2, 3), (2, 4), seed=seed, requires_grad=True) for seed in (0, 1))
+    same(f, (first[0], ag.tensor([0, 1, 1, 2]), first[1]), (then[0], ag.tensor([2, 1, 0, 0]), then[1]))
+
+
+def test_checks_of_values_are_left_out():
+    def f(i, w):
+        return ag.nn.functional.embedding(i, w), ag.nn.functional.one_hot(i, 4), ag.extra.bincount(i, length=4)
+
+    same(f, (ag.tensor([0, 1]), *tensors((4, 3))), (ag.tensor([3, 0]), *tensors((4, 3), seed=1)))
+    with pytest.raises(CaptureError, match="a value is asked for"):
+        capture(ag.nn.functional.one_hot)(ag.tensor([0, 1]))
+
+
+def test_an_assignment_to_a_tensor_from_outside():
+    w = ag.tensor([1.0, 2.0, 3.0])
+
+    def f(x):
+        w[0] = w[1] * x
+        return w.sum()
+
+    program = capture(f)(ag.tensor(2.0))
+    assert w.tolist() == [4.0, 2.0, 3.0]
+    assert program(ag.tensor(5.0)).item() == 15.0
+    assert w.tolist() == [10.0, 2.0, 3.0]
