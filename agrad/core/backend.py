@@ -480,14 +480,28 @@ class Backend:
         array = self.asarray(values, dtype=dtype, device=device)
         return self.xp.reshape(array, shape)
 
-    # -- reserved: agrad does not call these yet -----------------------------------------------------------------------
+    # -- recorded programs ----------------------------------------------------------------------------------------------
+
+    def compile(self, program: Any, **options: Any) -> Callable[..., Any] | None:
+        """Return a function that runs a recorded program as a whole; None: agrad runs it operation by operation.
+
+        Parameters
+        ----------
+        program : agrad.func.Program
+            Without steps for histories. The function takes arrays of this backend for its inputs, in their order, of the
+            shapes and dtypes that it states, and pairs of integers for keys of draws; it gives a tuple of the outputs, in
+            their order, that no later call writes to. It is called by several threads at a time.
+        **options
+            ``exact`` (bool, default False): sums keep the order of operation by operation, so that the results are
+            the same bits. ``threads`` (int or None): how many may work on large arrays; None leaves it to the backend.
+            Further ones are passed over.
+        """
+        return None
+
+    # -- reserved: agrad does not call this yet -----------------------------------------------------------------------
 
     def infer(self, op: str, specs: Sequence[Spec], parameters: Mapping[str, Any]) -> tuple[Spec, ...] | None:
         """Return the specs of an operation's results by those of its operands; None: running it tells."""
-        return None
-
-    def compile(self, program: Any) -> Callable[..., Any] | None:
-        """Return a function that runs a recorded program as a whole; None: agrad runs it operation by operation."""
         return None
 
     def __repr__(self) -> str:

@@ -145,6 +145,11 @@ class NumpyBackend(Backend):
     def tolist(self, array: Any) -> Any:
         return array.tolist()
 
+    def compile(self, program: Any, *, exact: bool = False, threads: int | None = None) -> Callable[..., Any]:
+        from agrad_numpy.executor import Executor, default_threads  # noqa: PLC0415 (programs that are not recorded need none)
+
+        return Executor(program, self, exact=exact, threads=default_threads() if threads is None else threads)
+
     quiet = staticmethod(functools.partial(np.errstate, all="ignore"))  # entered in every pass: no frame of its own
 
     def random(

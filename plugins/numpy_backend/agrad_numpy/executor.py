@@ -1,0 +1,745 @@
+"""Runs recorded programs on NumPy: straight-line text on buffers that are kept from call to call.
+
+The first call with inputs of a layout (their strides) runs the steps one by one and notes where each result lies: its
+strides, and whose memory it has. Text is written for that. Results that no output can see go to buffers, which are shared
+by last use, counted by memory; a view of a buffer is made once. Everything else is the call that eager code makes. So the
+bits are those of eager code.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+import operator
+import os
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import NoneType
+from typing import Any
+
+import numpy as np
+
+from agrad.func.passes import find, is_fresh, key_of
+from agrad.func.program import (
+    DRAW,
+    HERE,
+    STEPS_PER_FUNCTION,
+    SYMBOLS,
+    DType,
+    Program,
+    Ref,
+    Shaped,
+    Step,
+    environment,
+    is_number,
+    mapped,
+    refs_in,
+)
+from agrad_numpy.kernels import DOT_BELOW, HALF, KERNELS
+
+#: Layouts of inputs that text is written for; calls with further ones run the plain program.
+LAYOUTS = 8
+
+#: Sets of buffers that are kept for calls at the same time.
+POOLS = 4
+
+#: Buffers begin at multiples of so many bytes.
+ALIGNED = 64
+
+#: Results of so many bytes are let go of at their last use; smaller ones when the call ends.
+LARGE = 2**12
+
+#: What is made of constants alone is kept up to so many bytes.
+KEPT = 2**16
+
+#: An array's shape, strides and dtype.
+Layout = tuple[tuple[int, ...], tuple[int, ...], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value lay when the steps ran one by one.
+
+    Attributes
+    ----------
+    layout : Layout
+        Shape, strides, dtype.
+    root : int
+        The number of the value whose memory it has; its own, if that is its own.
+    offset : int
+        Of its first element in that memory, in bytes.
+    """
+
+    layout: Layout
+    root: int
+    offset: int
+
+
+class Executor:
+    """A program, to be run on arrays of NumPy.
+
+    Parameters
+    ----------
+    program : Program
+        Without steps for histories.
+    backend : Backend
+        NumPy's.
+    exact : bool
+        Whether sums keep eager code's order.
+    threads : int
+        How many threads may work on large arrays.
+    """
+
+    def __init__(self, program: Program, backend: Any, *, exact: bool, threads: int) -> None:
+        self.program, self.backend, self.exact, self.threads = program, backend, exact, threads
+        self._arrays = [i for i, number in enumerate(program.inputs) if number not in program.keys]
+        self._layouts: dict[Any, Bound] = {}
+        self._free: list[Callable[..., Any]] = []
+        self._plain: Callable[..., Any] | None = None
+
+    def __call__(self, *values: Any) -> tuple[Any, ...]:
+        free = self._free
+        try:
+            run = free.pop()
+        except IndexError:
+            return self._found(values)
+        outs = run(*values)
+        if outs is None:  # the inputs lie in another way
+            free.append(run)
+            return self._found(values)
+        if len(free) < POOLS:
+            free.append(run)
+        return outs  # type: ignore[no-any-return]
+
+    def _found(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Run on inputs in a layout that is not the last call's, or for which all buffers are in use."""
+        key = tuple(values[i].strides for i in self._arrays)
+        bound = self._layouts.get(key)
+        if bound is None:
+            if len(self._layouts) >= LAYOUTS:
+                if self._plain is None:
+                    self._plain = self.program.function(self.backend)
+                return self._plain(*values)
+            trial = Trial(self.program, self.backend, values)
+            outs = trial.run()
+            self._layouts[key] = Bound(Text(self.program, trial, key, self.exact, self.threads))
+            return outs
+        self._free = free = bound.free
+        try:
+            run = free.pop()
+        except IndexError:
+            run = bound.another()
+        outs = run(*values)
+        if len(free) < POOLS:
+            free.append(run)
+        return outs  # type: ignore[no-any-return]
+
+    def clear(self) -> None:
+        """Give buffers and texts back."""
+        self._layouts, self._free = {}, []
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffers that are kept."""
+        return sum(len(bound.free) * bound.text.size for bound in list(self._layouts.values()))
+
+
+class Bound:
+    """A text, and its functions with buffers of their own: one for each call at the same time.
+
+    Attributes
+    ----------
+    text : Text
+        What runs.
+    free : list of callable
+        Functions that no call is running.
+    """
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+        self.free: list[Callable[..., Any]] = []
+        self._code: Any = None
+
+    def another(self) -> Callable[..., Any]:
+        """Return a function with new buffers."""
+        if self._code is None:
+            self._code = self.text.compiled()
+        names = self.text.names | self.text.buffers()
+        exec(self._code, names)  # noqa: S102 (the text is made of validated steps)
+        return names["program"]  # type: ignore[no-any-return]
+
+
+def default_threads() -> int:
+    """Return how many threads work on large arrays: what the environment allows to libraries, or the machine to us."""
+    for name in ("AGRAD_NUM_THREADS", "OMP_NUM_THREADS"):
+        if os.environ.get(name, "").isdigit():
+            return max(1, int(os.environ[name]))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+# -- one by one -------------------------------------------------------------------------------------------------------
+
+
+class Trial:
+    """A run step by step, which notes where values lie.
+
+    Attributes
+    ----------
+    places : dict of int to Place
+        By number.
+    kept : dict of int to object
+        Values that are the same in every call: constants, and what is made of them alone.
+    kernels : list of callable
+        Per step.
+    names : dict
+        What texts of programs refer to.
+    """
+
+    def __init__(self, program: Program, backend: Any, values: Sequence[Any]) -> None:
+        self.program, self.backend = program, backend
+        device = backend.default_device()
+        self.names = environment(backend, device)
+        self.places: dict[int, Place] = {}
+        self.kept: dict[int, Any] = {}
+        self.kernels: list[Any] = []
+        self._values: dict[int, Any] = dict(zip(program.inputs, values, strict=True))
+        self._roots: dict[int, tuple[int, Any]] = {}  # by id of an array: its number, and a weak reference to it
+        for number in program.inputs:
+            if number not in program.keys:
+                self._note(number, self._values[number], ())
+        for number, value in program.constants.items():
+            self.kept[number] = self._values[number] = backend.as_array(value)
+            self._note(number, self.kept[number], ())
+        seen = memory(program)
+        self._visible = {seen(number) for number in program.outputs}
+        self._group = seen
+
+    def run(self) -> tuple[Any, ...]:
+        """Run the steps; return the outputs."""
+        program, values = self.program, self._values
+        last = program.last_uses()
+        for at, step in enumerate(program.steps):
+            kernel = self._kernel(step)
+            self.kernels.append(kernel)
+            refs = step.refs
+            args = [self.value_of(a) for a in step.args]
+            found = kernel(*args, **{name: self.value_of(v) for name, v in step.kwargs.items()})
+            parts = found if step.several else (found,)
+            for number, part in zip(step.outs, parts, strict=True):
+                if number is not None:
+                    values[number] = part
+                    self._note(number, part, refs)
+            self._keep(step, refs)
+            del args, found, parts
+            for number in dict.fromkeys((*refs, *step.made)):
+                if last.get(number, at) == at and number not in self.kept:
+                    values.pop(number, None)
+        return tuple(values[number] for number in program.outputs)
+
+    def _kernel(self, step: Step) -> Any:
+        if step.op == DRAW:
+            return self.names[DRAW]
+        if is_operator(step):
+            return OPERATORS[SYMBOLS[step.op]]
+        return operator.attrgetter(step.op)(self.backend.xp)
+
+    def value_of(self, part: Any) -> Any:
+        """Return what an argument stands for."""
+        return mapped(self._leaf, part)
+
+    def _leaf(self, part: Any) -> Any:
+        kind = type(part)
+        if kind is Ref:
+            return self._values[part.number]
+        if kind is DType:
+            return self.names[part]
+        if kind is Shaped:
+            return self.names["spec"](part.shape, self.names[part.dtype])
+        return self.names["device"] if part is HERE else part
+
+    def _note(self, number: int, value: Any, refs: Sequence[int]) -> None:
+        if not isinstance(value, np.ndarray | np.generic):
+            return
+        layout = value.shape, value.strides, value.dtype
+        base = value
+        while (below := getattr(base, "base", None)) is not None:
+            base = below
+        known, alive = self._roots.get(id(base), (number, None))
+        root = known if alive is not None and alive() is base else number
+        if not isinstance(base, np.ndarray | np.generic) and root == number and refs:  # nobody knows whose memory it is
+            root = next((self.places[r].root for r in refs if r in self.places), number)
+        if root == number and isinstance(base, np.ndarray):
+            self._roots[id(base)] = number, weakref.ref(base)
+        offset = address(value) - address(base) if root != number and isinstance(base, np.ndarray) else 0
+        self.places[number] = Place(layout, root, offset)
+
+    def _keep(self, step: Step, refs: Sequence[int]) -> None:
+        """Keep what is the same in every call, if no output can see it."""
+        if step.op == DRAW or step.op.startswith("empty") or any(r not in self.kept for r in refs):
+            return
+        if any(self._group(n) in self._visible or n not in self.places for n in step.made):
+            return
+        owned = (n for n in step.made if self.places[n].root == n)
+        if sum(getattr(self._values[n], "nbytes", 0) for n in owned) <= KEPT:
+            self.kept.update({n: np.asarray(self._values[n]) for n in step.made})
+
+
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "//": operator.floordiv,
+    "%": operator.mod,
+    "**": operator.pow,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+}
+
+
+def is_operator(step: Step) -> bool:
+    """Return whether the text of a step is a symbol: an operand is a Python number."""
+    return step.op in SYMBOLS and not step.kwargs and len(step.args) == 2 and any(map(is_number, step.args))
+
+
+def address(array: Any) -> int:
+    """Return where an array's first element lies."""
+    return int(array.__array_interface__["data"][0])
+
+
+def memory(program: Program) -> Callable[[int], int]:
+    """Return what gives, for a number, that of a group of values that may share memory."""
+    groups: dict[int, int] = {}
+    for step in program.steps:
+        if not is_fresh(step.op):
+            for other in step.refs:
+                for made in step.made:
+                    a, b = find(groups, made), find(groups, other)
+                    if a != b:
+                        groups[a] = b
+    return lambda number: find(groups, number)
+
+
+# -- text -------------------------------------------------------------------------------------------------------------
+
+
+class Text:
+    """The text of a program for inputs in one layout, and the buffers it needs.
+
+    Attributes
+    ----------
+    names : dict
+        What the text refers to, but for buffers.
+    size : int
+        Bytes of all buffers.
+    """
+
+    def __init__(self, program: Program, trial: Trial, key: Any, exact: bool, threads: int) -> None:
+        self.program, self.key, self.exact, self.threads = program, key, exact, threads
+        self.places, self.kept, self.kernels = trial.places, trial.kept, trial.kernels
+        self.names: dict[str, Any] = dict(trial.names)
+        self.size = 0
+        self._value_of = trial.value_of
+        self._given = frozenset(program.inputs)
+        self._slots: dict[int, int] = {}  # by root, where its buffer begins
+        self._rooms: dict[int, int] = {}  # by root, the bytes of its buffer while that is in use
+        self._free: list[tuple[int, int]] = []  # of buffers that are not: bytes, where they begin
+        self._views: dict[tuple[int, Layout], str] = {}  # of buffers, their names
+        self._constants: dict[Any, str] = {}
+        self._last = program.last_uses()
+        self._ends: dict[int, int] = {}  # by root, the last use of its memory
+        for number, at in self._last.items():
+            if number in self.places:
+                root = self.places[number].root
+                self._ends[root] = max(self._ends.get(root, -1), at)
+        for step_at, step in enumerate(program.steps):  # what nobody takes dies where it is made
+            for number in step.made:
+                if number in self.places:
+                    self._ends.setdefault(self.places[number].root, step_at)
+        self._dying: dict[int, list[int]] = {}
+        for root, at in self._ends.items():
+            self._dying.setdefault(at, []).append(root)
+        self._visible = set(self._dying.get(len(program.steps), ()))
+
+    # -- what there is ------------------------------------------------------------------------------------------------
+
+    def compiled(self) -> Any:
+        """Return the code that defines ``program``."""
+        return compile(self.written(), "<agrad program on NumPy>", "exec")
+
+    def buffers(self) -> dict[str, Any]:
+        """Return new buffers, and views of them, by the names in the text."""
+        arena = np.empty(self.size + ALIGNED, np.uint8)
+        start = -address(arena) % ALIGNED
+        return {
+            name: np.ndarray(shape, dtype, arena, start + at, strides)
+            for (at, (shape, strides, dtype)), name in self._views.items()
+        }
+
+    # -- writing ------------------------------------------------------------------------------------------------------
+
+    def written(self) -> str:
+        """Return the text."""
+        program, last = self.program, self._last
+        guards = [
+            f"v{number}.strides != {self.constant(strides)}"
+            for number, strides in zip((n for n in program.inputs if n not in program.keys), self.key, strict=True)
+            if strides
+        ]
+        head = [f"def program({', '.join(f'v{n}' for n in program.inputs)}):"]
+        if guards:
+            head.append(f"    if {' or '.join(guards)}: return None")
+        made = dict.fromkeys(program.inputs, -1) | {n: at for at, step in enumerate(program.steps) for n in step.made}
+        parts: list[str] = []
+        body: list[str] = []
+        long = len(program.steps) > STEPS_PER_FUNCTION
+        for start in range(0, len(program.steps), STEPS_PER_FUNCTION):
+            stop = min(start + STEPS_PER_FUNCTION, len(program.steps))
+            lines = list(self._steps(start, stop))
+            if not long:
+                body = lines
+                break
+            inside = program.steps[start:stop]
+            taken = [n for n in dict.fromkeys(n for step in inside for n in step.refs) if made.get(n, start) < start]
+            taking = [
+                f"    v{n} = held{f'.pop({n})' if last[n] < stop else f'[{n}]'}" for n in taken if self._is_local(n)
+            ]
+            left = [n for step in inside for n in step.made if last.get(n, -1) >= stop and self._is_local(n)]
+            keeping = [f"    held[{n}] = v{n}" for n in left]
+            parts.append("\n".join([f"def part_{start}(held):", *taking, *lines, *keeping, "    return None", ""]))
+            body.append(f"    part_{start}(held)")
+        if long:
+            body.insert(0, f"    held = {{{', '.join(f'{n}: v{n}' for n in program.inputs)}}}")
+        outputs = [f"held[{n}]" if long and self._is_local(n) else self.text_of(n) for n in program.outputs]
+        return "\n".join([*parts, *head, *body, f"    return ({''.join(f'{out}, ' for out in outputs)})", ""])
+
+    def _steps(self, start: int, stop: int) -> Iterator[str]:
+        for at in range(start, stop):
+            yield from self._step(at, self.program.steps[at])
+            for root in self._dying.get(at, ()):
+                self._give_back(root)
+
+    def _step(self, at: int, step: Step) -> Iterator[str]:
+        """Return the lines of a step."""
+        if all(n in self.kept for n in step.made):
+            return
+        number, *more = step.made
+        place = self.places.get(number)
+        if not more and not step.several and place is not None:
+            if place.root in self._slots:  # a view of a buffer, which is made with the buffers
+                return
+            if place.root != number:
+                call = self._view(step)
+                if call is not None:
+                    yield f"    v{number} = {call}"
+                    return
+            form = self._form(at, step, place)
+            if form is not None:
+                if place.root == number and number not in self._visible and is_dense(place.layout):
+                    out = self._take(at, step, place, over=form.elementwise)
+                    yield from (f"    {line}" for line in form.into(out))
+                    return
+                if form.plain is not None:
+                    yield f"    v{number} = {form.plain}{self._dropped(at, step)}"
+                    return
+        names = ["_" if n is None else f"v{n}" for n in step.outs]
+        target = ", ".join(names) + ("," if step.several and len(names) == 1 else "")
+        yield f"    {target} = {self._call(at, step)}{self._dropped(at, step)}"
+
+    def _dropped(self, at: int, step: Step) -> str:
+        """Return the end of a line, which lets go of large arrays."""
+        gone = [
+            n
+            for n in dict.fromkeys((*step.refs, *step.made))
+            if self._last.get(n, at) == at and self._is_local(n) and n not in self._given and self._is_large(n)
+        ]
+        return f"; del {', '.join(f'v{n}' for n in gone)}" if gone else ""
+
+    def _is_large(self, number: int) -> bool:
+        place = self.places.get(number)
+        return place is None or nbytes(self.places[place.root].layout) >= LARGE
+
+    def _is_local(self, number: int) -> bool:
+        """Return whether a value is a variable of the text."""
+        place = self.places.get(number)
+        return number not in self.kept and (place is None or place.root not in self._slots)
+
+    # -- arguments ----------------------------------------------------------------------------------------------------
+
+    def text_of(self, number: int) -> str:
+        """Return what a value is called."""
+        if number in self.kept:
+            name = f"c{number}"
+            self.names[name] = self.kept[number]
+            return name
+        place = self.places.get(number)
+        if place is None or place.root not in self._slots:
+            return f"v{number}"
+        key = self._slots[place.root] + place.offset, place.layout
+        return self._views.setdefault(key, f"b{len(self._views)}")
+
+    def constant(self, value: Any, key: Any = None) -> str:
+        """Return what an object that never changes is called."""
+        key = (type(value), repr(value)) if key is None else key
+        name = self._constants.get(key)
+        if name is None:
+            name = self._constants[key] = f"k{len(self._constants)}"
+            self.names[name] = value
+        return name
+
+    def called(self, name: str, function: Any) -> str:
+        """Return what a function is called."""
+        self.names[name] = function
+        return name
+
+    def part_text(self, part: Any) -> str:
+        """Return an argument as text."""
+        kind = type(part)
+        if kind is Ref:
+            return self.text_of(part.number)
+        if not any(True for _ in refs_in(part)):
+            if kind in (int, float, str, bool, NoneType) and part == part:  # NaN has no literal  # noqa: PLR0124
+                return repr(part) if part not in (math.inf, -math.inf) else self.constant(part)
+            return self.constant(self._value_of(part), ("argument", key_of(part)))
+        if kind is slice:
+            return f"slice({', '.join(map(self.part_text, (part.start, part.stop, part.step)))})"
+        inside = ", ".join(map(self.part_text, part))
+        return f"[{inside}]" if kind is list else f"({inside}{',' if len(part) == 1 else ''})"
+
+    def operand(self, part: Any, beside: Any) -> str:
+        """Return an operand of a ufunc; a Python number as an array of the dtype that it takes beside another one's."""
+        if type(part) is Ref:
+            return self.text_of(part.number)
+        try:
+            dtype = np.result_type(beside, part)
+            return self.constant(np.asarray(part, dtype), ("number", type(part), repr(part), dtype.str))
+        except (OverflowError, TypeError):  # an integer that the dtype does not hold
+            return repr(part)
+
+    # -- calls --------------------------------------------------------------------------------------------------------
+
+    def _call(self, at: int, step: Step) -> str:
+        """Return the call that eager code makes."""
+        if is_operator(step):
+            left, right = map(self.part_text, step.args)
+            return f"{left} {SYMBOLS[step.op]} {right}"
+        name = self.called(step.op.replace(".", "_"), self.kernels[at])
+        parts = [*map(self.part_text, step.args), *(f"{k}={self.part_text(v)}" for k, v in step.kwargs.items())]
+        return f"{name}({', '.join(parts)})"
+
+    def _view(self, step: Step) -> str | None:
+        """Return a short call for a view."""
+        if not step.args or type(step.args[0]) is not Ref:
+            return None
+        place = self.places.get(step.args[0].number)
+        if place is None or not is_array(place.layout):
+            return None
+        x, op, more = self.text_of(step.args[0].number), step.op, step.args[1:]
+        if op == "matrix_transpose" and not more:
+            return f"{x}.T" if len(place.layout[0]) == 2 else f"{x}.swapaxes(-2, -1)"
+        if op == "reshape" and len(more) == 1 and not step.kwargs:
+            return f"{x}.reshape({self.part_text(more[0])})"
+        if op == "permute_dims" and len(more) == 1 and not step.kwargs:
+            return f"{x}.transpose({self.part_text(more[0])})"
+        if op == "getitem" and len(more) == 1 and not step.kwargs:
+            return f"{x}[{self.part_text(more[0])}]"
+        return None
+
+    def _form(self, at: int, step: Step, place: Place) -> Form | None:
+        """Return how a step writes its result to an array that is there."""
+        kernel, op = self.kernels[at], step.op
+        if place.layout[2].kind not in "biufc":
+            return None
+        layouts = [
+            self.places[a.number].layout if type(a) is Ref and a.number in self.places else None for a in step.args
+        ]
+        if is_operator(step) and op != "pow":
+            kernel = KERNELS.get(op)
+        if isinstance(kernel, np.ufunc) and kernel.nout == 1 and len(step.args) == kernel.nin and not step.kwargs:
+            beside = next((x[2] for x in layouts if x is not None), None)
+            if beside is None or not all(
+                x is not None or is_number(a) for x, a in zip(layouts, step.args, strict=True)
+            ):
+                return None
+            args = ", ".join(self.operand(a, beside) for a in step.args)
+            return Form(self.called(kernel.__name__, kernel), args)
+        make = FORMS.get(op)
+        return None if make is None or not layouts or layouts[0] is None else make(self, step, layouts, place)
+
+    # -- buffers ------------------------------------------------------------------------------------------------------
+
+    def _take(self, at: int, step: Step, place: Place, *, over: bool) -> str:
+        """Give a result a buffer, that of an operand which is not needed any more if it may be written over."""
+        number, size = place.root, -(-nbytes(place.layout) // ALIGNED) * ALIGNED
+        if over:
+            for ref in step.refs:
+                if self._may_go_over(at, ref, step.refs, place):
+                    root = self.places[ref].root
+                    self._slots[number], self._rooms[number] = self._slots[root], self._rooms.pop(root)
+                    return self.text_of(number)
+        found = bisect.bisect_left(self._free, (size, -1))
+        if found < len(self._free) and self._free[found][0] <= 2 * size:
+            room, start = self._free.pop(found)
+        else:
+            room, start = size, self.size
+            self.size += size + (
+                2 * ALIGNED if size >= LARGE else 0
+            )  # large ones do not begin at the same place of a page
+        self._slots[number], self._rooms[number] = start, room
+        return self.text_of(number)
+
+    def _may_go_over(self, at: int, ref: int, refs: Sequence[int], place: Place) -> bool:
+        old = self.places.get(ref)
+        if old is None or old.root not in self._rooms or self._ends[old.root] != at:
+            return False
+        same = old.layout[:2] == place.layout[:2] and old.layout[2].itemsize == place.layout[2].itemsize
+        if not same or old.offset or nbytes(self.places[old.root].layout) != nbytes(place.layout):
+            return False
+        others = (self.places[r] for r in refs if r in self.places and self.places[r].root == old.root)
+        return all(other.offset == 0 and other.layout == old.layout for other in others)
+
+    def _give_back(self, root: int) -> None:
+        room = self._rooms.pop(root, None)
+        if room is not None:
+            bisect.insort(self._free, (room, self._slots[root]))
+
+
+# -- forms ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a result is written to an array: by a function whose last argument that is.
+
+    Attributes
+    ----------
+    function, args : str
+        As text.
+    tail : str
+        Arguments after that array.
+    elementwise : bool
+        An operand may be written over.
+    then : str
+        Further lines, with ``{out}`` for the array.
+    first : bool
+        The array is the first argument instead.
+    """
+
+    function: str
+    args: str
+    tail: str = ""
+    elementwise: bool = True
+    then: tuple[str, ...] = ()
+    first: bool = False
+
+    def into(self, out: str) -> Iterator[str]:
+        """Return the lines that write to an array of this name."""
+        word = "out=" if self.function in ("maximum", "minimum") else ""  # NumPy wants it so
+        args = f"{out}, {self.args}" if self.first else f"{self.args}, {word}{out}"
+        yield f"{self.function}({args}{self.tail})"
+        yield from (line.format(out=out) for line in self.then)
+
+    @property
+    def plain(self) -> str | None:
+        """The call that gives a new array; None where there is no short one."""
+        if self.then or self.first:
+            return None
+        return f"{self.function}({self.args}, None{self.tail})" if self.tail else f"{self.function}({self.args})"
+
+
+def _matmul(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form | None:
+    a, b = layouts
+    args = ", ".join(map(text.part_text, step.args))
+    small = len(a[0]) == len(b[0]) == 2 and a[0][0] * b[0][1] < DOT_BELOW
+    if not is_contiguous(place.layout) or not a[2] == b[2] == place.layout[2]:
+        return None
+    return Form(text.called("dot", np.dot) if small else text.called("np_matmul", np.matmul), args, elementwise=False)
+
+
+def _sum(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form | None:
+    options = dict(step.kwargs)
+    if len(step.args) != 1 or layouts[0][2] == HALF or not options.keys() <= {"axis", "dtype", "keepdims"}:
+        return None
+    axis, dtype, keep = options.get("axis"), options.get("dtype"), options.get("keepdims", False)
+    if isinstance(axis, tuple) and len(axis) == 1:
+        (axis,) = axis
+    name = text.called("add_reduce", np.add.reduce)
+    args = f"{text.part_text(step.args[0])}, {text.part_text(axis)}, {text.part_text(dtype)}"
+    return Form(name, args, f", {keep}", elementwise=False)
+
+
+def _mean(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form | None:
+    dtype = layouts[0][2]
+    if dtype.kind not in "fc" or dtype.itemsize == 2 or "dtype" in step.kwargs:
+        return None
+    total = _sum(text, step, layouts, place)
+    if total is None:
+        return None
+    size = math.prod(place.layout[0])
+    count = text.constant(np.asarray(math.prod(layouts[0][0]) // size if size else 0, dtype))
+    divide = f"{text.called('divide', np.divide)}({{out}}, {count}, {{out}})"
+    return Form(total.function, total.args, total.tail, elementwise=False, then=(divide,))
+
+
+def _relu(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form | None:
+    return Form(text.called("maximum", np.maximum), f"{text.part_text(step.args[0])}, {text.operand(0, layouts[0][2])}")
+
+
+def _astype(text: Text, step: Step, layouts: Sequence[Any], place: Place) -> Form | None:
+    if len(step.args) != 2 or not np.can_cast(layouts[0][2], place.layout[2], "same_kind"):
+        return None
+    return Form(text.called("copyto", np.copyto), text.part_text(step.args[0]), first=True)
+
+
+#: By operation, for those whose kernel is no ufunc.
+FORMS: dict[str, Callable[[Text, Step, Sequence[Any], Place], Form | None]] = {
+    "astype": _astype,
+    "matmul": _matmul,
+    "mean": _mean,
+    "nn.relu": _relu,
+    "sum": _sum,
+}
+
+
+def nbytes(layout: Layout) -> int:
+    """Return the bytes of an array's elements."""
+    return math.prod(layout[0]) * int(layout[2].itemsize)
+
+
+def is_dense(layout: Layout) -> bool:
+    """Return whether an array's elements fill their memory, in whatever order of axes."""
+    shape, strides, dtype = layout
+    if not math.prod(shape):
+        return False
+    expected = dtype.itemsize
+    for stride, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
+        if stride != expected:
+            return False
+        expected *= n
+    return True
+
+
+def is_contiguous(layout: Layout) -> bool:
+    """Return whether an array's elements lie in the order of C."""
+    shape, strides, dtype = layout
+    expected = dtype.itemsize
+    for n, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if n > 1 and stride != expected:
+            return False
+        expected *= n
+    return True
+
+
+def is_array(layout: Layout) -> bool:
+    """Return whether a value has axes: else it may be a scalar."""
+    return bool(layout[0])

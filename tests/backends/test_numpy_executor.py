@@ -1,0 +1,248 @@
+"""Programs on NumPy: the bits of the plain text, on buffers that nobody else ever sees."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import threading
+from pathlib import Path
+
+import hypothesis.extra.numpy as arrays
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import agrad as ag
+from agrad.core.backend import backend_of
+from agrad.func.passes import optimized
+from agrad.func.program import Program, Ref, Shaped, Step
+from agrad_numpy import executor
+
+NUMPY = backend_of(np.ones(1))
+PASSES = Path(__file__).parents[1] / "func" / "test_passes.py"
+_spec = importlib.util.spec_from_file_location("passes_cases", PASSES)
+cases = sys.modules["passes_cases"] = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(cases)
+
+
+def plain(program, values):
+    with np.errstate(all="ignore"):
+        return program.function(NUMPY)(*values)
+
+
+def compiled(program, values, run):
+    with np.errstate(all="ignore"):
+        return run(*values)
+
+
+def with_keys(program, values, seed=0):
+    given, keys = iter(values), iter(range(seed, seed + 100))
+    return [(7, next(keys)) if number in program.keys else next(given) for number in program.inputs]
+
+
+def captured(case):
+    function, *args = cases.CASES[case]
+    return cases.capture(function, *args).without_detach()
+
+
+def same(found, wanted):
+    assert len(found) == len(wanted)
+    for a, b in zip(found, wanted, strict=True):
+        cases.same_bits(np.asarray(a), np.asarray(b))
+
+
+def transposed(x):
+    return np.ascontiguousarray(x.T).T
+
+
+def reversed_(x):
+    return x[::-1][..., ::-1] if x.ndim > 1 else x[::-1]
+
+
+def sparse(x):
+    return np.repeat(x, 2, -1)[..., ::2] if x.ndim else x
+
+
+def locked(x):
+    x = x.copy()
+    x.flags.writeable = False
+    return x
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("case", cases.CASES)
+def test_the_bits_of_the_plain_text(case, exact):
+    program = captured(case)
+    for made in (program, optimized(program)):
+        run = NUMPY.compile(made, exact=exact, threads=1)
+        for seed in range(4):
+            values = with_keys(program, cases.given_values(program), seed)
+            same(compiled(made, values, run), plain(made, values))
+
+
+@pytest.mark.parametrize("case", ["mse", "powers", "transformer block", "copies", "views", "pieces", "rnn"])
+def test_inputs_in_other_layouts(case):
+    program = optimized(captured(case))
+    run = NUMPY.compile(program, exact=True, threads=1)
+    for layout in (np.copy, transposed, reversed_, sparse, locked, transposed, np.copy):
+        values = [layout(x) for x in cases.given_values(program)]
+        before = [x.copy() for x in values]
+        for _ in range(2):
+            same(compiled(program, values, run), plain(program, values))
+        same(values, before)
+
+
+def test_more_layouts_than_are_kept():
+    program = optimized(captured("powers"))
+    run = NUMPY.compile(program, exact=True)
+    for step in range(1, executor.LAYOUTS + 4):
+        x = cases.normal(3 * step, 4 * step)[::step, ::step]
+        same(compiled(program, [x], run), plain(program, [x]))
+
+
+def test_one_array_as_two_inputs():
+    program = optimized(
+        ag.func.capture(lambda x, y: (x * y + x.T, (y + 1) @ x))(cases.normal(3, 3), cases.normal(3, 3))
+    )
+    run = NUMPY.compile(program)
+    x = cases.normal(4, 3)
+    for a, b in ((x[:3], x[:3]), (x[:3], x[1:]), (x[:3], x[:3].T)):
+        for _ in range(3):
+            same(run(a, b), plain(program, [a, b]))
+
+
+@pytest.mark.parametrize("case", ["mse", "transformer block", "one as two results", "views", "copies", "rnn"])
+def test_results_stay_as_they_are(case):
+    program = optimized(captured(case))
+    run = NUMPY.compile(program)
+    calls = [with_keys(program, cases.given_values(program)) for _ in range(4)]
+    results = [run(*values) for values in calls]
+    for values, outs in zip(calls, results, strict=True):
+        same(outs, plain(program, values))
+        assert cases.sharing(outs, values) <= cases.sharing(plain(program, values), values)
+
+
+def test_calls_at_the_same_time_have_buffers_of_their_own():
+    program = optimized(captured("transformer block"))
+    run = NUMPY.compile(program)
+    calls = [cases.given_values(program) for _ in range(6)]
+    wanted = [plain(program, values) for values in calls]
+    wrong = []
+
+    def work(i):
+        for _ in range(30):
+            found = run(*calls[i])
+            if not all(np.array_equal(a, b) for a, b in zip(found, wanted[i], strict=True)):
+                wrong.append(i)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_buffers_are_shared_bounded_and_given_back():
+    shape = (100, 100)
+    steps = tuple(
+        Step("sin" if i % 2 else "add", (Ref(i),) if i % 2 else (Ref(i), Ref(i)), {}, (i + 1,)) for i in range(50)
+    )
+    program = Program((0,), steps, (50,), dict.fromkeys(range(51), Shaped(shape, "float64")))
+    run = NUMPY.compile(program, exact=True, threads=1)
+    x = np.ones(shape)
+    for _ in range(3):
+        run(x)
+    assert run.nbytes <= 3 * x.nbytes
+    run.clear()
+    assert run.nbytes == 0
+    same(run(x), plain(program, [x]))
+
+
+def test_a_text_of_many_steps():
+    count = 5000
+    kinds = ("sin", "add", "tanh", "multiply", "mean")
+    steps, shapes = [], {0: Shaped((3, 4), "float64"), 1: Shaped((4,), "float64")}
+    last = 0
+    for i in range(count):
+        op = kinds[i % 5]
+        refs = (Ref(last),) if op in ("sin", "tanh", "mean") else (Ref(last), Ref(1))
+        options = {"axis": 0, "keepdims": False} if op == "mean" else {}
+        shapes[i + 2] = Shaped((4,) if op == "mean" else (3, 4), "float64")
+        if op == "mean":
+            steps.append(Step(op, refs, options, (i + 2,)))
+        else:
+            steps.append(Step(op, refs, {}, (i + 2,)))
+            last = i + 2
+    program = Program((0, 1), tuple(steps), (last, 6, count + 1), shapes)
+    run = NUMPY.compile(program, exact=True)
+    values = [np.linspace(0, 1, 12).reshape(3, 4), np.linspace(0.5, 1.5, 4)]
+    for _ in range(3):
+        same(run(*values), plain(program, values))
+
+
+OPERATIONS = (
+    "add",
+    "multiply",
+    "subtract",
+    "divide",
+    "maximum",
+    "where",
+    "sum",
+    "T",
+    "reshape",
+    "row",
+    "matmul",
+    "sin",
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(OPERATIONS), st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=25),
+    arrays.arrays(np.float64, (3, 3), elements=st.floats(-2, 2)),
+    st.data(),
+)
+def test_random_programs(plan, x, data):
+    """Values of one shape, views of each other and of buffers, in any order of use."""
+    steps, numbers = [], [0, 1]
+    new = iter(range(2, 1000))
+
+    def step(op, *args, **kwargs):
+        steps.append(Step(op, args, kwargs, (next(new),)))
+        return steps[-1].outs[0]
+
+    for op, i, j in plan:
+        a, b = Ref(numbers[i % len(numbers)]), Ref(numbers[j % len(numbers)])
+        if op == "T":
+            made = step("matrix_transpose", a)
+        elif op == "reshape":
+            made = step("reshape", Ref(step("reshape", a, (9,))), (3, 3))
+        elif op == "row":
+            row = step("getitem", a, (1, slice(None, None, -1)))
+            made = step("broadcast_to", Ref(row), (3, 3))
+        elif op == "sum":
+            made = step("add", Ref(step("sum", a, axis=(0,))), b)
+        elif op == "where":
+            made = step("where", Ref(step("less", a, b)), a, b)
+        elif op == "sin":
+            made = step("sin", a)
+        else:
+            made = step(op, a, b)
+        numbers.append(made)
+    outputs = data.draw(st.lists(st.sampled_from(numbers), min_size=1, max_size=4))
+    program = Program((0, 1), tuple(steps), tuple(outputs), _shapes(steps)).needed()
+    run = NUMPY.compile(program, exact=True)
+    y = np.asarray(x[::-1] * 0.5 + 0.25)
+    for values in ([x, y], [x, y], [y, x.T], [y, x.T]):
+        same(compiled(program, values, run), plain(program, values))
+
+
+def _shapes(steps):
+    shapes = {0: Shaped((3, 3), "float64"), 1: Shaped((3, 3), "float64")}
+    for step in steps:
+        shape = {"sum": (3,), "getitem": (3,)}.get(step.op, (3, 3))
+        shape = step.args[1] if step.op == "reshape" else shape
+        shapes[step.outs[0]] = Shaped(shape, "bool" if step.op == "less" else "float64")
+    return shapes
