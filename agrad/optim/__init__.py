@@ -1,4 +1,7 @@
-"""Optimisers and learning-rate schedules, with PyTorch's names, arguments and results. They load when first used."""
+"""Optimisers and learning-rate schedules, with PyTorch's names, arguments and results, and SciPy's minimisers.
+
+They load when first used.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,19 @@ if TYPE_CHECKING:
     from agrad.optim import lr_scheduler as lr_scheduler
     from agrad.optim.adam import Adam as Adam
     from agrad.optim.adam import AdamW as AdamW
+    from agrad.optim.minimizing import minimize as minimize
     from agrad.optim.optimizer import Optimizer as Optimizer
     from agrad.optim.sgd import SGD as SGD
 
 #: Public names by the module that defines them.
-_HOME_OF = {"SGD": "sgd", "Adam": "adam", "AdamW": "adam", "Optimizer": "optimizer", "lr_scheduler": "lr_scheduler"}
+_HOME_OF = {
+    "SGD": "sgd",
+    "Adam": "adam",
+    "AdamW": "adam",
+    "Optimizer": "optimizer",
+    "lr_scheduler": "lr_scheduler",
+    "minimize": "minimizing",
+}
 
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605 (a list, if a computed one)
 
