@@ -27,8 +27,10 @@ __all__ = [
 # -- products ---------------------------------------------------------------------------------------------------------
 
 
-def _matmul_by_first(xp: Any, g: Any, x2: Any, x1_spec: Any) -> Any:
+def _matmul_by_first(xp: Any, g: Any, x2: Any, x1_spec: Any, ans_spec: Any) -> Any:
     """Return g x2^H, with the axes that vectors lack put in."""
+    if ans_spec.is_float and x2.ndim == 2 and len(x1_spec.shape) > 1:
+        return xp.matmul(g, xp.matrix_transpose(x2))
     if x2.ndim == 1:
         a, b = promote(xp, g, conj(xp, x2))
         return xp.multiply(a if len(x1_spec.shape) == 1 else a[..., None], b)
@@ -37,8 +39,10 @@ def _matmul_by_first(xp: Any, g: Any, x2: Any, x1_spec: Any) -> Any:
     return mm(xp, g, adjoint(xp, x2))
 
 
-def _matmul_by_second(xp: Any, g: Any, x1: Any, x2_spec: Any) -> Any:
+def _matmul_by_second(xp: Any, g: Any, x1: Any, x2_spec: Any, ans_spec: Any) -> Any:
     """x1^H g, with the axes that vectors lack put in."""
+    if ans_spec.is_float and x1.ndim == 2 and len(x2_spec.shape) == 2:
+        return xp.matmul(xp.matrix_transpose(x1), g)
     if x1.ndim == 1:
         a, b = promote(xp, g, conj(xp, x1))
         return xp.multiply(a, b) if len(x2_spec.shape) == 1 else xp.multiply(b[:, None], a[..., None, :])

@@ -88,6 +88,10 @@ def _clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     return np.clip(x, min, max)
 
 
+def _matrix_transpose(x: Any, /) -> Any:
+    return x.mT
+
+
 def _permute_dims(x: Any, /, axes: tuple[int, ...]) -> Any:
     return x.transpose(axes)
 
@@ -122,6 +126,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "expand_dims": _expand_dims,
     "getitem": _getitem,
     "matmul": _matmul,
+    "matrix_transpose": _matrix_transpose,
     "mean": _mean,
     "ones_like": _ones_like,
     "permute_dims": _permute_dims,
