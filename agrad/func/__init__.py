@@ -5,6 +5,7 @@ from agrad.func.grad import deriv, elementwise_grad, grad, grad_and_value, hvp, 
 from agrad.func.jacobian import hessian, jacfwd, jacobian, jacrev
 from agrad.func.program import Program
 from agrad.func.recording import CaptureError
+from agrad.func.source import Sources as _  # noqa: F401 (methods of programs)
 from agrad.func.stateless import functional_call, stack_module_state
 from agrad.func.vmap import vmap
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -114,6 +115,7 @@ def recorded(
         results=Structure(out_tree, tuple(results)),
         outside=outside,
         writes=tuple(writes),
+        parameters=parameters_of(function, len(args)),
         names=names_of(treedef, given) | {n: str(origin) for n, origin in outside.items()},
     )
     return program, returned
@@ -192,6 +194,21 @@ def origins_of(recorder: Recorder, arrays: dict[int, Any], roots: Sequence[Any])
                 f" function's closure nor globals nor arguments lead to it{errors.called()}"
             )
     return {number: found[number] for number in arrays}
+
+
+def parameters_of(function: Callable[..., Any], count: int) -> tuple[str, ...]:
+    """Return what a function calls its first arguments; () where it does not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    names: list[str] = []
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}_{i}" for i in range(count - len(names))]
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+    return tuple(names[:count])
 
 
 def names_of(treedef: tree.TreeDef, leaves: Sequence[Any]) -> dict[int, str]:

@@ -15,8 +15,8 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import EllipsisType, NoneType
-from typing import Any, NamedTuple
+from types import EllipsisType, FunctionType, NoneType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from agrad import dtypes, tree
 from agrad.core import errors, mode
@@ -35,6 +35,8 @@ from agrad.func.origins import Origin
 from agrad.plugin.manager import default_backend
 from agrad.random import default_generator
 from agrad.tree import TreeDef
+
+M = TypeVar("M")
 
 #: How many steps one function of the text holds: Python compiles longer ones slowly, and in much memory.
 STEPS_PER_FUNCTION = 2000
@@ -282,6 +284,8 @@ class Program:
         Those of the inputs that are no arguments, and where each is found.
     writes : tuple of Write
         What it does to tensors that it did not make.
+    parameters : tuple of str
+        What the function calls its positional arguments.
     """
 
     inputs: tuple[int, ...]
@@ -295,6 +299,15 @@ class Program:
     results: Structure | None = None
     outside: Mapping[int, Origin] = field(default_factory=dict)
     writes: tuple[Write, ...] = ()
+    parameters: tuple[str, ...] = ()
+
+    if TYPE_CHECKING:  # what files above put on it, because of what they need: see `attached`
+
+        def source(self, *, notes: bool = True) -> str:
+            """Return the text of a module that needs NumPy alone."""
+
+        def arrays(self) -> dict[str, Any]:
+            """Return what that module's function takes beside the arguments."""
 
     def replaced(self, **changes: Any) -> Program:
         """Return the program with some attributes changed."""
@@ -606,6 +619,15 @@ class Program:
             names[DRAW] = lambda *args, **kwargs: from_raw(draw(*args, **kwargs))
         run = compile_source(self.text(notes=False), f"<agrad program {_count()}>", names)["program"]
         return functools.partial(run, backend.xp if xp is None else xp)
+
+
+def attached(methods: type[M]) -> type[M]:
+    """Put the methods of a class on `Program`: their file ranks above this one."""
+    for name, member in vars(methods).items():
+        if isinstance(member, FunctionType):
+            member.__qualname__ = f"Program.{name}"
+            setattr(Program, name, member)
+    return methods
 
 
 def spec_of_value(value: Any) -> Spec:

@@ -318,9 +318,14 @@ class Recorder:
         The recomputation that runs now.
     line : str
         What is noted as the user's line, if it is not the one that calls.
+
+    Parameters
+    ----------
+    first : int, optional
+        The first number.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, first: int = 0) -> None:
         self.steps: list[Step] = []
         self.shapes: dict[int, Shaped] = {}
         self.constants: dict[int, Any] = {}
@@ -330,7 +335,7 @@ class Recorder:
         self.draws: list[tuple[int, Any]] = []
         self.region = 0
         self.line = ""
-        self._count = 0
+        self._count = first
         self._known: dict[int, tuple[int, Any]] = {}  # by id: number, and what keeps the id from being given again
 
     # -- numbers ------------------------------------------------------------------------------------------------------
