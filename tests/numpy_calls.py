@@ -49,7 +49,7 @@ negative: np.negative(x); -x
 positive: np.positive(x)
 absolute: np.absolute(x); np.abs(x); np.abs(z)
 fabs: np.fabs(x)
-sqrt: np.sqrt(p); np.sqrt(i * x ** 2)
+sqrt: np.sqrt(p); np.sqrt(np.multiply(i, p))
 cbrt: np.cbrt(p); np.cbrt(x)
 square: np.square(x); np.square(z)
 reciprocal: np.reciprocal(p)
@@ -76,8 +76,10 @@ tanh: np.tanh(x)
 arcsinh: np.arcsinh(x); np.asinh(x)
 arccosh: np.arccosh(g); np.acosh(g)
 arctanh: np.arctanh(u); np.atanh(u)
-degrees: np.degrees(x); np.rad2deg(x)
-radians: np.radians(x); np.deg2rad(x)
+degrees: np.degrees(x)
+rad2deg: np.rad2deg(x)
+radians: np.radians(x)
+deg2rad: np.deg2rad(x)
 maximum: np.maximum(x, y); np.maximum(x, 0.1); np.maximum.reduce(x, axis=1); np.maximum.accumulate(v); np.maximum.outer(v, w)
 minimum: np.minimum(x, y); np.minimum.reduce(x); np.minimum.accumulate(x, axis=1)
 fmax: np.fmax(x, y); np.fmax(n, y); np.fmax.reduce(x)
@@ -212,7 +214,7 @@ diff: np.diff(x); np.diff(x, 2, axis=0); np.diff(v, prepend=0.0); np.diff(x, app
 ediff1d: np.ediff1d(x); np.ediff1d(v, to_begin=0.5, to_end=[1.0, 2.0])
 gradient: np.gradient(v); np.gradient(x)[0]; np.gradient(x, axis=1); np.gradient(v, 0.5); np.gradient(v, o, edge_order=2)
 trapezoid: np.trapezoid(x); np.trapezoid(v, o); np.trapezoid(x, dx=0.5, axis=0)
-interp: np.interp(u[0], o, v); np.interp(s, o, v, left=0.1); np.interp(o + 0.1, o, v, right=2.0); np.interp(u[0], o, v, period=3.0)
+interp: np.interp(u[0, :], o, v); np.interp(s, o, v, left=0.1); np.interp(o + 0.1, o, v, right=2.0); np.interp(u[0, :], o, v, period=3.0)
 unwrap: np.unwrap(v * 4); np.unwrap(x * 3, axis=0)
 convolve: np.convolve(v, w); np.convolve(v, w[:2], "same"); np.convolve(v, w, mode="valid")
 correlate: np.correlate(v, w); np.correlate(v, w[:3], "full")
@@ -260,6 +262,30 @@ linalg.cross: np.linalg.cross(v[:3], w[:3])
 linalg.diagonal: np.linalg.diagonal(c, offset=1)
 linalg.trace: np.linalg.trace(c)
 
+polyfit: np.polyfit(o, v, 2); np.polyfit(o, x.T, 1); np.polyfit(o, v, 1, w=o); np.polyfit(o, v, 1, full=True)[1]; np.polyfit(o, v, 1, cov=True)[1]; np.polyfit(o, v, 1, cov="unscaled")[1]
+apply_along_axis: np.apply_along_axis(lambda t: np.sum(t * t), 0, x); np.apply_along_axis(lambda t: t[::-1] ** 2, 1, c)
+apply_over_axes: np.apply_over_axes(np.sum, c, (0, 2))
+bincount: np.bincount(j, weights=v[:3]); np.bincount(j, v[:3], minlength=5)
+histogram: np.histogram(CONST, bins=3, weights=v)[0]; np.histogram(CONST, [0.0, 1.0, 4.0], weights=v, density=True)[0]
+histogram2d: np.histogram2d(CONST, CONST, bins=(2, 3), weights=v)[0]
+histogramdd: np.histogramdd([CONST, CONST], bins=2, weights=v, range=[(0, 2), (0, 4)])[0]
+unique: np.unique(x); np.unique(v, return_counts=True)[0]; np.unique(n)
+unique_values: np.unique_values(x)
+unique_all: np.unique_all(v).values
+unique_counts: np.unique_counts(v).values
+unique_inverse: np.unique_inverse(x)[0]
+union1d: np.union1d(v, w)
+intersect1d: np.intersect1d(x, np.concatenate([v, x[0, :]]))
+setdiff1d: np.setdiff1d(x, v); np.setdiff1d(v, w[:2])
+setxor1d: np.setxor1d(v, np.concatenate([w, v[:2]]))
+ix_: x[np.ix_(j, j)]
+copyto: done(np.copyto, x * 1, v); done(np.copyto, x * 1, y, where=b)
+put: done(np.put, x * 1, [0, 5], w[:2]); done(np.put, x * 1, [0, 15, -3], 2.0, mode="wrap")
+place: done(np.place, x * 1, b, w)
+putmask: done(np.putmask, x * 1, b, w)
+put_along_axis: done(np.put_along_axis, x * 1, np.array([[0], [2], [1]]), w[:3, None], 1)
+fill_diagonal: done(np.fill_diagonal, x * 1, v[:2]); done(np.fill_diagonal, m * 1, s)
+
 fft.fft: np.fft.fft(x); np.fft.fft(x, 6, axis=0); np.fft.fft(v, norm="ortho")
 fft.ifft: np.fft.ifft(z); np.fft.ifft(z, axis=0)
 fft.rfft: np.fft.rfft(x); np.fft.rfft(x, n=3)
@@ -288,9 +314,108 @@ ascontiguousarray: np.ascontiguousarray(x); np.asfortranarray(x)
 asarray_chkfinite: np.asarray_chkfinite(x)
 kaiser: np.kaiser(5, s)
 sum: np.sum([x, y], axis=0)
+vectorize: np.vectorize(lambda a, b: a * b if a > b else a - b)(x, v); np.vectorize(lambda a, k: a ** k, excluded={1})(x, 2)
+r_: np.r_[v, 1.0, w]; np.r_[0:3, v]
+c_: np.c_[v, w]; np.c_[x, v[:3]]
 exp: np.exp(x, where=b, out=np.zeros((3, 4))); np.exp(x, np.zeros((3, 4)))
 log: np.log(x, where=x > 0, out=np.zeros((3, 4)))
 linspace: np.linspace([s, 1.0], 2, 3)
+"""
+
+
+#: Calls without a derivative.
+STEPS = """
+sign: np.sign(x); np.sign(i); np.sign(z)
+floor: np.floor(x); np.floor(i)
+ceil: np.ceil(x)
+trunc: np.trunc(x); np.fix(x)
+rint: np.rint(x); np.rint(i)
+round: np.round(x, 1); np.around(x); np.round(i, -1); np.round(x, decimals=-1)
+nextafter: np.nextafter(x, 3.0)
+spacing: np.spacing(p)
+floor_divide: np.floor_divide(x, p); x // 0.3; np.floor_divide(i, 2)
+isfinite: np.isfinite(n); np.isfinite(i)
+isinf: np.isinf(n)
+isnan: np.isnan(n)
+signbit: np.signbit(x)
+equal: np.equal(x, y); x == v
+not_equal: np.not_equal(x, x)
+less: np.less(x, y); np.less(x, 0.3); np.less.outer(v, w)
+less_equal: np.less_equal(x, y)
+greater: np.greater(x, y); np.greater(i, x)
+greater_equal: np.greater_equal(x, y)
+logical_and: np.logical_and(b, x); np.logical_and.reduce(b, axis=1); np.logical_and.reduce(x)
+logical_or: np.logical_or(x, b); np.logical_or.reduce(b)
+logical_xor: np.logical_xor(b, x); np.logical_xor.reduce(b, axis=0); np.logical_xor.accumulate(b)
+logical_not: np.logical_not(b); np.logical_not(x)
+bitwise_and: np.bitwise_and(i, 5); np.bitwise_and.reduce(i)
+bitwise_or: np.bitwise_or(i, 5); np.bitwise_or.reduce(i, axis=1)
+bitwise_xor: np.bitwise_xor(i, 5); np.bitwise_xor.reduce(i)
+invert: np.invert(i); np.bitwise_not(b)
+left_shift: np.left_shift(i, 2)
+right_shift: np.right_shift(i, 1)
+bitwise_count: np.bitwise_count(i)
+gcd: np.gcd(i, 6); np.gcd.reduce(i * 6)
+lcm: np.lcm(i, 6)
+frexp: np.frexp(x)[1]
+divmod: np.divmod(i, 3)[0]; np.divmod(i, 3)[1]
+add: np.add(i, 1); np.add(k, k); np.add.reduce(k); np.add.reduce(b); np.add(i, b); np.add.accumulate(k)
+sqrt: np.sqrt(i); np.sqrt(k); np.sin(k); np.divide(k, 2); np.hypot(k, 3)
+sum: np.sum(i); np.sum(b); np.sum(k, dtype="int16"); np.sum(b, axis=1)
+prod: np.prod(k); np.prod(i, axis=0)
+max: np.max(i); np.max(k, axis=0); np.max(k, initial=9)
+mean: np.mean(i); np.mean(b); np.mean(k, axis=0); np.var(i); np.std(k); np.median(i); np.mean(i, dtype="float32")
+cumsum: np.cumsum(i); np.cumsum(k); np.cumprod(k); np.cumsum(b)
+all: np.all(b); np.all(x, axis=1); np.all(b, 0, keepdims=True); np.all(b, where=b)
+any: np.any(b); np.any(x, axis=(0, 1)); np.any(b, axis=1, where=x > 0)
+count_nonzero: np.count_nonzero(x); np.count_nonzero(b, axis=1, keepdims=True)
+argmax: np.argmax(x); np.argmax(x, axis=1); np.argmax(x, 0, keepdims=True)
+argmin: np.argmin(x); np.argmin(i, axis=-1)
+nanargmax: np.nanargmax(n); np.nanargmax(n, axis=1)
+nanargmin: np.nanargmin(n); np.nanargmin(n, axis=1)
+argsort: np.argsort(x); np.argsort(x, axis=0); np.argsort(x, axis=None); np.argsort(i, kind="stable")
+argpartition: np.argpartition(v, [0, 1, 2, 3])
+lexsort: np.lexsort((v, j[[0, 1, 0, 1]]))
+searchsorted: np.searchsorted(o, u); np.searchsorted(o, 1.5, side="right")
+digitize: np.digitize(u, o); np.digitize(u, o, right=True)
+nonzero: np.nonzero(b)[0]; np.nonzero(x > 0)[1]; np.where(b)[0]
+flatnonzero: np.flatnonzero(b)
+argwhere: np.argwhere(b)
+isin: np.isin(i, [1, 4, 9]); np.isin(i, j, invert=True)
+unique: np.unique(i); np.unique(i, return_index=True)[1]; np.unique(i, return_inverse=True)[1]; np.unique(i, return_counts=True)[1]; np.union1d(i, j); np.intersect1d(i, j)
+unravel_index: np.unravel_index(j * 5, (3, 4))[0]; np.unravel_index(j, (2, 2), order="F")[1]
+ravel_multi_index: np.ravel_multi_index((j, j), (4, 5)); np.ravel_multi_index((j * 3, j), (3, 4), mode="clip")
+isclose: np.isclose(x, x + 1e-9); np.isclose(n, n, equal_nan=True); np.isclose(i, i + 1, rtol=0.2)
+isposinf: np.isposinf(x)
+isneginf: np.isneginf(x)
+iscomplex: np.iscomplex(z); np.isreal(z); np.isreal(x)
+diag_indices_from: np.diag_indices_from(m)[0]
+tril_indices_from: np.tril_indices_from(m)[0]; np.triu_indices_from(x, 1)[1]
+zeros_like: np.zeros_like(x); np.zeros_like(x, dtype="int32"); np.zeros_like(x, shape=(2, 2)); np.ones_like(i); np.ones_like(x, "float32")
+histogram: np.histogram(x)[0]; np.histogram(x, 4)[1]; np.histogram(x, bins=3, range=(-1, 1), density=True)[0]; np.histogram2d(v, w, 3)[0]; np.histogramdd(x.T, bins=2)[0]
+histogram_bin_edges: np.histogram_bin_edges(x, 5)
+bincount: np.bincount(j); np.bincount(j, minlength=7)
+nan_to_num: np.nan_to_num(i); np.clip(i, 2, 3); np.where(b, i, 0); np.where(b, i, 1.5); np.where(b, k, i)
+real: np.real(i); np.angle(x); np.diff(i); np.diff(b); np.trapezoid(i); np.gradient(i)[0]; np.interp(i, o, o); np.ptp(i); np.average(i)
+linalg.matrix_rank: np.linalg.matrix_rank(m); np.linalg.matrix_rank(x, tol=0.1)
+linalg.lstsq: np.linalg.lstsq(x, v[:3])[2]; np.linalg.slogdet(m)[0]; np.linalg.det(i[:, :3]); np.linalg.norm(i); np.linalg.matrix_power(i[:, :3], 2)
+dot: np.dot(i, i.T); np.einsum("ij->j", i); np.outer(j, j); np.kron(j, j); np.convolve(j, j); np.cov(i); np.fft.fft(j); np.cross(j, j); np.polyval(j, i); np.trace(i)
+concatenate: np.concatenate([i, b]); np.stack([j, k[:3]]); np.append(i, 2.5); np.insert(j, 1, 7); np.repeat(j, 2); np.pad(j, 1); np.pad(b, 1); np.roll(i, 1); np.tril(i); np.flip(i)
+"""
+
+#: Calls that make arrays of no operand.
+CREATIONS = """
+zeros: np.zeros(3); np.zeros((2, 3), dtype="int32"); np.zeros((2,), float); np.ones((2, 2)); np.ones(3, int); np.full((2,), 3); np.full(2, 1.5, dtype="float32"); np.empty((2, 0))
+eye: np.eye(3); np.eye(2, 3, 1, dtype=int); np.identity(3); np.tri(3, 4, 1)
+arange: np.arange(5); np.arange(1, 2, 0.25); np.arange(3.0); np.arange(1, 7, 2); np.arange(0, 5, dtype="float32")
+linspace: np.linspace(0, 1); np.linspace(0, 5, 6, dtype=int); np.linspace(1, 2, 4, False); np.linspace(0, 1, 5, retstep=True)[1]; np.linspace([0, 1], [2, 3], 3)
+logspace: np.logspace(0, 2, 4); np.geomspace(1, 1000, 4); np.geomspace(8, 1, 4); np.logspace(0, 3, 4, base=2)
+array: np.array([1, 2]); np.array([[1.5, 2], [3, 4]]); np.array(3); np.array([True]); np.array([1, 2], dtype=float); np.array([1, 2j]); np.array(range(3)); np.asarray((1, 2)); np.array([1.0], ndmin=3)
+meshgrid: np.meshgrid([1, 2], [3, 4, 5])[1]; np.indices((2, 3)); np.mgrid[0:3, 0:2]; np.ogrid[0:3, 0:2][1]; np.mgrid[0:1:5j]; np.r_[1:4, 9]; np.c_[[1, 2], [3, 4]]
+fromfunction: np.fromfunction(lambda i, j: i + j, (2, 3)); np.fromiter((q * q for q in range(4)), float)
+diag_indices: np.diag_indices(3)[0]; np.tril_indices(3)[1]; np.triu_indices(3, 1)[0]; np.mask_indices(3, np.triu, 1)[0]
+windows: np.hanning(6); np.hamming(5); np.blackman(7); np.bartlett(6); np.bartlett(5); np.kaiser(6, 3.0); np.hanning(1); np.hanning(0)
+fft: np.fft.fftfreq(5); np.fft.fftfreq(6, d=0.5); np.fft.rfftfreq(5, 2.0); np.fft.rfftfreq(6)
 """
 
 

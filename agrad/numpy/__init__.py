@@ -64,11 +64,13 @@ def __getattr__(name: str) -> Any:
         from agrad.plugin.manager import default_backend  # noqa: PLC0415 (plugins load at the first use)
 
         return getattr(default_backend().namespace(), _DTYPES[name])
-    from agrad.numpy.table import table  # noqa: PLC0415 (all chapters)
+    from agrad.numpy.table import LIBRARY, table  # noqa: PLC0415 (all chapters)
 
     entry = table().get(name)
     if entry is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if entry.status == LIBRARY:  # another backend has others
+        return entry.function.find()
     globals()[name] = entry.function
     return entry.function
 

@@ -11,7 +11,7 @@ from agrad.core.tensor import Tensor
 from agrad.numpy.common import NO_VALUE, as_float, count, floating, given, into, kind_of, plain_axis
 from agrad.numpy.table import STEP, public
 from agrad.numpy.ufuncs import ufunc
-from agrad.ops import data_type, elementwise, extra, special
+from agrad.ops import creation, data_type, elementwise, extra, special
 from agrad.ops.statistical import all as all_of
 
 
@@ -93,7 +93,7 @@ def angle(z: Any, deg: bool = False) -> Tensor:
     if x._spec.is_complex:
         found = elementwise.atan2(elementwise.imag(x), elementwise.real(x))
     else:
-        found = elementwise.atan2(x * 0, x)
+        found = elementwise.atan2(creation.zeros_like(x), x)
     return found * (180 / math.pi) if deg else found
 
 

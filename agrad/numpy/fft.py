@@ -4,20 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
+from agrad.core import errors
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import into, static
+from agrad.numpy.common import dtype_of, floating, into, static
 from agrad.numpy.table import CREATION, public
 from agrad.ops import fft as ops
+from agrad.ops.data_type import astype
+
+
+def _operand(name: str, a: Any) -> Tensor:
+    """An operand as a transform takes it: real ones are complex to those of complex numbers, and the other way round."""
+    x = floating(a)
+    if name in ("rfft", "rfftn", "ihfft"):
+        if x._spec.is_complex:
+            raise TypeError(
+                f"ufunc '{name}' did not contain a loop with signature of a complex operand{errors.called()}"
+            )
+        return x
+    return (
+        x if x._spec.is_complex else astype(x, "complex64" if dtype_of(x) in ("float16", "float32") else "complex128")
+    )
 
 
 def _one(name: str, a: Any, n: Any, axis: int, norm: Any, out: Any) -> Tensor:
-    function = getattr(ops, name)
-    return into(out, function(as_operand(a), n=static(n), axis=axis, norm=norm or "backward"))
+    x = _operand(name, a)
+    return into(out, getattr(ops, name)(x, n=static(n), axis=axis, norm=norm or "backward"))
 
 
 def _many(name: str, a: Any, s: Any, axes: Any, norm: Any, out: Any) -> Tensor:
-    x = as_operand(a)
+    x = _operand(name, a)
     s, axes = (None if v is None else tuple(static(v)) for v in (s, axes))
     if axes is None and s is not None:
         axes = tuple(range(-len(s), 0))

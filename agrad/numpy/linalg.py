@@ -9,7 +9,6 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
-from agrad.numpy import products
 from agrad.numpy.common import (
     NO_VALUE,
     axes_of,
@@ -24,10 +23,13 @@ from agrad.numpy.common import (
     refused,
     static,
 )  # fmt: skip
+from agrad.numpy.products import outer as outer_product
+from agrad.numpy.products import tensordot as product_over
 from agrad.numpy.table import STEP, public
 from agrad.ops import decompositions, eigenvalues, elementwise, manipulation, solving, statistical
 from agrad.ops import linalg as ops
 from agrad.ops.data_type import astype, finfo
+from agrad.plugin import manager
 
 LstsqResult = namedtuple("LstsqResult", ["x", "residuals", "rank", "s"])  # noqa: PYI024 (a plain tuple, as NumPy's)
 
@@ -142,7 +144,9 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
     )
     column = y.ndim == 1
     values = decompositions.svdvals(x)
-    rank = statistical.sum(astype(values > cut * values[0], "int64")) if min(m, n) else as_operand(0, x)
+    rank = astype(
+        statistical.sum(astype(values > cut * values[0], "int64")) if min(m, n) else as_operand(0, x), "int32"
+    )
     found = ops.matmul(solving.pinv(x, rtol=cut), y)
     whole = bool(rank == n)
     if m > n and whole:
@@ -292,12 +296,13 @@ def matrix_transpose(x: Any, /) -> Tensor:
 
 @public()
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Tensor:
-    return products.tensordot(x1, x2, axes)
+    return product_over(x1, x2, axes)
 
 
 @public()
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
-    return ops.vecdot(*common(x1, x2), axis=axis)
+    x, y = common(x1, x2)
+    return ops.vecdot(manipulation.moveaxis(x, axis, -1), manipulation.moveaxis(y, axis, -1))
 
 
 @public()
@@ -307,7 +312,7 @@ def outer(x1: Any, x2: Any, /) -> Tensor:
         raise ValueError(
             f"Input arrays must be one-dimensional, but they are {x.ndim}- and {y.ndim}-dimensional.{errors.called()}"
         )
-    return products.outer(x, y)
+    return outer_product(x, y)
 
 
 @public()
@@ -331,3 +336,12 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     from agrad.numpy.shaping import trace as of_axes  # noqa: PLC0415 (its name is this one's)
 
     return of_axes(x, offset, -2, -1, native(dtype))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "LinAlgError":  # what the array library raises
+        for backend in (manager.default_backend(), manager.usable("numpy")):
+            found = getattr(getattr(backend.namespace(), "linalg", None), name, None)
+            if found is not None:
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
 from agrad.core import errors
-from agrad.core.operands import as_operand
+from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import NO_VALUE, axis_of, cast, common, flat, floating, floatings, given, native
-from agrad.numpy.table import public
-from agrad.ops import creation, elementwise, extra, linalg, manipulation, utility
+from agrad.numpy.common import (
+    NO_VALUE,
+    axis_of,
+    cast,
+    common,
+    flat,
+    floating,
+    floatings,
+    given,
+    kind_of,
+    native,
+    part,
+    refused,
+    static,
+)
+from agrad.numpy.linalg import lstsq
+from agrad.numpy.table import STEP, public
+from agrad.ops import creation, elementwise, extra, linalg, manipulation, searching, solving, statistical, utility
+from agrad.ops.data_type import finfo
+from agrad.ops.eigenvalues import eigvals
+from agrad.ops.searching import where as choose
 
 
 @public()
@@ -25,7 +44,12 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = NO_VALUE, append: An
     known = iter(common(x, *(e for e in ends if e is not None)))
     x = next(known)
     first, last = (None if e is None else next(known) for e in ends)
-    return utility.diff(x, axis=axis, n=n, prepend=first, append=last)
+    if kind_of(x) != "bool":
+        return utility.diff(x, axis=axis, n=n, prepend=first, append=last)
+    x = manipulation.concat([v for v in (first, x, last) if v is not None], axis=axis)
+    for _ in range(n):
+        x = x[part(axis, slice(1, None))] != x[part(axis, slice(0, -1))]
+    return x
 
 
 def _end(x: Tensor, value: Any, axis: int) -> Tensor:
@@ -229,8 +253,6 @@ def polydiv(u: Any, v: Any) -> tuple[Tensor, Tensor]:
 @public()
 def poly(seq_of_zeros: Any) -> Tensor:
     """Of a matrix, the characteristic polynomial."""
-    from agrad.ops.eigenvalues import eigvals  # noqa: PLC0415
-
     x = floating(seq_of_zeros)
     square = x.ndim == 2 and x.shape[0] == x.shape[1] and x.shape[0] != 0
     if not square and x.ndim > 1:
@@ -247,8 +269,6 @@ def poly(seq_of_zeros: Any) -> Tensor:
 @public()
 def roots(p: Any) -> Tensor:
     """The eigenvalues of the companion matrix; coefficients that are 0 are looked at."""
-    from agrad.ops.eigenvalues import eigvals  # noqa: PLC0415
-
     x = floating(_coefficients(p))
     values = x.detach().tolist()
     there = [i for i, v in enumerate(values) if v != 0]
@@ -264,3 +284,157 @@ def roots(p: Any) -> Tensor:
         found = eigvals(manipulation.concat([top, below], axis=0))
     zeros = creation.zeros((trailing,), dtype=found.dtype, device=x.device)
     return manipulation.concat([found, zeros]) if trailing else found
+
+
+@public()
+def polyfit(x: Any, y: Any, deg: Any, rcond: Any = None, full: bool = False, w: Any = None, cov: Any = False) -> Any:
+    """Least squares over powers; differentiable in the points, the values and the weights."""
+    places, values = common(*floatings(x, y))
+    powers = static(deg)
+    degree = powers if isinstance(powers, int) else max(powers)
+    if degree < 0:
+        raise ValueError(f"expected deg >= 0{errors.called()}")
+    if places.ndim != 1:
+        raise TypeError(f"expected 1D vector for x{errors.called()}")
+    left = extra.vander(places, degree + 1)
+    if not isinstance(powers, int):
+        left = left[:, [degree - p for p in sorted(powers)]]
+    right = values
+    if w is not None:
+        weights = floating(w)
+        left = left * manipulation.expand_dims(weights, axis=1)
+        right = right * (manipulation.expand_dims(weights, axis=1) if right.ndim == 2 else weights)
+    scale = elementwise.sqrt(statistical.sum(left * left, axis=0))
+    cut = rcond if rcond is not None else places.shape[0] * finfo(places.dtype).eps
+    found, residuals, rank, sizes = lstsq(left / scale, right, cut)
+    column = manipulation.expand_dims(scale, axis=1) if found.ndim == 2 else scale
+    found = found / column
+    if full:
+        return found, residuals, rank, sizes, cut
+    if not cov:
+        return found
+    scaled = left / scale
+    base = solving.inv(linalg.matmul(linalg.matrix_transpose(scaled), scaled))
+    base = base / (manipulation.expand_dims(scale, axis=1) * scale)
+    if cov == "unscaled":
+        return found, base
+    free = places.shape[0] - left.shape[1]
+    if free <= 0:
+        raise ValueError(f"the number of data points must exceed order to scale the covariance matrix{errors.called()}")
+    share = residuals / free
+    return found, (base * share if values.ndim == 1 else manipulation.expand_dims(base, axis=2) * share)
+
+
+# -- counting ----------------------------------------------------------------------------------------------------------
+
+
+@public()
+def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Tensor:
+    """Differentiable in the weights; how many bins there are is looked at."""
+    x = as_operand(x)
+    w = None if weights is None else floating(as_operand(weights, x))
+    length = None
+    if x._spec.backend.is_lazy:
+        length = max(minlength, int(statistical.max(x).item()) + 1 if x.size else 0)
+    return extra.bincount(x, w, minlength=minlength, length=length)
+
+
+def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
+    if isinstance(bins, str):
+        raise refused(f"numpy.histogram with bins={bins!r}", "give their number or their edges")
+    given_edges = static(bins.detach() if isinstance(bins, Tensor) else bins)
+    if isinstance(given_edges, list):
+        if any(b < a for a, b in itertools.pairwise(given_edges)):
+            raise ValueError(f"`bins` must increase monotonically, when an array{errors.called()}")
+        return as_operand(given_edges, x)
+    if given_edges < 1:
+        raise ValueError(f"`bins` must be positive, when an integer{errors.called()}")
+    value = x.detach()
+    if range is not None:
+        low, high = static(list(range))
+    elif not x.size:
+        low, high = 0, 1
+    else:
+        low, high = statistical.min(value).item(), statistical.max(value).item()
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise ValueError(f"autodetected range of [{low}, {high}] is not finite{errors.called()}")
+    if low > high:
+        raise ValueError(f"max must be larger than min in range parameter.{errors.called()}")
+    low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
+    return creation.linspace(low, high, given_edges + 1, device=x.device)
+
+
+def _bins(x: Tensor, edges: Tensor) -> Tensor:
+    """Which bin each element is in, -1 for none; the last bin has its right edge."""
+    x, edges = common(x.detach(), edges)
+    n = edges.shape[0] - 1
+    found = searching.searchsorted(edges, x, side="right") - 1
+    found = choose(x == edges[n], n - 1, found)
+    return choose((found < 0) | (found >= n) | (x > edges[n]), -1, found)
+
+
+def _counted(places: Tensor, weights: Any, n: int) -> Tensor:
+    """How much falls into each of some bins; what is in none is counted in front and left out."""
+    w = None if weights is None else flat(as_operand(weights, places))
+    return extra.bincount(places + 1, w, length=n + 1)[1:]
+
+
+@public(status=STEP)
+def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Tensor:
+    """Values are looked at."""
+    return _edges(flat(as_operand(a)), bins, range)
+
+
+@public()
+def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+    """Differentiable in the weights; counts are steps of the values, which are looked at."""
+    x = flat(as_operand(a))
+    edges = _edges(x, bins, range)
+    found = _counted(_bins(x, edges), weights, edges.shape[0] - 1)
+    if density:
+        widths = edges[1:] - edges[:-1]
+        found = floating(found) / widths / statistical.sum(floating(found))
+    return found, edges
+
+
+@public()
+def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
+    """Differentiable in the weights; counts are steps of the values, which are looked at."""
+    if isinstance(sample, Tensor) or hasattr(sample, "shape"):
+        x = as_operand(sample)
+        columns = list(manipulation.unstack(x, axis=1)) if x.ndim == 2 else [flat(x)]
+    else:
+        columns = [flat(v) for v in as_operands(*sample)]
+    each = list(bins) if isinstance(bins, list | tuple) else [bins] * len(columns)
+    if len(each) != len(columns):
+        raise ValueError(f"The dimension of bins must be equal to the dimension of the sample x.{errors.called()}")
+    ranges = [None] * len(columns) if range is None else list(range)
+    edges = [_edges(x, b, r) for x, b, r in zip(columns, each, ranges, strict=True)]
+    shape = tuple(e.shape[0] - 1 for e in edges)
+    places: Any = 0
+    outside: Any = None
+    for x, e, n in zip(columns, edges, shape, strict=True):
+        place = _bins(x, e)
+        places = places * n + place
+        outside = place < 0 if outside is None else outside | (place < 0)
+    found = manipulation.reshape(_counted(choose(outside, -1, places), weights, math.prod(shape)), shape)
+    found = floating(found)
+    if density:
+        total = statistical.sum(found)
+        for i, e in enumerate(edges):
+            widths = manipulation.reshape(e[1:] - e[:-1], tuple(-1 if i == j else 1 for j, _ in enumerate(shape)))
+            found = found / widths
+        found = found / total
+    return found, tuple(edges)
+
+
+@public()
+def histogram2d(
+    x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
+) -> tuple[Tensor, ...]:
+    """Differentiable in the weights; counts are steps of the values, which are looked at."""
+    known = static(bins.detach() if isinstance(bins, Tensor) else bins) if not isinstance(bins, tuple) else bins
+    pair = isinstance(known, list | tuple) and len(known) == 2
+    each = list(bins) if pair else [bins, bins]
+    found, edges = histogramdd([x, y], each, range, density, weights)
+    return found, *edges

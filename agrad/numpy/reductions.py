@@ -62,7 +62,8 @@ def _reduced(
     if empty is None and given(initial) and not count(x, axis):
         shape = statistical.sum(x, axis=axis, keepdims=keepdims).shape
         return into(out, broadcast_to(astype(as_operand(initial, x), x.dtype), shape))
-    found = getattr(statistical, name)(x, axis=axis, keepdims=keepdims)
+    kept = {"dtype": x.dtype} if name in ("sum", "prod") and not x._spec.inexact else {}
+    found = getattr(statistical, name)(x, axis=axis, keepdims=keepdims, **kept)
     if given(initial) and initial is not None:
         join = {"sum": elementwise.add, "prod": elementwise.multiply}.get(name)
         join = join or {"max": elementwise.maximum, "min": elementwise.minimum}[name]
@@ -180,7 +181,7 @@ def _variance(
     x, wanted = _averaged(as_operand(a), dtype)
     axis, keepdims = plain_axis(axis), bool(or_else(keepdims, False))
     masked = given(where) and where is not True
-    if not masked and not given(mean):
+    if not masked and not given(mean) and not x._spec.is_complex:
         return into(out, cast(getattr(statistical, name)(x, axis=axis, correction=ddof, keepdims=keepdims), wanted))
     mask = as_operand(where) if masked else as_operand(True, x)
     number = _counts(mask, x, axis)

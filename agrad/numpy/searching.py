@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from typing import Any
 
 from agrad.core import errors
@@ -22,7 +23,7 @@ from agrad.numpy.common import (
     static,
 )  # fmt: skip
 from agrad.numpy.table import STEP, public
-from agrad.ops import creation, elementwise, extra, manipulation, statistical
+from agrad.ops import creation, elementwise, extra, manipulation, set_functions, statistical
 from agrad.ops import searching as ops
 from agrad.ops.data_type import astype
 
@@ -47,14 +48,14 @@ def _plain(x: Any, y: Any) -> bool:
 @public()
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Tensor:
     parts = list(manipulation.unstack(choices)) if isinstance(choices, Tensor) else list(choices)
-    index, *parts = manipulation_broadcast(a, *parts)
+    index, *parts = broadcast(a, *parts)
     index = _within(index, len(parts), mode)
     stacked = manipulation.stack(list(common(*parts)))
     picked = ops.take_along_axis(stacked, manipulation.expand_dims(astype(index, "int64"), axis=0), axis=0)
     return into(out, picked[0, ...])
 
 
-def manipulation_broadcast(*values: Any) -> list[Tensor]:
+def broadcast(*values: Any) -> list[Tensor]:
     """Return operands of one shape."""
     tensors = as_operands(*values)
     shape = manipulation.broadcast_shapes(*(x.shape for x in tensors))
@@ -284,3 +285,242 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tens
 @public(status=STEP)
 def digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
     return extra.digitize(*common(x, bins), right=right)
+
+
+@public(status=STEP)
+def unravel_index(indices: Any, shape: Any, order: str = "C") -> tuple[Tensor, ...]:
+    rest, found = as_operand(indices), []
+    sizes = tuple(static(shape)) if not isinstance(shape, int) else (shape,)
+    for n in sizes[::-1] if order == "C" else sizes:
+        found.append(elementwise.remainder(rest, n))
+        rest = elementwise.floor_divide(rest, n)
+    return tuple(found[::-1] if order == "C" else found)
+
+
+@public(status=STEP)
+def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C") -> Tensor:
+    places = as_operands(*(manipulation.unstack(multi_index) if isinstance(multi_index, Tensor) else multi_index))
+    sizes = tuple(static(dims))
+    modes = mode if isinstance(mode, tuple) else (mode,) * len(sizes)
+    found: Any = 0
+    steps = list(zip(places, sizes, modes, strict=True))
+    for place, n, each in steps if order == "C" else steps[::-1]:
+        if each == "raise" and not bool(statistical.all((place >= 0) & (place < n))):
+            raise ValueError(f"invalid entry in coordinates array{errors.called()}")
+        found = found * n + _within(place, n, each)
+    made: Tensor = found
+    return made
+
+
+@public()
+def ix_(*args: Any) -> tuple[Tensor, ...]:
+    """Truth values are looked at."""
+    found = []
+    for i, arg in enumerate(args):
+        x = as_operand(arg)
+        if x.ndim != 1:
+            raise ValueError(f"Cross index must be 1 dimensional{errors.called()}")
+        x = ops.nonzero(x)[0] if kind_of(x) == "bool" else x
+        found.append(manipulation.reshape(x, tuple(-1 if i == j else 1 for j in range(len(args)))))
+    return tuple(found)
+
+
+@public(status=STEP)
+def mask_indices(n: int, mask_func: Any, k: Any = 0) -> tuple[Tensor, ...]:
+    return nonzero(mask_func(creation.ones((n, n), dtype="int64"), k) != 0)
+
+
+# -- changes in place --------------------------------------------------------------------------------------------------
+
+
+def _target(name: str, a: Any) -> Tensor:
+    if not isinstance(a, Tensor):
+        raise refused(f"numpy.{name} of a {type(a).__name__} beside tensors", "make it a tensor first: np.array(a)")
+    return a
+
+
+def _repeated(values: Any, beside: Tensor, n: int) -> Tensor:
+    """A number of values, the first ones again where there are not enough."""
+    x = flat(as_operand(values, beside))
+    return manipulation.tile(x, (-(-n // max(x.shape[0], 1)),))[:n] if x.shape[0] != n else x
+
+
+@public()
+def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+    """Changes the tensor `dst`; its history has both."""
+    dst = _target("copyto", dst)
+    if casting not in ("same_kind", "unsafe"):
+        raise refused(f"numpy.copyto with casting={casting!r}", "write x.astype(...) and leave casting= out")
+    src = as_operand(src, dst)
+    if casting == "unsafe":
+        src = astype(src, dst.dtype, copy=False)
+    ops.assign(dst, ..., src if where is True else ops.where(as_operand(where), src, dst))
+
+
+@public()
+def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
+    """Changes the tensor `a`; its history has both."""
+    a = _target("put", a)
+    places = flat(_within(as_operand(ind, a), a.size, mode))
+    key = unravel_index(ops.where(places < 0, places + a.size, places), a.shape) if a.ndim else (...,)
+    ops.assign(a, key, _repeated(v, a, places.shape[0]))
+
+
+@public()
+def place(arr: Any, mask: Any, vals: Any) -> None:
+    """Changes the tensor `arr`; the mask is looked at."""
+    arr = _target("place", arr)
+    key = nonzero(as_operand(mask, arr))
+    if key[0].shape[0]:
+        ops.assign(arr, key, _repeated(vals, arr, key[0].shape[0]))
+
+
+@public()
+def putmask(a: Any, /, mask: Any, values: Any) -> None:
+    """Changes the tensor `a`; its history has both."""
+    a = _target("putmask", a)
+    value = manipulation.reshape(_repeated(values, a, a.size), a.shape)
+    mask = as_operand(mask, a)
+    ops.assign(a, ..., ops.where(mask if kind_of(mask) == "bool" else mask != 0, value, a))
+
+
+@public()
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
+    """Changes the tensor `arr`; its history has both."""
+    arr, index = _target("put_along_axis", arr), as_operand(indices)
+    if axis is None:
+        return put(arr, indices, values)
+    axis = axis_of(axis, arr.ndim)
+    shape = manipulation.broadcast_shapes(index.shape, tuple(1 if i == axis else n for i, n in enumerate(arr.shape)))
+    index = manipulation.broadcast_to(index, shape)
+    grids = [
+        manipulation.reshape(
+            creation.arange(n, device=arr.device), tuple(-1 if i == j else 1 for j in range(len(shape)))
+        )
+        for i, n in enumerate(shape)
+    ]
+    grids[axis] = index
+    key = tuple(manipulation.broadcast_to(g, shape) for g in grids)
+    ops.assign(arr, key, manipulation.broadcast_to(as_operand(values, arr), shape))
+    return None
+
+
+# -- sets --------------------------------------------------------------------------------------------------------------
+
+UniqueAllResult = namedtuple("UniqueAllResult", ["values", "indices", "inverse_indices", "counts"])  # noqa: PYI024
+UniqueCountsResult = namedtuple("UniqueCountsResult", ["values", "counts"])  # noqa: PYI024
+UniqueInverseResult = namedtuple("UniqueInverseResult", ["values", "inverse_indices"])  # noqa: PYI024
+
+
+def _true(mask: Tensor) -> Tensor:
+    """The places where a mask is true: known, as those of lazy operations on it would not be."""
+    if not mask._spec.backend.is_lazy:
+        return ops.nonzero(mask)[0]
+    places = [i for i, on in enumerate(mask.tolist()) if on]
+    return creation.asarray(places, dtype="int64", device=mask.device)
+
+
+def _distinct(x: Tensor, equal_nan: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """The order of the elements, the places in it where a new one begins, and which that is for each place."""
+    order = ops.argsort(x.detach(), axis=-1)
+    ranked = ops.take(x.detach(), order, axis=0)
+    new = ranked[1:] != ranked[:-1]
+    if equal_nan and x._spec.inexact:
+        new = new & elementwise.logical_not(elementwise.isnan(ranked[1:]) & elementwise.isnan(ranked[:-1]))
+    first = creation.ones((min(1, x.shape[0]),), dtype="bool", device=x.device)
+    new = manipulation.concat([first, new]) if x.shape[0] else first
+    return order, _true(new), statistical.cumulative_sum(astype(new, "int64")) - 1
+
+
+@public()
+def unique(
+    ar: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False, axis: Any = None,
+    *, equal_nan: bool = True, sorted: bool = True,
+) -> Any:  # fmt: skip
+    """The gradient goes to the first of several equal elements; values are looked at."""
+    x = as_operand(ar)
+    if axis is not None and x.ndim > 1:
+        raise refused("numpy.unique with axis=", "compare the rows: np.all(x[:, None] == x[None], axis=2)")
+    if x._spec.is_complex:
+        raise refused("numpy.unique of complex numbers", "take their real and imaginary parts")
+    shape, x = x.shape, flat(x)
+    order, starts, numbers = _distinct(x, equal_nan)
+    where_first = ops.take(order, starts, axis=0)
+    found: list[Tensor] = [ops.take(x, where_first, axis=0)]
+    if return_index:
+        found.append(where_first)
+    if return_inverse:
+        back = ops.take(numbers, ops.argsort(order), axis=0)
+        found.append(manipulation.reshape(back, shape))
+    if return_counts:
+        ends = manipulation.concat([starts[1:], creation.full((min(1, x.shape[0]),), x.shape[0], device=x.device)])
+        found.append(ends - starts)
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+@public()
+def unique_values(x: Any) -> Tensor:
+    found: Tensor = unique(x, equal_nan=False)
+    return found
+
+
+@public()
+def unique_all(x: Any) -> Any:
+    return UniqueAllResult(*unique(x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False))
+
+
+@public()
+def unique_counts(x: Any) -> Any:
+    return UniqueCountsResult(*unique(x, return_counts=True, equal_nan=False))
+
+
+@public()
+def unique_inverse(x: Any) -> Any:
+    return UniqueInverseResult(*unique(x, return_inverse=True, equal_nan=False))
+
+
+@public(status=STEP)
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
+) -> Tensor:
+    x, y = common(element, test_elements)
+    return set_functions.isin(x, flat(y), invert=invert)
+
+
+def _as_set(a: Any, assume_unique: bool) -> Tensor:
+    found: Tensor = flat(as_operand(a)) if assume_unique else unique(a)
+    return found
+
+
+@public()
+def union1d(ar1: Any, ar2: Any) -> Tensor:
+    found: Tensor = unique(manipulation.concat([flat(x) for x in common(ar1, ar2)]))
+    return found
+
+
+@public()
+def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
+    """The gradient goes to the first operand; values are looked at."""
+    x, y = (flat(v) for v in common(ar1, ar2))
+    if not return_indices:
+        x = _as_set(x, assume_unique)
+        return ops.sort(ops.take(x, _true(isin(x, y)), axis=0))
+    a, first = unique(x, return_index=True)
+    b, second = unique(y, return_index=True)
+    in_both, of_first = _true(isin(a, b)), _true(isin(b, a))
+    parts = (a, in_both), (first, in_both), (second, of_first)
+    return tuple(ops.take(part, places, axis=0) for part, places in parts)
+
+
+@public()
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
+    x, y = (flat(v) for v in common(ar1, ar2))
+    x = _as_set(x, assume_unique)
+    return ops.take(x, _true(isin(x, y, invert=True)), axis=0)
+
+
+@public()
+def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
+    x, y = (_as_set(v, assume_unique) for v in common(ar1, ar2))
+    mine, others = (ops.take(a, _true(isin(a, b, invert=True)), axis=0) for a, b in ((x, y), (y, x)))
+    return ops.sort(manipulation.concat([mine, others]))

@@ -20,11 +20,12 @@ DIFFERENTIATED = "differentiated"
 STEP = "piecewise constant"
 CREATION = "creation"
 REFUSED = "refused"
+LIBRARY = "the array library's own"
 
 #: The files that fill the table, one per chapter of NumPy's reference.
 CHAPTERS = (
     "ufuncs", "elements", "reductions", "shaping", "joining", "searching", "making", "products", "numerics", "linalg",
-    "fft",
+    "fft", "calling", "queries", "refusals",
 )  # fmt: skip
 
 #: Chapters whose functions stand in a room of NumPy's of that name.
@@ -37,7 +38,7 @@ class Entry:
 
     name: str
     status: str
-    function: Callable[..., Any]
+    function: Any
 
 
 _entries: dict[str, Entry] = {}
@@ -54,19 +55,19 @@ def public(*names: str, status: str = DIFFERENTIATED) -> Callable[[F], F]:
         What it is to a derivative.
     """
 
-    def enter(function: F) -> F:
+    def entered(function: F) -> F:
         chapter = function.__module__.rpartition(".")[2]
         room = f"{chapter}." if chapter in ROOMS else ""
         for name in names or (function.__name__,):
-            add(f"{room}{name}", function, status)
+            enter(f"{room}{name}", function, status)
         first = f"numpy.{room}{(names or (function.__name__,))[0]}"
         function.__doc__ = f"As ``{first}``." if function.__doc__ is None else f"As ``{first}``. {function.__doc__}"
         return function
 
-    return enter
+    return entered
 
 
-def add(name: str, function: Callable[..., Any], status: str) -> None:
+def enter(name: str, function: Any, status: str) -> None:
     """Enter what is no function of Python's into the table."""
     _entries[name] = Entry(name, status, function)
 

@@ -12,7 +12,6 @@ from agrad.core import errors
 from agrad.core.op import OPS
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
-from agrad.numpy import table
 from agrad.numpy.common import (
     NO_VALUE,
     aligned,
@@ -30,6 +29,7 @@ from agrad.numpy.common import (
     refused,
     static,
 )  # fmt: skip
+from agrad.numpy.table import DIFFERENTIATED, STEP, enter, table
 from agrad.ops import extra, special
 from agrad.ops.data_type import astype
 from agrad.ops.elementwise import abs as absolute
@@ -343,7 +343,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
 
 
 def _named(name: str) -> ufunc:
-    return table.table()[name].function  # type: ignore[return-value]
+    return table()[name].function
 
 
 def _counted(x: Tensor) -> Tensor:
@@ -519,7 +519,7 @@ _ALIASES = {
 def _row(name: str, call: Callable[..., Any], nin: int = 1, nout: int = 1, **options: Any) -> None:
     made = ufunc(name, call, nin, nout, **options)
     for each in (name, *_ALIASES.get(name, ())):
-        table.add(each, made, table.STEP if name in _STEPS else table.DIFFERENTIATED)
+        enter(each, made, STEP if name in _STEPS else DIFFERENTIATED)
 
 
 def _rows(names: str, nin: int = 1, *, call: Callable[[str], Any] = _op, **options: Any) -> None:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import numpy  # noqa: ICN001 (the calls say `np`)
 import pytest
-from numpy_calls import CALLS, CONSTANTS, OPERANDS, OWN_CALLS, calls
+from numpy_calls import CALLS, CONSTANTS, CREATIONS, OPERANDS, OWN_CALLS, STEPS, calls
 
 import agrad as ag
 import agrad.numpy as anp
 
-CASES = [call for _, call in calls(CALLS)]
+ROWS = calls(CALLS)
+CASES = [call for _, call in ROWS]
 OWN_CASES = [call for _, call in calls(OWN_CALLS)]
 
 
 def run(call, np, operands):
-    scope = {"np": np, "numpy": numpy} | operands
-    return eval(call, scope)
+    return eval(call, {"np": np, "numpy": numpy, "done": done, "CONST": numpy.array([0.5, 1.0, 3.0, 3.5])} | operands)
+
+
+def done(function, target, *args, **kwargs):
+    """Return what a function has changed."""
+    function(target, *args, **kwargs)
+    return target
 
 
 def on(backend, array):
@@ -81,3 +87,53 @@ def test_numpys_functions_take_tensors(call):
 @pytest.mark.parametrize("call", CASES + OWN_CASES)
 def test_the_module_has_them(call):
     check(call, anp, "numpy")
+
+
+#: Two calls of each name: the others differ in what is done before anything is computed.
+FEW = [call for i, (name, call) in enumerate(ROWS) if i < 2 or ROWS[i - 2][0] != name]
+
+
+@pytest.mark.parametrize("call", FEW + OWN_CASES)
+def test_on_dask(call):
+    check(call, anp, "dask")
+
+
+@pytest.mark.parametrize("call", FEW + OWN_CASES)
+def test_on_strict(call, strict_backend):
+    if "i0(" in call or "kaiser(" in call:  # the standard has no Bessel functions
+        with pytest.raises(ag.UnsupportedOp, match="i0"):
+            check(call, anp, strict_backend)
+        return
+    check(call, anp, strict_backend)
+
+
+def check_steps(call, np, backend):
+    with numpy.errstate(all="ignore"):
+        expected = numpy.asarray(run(call, numpy, CONSTANTS | OPERANDS))
+        operands = {name: on(backend, array) for name, array in (CONSTANTS | OPERANDS).items()}
+        for name in used(call):
+            operands[name].requires_grad_()
+        with ag.use_backend(backend):
+            found = run(call, np, operands)
+    assert isinstance(found, ag.Tensor), type(found)
+    if found.size is not None:  # known before it is computed
+        assert found.shape == expected.shape
+    assert found._spec.backend.dtype_name(found.dtype) == expected.dtype.name
+    numpy.testing.assert_allclose(value(found), expected, rtol=1e-6 if expected.dtype.itemsize < 8 else 1e-12)
+
+
+@pytest.mark.parametrize("call", [call for _, call in calls(STEPS)])
+@pytest.mark.parametrize("np", [numpy, anp], ids=["numpy", "module"])
+def test_what_has_no_derivative(call, np):
+    check_steps(call, np, "numpy")
+
+
+@pytest.mark.parametrize("call", [call for _, call in calls(STEPS)])
+def test_what_has_no_derivative_on_dask(call):
+    check_steps(call, anp, "dask")
+
+
+@pytest.mark.parametrize("call", [call for _, call in calls(CREATIONS)])
+@pytest.mark.parametrize("backend", ["numpy", "dask"])
+def test_what_makes_arrays(call, backend):
+    check_steps(call, anp, backend)

@@ -1,0 +1,185 @@
+"""NumPy's questions about arrays and dtypes, texts of arrays, and what is the array library's own affair."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agrad.core import errors
+from agrad.core.backend import backend_of
+from agrad.core.operands import as_operand
+from agrad.core.tensor import Tensor
+from agrad.numpy.common import aligned, home, native, promoted, refused
+from agrad.numpy.making import empty
+from agrad.numpy.table import CREATION, LIBRARY, STEP, enter, public
+from agrad.numpy.ufuncs import ufunc
+from agrad.ops import manipulation
+from agrad.plugin import manager
+
+
+def _native(name: str, *values: Any) -> Any:
+    """The dtype of a name, of the backend of the first array among values."""
+    backend, _ = manager.device_of(home(*values))
+    return backend.dtype(name)
+
+
+@public(status=STEP)
+def result_type(*arrays_and_dtypes: Any) -> Any:
+    numbers = [v for v in arrays_and_dtypes if isinstance(v, bool | int | float | complex)]
+    others = [v for v in arrays_and_dtypes if v not in numbers] if numbers else list(arrays_and_dtypes)
+    if numbers and others and any(isinstance(v, Tensor) for v in others):
+        tensors = [v for v in others if isinstance(v, Tensor)]
+        return aligned(*tensors, *numbers)[0].dtype
+    names = [v if isinstance(v, Tensor) else _name(v) for v in arrays_and_dtypes]
+    return _native(promoted(*names), *arrays_and_dtypes)
+
+
+def _name(value: Any) -> str:
+    """The name of a dtype, or of that of an array."""
+    backend = None if isinstance(value, type | str) else backend_of(value)
+    found: str = native(value.dtype if backend is not None else value)
+    return found
+
+
+@public(status=STEP)
+def promote_types(type1: Any, type2: Any, /) -> Any:
+    return _native(promoted(_name(type1), _name(type2)))
+
+
+@public(status=STEP)
+def common_type(*arrays: Any) -> Any:
+    """The dtype of inexact numbers that holds them all."""
+    return _native(promoted("float16", *(v.dtype if v._spec.inexact else "float64" for v in map(as_operand, arrays))))
+
+
+#: Kinds in rising order.
+_KINDS = ("bool", "uint", "int", "float", "complex")
+
+
+@public(status=STEP)
+def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+    source = _name(from_.dtype if isinstance(from_, Tensor) else from_)
+    target = _name(to)
+    if casting == "unsafe":
+        return True
+    if casting in ("no", "equiv"):
+        return source == target
+    if promoted(source, target) == target:
+        return True
+    ranks = [_KINDS.index(name.rstrip("0123456789")) for name in (source, target)]
+    return casting == "same_kind" and ranks[0] <= ranks[1]
+
+
+@public(status=STEP)
+def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
+    """Whether they are one tensor: a tensor's value is its own."""
+    return a is b
+
+
+@public(status=STEP)
+def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
+    """Whether they are one tensor: a tensor's value is its own."""
+    return a is b
+
+
+@public(status=STEP)
+def isfortran(a: Any) -> bool:
+    """False: tensors have no layout to be seen."""
+    as_operand(a)
+    return False
+
+
+@public(status=STEP)
+def isscalar(element: Any) -> bool:
+    """Whether it is a number or text and no array; a tensor never is."""
+    if isinstance(element, bool | int | float | complex | str | bytes):
+        return True
+    return not isinstance(element, Tensor) and hasattr(element, "dtype") and not hasattr(element, "__setitem__")
+
+
+@public(status=STEP)
+def iterable(y: Any) -> bool:
+    try:
+        iter(y)
+    except TypeError:
+        return False
+    return True
+
+
+@public(status=STEP)
+def broadcast_shapes(*args: Any) -> tuple[int, ...]:
+    shapes = ((s,) if isinstance(s, int) else tuple(s) for s in args)
+    return manipulation.broadcast_shapes(*shapes)
+
+
+def _text(name: str, x: Any, options: tuple[Any, ...], function: Any) -> str:
+    if any(v is not None for v in options):
+        raise refused(f"numpy.{name} with options", "format x.detach().numpy()")
+    return str(function(as_operand(x)))
+
+
+@public(status=STEP)
+def array_repr(arr: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
+    """Options are refused."""
+    return _text("array_repr", arr, (max_line_width, precision, suppress_small), repr)
+
+
+@public(status=STEP)
+def array_str(a: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
+    """Options are refused."""
+    return _text("array_str", a, (max_line_width, precision, suppress_small), str)
+
+
+# -- the array library's own -------------------------------------------------------------------------------------------
+
+
+class FromLibrary:
+    """A name of the array library's of the current backend, or else of NumPy's, if that is installed."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def find(self) -> Any:
+        """Return what the library has under the name."""
+        for backend in (manager.default_backend(), manager.usable("numpy")):
+            found = getattr(backend.namespace(), self.name, None)
+            if found is not None:
+                return found
+        raise AttributeError(f"module 'agrad.numpy' has no attribute {self.name!r}{errors.called()}")
+
+
+#: Settings, texts of numbers, dtypes and questions about them: without arrays.
+_LIBRARYS = """
+base_repr binary_repr character complexfloating clongdouble complex256 dtype errstate finfo flexible float128
+floating format_float_positional format_float_scientific generic get_include get_printoptions getbufsize geterr geterrcall
+iinfo inexact info integer isdtype issubdtype longdouble mintypecode ndindex number printoptions set_printoptions
+setbufsize seterr seterrcall show_config show_runtime signedinteger test typename unsignedinteger
+"""
+
+for _name_of in _LIBRARYS.split():
+    enter(_name_of, FromLibrary(_name_of), LIBRARY)
+
+
+class _Arrays(type):
+    """Of ``ndarray``: what counts as an array."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        if isinstance(value, Tensor):
+            return True
+        return backend_of(value) is not None and hasattr(type(value), "__setitem__")
+
+
+class ndarray(metaclass=_Arrays):  # noqa: N801 (NumPy's own name)
+    """As ``numpy.ndarray``: tensors are instances of it, and so are the arrays of every backend.
+
+    Called with a shape it gives an uninitialised tensor.
+    """
+
+    def __new__(cls, shape: Any, dtype: Any = float, buffer: Any = None, **layout: Any) -> Any:
+        """Make an uninitialised tensor."""
+        if buffer is not None or layout:
+            raise refused("numpy.ndarray of memory", "use np.array")
+        return empty(shape, dtype)
+
+
+enter("ndarray", ndarray, CREATION)
+enter("ufunc", ufunc, STEP)

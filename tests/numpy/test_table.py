@@ -1,0 +1,134 @@
+"""The table has every public name of NumPy's, with NumPy's signature, and each is what it says it is."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numpy_calls import CALLS, OWN_CALLS, calls
+
+import agrad as ag
+import agrad.numpy as anp
+from agrad.numpy import _DTYPES
+from agrad.numpy.table import DIFFERENTIATED, LIBRARY, REFUSED, name_of, table
+
+TABLE = table()
+ROOMS = {"": np, "linalg.": np.linalg, "fft.": np.fft}
+NAMES = [
+    f"{room}{name}"
+    for room, module in ROOMS.items()
+    for name in dir(module)
+    if not name.startswith("_") and callable(getattr(module, name)) and name not in (*_DTYPES, "LinAlgError")
+    if not (room and name == "test")
+]
+
+
+def numpys(name):
+    room, _, last = name.rpartition(".")
+    return getattr(getattr(np, room) if room else np, last)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_of_numpys_is_here(name):
+    assert name in TABLE
+
+
+def test_nothing_else_is_here():
+    objects = {"c_", "index_exp", "mgrid", "ogrid", "r_", "s_"}
+    assert set(TABLE) - set(NAMES) <= objects
+    assert not set(TABLE) & set(_DTYPES)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n in TABLE and TABLE[n].status not in (LIBRARY, REFUSED)])
+def test_signatures_are_numpys(name):
+    function, ours = numpys(name), TABLE[name].function
+    if isinstance(function, type):
+        return
+    if isinstance(function, np.ufunc):
+        assert (ours.nin, ours.nout) == (function.nin, function.nout)
+        assert ours.identity == function.identity
+        return
+    expected, found = (inspect.signature(f) for f in (function, ours))
+    for (a, x), (b, y) in zip(expected.parameters.items(), found.parameters.items(), strict=True):
+        assert (a, x.kind) == (b, y.kind)
+        if x.default is not y.default and not {a} <= {"axes", "period", "dtype", "nan"}:
+            assert repr(x.default) == repr(y.default), a
+
+
+def test_what_is_differentiated_is_called_with_derivatives():
+    called = {
+        TABLE[
+            name.partition(".")[0] if name.count(".") == 1 and name.split(".")[0] not in ("linalg", "fft") else name
+        ].function
+        for name, _ in calls(CALLS + OWN_CALLS)
+    }
+    never = [name for name, entry in TABLE.items() if entry.status == DIFFERENTIATED and entry.function not in called]
+    assert never == []
+
+
+@pytest.mark.parametrize("name", [name for name, entry in TABLE.items() if entry.status == REFUSED])
+def test_what_is_refused_says_what_to_write(name):
+    with pytest.raises(TypeError, match=f"numpy.{name} is not defined for tensors; .{{10}}"):
+        getattr(anp, name)(ag.ones(3))
+
+
+@pytest.mark.parametrize("name", [name for name, entry in TABLE.items() if entry.status == LIBRARY])
+def test_what_is_the_librarys(name):
+    found, expected = getattr(anp, name), getattr(np, name)
+    if name in ("finfo", "iinfo"):  # by way of array-api-compat
+        assert (
+            found("int8" if name == "iinfo" else "float32").max
+            == expected("int8" if name == "iinfo" else "float32").max
+        )
+    else:
+        assert found is expected
+
+
+def test_functions_are_found_by_numpys_own():
+    for name in NAMES:
+        function = numpys(name)
+        if hasattr(function, "_implementation"):
+            found = TABLE.get(name_of(function))
+            assert found is not None, name
+            if name.rpartition(".")[2] == function.__name__:
+                assert found.function is TABLE[name].function
+
+
+def test_constants_are_numpys():
+    for name in ("e", "euler_gamma", "inf", "nan", "newaxis", "pi", "False_", "True_"):
+        assert repr(float(getattr(anp, name) or 0)) == repr(float(getattr(np, name) or 0))
+    for name in _DTYPES:
+        assert np.dtype(getattr(anp, name)) == np.dtype(getattr(np, name))
+
+
+def test_the_module_imports_no_array_library():
+    source = """
+        import sys
+        import agrad.numpy as np
+        from agrad.numpy import linalg, fft, random
+        dir(np), np.sum, np.pi
+        print([m for m in sys.modules if m.partition(".")[0] in ("numpy", "dask", "cupy")])
+        np.zeros(3)
+        print("numpy" in sys.modules)
+    """
+    import textwrap
+
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(source)], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\nTrue\n"
+
+
+def test_agrad_does_not_load_the_table():
+    source = "import sys, agrad; print(any(m.startswith('agrad.numpy') for m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_arrays_are_of_the_modules_class():
+    assert isinstance(ag.ones(2), anp.ndarray)
+    assert isinstance(np.ones(2), anp.ndarray)
+    assert not isinstance(np.float64(1.0), anp.ndarray)
+    assert not isinstance([1.0], anp.ndarray)
+    assert anp.ndarray((2, 3)).shape == (2, 3)
