@@ -328,6 +328,9 @@ def run(cls: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if structures is not None:
         parts = _grouped(needs, structures, list)
         node.needs_input_grad = tuple(any(part) if isinstance(part, list) else part for part in parts)
+    recorder = mode.recorder()
+    if recorder is not None:
+        recorder.functions.append(cls.__name__)
     before = mode.get_mode()
     try:
         mode.push(grad=False)

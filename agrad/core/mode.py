@@ -120,6 +120,9 @@ set_mode = _MODE.set
 #: A function is being run by one of the transforms of ``agrad.func``: it must not call backward().
 transforming: ContextVar[bool] = ContextVar("agrad_transforming", default=False)
 
+#: Where settings that are asked for are noted (see `setting`).
+SETTINGS: ContextVar[list[float] | None] = ContextVar("agrad_settings", default=None)
+
 #: Levels of vmap that are open, outermost first.
 batch_levels: ContextVar[tuple[Any, ...]] = ContextVar("agrad_batch_levels", default=())
 
@@ -139,6 +142,25 @@ def recorder() -> Any:
 def may_look(backend: Any) -> bool:
     """Return whether values may be looked at, to check them: they are there, and a program run later is to be right too."""
     return not backend.is_lazy and recorder() is None
+
+
+def setting(get: Callable[[], float]) -> float:
+    """Return a number that Python keeps and may change between calls, as a learning rate; a recording asks again for it."""
+    now = recorder()
+    value: float = get() if now is None else now.setting(get)
+    notes = SETTINGS.get()
+    if notes is not None:
+        notes.append(value)
+    return value
+
+
+def effect(do: Callable[[], None]) -> None:
+    """Change Python's state; what was recorded does so again whenever it is run."""
+    now = recorder()
+    if now is None:
+        do()
+    else:
+        now.effect(do)
 
 
 def note_write(tensor: Any) -> None:

@@ -405,6 +405,8 @@ def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spe
     if isinstance(value, Tensor):
         return value if value._spec.backend is backend else backend.adopt(value)
     if isinstance(value, bool | int | float | complex) and backend_of(value) is None:
+        if isinstance(value, float) and type(value) is not float:
+            value = float.__pos__(value)  # the mere number: a subclass may take note of who reads it
         if spec is None:
             raw = backend.asarray(value)
         else:

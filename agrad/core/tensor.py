@@ -503,7 +503,8 @@ class Tensor(Methods):
     def _item(self) -> Any:
         if self.size != 1:
             raise RuntimeError(f"a Tensor with {self.size} elements cannot be converted to Scalar")
-        return self._spec.backend.item(self._computed())
+        recorder = mode.recorder()
+        return self._spec.backend.item(self._computed()) if recorder is None else recorder.item(self)
 
     def tolist(self) -> Any:
         """Return the value as nested lists of Python numbers.
@@ -561,6 +562,9 @@ class Tensor(Methods):
             raise RuntimeError(
                 f"Boolean value of Tensor with {'more than one value' if self.size else 'no values'} is ambiguous"
             )
+        recorder = mode.recorder()
+        if recorder is not None:
+            return bool(recorder.truth(self))
         return self._spec.backend.truth(self._computed())  # a step: it has no derivative to lose
 
     def __len__(self) -> int:

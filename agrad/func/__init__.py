@@ -1,6 +1,7 @@
 """Transforms of functions, PyTorch's ``torch.func``: each takes a function and gives one; they compose in any order."""
 
 from agrad.func.capture import capture
+from agrad.func.compiling import CompileError, CompileWarning, compile
 from agrad.func.grad import deriv, elementwise_grad, grad, grad_and_value, hvp, jvp, linearize, value_and_grad, vjp
 from agrad.func.jacobian import hessian, jacfwd, jacobian, jacrev
 from agrad.func.program import Program
@@ -11,8 +12,11 @@ from agrad.func.vmap import vmap
 
 __all__ = [
     "CaptureError",
+    "CompileError",
+    "CompileWarning",
     "Program",
     "capture",
+    "compile",
     "deriv",
     "elementwise_grad",
     "functional_call",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from agrad import tree
 from agrad.core import errors, mode
@@ -13,8 +13,8 @@ from agrad.core.backend import backend_of
 from agrad.core.node import Freed, ancestors
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, argument_of
-from agrad.func.origins import Origin, search
-from agrad.func.program import Leaf, Program, Structure, Write
+from agrad.func.origins import Argument, Found, Origin, search
+from agrad.func.program import Given, Leaf, Number, Program, Structure, Write
 from agrad.func.recording import CaptureError, Recorder
 
 
@@ -59,8 +59,7 @@ def capture(function: Callable[..., Any]) -> Callable[..., Program]:
     @functools.wraps(function)
     def captured(*args: Any, **kwargs: Any) -> Program:
         recorder = Recorder()
-        program, returned = recorded(recorder, function, args, kwargs)
-        del returned
+        program = captured_call(recorder, function, args, kwargs).program
         kept = recorder.escaped(program.outputs)
         if kept is not None:
             raise CaptureError(
@@ -73,22 +72,36 @@ def capture(function: Callable[..., Any]) -> Callable[..., Program]:
     return captured
 
 
-def recorded(
+class Call(NamedTuple):
+    """A captured call.
+
+    Attributes
+    ----------
+    program : Program
+        What it did.
+    returned : object
+        What the function returned.
+    given : list
+        Its arguments, containers taken apart, as tensors where they are arrays.
+    roots : list
+        From where what it found outside is found again.
+    places : dict
+        Where it found each input from outside, by number.
+    """
+
+    program: Program
+    returned: Any
+    given: list[Any]
+    roots: list[Any]
+    places: dict[int, Found]
+
+
+def captured_call(
     recorder: Recorder, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Program, Any]:
-    """Run a function within a recording; return the program, and what the function returned."""
+) -> Call:
+    """Call a function within a recording."""
     leaves, treedef = tree.flatten((args, kwargs))
-    given: list[Any] = []
-    tensors: list[Any] = []
-    for leaf in leaves:
-        if not isinstance(leaf, Tensor) and (isinstance(leaf, NUMBERS) or backend_of(leaf) is None):
-            given.append(leaf)
-            tensors.append(leaf)
-            continue
-        tensor = argument_of(leaf, "capture")
-        recorder.meet(tensor)
-        tensors.append(tensor)
-        given.append(Leaf(recorder.input(tensor._raw), not isinstance(leaf, Tensor)))
+    given, tensors = introduced(recorder, leaves)
     args, kwargs = tree.unflatten(treedef, tensors)
     before = mode.get_mode()
     try:
@@ -96,41 +109,87 @@ def recorded(
         returned = function(*args, **kwargs)
     finally:
         mode.set_mode(before)
-    found, out_tree = tree.flatten(returned)
-    results = [result_of(recorder, leaf) for leaf in found]
-    arguments = dict.fromkeys(leaf.number for leaf in given if isinstance(leaf, Leaf))
     roots = [function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
-    writes = writes_of(recorder, roots)
-    outputs = [leaf.number for leaf in results if isinstance(leaf, Leaf)]
+    results = results_of(recorder, returned, leaves)
+    program, places = program_of(recorder, results, Structure(treedef, tuple(given)), tensors, roots)
+    program = program.replaced(parameters=parameters_of(function, len(args)))
+    return Call(program, returned, tensors, roots, places)
+
+
+def introduced(recorder: Recorder, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Tell a recorder of the arguments; return each as the program has it, and as the function gets it."""
+    given: list[Any] = []
+    tensors: list[Any] = []
+    for leaf in leaves:
+        if not isinstance(leaf, Tensor) and (isinstance(leaf, NUMBERS) or backend_of(leaf) is None):
+            value = recorder.float_argument(leaf) if type(leaf) is float else leaf
+            number = recorder.number_of_float(value)
+            given.append(leaf if number is None else Number(number))
+            tensors.append(value)
+            continue
+        tensor = argument_of(leaf, "capture")  # an array as a Tensor on its memory
+        recorder.meet(tensor)
+        tensors.append(tensor)
+        given.append(Leaf(recorder.input(tensor._raw), not isinstance(leaf, Tensor)))
+    return given, tensors
+
+
+def program_of(
+    recorder: Recorder,
+    results: Structure,
+    arguments: Structure,
+    given: Sequence[Any],
+    roots: Sequence[Any],
+    settings: Sequence[int] = (),
+) -> tuple[Program, dict[int, Found]]:
+    """Return the program of what a recorder has seen, and where what is from outside was found."""
+    numbers = dict.fromkeys(leaf.number for leaf in arguments.leaves if isinstance(leaf, Leaf | Number))
+    writes = writes_of(recorder, roots, given)
+    outputs = [leaf.number for leaf in results.leaves if isinstance(leaf, Leaf | Number)]
     outputs += [write.number for write in writes if write.number is not None]
+    outputs += recorder.also
     draws = [number for number, _ in recorder.draws]
-    program = recorder.program([*arguments], outputs)
+    program = recorder.program([*numbers], outputs)
     used = {number for step in program.steps for number in step.refs} | {*outputs}
-    others = {n: array for n, array in recorder.inputs.values() if n in used and n not in arguments}
-    outside = origins_of(recorder, others, roots)
+    others = {n: array for n, array in recorder.inputs.values() if n in used and n not in numbers}
+    places = found_outside(recorder, others, roots)
+    outside = {number: place.origin for number, place in places.items()}
     program = program.replaced(
-        inputs=(*arguments, *outside, *draws),
+        inputs=(*numbers, *outside, *settings, *draws),
         keys=tuple(draws),
-        arguments=Structure(treedef, tuple(given)),
-        results=Structure(out_tree, tuple(results)),
+        arguments=arguments,
+        results=results,
         outside=outside,
         writes=tuple(writes),
-        parameters=parameters_of(function, len(args)),
-        names=names_of(treedef, given) | {n: str(origin) for n, origin in outside.items()},
+        sources={n: recorder.sources[key] for n, key in recorder.draws if key in recorder.sources},
+        functions=tuple(dict.fromkeys(recorder.functions)),
+        names=names_of(arguments.treedef, arguments.leaves) | {n: str(origin) for n, origin in outside.items()},
     )
-    return program, returned
+    return program, places
 
 
-def result_of(recorder: Recorder, leaf: Any) -> Any:
-    """Return a leaf of what a function returned as the program has it."""
-    if isinstance(leaf, Tensor):
-        return Leaf(recorder.input(leaf._raw), raw=False, followed=not is_freed(leaf))
-    if isinstance(leaf, bool | int | float | complex) or backend_of(leaf) is None:
-        return leaf
-    return Leaf(recorder.input(leaf), raw=True)
+def results_of(recorder: Recorder, returned: Any, arguments: Sequence[Any]) -> Structure:
+    """Return what a function returned as the program has it."""
+    leaves, treedef = tree.flatten(returned)
+    found: list[Any] = []
+    for leaf in leaves:
+        number = recorder.number_of_float(leaf)
+        place = next((i for i, argument in enumerate(arguments) if argument is leaf), None)
+        if number is not None:
+            found.append(Number(number))
+        elif isinstance(leaf, Tensor) and place is not None:
+            found.append(Given(place))
+        elif isinstance(leaf, Tensor):
+            spent = is_freed(leaf)
+            found.append(Leaf(recorder.input(leaf._raw), raw=False, followed=not spent, spent=spent))
+        elif isinstance(leaf, NUMBERS) or backend_of(leaf) is None:
+            found.append(leaf)
+        else:
+            found.append(Leaf(recorder.input(leaf), raw=True))
+    return Structure(treedef, tuple(found))
 
 
-def writes_of(recorder: Recorder, roots: Sequence[Any]) -> list[Write]:
+def writes_of(recorder: Recorder, roots: Sequence[Any], given: Sequence[Any]) -> list[Write]:
     """Return what was done to tensors from outside."""
     changed: list[tuple[Tensor, str, int | None]] = []
     for tensor, array, grad in tuple(recorder.met.values()):
@@ -143,9 +202,11 @@ def writes_of(recorder: Recorder, roots: Sequence[Any]) -> list[Write]:
     if not changed:
         return []
     wanted = {id(tensor): tensor for tensor, _, _ in changed}
-    ways: dict[int, Origin] = {}
-    for value, origin in search(roots, lambda value: id(value) in wanted):
-        ways.setdefault(id(value), origin)
+    ways: dict[int, Origin | Argument] = {
+        id(leaf): Argument(place) for place, leaf in enumerate(given) if id(leaf) in wanted
+    }
+    for found in search(roots, lambda value: id(value) in wanted):
+        ways.setdefault(id(found.value), found.origin)
         if len(ways) == len(wanted):
             break
     missing = [tensor for tensor in wanted.values() if id(tensor) not in ways]
@@ -172,28 +233,28 @@ def number_of(recorder: Recorder, array: Any) -> int:
     return recorder.input(array) if number is None else number
 
 
-def origins_of(recorder: Recorder, arrays: dict[int, Any], roots: Sequence[Any]) -> dict[int, Origin]:
+def found_outside(recorder: Recorder, arrays: dict[int, Any], roots: Sequence[Any]) -> dict[int, Found]:
     """Return where arrays from outside are found, by number."""
     if not arrays:
         return {}
     before = {id(tensor): array for tensor, array, _ in recorder.met.values()}
     numbers = {id(array): number for number, array in arrays.items()}
-    found: dict[int, Origin] = {}
+    places: dict[int, Found] = {}
 
     def array_of(value: Any) -> Any:
         return before.get(id(value), value._raw) if isinstance(value, Tensor) else value
 
-    for value, origin in search(roots, lambda value: id(array_of(value)) in numbers):
-        found.setdefault(numbers[id(array_of(value))], origin)
-        if len(found) == len(numbers):
+    for found in search(roots, lambda value: id(array_of(value)) in numbers):
+        places.setdefault(numbers[id(array_of(found.value))], found)
+        if len(places) == len(numbers):
             break
     for number, array in arrays.items():
-        if number not in found:
+        if number not in places:
             raise CaptureError(
                 f"capture: an array of shape {tuple(array.shape)} is used that no call could find again: neither the"
                 f" function's closure nor globals nor arguments lead to it{errors.called()}"
             )
-    return {number: found[number] for number in arrays}
+    return {number: places[number] for number in arrays}
 
 
 def parameters_of(function: Callable[..., Any], count: int) -> tuple[str, ...]:
@@ -216,5 +277,5 @@ def names_of(treedef: tree.TreeDef, leaves: Sequence[Any]) -> dict[int, str]:
     return {
         leaf.number: f"args{path.removeprefix('[0]')}" if path.startswith("[0]") else path.removeprefix("[1]")
         for path, leaf in zip(treedef.paths(), leaves, strict=True)
-        if isinstance(leaf, Leaf)
+        if isinstance(leaf, Leaf | Number)
     }

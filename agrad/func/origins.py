@@ -67,6 +67,27 @@ class Origin:
         return text
 
 
+@dataclass(frozen=True)
+class Argument:
+    """What is found among the arguments.
+
+    Attributes
+    ----------
+    place : int
+        Among their leaves.
+    """
+
+    place: int
+
+    def __str__(self) -> str:
+        return f"argument {self.place}"
+
+
+def target_of(place: Origin | Argument, leaves: Sequence[Any]) -> Any:
+    """Return what is at a place now, for a call with these leaves of arguments."""
+    return leaves[place.place] if isinstance(place, Argument) else place.find()
+
+
 #: How each kind of step is taken.
 FOLLOW: Mapping[str, Callable[[Any, Any], Any]] = {
     "cell": lambda function, key: function.__closure__[key[0]].cell_contents,
@@ -76,10 +97,45 @@ FOLLOW: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
+class Found:
+    """A value that a search has come to.
+
+    Attributes
+    ----------
+    value : object
+        The value.
+    before : Found or None
+        What leads to it; None for a root.
+    step : tuple of (str, object)
+        How.
+    """
+
+    __slots__ = ("before", "step", "value")
+
+    def __init__(self, value: Any, before: Found | None = None, step: tuple[str, Any] = ("", None)) -> None:
+        self.value, self.before, self.step = value, before, step
+
+    def chain(self) -> list[Found]:
+        """Return the way from the root, which it leaves out, to here."""
+        found: list[Found] = []
+        at = self
+        while at.before is not None:
+            found.append(at)
+            at = at.before
+        return found[::-1]
+
+    @property
+    def origin(self) -> Origin:
+        """The way to it."""
+        chain = self.chain()
+        root = chain[0].before.value if chain and chain[0].before else self.value
+        return Origin(root, tuple(at.step for at in chain))
+
+
 def search(
-    roots: Sequence[Any], wanted: Callable[[Any], bool], *, names: Callable[[types.CodeType], bool] | None = None
-) -> Iterator[tuple[Any, Origin]]:
-    """Return what functions and objects lead to, nearest first, with the way to each.
+    roots: Sequence[Any], wanted: Callable[[Any], bool], *, skip: Callable[[Any], bool] = lambda _: False
+) -> Iterator[Found]:
+    """Return what functions and objects lead to, nearest first.
 
     Parameters
     ----------
@@ -87,30 +143,29 @@ def search(
         Where to begin.
     wanted : callable
         Whether to give a value.
-    names : callable, optional
-        Whether a function of this code is looked into; default: each.
+    skip : callable, optional
+        Whether not to look into a value.
     """
     seen: set[int] = set()
-    kept: list[Any] = []  # so that no id is given again
-    queue: deque[tuple[Any, Any, Way]] = deque((root, root, ()) for root in roots)
+    queue = deque(map(Found, roots))
+    kept: list[Found] = []  # so that no id is given again
     while queue and len(seen) < ENOUGH:
-        value, root, way = queue.popleft()
+        at = queue.popleft()
+        value = at.value
         if wanted(value):
-            yield value, Origin(root, way)
+            yield at
         if type(value) in PYTHONS_OWN and not isinstance(value, list | tuple):
             continue
-        if id(value) in seen:
+        if id(value) in seen or skip(value):
             continue
         seen.add(id(value))
-        kept.append(value)
-        queue.extend((inside, root, (*way, step)) for step, inside in members(value, names))
+        kept.append(at)
+        queue.extend(Found(inside, at, step) for step, inside in members(value))
 
 
-def members(value: Any, names: Callable[[types.CodeType], bool] | None = None) -> Iterator[tuple[tuple[str, Any], Any]]:
+def members(value: Any) -> Iterator[tuple[tuple[str, Any], Any]]:
     """Return what an object leads to in one step, with the step."""
     if isinstance(value, types.FunctionType):
-        if names is not None and not names(value.__code__):
-            return
         for i, name in enumerate(value.__code__.co_freevars):
             try:
                 yield ("cell", (i, name)), value.__closure__[i].cell_contents  # type: ignore[index]

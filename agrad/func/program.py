@@ -31,7 +31,7 @@ from agrad.core.plan import compile_source
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
 from agrad.func.arguments import bare, is_raw
-from agrad.func.origins import Origin
+from agrad.func.origins import Argument, Origin, target_of
 from agrad.plugin.manager import default_backend
 from agrad.random import default_generator
 from agrad.tree import TreeDef
@@ -211,12 +211,39 @@ class Leaf(NamedTuple):
     raw : bool
         Whether it was an array of a library; else it was a Tensor.
     followed : bool
-        Of a result: whether it may be differentiated: no backward pass has freed its history.
+        Of a result: whether it may be differentiated.
+    spent : bool
+        Of a result: whether a backward pass of the program has freed its history.
     """
 
     number: int
     raw: bool
     followed: bool = False
+    spent: bool = False
+
+
+class Number(NamedTuple):
+    """A leaf of what a program is called with, or returns, that is a Python float: a 0-d value of it.
+
+    Attributes
+    ----------
+    number : int
+        Of the value.
+    """
+
+    number: int
+
+
+class Given(NamedTuple):
+    """A leaf of what a program returns that is one of its arguments, the very object.
+
+    Attributes
+    ----------
+    place : int
+        Among the leaves of the arguments.
+    """
+
+    place: int
 
 
 class Structure(NamedTuple):
@@ -227,7 +254,7 @@ class Structure(NamedTuple):
     treedef : TreeDef
         How they are put together.
     leaves : tuple
-        Per leaf a `Leaf`, or the very value of what is no array.
+        Per leaf a `Leaf`, a `Number`, a `Given`, or the very value of what is no array.
     """
 
     treedef: TreeDef
@@ -239,7 +266,7 @@ class Write(NamedTuple):
 
     Attributes
     ----------
-    target : Origin
+    target : Origin or Argument
         Where the tensor is found.
     what : str
         ``"data"`` or ``"grad"``.
@@ -249,7 +276,7 @@ class Write(NamedTuple):
         Whether the tensor had a gradient before; None where the function set it before it read it.
     """
 
-    target: Origin
+    target: Origin | Argument
     what: str
     number: int | None
     had_grad: bool | None
@@ -286,6 +313,10 @@ class Program:
         What it does to tensors that it did not make.
     parameters : tuple of str
         What the function calls its positional arguments.
+    sources : mapping of int to Generator
+        Where the keys come from that are not the default generator's.
+    functions : tuple of str
+        The `Function`s in it. What they compute is part of it, their derivatives are not: it is not differentiable.
     """
 
     inputs: tuple[int, ...]
@@ -299,6 +330,8 @@ class Program:
     results: Structure | None = None
     outside: Mapping[int, Origin] = field(default_factory=dict)
     writes: tuple[Write, ...] = ()
+    sources: Mapping[int, Any] = field(default_factory=dict)
+    functions: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
 
     if TYPE_CHECKING:  # what files above put on it, because of what they need: see `attached`
@@ -473,25 +506,37 @@ class Program:
         if backend is None:
             names = sorted({spec_of_value(value).backend.name for value in values.values()})
             raise BackendError(f"a program takes arrays of one backend, not of {' and '.join(names)}{errors.called()}")
-        given: list[Any] = [values[n] if n in values else default_generator.key() for n in self.inputs]
-        targets = [self._target(write) for write in self.writes]
+        given: list[Any] = [values[n] if n in values else self.draw(n) for n in self.inputs]
+        leaves_given = tree.flatten((args, kwargs))[0]
+        targets = [self._target(write, leaves_given) for write in self.writes]
         tensors = [value for value in values.values() if isinstance(value, Tensor)]
         followed = self.is_followed and any(t._is_followed() for t in tensors)
+        if followed and self.functions:
+            raise RuntimeError(
+                f"the program holds what the Function {self.functions[0]} computes, not its derivative: capture the"
+                f" gradient too, or call it under ag.no_grad(){errors.called()}"
+            )
         if followed or mode.recorder() is not None or any(hasattr(t._spec.backend, "numbers") for t in tensors):
-            outs: list[Any] = self._on_tensors(backend, given)
+            outs: list[Any] = self.on_tensors(backend, given)
         else:
             outs = self._on_arrays(backend, given)
         assert self.results is not None
         leaves, made = [], iter(outs)
         whole = is_raw(args, kwargs)
         for leaf in self.results.leaves:
-            if not isinstance(leaf, Leaf):
-                leaves.append(leaf)
-                continue
-            result = next(made)
-            leaves.append(result._raw if leaf.raw else bare(result) if whole else result)
+            if isinstance(leaf, Leaf):
+                result = next(made)
+                leaves.append(result._raw if leaf.raw else bare(result) if whole else result)
+            elif isinstance(leaf, Number):
+                leaves.append(next(made)._item())
+            else:
+                leaves.append(leaves_given[leaf.place] if isinstance(leaf, Given) else leaf)
         put_back(self.writes, targets, made)
         return tree.unflatten(self.results.treedef, leaves)
+
+    def draw(self, number: int) -> Any:
+        """Return the next key for a draw, from the generator that gave it in the capture."""
+        return self.sources.get(number, default_generator).key()
 
     @functools.cached_property
     def is_followed(self) -> bool:
@@ -510,6 +555,9 @@ class Program:
             )
         values: dict[int, Any] = {}
         for path, leaf, value in zip(treedef.paths(), self.arguments.leaves, leaves, strict=True):
+            if isinstance(leaf, Number):
+                values[leaf.number] = default_backend().asarray(float(value), dtype="float64")
+                continue
             if not isinstance(leaf, Leaf):
                 if value is not leaf and (type(value) is not type(leaf) or value != leaf):
                     raise ValueError(
@@ -541,9 +589,9 @@ class Program:
                 f"{errors.called()}"
             )
 
-    def _target(self, write: Write) -> Tensor:
+    def _target(self, write: Write, leaves: list[Any]) -> Tensor:
         """Return the tensor of a write, found again."""
-        found = write.target.find()
+        found = target_of(write.target, leaves)
         if write.what == "grad" and write.had_grad not in (None, found.grad is not None):
             had, has = ("a", "no") if write.had_grad else ("no", "a")
             raise RuntimeError(
@@ -576,7 +624,7 @@ class Program:
             found = runs.setdefault(backend, backend.compile(plain) or plain.function(backend))
         return found  # type: ignore[no-any-return]
 
-    def _on_tensors(self, backend: Backend, given: list[Any]) -> list[Tensor]:
+    def on_tensors(self, backend: Backend, given: list[Any]) -> list[Tensor]:
         """Run on tensors, so that the steps are recorded, mapped, or become part of another program."""
         tensors: list[Any] = []
         recorder = mode.recorder()

@@ -302,6 +302,8 @@ class Recorder:
     ----------
     steps : list of Step
         So far.
+    made : set of int
+        The numbers of what the steps made.
     shapes : dict
         Shape and dtype by number.
     constants : dict
@@ -314,6 +316,14 @@ class Recorder:
         By ``id`` of a tensor whose `.grad` the function named itself, which it did first: "read" or "set".
     draws : list of (int, key)
         The numbers of the keys drawn, and the keys.
+    also : list of int
+        What the program gives beside what the function returned and wrote.
+    held : list of array
+        Those that stay alive with it.
+    functions : list of str
+        The names of the `Function`s that ran: their derivatives are not those of their steps.
+    sources : dict
+        The generator of each key that was drawn.
     region : int
         The recomputation that runs now.
     line : str
@@ -327,12 +337,17 @@ class Recorder:
 
     def __init__(self, first: int = 0) -> None:
         self.steps: list[Step] = []
+        self.made: set[int] = set()
         self.shapes: dict[int, Shaped] = {}
         self.constants: dict[int, Any] = {}
         self.inputs: dict[int, tuple[int, Any]] = {}
         self.met: dict[int, tuple[Tensor, Any, Tensor | None]] = {}
         self.grads: dict[int, str] = {}
         self.draws: list[tuple[int, Any]] = []
+        self.also: list[int] = []
+        self.functions: list[str] = []
+        self.sources: dict[Any, Any] = {}
+        self.held: list[Any] = []
         self.region = 0
         self.line = ""
         self._count = first
@@ -382,11 +397,18 @@ class Recorder:
             self.know(array, number)
         return number
 
+    def float_argument(self, value: float) -> float:
+        """Return a Python float as the function gets it: it is part of the program."""
+        return value
+
+    def number_of_float(self, value: Any) -> int | None:
+        """Return the number of a Python float that the program computes or is given; None for all others."""
+        return None
+
     def meet(self, tensor: Tensor) -> None:
         """Take note of a tensor that is used, or about to be written: if it is from outside, as it is now."""
-        if id(tensor) not in self.met and (
-            self.number_of(tensor._raw) is None or isinstance(tensor._node, AccumulateGrad)
-        ):
+        number = self.number_of(tensor._raw)
+        if id(tensor) not in self.met and number not in self.made:
             leaf = tensor._node or tensor._leaf
             grad = leaf.grad if isinstance(leaf, AccumulateGrad) else None
             self.met[id(tensor)] = tensor, tensor._raw, grad
@@ -421,6 +443,7 @@ class Recorder:
         if step_kwargs.get("device") is not None:
             step_kwargs["device"] = HERE
         line = self.line or errors.line_of(*errors.caller())
+        self.made.update(number for number in outs if number is not None)
         self.steps.append(Step(op, step_args, step_kwargs, tuple(outs), several, line, self.region))
         if not several:
             return made[0]
@@ -533,6 +556,7 @@ class Recorder:
             number = self.new()
             self.shapes[number] = self.shapes[value.ref.number]
             line = self.line or errors.line_of(*errors.caller())
+            self.made.add(number)
             self.steps.append(Step(DETACH, (value.ref,), {}, (number,), False, line, self.region))
             return type(value)(value.data, number)
         if isinstance(value, Batched):
@@ -615,6 +639,7 @@ class Recorder:
         options.pop("device")
         kwargs = {name: self.part(backend, DRAW, value) for name, value in options.items()}
         line = errors.line_of(*errors.caller())
+        self.made.add(number)
         self.steps.append(Step(DRAW, (kind, tuple(shape), Ref(at)), kwargs, (number,), False, line, self.region))
         return array
 
@@ -628,7 +653,15 @@ class Recorder:
             self.meet(tensor)
         return self.detached(tensor._raw)
 
-    def leaves(self, tensor: Tensor) -> None:
+    def item(self, tensor: Tensor) -> Any:
+        """Return the one element of a tensor, for Python."""
+        return self.leaves(tensor)
+
+    def truth(self, tensor: Tensor) -> Any:
+        """Return the one element as a truth value, for Python to choose a way by."""
+        return self.leaves(tensor)
+
+    def leaves(self, tensor: Tensor) -> Any:
         """Refuse that a value leaves the recording for Python."""
         raise CaptureError(
             "capture: a value is asked for (by bool(), float(), item(), numpy(), a print, ...), and what Python does with it"

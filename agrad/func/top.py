@@ -12,12 +12,14 @@ from agrad.core.backend import backend_of
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import Argnums
+from agrad.func.compiling import compile
 from agrad.func.grad import deriv, elementwise_grad, jvp, value_and_grad, vjp
 from agrad.func.grad import grad as of_function
 from agrad.func.jacobian import hessian, jacfwd, jacobian, jacrev
 from agrad.func.vmap import vmap
 
 __all__ = [
+    "compile",
     "deriv",
     "elementwise_grad",
     "grad",

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from agrad import dtypes
 from agrad.core.backend import spec_of
-from agrad.core.mode import Setting, batch_levels, within
+from agrad.core.mode import Setting, batch_levels, recorder, within
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
 from agrad.func.batching import drawn, sampled
@@ -187,7 +187,11 @@ def _sample(
 ) -> Tensor:
     backend, where = manager.device_of(device)
     native = backend.dtype(default if dtype is None else dtype)
-    key = (generator or default_generator).key()
+    source = generator or default_generator
+    key = source.key()
+    recording = recorder()
+    if recording is not None:
+        recording.sources[key] = source
     if batch_levels.get():
         raw = sampled(backend, kind, shape, key, dtype=native, device=where, **parameters)
         return leaf(spec_of(raw).backend, raw, requires_grad)

@@ -1,0 +1,1198 @@
+"""``compile``: a function that is captured at its first call and replayed from then on, and means what it meant.
+
+A kept program is found by the specs of all tensors, the other arguments, the modes, and its guards: what functions met in
+the capture read of cells, globals and attributes. What no program can hold runs as it is, with one warning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import math
+import operator
+import sys
+import types
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn, Self, TypeVar, overload
+
+from agrad import dtypes, tree
+from agrad.core import errors, mode
+from agrad.core.backend import PYTHONS_OWN, Backend, backend_of
+from agrad.core.engine import run as run_backward
+from agrad.core.history import restore
+from agrad.core.node import Freed, Node, ancestors, next_seq, output_of
+from agrad.core.once import lock
+from agrad.core.op import Op
+from agrad.core.operands import from_raw
+from agrad.core.spec import Spec, Specs
+from agrad.core.tensor import Tensor, wrap
+from agrad.func.arguments import NUMBERS, argument_of, bare, bare_all, is_raw, name_of
+from agrad.func.capture import introduced, program_of, results_of
+from agrad.func.origins import Found, Origin, search, target_of
+from agrad.func.program import Given, Leaf, Number, Program, Structure, put_back, spec_of_value
+from agrad.func.recording import CaptureError, Recorder
+from agrad.plugin.manager import default_backend
+from agrad.random import default_generator, noting
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: How many programs are kept for one function, and how many of them may differ in guards alone.
+KEPT, BRANCHES = 64, 8
+
+
+class CompileWarning(UserWarning):
+    """A compiled function runs as it is, because no program can hold what it does."""
+
+
+class CompileError(RuntimeError):
+    """What a compiled function replays is not what the function does."""
+
+
+# -- a call that is captured while it runs ------------------------------------------------------------------------------
+
+
+class Live(float):
+    """A Python number that a program computes anew at every call: an argument, a setting, or a value's `item()`.
+
+    Sums, differences, products and quotients with it are steps; whatever else Python does with it makes the number itself
+    a condition for the program.
+    """
+
+    watcher: Watcher
+    array: Any
+    used: bool
+
+    def __new__(cls, value: float, watcher: Watcher, array: Any) -> Self:
+        made = super().__new__(cls, value)
+        made.watcher, made.array, made.used = watcher, array, False
+        return made
+
+    def __reduce__(self) -> Any:
+        return float, (float(self),)
+
+
+def _live(name: str, op: str, *, reflected: bool = False) -> Callable[[Live, Any], Any]:
+    plain = getattr(float, name)
+
+    def method(self: Live, other: Any) -> Any:
+        result = plain(self, other)
+        watcher = self.watcher
+        if result is NotImplemented or not watcher.is_open:
+            return result
+        self.used = True
+        part = other.array if isinstance(other, Live) else float(other)
+        if isinstance(other, Live):
+            other.used = True
+        kernel = getattr(watcher.kernels_of(backend_of(self.array)), op)
+        array = kernel(part, self.array) if reflected else kernel(self.array, part)
+        return Live(result, watcher, array)
+
+    return method
+
+
+def _bound(name: str) -> Callable[..., Any]:
+    plain = getattr(float, name)
+
+    def method(self: Live, *args: Any) -> Any:
+        self.watcher.condition(self)
+        return plain(self, *args)
+
+    return method
+
+
+for _name, _op in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide")):
+    setattr(Live, f"__{_name}__", _live(f"__{_name}__", _op))
+    setattr(Live, f"__r{_name}__", _live(f"__r{_name}__", _op, reflected=True))
+for _name in (
+    *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "int", "float", "repr", "format", "round", "trunc", "floor"),
+    *("ceil", "pow", "rpow", "mod", "rmod", "floordiv", "rfloordiv", "divmod", "rdivmod", "abs", "neg", "pos"),
+):
+    setattr(Live, f"__{_name}__", _bound(f"__{_name}__"))
+Live.__str__ = Live.__repr__  # type: ignore[method-assign]
+
+
+class Condition(NamedTuple):
+    """A value that a program must compute as it was in the capture, else another one is to run.
+
+    Attributes
+    ----------
+    number : int
+        Of the value.
+    value : bool, int, float or complex
+        As Python saw it.
+    line : str
+        Where.
+    """
+
+    number: int
+    value: Any
+    line: str
+
+
+class Watcher(Recorder):
+    """A recorder of a call that means what it means: where no program can hold what it does, it goes on without one.
+
+    Attributes
+    ----------
+    failure : CaptureError or None
+        Why there will be no program.
+    later : bool
+        The next call may be captured: what failed is done once.
+    conditions : list of Condition
+        Values that Python chose its way by.
+    prologue : list
+        What is done, in this order, before a replay: ``("effect", do)`` and ``("setting", number, get)``.
+    is_open : bool
+        The function is running.
+    backend : Backend or None
+        Where it computes.
+    lives : list of Live
+        The numbers it gave to Python.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failure: CaptureError | None = None
+        self.later = False
+        self.is_open = True
+        self.backend: Backend | None = None
+        self.conditions: list[Condition] = []
+        self.lives: list[Live] = []
+        self.prologue: list[tuple[Any, ...]] = []
+
+    def give_up(self, error: CaptureError, *, later: bool = False) -> None:
+        """Note why there will be no program."""
+        if self.failure is None:
+            self.failure, self.later = error, later
+
+    def _try(self, recorded: Callable[[], Any], plain: Callable[[], Any]) -> Any:
+        """Do something in a way that is written down, or else as it is."""
+        if self.failure is not None:
+            return plain()
+        try:
+            return recorded()
+        except CaptureError as error:
+            self.give_up(error)
+            return plain()
+        except Exception as error:  # noqa: BLE001 (it is told in the warning)
+            result = plain()  # raises, if it is the call's own error
+            self.give_up(CaptureError(f"capture: {type(error).__name__} where it was written down: {error}"))
+            return result
+
+    def around(
+        self, op: Op, backend: Backend, kernel: Callable[..., Any], values: tuple[Any, ...], raw: list[Any]
+    ) -> Callable[..., Any]:
+        if self.backend is not backend and not hasattr(backend, "numbers"):
+            if self.backend is not None:
+                self.give_up(CaptureError(f"capture: two backends take part{errors.called()}"))
+            self.backend = backend
+        recorded = self._try(lambda: super(Watcher, self).around(op, backend, kernel, values, raw), lambda: kernel)
+        return lambda *args, **kwargs: self._try(lambda: recorded(*args, **kwargs), lambda: kernel(*args, **kwargs))
+
+    def operand(self, op: Op, value: Any, array: Any) -> None:
+        if isinstance(value, Live) and value.watcher is self:
+            value.used = True
+            made = self.kernels_of(backend_of(array)).astype(value.array, array.dtype)
+            number = self.number_of(made)
+            assert number is not None
+            self.know(array, number)
+            self.held.append(array)
+            return
+        super().operand(op, value, array)
+
+    def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
+        recorded = super().around_vjp(node, vjp)
+        return lambda *args: self._try(lambda: recorded(*args), lambda: vjp(*args))
+
+    def kernels_of(self, backend: Any) -> Any:
+        return _WatchedKernels(self, super().kernels_of(backend), backend.xp)
+
+    def draw(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
+        return self._try(
+            lambda: super(Watcher, self).draw(backend, kind, shape, key, **options),
+            lambda: backend.random(kind, shape, key, **options),
+        )
+
+    def detached(self, array: Any) -> Any:
+        return self._try(lambda: super(Watcher, self).detached(array), lambda: array)
+
+    def detach(self, tensor: Tensor) -> Any:
+        return self._try(lambda: super(Watcher, self).detach(tensor), lambda: tensor._raw)
+
+    def leaves(self, tensor: Tensor) -> Any:
+        if self.failure is None:
+            try:
+                super().leaves(tensor)
+            except CaptureError as error:
+                self.give_up(error)
+
+    def item(self, tensor: Tensor) -> Any:
+        backend = tensor._spec.backend
+        if self.failure is not None or hasattr(backend, "numbers"):
+            return backend.item(tensor._raw)
+        value = backend.item(tensor._computed() if backend.is_lazy else tensor._raw)
+        self.meet(tensor)
+        if type(value) is float and self.failure is None:
+            made = self._try(lambda: self.live(value, tensor._raw), lambda: value)
+            if isinstance(made, Live):
+                self.lives.append(made)
+            return made
+        self.demand(self.number_of(tensor._raw), value)
+        return value
+
+    def introduce(self, array: Any) -> int:
+        """Return the number of a new input, which stays alive with the recording."""
+        number = self.new(array)
+        self.know(array, number)
+        self.held.append(array)
+        return number
+
+    def float_argument(self, value: float) -> float:
+        backend = default_backend()
+        array = backend.asarray(value, dtype="float64")
+        self.introduce(array)
+        made = Live(value, self, array)
+        self.lives.append(made)
+        return made
+
+    def number_of_float(self, value: Any) -> int | None:
+        return self.number_of(value.array) if isinstance(value, Live) and value.watcher is self else None
+
+    def live(self, value: float, array: Any) -> Live:
+        """Return a number that is computed anew at every call, from a 0-d array."""
+        xp = self.kernels_of(backend_of(array))
+        backend = backend_of(array)
+        assert backend is not None
+        return Live(value, self, xp.astype(xp.reshape(array, ()), backend.dtype("float64"), copy=True))
+
+    def truth(self, tensor: Tensor) -> Any:
+        backend = tensor._spec.backend
+        value = backend.truth(tensor._raw)
+        if self.failure is None and not hasattr(backend, "numbers"):
+            self.meet(tensor)
+            self.demand(self.number_of(tensor._raw), value)
+        return value
+
+    def condition(self, live: Live) -> None:
+        """Make the value of a number a condition for the program."""
+        if self.is_open and self.failure is None:
+            live.used = True
+            self.demand(self.number_of(live.array), float.__pos__(live))
+
+    def demand(self, number: int | None, value: Any) -> None:
+        """Note a value that Python chose its way by."""
+        if number is None:
+            self.give_up(CaptureError(f"capture: a value that is not the program's own decides{errors.called()}"))
+        else:
+            self.conditions.append(Condition(number, value, errors.line_of(*errors.caller())))
+            self.also.append(number)
+
+    def setting(self, get: Callable[[], float]) -> float:
+        value = get()
+        if self.failure is not None:
+            return value
+        backend = default_backend()
+        array = backend.asarray(value, dtype="float64")
+        number = self.introduce(array)
+        self.prologue.append(("setting", number, get))
+        return Live(value, self, array)
+
+    def effect(self, do: Callable[[], None]) -> None:
+        do()
+        self.prologue.append(("effect", do))
+
+
+class _WatchedKernels:
+    """Kernels that are written down, or run as they are once there will be no program."""
+
+    def __init__(self, watcher: Watcher, recorded: Any, plain: Any) -> None:
+        self._watcher, self._recorded, self._plain = watcher, recorded, plain
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            return self._watcher._try(
+                lambda: getattr(self._recorded, name)(*args, **kwargs),
+                lambda: getattr(self._plain, name)(*args, **kwargs),
+            )
+
+        return kernel
+
+
+# -- what Python has, as guards -----------------------------------------------------------------------------------------
+
+#: Plain values: compared by type and value.
+PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a value is compared as it is: a number, text, None, or a tuple of such."""
+    kind = type(value)
+    return kind in PLAIN or (kind is tuple and len(value) < ENTRIES and all(map(is_plain, value)))
+
+
+#: Containers of more entries are data, whose members are no guards.
+ENTRIES = 64
+
+
+def same(first: Any, second: Any) -> bool:
+    """Return whether two plain values are the same: of one type, -0.0 and NaN told apart."""
+    if first is second:
+        return True
+    if type(first) is not type(second):
+        return False
+    if type(first) is tuple:
+        return len(first) == len(second) and all(map(same, first, second))
+    return repr(first) == repr(second) if isinstance(first, float | complex) else bool(first == second)
+
+
+class Link(NamedTuple):
+    """One place that was looked at on the way from a function to what it uses.
+
+    Attributes
+    ----------
+    get : callable
+        Gives what is there.
+    key : object
+        The argument of `get`.
+    value : object
+        What was there.
+    name : str
+        The way, as Python writes it.
+    """
+
+    get: Callable[[Any], Any]
+    key: Any
+    value: Any
+    name: str
+
+
+def link_of(holder: Any, step: tuple[str, Any], value: Any, name: str) -> Link:
+    """Return the link for one step of a way."""
+    kind, key = step
+    if kind == "cell":
+        return Link(operator.attrgetter("cell_contents"), holder.__closure__[key[0]], value, name)
+    if kind == "global":
+        return Link(holder.__globals__.__getitem__, key, value, name)
+    if kind == "item":
+        return Link(holder.__getitem__, key, value, name)
+    own = getattr(holder, "__dict__", None)
+    if isinstance(own, dict) and key in own:
+        return Link(own.__getitem__, key, value, name)
+    return Link(operator.attrgetter(key), holder, value, name)
+
+
+@contextlib.contextmanager
+def met_code() -> Iterator[set[types.CodeType]]:
+    """Collect the code of every function that begins to run within the block."""
+    met: set[types.CodeType] = set()
+    before = sys.getprofile()
+
+    def note(frame: types.FrameType, event: Any, argument: Any) -> None:
+        if event == "call":
+            met.add(frame.f_code)
+        if before is not None:
+            before(frame, event, argument)
+
+    try:
+        sys.setprofile(note)
+        yield met
+    finally:
+        sys.setprofile(before)
+
+
+def state_of(roots: Sequence[Any]) -> list[Found]:
+    """Return every plain value that functions and objects lead to."""
+    return [found for found in search(roots, is_plain, skip=is_no_state) if found.before is not None]
+
+
+def is_no_state(value: Any) -> bool:
+    """Return whether a value is data, or tells recordings itself what of it changes, as optimisers and schedules do."""
+    if isinstance(value, list | tuple | dict) and len(value) > ENTRIES:
+        return True
+    return getattr(type(value), "_tells_settings", False) is True
+
+
+def was_read(found: Found, met: set[types.CodeType], names: set[str]) -> bool:
+    """Return whether functions that ran may have read a value where it was found."""
+    assert found.before is not None
+    holder, (kind, key) = found.before.value, found.step
+    if kind in ("cell", "global"):
+        return holder.__code__ in met
+    return kind != "attribute" or key in names
+
+
+def links_to(found: Found) -> list[Link]:
+    """Return the links of a way."""
+    text, links = "", []
+    for at in found.chain():
+        assert at.before is not None
+        text = Origin(None, (("attribute", text), at.step) if text else (at.step,)).__str__()
+        links.append(link_of(at.before.value, at.step, at.value, text))
+    return links
+
+
+# -- kept programs ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Kept:
+    """A program that is kept for a compiled function, with what must hold for it.
+
+    Attributes
+    ----------
+    program : Program
+        What runs: its outputs are the results, the writes, the conditions, and what `backward` needs.
+    backend : Backend
+        Whose kernels it runs on.
+    backward : Program or None
+        From what `program` kept, and a cotangent per followed result, to gradients; None where none is wanted.
+    links : list of Link
+        What must be where it was; the ways to tensors from outside included.
+    outside : list of (int, Link, Spec, bool)
+        Tensors from outside: the number, the last link to it, its spec, and whether it requires a gradient.
+    conditions : list of Condition
+        Values it must compute as they were.
+    prologue : list
+        What is done before it runs.
+    followed : tuple of int
+        The numbers of the results that may be differentiated.
+    targets : tuple of int
+        The inputs that gradients go to.
+    saved : tuple of int
+        What `backward` needs of `program`.
+    calls : int
+        How often it has run.
+    """
+
+    program: Program
+    backend: Backend
+    backward: Program | None
+    links: list[Link]
+    outside: list[tuple[int, Link, Any, bool]]
+    conditions: list[Condition]
+    prologue: list[tuple[Any, ...]]
+    followed: tuple[int, ...]
+    targets: tuple[int, ...]
+    saved: tuple[int, ...]
+    calls: int = 0
+
+    def gather(self, leaves: list[Any]) -> dict[int, Any]:
+        """Return the arrays of arguments and of tensors from outside, by number."""
+        values: dict[int, Any] = {}
+        assert self.program.arguments is not None
+        for leaf, given in zip(leaves, self.program.arguments.leaves, strict=True):
+            if type(given) is Leaf:
+                values[given.number] = leaf._raw if isinstance(leaf, Tensor) else leaf
+            elif type(given) is Number:
+                values[given.number] = default_backend().asarray(leaf, dtype="float64")
+        for number, (get, key, _, _), _, _ in self.outside:
+            found = get(key)
+            values[number] = found._raw if isinstance(found, Tensor) else found
+        return values
+
+    def as_captured(self, outs: dict[int, Any]) -> bool:
+        """Return whether the values that Python chose its way by are as they were in the capture."""
+        return all(same(self.backend.item(outs[c.number]), c.value) for c in self.conditions)
+
+    def returned(self, outs: dict[int, Any], values: dict[int, Any], leaves: list[Any]) -> Any:
+        """Return what the function would, and write what it would write."""
+        backend, program = self.backend, self.program
+        node = self.node(outs, values, leaves) if self.backward is not None else None
+        results = []
+        assert program.results is not None
+        assert program.arguments is not None
+        whole = is_raw(leaves)
+        by_number: dict[int, Tensor] = {}
+        for leaf in program.results.leaves:
+            if type(leaf) is Leaf:
+                made = by_number.get(leaf.number)
+                if made is None:
+                    array = backend.as_array(outs[leaf.number])
+                    made = by_number[leaf.number] = wrap(array, backend.spec(array))
+                    if node is not None and leaf.number in self.followed:
+                        at = self.followed.index(leaf.number)
+                        made._node = output_of(node, at) if len(self.followed) > 1 else node
+                    elif leaf.spent:
+                        made._node = spent_node(made)
+                results.append(made._raw if leaf.raw else bare(made) if whole else made)
+            elif type(leaf) is Number:
+                results.append(backend.item(outs[leaf.number]))
+            elif type(leaf) is Given:
+                results.append(bare(leaves[leaf.place]) if whole else leaves[leaf.place])
+            else:
+                results.append(leaf)
+        if program.writes:
+            arrays = [backend.as_array(outs[w.number]) for w in program.writes if w.number is not None]
+            made_of = iter([wrap(array, backend.spec(array)) for array in arrays])
+            put_back(program.writes, [target_of(write.target, leaves) for write in program.writes], made_of)
+        return tree.unflatten(program.results.treedef, results)
+
+    def node(self, outs: dict[int, Any], values: dict[int, Any], leaves: list[Any]) -> CompiledNode:
+        """Return the node of a replay whose results are differentiated."""
+        tensors = self.tensors(leaves)
+        backend = self.backend
+        specs = [backend.spec(backend.as_array(outs[number])) for number in self.followed]
+        node: CompiledNode = object.__new__(CompiledNode)
+        node.seq = next_seq()
+        node.edges, node.second = tuple(tensors[number]._node for number in self.targets), None
+        node.saved = tuple(outs[number] for number in self.saved)
+        node.vjp = _backward
+        node.spec = Specs(specs) if len(specs) > 1 else specs[0]
+        node.params = ()
+        node.code, node.lasti = errors.caller()
+        node.hooks = None
+        node.kept = self
+        node.given = tuple(values.get(number) for number in self.program.inputs)
+        return node
+
+    def tensors(self, leaves: list[Any]) -> dict[int, Any]:
+        """Return arguments and what is from outside, as they are, by number."""
+        assert self.program.arguments is not None
+        found = {
+            given.number: leaf
+            for leaf, given in zip(leaves, self.program.arguments.leaves, strict=True)
+            if type(given) is Leaf
+        }
+        return found | {number: get(key) for number, (get, key, _, _), _, _ in self.outside}
+
+    def difference(self, leaves: list[Any]) -> str | None:
+        """Return what is not as it was in the capture; None if all is."""
+        try:
+            for get, key, value, name in self.links:
+                now = get(key)
+                if now is not value and not (is_plain(value) and same(now, value)):
+                    return name
+            for _, (get, key, _, name), spec, requires_grad in self.outside:
+                found = get(key)
+                if isinstance(found, Tensor):
+                    if not matches(found._spec, spec) or (found._node is not None) is not requires_grad:
+                        return name
+                elif not matches(spec_of_value(found), spec):
+                    return name
+            for write in self.program.writes:
+                guarded = write.what == "grad" and write.had_grad is not None
+                if guarded and (target_of(write.target, leaves).grad is not None) is not write.had_grad:
+                    return f"whether {write.target} has a gradient"
+        except (LookupError, AttributeError, TypeError, ValueError):
+            return "what is found outside of the arguments"
+        return None
+
+
+def matches(found: Spec, spec: Spec) -> bool:
+    """Return whether a spec is the same; those of lazy backends are objects of their own."""
+    if found is spec:
+        return True
+    return (
+        found.backend is spec.backend
+        and found.backend.is_lazy
+        and (found.shape, found.dtype, found.device, found.layout) == (spec.shape, spec.dtype, spec.device, spec.layout)
+    )
+
+
+# -- gradients of replays -----------------------------------------------------------------------------------------------
+
+
+class CompiledNode(Node):
+    """The call of a kept program whose results are differentiated: runs the captured backward pass."""
+
+    __slots__ = ("given", "kept")
+    title = "CompiledBackward0"
+
+    kept: Kept
+    given: tuple[Any, ...]
+
+
+class SpentNode(Node):
+    """Stands for a history that was freed."""
+
+    __slots__ = ()
+    title = "CompiledBackward0"
+
+
+def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
+    """Return a cotangent per target of a kept program, from one per followed result."""
+    kept: Kept = node.kept
+    gs = g if isinstance(g, list) else [g]
+    if xp is node.spec.backend.functions:
+        return _recorded_backward(gs, saved, node)
+    full = [
+        xp.zeros(spec.shape, dtype=spec.dtype, device=spec.backend.native_device(spec.device)) if part is None else part
+        for part, spec in zip(gs, node.out_specs, strict=True)
+    ]
+    assert kept.backward is not None
+    backend = node.spec.backend
+    if any(backend_of(part) is not backend for part in full):  # batched
+        tensors = [from_raw(value) for value in (*saved, *full)]
+        return tuple(t._raw for t in kept.backward.on_tensors(backend, tensors))
+    return tuple(map(backend.as_array, kept.backward.runner(backend)(*saved, *full)))
+
+
+def _recorded_backward(gs: list[Any], saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
+    """Return the same as tensors, recorded: by way of the program's own steps."""
+    kept: Kept = node.kept
+    if type(saved) is Freed:
+        raise errors.second_time(node)
+    if kept.program.functions:
+        raise RuntimeError(
+            f"the second derivative of a compiled function goes through the Function {kept.program.functions[0]}, of"
+            f" which the program holds what it computes: call the function itself, not the compiled one{errors.at(node)}"
+        )
+    functions = node.spec.backend.functions
+    edges = dict(zip(kept.targets, node.inputs, strict=True))
+    before = mode.get_mode()
+    recording = mode.is_grad_enabled()
+    try:
+        mode.push(grad=True)
+        given: list[Any] = []
+        targets = {}
+        for number, value in zip(kept.program.inputs, node.given, strict=True):
+            if number in kept.program.keys:
+                given.append(value)
+            elif number in edges:  # a node of its own: one may have been made from another
+                given.append(functions.positive(restore(value, edges[number])))
+                targets[number] = given[-1]._node
+            else:
+                given.append(from_raw(value))
+        outs = kept.program.on_tensors(node.spec.backend, given)
+        by_number = dict(zip(kept.program.outputs, outs, strict=True))
+        roots = [(by_number[n]._node, g) for n, g in zip(kept.followed, gs, strict=True) if g is not None]
+        nodes = [targets[number] for number in kept.targets]
+        found = run_backward(
+            [(node, g) for node, g in roots if node is not None],
+            retain_graph=recording,
+            create_graph=recording,
+            targets=nodes,
+            accumulate=False,
+        )
+    finally:
+        mode.set_mode(before)
+    return tuple(found.get(target) for target in nodes)
+
+
+def spent_node(result: Tensor) -> Node:
+    """Return the node of a result whose history a backward pass within the compiled function has freed."""
+    node: Node = object.__new__(SpentNode)
+    node.seq = next_seq()
+    freed = Freed()
+    freed.code, freed.lasti = node.code, node.lasti = errors.caller()
+    node.edges, node.second, node.saved, node.vjp = (), None, freed, _spent
+    node.spec, node.specs, node.params = result._spec, (), ()
+    node.hooks = None
+    return node
+
+
+def _spent(_xp: Any, _g: Any, _saved: tuple[Any, ...], node: Node) -> NoReturn:
+    raise errors.second_time(node)
+
+
+# -- the compiled function ----------------------------------------------------------------------------------------------
+
+
+class Compiled:
+    """A function that is captured at its first call and replayed at later ones: see `compile`.
+
+    Attributes
+    ----------
+    programs : list of Program
+        What is kept.
+    """
+
+    def __init__(self, function: Callable[..., Any], check: Any, explain: bool) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self._check = check
+        self._explain = explain
+        self._kept: dict[Any, list[Kept]] = {}
+        self._refused: dict[Any, int] = {}
+        self._lock = lock()
+
+    @property
+    def programs(self) -> list[Program]:
+        """The programs that are kept."""
+        return [kept.program for entry in list(self._kept.values()) for kept in entry]
+
+    def clear(self) -> None:
+        """Forget all programs, and give back what they hold."""
+        with self._lock:
+            self._kept.clear()
+            self._refused.clear()
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, treedef = tree.flatten((args, kwargs))
+        now = mode.current()
+        if mode.recorder() is not None:  # part of another program
+            return self.function(*args, **kwargs)
+        key = self._key(leaves, treedef, now)
+        if key is None or mode.batch_levels.get() or (now is not None and (now.levels or now.saved or now.profiler)):
+            return self._eager(leaves, treedef)
+        differing = None
+        for kept in self._kept.get(key, ()):
+            difference = kept.difference(leaves)
+            if difference is None:
+                outcome = self._run(kept, leaves, treedef)
+                if outcome is not MISSED:
+                    return outcome
+                difference = "a value that decides"
+            differing = differing or difference
+        if self._refused.get(key, 0) >= REFUSALS:
+            return self._eager(leaves, treedef)
+        with self._lock:
+            return self._capture(key, leaves, treedef, differing)
+
+    def _key(self, leaves: list[Any], treedef: tree.TreeDef, now: Any) -> Any:
+        """Return what programs are found by; None where none can be kept."""
+        parts: list[Any] = []
+        for leaf in leaves:
+            if isinstance(leaf, Tensor):
+                spec = leaf._spec
+                if hasattr(spec.backend, "numbers"):
+                    return None
+                lazy = spec.backend.is_lazy
+                parts.append((spec.shape, spec.dtype, spec.device, spec.layout) if lazy else spec)
+                parts.append(leaf._node is not None)
+            elif type(leaf) is float:
+                parts.append(float)
+            elif type(leaf) in PLAIN:
+                parts.append((type(leaf), repr(leaf) if isinstance(leaf, complex) else leaf))
+            else:
+                owner = None if isinstance(leaf, NUMBERS) else backend_of(leaf)
+                parts.append(Same(leaf) if owner is None else (owner.spec(leaf), "raw"))
+        ids = [id(leaf._raw if isinstance(leaf, Tensor) else leaf) for leaf in leaves if type(leaf) not in PLAIN]
+        if len(set(ids)) < len(ids):  # one array in several places
+            parts.append(tuple(ids.index(i) for i in ids))
+        grad = now is None or now.grad
+        inference = now is not None and now.inference
+        return treedef, tuple(parts), grad, inference, dtypes.get_default_dtype(), default_backend().name
+
+    def _eager(self, leaves: list[Any], treedef: tree.TreeDef) -> Any:
+        """Call the function as it is."""
+        args, kwargs = tree.unflatten(treedef, [as_given(leaf) for leaf in leaves])
+        returned = self.function(*args, **kwargs)
+        return bare_all(returned) if is_raw(leaves) else returned
+
+    # -- capture ------------------------------------------------------------------------------------------------------
+
+    def _capture(self, key: Any, leaves: list[Any], treedef: tree.TreeDef, differing: str | None) -> Any:
+        """Call the function, and keep the program of what it does."""
+        watcher = Watcher()
+        given, values = introduced(watcher, leaves)
+        args, kwargs = tree.unflatten(treedef, values)
+        roots = [self.function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
+        state = state_of(roots)
+        first = next_seq()
+        before = mode.get_mode()
+        try:
+            with met_code() as met:
+                mode.push(recorder=watcher)
+                returned = self.function(*args, **kwargs)
+        finally:
+            mode.set_mode(before)
+            watcher.is_open = False
+        if watcher.failure is None:
+            try:
+                kept = self._made(watcher, Structure(treedef, tuple(given)), values, returned, roots, state, met, first)
+            except CaptureError as error:
+                watcher.give_up(error)
+            else:
+                entry = self._kept.setdefault(key, [])
+                if self._explain and entry:
+                    warnings.warn(f"captured again: {differing} differs", CompileWarning, stacklevel=3)
+                if len(entry) >= BRANCHES:
+                    self._refused[key] = REFUSALS
+                    self._warn(
+                        f"{name_of(self.function)} has {BRANCHES} programs that differ in {differing}: from now on it runs"
+                        " as it is where none of them holds"
+                    )
+                else:
+                    entry.insert(0, kept)
+                    while len(self._kept) > KEPT:
+                        self._kept.pop(next(iter(self._kept)))
+        if watcher.failure is not None and not watcher.later:
+            self._refused[key] = self._refused.get(key, 0) + 1
+            reason = str(watcher.failure).removeprefix("capture: ")
+            if self._refused[key] == 1:
+                self._warn(f"{name_of(self.function)} runs as it is: {reason}")
+        returned = tree.map(lambda leaf: float(leaf) if isinstance(leaf, Live) else leaf, returned)
+        return bare_all(returned) if is_raw(leaves) else returned
+
+    def _warn(self, text: str) -> None:
+        warnings.warn(text, CompileWarning, stacklevel=4)
+
+    def _made(
+        self,
+        watcher: Watcher,
+        arguments: Structure,
+        values: list[Any],
+        returned: Any,
+        roots: list[Any],
+        state: list[Found],
+        met: set[types.CodeType],
+        first: int,
+    ) -> Kept:
+        """Return the kept program of a call that was recorded."""
+        for found in state:
+            now = found.origin.find()
+            if not same(now, found.value):
+                raise CaptureError(
+                    f"capture: {found.origin} was {found.value!r} and is {now!r} after the call: a program"
+                    " would not change it"
+                )
+        if watcher.conditions and any(kind == "effect" for kind, *_ in watcher.prologue):
+            raise CaptureError(
+                f"capture: a value decides ({watcher.conditions[0].line}) in a call that changes an optimiser's state"
+            )
+        for live in watcher.lives:
+            if not live.used and not any(leaf is live for leaf in tree.flatten(returned)[0]):
+                watcher.demand(watcher.number_of(live.array), float.__pos__(live))
+        conditions = list(watcher.conditions)
+        results = results_of(watcher, returned, values)
+        followed = [
+            (leaf.number, tensor)
+            for leaf, tensor in zip(results.leaves, tree.flatten(returned)[0], strict=True)
+            if isinstance(leaf, Leaf) and leaf.followed and tensor._node is not None and not tensor.is_leaf
+        ]
+        backward, targets, saved = backward_of(watcher, [tensor for _, tensor in followed], first)
+        watcher.also = [*(condition.number for condition in conditions), *saved]
+        settings = [item[1] for item in watcher.prologue if item[0] == "setting"]
+        program, places = program_of(watcher, results, arguments, values, roots, settings)
+        tensors = [leaf for leaf in tree.flatten(returned)[0] if isinstance(leaf, Tensor)]
+        tensors += [target_of(write.target, values) for write in program.writes]
+        tensors += [t.grad for t in tensors if t.is_leaf and t.grad is not None]
+        held = {watcher.number_of(array) for array in arrays_held(tensors)} | {
+            watcher.number_of(a) for a in watcher.held
+        }
+        escaped = watcher.escaped({*program.outputs, *(number for number in held if number is not None)})
+        if escaped is not None:
+            raise CaptureError(
+                f"capture: a tensor of shape {tuple(escaped.shape)} that the function made lives on, and is none of what it"
+                " returned (a list or an attribute has it)"
+            )
+        names = {name for code in met for name in code.co_names}
+        read = [found for found in state if was_read(found, met, names)]
+        links = {(id(link.get), repr(link.key), link.name): link for found in read for link in links_to(found)}
+        outside = []
+        for number, place in places.items():
+            *way, last = links_to(place)
+            links |= {(id(link.get), repr(link.key), link.name): link for link in way}
+            value = place.value
+            spec = spec_of_value(value)
+            outside.append((number, last, spec, isinstance(value, Tensor) and value._node is not None))
+        return Kept(
+            program,
+            watcher.backend or default_backend(),
+            backward,
+            list(links.values()),
+            outside,
+            conditions,
+            list(watcher.prologue),
+            tuple(number for number, _ in followed),
+            targets,
+            tuple(saved),
+        )
+
+    # -- replay -------------------------------------------------------------------------------------------------------
+
+    def _run(self, kept: Kept, leaves: list[Any], treedef: tree.TreeDef) -> Any:
+        """Replay a kept program; give `MISSED` where a value decides otherwise than in the capture."""
+        kept.calls += 1
+        values = kept.gather(leaves)
+        compared = self._check and (kept.calls == 1 if self._check == "first" else kept.calls & (kept.calls + 1) == 0)
+        if compared:
+            return self._compare(kept, values, leaves, treedef)
+        for item in kept.prologue:
+            if item[0] == "effect":
+                item[1]()
+            else:
+                values[item[1]] = default_backend().asarray(item[2](), dtype="float64")
+        keys = {number: kept.program.draw(number) for number in kept.program.keys}
+        values.update(keys)
+        outs = self._outputs(kept, [values[n] for n in kept.program.inputs])
+        if not kept.as_captured(outs):
+            give_back(kept, keys)
+            return MISSED
+        return kept.returned(outs, values, leaves)
+
+    def _outputs(self, kept: Kept, given: list[Any]) -> dict[int, Any]:
+        """Run the program on raw values; return what it gives by number."""
+        backend = kept.backend
+        with backend.quiet():
+            return dict(zip(kept.program.outputs, kept.program.runner(backend)(*given), strict=True))
+
+    def _compare(self, kept: Kept, values: dict[int, Any], leaves: list[Any], treedef: tree.TreeDef) -> Any:
+        """Call the function as it is, and check that a replay gives the same."""
+        targets = [target_of(write.target, leaves) for write in kept.program.writes]
+        keys: list[Any] = []
+        settings: list[Any] = []
+        returned = mode.within(mode.SETTINGS, settings, noting, keys, self._eager, leaves, treedef)
+        numbers = [item[1] for item in kept.prologue if item[0] == "setting"]
+        if len(keys) != len(kept.program.keys) or len(settings) != len(numbers):
+            raise self._differs("how many random numbers it draws, or settings it reads")
+        values.update(zip(kept.program.keys, keys, strict=True))
+        for number, value in zip(numbers, settings, strict=True):
+            values[number] = default_backend().asarray(value, dtype="float64")
+        outs = self._outputs(kept, [values[n] for n in kept.program.inputs])
+        if not kept.as_captured(outs):
+            return returned  # another program's call
+        backend = kept.backend
+        assert kept.program.results is not None
+        found, treedef = tree.flatten(returned)
+        if treedef != kept.program.results.treedef:
+            raise self._differs(f"the structure of what it returns, {treedef}")
+        paths = treedef.paths()
+        for path, leaf, now in zip(paths, kept.program.results.leaves, found, strict=True):
+            where = f"what it returns{f' at {path}' if path else ''}"
+            if isinstance(leaf, Leaf):
+                self._check_equal(backend, now._raw if isinstance(now, Tensor) else now, outs[leaf.number], where)
+            elif isinstance(leaf, Number):
+                self._check_equal(backend, now, backend.item(outs[leaf.number]), where)
+            elif not isinstance(leaf, Given) and now is not leaf and not (is_plain(leaf) and same(now, leaf)):
+                raise self._differs(f"{where} ({now!r}, and {leaf!r} in the capture)")
+        for write, target in zip(kept.program.writes, targets, strict=True):
+            now = target if write.what == "data" else target.grad
+            if (now is None) != (write.number is None):
+                raise self._differs(f"whether {write.target} has a gradient")
+            if write.number is not None:
+                self._check_equal(
+                    backend, now._raw, outs[write.number], f"what it writes to {write.target}.{write.what}"
+                )
+        return returned
+
+    def _check_equal(self, backend: Backend, eager: Any, replayed: Any, what: str) -> None:
+        """Check that two values are equal to rounding."""
+        if isinstance(eager, int | float | complex) and not hasattr(eager, "dtype"):
+            if not same(eager, replayed) and not abs(eager - replayed) <= 1e-9 * max(1.0, abs(eager)):
+                raise self._differs(f"{what}: {replayed!r}, and {eager!r} without compiling")
+            return
+        if not equal_to_rounding(backend, backend.as_array(eager), backend.as_array(replayed)):
+            raise self._differs(what)
+
+    def _differs(self, what: str) -> CompileError:
+        return CompileError(
+            f"compile: a replay of {name_of(self.function)} differs from the function in {what}. The call itself is done: its"
+            " writes and draws are as without compiling.\n  The function depends on something that no program sees: Python"
+            " state that changes between calls in a container or an object (a counter, a list), a number read by math.* of"
+            " an argument or item(), the clock, a file. Give it as an argument, keep it in a tensor, or do not compile it"
+            f"{errors.called()}"
+        )
+
+
+#: What a replay gives where another program is to run.
+MISSED = object()
+
+#: After so many refused captures of one kind of call, it runs as it is.
+REFUSALS = 2
+
+
+class Same:
+    """An argument that is no array and no plain value: found by identity, and kept alive."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.value is self.value
+
+
+def as_given(leaf: Any) -> Any:
+    """Return an argument as the function gets it: an array of a library as a Tensor."""
+    if isinstance(leaf, Tensor | NUMBERS) or backend_of(leaf) is None:
+        return leaf
+    return argument_of(leaf, "compile")
+
+
+def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
+    """Return the arrays of tensors, and those that the graphs behind them keep, parcels of saved-tensor hooks included."""
+    nodes: list[Node] = []
+    for t in tensors:
+        yield t._raw
+        if t._node is not None:
+            nodes.append(t._node)
+    seen: set[int] = set()
+    pending: list[Any] = [part for node in ancestors(nodes) for part in (node.saved, node.hooks)]
+    while pending:
+        value = pending.pop()
+        if id(value) in seen or isinstance(value, NOT_KEPT):
+            continue
+        seen.add(id(value))
+        if type(value) not in PYTHONS_OWN and backend_of(value) is not None:
+            yield value
+        else:
+            pending.extend(gc.get_referents(value))
+
+
+#: What a graph refers to and does not keep values for.
+NOT_KEPT = (type, types.ModuleType, types.FunctionType, types.CodeType, types.FrameType, str, int, float)
+
+
+def backward_of(
+    watcher: Watcher, results: list[Tensor], first: int
+) -> tuple[Program | None, tuple[int, ...], list[int]]:
+    """Run the backward pass of a call's results once, and return it as a program.
+
+    Parameters
+    ----------
+    watcher : Watcher
+        Of the call.
+    results : list of Tensor
+        What may be differentiated.
+    first : int
+        The creation number of the call's first node.
+
+    Returns
+    -------
+    backward : Program or None
+        From what the forward pass has to keep, and a cotangent per result, to gradients.
+    targets : tuple of int
+        The inputs that the gradients are of.
+    saved : list of int
+        What the forward pass has to keep.
+    """
+    if not results:
+        return None, (), []
+    nodes: list[Any] = [t._node for t in results]
+    graph = ancestors(nodes)
+    if any(node.hooks is not None for node in graph if node.seq >= first):
+        raise CaptureError(
+            "capture: hooks are registered on what the function computes, which run anew at every backward"
+        )
+    targets: dict[Any, int] = {}
+    for tensor, array, _ in watcher.met.values():
+        if tensor._node in graph:
+            number = watcher.number_of(array)
+            if number is not None:
+                targets.setdefault(tensor._node, number)
+    for node in targets:
+        if node.hooks is not None:
+            raise CaptureError("capture: an argument or parameter of the function has hooks")
+        if not ancestors(node.inputs).isdisjoint(targets):
+            raise CaptureError("capture: one argument was computed from another, and both are differentiated")
+    backend = results[0]._spec.backend
+    ones = [backend.xp.ones(t.shape, dtype=t.dtype, device=backend.native_device(t._spec.device)) for t in results]
+    cotangents = [watcher.introduce(array) for array in ones]
+    start = len(watcher.steps)
+    before = mode.get_mode()
+    try:
+        mode.push(recorder=watcher, grad=False)
+        found = run_backward(
+            [(node, wrap(one, t._spec)) for node, one, t in zip(nodes, ones, results, strict=True)],
+            retain_graph=True,
+            create_graph=False,
+            targets=set(targets),
+            accumulate=False,
+        )
+    finally:
+        mode.set_mode(before)
+    if watcher.failure is not None:
+        raise watcher.failure
+    reached = {node: number for node, number in targets.items() if found.get(node) is not None}
+    numbers = [watcher.number_of(found[node]) for node in reached]
+    steps, watcher.steps = watcher.steps[start:], watcher.steps[:start]
+    backward = Program(
+        (), tuple(steps), tuple(n for n in numbers if n is not None), watcher.shapes, watcher.constants
+    ).needed()
+    made = {number for step in backward.steps for number in step.made} | {*backward.constants, *cotangents}
+    used = [n for step in backward.steps for n in step.refs] + list(backward.outputs)
+    saved = [number for number in dict.fromkeys(used) if number not in made]
+    keys = tuple(number for number, _ in watcher.draws if number in saved)
+    return backward.replaced(inputs=(*saved, *cotangents), keys=keys), tuple(reached.values()), saved
+
+
+def equal_to_rounding(backend: Backend, first: Any, second: Any) -> bool:
+    """Return whether two arrays are equal, but for rounding of other orders of sums."""
+    if tuple(first.shape) != tuple(second.shape) or first.dtype != second.dtype:
+        return False
+    with backend.quiet():
+        return _nearly_equal(backend, first, second)
+
+
+def _nearly_equal(backend: Backend, first: Any, second: Any) -> bool:
+    xp = backend.xp
+    equal = xp.equal(first, second)
+    if backend.kind(first.dtype) in ("float", "complex"):
+        name = backend.dtype_name(first.dtype)
+        relative = {"float16": 1e-2, "float32": 1e-4, "complex64": 1e-4}.get(name, 1e-9)
+        scale = (
+            xp.max(xp.abs(xp.where(xp.isfinite(first), first, xp.zeros_like(first)))) if math.prod(first.shape) else 0
+        )
+        near = xp.less_equal(xp.abs(first - second), relative * scale)
+        both = xp.logical_and(xp.isnan(first), xp.isnan(second))
+        equal = xp.logical_or(xp.logical_or(equal, near), both)
+    return bool(backend.truth(xp.all(equal)))
+
+
+def give_back(kept: Kept, keys: dict[int, Any]) -> None:
+    """Let the generators draw again what a program drew in vain, unless others have drawn since."""
+    for number, key in reversed(list(keys.items())):
+        source = kept.program.sources.get(number, default_generator)
+        if source.get_state() == key:
+            source.set_state((key[0], key[1] - 1))
+
+
+@overload
+def compile(function: F, *, check: Any = "doubling", explain: bool = False) -> F: ...
+@overload
+def compile(function: None = None, *, check: Any = "doubling", explain: bool = False) -> Callable[[F], F]: ...
+def compile(function: Any = None, *, check: Any = "doubling", explain: bool = False) -> Any:
+    """Return a function that does what `function` does, from its second call on as a captured program.
+
+    The first call with tensors of given shapes and dtypes runs the function and notes what it does (see
+    `agrad.func.capture`); later calls replay that. Gradients of the results run a captured backward pass. It means what the
+    function means: random draws go on with their sequence, tensors from outside are found again at every call, writes
+    (updates of parameters, `.grad`, running statistics) happen at every call, and a branch by a value is followed: each way
+    is captured when it is first taken. What no program can hold (shapes that depend on values, Python code that sees
+    values) runs as it is, with one `CompileWarning` that says what and where.
+
+    Parameters
+    ----------
+    function : callable, optional
+        Takes tensors, arrays, numbers and containers of them; without it, a decorator.
+    check : {"doubling", "first", False}, optional
+        Which calls are compared with the function itself: the 2nd, 4th, 8th, 16th... of each program, the 2nd, or none.
+        Such a call runs the function, whose results and effects count; a replay on the same inputs that gives anything
+        else is a `CompileError`.
+    explain : bool, optional
+        Warn whenever something is captured again, and say why.
+
+    Returns
+    -------
+    callable
+        The compiled function; `programs` lists what it keeps, `clear()` forgets it.
+
+    Raises
+    ------
+    CompileError
+        From a compared call, where a replay gives something else.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> @ag.compile
+    ... def energy(x):
+    ...     return ag.sum(ag.sin(x) ** 2)
+    >>> x = ag.tensor([0.5, 1.0], requires_grad=True)
+    >>> for _ in range(3):
+    ...     x.grad = None
+    ...     energy(x).backward()
+    >>> x.grad
+    tensor([0.8415, 0.9093])
+    >>> len(energy.programs)
+    1
+    """
+    if function is None:
+        return functools.partial(compile, check=check, explain=explain)
+    if check not in ("doubling", "first", False):
+        raise ValueError(f"check must be 'doubling', 'first' or False, not {check!r}")
+    if not callable(function):
+        raise TypeError(f"compile takes a function, not {type(function).__name__}{errors.called()}")
+    return Compiled(function, check, explain)
