@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import agrad as ag
 from agrad.core.backend import backend_of
 from agrad.func.passes import optimized
-from agrad.func.program import Program, Ref, Shaped, Step
-from agrad_numpy import executor
+from agrad.func.program import DType, Program, Ref, Shaped, Step
+from agrad_numpy import executor, tiles
 
 NUMPY = backend_of(np.ones(1))
 PASSES = Path(__file__).parents[1] / "func" / "test_passes.py"
@@ -246,3 +246,154 @@ def _shapes(steps):
         shape = step.args[1] if step.op == "reshape" else shape
         shapes[step.outs[0]] = Shaped(shape, "bool" if step.op == "less" else "float64")
     return shapes
+
+
+# -- tiles ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
+def small_tiles(request, monkeypatch):
+    """Tiles of a few elements, so that small arrays are cut, on one thread or several."""
+    monkeypatch.setattr(tiles, "CUT_FROM", 1)
+    monkeypatch.setattr(tiles, "SPREAD_FROM", 1)
+    monkeypatch.setattr(tiles, "TILE", 64)
+    return request.param
+
+
+def close(found, wanted):
+    for a, b in zip(map(np.asarray, found), map(np.asarray, wanted), strict=True):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape)
+        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", cases.CASES)
+def test_tiles_keep_every_bit_but_those_of_sums(case, small_tiles):
+    program = captured(case)
+    for made in (program, optimized(program)):
+        exact = NUMPY.compile(made, exact=True, threads=small_tiles)
+        run = NUMPY.compile(made, threads=small_tiles)
+        for seed in range(3):
+            values = with_keys(program, cases.given_values(program), seed)
+            wanted = plain(made, values)
+            same(compiled(made, values, exact), wanted)
+            close(compiled(made, values, run), wanted)
+            assert cases.sharing(run(*values), values) <= cases.sharing(wanted, values)
+
+
+def test_rows_columns_and_single_elements(small_tiles):
+    def f(x, row, column, one, block):
+        y = ag.tanh(x * row + column) * one - row
+        z = ag.where(y > column, y * block, y + ag.reshape(one, ()))
+        return y, ag.sum(z), ag.sum(z * y, axis=(0, 1)), ag.mean(z, axis=0), ag.sum(ag.sin(z), axis=-1, keepdims=True)
+
+    shapes = ((6, 5, 4), (4,), (6, 5, 1), (1, 1, 1), (5, 4))
+    program = optimized(ag.func.capture(f)(*(cases.normal(*shape) for shape in shapes)))
+    exact, run = (NUMPY.compile(program, exact=e, threads=small_tiles) for e in (True, False))
+    for _ in range(4):
+        values = [cases.normal(*shape) for shape in shapes]
+        same(exact(*values), plain(program, values))
+        close(run(*values), plain(program, values))
+
+
+def test_sums_of_tiles_are_those_of_numpy(small_tiles):
+    f = lambda x, w: (
+        ag.sum(x * w),
+        ag.mean(x * w),
+        ag.sum(x * w + 1, axis=0),
+        ag.mean(ag.exp(x), axis=(0,), keepdims=True),
+    )
+    program = optimized(ag.func.capture(f)(np.ones((50, 3)), np.ones(3)))
+    run = NUMPY.compile(program, threads=small_tiles)
+    for _ in range(3):
+        x, w = cases.normal(50, 3, dtype=np.float64), cases.normal(3, dtype=np.float64)
+        wanted = (x * w).sum(), (x * w).mean(), (x * w + 1).sum(0), np.exp(x).mean(0, keepdims=True)
+        for a, b in zip(run(x, w), wanted, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-12)
+            assert np.shape(a) == np.shape(b)
+
+
+def test_large_arrays_on_two_threads():
+    program = optimized(ag.func.capture(ag.func.grad(lambda x: ag.sum(ag.tanh(x * 1.5) * ag.sin(x) / 3)))(np.ones(10)))
+    program = program.without_detach()
+    shapes = {n: Shaped((400_003,), "float64") if s.shape else s for n, s in program.shapes.items()}
+    program = program.replaced(shapes=shapes)
+    x = cases.normal(400_003, dtype=np.float64)
+    for threads in (1, 2):
+        run = NUMPY.compile(program, threads=threads)
+        for _ in range(2):
+            same(run(x), plain(program, [x]))
+
+
+def test_an_error_in_a_tile_reaches_the_caller(small_tiles):
+    program = optimized(ag.func.capture(lambda x: ag.sqrt(x) * 2 + 1)(np.ones(1000)))
+    run = NUMPY.compile(program, threads=small_tiles)
+    run(np.ones(1000))
+    with np.errstate(invalid="raise"), pytest.raises(FloatingPointError):
+        run(np.full(1000, -1.0))
+    same(run(np.ones(1000)), (np.full(1000, 3.0),))
+
+
+ELEMENTWISE = (
+    "add",
+    "multiply",
+    "subtract",
+    "maximum",
+    "where",
+    "sin",
+    "tanh",
+    "row",
+    "column",
+    "sum",
+    "astype",
+    "total",
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(ELEMENTWISE), st.integers(0, 50), st.integers(0, 50)), min_size=2, max_size=30),
+    st.integers(1, 3),
+    st.data(),
+)
+def test_random_runs(plan, threads, data):
+    """Elementwise steps on full arrays, rows, columns and 0-d values, in any order of use, with what breaks a run."""
+    shapes = {0: Shaped((9, 4), "float64"), 1: Shaped((9, 4), "float64"), 2: Shaped((4,), "float64")}
+    steps, full, others = [], [0, 1], [2]
+
+    def step(op, *args, shape=(9, 4), dtype="float64", **kwargs):
+        number = len(shapes)
+        shapes[number] = Shaped(shape, dtype)
+        steps.append(Step(op, args, kwargs, (number,)))
+        return Ref(number)
+
+    for op, i, j in plan:
+        a, b = Ref(full[i % len(full)]), Ref([*full, *others][j % (len(full) + len(others))])
+        if op in ("row", "column", "total", "sum"):
+            axis, shape = {"row": (0, (4,)), "column": (1, (9, 1)), "total": (None, ()), "sum": ((0,), (1, 4))}[op]
+            made = step("sum", a, shape=shape, axis=axis, keepdims=op in ("column", "sum"))
+            others.append(made.number)
+            continue
+        if op == "where":
+            made = step("where", step("less", a, b, dtype="bool"), a, b)
+        elif op == "astype":
+            made = step("multiply", a, step("astype", step("less", a, b, dtype="bool"), DType("float64")))
+        else:
+            made = step(op, a) if op in ("sin", "tanh") else step(op, a, b)
+        full.append(made.number)
+    outputs = data.draw(st.lists(st.sampled_from([*full, *others]), min_size=1, max_size=4))
+    program = Program((0, 1, 2), tuple(steps), tuple(outputs), shapes).needed()
+    before = tiles.CUT_FROM, tiles.TILE, tiles.SPREAD_FROM
+    tiles.CUT_FROM, tiles.TILE, tiles.SPREAD_FROM = 1, 256, 1
+    try:
+        exact, run = (NUMPY.compile(program, exact=e, threads=threads) for e in (True, False))
+        for seed in range(3):
+            draw = np.random.default_rng(seed).standard_normal
+            values = [draw((9, 4)), draw((9, 4)), draw(4)]
+            wanted = plain(program, values)
+            same(compiled(program, values, exact), wanted)
+            for a, b in zip(compiled(program, values, run), wanted, strict=True):
+                assert np.shape(a) == np.shape(b)
+                if np.isfinite(b).all() and np.max(np.abs(b), initial=0) < 1e6:
+                    np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
+    finally:
+        tiles.CUT_FROM, tiles.TILE, tiles.SPREAD_FROM = before

@@ -13,7 +13,7 @@ import math
 import operator
 import os
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any
@@ -37,6 +37,7 @@ from agrad.func.program import (
     refs_in,
 )
 from agrad_numpy.kernels import DOT_BELOW, HALF, KERNELS
+from agrad_numpy.tiles import Layout, Run, is_contiguous
 
 #: Layouts of inputs that text is written for; calls with further ones run the plain program.
 LAYOUTS = 8
@@ -52,9 +53,6 @@ LARGE = 2**12
 
 #: What is made of constants alone is kept up to so many bytes.
 KEPT = 2**16
-
-#: An array's shape, strides and dtype.
-Layout = tuple[tuple[int, ...], tuple[int, ...], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +310,12 @@ def is_operator(step: Step) -> bool:
     return step.op in SYMBOLS and not step.kwargs and len(step.args) == 2 and any(map(is_number, step.args))
 
 
+def aligned(size: int) -> Any:
+    """Return so many bytes, which begin at a multiple of `ALIGNED`."""
+    memory = np.empty(size + ALIGNED, np.uint8)
+    return memory[-address(memory) % ALIGNED :]
+
+
 def address(array: Any) -> int:
     """Return where an array's first element lies."""
     return int(array.__array_interface__["data"][0])
@@ -340,8 +344,12 @@ class Text:
     ----------
     names : dict
         What the text refers to, but for buffers.
-    size : int
-        Bytes of all buffers.
+    size, room : int
+        Bytes of all buffers, and of what the steps of a tile need, on each thread.
+    rooms : dict
+        By name what runs of tiles have between their steps: beginnings, shapes and dtypes; and on how many threads.
+    functions : list of str
+        The functions of runs of tiles.
     """
 
     def __init__(self, program: Program, trial: Trial, key: Any, exact: bool, threads: int) -> None:
@@ -349,6 +357,10 @@ class Text:
         self.places, self.kept, self.kernels = trial.places, trial.kept, trial.kernels
         self.names: dict[str, Any] = dict(trial.names)
         self.size = 0
+        self.room = 0
+        self.rooms: dict[str, tuple[list[Any], int]] = {}
+        self.functions: list[str] = []
+        self._in_tile: Mapping[int, str] = {}
         self._value_of = trial.value_of
         self._given = frozenset(program.inputs)
         self._slots: dict[int, int] = {}  # by root, where its buffer begins
@@ -379,12 +391,18 @@ class Text:
 
     def buffers(self) -> dict[str, Any]:
         """Return new buffers, and views of them, by the names in the text."""
-        arena = np.empty(self.size + ALIGNED, np.uint8)
-        start = -address(arena) % ALIGNED
-        return {
-            name: np.ndarray(shape, dtype, arena, start + at, strides)
+        arena = aligned(self.size)
+        made: dict[str, Any] = {
+            name: np.ndarray(shape, dtype, arena, at, strides)
             for (at, (shape, strides, dtype)), name in self._views.items()
         }
+        threads = max((count for _, count in self.rooms.values()), default=0)
+        rooms = [aligned(self.room) for _ in range(threads)]
+        for name, (arrays, count) in self.rooms.items():
+            made[name] = tuple(
+                tuple(np.ndarray(shape, dtype, room, at) for at, shape, dtype in arrays) for room in rooms[:count]
+            )
+        return made
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -421,16 +439,40 @@ class Text:
         if long:
             body.insert(0, f"    held = {{{', '.join(f'{n}: v{n}' for n in program.inputs)}}}")
         outputs = [f"held[{n}]" if long and self._is_local(n) else self.text_of(n) for n in program.outputs]
-        return "\n".join([*parts, *head, *body, f"    return ({''.join(f'{out}, ' for out in outputs)})", ""])
+        return "\n".join(
+            [*self.functions, *parts, *head, *body, f"    return ({''.join(f'{out}, ' for out in outputs)})", ""]
+        )
 
     def _steps(self, start: int, stop: int) -> Iterator[str]:
-        for at in range(start, stop):
-            yield from self._step(at, self.program.steps[at])
-            for root in self._dying.get(at, ()):
+        at = start
+        while at < stop:
+            run = Run(self, at, stop)
+            if run.is_worth_it():
+                for ahead in run.ahead:
+                    yield from self._step(ahead, self.program.steps[ahead], alone=False)
+                yield from run.lines()
+                end = run.stop
+                inside = self.program.steps[at:end]
+                touched = (n for step in inside for n in (*step.refs, *step.made) if n not in run.inside)
+                gone = [n for n in dict.fromkeys(touched) if self._is_gone(n, end - 1)]
+                if gone:
+                    yield f"    del {', '.join(f'v{n}' for n in gone)}"
+            else:
+                yield from self._step(at, self.program.steps[at])
+                end = at + 1
+            for root in [root for i in range(at, end) for root in self._dying.get(i, ())]:
                 self._give_back(root)
+            at = end
 
-    def _step(self, at: int, step: Step) -> Iterator[str]:
-        """Return the lines of a step."""
+    def _is_gone(self, number: int, at: int) -> bool:
+        """Return whether a variable that holds a large array is not needed after a step."""
+        if self._last.get(number, at) > at or not self._is_local(number) or number in self._given:
+            return False
+        place = self.places.get(number)
+        return place is None or nbytes(self.places[place.root].layout) >= LARGE
+
+    def _step(self, at: int, step: Step, *, alone: bool = True) -> Iterator[str]:
+        """Return the lines of a step; of one that is not run alone, its operands may be needed by steps before it."""
         if all(n in self.kept for n in step.made):
             return
         number, *more = step.made
@@ -443,31 +485,24 @@ class Text:
                 if call is not None:
                     yield f"    v{number} = {call}"
                     return
-            form = self._form(at, step, place)
+            form = self.form(at, step, place)
             if form is not None:
                 if place.root == number and number not in self._visible and is_dense(place.layout):
-                    out = self._take(at, step, place, over=form.elementwise)
+                    over = alone and form.elementwise and self._take_over(at, step, place)
+                    out = self.text_of(number) if over else self.take(number)
                     yield from (f"    {line}" for line in form.into(out))
                     return
                 if form.plain is not None:
-                    yield f"    v{number} = {form.plain}{self._dropped(at, step)}"
+                    yield f"    v{number} = {form.plain}{self._dropped(at, step) if alone else ''}"
                     return
         names = ["_" if n is None else f"v{n}" for n in step.outs]
         target = ", ".join(names) + ("," if step.several and len(names) == 1 else "")
-        yield f"    {target} = {self._call(at, step)}{self._dropped(at, step)}"
+        yield f"    {target} = {self.call(at, step)}{self._dropped(at, step) if alone else ''}"
 
     def _dropped(self, at: int, step: Step) -> str:
         """Return the end of a line, which lets go of large arrays."""
-        gone = [
-            n
-            for n in dict.fromkeys((*step.refs, *step.made))
-            if self._last.get(n, at) == at and self._is_local(n) and n not in self._given and self._is_large(n)
-        ]
+        gone = [n for n in dict.fromkeys((*step.refs, *step.made)) if self._is_gone(n, at)]
         return f"; del {', '.join(f'v{n}' for n in gone)}" if gone else ""
-
-    def _is_large(self, number: int) -> bool:
-        place = self.places.get(number)
-        return place is None or nbytes(self.places[place.root].layout) >= LARGE
 
     def _is_local(self, number: int) -> bool:
         """Return whether a value is a variable of the text."""
@@ -478,6 +513,8 @@ class Text:
 
     def text_of(self, number: int) -> str:
         """Return what a value is called."""
+        if number in self._in_tile:
+            return self._in_tile[number]
         if number in self.kept:
             name = f"c{number}"
             self.names[name] = self.kept[number]
@@ -486,6 +523,18 @@ class Text:
         if place is None or place.root not in self._slots:
             return f"v{number}"
         key = self._slots[place.root] + place.offset, place.layout
+        return self._views.setdefault(key, f"b{len(self._views)}")
+
+    def reshaped(self, number: int, shape: tuple[int, ...]) -> str:
+        """Return what a value of contiguous memory is called in another shape."""
+        if number in self.kept:
+            return self.constant(self.kept[number].reshape(shape), ("reshaped", number, shape))
+        place = self.places[number]
+        if place.root not in self._slots:
+            return f"v{number}.reshape({shape})"
+        dtype = place.layout[2]
+        strides = tuple(math.prod(shape[i + 1 :]) * dtype.itemsize for i in range(len(shape)))
+        key = self._slots[place.root] + place.offset, (shape, strides, dtype)
         return self._views.setdefault(key, f"b{len(self._views)}")
 
     def constant(self, value: Any, key: Any = None) -> str:
@@ -528,7 +577,7 @@ class Text:
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def _call(self, at: int, step: Step) -> str:
+    def call(self, at: int, step: Step) -> str:
         """Return the call that eager code makes."""
         if is_operator(step):
             left, right = map(self.part_text, step.args)
@@ -555,7 +604,7 @@ class Text:
             return f"{x}[{self.part_text(more[0])}]"
         return None
 
-    def _form(self, at: int, step: Step, place: Place) -> Form | None:
+    def form(self, at: int, step: Step, place: Place) -> Form | None:
         """Return how a step writes its result to an array that is there."""
         kernel, op = self.kernels[at], step.op
         if place.layout[2].kind not in "biufc":
@@ -576,17 +625,48 @@ class Text:
         make = FORMS.get(op)
         return None if make is None or not layouts or layouts[0] is None else make(self, step, layouts, place)
 
+    def in_a_tile(self, at: int, step: Step, names: Mapping[int, str], *, copied: bool) -> Iterator[str]:
+        """Return the lines of a step on tiles with these names; without a form its result is copied, or gets the name."""
+        number = step.made[0]
+        self._in_tile = names
+        form = self.form(at, step, self.places[number])
+        if form is not None:
+            yield from form.into(names[number])
+        elif copied:
+            yield f"copyto({names[number]}, {self.call(at, step)})"
+        else:
+            yield f"{names[number]} = {self.call(at, step)}"
+        self._in_tile = {}
+
+    def scratch(self, name: str, sizes: Sequence[int], views: Mapping[Any, str], shape: Any, threads: int) -> str:
+        """Return what the arrays between the steps of a tile are called, a tuple of them per thread."""
+        starts, end = [], 0
+        for size in sizes:
+            starts.append(end)
+            end += -(-math.prod(shape) * size // ALIGNED) * ALIGNED + 2 * ALIGNED
+        self.room = max(self.room, end)
+        self.rooms[f"{name}_rooms"] = [(starts[at], shape, dtype) for at, dtype in views], threads
+        return f"{name}_rooms"
+
     # -- buffers ------------------------------------------------------------------------------------------------------
 
-    def _take(self, at: int, step: Step, place: Place, *, over: bool) -> str:
-        """Give a result a buffer, that of an operand which is not needed any more if it may be written over."""
-        number, size = place.root, -(-nbytes(place.layout) // ALIGNED) * ALIGNED
-        if over:
-            for ref in step.refs:
-                if self._may_go_over(at, ref, step.refs, place):
-                    root = self.places[ref].root
-                    self._slots[number], self._rooms[number] = self._slots[root], self._rooms.pop(root)
-                    return self.text_of(number)
+    def _take_over(self, at: int, step: Step, place: Place) -> bool:
+        """Give a result the buffer of an operand that is not needed any more, if there is one."""
+        return any(
+            self._may_go_over(at, ref, step.refs, place) and self.move(self.places[ref].root, place.root)
+            for ref in step.refs
+        )
+
+    def move(self, root: int, number: int) -> bool:
+        """Give a value the buffer of another one, if that has one that is in use."""
+        if root not in self._rooms:
+            return False
+        self._slots[number], self._rooms[number] = self._slots[root], self._rooms.pop(root)
+        return True
+
+    def take(self, number: int) -> str:
+        """Give a value a buffer that nobody uses; return its name."""
+        size = -(-nbytes(self.places[number].layout) // ALIGNED) * ALIGNED
         found = bisect.bisect_left(self._free, (size, -1))
         if found < len(self._free) and self._free[found][0] <= 2 * size:
             room, start = self._free.pop(found)
@@ -598,12 +678,29 @@ class Text:
         self._slots[number], self._rooms[number] = start, room
         return self.text_of(number)
 
+    def is_whole(self, number: int) -> bool:
+        """Return whether a value has all of the memory it lies in."""
+        place = self.places[number]
+        return not place.offset and nbytes(self.places[place.root].layout) == nbytes(place.layout)
+
+    def is_seen(self, number: int) -> bool:
+        """Return whether an output has a value's memory."""
+        return self.places[number].root in self._visible
+
+    def ends(self, root: int) -> int:
+        """Return the place of the last step that takes what has some value's memory."""
+        return self._ends.get(root, -1)
+
+    def last(self, number: int) -> int:
+        """Return the place of the last step that takes a value."""
+        return self._last.get(number, -1)
+
     def _may_go_over(self, at: int, ref: int, refs: Sequence[int], place: Place) -> bool:
         old = self.places.get(ref)
         if old is None or old.root not in self._rooms or self._ends[old.root] != at:
             return False
         same = old.layout[:2] == place.layout[:2] and old.layout[2].itemsize == place.layout[2].itemsize
-        if not same or old.offset or nbytes(self.places[old.root].layout) != nbytes(place.layout):
+        if not same or not self.is_whole(ref):
             return False
         others = (self.places[r] for r in refs if r in self.places and self.places[r].root == old.root)
         return all(other.offset == 0 and other.layout == old.layout for other in others)
@@ -724,17 +821,6 @@ def is_dense(layout: Layout) -> bool:
     expected = dtype.itemsize
     for stride, n in sorted((s, n) for s, n in zip(strides, shape, strict=True) if n > 1):
         if stride != expected:
-            return False
-        expected *= n
-    return True
-
-
-def is_contiguous(layout: Layout) -> bool:
-    """Return whether an array's elements lie in the order of C."""
-    shape, strides, dtype = layout
-    expected = dtype.itemsize
-    for n, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if n > 1 and stride != expected:
             return False
         expected *= n
     return True
