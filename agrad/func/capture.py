@@ -112,7 +112,9 @@ def captured_call(
     roots = [function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
     results = results_of(recorder, returned, leaves)
     program, places = program_of(recorder, results, Structure(treedef, tuple(given)), tensors, roots)
-    program = program.replaced(parameters=parameters_of(function, len(args)))
+    parameters = parameters_of(function, len(args))
+    names = {**program.names, **names_of(treedef, given, parameters)}
+    program = program.replaced(parameters=parameters, names=names)
     return Call(program, returned, tensors, roots, places)
 
 
@@ -272,10 +274,10 @@ def parameters_of(function: Callable[..., Any], count: int) -> tuple[str, ...]:
     return tuple(names[:count])
 
 
-def names_of(treedef: tree.TreeDef, leaves: Sequence[Any]) -> dict[int, str]:
+def names_of(treedef: tree.TreeDef, leaves: Sequence[Any], parameters: Sequence[str] = ()) -> dict[int, str]:
     """Return what to call the arguments of a program."""
-    return {
-        leaf.number: f"args{path.removeprefix('[0]')}" if path.startswith("[0]") else path.removeprefix("[1]")
-        for path, leaf in zip(treedef.paths(), leaves, strict=True)
-        if isinstance(leaf, Leaf | Number)
-    }
+    positional, named = treedef.children
+    words = [*parameters, *(f"args[{i}]" for i in range(len(parameters), len(positional.children))), *named.keys]
+    children = (*positional.children, *named.children)
+    paths = [f"{word}{path}" for word, child in zip(words, children, strict=True) for path in child.paths()]
+    return {leaf.number: path for path, leaf in zip(paths, leaves, strict=True) if isinstance(leaf, Leaf | Number)}

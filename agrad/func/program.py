@@ -73,6 +73,10 @@ DETACH = "detach"
 DRAW = "random"
 
 
+#: How the line of a step ends that is part of a derivative.
+BACKWARD = " (backward)"
+
+
 class Ref(NamedTuple):
     """A value of the program, among the arguments of a step.
 
@@ -162,6 +166,11 @@ class Step:
     def refs(self) -> list[int]:
         """The numbers of the values it takes, as often as they occur."""
         return [ref.number for part in (*self.args, *self.kwargs.values()) for ref in refs_in(part)]
+
+    @property
+    def is_backward(self) -> bool:
+        """Whether it is part of a derivative."""
+        return self.line.endswith(BACKWARD)
 
     @property
     def made(self) -> list[int]:
@@ -341,6 +350,9 @@ class Program:
 
         def arrays(self) -> dict[str, Any]:
             """Return what that module's function takes beside the arguments."""
+
+        def memory(self) -> Any:
+            """Return what is held at each step."""
 
     def replaced(self, **changes: Any) -> Program:
         """Return the program with some attributes changed."""

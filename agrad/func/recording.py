@@ -26,7 +26,7 @@ from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.dtypes import NAMES
 from agrad.func.batching import Batched, BatchedBackend, batched_backend, rewrap
-from agrad.func.program import DETACH, DRAW, HERE, LITERALS, DType, Program, Ref, Shaped, Step
+from agrad.func.program import BACKWARD, DETACH, DRAW, HERE, LITERALS, DType, Program, Ref, Shaped, Step
 
 #: Ops whose results have shapes that depend on values.
 DATA_DEPENDENT = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
@@ -616,7 +616,7 @@ class Recorder:
                 raise CaptureError(f"capture: a gradient goes from one backend to another{errors.at(node)}")
             saved = tuple(map(self.lift, saved)) if type(saved) is tuple else saved
             try:
-                self.line = f"{errors.line_of(node.code, node.lasti)} (backward)"
+                self.line = f"{errors.line_of(node.code, node.lasti)}{BACKWARD}"
                 return self.lower(vjp(counterpart(backend).xp, self.lift(g), saved, node))
             finally:
                 self.line = ""

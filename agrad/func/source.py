@@ -20,6 +20,7 @@ from agrad.core.backend import backend_of, spec_of
 from agrad.core.op import OPS
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
+from agrad.func.origins import Argument
 from agrad.func.program import (
     DRAW,
     HERE,
@@ -27,11 +28,14 @@ from agrad.func.program import (
     STEPS_PER_FUNCTION,
     SYMBOLS,
     DType,
+    Given,
     Leaf,
+    Number,
     Program,
     Ref,
     Shaped,
     Step,
+    Write,
     attached,
     is_number,
     mapped,
@@ -68,7 +72,7 @@ class Sources:
         """Return the program as the text of a module that needs NumPy alone, with the function ``program``.
 
         Its parameters are those of the captured function that held arrays; then, with defaults, the tensors from outside and
-        the constants of 1,000 elements and more, by name: `arrays` gives them; then ``key``, if random numbers are drawn.
+        the constants of 1,000 elements and more, by name: `arrays` gives them; then ``key``, the state of the generator, if random numbers are drawn.
         It returns what the function returned, in plain containers; where the function wrote to tensors from outside, a
         pair of that and a dict of what they get. The module's docstring lists it all with shapes and dtypes.
 
@@ -261,9 +265,14 @@ class Writer:
     def __init__(self, program: Program, *, notes: bool = True) -> None:
         self.program, self.notes = program, notes
         self.helpers: dict[str, None] = {}  # by name, in the order of their first use
-        self.taken = {"np", "scipy", "held", "key", *HELPERS}
+        self.taken = {"np", "scipy", "held", *HELPERS}
         self.names: dict[int, str] = {}
         self.arguments = self._arguments()
+        generators: dict[int, str] = {}
+        self.keys: dict[int, str] = {}  # for each draw, the parameter of its generator
+        for number in program.keys:
+            generator = id(program.sources.get(number))
+            self.keys[number] = generators.get(generator) or generators.setdefault(generator, self._free("key"))
         self.parameters: dict[int, str] = {}
         for number, origin in program.outside.items():
             self.names[number] = self.parameters[number] = self._free(str(origin))
@@ -299,12 +308,12 @@ class Writer:
         for wanted, child in parts:
             leaves = structure.leaves[at : at + child.num_leaves]
             at += child.num_leaves
-            if not any(isinstance(leaf, Leaf) for leaf in leaves):
+            if not any(isinstance(leaf, Leaf | Number) for leaf in leaves):
                 continue
             name = self._free(str(wanted))
             arrays = []
             for path, leaf in zip(child.paths(), leaves, strict=True):
-                if isinstance(leaf, Leaf):
+                if isinstance(leaf, Leaf | Number):
                     self.names.setdefault(leaf.number, name if not path else self._free(f"{name}{path}"))
                     arrays.append((leaf.number, f"{name}{path}"))
             found.append((name, arrays))
@@ -354,13 +363,13 @@ class Writer:
         for number, name in self.parameters.items():
             said = program.outside.get(number, "a constant")
             yield f"    {name}: {program.shapes[number]}, {printable(str(said))}"
-        if program.keys:
-            yield "    key: (seed, how many draws there were before), as agrad.manual_seed(seed) leaves (seed, 0)"
+        for name in dict.fromkeys(self.keys.values()):
+            yield f"    {name}: (seed, draws before), the state of a generator: after agrad.manual_seed(seed), (seed, 0)"
         if program.arguments is not None:
             fixed = [
                 f"    {printable(path)}: {printable(repr(leaf))}"
                 for path, leaf in zip(program.arguments.treedef.paths(), program.arguments.leaves, strict=True)
-                if not isinstance(leaf, Leaf)
+                if not isinstance(leaf, Leaf | Number)
             ]
             if fixed:
                 yield from ("", "Part of it, by place among the arguments:", *fixed)
@@ -381,6 +390,11 @@ class Writer:
             leaf = next(leaves)
             if isinstance(leaf, Leaf):
                 return next(outputs)
+            if isinstance(leaf, Number):
+                return f"{next(outputs)}.item()"
+            if isinstance(leaf, Given):
+                assert program.arguments is not None
+                return text(program.arguments.leaves[leaf.place].number)
             if type(leaf) in LITERALS:
                 return literal_text(leaf)
             raise TypeError(
@@ -390,14 +404,23 @@ class Writer:
         results = tree_text(program.results.treedef, leaf_text)
         if not program.writes:
             return results
-        written = [f"{written_name(w)!r}: {'None' if w.number is None else next(outputs)}" for w in program.writes]
+        written = [f"{self._target(w)!r}: {'None' if w.number is None else next(outputs)}" for w in program.writes]
         return f"{results}, {{{', '.join(written)}}}"
+
+    def _target(self, write: Write) -> str:
+        """Return what the dict of written tensors calls one."""
+        target = str(write.target)
+        if isinstance(write.target, Argument):
+            assert self.program.arguments is not None
+            target = self.name(self.program.arguments.leaves[write.target.place].number)
+        return f"{target}.grad" if write.what == "grad" else target
 
     def _function(self) -> Iterator[str]:
         """Return the texts of the function, and of those it calls if it is long."""
         program = self.program
         last = program.last_uses()
-        every = [*(name for name, _ in self.arguments), *self.parameters.values(), *(["key"] if program.keys else [])]
+        keys = dict.fromkeys(self.keys.values(), 0)
+        every = [*(name for name, _ in self.arguments), *self.parameters.values(), *keys]
         lines = []
         seen: set[int] = set()
         for number, where in [pair for _, arrays in self.arguments for pair in arrays] + [*self.parameters.items()]:
@@ -407,8 +430,10 @@ class Writer:
             shape, dtype = program.shapes[number]
             said = f"{self.use('given')}({where!r}, {where}, {shape!r}, {dtype!r})"
             lines.append(f"    {self.name(number)} = {said}")
-        for i, number in enumerate(program.keys):
-            self.names[number] = f"(key[0], key[1] + {i + 1})"
+        for number in program.keys:
+            key = self.keys[number]
+            keys[key] += 1
+            self.names[number] = f"({key}[0], {key}[1] + {keys[key]})"
         results = self._results(self.name)
         head = ['@np.errstate(all="ignore")', f"def program({', '.join(every)}):", *lines]
         kept = {*program.inputs, *program.constants, *program.outputs}
@@ -428,8 +453,9 @@ class Writer:
             lines += [f"    held[{n}] = {self.name(n)}" for n in left]
             gone = [n for n in given if n in made and last[n] < stop]
             lines += [f"    del held[{n}]" for n in gone]
-            yield "\n".join([f"def {name}(held{', key' if program.keys else ''}):", *lines, ""])
-            calls.append(f"    {name}(held{', key' if program.keys else ''})")
+            call = f"{name}({', '.join(['held', *keys])})"
+            yield "\n".join([f"def {call}:", *lines, ""])
+            calls.append(f"    {call}")
         held = ", ".join(f"{n}: {self.name(n)}" for n in [*program.inputs, *self.parameters] if self.is_local(n))
         fetched = [f"    {self.name(n)} = held[{n}]" for n in dict.fromkeys(program.outputs) if n in made]
         yield "\n".join([*head, f"    held = {{{held}}}", *calls, *fetched, f"    return {results}", ""])
@@ -564,11 +590,6 @@ def tree_text(treedef: TreeDef, leaf: Callable[[], str]) -> str:
     if issubclass(kind, tuple):
         return tuple_text(children)
     raise TypeError(f"source(): the function returned a {kind.__qualname__}; return a dict, list or tuple")
-
-
-def written_name(write: Any) -> str:
-    """Return what a module calls something that is written."""
-    return f"{write.target}.grad" if write.what == "grad" else str(write.target)
 
 
 def printable(text: str) -> str:

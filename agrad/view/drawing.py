@@ -1,7 +1,8 @@
-"""The recorded graph as something to look at: text, DOT, SVG, HTML, and the bytes it keeps.
+"""The recorded graph, or a program, as something to look at: text, DOT, SVG, HTML, and the bytes a graph keeps.
 
 All of them are made from one list of `Row`, newest node first. The picture needs no other program: nodes stand in layers,
-each as far above as what leads to it allows, so that parameters stand beside the operation that uses them.
+each as far above as what leads to it allows, so that parameters stand beside the operation that uses them. A graph is drawn
+from its results down, as cotangents go; a program from its inputs down, as values go, forward and backward in one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from agrad.core.errors import line_of
 from agrad.core.node import AccumulateGrad, Freed, Node, Output
 from agrad.core.saved import Packed
 from agrad.core.tensor import Tensor
+from agrad.func.program import Program
 from agrad.ops.docs import complete as _complete
 from agrad.tree import flatten
 
@@ -78,7 +80,11 @@ class Row:
     freed : bool
         A backward pass has freed what it kept.
     leaf : bool
-        Whether gradients are accumulated here.
+        Whether gradients are accumulated here; in a program: whether it is an input or a constant.
+    backward : bool
+        In a program: whether the step is part of a derivative.
+    output : bool
+        In a program: whether it gives a result.
     """
 
     number: int
@@ -90,6 +96,8 @@ class Row:
     saved: list[Saved] = field(default_factory=list)
     freed: bool = False
     leaf: bool = False
+    backward: bool = False
+    output: bool = False
 
     @property
     def result(self) -> str:
@@ -105,24 +113,29 @@ class Row:
 
 
 class Graph:
-    """A recorded graph, for looking at; notebooks show it as a picture, a large one (500 nodes) as the ends of its table.
+    """A recorded graph or program, for looking at.
 
-    Made by `graph`.
+    Made by `graph`. Notebooks show it as a picture, a large one (500 nodes) as the ends of its table.
 
     Attributes
     ----------
     rows : list of Row
-        Its nodes, newest first.
+        Its nodes, newest first; of a program its inputs, constants and steps, in their order.
+    note : str
+        What it is all together.
     """
 
-    def __init__(self, rows: list[Row]) -> None:
+    def __init__(self, rows: list[Row], note: str = "") -> None:
         self.rows = rows
+        self.note = note or _kept(itertools.chain(*(row.saved for row in rows)))
+        self._kind = "program" if note else "graph"
 
     def __str__(self) -> str:
-        return _text(self.rows)
+        return _text(self.rows, self.note)
 
     def __repr__(self) -> str:
-        return f"<graph of {len(self.rows)} nodes, {_size(_total(self.rows))} kept>"
+        said = self.note if self._kind == "program" else f"{_size(_total(self.rows))} kept"
+        return f"<{self._kind} of {len(self.rows)} nodes, {said}>"
 
     def _repr_svg_(self) -> str | None:
         return _svg(self.rows) if len(self.rows) <= _PICTURED else None
@@ -130,17 +143,18 @@ class Graph:
     def _repr_html_(self) -> str:
         picture = self._repr_svg_()
         if picture is not None:
-            return _table(self.rows) + picture
+            return _table(self.rows, self.note) + picture
         shown = _PICTURED // 5
         left_out = f"{len(self.rows) - 2 * shown} more nodes: agrad.view.html gives them all, with a picture"
-        return _table(self.rows, shown, left_out)
+        return _table(self.rows, self.note, shown, left_out)
 
 
 def graph(outputs: Any) -> Graph:
-    """Return the graph behind tensors as an object to print, or to show in a notebook.
+    """Return the graph behind tensors, or a program, as an object to print, or to show in a notebook.
 
-    outputs : Tensor or container of them
-        They require grad.
+    outputs : Tensor or container of them, or Program
+        Tensors require grad. A program shows what was captured of forward and backward in one picture, arrows along the
+        values; steps of derivatives have another colour.
     Returns: Its rows are its nodes.
     ValueError: If none of them requires grad: nothing was recorded.
     TypeError: If there is no tensor.
@@ -148,8 +162,13 @@ def graph(outputs: Any) -> Graph:
     >>> x = ag.tensor([1.0, 2.0], requires_grad=True)
     >>> ag.view.graph(ag.sum(x * x))
     <graph of 3 nodes, 16 B kept>
+    >>> ag.view.graph(ag.func.capture(ag.func.grad(lambda x: ag.sum(ag.sin(x))))(ag.ones(2)))
+    <program of 6 nodes, 4 steps, 3 of them backward>
     """
-    return Graph(_rows(outputs))
+    if not isinstance(outputs, Program):
+        return Graph(_rows(outputs))
+    backward = sum(step.is_backward for step in outputs.steps)
+    return Graph(_rows(outputs), f"{len(outputs.steps)} steps, {backward} of them backward")
 
 
 def text(outputs: Any) -> str:
@@ -219,9 +238,10 @@ def html(outputs: Any) -> str:
     >>> "ExpBackward0" in ag.view.html(ag.exp(x))
     True
     """
-    rows = _rows(outputs)
-    head = f'<meta charset="utf-8"><title>agrad graph</title><style>{_STYLE}</style>'
-    body = f'<h1>Recorded graph</h1>\n<div class="picture">{_svg(rows)}</div>\n{_table(rows)}'
+    shown = graph(outputs)
+    head = f'<meta charset="utf-8"><title>agrad {shown._kind}</title><style>{_STYLE}</style>'
+    title = "Recorded graph" if shown._kind == "graph" else "Captured program"
+    body = f'<h1>{title}</h1>\n<div class="picture">{_svg(shown.rows)}</div>\n{_table(shown.rows, shown.note)}'
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>{body}</body></html>\n'
 
 
@@ -270,6 +290,33 @@ def memory(outputs: Any) -> Memory:
 
 
 def _rows(outputs: Any) -> list[Row]:
+    return _program_rows(outputs) if isinstance(outputs, Program) else _graph_rows(outputs)
+
+
+def _program_rows(program: Program) -> list[Row]:
+    """Return the inputs, constants and steps of a program; each leads to the steps that take what it gives."""
+    rows: list[Row] = []
+    maker: dict[int, Row] = {}
+    for number in (*program.inputs, *program.constants):
+        key = number in program.keys
+        name = program.names.get(number) or ("key" if key else "constant" if number in program.constants else "input")
+        shape, dtype = ((), "key") if key else program.shapes[number]
+        maker[number] = row = Row(len(rows) + 1, name, (shape,), (dtype,), "", leaf=True)
+        rows.append(row)
+    for step in program.steps:
+        made = [program.shapes[n] for n in step.made]
+        row = Row(len(rows) + 1, step.op, tuple(s.shape for s in made), tuple(s.dtype for s in made), step.line)
+        row.backward = step.is_backward
+        for taken in dict.fromkeys(maker[n].number for n in step.refs):
+            rows[taken - 1].inputs.append(row.number)
+        maker |= dict.fromkeys(step.made, row)
+        rows.append(row)
+    for number in program.outputs:
+        maker[number].output = True
+    return rows
+
+
+def _graph_rows(outputs: Any) -> list[Row]:
     tensors = [leaf for leaf in flatten(outputs)[0] if isinstance(leaf, Tensor)]
     if not tensors:
         raise TypeError(f"expected a Tensor or a container of tensors, not {outputs!r}")
@@ -372,12 +419,12 @@ def _aligned(table: list[list[str]]) -> list[str]:
     return ["  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in table]
 
 
-def _text(rows: list[Row]) -> str:
+def _text(rows: list[Row], note: str) -> str:
     table = []
     for row in rows:
         arrow = f"{row.number} -> {', '.join(map(str, row.inputs))}" if row.inputs else str(row.number)
         table.append([arrow, row.name, row.result, _keeps(row), _short(row.line)])
-    return "\n".join([*_aligned(table), _kept(itertools.chain(*(row.saved for row in rows)))])
+    return "\n".join([*_aligned(table), note])
 
 
 def _short(line: str) -> str:
@@ -395,6 +442,14 @@ _STYLE = (
     "th,td{text-align:left;padding:2px 10px;border-bottom:1px solid #ddd;white-space:nowrap}"
     ".picture{overflow:auto;max-height:80vh;border:1px solid #ddd}"
 )
+
+
+_BOLD = ' stroke-width="2.5"'
+
+
+def _fill(row: Row) -> str:
+    """Return the colour of an operation."""
+    return "#fdf0dd" if row.backward else "#eee" if row.freed else "#eef2fb"
 
 
 def _label(row: Row) -> list[str]:
@@ -494,12 +549,12 @@ def _svg(rows: list[Row]) -> str:
         parts.append(f'<path d="{path}{tip} fill="none" stroke="#777"/>')
     for row in rows:
         x, y = middle[row.number]
-        fill, radius = ("#e3f1e3", 14) if row.leaf else ("#eee" if row.freed else "#eef2fb", 4)
+        fill, radius = ("#e3f1e3", 14) if row.leaf else (_fill(row), 4)
         about = " | ".join(part for part in (row.name, row.result, _keeps(row), row.line) if part)
         parts.append(f"<g><title>{escape(about)}</title>")
         parts.append(
             f'<rect x="{x - _WIDTH / 2:.1f}" y="{y:.1f}" width="{_WIDTH}" height="{_HEIGHT}" rx="{radius}"'
-            f' fill="{fill}" stroke="#556"/>'
+            f' fill="{fill}" stroke="#556"{_BOLD if row.output else ""}/>'
         )
         lines = _label(row)
         for i, line in enumerate(lines):
@@ -511,7 +566,7 @@ def _svg(rows: list[Row]) -> str:
     return "\n".join([*parts, "</svg>"])
 
 
-def _table(rows: list[Row], ends: int = 0, left_out: str = "") -> str:
+def _table(rows: list[Row], note: str, ends: int = 0, left_out: str = "") -> str:
     """Return the rows as a table; with `ends`, only so many at either end and what to say of the others."""
     heads = ("", "operation", "result", "kept for backward", "bytes", "line", "leads to")
     shown = [*rows[:ends], *rows[-ends:]] if ends else rows
@@ -524,8 +579,7 @@ def _table(rows: list[Row], ends: int = 0, left_out: str = "") -> str:
     if ends:
         lines.insert(ends, f'<tr><td colspan="{len(heads)}">… {escape(left_out)}</td></tr>')
     head = "".join(f"<th>{h}</th>" for h in heads)
-    kept = _kept(itertools.chain(*(row.saved for row in rows)))
-    return f"<table><thead><tr>{head}</tr></thead>\n<tbody>{''.join(lines)}</tbody></table>\n<p>{kept}</p>"
+    return f"<table><thead><tr>{head}</tr></thead>\n<tbody>{''.join(lines)}</tbody></table>\n<p>{escape(note)}</p>"
 
 
 _complete(globals(), {})

@@ -187,6 +187,14 @@ def test_draws_take_a_key_and_are_those_of_agrad(tmp_path):
     assert_same(alone(jobs, tmp_path), wanted)
 
 
+def test_each_generator_has_its_key():
+    own = ag.random.Generator(11)
+    program = capture(lambda x: (x + ag.rand(2), x + ag.rand(2, generator=own), x + ag.rand(2)))(np.zeros(2))
+    ag.manual_seed(5)
+    own.manual_seed(11)
+    assert_same(run(program, np.zeros(2), key=(5, 0), key_2=(11, 0)), program(np.zeros(2)))
+
+
 # -- parameters and results -------------------------------------------------------------------------------------------
 
 
@@ -259,6 +267,30 @@ def test_results_come_in_plain_containers():
     assert found["a"][1] is None
     assert found["a"][2][:2] == [1.5, "text"]
     np.testing.assert_allclose(found[3][1], np.log(4))
+
+
+def test_floats_and_arguments_themselves():
+    x = np.array([1.0, 2.0])
+
+    def f(x, rate):
+        return x * rate, x, {"rate": rate, "whole": 3}
+
+    program = capture(f)(ag.tensor(x), 0.5)
+    found = run(program, x, 0.5)
+    np.testing.assert_array_equal(found[0], [0.5, 1.0])
+    np.testing.assert_array_equal(found[1], x)
+    assert found[2] == {"rate": 0.5, "whole": 3}
+
+
+def test_writes_to_arguments():
+    def f(w):
+        with ag.no_grad():
+            w.mul_(2.0)
+        return ag.sum(w)
+
+    result, written = run(capture(f)(ag.tensor([1.0, 2.0])), np.array([3.0, 4.0]))
+    assert result == 14.0
+    np.testing.assert_array_equal(written["w"], [6.0, 8.0])
 
 
 def test_long_programs_are_cut():
