@@ -276,6 +276,9 @@ class Writer:
         self.parameters: dict[int, str] = {}
         for number, origin in program.outside.items():
             self.names[number] = self.parameters[number] = self._free(str(origin))
+        for number in program.inputs:  # what a compiled function reads anew at every call, as a rate of learning
+            if number not in self.names and number not in self.keys:
+                self.names[number] = self.parameters[number] = self._free(program.names.get(number, f"x{number}"))
         for number, value in program.constants.items():
             if spec_of(value).size >= LARGE:
                 self.names[number] = self.parameters[number] = self._free(f"c{number}")
@@ -361,7 +364,7 @@ class Writer:
         for number, where in seen:
             yield f"    {printable(where)}: {program.shapes[number]}"
         for number, name in self.parameters.items():
-            said = program.outside.get(number, "a constant")
+            said = program.outside.get(number, "a constant" if number in program.constants else "a setting")
             yield f"    {name}: {program.shapes[number]}, {printable(str(said))}"
         for name in dict.fromkeys(self.keys.values()):
             yield f"    {name}: (seed, draws before), the state of a generator: after agrad.manual_seed(seed), (seed, 0)"

@@ -275,11 +275,13 @@ def test_floats_and_arguments_themselves():
     def f(x, rate):
         return x * rate, x, {"rate": rate, "whole": 3}
 
-    program = capture(f)(ag.tensor(x), 0.5)
-    found = run(program, x, 0.5)
-    np.testing.assert_array_equal(found[0], [0.5, 1.0])
-    np.testing.assert_array_equal(found[1], x)
-    assert found[2] == {"rate": 0.5, "whole": 3}
+    compiled = ag.compile(f)
+    compiled(ag.tensor(x), 0.5)
+    for program, args, rate in [(capture(f)(ag.tensor(x), 0.5), (), 0.5), (compiled.programs[0], (0.25,), 0.25)]:
+        found = run(program, x, *args)
+        np.testing.assert_array_equal(found[0], x * rate)
+        np.testing.assert_array_equal(found[1], x)
+        assert found[2] == {"rate": rate, "whole": 3}
 
 
 def test_writes_to_arguments():
