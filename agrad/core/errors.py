@@ -235,10 +235,18 @@ def lost_assignment(how: str, instead: str) -> RuntimeError:
 
 def warn_lost_write(what: str) -> None:
     frame = user_frame(sys._getframe(1))
-    warnings.warn_explicit(
+    message = (
         f"{what} changes this tensor alone, not the one it was taken from, as it would in NumPy and PyTorch: results do"
         " not share memory with their operands in agrad. To change the other, write to it directly (x[0] += 1 for row ="
-        " x[0]; row += 1); to leave it as it is, work on a copy (row.clone()) or write the operation out (row = row + 1).",
+        " x[0]; row += 1); to leave it as it is, work on a copy (row.clone()) or write the operation out (row = row + 1)."
+    )
+    numpys = sys.modules.get("agrad.numpy")
+    if numpys is not None and any(value is numpys for value in (*frame.f_globals.values(), *frame.f_locals.values())):
+        raise LostWriteWarning(
+            f"{message}\n  It is an error where agrad.numpy is imported: code for NumPy relies on it."
+        )
+    warnings.warn_explicit(
+        message,
         LostWriteWarning,
         frame.f_code.co_filename,
         frame.f_lineno,

@@ -193,6 +193,75 @@ class Methods(_FromTables):
         tensor([2., 4.])
         """
 
+    # agrad/func/source.py, Sources
+
+    def source(self, *, notes: bool=True) -> str:
+        """Return the program as the text of a module that needs NumPy alone, with the function ``program``.
+
+        Its parameters are those of the captured function that held arrays; then, with defaults, the tensors from outside and
+        the constants of 1,000 elements and more, by name: `arrays` gives them; then ``key``, if random numbers are drawn.
+        It returns what the function returned, in plain containers; where the function wrote to tensors from outside, a
+        pair of that and a dict of what they get. The module's docstring lists it all with shapes and dtypes.
+
+        Operations that only agrad has, such as those of `agrad.nn`, are written out in NumPy's functions; their last digits
+        may differ from those of the kernels that a backend has for them. The header says where SciPy is needed: for special
+        functions that NumPy lacks.
+
+        Parameters
+        ----------
+        notes : bool, optional
+            Whether each line ends with shape, dtype and the user's line.
+
+        Returns
+        -------
+        str
+            The text of a module. It has no line of agrad's, and runs without it.
+
+        Raises
+        ------
+        TypeError
+            If an operation of the user's has no kernel in the standard's functions, or the function returned an object of a
+            class of its own.
+
+        See Also
+        --------
+        arrays
+
+        Examples
+        --------
+        >>> import agrad as ag
+        >>> program = ag.func.capture(lambda x: ag.sum(ag.sin(x)))(ag.ones(3))
+        >>> print(program.source(notes=False).partition("@")[2])
+        np.errstate(all="ignore")
+        def program(x):
+            x = given('x', x, (3,), 'float64')
+            v1 = np.sin(x)
+            v2 = np.sum(v1, axis=None); del v1
+            return v2
+        <BLANKLINE>
+        """
+    def arrays(self) -> dict[str, Any]:
+        """Return what the function of `source` takes beside the arguments, by parameter, as it is now.
+
+        Returns
+        -------
+        dict of str to array
+            The tensors from outside and the large constants, as arrays of their library.
+
+        Raises
+        ------
+        LookupError
+            If a tensor is not there any more.
+
+        Examples
+        --------
+        >>> import agrad as ag
+        >>> w = ag.tensor([2.0, 3.0])
+        >>> program = ag.func.capture(lambda x: w * x)(ag.ones(2))
+        >>> program.arrays()
+        {'w': array([2., 3.])}
+        """
+
     # agrad/ops/methods.py, StandardMethods
 
     def __init__(self, *args: Any, dtype: Any=None, device: Any=None) -> None: ...
@@ -253,9 +322,9 @@ class Methods(_FromTables):
 
         PyTorch's ``min(dim)`` gives indices too: here `argmin` does, and ties share the gradient evenly.
         """
-    def var(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None) -> Tensor:
+    def var(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None, ddof: float | None=None) -> Tensor:
         """Variance over axes; see `agrad.var`."""
-    def std(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None) -> Tensor:
+    def std(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None, ddof: float | None=None) -> Tensor:
         """Standard deviation over axes; see `agrad.std`."""
     def all(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None) -> Tensor:
         """Whether all elements are true; see `agrad.all`.
@@ -326,8 +395,12 @@ class Methods(_FromTables):
         """A copy with `value` where a mask is true; see `agrad.where`."""
     def sort(self, dim: int=-1, descending: bool=False, *, stable: bool=True) -> Sorted:
         """Sorted along an axis: values and indices. `agrad.sort` gives values only."""
-    def argsort(self, dim: int=-1, descending: bool=False, *, stable: bool=True) -> Tensor:
-        """The indices that sort along an axis; see `agrad.argsort`."""
+    def argsort(self, dim: int=-1, descending: bool=False, *, stable: bool=True, axis: int | None=None) -> Tensor:
+        """The indices that sort along an axis; see `agrad.argsort`.
+
+        axis : int, optional
+            As `dim`.
+        """
     def topk(self, k: int, dim: int=-1, largest: bool=True, sorted: bool=True) -> Any:
         """The largest elements along an axis: values and indices; see `agrad.topk`."""
     def amax(self, dim: Any=None, keepdim: bool=False) -> Tensor:
@@ -374,13 +447,15 @@ class Methods(_FromTables):
         *axes : int, or one tuple of int
             For each axis of the result, which one of this tensor it is.
         """
-    def transpose(self, axis0: int | tuple[int, ...], axis1: int | None=None) -> Tensor:
-        """Two axes exchanged; or, as NumPy spells it, all axes in the order of a tuple.
+    def transpose(self, axis0: int | tuple[int, ...] | None=None, axis1: int | None=None, *axes: int) -> Tensor:
+        """Two axes exchanged; or, as NumPy spells it, all axes in the order of a tuple, or of three arguments and more.
 
         axis0 : int or tuple of int
             The one axis; or, without `axis1`, all axes in their new order.
         axis1 : int, optional
             The other axis.
+        *axes : int
+            More of the new order. Without any argument the order is reversed.
         """
     def t(self) -> Tensor:
         """The transpose of a matrix.
@@ -433,8 +508,12 @@ class Methods(_FromTables):
     def swapaxes(self, dim0: int, dim1: int) -> Tensor:
         """Two axes exchanged; see `agrad.swapaxes`."""
     swapdims = swapaxes
-    def diagonal(self, offset: int=0, dim1: int=0, dim2: int=1) -> Tensor:
-        """The diagonal over two axes, as the last axis; see `agrad.linalg.diagonal`."""
+    def diagonal(self, offset: int=0, dim1: int=0, dim2: int=1, *, axis1: int | None=None, axis2: int | None=None) -> Tensor:
+        """The diagonal over two axes, as the last axis; see `agrad.linalg.diagonal`.
+
+        axis1, axis2 : int, optional
+            As `dim1` and `dim2`.
+        """
     def diag(self, diagonal: int=0) -> Tensor:
         """The diagonal of a matrix, or a matrix with this diagonal; see `agrad.diag`."""
     def tril(self, diagonal: int=0) -> Tensor:
@@ -622,6 +701,41 @@ class Methods(_FromTables):
         """`index_copy`, in place."""
     def index_fill_(self, dim: int, index: Any, value: Any) -> Tensor:
         """`index_fill`, in place."""
+
+    # agrad/ops/ufunc.py, ArrayMethods
+
+    def argpartition(self, kth: Any, axis: int | None=-1, kind: str='introselect') -> Tensor:
+        """Indices that part the elements at one or several ranks; here they sort altogether."""
+    def astype(self, dtype: Any, order: str='K', casting: str='unsafe', copy: bool=True) -> Tensor:
+        """The elements converted to another dtype."""
+    def choose(self, choices: Any, out: Any=None, mode: str='raise') -> Tensor:
+        """Elements of several tensors, this one saying of which."""
+    def compress(self, condition: Any, axis: int | None=None, out: Any=None) -> Tensor:
+        """The parts along an axis where a condition is true; it is looked at."""
+    def conjugate(self) -> Tensor:
+        """Complex conjugates."""
+    def copy(self, order: str='C') -> Tensor:
+        """A tensor of the same value, which stays in the graph."""
+    def fill(self, value: Any) -> None:
+        """One value everywhere, in place."""
+    @property
+    def flat(self) -> Tensor:
+        """All elements as a vector."""
+    @property
+    def itemsize(self) -> int:
+        """The bytes of one element."""
+    def put(self, indices: Any, values: Any, mode: str='raise') -> None:
+        """Values put at places of the elements counted in rows, in place."""
+    def searchsorted(self, v: Any, side: str='left', sorter: Any=None) -> Tensor:
+        """Where values would be inserted to keep the order."""
+    def take(self, indices: Any, axis: int | None=None, out: Any=None, mode: str='raise') -> Tensor:
+        """The elements at places along an axis, or counted in rows."""
+    def tobytes(self, order: str='C') -> bytes:
+        """The bytes of the value.
+
+        Returns: As NumPy has them.
+        RuntimeError: While a gradient is required and recording is on.
+        """
 
     # agrad/ops/ufunc.py, NumpyMethods
 

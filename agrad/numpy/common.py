@@ -134,7 +134,10 @@ def static(value: Any) -> Any:
     if isinstance(value, list | tuple | range):
         return [static(v) for v in value]
     if isinstance(value, Tensor) and value._is_followed():
-        raise errors.not_a_number("numpy's function", "tensor")
+        raise TypeError(
+            "a tensor that requires grad stands for a number or a shape by which no derivative is taken: its gradient"
+            f" would be lost. Pass its value: tensor.detach(){errors.called()}"
+        )
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return as_operand(value).tolist()
     return operator.index(value)

@@ -149,7 +149,7 @@ class FromLibrary:
 
 #: Settings, texts of numbers, dtypes and questions about them: without arrays.
 _LIBRARYS = """
-base_repr binary_repr character complexfloating clongdouble complex256 dtype errstate finfo flexible float128
+base_repr binary_repr character complexfloating clongdouble dtype errstate finfo flexible
 floating format_float_positional format_float_scientific generic get_include get_printoptions getbufsize geterr geterrcall
 iinfo inexact info integer isdtype issubdtype longdouble mintypecode ndindex number printoptions set_printoptions
 setbufsize seterr seterrcall show_config show_runtime signedinteger test typename unsignedinteger

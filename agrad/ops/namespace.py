@@ -206,6 +206,8 @@ class Namespace(ModuleType):
         for name in CREATION:
             if name in vars(self):
                 setattr(self, name, self._bind(vars(self)[name]))
+        for name in ("std", "var"):
+            setattr(self, name, _with_ddof(vars(self)[name]))
         for name in QUERIES:
             setattr(self, name, self._bind_query(vars(self)[name]))
         for name, chapters in SUBNAMESPACES.items():
@@ -240,6 +242,10 @@ class Namespace(ModuleType):
             return OPS[name].entry
         if any(op.startswith(f"{name}.") for op in OPS):  # where users keep their own
             return _Chapter(self, name, ())
+        function = _numpys(name)
+        if function is not None:
+            setattr(self, name, function)
+            return function
         raise AttributeError(f"namespace {self.__name__!r} has no attribute {name!r}")
 
     def __array_namespace_info__(self) -> Info:
@@ -251,6 +257,26 @@ class Namespace(ModuleType):
 
     def __repr__(self) -> str:
         return f"<namespace {self.__name__!r}>"
+
+
+def _numpys(name: str) -> Any:
+    """A function of NumPy's of operands that the standard does not have; None for any other name."""
+    if name.startswith("_"):
+        return None
+    from agrad.numpy.table import DIFFERENTIATED, STEP, table  # noqa: PLC0415 (its files use all chapters)
+
+    entry = table().get(name)
+    return None if entry is None or entry.status not in (DIFFERENTIATED, STEP) else entry.function
+
+
+def _with_ddof(function: Any) -> Any:
+    """A variance or deviation that takes NumPy's name of ``correction`` too."""
+
+    @functools.wraps(function)
+    def bound(x: Any, /, *, ddof: float | None = None, **options: Any) -> Any:
+        return function(x, **options) if ddof is None else function(x, correction=ddof, **options)
+
+    return bound
 
 
 def _has_home(args: tuple[Any, ...]) -> bool:

@@ -100,6 +100,7 @@ ARGUMENTS = {
 
 #: And of the methods that have the standard's names too.
 REDUCTION_ARGUMENTS = {
+    "ddof": "float, optional\n    NumPy's name of `correction`.",
     "axis": "int or tuple of int, optional\n    The axes. Default: all.",
     "correction": "float, optional\n    What to take from the number of elements: the standard's 0, not PyTorch's 1.",
     "dim": "int or tuple of int, optional\n    PyTorch's name of `axis`.",
@@ -151,15 +152,29 @@ class Reductions:
         return statistical.min(self, axis=_axes(axis, dim), keepdims=keepdims or keepdim)
 
     def var(
-        self: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False, *, dim: Axis = None
+        self: Any,
+        axis: Axis = None,
+        correction: float = 0.0,
+        keepdims: bool = False,
+        *,
+        dim: Axis = None,
+        ddof: float | None = None,
     ) -> Tensor:
         """Variance over axes; see `agrad.var`."""
+        correction = correction if ddof is None else ddof
         return statistical.var(self, axis=_axes(axis, dim), correction=correction, keepdims=keepdims)
 
     def std(
-        self: Any, axis: Axis = None, correction: float = 0.0, keepdims: bool = False, *, dim: Axis = None
+        self: Any,
+        axis: Axis = None,
+        correction: float = 0.0,
+        keepdims: bool = False,
+        *,
+        dim: Axis = None,
+        ddof: float | None = None,
     ) -> Tensor:
         """Standard deviation over axes; see `agrad.std`."""
+        correction = correction if ddof is None else ddof
         return statistical.std(self, axis=_axes(axis, dim), correction=correction, keepdims=keepdims)
 
     def all(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None) -> Tensor:
@@ -295,9 +310,15 @@ class TorchMethods(Reductions):
         indices = searching.argsort(self, axis=dim, descending=descending, stable=True)
         return Sorted(searching.take_along_axis(self, indices, axis=dim), indices)
 
-    def argsort(self: Any, dim: int = -1, descending: bool = False, *, stable: bool = True) -> Tensor:
-        """The indices that sort along an axis; see `agrad.argsort`."""
-        found: Sorted = self.detach().sort(dim, descending)
+    def argsort(
+        self: Any, dim: int = -1, descending: bool = False, *, stable: bool = True, axis: int | None = None
+    ) -> Tensor:
+        """The indices that sort along an axis; see `agrad.argsort`.
+
+        axis : int, optional
+            As `dim`.
+        """
+        found: Sorted = self.detach().sort(dim if axis is None else axis, descending)
         return found.indices
 
     def topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
@@ -383,22 +404,30 @@ class TorchMethods(Reductions):
         """
         return manipulation.permute_dims(self, shape_of(axes))
 
-    def transpose(self: Any, axis0: int | tuple[int, ...], axis1: int | None = None) -> Tensor:
-        """Two axes exchanged; or, as NumPy spells it, all axes in the order of a tuple.
+    def transpose(
+        self: Any, axis0: int | tuple[int, ...] | None = None, axis1: int | None = None, *axes: int
+    ) -> Tensor:
+        """Two axes exchanged; or, as NumPy spells it, all axes in the order of a tuple, or of three arguments and more.
 
         axis0 : int or tuple of int
             The one axis; or, without `axis1`, all axes in their new order.
         axis1 : int, optional
             The other axis.
+        *axes : int
+            More of the new order. Without any argument the order is reversed.
         """
+        if axes:
+            return manipulation.permute_dims(self, (axis0, axis1, *axes))  # type: ignore[arg-type]
+        if axis0 is None:
+            return manipulation.permute_dims(self, tuple(range(self.ndim))[::-1])
         if axis1 is None:
             return manipulation.permute_dims(self, shape_of((axis0,)))
         if not isinstance(axis0, int):
             raise TypeError(f"transpose() takes two axes, or one tuple of all axes, not {axis0!r} and {axis1!r}")
-        axes = list(range(self.ndim))
+        order = list(range(self.ndim))
         i, j = (checked_axis("transpose", axis, self.ndim) for axis in (axis0, axis1))
-        axes[i], axes[j] = j, i
-        return manipulation.permute_dims(self, tuple(axes))
+        order[i], order[j] = j, i
+        return manipulation.permute_dims(self, tuple(order))
 
     def t(self: Any) -> Tensor:
         """The transpose of a matrix.
@@ -503,9 +532,22 @@ class TorchMethods(Reductions):
 
     swapdims = swapaxes
 
-    def diagonal(self: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-        """The diagonal over two axes, as the last axis; see `agrad.linalg.diagonal`."""
-        return linalg.diagonal(manipulation.moveaxis(self, (dim1, dim2), (-2, -1)), offset=offset)
+    def diagonal(
+        self: Any,
+        offset: int = 0,
+        dim1: int = 0,
+        dim2: int = 1,
+        *,
+        axis1: int | None = None,
+        axis2: int | None = None,
+    ) -> Tensor:
+        """The diagonal over two axes, as the last axis; see `agrad.linalg.diagonal`.
+
+        axis1, axis2 : int, optional
+            As `dim1` and `dim2`.
+        """
+        axes = (dim1 if axis1 is None else axis1, dim2 if axis2 is None else axis2)
+        return linalg.diagonal(manipulation.moveaxis(self, axes, (-2, -1)), offset=offset)
 
     def diag(self: Any, diagonal: int = 0) -> Tensor:
         """The diagonal of a matrix, or a matrix with this diagonal; see `agrad.diag`."""

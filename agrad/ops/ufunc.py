@@ -10,6 +10,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.op import OPS
 from agrad.core.tensor import Tensor, attached
+from agrad.ops.docs import complete
 from agrad.plugin import manager
 
 #: NumPy's ufuncs that stay in the graph, and the op each stands for: those that mean the same.
@@ -114,8 +115,105 @@ def to_numpy(tensor: Tensor) -> Any:
     return numpy.read_only(numpy.from_host(tensor._spec.backend.to_host(tensor._computed()), numpy.name))
 
 
+def _numpys(name: str) -> Any:
+    """A function of the table of NumPy's names."""
+    from agrad.numpy.table import table  # noqa: PLC0415 (its files use all chapters)
+
+    return table()[name].function
+
+
+class ArrayMethods:
+    """Methods of ``numpy.ndarray`` that PyTorch does not have under another meaning."""
+
+    def argpartition(self: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Tensor:
+        """Indices that part the elements at one or several ranks; here they sort altogether."""
+        return _numpys("argpartition")(self, kth, axis, kind)
+
+    def astype(self: Any, dtype: Any, order: str = "K", casting: str = "unsafe", copy: bool = True) -> Tensor:
+        """The elements converted to another dtype."""
+        if casting != "unsafe" and not _numpys("can_cast")(self, dtype, casting):
+            raise TypeError(f"Cannot cast array data from {self.dtype} to {dtype} according to the rule '{casting}'")
+        return _numpys("astype")(self, dtype, copy=copy)
+
+    def choose(self: Any, choices: Any, out: Any = None, mode: str = "raise") -> Tensor:
+        """Elements of several tensors, this one saying of which."""
+        return _numpys("choose")(self, choices, out, mode)
+
+    def compress(self: Any, condition: Any, axis: int | None = None, out: Any = None) -> Tensor:
+        """The parts along an axis where a condition is true; it is looked at."""
+        return _numpys("compress")(condition, self, axis, out)
+
+    def conjugate(self: Any) -> Tensor:
+        """Complex conjugates."""
+        return _numpys("conjugate")(self)
+
+    def copy(self: Any, order: str = "C") -> Tensor:
+        """A tensor of the same value, which stays in the graph."""
+        return _numpys("copy")(self, order)
+
+    def fill(self: Any, value: Any) -> None:
+        """One value everywhere, in place."""
+        self.fill_(value)
+
+    @property
+    def flat(self: Any) -> Tensor:
+        """All elements as a vector."""
+        return _numpys("ravel")(self)
+
+    @property
+    def itemsize(self: Any) -> int:
+        """The bytes of one element."""
+        return self.element_size()
+
+    def put(self: Any, indices: Any, values: Any, mode: str = "raise") -> None:
+        """Values put at places of the elements counted in rows, in place."""
+        _numpys("put")(self, indices, values, mode)
+
+    def searchsorted(self: Any, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
+        """Where values would be inserted to keep the order."""
+        return _numpys("searchsorted")(self, v, side, sorter)
+
+    def take(self: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Tensor:
+        """The elements at places along an axis, or counted in rows."""
+        return _numpys("take")(self, indices, axis, out, mode)
+
+    def tobytes(self: Any, order: str = "C") -> bytes:
+        """The bytes of the value.
+
+        Returns: As NumPy has them.
+        RuntimeError: While a gradient is required and recording is on.
+        """
+        return self.numpy().tobytes(order)
+
+
+complete(
+    vars(ArrayMethods),
+    {
+        "axis": "int, optional\n    The axis; None for all elements, counted in rows.",
+        "casting": "str, optional\n    Which conversions are allowed, in NumPy's words.",
+        "choices": "sequence of Tensor\n    They broadcast with this tensor.",
+        "condition": "sequence of bool\n    One for each part.",
+        "copy": "bool, optional\n    False gives this tensor itself if nothing is to be done.",
+        "dtype": "dtype\n    The dtype.",
+        "indices": "Tensor or sequence of int\n    The places.",
+        "kind": "str, optional\n    Not looked at.",
+        "kth": "int or sequence of int\n    The ranks.",
+        "mode": "{'raise', 'wrap', 'clip'}, optional\n    What is done with places that are out of range.",
+        "order": "str, optional\n    The layout in memory, which tensors do not show.",
+        "out": "Tensor, optional\n    What the result is written to.",
+        "side": "{'left', 'right'}, optional\n    In front of equal elements, or behind them.",
+        "sorter": "Tensor, optional\n    Indices that sort this tensor.",
+        "v": "Tensor or scalar\n    The values.",
+        "value": "Tensor or scalar\n    The value.",
+        "values": "Tensor or scalar\n    What to put there; repeated if there are too few.",
+    },
+    methods=True,
+)
+attached(ArrayMethods)
+
+
 @attached
-class NumpyMethods:
+class NumpyMethods(ArrayMethods):
     """What `Tensor` has for NumPy."""
 
     def numpy(self: Any) -> Any:

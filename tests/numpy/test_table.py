@@ -22,8 +22,11 @@ NAMES = [
     for room, module in ROOMS.items()
     for name in dir(module)
     if not name.startswith("_") and callable(getattr(module, name)) and name not in (*_DTYPES, "LinAlgError")
-    if not (room and name == "test")
+    if not (room and name == "test") and name not in ("float128", "complex256", "float96", "complex192")  # by platform
 ]
+
+#: The release that the table is of: others have a few names more or fewer.
+of_this_release = pytest.mark.skipif(not np.__version__.startswith("2.4."), reason="the table is of NumPy 2.4")
 
 
 def numpys(name):
@@ -31,17 +34,20 @@ def numpys(name):
     return getattr(getattr(np, room) if room else np, last)
 
 
+@of_this_release
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_of_numpys_is_here(name):
     assert name in TABLE
 
 
+@of_this_release
 def test_nothing_else_is_here():
     objects = {"c_", "index_exp", "mgrid", "ogrid", "r_", "s_"}
     assert set(TABLE) - set(NAMES) <= objects
     assert not set(TABLE) & set(_DTYPES)
 
 
+@of_this_release
 @pytest.mark.parametrize("name", [n for n in NAMES if n in TABLE and TABLE[n].status not in (LIBRARY, REFUSED)])
 def test_signatures_are_numpys(name):
     function, ours = numpys(name), TABLE[name].function

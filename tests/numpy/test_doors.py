@@ -1,0 +1,202 @@
+"""The ways to the table: methods, bound namespaces, ``out=``, arrays of several libraries, writes through views."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import agrad as ag
+import agrad.numpy as anp
+
+X = np.random.default_rng(0).normal(size=(3, 4))
+V = np.arange(12.0)
+
+METHODS = {
+    "astype": lambda x: x.astype("float32"),
+    "copy": lambda x: x.copy(),
+    "conjugate": lambda x: x.conjugate(),
+    "take": lambda x: x.take([0, 5, -1]),
+    "take along": lambda x: x.take([2, 0], axis=1),
+    "compress": lambda x: x.compress([True, False, True], axis=0),
+    "choose": lambda x: (x > 0).astype("int64").choose([x, -x]),
+    "transpose": lambda x: x.reshape(3, 2, 2).transpose(2, 0, 1),
+    "transpose all": lambda x: x.reshape(3, 2, 2).transpose(),
+    "std": lambda x: x.std(axis=0, ddof=1),
+    "var": lambda x: x.var(ddof=1),
+    "argsort": lambda x: x.argsort(axis=0),
+    "diagonal": lambda x: x.reshape(3, 2, 2).diagonal(axis1=1, axis2=2),
+    "searchsorted": lambda x: x.reshape(-1)[:0].searchsorted(1.0) + 0 * x,
+    "itemsize": lambda x: x.itemsize + 0 * x,
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_are_ndarrays(name):
+    expected, found = METHODS[name](X), METHODS[name](ag.asarray(X))
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+    assert found.dtype == expected.dtype
+
+
+def test_methods_that_change_the_tensor():
+    x, array = ag.asarray(X) * 1, X.copy()
+    for each in (x, array):
+        each.put([0, 5], [7.0, 8.0])
+    np.testing.assert_array_equal(x.numpy(), array)
+    x.fill(2.0)
+    assert x.tolist() == np.full((3, 4), 2.0).tolist()
+    with pytest.raises(RuntimeError, match="requires grad"):
+        (x * ag.tensor(1.0, requires_grad=True)).tobytes()
+    assert x.tobytes() == np.full((3, 4), 2.0).tobytes()
+    with pytest.raises(TypeError, match="Cannot cast array data"):
+        x.astype("int64", casting="safe")
+
+
+@pytest.mark.parametrize("backend", ["numpy", "dask"])
+def test_namespaces_have_numpys_names(backend):
+    xp = ag.namespace(backend)
+    x = xp.asarray(X)
+    np.testing.assert_allclose(xp.pad(x, 1, mode="edge").numpy(), np.pad(X, 1, mode="edge"))
+    np.testing.assert_allclose(xp.gradient(x, axis=0).numpy(), np.gradient(X, axis=0))
+    np.testing.assert_allclose(xp.nanmean(x).numpy(), np.nanmean(X))
+    np.testing.assert_allclose(xp.std(x, axis=0, ddof=1).numpy(), np.std(X, axis=0, ddof=1))
+    for name in ("savez", "identity", "errstate", "nonsense"):
+        assert not hasattr(xp, name)
+
+
+def test_out_takes_the_history():
+    x = ag.asarray(V).requires_grad_()
+    out = ag.zeros(12)
+    assert np.multiply(x, 2.0, out=out) is out
+    total = ag.zeros(())
+    assert np.sum(out * out, out=total) is total
+    total.backward()
+    np.testing.assert_allclose(x.grad.numpy(), 8 * V)
+    with pytest.raises(TypeError, match=r"out= takes a tensor, not ndarray: write y = f\(x\)"):
+        np.sum(x, out=np.zeros(()))
+    with pytest.raises(ValueError, match="wrong shape"):
+        np.sum(x, out=ag.zeros(2))
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        np.sum(x, out=ag.zeros((), dtype="int64"))
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        np.add(x, x, out=x)
+
+
+def test_ufuncs_refuse_what_has_no_meaning():
+    x = ag.asarray(V)
+    for call in (
+        lambda: np.add(x, x, signature="dd->d"),
+        lambda: np.add(x, x, dtype="float32", casting="safe"),
+        lambda: np.exp(x, where=V > 0),
+        lambda: np.multiply.at(x, [0], 2.0),
+    ):
+        with pytest.raises(TypeError, match="is not defined for tensors; "):
+            call()
+    with pytest.raises(TypeError, match="Cannot cast ufunc 'add'"):
+        np.add(x, x, dtype="int64")
+    with pytest.raises(ValueError, match="only supported for binary functions"):
+        np.exp.reduce(x)
+
+
+def test_add_at_adds_as_often_as_a_place_occurs():
+    x, array = ag.asarray(V) * 1, V.copy()
+    step = ag.tensor([1.0, 2.0, 4.0], requires_grad=True)
+    np.add.at(x, [0, 0, 3], step)
+    np.add.at(array, [0, 0, 3], [1.0, 2.0, 4.0])
+    np.testing.assert_array_equal(x.detach().numpy(), array)
+    assert ag.grad(np.sum(x * x), step)[0].tolist() == (2 * array[[0, 0, 3]]).tolist()
+
+
+def test_operands_of_several_libraries():
+    da = pytest.importorskip("dask.array")
+    x, lazy = ag.asarray(X).requires_grad_(), da.from_array(X, chunks=2)
+    for call in (np.add, np.multiply, np.arctan2, lambda a, b: np.concatenate([a, b]), np.inner, np.vdot):
+        for found, expected in ((call(x, lazy), call(X, X)), (call(lazy, x), call(X, X))):
+            assert isinstance(found, ag.Tensor)
+            assert found.requires_grad
+            assert found.device == "dask"
+            np.testing.assert_allclose(found.detach().to_device("numpy").numpy(), expected)
+    found = np.concatenate([x, X, [[1.0, 2.0, 3.0, 4.0]]])
+    assert found.requires_grad
+    assert found.device == "numpy"
+    masked = np.ma.masked_array(X, X > 0)
+    for call in (np.add, lambda a, b: np.concatenate([a, b]), np.dot):
+        with pytest.raises(TypeError, match=r"mask would be lost|MaskedArray"):
+            call(x, masked)
+
+
+def test_parameters_keep_no_gradient_in_silence():
+    x, k = ag.asarray(X), ag.tensor(1.0, requires_grad=True)
+    for call in (
+        lambda: np.quantile(x, k / 2),
+        lambda: np.percentile(x, k),
+        lambda: np.roll(x, k),
+        lambda: np.repeat(x, k),
+        lambda: np.var(x, ddof=k),
+        lambda: np.linalg.norm(x, ord=k),
+        lambda: np.pad(x, k),
+        lambda: np.histogram(x, bins=[k * 0, k])[1],
+        lambda: np.tile(x, k),
+    ):
+        with pytest.raises((TypeError, RuntimeError)):
+            call()
+
+
+def test_writes_through_views_are_errors_under_the_module():
+    x = anp.zeros((2, 2))
+    row = x[0]
+    with pytest.raises(ag.LostWriteWarning, match=r"an error where agrad\.numpy is imported"):
+        row[:] = 1.0
+    assert row.tolist() == [0.0, 0.0]
+    scope = {"x": x}
+    with pytest.warns(ag.LostWriteWarning):
+        exec(compile("row = x[0]\nrow[:] = 1.0", "elsewhere.py", "exec"), scope)
+    assert scope["row"].tolist() == [1.0, 1.0]
+
+
+def test_creation_by_numpy_follows_the_tensor():
+    assert np.zeros_like(ag.ones(2)).tolist() == [0.0, 0.0]
+    assert isinstance(np.zeros(3, like=ag.ones(2)), ag.Tensor)
+    with ag.use_backend("dask"):
+        assert anp.zeros(3).device == "dask"
+        assert anp.zeros(3, like=ag.ones(2, device="numpy")).device == "numpy"
+
+
+def test_random_numbers():
+    anp.random.seed(3)
+    first = anp.random.normal(size=(2, 3))
+    ag.manual_seed(3)
+    assert ag.randn(2, 3).tolist() == first.tolist()
+    mean, scale = ag.tensor([1.0, 2.0], requires_grad=True), ag.tensor(3.0, requires_grad=True)
+    drawn = anp.random.normal(mean, scale)
+    grads = ag.grad(anp.sum(drawn), (mean, scale))
+    assert grads[0].tolist() == [1.0, 1.0]
+    assert grads[1].item() == pytest.approx((drawn.detach().sum().item() - 3.0) / 3.0)
+    rng = anp.random.default_rng(0)
+    n = 4000
+    moments = {
+        "uniform": (rng.uniform(1.0, 3.0, n), 2.0, 4 / 12),
+        "exponential": (rng.exponential(2.0, n), 2.0, 4.0),
+        "laplace": (rng.laplace(1.0, 0.5, n), 1.0, 0.5),
+        "logistic": (rng.logistic(1.0, 0.5, n), 1.0, np.pi**2 / 12),
+        "gumbel": (rng.gumbel(0.0, 1.0, n), np.euler_gamma, np.pi**2 / 6),
+        "rayleigh": (rng.rayleigh(1.0, n), np.sqrt(np.pi / 2), 2 - np.pi / 2),
+        "weibull": (rng.weibull(1.0, n), 1.0, 1.0),
+        "power": (rng.power(2.0, n), 2 / 3, 1 / 18),
+        "triangular": (rng.triangular(0.0, 1.0, 2.0, n), 1.0, 1 / 6),
+        "binomial": (rng.binomial(10, 0.3, n).astype("float64"), 3.0, 2.1),
+        "integers": (rng.integers(0, 4, n, endpoint=True).astype("float64"), 2.0, 2.0),
+        "lognormal": (anp.log(rng.lognormal(0.5, 0.4, n)), 0.5, 0.16),
+        "pareto": (anp.log1p(rng.pareto(2.0, n)), 0.5, 0.25),
+    }
+    for name, (sample, mean_of, variance) in moments.items():
+        assert sample.mean().item() == pytest.approx(mean_of, abs=5 * np.sqrt(variance / n)), name
+        assert sample.var().item() == pytest.approx(variance, rel=0.25), name
+    many = rng.multivariate_normal([1.0, -1.0], [[2.0, 0.5], [0.5, 1.0]], n)
+    np.testing.assert_allclose(np.cov(many.numpy().T), [[2.0, 0.5], [0.5, 1.0]], atol=0.2)
+    assert sorted(rng.permutation(5).tolist()) == [0, 1, 2, 3, 4]
+    assert sorted(rng.choice(5, 5, replace=False).tolist()) == [0, 1, 2, 3, 4]
+    picked = rng.choice([10.0, 20.0], size=(50,), p=[0.0, 1.0])
+    assert picked.tolist() == [20.0] * 50
+    x = anp.arange(6.0)
+    rng.shuffle(x)
+    assert sorted(x.tolist()) == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
