@@ -5,6 +5,7 @@ from agrad.func.compiling import CompileError, CompileWarning, compile
 from agrad.func.grad import deriv, elementwise_grad, grad, grad_and_value, hvp, jvp, linearize, value_and_grad, vjp
 from agrad.func.jacobian import hessian, jacfwd, jacobian, jacrev
 from agrad.func.memory import Memory as _Memory  # noqa: F401 (the file has methods of programs)
+from agrad.func.passes import Running as _Running  # noqa: F401 (a method of programs)
 from agrad.func.program import Program
 from agrad.func.recording import CaptureError
 from agrad.func.source import Sources as _Sources  # noqa: F401 (as above)

@@ -13,7 +13,7 @@ from agrad.core.backend import backend_of
 from agrad.core.node import Freed, ancestors
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, argument_of
-from agrad.func.origins import Argument, Found, Origin, search
+from agrad.func.origins import Argument, Origin, search
 from agrad.func.program import Given, Leaf, Number, Program, Structure, Write
 from agrad.func.recording import CaptureError, Recorder
 
@@ -85,15 +85,12 @@ class Call(NamedTuple):
         Its arguments, containers taken apart, as tensors where they are arrays.
     roots : list
         From where what it found outside is found again.
-    places : dict
-        Where it found each input from outside, by number.
     """
 
     program: Program
     returned: Any
     given: list[Any]
     roots: list[Any]
-    places: dict[int, Found]
 
 
 def captured_call(
@@ -111,11 +108,11 @@ def captured_call(
         mode.set_mode(before)
     roots = [function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
     results = results_of(recorder, returned, leaves)
-    program, places = program_of(recorder, results, Structure(treedef, tuple(given)), tensors, roots)
+    program = program_of(recorder, results, Structure(treedef, tuple(given)), tensors, roots)
     parameters = parameters_of(function, len(args))
     names = {**program.names, **names_of(treedef, given, parameters)}
     program = program.replaced(parameters=parameters, names=names)
-    return Call(program, returned, tensors, roots, places)
+    return Call(program, returned, tensors, roots)
 
 
 def introduced(recorder: Recorder, leaves: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -143,8 +140,8 @@ def program_of(
     given: Sequence[Any],
     roots: Sequence[Any],
     settings: Sequence[int] = (),
-) -> tuple[Program, dict[int, Found]]:
-    """Return the program of what a recorder has seen, and where what is from outside was found."""
+) -> Program:
+    """Return the program of what a recorder has seen."""
     numbers = dict.fromkeys(leaf.number for leaf in arguments.leaves if isinstance(leaf, Leaf | Number))
     writes = writes_of(recorder, roots, given)
     outputs = [leaf.number for leaf in results.leaves if isinstance(leaf, Leaf | Number)]
@@ -154,9 +151,8 @@ def program_of(
     program = recorder.program([*numbers], outputs)
     used = {number for step in program.steps for number in step.refs} | {*outputs}
     others = {n: array for n, array in recorder.inputs.values() if n in used and n not in numbers}
-    places = found_outside(recorder, others, roots)
-    outside = {number: place.origin for number, place in places.items()}
-    program = program.replaced(
+    outside = found_outside(recorder, others, roots)
+    return program.replaced(
         inputs=(*numbers, *outside, *settings, *draws),
         keys=tuple(draws),
         arguments=arguments,
@@ -167,7 +163,6 @@ def program_of(
         functions=tuple(dict.fromkeys(recorder.functions)),
         names=names_of(arguments.treedef, arguments.leaves) | {n: str(origin) for n, origin in outside.items()},
     )
-    return program, places
 
 
 def results_of(recorder: Recorder, returned: Any, arguments: Sequence[Any]) -> Structure:
@@ -235,19 +230,19 @@ def number_of(recorder: Recorder, array: Any) -> int:
     return recorder.input(array) if number is None else number
 
 
-def found_outside(recorder: Recorder, arrays: dict[int, Any], roots: Sequence[Any]) -> dict[int, Found]:
+def found_outside(recorder: Recorder, arrays: dict[int, Any], roots: Sequence[Any]) -> dict[int, Origin]:
     """Return where arrays from outside are found, by number."""
     if not arrays:
         return {}
     before = {id(tensor): array for tensor, array, _ in recorder.met.values()}
     numbers = {id(array): number for number, array in arrays.items()}
-    places: dict[int, Found] = {}
+    places: dict[int, Origin] = {}
 
     def array_of(value: Any) -> Any:
         return before.get(id(value), value._raw) if isinstance(value, Tensor) else value
 
     for found in search(roots, lambda value: id(array_of(value)) in numbers):
-        places.setdefault(numbers[id(array_of(found.value))], found)
+        places.setdefault(numbers[id(array_of(found.value))], found.origin)
         if len(places) == len(numbers):
             break
     for number, array in arrays.items():

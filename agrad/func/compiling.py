@@ -31,13 +31,15 @@ from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor, wrap
 from agrad.func.arguments import NUMBERS, argument_of, bare, bare_all, is_raw, name_of
 from agrad.func.capture import introduced, program_of, results_of
-from agrad.func.origins import Found, Origin, search, target_of
+from agrad.func.origins import FOLLOW, Argument, Found, Origin, search, target_of
 from agrad.func.program import Given, Leaf, Number, Program, Structure, put_back, spec_of_value
 from agrad.func.recording import CaptureError, Recorder
-from agrad.plugin.manager import default_backend
+from agrad.plugin.manager import choice, default_backend
 from agrad.random import default_generator, noting
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_new = object.__new__
 
 #: How many programs are kept for one function, and how many of them may differ in guards alone.
 KEPT, BRANCHES = 64, 8
@@ -424,13 +426,13 @@ def was_read(found: Found, met: set[types.CodeType], names: set[str]) -> bool:
     return kind != "attribute" or key in names
 
 
-def links_to(found: Found) -> list[Link]:
+def links_along(origin: Origin) -> list[Link]:
     """Return the links of a way."""
-    text, links = "", []
-    for at in found.chain():
-        assert at.before is not None
-        text = Origin(None, (("attribute", text), at.step) if text else (at.step,)).__str__()
-        links.append(link_of(at.before.value, at.step, at.value, text))
+    holder, links = origin.root, []
+    for i, step in enumerate(origin.way):
+        value = FOLLOW[step[0]](holder, step[1])
+        links.append(link_of(holder, step, value, str(Origin(None, origin.way[: i + 1]))))
+        holder = value
     return links
 
 
@@ -453,6 +455,8 @@ class Kept:
         What must be where it was; the ways to tensors from outside included.
     outside : list of (int, Link, Spec, bool)
         Tensors from outside: the number, the last link to it, its spec, and whether it requires a gradient.
+    written : list of (int or Link)
+        Per write its target: the place among the leaves of the arguments, or the last link to it.
     conditions : list of Condition
         Values it must compute as they were.
     prologue : list
@@ -472,6 +476,7 @@ class Kept:
     backward: Program | None
     links: list[Link]
     outside: list[tuple[int, Link, Any, bool]]
+    written: list[Any]
     conditions: list[Condition]
     prologue: list[tuple[Any, ...]]
     followed: tuple[int, ...]
@@ -479,76 +484,125 @@ class Kept:
     saved: tuple[int, ...]
     calls: int = 0
 
-    def gather(self, leaves: list[Any]) -> dict[int, Any]:
-        """Return the arrays of arguments and of tensors from outside, by number."""
-        values: dict[int, Any] = {}
-        assert self.program.arguments is not None
-        for leaf, given in zip(leaves, self.program.arguments.leaves, strict=True):
-            if type(given) is Leaf:
-                values[given.number] = leaf._raw if isinstance(leaf, Tensor) else leaf
-            elif type(given) is Number:
-                values[given.number] = default_backend().asarray(leaf, dtype="float64")
-        for number, (get, key, _, _), _, _ in self.outside:
+    def __post_init__(self) -> None:
+        program = self.program
+        assert program.arguments is not None
+        assert program.results is not None
+        place = {number: at for at, number in enumerate(program.inputs)}
+        outs = {number: at for at, number in enumerate(program.outputs)}
+        #: Per input that is an argument its place there, and whether it is a Python float.
+        self.from_arguments = [
+            (place[leaf.number], at, type(leaf) is Number)
+            for at, leaf in enumerate(program.arguments.leaves)
+            if type(leaf) in (Leaf, Number)
+        ]
+        self.from_outside = [(place[number], link.get, link.key) for number, link, _, _ in self.outside]
+        self.keys = [(place[number], number) for number in program.keys]
+        self.settings = [(place[item[1]], item[2]) for item in self.prologue if item[0] == "setting"]
+        self.asked = [(outs[c.number], c.value) for c in self.conditions]
+        self.leaves = [
+            (leaf, outs[leaf.number] if type(leaf) in (Leaf, Number) else -1) for leaf in program.results.leaves
+        ]
+        self.puts = [
+            (write, link, -1 if write.number is None else outs[write.number])
+            for write, link in zip(program.writes, self.written, strict=True)
+        ]
+        self.kept_outs = [outs[number] for number in self.saved]
+        self.guards_grads = any(w.what == "grad" and w.had_grad is not None for w in program.writes)
+        treedef = program.results.treedef
+        self.one, self.many = (
+            treedef.kind is None,
+            treedef.kind is tuple and treedef.num_leaves == len(treedef.children),
+        )
+        self.silent = any(step.line.endswith("(backward)") for step in program.steps)
+        self.specs: dict[int, Spec] = {}
+
+    def gather(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return the raw inputs, but for settings and keys, which are None."""
+        values: list[Any] = [None] * len(self.program.inputs)
+        for at, place, is_float in self.from_arguments:
+            leaf = leaves[place]
+            values[at] = (
+                default_backend().asarray(leaf, dtype="float64")
+                if is_float
+                else leaf._raw
+                if isinstance(leaf, Tensor)
+                else leaf
+            )
+        for at, get, key in self.from_outside:
             found = get(key)
-            values[number] = found._raw if isinstance(found, Tensor) else found
+            values[at] = found._raw if isinstance(found, Tensor) else found
         return values
 
-    def as_captured(self, outs: dict[int, Any]) -> bool:
+    def as_captured(self, outs: Sequence[Any]) -> bool:
         """Return whether the values that Python chose its way by are as they were in the capture."""
-        return all(same(self.backend.item(outs[c.number]), c.value) for c in self.conditions)
+        return all(same(self.backend.item(outs[at]), value) for at, value in self.asked)
 
-    def returned(self, outs: dict[int, Any], values: dict[int, Any], leaves: list[Any]) -> Any:
+    def made(self, out: Any, at: int) -> Tensor:
+        """Return a tensor of an output."""
+        backend = self.backend
+        spec = self.specs.get(at)
+        if spec is None:
+            out = backend.as_array(out)
+            spec = backend.spec(out)
+            if not backend.is_lazy:
+                self.specs[at] = spec
+        elif not spec.shape:
+            out = backend.as_array(out)
+        result: Tensor = _new(Tensor)
+        result._raw, result._spec, result._node = out, spec, None
+        return result
+
+    def returned(self, outs: Sequence[Any], values: list[Any], leaves: Sequence[Any], *, whole: bool) -> Any:
         """Return what the function would, and write what it would write."""
-        backend, program = self.backend, self.program
         node = self.node(outs, values, leaves) if self.backward is not None else None
-        results = []
-        assert program.results is not None
-        assert program.arguments is not None
-        whole = is_raw(leaves)
-        by_number: dict[int, Tensor] = {}
-        for leaf in program.results.leaves:
-            if type(leaf) is Leaf:
-                made = by_number.get(leaf.number)
+        results: list[Any] = []
+        made_of: dict[int, Tensor] = {}
+        for leaf, at in self.leaves:
+            kind = type(leaf)
+            if kind is Leaf:
+                made = made_of.get(at)
                 if made is None:
-                    array = backend.as_array(outs[leaf.number])
-                    made = by_number[leaf.number] = wrap(array, backend.spec(array))
+                    made = made_of[at] = self.made(outs[at], at)
                     if node is not None and leaf.number in self.followed:
-                        at = self.followed.index(leaf.number)
-                        made._node = output_of(node, at) if len(self.followed) > 1 else node
+                        place = self.followed.index(leaf.number)
+                        made._node = output_of(node, place) if len(self.followed) > 1 else node
                     elif leaf.spent:
                         made._node = spent_node(made)
                 results.append(made._raw if leaf.raw else bare(made) if whole else made)
-            elif type(leaf) is Number:
-                results.append(backend.item(outs[leaf.number]))
-            elif type(leaf) is Given:
+            elif kind is Number:
+                results.append(self.backend.item(outs[at]))
+            elif kind is Given:
                 results.append(bare(leaves[leaf.place]) if whole else leaves[leaf.place])
             else:
                 results.append(leaf)
-        if program.writes:
-            arrays = [backend.as_array(outs[w.number]) for w in program.writes if w.number is not None]
-            made_of = iter([wrap(array, backend.spec(array)) for array in arrays])
-            put_back(program.writes, [target_of(write.target, leaves) for write in program.writes], made_of)
-        return tree.unflatten(program.results.treedef, results)
+        if self.puts:
+            targets = [leaves[link] if type(link) is int else link.get(link.key) for _, link, _ in self.puts]
+            put_back(self.program.writes, targets, iter([self.made(outs[at], at) for _, _, at in self.puts if at >= 0]))
+        if self.one:
+            return results[0]
+        assert self.program.results is not None
+        return tuple(results) if self.many else tree.unflatten(self.program.results.treedef, results)
 
-    def node(self, outs: dict[int, Any], values: dict[int, Any], leaves: list[Any]) -> CompiledNode:
+    def node(self, outs: Sequence[Any], values: list[Any], leaves: Sequence[Any]) -> CompiledNode:
         """Return the node of a replay whose results are differentiated."""
         tensors = self.tensors(leaves)
-        backend = self.backend
-        specs = [backend.spec(backend.as_array(outs[number])) for number in self.followed]
-        node: CompiledNode = object.__new__(CompiledNode)
+        at = {number: i for i, number in enumerate(self.program.outputs)}
+        specs = [self.made(outs[at[number]], at[number])._spec for number in self.followed]
+        node: CompiledNode = _new(CompiledNode)
         node.seq = next_seq()
         node.edges, node.second = tuple(tensors[number]._node for number in self.targets), None
-        node.saved = tuple(outs[number] for number in self.saved)
+        node.saved = tuple(outs[i] for i in self.kept_outs)
         node.vjp = _backward
         node.spec = Specs(specs) if len(specs) > 1 else specs[0]
         node.params = ()
         node.code, node.lasti = errors.caller()
         node.hooks = None
         node.kept = self
-        node.given = tuple(values.get(number) for number in self.program.inputs)
+        node.given = tuple(values)
         return node
 
-    def tensors(self, leaves: list[Any]) -> dict[int, Any]:
+    def tensors(self, leaves: Sequence[Any]) -> dict[int, Any]:
         """Return arguments and what is from outside, as they are, by number."""
         assert self.program.arguments is not None
         found = {
@@ -556,9 +610,9 @@ class Kept:
             for leaf, given in zip(leaves, self.program.arguments.leaves, strict=True)
             if type(given) is Leaf
         }
-        return found | {number: get(key) for number, (get, key, _, _), _, _ in self.outside}
+        return found | {number: link.get(link.key) for number, link, _, _ in self.outside}
 
-    def difference(self, leaves: list[Any]) -> str | None:
+    def difference(self, leaves: Sequence[Any]) -> str | None:
         """Return what is not as it was in the capture; None if all is."""
         try:
             for get, key, value, name in self.links:
@@ -572,10 +626,12 @@ class Kept:
                         return name
                 elif not matches(spec_of_value(found), spec):
                     return name
-            for write in self.program.writes:
-                guarded = write.what == "grad" and write.had_grad is not None
-                if guarded and (target_of(write.target, leaves).grad is not None) is not write.had_grad:
-                    return f"whether {write.target} has a gradient"
+            if self.guards_grads:
+                for write, link, _ in self.puts:
+                    if write.what == "grad" and write.had_grad is not None:
+                        target = leaves[link] if type(link) is int else link.get(link.key)
+                        if (target.grad is not None) is not write.had_grad:
+                            return f"whether {write.target} has a gradient"
         except (LookupError, AttributeError, TypeError, ValueError):
             return "what is found outside of the arguments"
         return None
@@ -707,6 +763,7 @@ class Compiled:
         self._explain = explain
         self._kept: dict[Any, list[Kept]] = {}
         self._refused: dict[Any, int] = {}
+        self._quick: dict[Any, list[tuple[Kept, Any]]] = {}
         self._lock = lock()
 
     @property
@@ -718,16 +775,30 @@ class Compiled:
         """Forget all programs, and give back what they hold."""
         with self._lock:
             self._kept.clear()
+            self._quick.clear()
             self._refused.clear()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, treedef = tree.flatten((args, kwargs))
-        now = mode.current()
+        if not kwargs and mode.get_mode() is None and not mode.batch_levels.get():
+            parts: list[Any] = []
+            for argument in args:
+                if type(argument) is not Tensor:
+                    break
+                parts += (argument._spec, argument._node is None)
+            else:  # tensors alone, and nothing unusual is on
+                for kept, defaults in self._quick.get(tuple(parts), ()):
+                    alone = len(args) == 1 or len({id(t._raw) for t in args}) == len(args)
+                    if alone and defaults == (dtypes.get_default_dtype(), choice()) and kept.difference(args) is None:
+                        outcome = self._run(kept, args, None, whole=False)
+                        if outcome is not MISSED:
+                            return outcome
         if mode.recorder() is not None:  # part of another program
             return self.function(*args, **kwargs)
+        now = mode.current()
+        leaves, treedef = tree.flatten((args, kwargs))
         key = self._key(leaves, treedef, now)
         if key is None or mode.batch_levels.get() or (now is not None and (now.levels or now.saved or now.profiler)):
             return self._eager(leaves, treedef)
@@ -735,7 +806,7 @@ class Compiled:
         for kept in self._kept.get(key, ()):
             difference = kept.difference(leaves)
             if difference is None:
-                outcome = self._run(kept, leaves, treedef)
+                outcome = self._run(kept, leaves, treedef, whole=is_raw(leaves))
                 if outcome is not MISSED:
                     return outcome
                 difference = "a value that decides"
@@ -770,8 +841,10 @@ class Compiled:
         inference = now is not None and now.inference
         return treedef, tuple(parts), grad, inference, dtypes.get_default_dtype(), default_backend().name
 
-    def _eager(self, leaves: list[Any], treedef: tree.TreeDef) -> Any:
-        """Call the function as it is."""
+    def _eager(self, leaves: Sequence[Any], treedef: tree.TreeDef | None) -> Any:
+        """Call the function as it is; without a structure, the leaves are its arguments."""
+        if treedef is None:
+            return self.function(*leaves)
         args, kwargs = tree.unflatten(treedef, [as_given(leaf) for leaf in leaves])
         returned = self.function(*args, **kwargs)
         return bare_all(returned) if is_raw(leaves) else returned
@@ -811,6 +884,12 @@ class Compiled:
                     )
                 else:
                     entry.insert(0, kept)
+                    if not treedef.children[1].children and all(type(leaf) is Tensor for leaf in leaves) and key[2]:
+                        parts = tuple(part for t in leaves for part in (t._spec, t._node is None))
+                        defaults = dtypes.get_default_dtype(), choice()
+                        flat = all(child.kind is None for child in treedef.children[0].children)
+                        if flat and len({at for at, _, _ in kept.from_arguments}) == len(leaves):
+                            self._quick.setdefault(parts, []).insert(0, (kept, defaults))
                     while len(self._kept) > KEPT:
                         self._kept.pop(next(iter(self._kept)))
         if watcher.failure is not None and not watcher.later:
@@ -860,7 +939,7 @@ class Compiled:
         backward, targets, saved = backward_of(watcher, [tensor for _, tensor in followed], first)
         watcher.also = [*(condition.number for condition in conditions), *saved]
         settings = [item[1] for item in watcher.prologue if item[0] == "setting"]
-        program, places = program_of(watcher, results, arguments, values, roots, settings)
+        program = program_of(watcher, results, arguments, values, roots, settings)
         tensors = [leaf for leaf in tree.flatten(returned)[0] if isinstance(leaf, Tensor)]
         tensors += [target_of(write.target, values) for write in program.writes]
         tensors += [t.grad for t in tensors if t.is_leaf and t.grad is not None]
@@ -875,20 +954,30 @@ class Compiled:
             )
         names = {name for code in met for name in code.co_names}
         read = [found for found in state if was_read(found, met, names)]
-        links = {(id(link.get), repr(link.key), link.name): link for found in read for link in links_to(found)}
+        ways = [found.origin for found in read]
         outside = []
-        for number, place in places.items():
-            *way, last = links_to(place)
-            links |= {(id(link.get), repr(link.key), link.name): link for link in way}
-            value = place.value
-            spec = spec_of_value(value)
-            outside.append((number, last, spec, isinstance(value, Tensor) and value._node is not None))
+        links: list[Link] = []
+        for number, origin in program.outside.items():
+            *way, last = links_along(origin)
+            links += way
+            value = last.value
+            outside.append((number, last, spec_of_value(value), isinstance(value, Tensor) and value._node is not None))
+        targets_written: list[int | Link] = []
+        for write in program.writes:
+            if isinstance(write.target, Argument):
+                targets_written.append(write.target.place)
+            else:
+                *way, last = links_along(write.target)
+                links += way
+                targets_written.append(last)
+        links += [link for origin in ways for link in links_along(origin)]
         return Kept(
             program,
             watcher.backend or default_backend(),
             backward,
-            list(links.values()),
+            list({(id(link.key), link.name): link for link in links}.values()),
             outside,
+            targets_written,
             conditions,
             list(watcher.prologue),
             tuple(number for number, _ in followed),
@@ -898,69 +987,70 @@ class Compiled:
 
     # -- replay -------------------------------------------------------------------------------------------------------
 
-    def _run(self, kept: Kept, leaves: list[Any], treedef: tree.TreeDef) -> Any:
+    def _run(self, kept: Kept, leaves: Sequence[Any], treedef: Any, *, whole: bool) -> Any:
         """Replay a kept program; give `MISSED` where a value decides otherwise than in the capture."""
-        kept.calls += 1
         values = kept.gather(leaves)
-        compared = self._check and (kept.calls == 1 if self._check == "first" else kept.calls & (kept.calls + 1) == 0)
-        if compared:
+        kept.calls = calls = kept.calls + 1
+        if self._check and (calls == 1 if self._check == "first" else calls & (calls + 1) == 0):
             return self._compare(kept, values, leaves, treedef)
-        for item in kept.prologue:
-            if item[0] == "effect":
-                item[1]()
-            else:
-                values[item[1]] = default_backend().asarray(item[2](), dtype="float64")
-        keys = {number: kept.program.draw(number) for number in kept.program.keys}
-        values.update(keys)
-        outs = self._outputs(kept, [values[n] for n in kept.program.inputs])
-        if not kept.as_captured(outs):
-            give_back(kept, keys)
+        if kept.prologue:
+            settings = iter(kept.settings)
+            for item in kept.prologue:
+                if item[0] == "effect":
+                    item[1]()
+                else:
+                    at, get = next(settings)
+                    values[at] = default_backend().asarray(get(), dtype="float64")
+        for at, number in kept.keys:
+            values[at] = kept.program.draw(number)
+        outs = self._outputs(kept, values)
+        if kept.asked and not kept.as_captured(outs):
+            give_back(kept, values)
             return MISSED
-        return kept.returned(outs, values, leaves)
+        return kept.returned(outs, values, leaves, whole=whole)
 
-    def _outputs(self, kept: Kept, given: list[Any]) -> dict[int, Any]:
-        """Run the program on raw values; return what it gives by number."""
-        backend = kept.backend
-        with backend.quiet():
-            return dict(zip(kept.program.outputs, kept.program.runner(backend)(*given), strict=True))
+    def _outputs(self, kept: Kept, values: list[Any]) -> Sequence[Any]:
+        """Run the program on raw values."""
+        runner = kept.program.runner(kept.backend)
+        if not kept.silent:
+            return runner(*values)
+        with kept.backend.quiet():  # as a backward pass is
+            return runner(*values)
 
-    def _compare(self, kept: Kept, values: dict[int, Any], leaves: list[Any], treedef: tree.TreeDef) -> Any:
+    def _compare(self, kept: Kept, values: list[Any], leaves: Sequence[Any], treedef: Any) -> Any:
         """Call the function as it is, and check that a replay gives the same."""
-        targets = [target_of(write.target, leaves) for write in kept.program.writes]
+        targets = [leaves[link] if type(link) is int else link.get(link.key) for _, link, _ in kept.puts]
         keys: list[Any] = []
         settings: list[Any] = []
         returned = mode.within(mode.SETTINGS, settings, noting, keys, self._eager, leaves, treedef)
-        numbers = [item[1] for item in kept.prologue if item[0] == "setting"]
-        if len(keys) != len(kept.program.keys) or len(settings) != len(numbers):
+        if len(keys) != len(kept.keys) or len(settings) != len(kept.settings):
             raise self._differs("how many random numbers it draws, or settings it reads")
-        values.update(zip(kept.program.keys, keys, strict=True))
-        for number, value in zip(numbers, settings, strict=True):
-            values[number] = default_backend().asarray(value, dtype="float64")
-        outs = self._outputs(kept, [values[n] for n in kept.program.inputs])
+        for (at, _), key in zip(kept.keys, keys, strict=True):
+            values[at] = key
+        for (at, _), value in zip(kept.settings, settings, strict=True):
+            values[at] = default_backend().asarray(value, dtype="float64")
+        outs = self._outputs(kept, values)
         if not kept.as_captured(outs):
             return returned  # another program's call
-        backend = kept.backend
-        assert kept.program.results is not None
-        found, treedef = tree.flatten(returned)
-        if treedef != kept.program.results.treedef:
-            raise self._differs(f"the structure of what it returns, {treedef}")
-        paths = treedef.paths()
-        for path, leaf, now in zip(paths, kept.program.results.leaves, found, strict=True):
+        backend, results = kept.backend, kept.program.results
+        assert results is not None
+        found, structure = tree.flatten(returned)
+        if structure != results.treedef:
+            raise self._differs(f"the structure of what it returns, {structure}")
+        for path, (leaf, at), now in zip(structure.paths(), kept.leaves, found, strict=True):
             where = f"what it returns{f' at {path}' if path else ''}"
             if isinstance(leaf, Leaf):
-                self._check_equal(backend, now._raw if isinstance(now, Tensor) else now, outs[leaf.number], where)
+                self._check_equal(backend, now._raw if isinstance(now, Tensor) else now, outs[at], where)
             elif isinstance(leaf, Number):
-                self._check_equal(backend, now, backend.item(outs[leaf.number]), where)
+                self._check_equal(backend, now, backend.item(outs[at]), where)
             elif not isinstance(leaf, Given) and now is not leaf and not (is_plain(leaf) and same(now, leaf)):
                 raise self._differs(f"{where} ({now!r}, and {leaf!r} in the capture)")
-        for write, target in zip(kept.program.writes, targets, strict=True):
+        for (write, _, at), target in zip(kept.puts, targets, strict=True):
             now = target if write.what == "data" else target.grad
             if (now is None) != (write.number is None):
                 raise self._differs(f"whether {write.target} has a gradient")
-            if write.number is not None:
-                self._check_equal(
-                    backend, now._raw, outs[write.number], f"what it writes to {write.target}.{write.what}"
-                )
+            if at >= 0:
+                self._check_equal(backend, now._raw, outs[at], f"what it writes to {write.target}.{write.what}")
         return returned
 
     def _check_equal(self, backend: Backend, eager: Any, replayed: Any, what: str) -> None:
@@ -1131,9 +1221,10 @@ def _nearly_equal(backend: Backend, first: Any, second: Any) -> bool:
     return bool(backend.truth(xp.all(equal)))
 
 
-def give_back(kept: Kept, keys: dict[int, Any]) -> None:
+def give_back(kept: Kept, values: list[Any]) -> None:
     """Let the generators draw again what a program drew in vain, unless others have drawn since."""
-    for number, key in reversed(list(keys.items())):
+    for at, number in reversed(kept.keys):
+        key = values[at]
         source = kept.program.sources.get(number, default_generator)
         if source.get_state() == key:
             source.set_state((key[0], key[1] - 1))

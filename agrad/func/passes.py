@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from agrad.core.backend import backend_of
+from agrad.core.backend import Backend, backend_of
 from agrad.core.op import OPS
-from agrad.func.program import DETACH, DRAW, HERE, DType, Program, Ref, Shaped, Step, is_number
+from agrad.func.program import DETACH, DRAW, HERE, DType, Program, Ref, Shaped, Step, attached, is_number
 
 #: Kinds of dtype by their names without digits.
 REAL = frozenset({"float", "int", "uint"})
@@ -72,6 +72,20 @@ def optimized(program: Program) -> Program:
         Of the same inputs, outputs, arguments and writes. Steps keep their lines and regions.
     """
     return functools.reduce(lambda made, run: run(made), PASSES, program)
+
+
+@attached
+class Running:
+    """How programs run on raw arrays."""
+
+    def runner(self: Any, backend: Backend) -> Callable[..., tuple[Any, ...]]:
+        """Return what runs the program on raw arrays of a backend, made at the first use."""
+        runs: dict[Backend, Any] = self.__dict__.setdefault("_runs", {})
+        found = runs.get(backend)
+        if found is None:
+            fewer = optimized(self.without_detach())
+            found = runs.setdefault(backend, backend.compile(fewer) or fewer.function(backend))
+        return found  # type: ignore[no-any-return]
 
 
 # -- the passes -------------------------------------------------------------------------------------------------------

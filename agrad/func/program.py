@@ -354,6 +354,9 @@ class Program:
         def memory(self) -> Any:
             """Return what is held at each step."""
 
+        def runner(self, backend: Backend) -> Callable[..., tuple[Any, ...]]:
+            """Return what runs the program on raw arrays of a backend."""
+
     def replaced(self, **changes: Any) -> Program:
         """Return the program with some attributes changed."""
         return replace(self, **changes)
@@ -626,15 +629,6 @@ class Program:
             outs = self.runner(backend)(*arrays)
         made = [backend.as_array(out) for out in outs]
         return [wrap(out, backend.spec(out)) for out in made]
-
-    def runner(self, backend: Backend) -> Callable[..., tuple[Any, ...]]:
-        """Return what runs the program on raw arrays of a backend, made at the first use."""
-        runs: dict[Backend, Any] = self.__dict__.setdefault("_runs", {})
-        found = runs.get(backend)
-        if found is None:
-            plain = self.without_detach()
-            found = runs.setdefault(backend, backend.compile(plain) or plain.function(backend))
-        return found  # type: ignore[no-any-return]
 
     def on_tensors(self, backend: Backend, given: list[Any]) -> list[Tensor]:
         """Run on tensors, so that the steps are recorded, mapped, or become part of another program."""

@@ -390,6 +390,11 @@ def default_backend() -> Backend:
     return _default_named(_default_name())
 
 
+def choice() -> tuple[str | None, str | None]:
+    """Return what `use_backend` and `set_default_backend` have chosen: while it is the same, so is the default backend."""
+    return _chosen.get(), _default
+
+
 def _default_name() -> str:
     """Return the backend or device that was chosen as default, empty where none was."""
     return _chosen.get() or _default or os.environ.get("AGRAD_BACKEND") or ""
