@@ -23,14 +23,17 @@ import traceback
 import warnings
 import zlib
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pytest
 
 import agrad as ag
 from agrad.autograd import forward_ad
 from agrad.autograd.function import once_differentiable
 from agrad.autograd.graph import saved_tensors_hooks
+from agrad.func.recording import Recorder
 from agrad.testing.calls import Call
 from agrad.testing.samples import SAMPLES
 from agrad.utils.checkpoint import checkpoint
@@ -718,6 +721,7 @@ JUDGES = {
     "checkpointed": set(),
     "saved": {"block vmap", "block jacrev", "block jacfwd", "block hessian"},
     "single": set(),
+    "replayed": set(),
     "dask": {"apply mask"},
 }
 #: What agrad says in words that it does not do, as the third derivative of `gammainc` by its parameters.
@@ -996,6 +1000,36 @@ class Judge:
         for one, other in zip(got, self.gradients, strict=True):
             np.testing.assert_allclose(host(one), other, rtol=1e-3, atol=2e-3 * scale, err_msg="float32")
 
+    def replayed(self):
+        """Captured with other values, and replayed with these: bit for bit, if no complex product may round otherwise."""
+
+        def everything(*leaves):
+            _, env = self.recorded(leaves)
+            loss = self.loss(env)
+            return [*self.counted(env), loss, *ag.autograd.grad(loss, leaves, materialize_grads=True)]
+
+        moved = [
+            ag.asarray(x + 0.01 * v, requires_grad=True) for x, v in zip(self.values, self.directions, strict=True)
+        ]
+        wanted = everything(*self.leaves())
+        everything(*moved)  # what agrad refuses by value, it refuses here
+        try:
+            with arrays_as_constants():
+                program = ag.func.capture(everything)(*moved)
+        except ag.func.CaptureError as error:
+            if "depends on values" not in str(error):
+                raise
+            self.tally["not captured: shapes by value"] += 1
+            return
+        for leaves in (self.leaves(), self.leaves(requires_grad=False)):
+            ag.manual_seed(7)
+            found = program(*leaves)
+            if any("complex" in shape.dtype for shape in program.shapes.values()):
+                self.alike("replayed", found, wanted, rtol=1e-10)
+                continue
+            for i, (one, other) in enumerate(zip(map(host, found), map(host, wanted), strict=True)):
+                np.testing.assert_array_equal(one, other, err_msg=f"replayed, {i}", strict=True)
+
     def dask(self):
         """Some leaves on Dask, in chunks of their own."""
         import dask
@@ -1016,6 +1050,29 @@ class Judge:
             self.alike("gradients on Dask", got, self.gradients, rtol=1e-7)
             loss.backward()
             self.committed(leaves, self.gradients, rtol=1e-7)
+
+
+@contextmanager
+def arrays_as_constants():
+    """Have captures take NumPy's arrays that a function makes for constants: they depend on nothing, here."""
+    meet, inside = Recorder.meet, []
+
+    def met(self, tensor):
+        inside.append(tensor)
+        try:
+            meet(self, tensor)
+        finally:
+            inside.pop()
+
+    take = Recorder.input
+
+    def taken(self, array):
+        return take(self, array if inside else self.constant(array))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Recorder, "meet", met)
+        patch.setattr(Recorder, "input", taken)
+        yield
 
 
 def host(x):
