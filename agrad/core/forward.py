@@ -258,6 +258,9 @@ def _as_operand(value: Any, like: Tensor) -> Any:
     """Return a Python scalar or raw array as the Tensor a rule expects."""
     if isinstance(value, bool | int | float | complex):
         raw = like._spec.number(value)
+        recorder = mode.recorder()
+        if recorder is not None:
+            recorder.constant(raw)
         return wrap(raw, like._spec.backend.spec(raw))
     return restore(value, None)
 

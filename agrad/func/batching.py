@@ -297,10 +297,10 @@ def aligned(array: Batched, rank: int) -> Any:
 
 
 def kernels_of(array: Any) -> Any:
-    """Return the kernels of an array's backend."""
+    """Return the kernels of an array's backend, which a recording writes down."""
     backend = backend_of(array)
     assert backend is not None
-    return backend.xp
+    return mode.kernels_of(backend)
 
 
 def rewrap(data: Any, level: BatchLevel) -> Any:
@@ -860,4 +860,4 @@ def _summed(x: Any, level: BatchLevel) -> Any:
         return rewrap(_summed(x.data, level), x.level)
     if isinstance(x, Batched) and x.number == level.number:
         return kernels_of(x.data).sum(x.data, axis=0)
-    return x * level.size
+    return kernels_of(x).multiply(x, level.size)

@@ -206,7 +206,8 @@ def writes_of(recorder: Recorder, roots: Sequence[Any], given: Sequence[Any]) ->
         ways.setdefault(id(found.value), found.origin)
         if len(ways) == len(wanted):
             break
-    missing = [tensor for tensor in wanted.values() if id(tensor) not in ways]
+    changed = [each for each in changed if id(each[0]) in ways or id(each[0]) not in recorder.beside]
+    missing = [tensor for tensor, _, _ in changed if id(tensor) not in ways]
     if missing:
         raise CaptureError(
             f"capture: a tensor of shape {missing[0].shape} is written to, which no call could find again: neither the"

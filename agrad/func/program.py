@@ -671,6 +671,7 @@ class Program:
         if xp is not None:
             draw = names[DRAW]
             names[DRAW] = lambda *args, **kwargs: from_raw(draw(*args, **kwargs))
+            names["device"] = device  # by agrad's own name, as its functions take it
         run = compile_source(self.text(notes=False), f"<agrad program {_count()}>", names)["program"]
         return functools.partial(run, backend.xp if xp is None else xp)
 

@@ -24,6 +24,7 @@ from agrad.core.op import Op
 from agrad.core.operands import from_raw
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
+from agrad.core.transfers import joined_with
 from agrad.dtypes import NAMES
 from agrad.func.batching import Batched, BatchedBackend, batched_backend, rewrap
 from agrad.func.program import BACKWARD, DETACH, DRAW, HERE, LITERALS, DType, Program, Ref, Shaped, Step
@@ -312,6 +313,8 @@ class Recorder:
         By the ``id`` of an array from outside its number, and the array, which stays alive.
     met : dict
         By ``id`` the tensors from outside that were met: the tensor, its array and its gradient then.
+    beside : set
+        Those of them, by ``id``, that are on an array which was known: a function may have made them itself.
     grads : dict
         By ``id`` of a tensor whose `.grad` the function named itself, which it did first: "read" or "set".
     draws : list of (int, key)
@@ -342,6 +345,7 @@ class Recorder:
         self.constants: dict[int, Any] = {}
         self.inputs: dict[int, tuple[int, Any]] = {}
         self.met: dict[int, tuple[Tensor, Any, Tensor | None]] = {}
+        self.beside: set[int] = set()
         self.grads: dict[int, str] = {}
         self.draws: list[tuple[int, Any]] = []
         self.also: list[int] = []
@@ -406,15 +410,23 @@ class Recorder:
         return None
 
     def meet(self, tensor: Tensor) -> None:
-        """Take note of a tensor that is used, or about to be written: if it is from outside, as it is now."""
-        number = self.number_of(tensor._raw)
-        if id(tensor) not in self.met and number not in self.made:
+        """Take note of a tensor that may be from outside, and is about to be written: as it is now."""
+        array = tensor._raw
+        known = self.number_of(array) is not None
+        if id(tensor) not in self.met and not isinstance(array, Batched) and (not known or id(array) in self.inputs):
+            if known:
+                self.beside.add(id(tensor))
             leaf = tensor._node or tensor._leaf
             grad = leaf.grad if isinstance(leaf, AccumulateGrad) else None
-            self.met[id(tensor)] = tensor, tensor._raw, grad
-            self.input(tensor._raw)
+            self.met[id(tensor)] = tensor, array, grad
+            self.input(array)
             if grad is not None:
                 self.meet(grad)
+
+    def use(self, tensor: Tensor) -> None:
+        """Take note of a tensor that is used: if its array is new, it is from outside."""
+        if self.number_of(tensor._raw) is None:
+            self.meet(tensor)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -531,6 +543,12 @@ class Recorder:
             return value
         return recording_backend(backend).kind_of_array(value, self.known(value))
 
+    def lift_saved(self, value: Any) -> Any:
+        """Return what a node saved likewise; of what carries tangents the value."""
+        if type(value) is tuple or type(value) is list:
+            return type(value)(map(self.lift_saved, value))
+        return self.lift(value._raw if isinstance(value, Tensor) else value)
+
     def lower(self, value: Any) -> Any:
         """Return what a kernel or rule gave, with the arrays inside; each is known by its number from now on."""
         if isinstance(value, Recorded):
@@ -590,8 +608,7 @@ class Recorder:
     def operand(self, op: Op, value: Any, array: Any) -> None:
         """Take note of what a call was given, and of the array that stands for it."""
         if isinstance(value, Tensor):
-            if not isinstance(value._raw, Batched):
-                self.meet(value)
+            self.use(value)
             if array is not value._raw:  # it was brought to the call's backend
                 raise CaptureError(
                     f"capture: an operand of {op.name} is of another backend than the rest{errors.called()}"
@@ -607,14 +624,16 @@ class Recorder:
         """Return a node's derivative that is written down when it runs on raw arrays."""
 
         def recorded(xp: Any, g: Any, saved: tuple[Any, ...], node: Node) -> Any:
-            backend = node.spec.backend
             if isinstance(node, FunctionNode):
                 return vjp(xp, g, saved, node)
-            if xp is backend.functions:  # it runs on tensors: its calls are written down
+            if xp is node.spec.backend.functions:  # it runs on tensors: its calls are written down
                 return vjp(xp, g, as_tensors(saved), node)
-            if xp is not node.spec.xp:
+            backend = node.spec.backend
+            if xp is not node.spec.xp:  # as of a batch
+                backend = joined_with(node.spec, g if isinstance(g, list) else (g,))
+            if xp is not backend.xp:
                 raise CaptureError(f"capture: a gradient goes from one backend to another{errors.at(node)}")
-            saved = tuple(map(self.lift, saved)) if type(saved) is tuple else saved
+            saved = tuple(map(self.lift_saved, saved)) if type(saved) is tuple else saved
             try:
                 self.line = f"{errors.line_of(node.code, node.lasti)}{BACKWARD}"
                 return self.lower(vjp(counterpart(backend).xp, self.lift(g), saved, node))
@@ -625,7 +644,9 @@ class Recorder:
 
     def kernels_of(self, backend: Any) -> Any:
         """Return the kernels of a backend, or of a spec's, that are written down when they run on raw arrays."""
-        return _Kernels(self, backend if isinstance(backend, Backend) else backend.backend)
+        backend = backend if isinstance(backend, Backend) else backend.backend
+        within = getattr(backend, "base", backend)  # a kernel or rule that runs has recorded arrays already
+        return backend.xp if isinstance(within, RecordingBackend) else _Kernels(self, backend)
 
     def draw(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
         """Draw from a key, and write the draw down."""
@@ -649,8 +670,7 @@ class Recorder:
 
     def detach(self, tensor: Tensor) -> Any:
         """Return a tensor's value without history, in an array of its own: arrays are known by identity."""
-        if not isinstance(tensor._raw, Batched):
-            self.meet(tensor)
+        self.use(tensor)
         return self.detached(tensor._raw)
 
     def item(self, tensor: Tensor) -> Any:

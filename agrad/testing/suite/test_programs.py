@@ -213,7 +213,7 @@ class TestPrograms(OfSamples):
     def test_drawn(self, function: str) -> None:
         """Draws go on with the generator's sequence as the calls would."""
         how = {"dtype": self.real, "device": self.device}
-        drawn = lambda x: (DRAWN[function](**how) * x, DRAWN[function](**how))
+        drawn = lambda x: (DRAWN[function](**how), x * 2.0, DRAWN[function](**how))
         program = ag.func.capture(drawn)(self.tensor(1.0))
         x = self.tensor(2.0)
         for seed in (5, 6):
