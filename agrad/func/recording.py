@@ -303,8 +303,6 @@ class Recorder:
     ----------
     steps : list of Step
         So far.
-    made : set of int
-        The numbers of what the steps made.
     shapes : dict
         Shape and dtype by number.
     constants : dict
@@ -340,7 +338,6 @@ class Recorder:
 
     def __init__(self, first: int = 0) -> None:
         self.steps: list[Step] = []
-        self.made: set[int] = set()
         self.shapes: dict[int, Shaped] = {}
         self.constants: dict[int, Any] = {}
         self.inputs: dict[int, tuple[int, Any]] = {}
@@ -455,7 +452,6 @@ class Recorder:
         if step_kwargs.get("device") is not None:
             step_kwargs["device"] = HERE
         line = self.line or errors.line_of(*errors.caller())
-        self.made.update(number for number in outs if number is not None)
         self.steps.append(Step(op, step_args, step_kwargs, tuple(outs), several, line, self.region))
         if not several:
             return made[0]
@@ -574,7 +570,6 @@ class Recorder:
             number = self.new()
             self.shapes[number] = self.shapes[value.ref.number]
             line = self.line or errors.line_of(*errors.caller())
-            self.made.add(number)
             self.steps.append(Step(DETACH, (value.ref,), {}, (number,), False, line, self.region))
             return type(value)(value.data, number)
         if isinstance(value, Batched):
@@ -660,7 +655,6 @@ class Recorder:
         options.pop("device")
         kwargs = {name: self.part(backend, DRAW, value) for name, value in options.items()}
         line = errors.line_of(*errors.caller())
-        self.made.add(number)
         self.steps.append(Step(DRAW, (kind, tuple(shape), Ref(at)), kwargs, (number,), False, line, self.region))
         return array
 

@@ -28,6 +28,10 @@ def test_programs_on_numpy():
     check(50, ON_NUMPY, 40)
 
 
+def test_programs_are_captured_and_replayed():
+    check(20, ("replayed",), 40)
+
+
 def test_programs_on_dask():
     pytest.importorskip("agrad_dask")
     check(4, ("dask",), 12)

@@ -225,18 +225,22 @@ class TestPrograms(OfSamples):
 
     @pytest.mark.parametrize("write", WRITES)
     def test_in_place(self, write: str) -> None:
-        """What is written to a value within, and to a tensor from outside."""
+        """What is written to a value within, to an argument, and to a tensor from outside."""
         change, _ = WRITES[write]
 
         def within(x: Any) -> Any:
             y = x * 1.0
             change(y)
+            change(x)
             return y * x
 
         def start(factor: float = 1.0) -> Any:
             return self.tensor([[factor * value for value in row] for row in START])
 
-        self.replayed(within, self.real, [start()], [start(0.5)])
+        program = ag.func.capture(within)(start())
+        first, second = start(0.5), start(0.5)
+        self.same(program(first), within(second), self.real, "the result")
+        self.same(first, second, self.real, "the argument")
 
         outside = start()
 
