@@ -39,6 +39,9 @@ ALSO_ELEMENTWISE = frozenset({"where", "maximum", "minimum", "clip", "abs", "sig
 #: Kernels that make an array of one value.
 FILLED = {"zeros": 0, "zeros_like": 0, "ones": 1, "ones_like": 1}
 
+#: Operations that may fill an array with one value.
+POINTED = frozenset({*FILLED, "full", "full_like", "broadcast_to", "broadcast_like", "bitwise_and", "pow"})
+
 #: Operations, beside those whose rule says so, whose result may have the memory of an operand.
 SHARING = frozenset(
     {
@@ -100,8 +103,11 @@ def folded(program: Program) -> Program:
     """Run the steps whose operands are constants, where the results are small: these become constants."""
 
     def rule(walk: Walk, step: Step) -> bool | None:
+        constants = walk.constants
+        if any(type(a) is Ref and a.number not in constants for a in step.args) or step.op in (DRAW, DETACH):
+            return None
         refs = step.refs
-        if not refs or step.op in (DRAW, DETACH) or any(ref not in walk.constants for ref in refs):
+        if not refs or any(ref not in constants for ref in refs):
             return None
         sizes = [math.prod(walk.shapes[number].shape) for number in step.made]
         if max(sizes) > (1 if step.op in VIEWS else FOLDED_SIZE) or any(map(walk.reaches, step.made)):
@@ -359,9 +365,10 @@ class Walk:
     def append(self, step: Step) -> None:
         """Add a step."""
         self.steps.append(step)
-        for number in step.made:
-            self.makers[number] = step
-        if len(step.made) == 1 and (point := self._point_of(step)) is not None:
+        for number in step.outs:
+            if number is not None:
+                self.makers[number] = step
+        if step.op in POINTED and (point := self._point_of(step)) is not None:
             self._points[step.made[0]] = point
 
     def insert(self, step: Step, about: Shaped) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import threading
+import weakref
 from pathlib import Path
 
 import hypothesis.extra.numpy as arrays
@@ -142,6 +143,28 @@ def test_calls_at_the_same_time_have_buffers_of_their_own():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_an_error_names_the_operation_and_the_line():
+    program = ag.func.capture(lambda a, b: ag.linalg.cholesky(a + b) * 2)(np.eye(3), np.eye(3))
+    run = NUMPY.compile(program)
+    for _ in range(3):
+        with pytest.raises(np.linalg.LinAlgError) as caught:
+            run(np.eye(3), -np.eye(3))
+        assert "Raised by linalg.cholesky on shapes (3, 3)" in caught.value.__notes__[-1]
+        assert "test_numpy_executor.py" in caught.value.__notes__[-1]
+        same(run(np.eye(3), np.eye(3)), plain(program, [np.eye(3), np.eye(3)]))
+
+
+def test_nothing_of_a_call_is_held():
+    program = optimized(captured("mse"))
+    run = NUMPY.compile(program)
+    for _ in range(3):
+        values = with_keys(program, cases.given_values(program))
+        outs = run(*values)
+        alive = [weakref.ref(x) for x in (*values, *(out for out in outs if isinstance(out, np.ndarray)))]
+        del values, outs
+        assert not any(ref() is not None for ref in alive)
 
 
 def test_buffers_are_shared_bounded_and_given_back():

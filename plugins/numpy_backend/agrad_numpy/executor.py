@@ -36,6 +36,7 @@ from agrad.func.program import (
     mapped,
     refs_in,
 )
+from agrad_numpy import tiles
 from agrad_numpy.kernels import DOT_BELOW, HALF, KERNELS
 from agrad_numpy.tiles import Layout, Run, is_contiguous
 
@@ -102,7 +103,11 @@ class Executor:
             run = free.pop()
         except IndexError:
             return self._found(values)
-        outs = run(*values)
+        try:
+            outs = run(*values)
+        except Exception:
+            self._explain(values)
+            raise
         if outs is None:  # the inputs lie in another way
             free.append(run)
             return self._found(values)
@@ -132,6 +137,13 @@ class Executor:
         if len(free) < POOLS:
             free.append(run)
         return outs  # type: ignore[no-any-return]
+
+    def _explain(self, values: tuple[Any, ...]) -> None:
+        """Raise the error of a run again, with the step that raises it."""
+        try:
+            Trial(self.program, self.backend, values).run()
+        except Exception as error:
+            raise error from None
 
     def clear(self) -> None:
         """Give buffers and texts back."""
@@ -222,18 +234,26 @@ class Trial:
             self.kernels.append(kernel)
             refs = step.refs
             args = [self.value_of(a) for a in step.args]
-            found = kernel(*args, **{name: self.value_of(v) for name, v in step.kwargs.items()})
+            options = {name: self.value_of(v) for name, v in step.kwargs.items()}
+            try:
+                found = kernel(*args, **options)
+            except Exception as error:
+                shapes = ", ".join(str(self.program.shapes[r].shape) for r in refs if r in self.program.shapes)
+                error.add_note(f"Raised by {step.op} on shapes {shapes}.\n  Recorded at {step.line}.")
+                raise
             parts = found if step.several else (found,)
             for number, part in zip(step.outs, parts, strict=True):
                 if number is not None:
                     values[number] = part
                     self._note(number, part, refs)
             self._keep(step, refs)
-            del args, found, parts
+            del args, options, found, parts
             for number in dict.fromkeys((*refs, *step.made)):
                 if last.get(number, at) == at and number not in self.kept:
                     values.pop(number, None)
-        return tuple(values[number] for number in program.outputs)
+        outs = tuple(values[number] for number in program.outputs)
+        values.clear()  # the text that is written later needs none
+        return outs
 
     def _kernel(self, step: Step) -> Any:
         if step.op == DRAW:
@@ -375,7 +395,7 @@ class Text:
                 root = self.places[number].root
                 self._ends[root] = max(self._ends.get(root, -1), at)
         for step_at, step in enumerate(program.steps):  # what nobody takes dies where it is made
-            for number in step.made:
+            for number in step.outs:
                 if number in self.places:
                     self._ends.setdefault(self.places[number].root, step_at)
         self._dying: dict[int, list[int]] = {}
@@ -446,8 +466,8 @@ class Text:
     def _steps(self, start: int, stop: int) -> Iterator[str]:
         at = start
         while at < stop:
-            run = Run(self, at, stop)
-            if run.is_worth_it():
+            run = Run(self, at, stop) if self._is_cut(self.program.steps[at]) else None
+            if run is not None and run.is_worth_it():
                 for ahead in run.ahead:
                     yield from self._step(ahead, self.program.steps[ahead], alone=False)
                 yield from run.lines()
@@ -460,9 +480,15 @@ class Text:
             else:
                 yield from self._step(at, self.program.steps[at])
                 end = at + 1
-            for root in [root for i in range(at, end) for root in self._dying.get(i, ())]:
-                self._give_back(root)
+            for i in range(at, end):
+                for root in self._dying.get(i, ()):
+                    self._give_back(root)
             at = end
+
+    def _is_cut(self, step: Step) -> bool:
+        """Return whether a step makes an array so large that a run of tiles may begin with it."""
+        place = self.places.get(step.outs[0]) if step.outs and step.outs[0] is not None else None
+        return place is not None and nbytes(place.layout) >= tiles.CUT_FROM
 
     def _is_gone(self, number: int, at: int) -> bool:
         """Return whether a variable that holds a large array is not needed after a step."""
