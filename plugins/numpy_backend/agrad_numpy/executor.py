@@ -12,6 +12,7 @@ import bisect
 import math
 import operator
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,6 +107,7 @@ class Executor:
         try:
             outs = run(*values)
         except Exception:
+            free.append(run)
             self._explain(values)
             raise
         if outs is None:  # the inputs lie in another way
@@ -129,14 +131,9 @@ class Executor:
             self._layouts[key] = Bound(Text(self.program, trial, key, self.exact, self.threads))
             return outs
         self._free = free = bound.free
-        try:
-            run = free.pop()
-        except IndexError:
-            run = bound.another()
-        outs = run(*values)
-        if len(free) < POOLS:
-            free.append(run)
-        return outs  # type: ignore[no-any-return]
+        if not free:
+            free.append(bound.another())
+        return self(*values)
 
     def _explain(self, values: tuple[Any, ...]) -> None:
         """Raise the error of a run again, with the step that raises it."""
@@ -170,11 +167,13 @@ class Bound:
         self.text = text
         self.free: list[Callable[..., Any]] = []
         self._code: Any = None
+        self._lock = threading.Lock()
 
     def another(self) -> Callable[..., Any]:
         """Return a function with new buffers."""
-        if self._code is None:
-            self._code = self.text.compiled()
+        with self._lock:
+            if self._code is None:
+                self._code = self.text.compiled()
         names = self.text.names | self.text.buffers()
         exec(self._code, names)  # noqa: S102 (the text is made of validated steps)
         return names["program"]  # type: ignore[no-any-return]
