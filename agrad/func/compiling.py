@@ -683,7 +683,9 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, 
     if any(backend_of(part) is not backend for part in full):  # batched
         tensors = [from_raw(value) for value in (*saved, *full)]
         return tuple(t._raw for t in kept.backward.on_tensors(backend, tensors))
-    return tuple(map(backend.as_array, kept.backward.runner(backend)(*saved, *full)))
+    if type(saved) is Freed:
+        raise errors.second_time(node)
+    return tuple(map(backend.as_array, kept.backward.run(backend, [*saved, *full])))
 
 
 def _recorded_backward(gs: list[Any], saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
@@ -1011,11 +1013,10 @@ class Compiled:
 
     def _outputs(self, kept: Kept, values: list[Any]) -> Sequence[Any]:
         """Run the program on raw values."""
-        runner = kept.program.runner(kept.backend)
         if not kept.silent:
-            return runner(*values)
+            return kept.program.run(kept.backend, values)
         with kept.backend.quiet():  # as a backward pass is
-            return runner(*values)
+            return kept.program.run(kept.backend, values)
 
     def _compare(self, kept: Kept, values: list[Any], leaves: Sequence[Any], treedef: Any) -> Any:
         """Call the function as it is, and check that a replay gives the same."""

@@ -626,9 +626,38 @@ class Program:
             owner = spec_of_value(value).backend
             arrays.append(raw if owner is backend else backend.receive(owner, raw, backend.default_device()))
         with backend.quiet():
-            outs = self.runner(backend)(*arrays)
+            outs = self.run(backend, arrays)
         made = [backend.as_array(out) for out in outs]
         return [wrap(out, backend.spec(out)) for out in made]
+
+    def run(self, backend: Backend, values: Sequence[Any]) -> Sequence[Any]:
+        """Run on raw values of a backend; an error tells the step and the user's line."""
+        try:
+            return self.runner(backend)(*values)
+        except Exception as error:
+            step = self.failing(backend, values)
+            if step is not None:
+                error.add_note(f"Raised by {step.op} in a program, recorded at {step.line}.")
+            raise
+
+    def failing(self, backend: Backend, values: Sequence[Any]) -> Step | None:
+        """Return the first step that fails for these values, found by halving; None if none does."""
+        plain = self.without_detach()
+
+        def fails(count: int) -> bool:
+            try:
+                plain.replaced(steps=plain.steps[:count], outputs=()).function(backend)(*values)
+            except Exception:  # noqa: BLE001 (the question is whether there is one)
+                return True
+            return False
+
+        good, bad = 0, len(plain.steps)
+        if not fails(bad):
+            return None
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (good, middle) if fails(middle) else (middle, bad)
+        return plain.steps[bad - 1]
 
     def on_tensors(self, backend: Backend, given: list[Any]) -> list[Tensor]:
         """Run on tensors, so that the steps are recorded, mapped, or become part of another program."""

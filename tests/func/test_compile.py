@@ -449,3 +449,23 @@ def test_clear_and_bad_arguments():
         ag.compile(lambda x: x, check="sometimes")
     with pytest.raises(TypeError, match="takes a function"):
         ag.compile(3.0)
+
+
+def test_an_error_in_a_replay_names_the_operation_and_the_line():
+    f = ag.compile(lambda x: ag.sum(ag.linalg.inv(ag.sin(x) * 2.0)), check=False)
+    f(np.eye(2))
+    with pytest.raises(np.linalg.LinAlgError) as raised:
+        f(np.zeros((2, 2)))
+    note = "".join(raised.value.__notes__)
+    assert "linalg.inv" in note
+    assert "test_compile.py" in note
+
+
+def test_a_second_backward_pass_is_refused():
+    f = ag.compile(lambda x: ag.sum(x * x))
+    for _ in range(4):
+        x = ag.ones(2, requires_grad=True)
+        y = f(x)
+        y.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            y.backward()
