@@ -154,13 +154,41 @@ def setting(get: Callable[[], float]) -> float:
     return value
 
 
+def tells_settings() -> bool:
+    """Return whether somebody wants to know of each `setting`."""
+    return recorder() is not None or SETTINGS.get() is not None
+
+
 def effect(do: Callable[[], None]) -> None:
-    """Change Python's state; what was recorded does so again whenever it is run."""
+    """Change Python's state; what was recorded does so again before it is run."""
     now = recorder()
     if now is None:
         do()
     else:
         now.effect(do)
+
+
+def effect_of(value: Any, do: Callable[[float], None]) -> None:
+    """Change Python's state by a number or a tensor of one element; what was recorded does so again after it has run."""
+    now = recorder()
+    if now is None:
+        do(float(value))
+    else:
+        now.effect_of(value, do)
+
+
+def guard(get: Callable[[], Any], name: str) -> None:
+    """Have what is being recorded hold only where ``get()`` gives the plain value that it gives now."""
+    now = recorder()
+    if now is not None:
+        now.guard(get, name)
+
+
+def not_recorded(reason: str, *, later: bool = False) -> None:
+    """Tell a recording, if one is on, that it cannot hold what is done; `later`: the next one may."""
+    now = recorder()
+    if now is not None:
+        now.not_recorded(reason, later)
 
 
 def note_write(tensor: Any) -> None:

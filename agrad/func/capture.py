@@ -13,7 +13,7 @@ from agrad.core.backend import backend_of
 from agrad.core.node import Freed, ancestors
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, argument_of
-from agrad.func.origins import Argument, Origin, search
+from agrad.func.origins import Argument, Found, Origin, search
 from agrad.func.program import Given, Leaf, Number, Program, Structure, Write
 from agrad.func.recording import CaptureError, Recorder
 
@@ -242,8 +242,15 @@ def found_outside(recorder: Recorder, arrays: dict[int, Any], roots: Sequence[An
     def array_of(value: Any) -> Any:
         return before.get(id(value), value._raw) if isinstance(value, Tensor) else value
 
-    for found in search(roots, lambda value: id(array_of(value)) in numbers):
-        places.setdefault(numbers[id(array_of(found.value))], found.origin)
+    grads = {id(tensor): grad for tensor, _, grad in recorder.met.values() if grad is not None}
+    for found in search(roots, lambda value: id(array_of(value)) in numbers or id(value) in grads):
+        number = numbers.get(id(array_of(found.value)))
+        if number is not None:
+            places.setdefault(number, found.origin)
+        grad = grads.get(id(found.value))  # as it was: by now there may be another one
+        number = None if grad is None else numbers.get(id(array_of(grad)))
+        if number is not None:
+            places.setdefault(number, Found(grad, found, ("attribute", "grad")).origin)
         if len(places) == len(numbers):
             break
     for number, array in arrays.items():

@@ -147,6 +147,10 @@ class Watcher(Recorder):
         Values that Python chose its way by.
     prologue : list
         What is done, in this order, before a replay: ``("effect", do)`` and ``("setting", number, get)``.
+    epilogue : list of (int, callable)
+        What is done after a replay, with the number of the value it is done with.
+    guards : list of Link
+        What must be as it is, beside what the function leads to.
     is_open : bool
         The function is running.
     backend : Backend or None
@@ -164,6 +168,8 @@ class Watcher(Recorder):
         self.conditions: list[Condition] = []
         self.lives: list[Live] = []
         self.prologue: list[tuple[Any, ...]] = []
+        self.epilogue: list[tuple[int, Callable[[float], None]]] = []
+        self.guards: list[Link] = []
 
     def give_up(self, error: CaptureError, *, later: bool = False) -> None:
         """Note why there will be no program."""
@@ -299,12 +305,37 @@ class Watcher(Recorder):
         backend = default_backend()
         array = backend.asarray(value, dtype="float64")
         number = self.introduce(array)
+        self._before_the_run()
         self.prologue.append(("setting", number, get))
         return Live(value, self, array)
 
     def effect(self, do: Callable[[], None]) -> None:
         do()
+        self._before_the_run()
         self.prologue.append(("effect", do))
+
+    def _before_the_run(self) -> None:
+        """Refuse what must be done before a replay, though in the function it came after what is done when that is over."""
+        if self.epilogue:
+            self.not_recorded("settings are read or changed after a value has changed some", later=False)
+
+    def effect_of(self, value: Any, do: Callable[[float], None]) -> None:
+        live = self.item(value) if isinstance(value, Tensor) else value
+        do(float.__pos__(live) if isinstance(live, Live) else float(live))
+        if isinstance(live, Live):
+            live.used = True
+            number = self.number_of(live.array)
+            assert number is not None
+            self.also.append(number)
+            self.epilogue.append((number, do))
+        elif self.failure is None:
+            self.not_recorded("a number that is not the program's own changes Python's state", later=False)
+
+    def guard(self, get: Callable[[], Any], name: str) -> None:
+        self.guards.append(Link(_called, get, get(), name))
+
+    def not_recorded(self, reason: str, later: bool) -> None:
+        self.give_up(CaptureError(f"capture: {reason}{errors.called()}"), later=later)
 
 
 class _WatchedKernels:
@@ -371,6 +402,10 @@ class Link(NamedTuple):
     name: str
 
 
+def _called(get: Callable[[], Any]) -> Any:
+    return get()
+
+
 def link_of(holder: Any, step: tuple[str, Any], value: Any, name: str) -> Link:
     """Return the link for one step of a way."""
     kind, key = step
@@ -414,6 +449,11 @@ def is_no_state(value: Any) -> bool:
     """Return whether a value is data, or tells recordings itself what of it changes, as optimisers and schedules do."""
     if isinstance(value, list | tuple | dict) and len(value) > ENTRIES:
         return True
+    return tells_settings(value)
+
+
+def tells_settings(value: Any) -> bool:
+    """Return whether an object tells recordings which of its numbers are read and changed."""
     return getattr(type(value), "_tells_settings", False) is True
 
 
@@ -461,6 +501,8 @@ class Kept:
         Values it must compute as they were.
     prologue : list
         What is done before it runs.
+    epilogue : list
+        What is done when it has run.
     followed : tuple of int
         The numbers of the results that may be differentiated.
     targets : tuple of int
@@ -479,6 +521,7 @@ class Kept:
     written: list[Any]
     conditions: list[Condition]
     prologue: list[tuple[Any, ...]]
+    epilogue: list[tuple[int, Callable[[float], None]]]
     followed: tuple[int, ...]
     targets: tuple[int, ...]
     saved: tuple[int, ...]
@@ -499,6 +542,7 @@ class Kept:
         self.from_outside = [(place[number], link.get, link.key) for number, link, _, _ in self.outside]
         self.keys = [(place[number], number) for number in program.keys]
         self.settings = [(place[item[1]], item[2]) for item in self.prologue if item[0] == "setting"]
+        self.afterwards = [(outs[number], do) for number, do in self.epilogue]
         self.asked = [(outs[c.number], c.value) for c in self.conditions]
         self.leaves = [
             (leaf, outs[leaf.number] if type(leaf) in (Leaf, Number) else -1) for leaf in program.results.leaves
@@ -924,13 +968,13 @@ class Compiled:
                     f"capture: {found.origin} was {found.value!r} and is {now!r} after the call: a program"
                     " would not change it"
                 )
+        for live in watcher.lives:
+            if not live.used and not any(leaf is live for leaf in tree.flatten(returned)[0]):
+                watcher.demand(watcher.number_of(live.array), float.__pos__(live))
         if watcher.conditions and any(kind == "effect" for kind, *_ in watcher.prologue):
             raise CaptureError(
                 f"capture: a value decides ({watcher.conditions[0].line}) in a call that changes an optimiser's state"
             )
-        for live in watcher.lives:
-            if not live.used and not any(leaf is live for leaf in tree.flatten(returned)[0]):
-                watcher.demand(watcher.number_of(live.array), float.__pos__(live))
         conditions = list(watcher.conditions)
         results = results_of(watcher, returned, values)
         followed = [
@@ -939,7 +983,11 @@ class Compiled:
             if isinstance(leaf, Leaf) and leaf.followed and tensor._node is not None and not tensor.is_leaf
         ]
         backward, targets, saved = backward_of(watcher, [tensor for _, tensor in followed], first)
-        watcher.also = [*(condition.number for condition in conditions), *saved]
+        watcher.also = [
+            *(condition.number for condition in conditions),
+            *(number for number, _ in watcher.epilogue),
+            *saved,
+        ]
         settings = [item[1] for item in watcher.prologue if item[0] == "setting"]
         program = program_of(watcher, results, arguments, values, roots, settings)
         tensors = [leaf for leaf in tree.flatten(returned)[0] if isinstance(leaf, Tensor)]
@@ -956,13 +1004,16 @@ class Compiled:
             )
         names = {name for code in met for name in code.co_names}
         read = [found for found in state if was_read(found, met, names)]
+        tellers = search(roots, tells_settings)
+        read += [found for found in tellers if found.before is not None and was_read(found, met, names)]
         ways = [found.origin for found in read]
         outside = []
+        before = dict(watcher.inputs.values())
         links: list[Link] = []
         for number, origin in program.outside.items():
             *way, last = links_along(origin)
             links += way
-            value = last.value
+            value = before[number] if origin.way[-1] == ("attribute", "grad") else last.value
             outside.append((number, last, spec_of_value(value), isinstance(value, Tensor) and value._node is not None))
         targets_written: list[int | Link] = []
         for write in program.writes:
@@ -977,11 +1028,12 @@ class Compiled:
             program,
             watcher.backend or default_backend(),
             backward,
-            list({(id(link.key), link.name): link for link in links}.values()),
+            [*{(id(link.key), link.name): link for link in links}.values(), *watcher.guards],
             outside,
             targets_written,
             conditions,
             list(watcher.prologue),
+            list(watcher.epilogue),
             tuple(number for number, _ in followed),
             targets,
             tuple(saved),
@@ -1009,7 +1061,10 @@ class Compiled:
         if kept.asked and not kept.as_captured(outs):
             give_back(kept, values)
             return MISSED
-        return kept.returned(outs, values, leaves, whole=whole)
+        returned = kept.returned(outs, values, leaves, whole=whole)
+        for at, do in kept.afterwards:
+            do(kept.backend.item(outs[at]))
+        return returned
 
     def _outputs(self, kept: Kept, values: list[Any]) -> Sequence[Any]:
         """Run the program on raw values."""

@@ -406,6 +406,25 @@ class Recorder:
         """Return the number of a Python float that the program computes or is given; None for all others."""
         return None
 
+    def setting(self, get: Callable[[], float]) -> float:
+        """Return a number that Python keeps: it is part of the program."""
+        return get()
+
+    def effect(self, do: Callable[[], None]) -> None:
+        """Refuse a change of Python's state."""
+        self.not_recorded("Python's state is changed (a count of steps, a learning rate)", later=False)
+
+    def effect_of(self, value: Any, do: Callable[[float], None]) -> None:
+        """Refuse a change of Python's state by a value."""
+        self.not_recorded("Python's state is changed by a value", later=False)
+
+    def guard(self, get: Callable[[], Any], name: str) -> None:
+        """Take note of what the program holds for: one that is captured once holds what it saw."""
+
+    def not_recorded(self, reason: str, later: bool) -> None:
+        """Refuse what no program can hold."""
+        raise CaptureError(f"capture: {reason}{errors.called()}")
+
     def meet(self, tensor: Tensor) -> None:
         """Take note of a tensor that may be from outside, and is about to be written: as it is now."""
         array = tensor._raw

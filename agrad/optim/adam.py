@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
+from agrad.core.mode import setting
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops.creation import zeros_like
 from agrad.ops.elementwise import maximum, sqrt
-from agrad.optim.optimizer import Optimizer, keep, kernel_of, take
+from agrad.optim.optimizer import Optimizer, Told, is_on, keep, kernel_of, take
 
 __all__ = ["Adam", "AdamW"]
 
@@ -54,6 +56,7 @@ class Adam(Optimizer):
     _decoupled = False
     _kept = ("step", "exp_avg", "exp_avg_sq")
     _shaped = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
+    _counts = ("step",)
 
     def __init__(
         self,
@@ -90,7 +93,7 @@ class Adam(Optimizer):
         for name in names:
             if name not in state:
                 state[name] = zeros_like(p)
-        kernel = kernel_of("optim.adam", p._spec.backend)
+        kernel = None if type(group) is Told else kernel_of("optim.adam", p._spec.backend)
         if kernel is not None:
             value, *arrays = kernel(
                 p._raw,
@@ -107,17 +110,33 @@ class Adam(Optimizer):
             for name, array in zip(names, arrays, strict=True):
                 keep(state, name, array, p)
             return wrap(p._spec.backend.as_array(value), p._spec)
-        if decay and self._decoupled:
+        correction1, correction2 = group["corrections"] if type(group) is Told else corrections(group, step)
+        if is_on(decay) and self._decoupled:
             p = p * (1 - lr * decay)
-        elif decay:
+        elif is_on(decay):
             g = g + decay * p
         mean = state["exp_avg"] = beta1 * state["exp_avg"] + (1 - beta1) * g
         square = state["exp_avg_sq"] = beta2 * state["exp_avg_sq"] + (1 - beta2) * (g * g)
         if group["amsgrad"]:
             square = state["max_exp_avg_sq"] = maximum(state["max_exp_avg_sq"], square)
-        denominator = sqrt(square) / (1 - beta2**step) ** 0.5 + group["eps"]
-        change: Tensor = (lr / (1 - beta1**step)) * mean / denominator
+        denominator = sqrt(square) / correction2 + group["eps"]
+        change: Tensor = (lr / correction1) * mean / denominator
         return p - change
+
+    def tell_state(self, group: Told, state: Mapping[str, Any]) -> None:
+        at = partial(next_correction, group.settings, state)
+        group["corrections"] = setting(partial(at, 0)), setting(partial(at, 1))
+
+
+def corrections(group: Mapping[str, Any], step: int) -> tuple[float, float]:
+    """Return what makes up for means that begin at zero: for that of the gradient, and the root of that of its square."""
+    beta1, beta2 = group["betas"]
+    return 1 - beta1**step, (1 - beta2**step) ** 0.5
+
+
+def next_correction(group: Mapping[str, Any], state: Mapping[str, Any], which: int) -> float:
+    """Return one of the corrections of the next step."""
+    return corrections(group, state.get("step", 0) + 1)[which]
 
 
 class AdamW(Adam):

@@ -10,8 +10,11 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from agrad.core.mode import effect, effect_of, setting
+from agrad.core.tensor import Tensor
 from agrad.optim.optimizer import Optimizer
 
 __all__ = [
@@ -52,6 +55,9 @@ class LRScheduler:
         If it is to go on but a group has no ``"initial_lr"``.
     """
 
+    #: Whatever a step changes is changed again by recordings.
+    _tells_settings = True
+
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         if not isinstance(optimizer, Optimizer):
             raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
@@ -85,6 +91,10 @@ class LRScheduler:
                 UserWarning,
                 stacklevel=2,
             )
+        effect(self._advance)
+
+    def _advance(self) -> None:
+        """Count an epoch, and set its rates."""
         self._calls += 1
         self.last_epoch += 1
         for group, rate in zip(self.groups, self.get_lr(), strict=True):
@@ -92,7 +102,7 @@ class LRScheduler:
 
     def get_last_lr(self) -> list[float]:
         """Return the present learning rate per group."""
-        return [group["lr"] for group in self.groups]
+        return [setting(partial(group.__getitem__, "lr")) for group in self.groups]
 
     def _times(self, factor: float) -> list[float]:
         """The present rates times a factor."""
@@ -412,7 +422,10 @@ class ReduceLROnPlateau(LRScheduler):
         metrics : float or Tensor
             The measure, one number.
         """
-        value = float(metrics.detach() if hasattr(metrics, "detach") else metrics)
+        effect_of(metrics.detach() if isinstance(metrics, Tensor) else metrics, self._note)
+
+    def _note(self, value: float) -> None:
+        """Note the measure of an epoch."""
         self.last_epoch += 1
         if self._is_better(value):
             self.best, self.num_bad_epochs = value, 0

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from agrad.core.backend import Backend
 from agrad.core.buffers import assign_data, own, owned
 from agrad.core.materialize import fill
-from agrad.core.mode import enable_grad, no_grad
+from agrad.core.mode import effect, enable_grad, guard, no_grad, not_recorded, recorder, setting, tells_settings
 from agrad.core.tensor import Tensor, wrap
 from agrad.plugin import manager
 
@@ -62,6 +63,13 @@ class Optimizer:
     #: state is loaded.
     _kept: tuple[str, ...] = ()
     _shaped: tuple[str, ...] = ()
+
+    #: Settings and state are told to recordings where they are used: they are no guards of a compiled function.
+    _tells_settings = True
+    #: Settings that switch a part of the update off where they are zero.
+    _switches: tuple[str, ...] = ("momentum", "weight_decay")
+    #: Numbers in the state of a parameter that grow by one at each step.
+    _counts: tuple[str, ...] = ()
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         self.defaults = defaults
@@ -171,9 +179,13 @@ class Optimizer:
         lazy: list[Tensor] = []
         before: list[tuple[Tensor, Tensor, dict[str, Any]]] = []
         changing: tuple[Tensor, Any, Any, dict[str, Any]] | None = None
+        told: Told | None = None
+        telling = tells_settings()
         try:
             with no_grad:
                 for group in self.param_groups:
+                    if telling:
+                        told = self._told(group)
                     for p in group["params"]:
                         g = p.grad
                         if g is None:
@@ -184,7 +196,8 @@ class Optimizer:
                         if p._spec.backend.is_lazy:
                             before.append((p, p.data, {k: _apart(v) for k, v in state.items()}))
                         changing = p, p._raw, p._spec, dict(state)
-                        p.data = self.update(p, -g if group.get("maximize") else g, group, state)
+                        g = -g if group.get("maximize") else g
+                        p.data = self.update(p, g, group, state) if told is None else self._tell(p, g, told, state)
                         changing = None
                         if p._spec.backend.is_lazy:
                             lazy += [p, p.grad, *(t for t in state.values() if isinstance(t, Tensor))]
@@ -199,6 +212,49 @@ class Optimizer:
             raise
         self._has_stepped = True
         return loss
+
+    def _told(self, group: Mapping[str, Any]) -> Told:
+        """Return a group's settings, with numbers that a recording asks for again; switches that are off stay off in it."""
+        guard(partial(structure_of, group, self._switches), "the settings of an optimizer")
+        told = Told(group)
+        for name, value in group.items():
+            if is_number(value):
+                if value or name not in self._switches:
+                    told[name] = setting(partial(group.__getitem__, name))
+            elif type(value) is tuple and all(map(is_number, value)):
+                told[name] = tuple(setting(partial(_part, group, name, i)) for i in range(len(value)))
+        return told
+
+    def _tell(self, p: Tensor, g: Tensor, group: Told, state: dict[str, Any]) -> Tensor:
+        """Update one parameter where a recording, or who compares one, is told of settings and state."""
+        if recorder() is None:
+            self.tell_state(group, state)
+            return self.update(p, g, group.settings, state)
+        if p._spec.backend.is_lazy:
+            not_recorded("an optimizer of lazy parameters computes values at every step")
+        new = dict(state)
+        self.tell_state(group, state)
+        value = self.update(p, g, group, new)
+        for name, now in new.items():
+            before = state.get(name)
+            if before is None:
+                not_recorded("an optimizer makes its state at the first step", later=True)
+                state[name] = _copy(now) if isinstance(now, Tensor) else now
+            elif isinstance(now, Tensor) and isinstance(before, Tensor):
+                if now is not before:
+                    before.data = now
+            elif name in self._counts:
+                effect(partial(_count, state, name))
+            elif now is not before:
+                not_recorded(f"an optimizer changes {name}, which no recording is told of")
+                state[name] = now
+        return value
+
+    def tell_state(self, group: Told, state: Mapping[str, Any]) -> None:
+        """Add to the settings what `update` computes of numbers in the state of a parameter, by `agrad.core.mode.setting`.
+
+        Called before `update` where something is recorded, or compared with what was.
+        """
 
     def _state_of(self, p: Tensor) -> dict[str, Any]:
         state = self.state.get(p)
@@ -313,6 +369,54 @@ class Optimizer:
             lines.append(f"Parameter Group {i}")
             lines += [f"    {name}: {group[name]}" for name in sorted(group) if name != "params"]
         return "\n".join([*lines, ")"])
+
+
+# -- within recordings --------------------------------------------------------------------------------------------------
+
+
+class Told(dict[str, Any]):
+    """Settings as a recording has them: numbers that are asked for again whenever it is run."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        super().__init__(settings)
+        self.settings = settings
+
+
+def is_on(value: float) -> bool:
+    """Return whether a setting is not zero; a recording holds only for the settings that are."""
+    return type(value) not in (int, float) or value != 0
+
+
+def is_number(value: Any) -> bool:
+    """Return whether a setting is a number, not a choice."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def structure_of(group: Mapping[str, Any], switches: tuple[str, ...]) -> tuple[Any, ...]:
+    """Return what of a group's settings decides which operations an update takes, as a plain value."""
+    found: list[Any] = [len(group["params"])]
+    for name, value in group.items():
+        if name in switches:
+            found.append(bool(value))
+        elif type(value) is tuple:
+            found.append(len(value))
+        elif name != "params" and not is_number(value):
+            found.append(value if type(value) in (bool, str) else id(value))
+    return tuple(found)
+
+
+def _part(group: Mapping[str, Any], name: str, i: int) -> float:
+    value: float = group[name][i]
+    return value
+
+
+def _count(state: dict[str, Any], name: str) -> None:
+    state[name] += 1
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    """Return a tensor on memory of its own: a recording tells tensors apart by their arrays."""
+    return wrap(tensor._spec.backend.asarray(tensor._raw, copy=True), tensor._spec)
 
 
 def _apart(value: Any, like: Tensor | None = None) -> Any:

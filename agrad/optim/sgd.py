@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from agrad.core.tensor import Tensor, wrap
-from agrad.optim.optimizer import Optimizer, keep, kernel_of, take
+from agrad.optim.optimizer import Optimizer, Told, is_on, keep, kernel_of, take
 
 __all__ = ["SGD"]
 
@@ -73,7 +73,7 @@ class SGD(Optimizer):
 
     def update(self, p: Tensor, g: Tensor, group: Mapping[str, Any], state: dict[str, Any]) -> Tensor:
         momentum = group["momentum"]
-        kernel = kernel_of("optim.sgd", p._spec.backend)
+        kernel = None if type(group) is Told else kernel_of("optim.sgd", p._spec.backend)
         if kernel is not None:
             value, buffer = kernel(
                 p._raw,
@@ -88,9 +88,9 @@ class SGD(Optimizer):
             if momentum:
                 keep(state, "momentum_buffer", buffer, p)
             return wrap(p._spec.backend.as_array(value), p._spec)
-        if group["weight_decay"]:
+        if is_on(group["weight_decay"]):
             g = g + group["weight_decay"] * p
-        if momentum:
+        if is_on(momentum):
             velocity = state.get("momentum_buffer")
             velocity = g if velocity is None else momentum * velocity + (1 - group["dampening"]) * g
             state["momentum_buffer"] = velocity

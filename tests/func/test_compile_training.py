@@ -1,0 +1,198 @@
+"""Compiled training steps do what the steps do: optimisers, schedules, clipping, layers with a state of their own."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import agrad as ag
+
+F = ag.nn.functional
+schedules = ag.optim.lr_scheduler
+
+
+@pytest.fixture(autouse=True)
+def no_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+OPTIMIZERS = {
+    "sgd": lambda ps: ag.optim.SGD(ps, lr=0.05),
+    "momentum": lambda ps: ag.optim.SGD(ps, lr=0.05, momentum=0.9, dampening=0.1),
+    "nesterov": lambda ps: ag.optim.SGD(ps, lr=0.05, momentum=0.9, nesterov=True),
+    "weight decay": lambda ps: ag.optim.SGD(ps, lr=0.05, weight_decay=0.1),
+    "maximize": lambda ps: ag.optim.SGD(ps, lr=1e-3, maximize=True),
+    "adam": lambda ps: ag.optim.Adam(ps, lr=0.05),
+    "adam, weight decay": lambda ps: ag.optim.Adam(ps, lr=0.05, weight_decay=0.1),
+    "adamw": lambda ps: ag.optim.AdamW(ps, lr=0.05),
+    "amsgrad": lambda ps: ag.optim.Adam(ps, lr=0.05, amsgrad=True),
+}
+SCHEDULES = {
+    "none": lambda o: None,
+    "lambda": lambda o: schedules.LambdaLR(o, lambda epoch: 1 / (1 + epoch)),
+    "step": lambda o: schedules.StepLR(o, 3),
+    "multistep": lambda o: schedules.MultiStepLR(o, [2, 5], gamma=0.5),
+    "constant": lambda o: schedules.ConstantLR(o, total_iters=4),
+    "linear": lambda o: schedules.LinearLR(o, total_iters=4),
+    "exponential": lambda o: schedules.ExponentialLR(o, 0.9),
+    "cosine": lambda o: schedules.CosineAnnealingLR(o, 5),
+    "plateau": lambda o: schedules.ReduceLROnPlateau(o, patience=1, factor=0.5, threshold=0.2),
+}
+
+
+def data(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def make_net(*between):
+    ag.manual_seed(1)
+    return ag.nn.Sequential(ag.nn.Linear(4, 6), *between, ag.nn.Tanh(), ag.nn.Linear(6, 3)).double()
+
+
+def trained(net, optimizer, *, compiled, schedule=None, steps=12, between=lambda i: None, clip=None, set_to_none=True):
+    """Return the losses, values, states and rates of a training, and the function that did a step of it."""
+
+    def step(x, y):
+        optimizer.zero_grad(set_to_none)
+        loss = F.mse_loss(net(x), y)
+        loss.backward()
+        norm = ag.nn.utils.clip_grad_norm_(net.parameters(), clip) if clip else None
+        optimizer.step()
+        if isinstance(schedule, schedules.ReduceLROnPlateau):
+            schedule.step(loss)
+        elif schedule is not None:
+            schedule.step()
+        return loss.item(), norm
+
+    run = ag.compile(step) if compiled else step
+    found = []
+    for i in range(steps):
+        between(i)
+        loss, norm = run(data(i % 5, 8, 4), data(i + 50, 8, 3))
+        values = [t.detach().numpy() for t in (*net.parameters(), *net.buffers())]
+        states = [v.numpy() if isinstance(v, ag.Tensor) else v for s in optimizer.state.values() for v in s.values()]
+        rates = [group["lr"] for group in optimizer.param_groups]
+        found.append((loss, 0 if norm is None else np.asarray(norm), values, states, rates))
+    return found, run
+
+
+def check_equal(make, programs=1, **how):
+    """Train what `make` gives, as it is and compiled."""
+    both = []
+    for compiled in (False, True):
+        made = dict(zip(("net", "optimizer", "schedule", "between"), make(), strict=False))
+        ag.manual_seed(3)
+        both.append(trained(compiled=compiled, **made, **how))
+    (eager, _), (replayed, run) = both
+    for i, (a, b) in enumerate(zip(eager, replayed, strict=True)):
+        for x, y in zip(ag.tree.flatten(a)[0], ag.tree.flatten(b)[0], strict=True):
+            np.testing.assert_allclose(y, x, rtol=1e-9, atol=1e-12, err_msg=f"step {i}")
+    assert len(run.programs) == programs
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("schedule", ["none", "lambda"])
+def test_optimizers(optimizer, schedule):
+    def make():
+        net = make_net()
+        made = OPTIMIZERS[optimizer](net.parameters())
+        return net, made, SCHEDULES[schedule](made)
+
+    check_equal(make)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_schedules(optimizer, schedule):
+    def make():
+        net = make_net()
+        made = OPTIMIZERS[optimizer](net.parameters())
+        return net, made, SCHEDULES[schedule](made)
+
+    check_equal(make)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_clipping_and_gradients_set_to_zero(optimizer):
+    def make():
+        net = make_net()
+        return net, OPTIMIZERS[optimizer](net.parameters())
+
+    check_equal(make, clip=0.3)
+    check_equal(make, set_to_none=False, programs=2 if optimizer == "sgd" else 1)
+
+
+def test_parameter_groups():
+    def make():
+        net = make_net()
+        groups = [{"params": net[0].parameters(), "lr": 0.1, "momentum": 0.5}, {"params": net[-1].parameters()}]
+        optimizer = ag.optim.SGD(groups, lr=0.02)
+        return net, optimizer, schedules.LambdaLR(optimizer, [lambda e: 0.9**e, lambda e: 0.8**e])
+
+    check_equal(make)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_settings_changed_by_hand(optimizer):
+    def make():
+        net = make_net()
+        made = OPTIMIZERS[optimizer](net.parameters())
+        group = made.param_groups[0]
+
+        def between(i):
+            if i == 5:
+                group["lr"] /= 2
+            if i == 7 and "betas" in group:
+                group["betas"] = (0.8, 0.99)
+            if i == 7 and group.get("momentum"):
+                group["momentum"] = 0.7
+            if i == 8 and group["weight_decay"]:
+                group["weight_decay"] = 0.2
+
+        return net, made, None, between
+
+    check_equal(make)
+
+
+def test_a_setting_switched_on_is_another_program():
+    def make():
+        net = make_net()
+        optimizer = OPTIMIZERS["sgd"](net.parameters())
+
+        def between(i):
+            optimizer.param_groups[0]["weight_decay"] = 0.0 if i < 6 else 0.1
+
+        return net, optimizer, None, between
+
+    check_equal(make, programs=2)
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+def test_states_loaded_in_between(optimizer):
+    def make():
+        net = make_net()
+        made = OPTIMIZERS[optimizer](net.parameters())
+        kept = {}
+
+        def between(i):
+            if i == 4:
+                kept.update(net=net.state_dict(), optimizer=made.state_dict())
+            if i == 8:
+                net.load_state_dict(kept["net"])
+                made.load_state_dict(kept["optimizer"])
+
+        return net, made, None, between
+
+    check_equal(make, programs=2)
+
+
+def test_dropout():
+    def make():
+        net = make_net(ag.nn.Dropout(0.3))
+        return net, OPTIMIZERS["adam"](net.parameters())
+
+    check_equal(make)
