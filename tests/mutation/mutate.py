@@ -424,7 +424,7 @@ class Reached:
         for name in names:
             for unit, tests in self.by_key.get(name, {}).items():
                 found[unit].update(dict.fromkeys(tests))
-        return {unit: list(tests) for unit, tests in found.items()}
+        return {unit: list(tests) for unit, tests in found.items() if tests}
 
     def covers(self, mutant: Mutant) -> bool:
         return any(name in self.by_key for name in (mutant.key, *mutant.probes))
