@@ -27,6 +27,9 @@ METHODS = "\n\nclass Methods(_FromTables):\n"
 
 def attached(tree: ast.Module) -> Iterator[ast.ClassDef]:
     """Yield the classes of a file whose members are put on `Tensor`."""
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == "agrad.core.tensor"]
+    if "attached" not in {alias.name for node in imports for alias in node.names}:
+        return  # other classes have methods from above, too
     calls = {ast.unparse(node.value) for node in tree.body if isinstance(node, ast.Expr)}
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and (
