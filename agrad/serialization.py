@@ -9,7 +9,7 @@ object with one key that says what it is::
 
     {"tuple": [...]}                     {"dict": [[key, value], ...]}     {"tensor": 0}
     {"int": "0x10000000000000000"}       {"float": "nan"}                  {"complex": [re, im]}
-    {"bytes": "YmFzZTY0"}
+    {"bytes": "YmFzZTY0"}                {"program": {...}}
 
 Where ``tree.json`` takes more than 64 MiB of memory when it is read, ``memory`` beside ``version`` says how much: with
 the sizes of the tensors it bounds what `load` allocates, so that a small file cannot fill the memory.
@@ -24,7 +24,7 @@ import re
 import reprlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from agrad.core import errors, files
 from agrad.core.archive import Archive, FormatError
@@ -42,6 +42,35 @@ PIECE = 2**20
 DRAFT = ".agrad-draft"  # How the name of a file ends that is to replace another when it is complete.
 TREE_BYTES = 2**26  # What tree.json may take in memory without saying so.
 PER_LETTER = 9  # The text is there as bytes and as str, and the strings in it may take four bytes a letter, twice.
+
+
+class Kind(NamedTuple):
+    """What else a file holds, written as containers.
+
+    Attributes
+    ----------
+    kind : type
+        Its class.
+    plain : callable
+        Gives a container of tensors for one.
+    made : callable
+        Makes one of such a container, in which it trusts nothing: raises `FormatError`.
+    """
+
+    kind: type
+    plain: Callable[[Any], Any]
+    made: Callable[[Any], Any]
+
+
+#: By the key that stands for it in ``tree.json``.
+KINDS: dict[str, Kind] = {}
+
+
+def register(name: str, kind: Kind) -> None:
+    """Have objects of one more kind saved and loaded."""
+    KINDS[name] = kind
+
+
 DEPTH = 200  # How deep containers may be nested: what is saved can be loaded, wherever that is called.
 
 
@@ -52,7 +81,7 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
     ----------
     obj
         Dicts with str or int keys, lists and tuples, in any nesting, of tensors, None, bool, int, float, complex, str
-        and bytes. A tensor that occurs twice is stored once and comes back as one tensor; a list that occurs twice
+        and bytes, and of programs (`agrad.func.Program`), with the tensors they find outside. A tensor that occurs twice is stored once and comes back as one tensor; a list that occurs twice
         comes back as two. Of a tensor's graph only ``requires_grad`` is kept.
     file
         A path or a binary file object. A path is replaced only once everything is written: if saving fails, the old
@@ -140,7 +169,7 @@ def load(file: str | os.PathLike[str] | IO[bytes], *, device: str | None = None)
     Returns
     -------
     Any
-        The container. Its tensors are leaves.
+        The container. Its tensors are leaves. A program has tensors of its own for those it found outside.
 
     Raises
     ------
@@ -233,6 +262,9 @@ class _Encoder:
                 self._numbers[id(obj)] = len(self.tensors)
                 self.tensors.append(obj)
             return {"tensor": self._numbers[id(obj)]}
+        for name, other in KINDS.items():
+            if isinstance(obj, other.kind):
+                return {name: self.encode(other.plain(obj), path)}
         if kind not in {dict, list, tuple}:
             hint = "; make it a tensor with agrad.asarray" if hasattr(obj, "__array__") else ""
             raise TypeError(f"cannot save {kind.__module__}.{kind.__qualname__}{_at(path)}{hint}.\n  {_SUPPORTED}")
@@ -255,9 +287,7 @@ class _Encoder:
         return {"dict": [[self.encode(key), self.encode(obj[key], f"{path}[{key!r}]")] for key in obj]}
 
 
-_SUPPORTED = (
-    "A file holds tensors, None, bool, int, float, complex, str and bytes in dict, list and tuple, no subclasses."
-)
+_SUPPORTED = "A file holds tensors, programs, None, bool, int, float, complex, str and bytes in dict, list and tuple, no subclasses."
 
 
 def _at(path: str) -> str:
@@ -290,6 +320,9 @@ def _decode(code: Any, tensors: list[Tensor]) -> Any:
                 return complex(*parts)
         case {"bytes": str(text), **rest} if not rest:
             return _parsed(lambda: binascii.a2b_base64(text, strict_mode=True))
+        case dict() if len(code) == 1 and code.keys() <= KINDS.keys():
+            name = next(iter(code))
+            return KINDS[name].made(_decode(code[name], tensors))
     raise FormatError(f"tree.json has {reprlib.repr(code)}, which means nothing in format version {VERSION}")
 
 

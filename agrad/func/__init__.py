@@ -8,6 +8,7 @@ from agrad.func.memory import Memory as _Memory  # noqa: F401 (the file has meth
 from agrad.func.passes import Running as _Running  # noqa: F401 (a method of programs)
 from agrad.func.program import Program
 from agrad.func.recording import CaptureError
+from agrad.func.saving import Keeps as _Keeps  # noqa: F401 (as above)
 from agrad.func.source import Sources as _Sources  # noqa: F401 (as above)
 from agrad.func.stateless import functional_call, stack_module_state
 from agrad.func.vmap import vmap

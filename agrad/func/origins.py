@@ -63,7 +63,7 @@ class Origin:
             elif kind == "attribute":
                 text = f"{text}.{key}" if text else str(key)
             else:
-                text = f"{text}[{key!r}]"
+                text = f"{text}[{key!r}]" if text else str(key)
         return text
 
 

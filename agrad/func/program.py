@@ -351,6 +351,9 @@ class Program:
         def arrays(self) -> dict[str, Any]:
             """Return what that module's function takes beside the arguments."""
 
+        def tensors(self) -> dict[str, Tensor]:
+            """Return the tensors from outside."""
+
         def memory(self) -> Any:
             """Return what is held at each step."""
 

@@ -313,6 +313,19 @@ ENTRIES = [
 # -- drawn ones -------------------------------------------------------------------------------------------------------
 
 
+def program(w):
+    """Give a program as `load` makes it: with a tensor of its own, a draw, a write, constants and keys of several kinds."""
+
+    def step(x, rate, *, rows):
+        with ag.no_grad():
+            w.sub_(rate * w)
+        return {"loss": ag.sum(w[0] * x[..., 1:] + ag.rand(2)), "rows": (x[rows], ag.asarray([1.0, float("nan")]))}
+
+    file = io.BytesIO()
+    ag.save(ag.func.capture(step)(ag.ones((2, 3)), 0.5, rows=ag.asarray([1, 1])), file)
+    return ag.load(file)
+
+
 def valid():
     """Give files as `save` writes them, with what they hold."""
     w = ag.tensor([[1.5, -2.0], [0.0, 4.0]], requires_grad=True)
@@ -320,6 +333,7 @@ def valid():
         {"w": w, "again": [w], "n": (1, 2.5, None, True, 1 - 2j), 3: b"\0\1", "big": 2**70, "nan": float("inf")},
         [ag.arange(5), ag.asarray([True, False]), ag.ones((0, 3)), "ü\ud800"],
         {},
+        program(w),
     ]
     for obj in objects:
         file = io.BytesIO()
