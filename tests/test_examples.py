@@ -138,3 +138,20 @@ class TestLargerThanMemory:
         assert done.returncode == 2
         assert words in done.stderr
         assert "Traceback" not in done.stderr
+
+
+#: What HIPS autograd 1.9.1 prints for ``--autograd --short``.
+IN_NUMPYS_STYLE = """\
+gaussian_process: 38.935423 0.127218 0.021402 -0.343690
+kalman_filter: 3.941818 -1.003417 1.998876 -2.003006 -1.010008
+hamiltonian_sampler: 2.000000 1.434011 -3.122646 0.969329
+"""
+
+
+class TestInNumpysStyle:
+    @pytest.mark.parametrize("backend", ["numpy", "dask"])
+    def test_the_numbers_are_those_of_hips_autograd(self, backend):
+        done = run("numpy_style.py", "--short", "--backend", backend)
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = re.sub(r" \(.* ms\)", "", done.stdout)
+        assert found == IN_NUMPYS_STYLE
