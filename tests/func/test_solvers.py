@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -55,3 +56,8 @@ def test_the_derivatives_by_hand_are_right():
     for f, derivative, at in pairs:
         columns = [(f(at + h) - f(at - h)) / 2e-6 for h in 1e-6 * np.eye(at.size)]
         np.testing.assert_allclose(derivative(at), np.stack(columns, axis=-1), rtol=1e-6, atol=1e-6)
+
+
+def test_the_page_has_a_line_per_solver():
+    page = (Path(__file__).parents[2] / "docs" / "from_autograd.md").read_text(encoding="utf-8")
+    assert re.findall(r"\n\| `([^`]*)` \| [\d, ]+ \| [\d, ]+ \| .* \|", page) == list(solvers.SOLVERS)

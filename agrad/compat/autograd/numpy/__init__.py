@@ -8,13 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import agrad.numpy as _names
-from agrad.compat.autograd.numpy.numpy_wrapper import c_ as c_
 from agrad.compat.autograd.numpy.numpy_wrapper import make_diagonal as make_diagonal
-from agrad.compat.autograd.numpy.numpy_wrapper import r_ as r_
 from agrad.compat.autograd.numpy.numpy_wrapper import where as where
 from agrad.plugin import manager as _manager
 
-_OWN = ("__version__", "c_", "make_diagonal", "numpy_version", "r_", "where")
+_OWN = ("__version__", "make_diagonal", "numpy_version", "where")
 
 
 def __getattr__(name: str) -> Any:

@@ -7,74 +7,10 @@ from typing import Any
 import agrad.numpy as np
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.ops.creation import arange, asarray, eye, linspace
-from agrad.ops.data_type import astype, result_type
-from agrad.ops.manipulation import concat, expand_dims, reshape
+from agrad.ops.creation import asarray, eye
+from agrad.ops.manipulation import expand_dims
 
-__all__ = ["c_", "make_diagonal", "r_", "where"]
-
-
-class Joined:
-    """Arrays, numbers and slices, written as an index, joined: ``r_[0.0, x, 1:3]``.
-
-    Parameters
-    ----------
-    axis : int
-        Along which axis.
-    ndim : int
-        How many axes each of them gets at least.
-    first : int
-        Where its own axes begin among those; -1 is last.
-
-    Examples
-    --------
-    >>> r_[0.0, asarray([1.0, 2.0]), 3:5]
-    tensor([0., 1., 2., 3., 4.])
-    >>> c_[asarray([1.0, 2.0]), asarray([3.0, 4.0])]
-    tensor([[1., 3.],
-            [2., 4.]])
-    """
-
-    def __init__(self, axis: int, ndim: int, first: int) -> None:
-        self.axis, self.ndim, self.first = axis, ndim, first
-
-    def __getitem__(self, key: Any) -> Tensor:
-        parts = key if isinstance(key, tuple) else (key,)
-        settings = (self.axis, self.ndim, self.first)
-        if isinstance(parts[0], str):
-            try:
-                numbers = tuple(map(int, parts[0].split(",")))
-            except ValueError:
-                raise TypeError(f"{parts[0]!r} makes a matrix, which tensors have no type for{called()}") from None
-            settings, parts = (*numbers, *settings[len(numbers) :]), parts[1:]  # type: ignore[assignment] # three
-        axis, ndim, first = settings
-        numbers_too = [part if isinstance(part, int | float | complex) else _part(part) for part in parts]
-        dtype = result_type(*numbers_too)
-        return concat(
-            [astype(_with_axes(asarray(part), ndim, first), dtype, copy=False) for part in numbers_too], axis=axis
-        )
-
-
-def _part(part: Any) -> Tensor:
-    """Return a part as a tensor: a slice stands for the numbers it counts."""
-    if not isinstance(part, slice):
-        return asarray(part)
-    start = 0 if part.start is None else part.start
-    if isinstance(part.step, complex):
-        return linspace(start, part.stop, int(abs(part.step)))
-    return arange(start, part.stop, 1 if part.step is None else part.step)
-
-
-def _with_axes(x: Tensor, ndim: int, first: int) -> Tensor:
-    """Return an array with at least so many axes, its own ones beginning at a place among them."""
-    more = max(ndim - x.ndim, 0)
-    before = first + more + 1 if first < 0 else min(first, more)
-    return reshape(x, (*(1,) * before, *x.shape, *(1,) * (more - before)))
-
-
-#: Along the first axis, and along the last with vectors as columns.
-r_ = Joined(0, 1, -1)
-c_ = Joined(-1, 2, 0)
+__all__ = ["make_diagonal", "where"]
 
 
 def make_diagonal(D: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
