@@ -194,7 +194,10 @@ def _variance(
     left = number - ddof
     total = statistical.sum(choose(mask, squares, 0.0), axis=axis, keepdims=True) / choose(left > 0, left, least)
     found = _squeezed(total, axis, keepdims, x.ndim)
-    return into(out, cast(elementwise.sqrt(found) if name == "std" else found, wanted))
+    if name == "std":  # whose derivative is 0 where nothing varies, as that of the standard's is
+        some = found > 0
+        found = choose(some, elementwise.sqrt(choose(some, found, 1.0)), found)
+    return into(out, cast(found, wanted))
 
 
 @public()

@@ -200,3 +200,9 @@ def test_random_numbers():
     x = anp.arange(6.0)
     rng.shuffle(x)
     assert sorted(x.tolist()) == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_what_does_not_vary_has_the_derivative_0_of_its_deviation():
+    for x in (1.5, 1 + 0.5j, np.full(3, 2.0), np.full(3, 2.0 + 1j)):
+        assert np.all(ag.grad(lambda x: np.std(x))(x) == 0)
+        assert np.all(ag.grad(lambda x: np.std(x, where=np.ones(np.shape(x), bool)))(x) == 0)
