@@ -492,8 +492,8 @@ class Backend:
             shapes and dtypes that it states, and pairs of integers for keys of draws; it gives a tuple of the outputs, in
             their order, that no later call writes to. It is called by several threads at a time.
         **options
-            ``exact`` (bool, default False): sums keep the order of operation by operation, so that the results are
-            the same bits. ``threads`` (int or None): how many may work on large arrays; None leaves it to the backend.
+            ``exact`` (bool, default False): sums and matrix products are taken as they are operation by operation, so
+            that the results are the same bits. ``threads`` (int or None): how many may work on large arrays; None leaves it to the backend.
             Further ones are passed over.
         """
         return None
