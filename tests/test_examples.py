@@ -155,3 +155,22 @@ class TestInNumpysStyle:
         assert done.returncode == 0, done.stdout + done.stderr
         found = re.sub(r" \(.* ms\)", "", done.stdout)
         assert found == IN_NUMPYS_STYLE
+
+
+class TestExportStep:
+    def test_the_exported_file_trains_alone(self, tmp_path):
+        done = run("export_step.py", "--steps", 60, "--output", tmp_path / "new")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "xp.tanh" in done.stdout
+        within = float(re.search(r"After 60 steps of the program the loss is ([\d.]+)\.", done.stdout)[1])
+        first, last = re.findall(r"^ +\d+  ([\d.]+)$", done.stdout, re.MULTILINE)
+        assert float(last) == pytest.approx(within, abs=1e-9)
+        assert float(last) < float(first)
+        text = (tmp_path / "new" / "step.py").read_text(encoding="utf-8")
+        assert re.findall(r"^(?:import|from) .*", text, re.MULTILINE) == ["import numpy as np"]
+        assert (tmp_path / "new" / "step.agrad").exists()
+
+    def test_mistakes_are_explained(self):
+        done = run("export_step.py", "--steps", 0)
+        assert done.returncode == 2
+        assert "--steps must be at least 1" in done.stderr
