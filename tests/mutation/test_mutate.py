@@ -157,6 +157,18 @@ def found(tmp_path_factory):
     return done.stdout.partition("Survivors:")[0]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="it needs the module `resource`")
+def test_a_file_whose_tests_are_all_left_out_is_not_chosen(mutants):
+    spec = importlib.util.spec_from_file_location("mutate", HERE / "mutate.py")
+    mutate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mutate)
+    (mutant, *_) = mutants.find(b"LIMIT = 10\n", "agrad/toy.py")
+    used = {"tests": {"test_used": [0.1, []]}, "import": [mutant.key], "bad": []}
+    empty = {"tests": {}, "import": [mutant.key], "bad": ["test_skipped"]}
+    reached = mutate.Reached({"tests/test_empty.py": empty, "tests/test_used.py": used}, [mutant])
+    assert reached.choose(mutant, 20.0) == {"tests/test_used.py": ["test_used"]}
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="the processes are forked")
 @pytest.mark.parametrize(
     ("before", "after", "outcome"),
