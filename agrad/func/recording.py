@@ -349,7 +349,7 @@ class Recorder:
         self.functions: list[str] = []
         self.sources: dict[Any, Any] = {}
         self.held: list[Any] = []
-        self.region = 0
+        self.region = self._regions = 0
         self.line = ""
         self._count = first
         self._known: dict[int, tuple[int, Any]] = {}  # by id: number, and what keeps the id from being given again
@@ -623,10 +623,8 @@ class Recorder:
         """Take note of what a call was given, and of the array that stands for it."""
         if isinstance(value, Tensor):
             self.use(value)
-            if array is not value._raw:  # it was brought to the call's backend
-                raise CaptureError(
-                    f"capture: an operand of {op.name} is of another backend than the rest{errors.called()}"
-                )
+            if array is not value._raw:  # brought to the call's backend, on which programs run as a whole
+                self.know(array, self.known(value._raw))
         elif isinstance(array, slice) or type(array) in LITERALS:
             pass
         elif backend_of(value) is None:  # numbers, or a list of them
@@ -676,6 +674,13 @@ class Recorder:
         line = errors.line_of(*errors.caller())
         self.steps.append(Step(DRAW, (kind, tuple(shape), Ref(at)), kwargs, (number,), False, line, self.region))
         return array
+
+    def enter_region(self) -> int:
+        """Let the steps from now on be of a recomputation of their own; return the region until now."""
+        before = self.region
+        self._regions += 1
+        self.region = self._regions
+        return before
 
     def detached(self, array: Any) -> Any:
         """Return the same array without history: a cotangent of a pass that was not recorded."""

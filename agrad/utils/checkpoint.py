@@ -172,6 +172,8 @@ class _Frame:
         """Run the function to find the values that are still asked for."""
         again = _Again(self, found)
         before = mode.get_mode()
+        recorder = mode.recorder()
+        region = None if recorder is None else recorder.enter_region()
         try:
             mode.push(grad=True, levels=(), saved=(Pair(again.pack, again.unpack, again.note),))
             args, kwargs = unflatten(self.treedef, [v.give() if isinstance(v, _Input) else v for v in self.inputs])
@@ -185,6 +187,8 @@ class _Frame:
         finally:
             again.node = None
             mode.set_mode(before)
+            if recorder is not None:
+                recorder.region = region
         if again.count != len(self.entries):
             raise CheckpointError(
                 "A different number of tensors was saved during the original forward and recomputation."

@@ -7,6 +7,7 @@ import pytest
 
 import agrad as ag
 from agrad.func import CaptureError, capture
+from agrad.utils.checkpoint import checkpoint
 
 
 def same(function, first, then):
@@ -99,3 +100,24 @@ def test_an_assignment_to_a_tensor_from_outside():
     assert w.tolist() == [4.0, 2.0, 3.0]
     assert program(ag.tensor(5.0)).item() == 15.0
     assert w.tolist() == [10.0, 2.0, 3.0]
+
+
+def test_a_recomputation_has_a_region_of_its_own():
+    """Each checkpoint's second run is told apart from the first, and draws what that drew."""
+
+    def g(x):
+        y = x
+        for _ in range(2):
+            y = checkpoint(lambda y: ag.nn.functional.dropout(ag.sin(ag.sin(y)), 0.5), y, use_reentrant=False)
+        return y, ag.autograd.grad(y.sum(), x)[0]
+
+    program = capture(g)(*tensors((64,), requires_grad=True))
+    assert sorted({step.region for step in program.steps if step.op == "sin"}) == [0, 1, 2]
+    assert sorted({step.region for step in program.steps if step.op == "random"}) == [0, 1, 2]
+    assert len(program.keys) == 2
+    (x,) = tensors((64,), seed=1, requires_grad=True)
+    ag.manual_seed(3)
+    found = program(x)
+    ag.manual_seed(3)
+    for one, other in zip(found, g(x), strict=True):
+        np.testing.assert_array_equal(one.detach().numpy(), other.detach().numpy())

@@ -77,6 +77,11 @@ class Body:
         found = ag.autograd.grad([g for g, _ in pairs], inputs, [v for _, v in pairs], materialize_grads=True)
         return [*gradients, *found]
 
+    def pushed(self, operands: Sequence[Any], directions: Sequence[Any], extras: Sequence[Any]) -> list[Any]:
+        """Return the results, and their tangents along directions of the operands."""
+        results, tangents = ag.func.jvp(lambda *x: tuple(self.results(x, extras)), tuple(operands), tuple(directions))
+        return [*results, *tangents]
+
     def pulled(self, operands: Sequence[Any], cotangents: Sequence[Any], extras: Sequence[Any]) -> list[Any]:
         """Return the results, and the gradients, as the functional transforms have them."""
         results, pull = ag.func.vjp(lambda *x: tuple(self.results(x, extras)), *operands)
@@ -138,6 +143,19 @@ class TestPrograms(OfSamples):
             self.same(found, wanted, dtype, "the gradient of the program")
 
         self.run(check, op, dtype)
+
+    @of_rules
+    def test_forward_mode(self, op: str, dtype: str) -> None:
+        """Tangents."""
+
+        def check(run: Run) -> None:
+            body, other = Body(run), Run(self, run.call.sample, dtype, FACTORS[1])
+            if refused(run.call.sample) or not body.first or unknown(body.first):
+                return
+            rest = run.directions(), body.extras
+            self.replayed(body.pushed, dtype, (run.leaves(()), *rest), (other.leaves(()), *rest))
+
+        self.run(check, op, dtype, once=True, few=True)
 
     @of_rules
     def test_second_order(self, op: str, dtype: str) -> None:
