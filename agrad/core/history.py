@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from agrad.core.mode import recorder
 from agrad.core.node import AccumulateGrad, Node, output_of
 from agrad.core.operands import from_raw
 from agrad.core.spec import Spec
@@ -88,6 +89,9 @@ def _in_layout(g: Tensor | None, spec: Spec) -> Tensor | None:
     raw = spec.backend.in_layout(g._raw, spec)
     if raw is g._raw:
         return g
+    recording = recorder()
+    if recording is not None:
+        recording.alias(raw, g._raw)
     made = wrap(raw, spec.backend.spec(raw), g._node)
     made._tangents = g._tangents
     return made

@@ -338,7 +338,7 @@ def _own(given: Any, raw: Any, backend: Backend) -> Any:
     made = backend.asarray(raw, copy=True)
     recording = recorder()
     if recording is not None:
-        recording.know(made, recording.known(raw))
+        recording.alias(made, raw)
     return made
 
 

@@ -695,10 +695,13 @@ class Program:
         """
         device = backend.default_device() if device is None else device
         names = environment(backend, device)
+        recorder = mode.recorder()
         for number, value in self.constants.items():
             owner = backend_of(value)
             assert owner is not None
             array = value if owner is backend else backend.receive(owner, value, device)
+            if xp is not None and recorder is not None:
+                recorder.constant(array)
             names[self.name_of(number)] = array if xp is None else wrap(array, backend.spec(array))
         if xp is not None:
             draw = names[DRAW]

@@ -376,6 +376,10 @@ class Recorder:
             kept = array
         self._known[key] = number, kept
 
+    def alias(self, made: Any, array: Any) -> None:
+        """Remember that an array has the value of another one: a copy, in another layout, on another backend."""
+        self.know(made, self.known(array))
+
     def number_of(self, array: Any) -> int | None:
         """Return the number of an array, None if it is not known."""
         found = self._known.get(id(array))
@@ -624,10 +628,10 @@ class Recorder:
         if isinstance(value, Tensor):
             self.use(value)
             if array is not value._raw:  # brought to the call's backend, on which programs run as a whole
-                self.know(array, self.known(value._raw))
+                self.alias(array, value._raw)
         elif isinstance(array, slice) or type(array) in LITERALS:
             pass
-        elif backend_of(value) is None:  # numbers, or a list of them
+        elif (owner := backend_of(value)) is None or owner.as_array(value) is not value:  # numbers, or a list of them
             self.constant(array)
         else:
             self.input(array)
