@@ -190,6 +190,11 @@ def as_float(x: Tensor) -> Tensor:
         return astype(x, "float32")
 
 
+def fresh(x: Tensor) -> Tensor:
+    """Return another tensor of the same value, in the graph: to change one does not change the other."""
+    return astype(x, x.dtype)
+
+
 # -- results -----------------------------------------------------------------------------------------------------------
 
 

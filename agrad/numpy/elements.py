@@ -8,7 +8,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import NO_VALUE, as_float, count, floating, given, into, kind_of, plain_axis
+from agrad.numpy.common import NO_VALUE, as_float, count, floating, fresh, given, into, kind_of, plain_axis
 from agrad.numpy.table import STEP, public
 from agrad.numpy.ufuncs import ufunc
 from agrad.ops import creation, data_type, elementwise, extra, special
@@ -19,11 +19,11 @@ from agrad.ops.statistical import all as all_of
 def around(a: Any, decimals: int = 0, out: Any = None) -> Tensor:
     x = as_operand(a)
     if decimals == 0:
-        return into(out, elementwise.round(x) if x._spec.inexact else elementwise.positive(x))
+        return into(out, elementwise.round(x) if x._spec.inexact else fresh(x))
     scale = 10.0 ** abs(decimals)
     if not x._spec.inexact:
         if decimals > 0:
-            return into(out, elementwise.positive(x))
+            return into(out, fresh(x))
         rounded = elementwise.round(data_type.astype(x, "float64") / scale) * scale
         return into(out, data_type.astype(rounded, x.dtype))
     return into(out, elementwise.round(x * scale) / scale if decimals > 0 else elementwise.round(x / scale) * scale)
@@ -67,7 +67,7 @@ def _clipped(a: Any, low: Any, high: Any, **options: Any) -> Tensor:
         found = _MAXIMUM(found, low, **options)
     if high is not None:
         found = _MINIMUM(found, high, **options)
-    return elementwise.positive(x) if found is x else found
+    return fresh(x) if found is x else found
 
 
 _MAXIMUM = ufunc("maximum", elementwise.maximum, 2)
@@ -77,19 +77,20 @@ _MINIMUM = ufunc("minimum", elementwise.minimum, 2)
 @public()
 def real(val: Any) -> Tensor:
     x = as_operand(val)
-    return elementwise.real(x) if x._spec.is_complex else elementwise.positive(x)
+    return elementwise.real(x) if x._spec.is_complex else fresh(x)
 
 
 @public()
 def imag(val: Any) -> Tensor:
     """0 of a real operand."""
     x = as_operand(val)
-    return elementwise.imag(x) if x._spec.is_complex else elementwise.positive(x) * 0
+    return elementwise.imag(x) if x._spec.is_complex else creation.zeros_like(x)
 
 
 @public()
 def angle(z: Any, deg: bool = False) -> Tensor:
-    x = floating(z)
+    x = as_operand(z)
+    x = floating(x) if kind_of(x) == "bool" else as_float(x)
     if x._spec.is_complex:
         found = elementwise.atan2(elementwise.imag(x), elementwise.real(x))
     else:
@@ -102,15 +103,15 @@ def real_if_close(a: Any, tol: float = 100) -> Tensor:
     """Values are looked at: whether the imaginary parts are small."""
     x = as_operand(a)
     if not x._spec.is_complex:
-        return elementwise.positive(x)
+        return fresh(x)
     bound = data_type.finfo(x.dtype).eps * tol if tol > 1 else tol
     small = bool(all_of(elementwise.abs(elementwise.imag(x.detach())) < bound))
-    return elementwise.real(x) if small else elementwise.positive(x)
+    return elementwise.real(x) if small else fresh(x)
 
 
 @public()
 def sinc(x: Any) -> Tensor:
-    return special.sinc(as_float(as_operand(x)))
+    return special.sinc(floating(x))
 
 
 @public()

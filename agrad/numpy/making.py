@@ -11,7 +11,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import at_least_1d, cast, flat, floatings, home, native
+from agrad.numpy.common import at_least_1d, cast, flat, floatings, fresh, home, native
 from agrad.numpy.shaping import lengths
 from agrad.numpy.table import CREATION, public
 from agrad.ops import creation, elementwise, extra, manipulation
@@ -50,7 +50,7 @@ def full(
     if isinstance(value, bool | int | float | complex):
         return creation.full(lengths(shape), value, dtype=native(dtype), device=where)
     value = creation.asarray(value, dtype=native(dtype), device=where)
-    return elementwise.positive(manipulation.broadcast_to(value, lengths(shape)))
+    return fresh(manipulation.broadcast_to(value, lengths(shape)))
 
 
 def _like(x: Any, shape: Any, dtype: Any, device: Any) -> tuple[Tensor, Any, Any, Any]:
@@ -93,7 +93,7 @@ def full_like(
 ) -> Tensor:  # fmt: skip
     x, shape, dtype, device = _like(a, shape, dtype, device)
     value = converted(as_operand(fill_value, x), dtype or x.dtype, device=device or x.device)
-    return elementwise.positive(manipulation.broadcast_to(value, shape))
+    return fresh(manipulation.broadcast_to(value, shape))
 
 
 @public(status=CREATION)
@@ -137,7 +137,7 @@ def _made(data: Any, dtype: Any, device: Any, copy: Any) -> Tensor:
         made = data if dtype is None else converted(data, native(dtype), copy=False)
         made = made if device is None else made.to_device(device)
         if made is data and copy:
-            return elementwise.positive(made)
+            return fresh(made)
         if made is not data and copy is False:
             raise ValueError(f"Unable to avoid copy while creating an array as requested.{errors.called()}")
         return made

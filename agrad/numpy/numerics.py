@@ -12,7 +12,6 @@ from agrad.core.tensor import Tensor
 from agrad.numpy.common import (
     NO_VALUE,
     axis_of,
-    cast,
     common,
     flat,
     floating,
@@ -21,13 +20,14 @@ from agrad.numpy.common import (
     kind_of,
     native,
     part,
+    promoted,
     refused,
     static,
 )
 from agrad.numpy.linalg import lstsq
 from agrad.numpy.table import STEP, public
 from agrad.ops import creation, elementwise, extra, linalg, manipulation, searching, solving, statistical, utility
-from agrad.ops.data_type import finfo
+from agrad.ops.data_type import astype, finfo
 from agrad.ops.eigenvalues import eigvals
 from agrad.ops.searching import where as choose
 
@@ -113,7 +113,8 @@ def _mode(mode: Any) -> str:
 
 @public()
 def vander(x: Any, N: Any = None, increasing: bool = False) -> Tensor:
-    return extra.vander(as_operand(x), N, increasing=increasing)
+    x = as_operand(x)
+    return extra.vander(astype(x, promoted(x, "int64"), copy=False), N, increasing=increasing)
 
 
 # -- between variables -------------------------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ def _observations(x: Any, y: Any, rowvar: bool, dtype: Any) -> Tensor:
         others = _rows(others)
         others = others if rowvar or others.shape[0] == 1 else linalg.matrix_transpose(others)
         rows = manipulation.concat(list(common(rows, others)), axis=0)
-    return cast(rows, native(dtype))
+    return astype(rows, promoted(rows, "float64") if dtype is None else native(dtype), copy=False)
 
 
 @public()
@@ -175,8 +176,10 @@ def polyval(p: Any, x: Any) -> Tensor:
 
 def _aligned(a1: Any, a2: Any) -> tuple[Tensor, Tensor]:
     """Two polynomials of one length."""
-    x, y = common(_coefficients(a1), _coefficients(a2))
+    x, y = (v if v.ndim else manipulation.reshape(v, (1,)) for v in common(a1, a2))
     n = max(x.shape[0], y.shape[0])
+    if x.shape[0] == y.shape[0]:
+        return x, y
     return tuple(  # type: ignore[return-value]
         manipulation.concat([creation.zeros((n - v.shape[0],), dtype=v.dtype, device=v.device), v]) for v in (x, y)
     )
@@ -208,7 +211,7 @@ def polyder(p: Any, m: int = 1) -> Tensor:
     for _ in range(m):
         n = x.shape[0] - 1
         powers = creation.arange(n, 0, -1, device=x.device)
-        x = x[:n] * creation.asarray(powers, dtype=x.dtype)
+        x = elementwise.multiply(*common(x[:n], powers))
     return x
 
 
@@ -226,7 +229,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Tensor:
     for i in range(m):
         n = x.shape[0]
         powers = creation.arange(n, 0, -1, device=x.device)
-        x = manipulation.concat(list(common(x / creation.asarray(powers, dtype=x.dtype), constants[i : i + 1])))
+        x = manipulation.concat(list(common(elementwise.divide(*common(x, powers)), constants[i : i + 1])))
     return x
 
 
@@ -361,7 +364,8 @@ def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
     if low > high:
         raise ValueError(f"max must be larger than min in range parameter.{errors.called()}")
     low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
-    return creation.linspace(low, high, given_edges + 1, device=x.device)
+    dtype = x.dtype if x._spec.inexact else None
+    return creation.linspace(low, high, given_edges + 1, dtype=dtype, device=x.device)
 
 
 def _bins(x: Tensor, edges: Tensor) -> Tensor:

@@ -25,6 +25,7 @@ from agrad.numpy.common import (
     native,
     or_else,
     plain_axis,
+    promoted,
     refused,
 )  # fmt: skip
 from agrad.numpy.table import STEP, public
@@ -56,7 +57,12 @@ def _reduced(
                 f"reduction operation '{name}' does not have an identity, so to use a where mask one has to specify"
                 f" 'initial'{errors.called()}"
             )
-        x = choose(as_operand(where), x, initial if empty is None else empty)
+        start = initial if empty is None else empty
+        if isinstance(start, int):
+            start = astype(as_operand(start, x), x.dtype)
+        x = choose(as_operand(where), x, start)
+    if not x.ndim and axis in (0, -1):  # as NumPy's reductions by ufuncs allow
+        axis = None
     axis, keepdims = plain_axis(axis), bool(or_else(keepdims, False))
     axes_of(axis, x.ndim)
     if empty is None and given(initial) and not count(x, axis):
@@ -162,6 +168,7 @@ def mean(
 ) -> Tensor:
     x, wanted = _averaged(as_operand(a), dtype)
     axis, keepdims = plain_axis(axis), bool(or_else(keepdims, False))
+    axes_of(axis, x.ndim)
     if given(where) and where is not True:
         total = statistical.sum(choose(as_operand(where), x, 0.0), axis=axis, keepdims=True)
         found = _squeezed(total / _counts(where, x, axis), axis, keepdims, x.ndim)
@@ -282,7 +289,8 @@ def _of_rows(x: Tensor, q: float, axis: Any, method: str, keepdims: bool) -> Ten
     ordered = searching.take_along_axis(rows, order, axis=-1)
     n = statistical.sum(astype(elementwise.logical_not(is_nan), "float64"), axis=-1, keepdims=True)
     alpha, beta = _PLACES.get(method, (1.0, 1.0))
-    place = elementwise.clip(n * q + (alpha + q * (1 - alpha - beta)) - 1, 0.0, None)
+    place = (n - 1) * q if alpha == beta == 1 else n * q + (alpha + q * (1 - alpha - beta)) - 1
+    place = elementwise.clip(place, 0.0, None)
     place = elementwise.minimum(place, elementwise.maximum(n - 1, 0.0))
     low = elementwise.floor(place)
     part = place - low
@@ -308,6 +316,8 @@ def _quantiles(
     if isinstance(q, Tensor) and q.requires_grad:
         raise RuntimeError(f"{name}() has no derivative in q; give q.detach(){errors.called()}")
     x, levels = floating(a), as_operand(q)
+    if not isinstance(q, int | float) and method not in ("lower", "higher", "nearest"):
+        x = astype(x, promoted(x, "float64"), copy=False)
     axis, keepdims = plain_axis(axis), bool(or_else(keepdims, False))
     wanted = [level / scale for level in reshape(levels, (-1,)).tolist()]
     if not builtins.all(0 <= level <= 1 for level in wanted):
@@ -321,7 +331,11 @@ def _quantiles(
             found = choose(spoiled, math.nan, found)
     else:
         found = extra.quantile(x, wanted, axis=axis, method=method, keepdims=keepdims)
-    return into(out, reshape(found, (*levels.shape, *found.shape[1:])))
+    found = reshape(found, (*levels.shape, *found.shape[1:]))
+    given_dtype = as_operand(a).dtype
+    if method in ("lower", "higher", "nearest") and given_dtype != x.dtype:  # elements as they are
+        found = astype(found, given_dtype)
+    return into(out, found)
 
 
 @public()
@@ -424,7 +438,10 @@ def _there(x: Tensor, where: Any) -> Tensor:
 def nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE
 ) -> Tensor:
-    x = floating(a)
+    x = as_operand(a)
+    if not x.ndim and x._spec.inexact and axis in (0, -1):
+        axis = None
+    x = floating(x)
     return mean(x, axis, dtype, out, keepdims, where=_there(x, where))
 
 

@@ -215,7 +215,7 @@ def _to_sort(name: str, a: Any, axis: Any, order: Any) -> tuple[Tensor, int]:
     if order is not None:
         raise refused(f"numpy.{name} with order=", "tensors have no fields")
     x = as_operand(a)
-    if axis is None:
+    if axis is None or (not x.ndim and name == "argsort" and axis in (0, -1)):  # as NumPy allows there
         return flat(x), 0
     return x, axis_of(axis, x.ndim)
 

@@ -9,7 +9,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import axes_of, axis_of, flat, into, part, plain_axis, refused, static
+from agrad.numpy.common import axes_of, axis_of, flat, into, kind_of, part, plain_axis, refused, static
 from agrad.numpy.reductions import sum as total
 from agrad.numpy.table import public
 from agrad.ops import creation, elementwise, extra, linalg, manipulation, searching, statistical
@@ -142,7 +142,8 @@ def atleast_3d(*arys: Any) -> Any:
 @public()
 def flip(m: Any, axis: Any = None) -> Tensor:
     x = as_operand(m)
-    return manipulation.flip(x, axis=axes_of(axis, x.ndim)) if x.ndim else x
+    axes = axes_of(axis, x.ndim)
+    return manipulation.flip(x, axis=axes) if x.ndim else x
 
 
 @public()
@@ -170,6 +171,8 @@ def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Tensor:
 def roll(a: Any, shift: Any, axis: Any = None) -> Tensor:
     x = as_operand(a)
     shift, axis = static(shift), plain_axis(axis)
+    for each in axis if isinstance(axis, tuple) else () if axis is None else (axis,):
+        axis_of(each, x.ndim)
     if axis is None and isinstance(shift, list):
         shift = sum(shift)
     if axis is not None and (isinstance(shift, list) or isinstance(axis, tuple)):
@@ -428,7 +431,7 @@ def _statistic(x: Tensor, mode: str, axis: int, width: int, length: Any, *, fron
     function = extra.median if mode == "median" else getattr(statistical, _EDGES[mode])
     value = function(inexact, axis=axis, keepdims=True)
     if value.dtype != x.dtype:
-        value = converted(elementwise.round(value), x.dtype)
+        value = converted(value if kind_of(x) == "bool" else elementwise.round(value), x.dtype)
     return manipulation.broadcast_to(value, (*x.shape[:axis], width, *x.shape[axis + 1 :]))
 
 

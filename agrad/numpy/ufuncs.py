@@ -14,11 +14,13 @@ from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
 from agrad.numpy.common import (
     NO_VALUE,
+    PYTHON_NUMBERS,
     aligned,
     as_float,
     axes_of,
     axis_of,
     floating,
+    fresh,
     given,
     into,
     kind_of,
@@ -37,6 +39,7 @@ from agrad.ops.elementwise import (
     add,
     conj,
     divide,
+    exp,
     floor,
     floor_divide,
     log2,
@@ -44,7 +47,6 @@ from agrad.ops.elementwise import (
     minimum,
     multiply,
     nextafter,
-    positive,
     remainder,
     sign,
     trunc,
@@ -86,18 +88,21 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         Results are truth values.
     mixed : bool, optional
         Operands keep their dtypes.
+    takes : tuple of str, optional
+        The kinds of dtypes that it takes, where its operations would take others.
     """
 
     def __init__(
         self, name: str, call: Callable[..., Any], nin: int = 1, nout: int = 1, *, identity: Any = None,
-        real: bool = False, double: bool = False, reduce: Any = None, accumulate: Any = None, boolean: bool = False, mixed: bool = False,
+        real: bool = False, double: bool = False, reduce: Any = None, accumulate: Any = None, boolean: bool = False,
+        mixed: bool = False, takes: tuple[str, ...] | None = None,
     ) -> None:  # fmt: skip
         self.__name__ = self.__qualname__ = name
         self.__doc__ = f"As ``numpy.{name}``."
         self._function, self.nin, self.nout, self.nargs = call, nin, nout, nin + nout
         self.identity = identity
         self._real, self._double, self._boolean, self._mixed = real, double, boolean, mixed
-        self._reduction, self._running = reduce, accumulate
+        self._reduction, self._running, self._takes = reduce, accumulate, takes
 
     def __repr__(self) -> str:
         return f"<ufunc 'agrad.numpy.{self.__name__}'>"
@@ -154,6 +159,8 @@ class ufunc:  # noqa: N801 (NumPy's own name)
             raise self._refused(f" with casting={casting!r}", "write x.astype(...) and leave casting= out")
         if self._mixed:
             return as_operands(*operands)
+        if self._real and not self._double and not any(type(x) in PYTHON_NUMBERS for x in operands):
+            operands = tuple(as_float(x) for x in as_operands(*operands))
         operands = aligned(*operands)
         if dtype is not None and not (self._boolean and dtype == "bool"):
             for x in operands:
@@ -168,8 +175,18 @@ class ufunc:  # noqa: N801 (NumPy's own name)
             return tuple(astype(x, dtype, copy=False) for x in as_operands(*operands))
         if self._real:
             to_float = floating if self._double else as_float
-            return tuple(to_float(x) if isinstance(x, Tensor) else x for x in operands)
-        return operands
+            operands = tuple(to_float(x) if isinstance(x, Tensor) else x for x in operands)
+        return operands if self._takes is None else self._strong(operands)
+
+    def _strong(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Python's numbers in the dtype of the tensors beside them, all of a kind that the function takes."""
+        first = next(x for x in operands if isinstance(x, Tensor))
+        strong = tuple(x if isinstance(x, Tensor) else astype(as_operand(x, first), first.dtype) for x in operands)
+        if kind_of(first) not in (self._takes or ()):
+            raise TypeError(
+                f"ufunc '{self.__name__}' not supported for the input types: {first.dtype}{errors.called()}"
+            )
+        return strong
 
     def _chosen(self, operands: tuple[Any, ...], outs: tuple[Any, ...], where: Any, more: dict[str, Any]) -> Any:
         """Compute only where a mask is true; what is not computed may lie outside of the domain."""
@@ -275,6 +292,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
             x = _counted(x)
         elif self._real:
             x = as_float(x)
+        x = _truth(x) if self.__name__.startswith("logical") else x
         axis = axis_of(axis, x.ndim)
         if self._running is not None and x.shape[axis]:
             return into(out, self._running(x, axis))
@@ -422,20 +440,18 @@ def _bit_count(x: Tensor) -> Tensor:
     return astype(total, "uint8")
 
 
+def _exp2(x: Tensor) -> Tensor:
+    return exp(x * math.log(2)) if x._spec.is_complex else _op("special.exp2")(x)
+
+
 def _logaddexp2(x1: Any, x2: Any) -> Tensor:
     return _op("logaddexp")(x1 * math.log(2), x2 * math.log(2)) * (1 / math.log(2))
-
-
-def _fabs(x: Tensor) -> Tensor:
-    if kind_of(x) == "complex":
-        raise TypeError(f"ufunc 'fabs' not supported for complex numbers; np.abs is{errors.called()}")
-    return absolute(x)
 
 
 def _exact(name: str) -> Callable[[Tensor], Tensor]:
     """An op that rounds, and leaves truth values as they are."""
     op = _op(name)
-    return lambda x: positive(x) if kind_of(x) == "bool" else op(x)
+    return lambda x: fresh(x) if kind_of(x) == "bool" else op(x)
 
 
 def _truth(x: Any) -> Any:
@@ -507,6 +523,8 @@ _STEPS = {
     *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift"),
 }
 
+_REAL = ("int", "float")
+
 #: NumPy's other names.
 _ALIASES = {
     "absolute": ("abs",), "arccos": ("acos",), "arccosh": ("acosh",), "arcsin": ("asin",), "arcsinh": ("asinh",),
@@ -534,13 +552,13 @@ _rows("floor ceil trunc", call=_exact)
 _rows("isfinite isinf isnan", call=_test, boolean=True)
 _rows("signbit", boolean=True, real=True)
 _rows("logical_not", call=_logical, boolean=True)
-_row("fabs", _fabs, real=True)
+_row("fabs", absolute, real=True, takes=_REAL)
 _row("cbrt", _op("special.cbrt"), real=True)
-_row("exp2", _op("special.exp2"), real=True)
-_row("deg2rad", extra.deg2rad, real=True)
-_row("radians", extra.deg2rad, real=True)
-_row("rad2deg", extra.rad2deg, real=True)
-_row("degrees", extra.rad2deg, real=True)
+_row("exp2", _exp2, real=True)
+_row("deg2rad", extra.deg2rad, real=True, takes=_REAL)
+_row("radians", extra.deg2rad, real=True, takes=_REAL)
+_row("rad2deg", extra.rad2deg, real=True, takes=_REAL)
+_row("degrees", extra.rad2deg, real=True, takes=_REAL)
 _row("spacing", _spacing, real=True)
 _row("bitwise_count", _bit_count)
 _row("modf", _modf, nout=2, real=True)
@@ -550,8 +568,8 @@ _row("add", add, 2, identity=0, reduce=_along(sum_of), accumulate=_running(extra
 _row("multiply", multiply, 2, identity=1, reduce=_along(prod), accumulate=_running(extra.cumprod))
 _row("maximum", maximum, 2, reduce=_along(largest), accumulate=_running(extra.cumulative_max))
 _row("minimum", minimum, 2, reduce=_along(smallest), accumulate=_running(extra.cumulative_min))
-_row("fmax", extra.fmax, 2)
-_row("fmin", extra.fmin, 2)
+_row("fmax", extra.fmax, 2, takes=("bool", *_REAL))
+_row("fmin", extra.fmin, 2, takes=("bool", *_REAL))
 _rows("subtract floor_divide remainder power left_shift right_shift", 2)
 _row("divide", divide, 2, real=True, double=True)
 _rows("copysign arctan2 nextafter", 2, real=True)
@@ -561,13 +579,13 @@ _row(
     accumulate=_running(extra.logcumsumexp),
 )  # fmt: skip
 _row("logaddexp2", _logaddexp2, 2, real=True, identity=-math.inf)
-_row("heaviside", extra.heaviside, 2, real=True)
-_row("fmod", _fmod, 2)
+_row("heaviside", extra.heaviside, 2, real=True, takes=_REAL)
+_row("fmod", _fmod, 2, takes=("bool", *_REAL))
 _row("float_power", _float_power, 2)
 _row("ldexp", _ldexp, 2, mixed=True)
 _row("divmod", lambda x1, x2: (floor_divide(x1, x2), remainder(x1, x2)), 2, 2)
-_row("gcd", _gcd, 2, identity=0)
-_row("lcm", _lcm, 2)
+_row("gcd", _gcd, 2, identity=0, takes=("int",))
+_row("lcm", _lcm, 2, takes=("int",))
 _rows("equal not_equal less less_equal greater greater_equal", 2, boolean=True)
 _row("logical_and", _logical("logical_and"), 2, boolean=True, identity=True, reduce=_along(all_of))
 _row("logical_or", _logical("logical_or"), 2, boolean=True, identity=False, reduce=_along(any_of))
