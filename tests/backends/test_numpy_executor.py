@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import sys
 import threading
 import weakref
@@ -131,6 +132,23 @@ def test_results_stay_as_they_are(case):
     for values, outs in zip(calls, results, strict=True):
         same(outs, plain(program, values))
         assert cases.sharing(outs, values) <= cases.sharing(plain(program, values), values)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 3)])
+def test_a_view_of_a_sum_is_not_written_over(shape):
+    def function(x):
+        total = ag.sum(x)
+        views = ag.reshape(total, (1,)), ag.broadcast_to(total, (2,)), ag.real(total)
+        squares = 1 + ag.sin(x).sum() ** 2 + 3 * ag.cos(x).sum()
+        return sum(ag.sum(view * (ag.tanh(squares) + 1)) for view in views)
+
+    x = np.linspace(0.1, 1.7, math.prod(shape)).reshape(shape) * (1 + 0.5j)
+    factor = np.tanh(1 + np.sin(x).sum() ** 2 + 3 * np.cos(x).sum()) + 1
+    wanted = x.sum() * factor * 3 + x.sum().real * factor
+    program = optimized(cases.capture(function, x).without_detach())
+    run = NUMPY.compile(program)
+    for _ in range(3):
+        np.testing.assert_allclose(run(x)[0], wanted, rtol=1e-13)
 
 
 def test_calls_at_the_same_time_have_buffers_of_their_own():

@@ -721,6 +721,7 @@ JUDGES = {
     "checkpointed": set(),
     "saved": {"block vmap", "block jacrev", "block jacfwd", "block hessian"},
     "single": set(),
+    "compiled": set(),
     "replayed": set(),
     "dask": {"apply mask"},
 }
@@ -1030,6 +1031,30 @@ class Judge:
                 continue
             for i, (one, other) in enumerate(zip(map(host, found), map(host, wanted), strict=True)):
                 np.testing.assert_array_equal(one, other, err_msg=f"replayed, {i}", strict=True)
+
+    def compiled(self):
+        """Compiled, and called at several points: values and gradients are the function's."""
+
+        def everything(*leaves):
+            _, env = self.recorded(leaves)
+            loss = self.loss(env)
+            return [*self.counted(env), loss]
+
+        function = ag.compile(everything)
+        for i in range(6):
+            leaves = [
+                ag.asarray(x + 0.003 * (i % 3) * v, requires_grad=True)
+                for x, v in zip(self.values, self.directions, strict=True)
+            ]
+            found = []
+            for run in (everything, function):
+                ag.manual_seed(7)
+                with arrays_as_constants():
+                    values = run(*leaves)
+                got = ag.autograd.grad(values[-1], leaves, materialize_grads=True)
+                found.append([*map(host, values), *map(host, got)])
+            self.alike(f"compiled, call {i}", found[1], found[0], rtol=1e-9)
+        self.tally["compiled to programs"] += bool(function.programs)
 
     def dask(self):
         """Some leaves on Dask, in chunks of their own."""

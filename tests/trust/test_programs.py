@@ -32,6 +32,10 @@ def test_programs_are_captured_and_replayed():
     check(20, ("replayed",), 40)
 
 
+def test_programs_are_compiled():
+    check(15, ("compiled",), 30)
+
+
 def test_programs_on_dask():
     pytest.importorskip("agrad_dask")
     check(4, ("dask",), 12)

@@ -232,6 +232,7 @@ class Trial:
         """Run the steps; return the outputs."""
         program, values = self.program, self._values
         last = program.last_uses()
+        scalars: set[int] = set()
         for at, step in enumerate(program.steps):
             kernel = self._kernel(step)
             self.kernels.append(kernel)
@@ -247,14 +248,17 @@ class Trial:
             parts = found if step.several else (found,)
             for number, part in zip(step.outs, parts, strict=True):
                 if number is not None:
-                    values[number] = part
-                    self._note(number, part, refs)
+                    if isinstance(part, np.generic):
+                        scalars.add(number)
+                    # a scalar may be a buffer in the text: what is made of it there can be a view, as of an array here
+                    values[number] = np.asarray(part) if number in scalars else part
+                    self._note(number, values[number], refs)
             self._keep(step, refs)
             del args, options, found, parts
             for number in dict.fromkeys((*refs, *step.made)):
                 if last.get(number, at) == at and number not in self.kept:
                     values.pop(number, None)
-        outs = tuple(values[number] for number in program.outputs)
+        outs = tuple(values[number][()] if number in scalars else values[number] for number in program.outputs)
         values.clear()  # the text that is written later needs none
         return outs
 
