@@ -248,7 +248,7 @@ class RecordingBackend(Backend):
         if op in CREATING or any(map(_holds_recorded, (*args, *kwargs.values()))):
             return recorder.step(self, op, args, kwargs, result)
         for part in (*args, *kwargs.values()):
-            if backend_of(part) is not None:
+            if backend_of(part) is not None and is_array(part):
                 recorder.known(part)
         return recorder.constants_of(self, result)
 
@@ -507,7 +507,7 @@ class Recorder:
             return list(part)
         if kind is Spec:
             return Shaped(part.shape, part.backend.dtype_name(part.dtype))
-        if backend_of(part) is not None:
+        if backend_of(part) is not None and is_array(part):
             return Ref(self.known(part))
         if isinstance(part, int):  # of a class of its own, as an enumeration's
             return int(part)
@@ -558,7 +558,7 @@ class Recorder:
         if isinstance(value, tuple):  # a class of its own, as `Constants`
             return value
         backend = backend_of(value)
-        if backend is None or isinstance(value, Tensor):
+        if backend is None or isinstance(value, Tensor) or not is_array(value):
             return value
         return recording_backend(backend).kind_of_array(value, self.known(value))
 
@@ -744,6 +744,11 @@ def as_tensors(saved: Any) -> Any:
     if type(saved) is tuple or type(saved) is list:
         return type(saved)(map(as_tensors, saved))
     return saved if isinstance(saved, Tensor) or backend_of(saved) is None else from_raw(saved)
+
+
+def is_array(value: Any) -> bool:
+    """Return whether what a backend claims as its own is an array: not its library's device."""
+    return hasattr(value, "shape")
 
 
 def alive_of(kept: Any) -> Any:
