@@ -218,6 +218,9 @@ class Watcher(Recorder):
     def kernels_of(self, backend: Any) -> Any:
         return _WatchedKernels(self, super().kernels_of(backend), backend.xp)
 
+    def alias(self, made: Any, array: Any) -> None:
+        self._try(lambda: super(Watcher, self).alias(made, array), lambda: None)
+
     def draw(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
         return self._try(
             lambda: super(Watcher, self).draw(backend, kind, shape, key, **options),
@@ -322,7 +325,7 @@ class Watcher(Recorder):
     def effect_of(self, value: Any, do: Callable[[float], None]) -> None:
         live = self.item(value) if isinstance(value, Tensor) else value
         do(float.__pos__(live) if isinstance(live, Live) else float(live))
-        if isinstance(live, Live):
+        if isinstance(live, Live) and self.failure is None:
             live.used = True
             number = self.number_of(live.array)
             assert number is not None

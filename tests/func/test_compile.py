@@ -415,6 +415,23 @@ def test_what_cannot_be_captured_warns_once_with_line():
         close(f(x), x[x > 0])
 
 
+def test_what_is_assigned_after_that_is_the_functions():
+    def f(x):
+        first = x[x > 0].sum()  # no program from here on
+        y = x * 2
+        y[np.array([True, False, True])] = 5.0
+        y[[1]] = first
+        return y
+
+    function = ag.compile(f)
+    x = ag.tensor([1.0, -2.0, 3.0], requires_grad=True)
+    with pytest.warns(CompileWarning, match="depends on values"):
+        first = function(x)
+    for found in (first, function(x)):
+        close(found.detach(), [5.0, 4.0, 5.0])
+        close(ag.autograd.grad(found.sum(), x)[0], [1.0, 0.0, 1.0])
+
+
 def test_methods_decorators_and_containers():
     class Model:
         def __init__(self):
