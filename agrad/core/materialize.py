@@ -48,6 +48,16 @@ def realised(arrays: Iterable[Any], **how: Any) -> dict[int, Any]:
     return found
 
 
+#: By ``id``, weakly, lazy tensors that change from call to call: the next pass over the data computes them too.
+_carried: dict[int, weakref.ref[Tensor]] = {}
+
+
+def carry(tensor: Tensor) -> None:
+    """Have a lazy tensor, whose recipe would grow from call to call, computed with the next that somebody computes."""
+    key = id(tensor)
+    _carried[key] = weakref.ref(tensor, lambda _: _carried.pop(key, None))
+
+
 def fill(tensors: Iterable[Tensor], **how: Any) -> None:
     """Compute the lazy ones among tensors in one pass, with the losses that gradients among them came from.
 
@@ -61,6 +71,10 @@ def fill(tensors: Iterable[Tensor], **how: Any) -> None:
         For `Backend.realize`.
     """
     asked = [t for t in tensors if t._spec.backend.is_lazy]
+    if asked and _carried:
+        found = [reference() for reference in list(_carried.values())]
+        asked += [t for t in found if t is not None and t._spec.backend.is_lazy]
+        _carried.clear()
     lazy = [*asked, *(loss for t in asked for loss in pending_losses(t))]
     arrays = {id(t._raw): t._raw for t in lazy}
     values = realised(arrays.values(), **how)

@@ -13,19 +13,20 @@ from typing import Any
 
 from agrad import dtypes, random
 from agrad.core import errors
-from agrad.core.mode import may_look
+from agrad.core.materialize import carry
+from agrad.core.mode import may_look, no_grad
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor, check_number
 from agrad.ops import elementwise, manipulation, searching, statistical
 from agrad.ops import nn as ops
 from agrad.ops.creation import arange
-from agrad.ops.data_type import astype
+from agrad.ops.data_type import astype, to_device
 from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import tanh
 from agrad.ops.extra.activations import log_softmax, relu, sigmoid, softmax
 
 __all__ = [
-    "adaptive_avg_pool2d", "avg_pool2d", "binary_cross_entropy", "binary_cross_entropy_with_logits", "conv2d",
+    "adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits", "conv2d",
     "cross_entropy", "dropout", "elu", "embedding", "gelu", "l1_loss", "layer_norm", "leaky_relu", "linear",
     "log_softmax", "logsigmoid", "max_pool2d", "mse_loss", "nll_loss", "normalize", "one_hot", "pad", "relu",
     "sigmoid", "silu", "softmax", "softplus", "tanh",
@@ -342,6 +343,89 @@ def layer_norm(
                 f" {list(value.shape)} and normalized_shape = {list(shape)}\n  in layer_norm().{errors.called()}"
             )
     return ops.layer_norm(input, weight, bias, len(shape), eps)
+
+
+def batch_norm(
+    input: Any,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float | Tensor = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Mean 0 and variance 1 per channel, then times `weight` plus `bias` (Ioffe and Szegedy 2015).
+
+    input : Tensor, shape (N, C, ...)
+        Real.
+    running_mean, running_var : Tensor, shape (C,), optional
+        Means and variances per channel of batches so far. In training they are changed in place where they are given: by
+        the variance with ``n - 1``. Otherwise they are what is normalised by.
+    weight, bias : Tensor, shape (C,), optional
+        Default: 1 and 0.
+    training : bool, optional
+        Normalise by the mean and the variance of this batch, that with ``n``.
+    momentum : float or 0-d Tensor, optional
+        What part of the running values the new ones become.
+    eps: Added to the variance.
+    Returns: Of the shape and dtype of `input`.
+    ValueError: If there is one value per channel in training.
+    RuntimeError: If shapes do not fit, or running values are missing outside of training.
+    TypeError: If `input` is not real floating point.
+
+    >>> ag.nn.functional.batch_norm(ag.tensor([[1.0], [2.0], [3.0]]), None, None, training=True)
+    tensor([[-1.2247],
+            [ 0.0000],
+            [ 1.2247]])
+    """
+    input = as_operand(input)
+    size = list(input.shape)
+    if len(size) < 2:
+        raise RuntimeError(f"batch_norm() takes input of shape (N, C, ...), not {tuple(size)}{errors.called()}")
+    if input.is_complex() or not input._spec.inexact:
+        raise TypeError(f"batch_norm() takes real floating tensors, not {input.dtype}{errors.called()}")
+    named = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    for name, value in named.items():
+        if value is not None and tuple(value.shape) != (size[1],):
+            raise RuntimeError(
+                f"{name} should contain {size[1]} elements not {math.prod(value.shape)}\n  batch_norm() takes one per"
+                f" channel: axis 1 of input of size {size}.{errors.called()}"
+            )
+        if value is None and not training and name.startswith("running"):
+            raise RuntimeError(f"{name} must be defined in evaluation mode{errors.called()}")
+    axes = (0, *range(2, len(size)))
+    each = (1, size[1], *(1,) * (len(size) - 2))
+    count = math.prod(size[axis] for axis in axes)
+    if training and count == 1:
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {size}{errors.called()}"
+        )
+    if training:
+        reduce = statistical.mean if count else statistical.sum
+        mean = reduce(input, axis=axes)
+        centred = input - manipulation.reshape(mean, each)
+        variance = reduce(elementwise.square(centred), axis=axes)
+        if count:
+            _run_on(running_mean, mean, momentum)
+            _run_on(running_var, variance * (count / (count - 1)), momentum)
+    else:
+        mean, variance = as_operand(running_mean), as_operand(running_var)
+        centred = input - manipulation.reshape(mean, each)
+    scale = 1 / elementwise.sqrt(variance + eps)
+    result = centred * manipulation.reshape(scale if weight is None else scale * weight, each)
+    result = result if bias is None else result + manipulation.reshape(as_operand(bias), each)
+    return result if result.dtype == input.dtype else astype(result, input.dtype)
+
+
+def _run_on(running: Tensor | None, value: Tensor, momentum: float | Tensor) -> None:
+    """Change a running value by a new one, where it is; a lazy one is computed with what is computed next."""
+    if running is None:
+        return
+    with no_grad:
+        running.copy_((1 - momentum) * running + momentum * to_device(value.detach(), running.device))
+    if running._spec.backend.is_lazy:
+        carry(running)
 
 
 def _squared_size(x: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from agrad.core.errors import called
+from agrad.core.materialize import carry
 from agrad.core.mode import no_grad
 from agrad.core.tensor import Tensor
 from agrad.nn import functional as F
@@ -15,7 +17,7 @@ from agrad.nn.parameter import Parameter
 from agrad.ops.creation import empty, ones, zeros
 
 __all__ = [
-    "ELU", "GELU", "AvgPool2d", "Conv2d", "Dropout", "Embedding", "Flatten", "Identity", "LayerNorm", "LeakyReLU",
+    "ELU", "GELU", "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "Conv2d", "Dropout", "Embedding", "Flatten", "Identity", "LayerNorm", "LeakyReLU",
     "Linear", "LogSoftmax", "MaxPool2d", "ReLU", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh",
 ]  # fmt: skip
 
@@ -210,6 +212,148 @@ class LayerNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class _BatchNorm(Module):
+    """What `BatchNorm1d` and `BatchNorm2d` share."""
+
+    ranks: tuple[int, ...]
+    running_mean: Any
+    running_var: Any
+    num_batches_tracked: Any
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        shape = (num_features,)
+        self.weight = Parameter(ones(shape, device=device, dtype=dtype)) if affine else None
+        self.bias = Parameter(zeros(shape, device=device, dtype=dtype)) if affine and bias else None
+        track = track_running_stats
+        self.register_buffer("running_mean", zeros(shape, device=device, dtype=dtype) if track else None)
+        self.register_buffer("running_var", ones(shape, device=device, dtype=dtype) if track else None)
+        self.register_buffer("num_batches_tracked", zeros((), device=device, dtype="int64") if track else None)
+
+    def reset_running_stats(self) -> None:
+        """Set the running values to 0 and 1, and the number of batches to 0, again."""
+        if self.running_mean is not None:
+            with no_grad:
+                self.running_mean.zero_()
+                self.running_var.fill_(1.0)
+                self.num_batches_tracked.zero_()
+
+    def reset_parameters(self) -> None:
+        """Set parameters and running values to what they were at first."""
+        self.reset_running_stats()
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Any) -> Tensor:
+        rank = len(input.shape)
+        if rank not in self.ranks:
+            expected = " or ".join(f"{rank}D" for rank in self.ranks)
+            raise ValueError(f"expected {expected} input (got {rank}D input){called()}")
+        momentum: Any = self.momentum
+        if self.training and self.num_batches_tracked is not None:
+            with no_grad:
+                self.num_batches_tracked.copy_(self.num_batches_tracked + 1)
+            if self.num_batches_tracked._spec.backend.is_lazy:
+                carry(self.num_batches_tracked)
+            if momentum is None:
+                momentum = 1 / self.num_batches_tracked.to(dtype=self.running_mean.dtype)
+        training = self.training or self.running_mean is None
+        return F.batch_norm(
+            input, self.running_mean, self.running_var, self.weight, self.bias, training, momentum, self.eps
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine},"
+            f" bias={self.bias is not None}, track_running_stats={self.track_running_stats}"
+        )
+
+
+class BatchNorm1d(_BatchNorm):
+    """Mean 0 and variance 1 per channel of a batch, then an affine map (Ioffe & Szegedy 2015).
+
+    While training, mean and variance are those of the batch, and running values of both go along; after `eval` the running
+    ones are what is normalised by.
+
+    Parameters
+    ----------
+    num_features : int
+        The channels: axis 1 of (N, C) or (N, C, L).
+    eps : float, optional
+        Added to the variance.
+    momentum : float, optional
+        What part of the running values those of a batch become; None for the mean of all batches.
+    affine : bool, optional
+        Whether the result is scaled and shifted.
+    track_running_stats : bool, optional
+        Whether there are running values; without, each batch is normalised by its own, after `eval` too.
+    device, dtype : optional
+        Of the parameters and running values.
+    bias : bool, optional
+        Whether the result is shifted.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        Shape (num_features,); ones and zeros at first.
+    running_mean, running_var : Tensor or None
+        Shape (num_features,); zeros and ones at first. The variance is that with ``n - 1``.
+    num_batches_tracked : Tensor or None
+        How many batches they have seen, an integer.
+
+    Raises
+    ------
+    ValueError
+        If the input has another rank, or one value per channel while training.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> norm = ag.nn.BatchNorm1d(2)
+    >>> norm(ag.tensor([[1.0, 0.0], [3.0, 4.0]]))
+    tensor([[-1.0000, -1.0000],
+            [ 1.0000,  1.0000]], grad_fn=<AddBackward0>)
+    >>> norm.running_mean
+    tensor([0.2000, 0.2000])
+    """
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(_BatchNorm):
+    """Mean 0 and variance 1 per channel of a batch of images (N, C, H, W), then an affine map; see `BatchNorm1d`.
+
+    Parameters
+    ----------
+    num_features : int
+        The channels.
+    eps, momentum, affine, track_running_stats, device, dtype, bias
+        As for `BatchNorm1d`.
+
+    Raises
+    ------
+    ValueError
+        If the input has another rank, or one value per channel while training.
+    """
+
+    ranks = (4,)
 
 
 class Embedding(Module):

@@ -455,3 +455,15 @@ def test_random_runs(plan, threads, data):
                     np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
     finally:
         tiles.CUT_FROM, tiles.TILE, tiles.SPREAD_FROM = before
+
+
+def test_views_of_single_numbers_are_not_written_over():
+    """NumPy gives scalars where arrays have no axes; in a buffer they are arrays, which views share memory with."""
+
+    def counted(n, x):
+        return ag.broadcast_to(n + 1, ()), ag.mean(x * 2.0)
+
+    program = ag.func.capture(counted)(np.asarray(1), np.ones(3))
+    for n in range(4):
+        count, mean = program(np.asarray(n), np.full(3, float(n)))
+        assert (int(count), float(mean)) == (n + 1, 2.0 * n)

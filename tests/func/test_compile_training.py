@@ -196,3 +196,20 @@ def test_dropout():
         return net, OPTIMIZERS["adam"](net.parameters())
 
     check_equal(make)
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_batch_norm(momentum):
+    def make():
+        net = make_net(ag.nn.BatchNorm1d(6, momentum=momentum))
+        return net, OPTIMIZERS["momentum"](net.parameters())
+
+    check_equal(make)
+
+
+def test_batch_norm_between_training_and_evaluation():
+    def make():
+        net = make_net(ag.nn.BatchNorm1d(6))
+        return net, OPTIMIZERS["momentum"](net.parameters()), None, lambda i: net.train(i < 4 or i > 7)
+
+    check_equal(make, programs=2)

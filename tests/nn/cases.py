@@ -53,6 +53,25 @@ CASES = {
         wave(2, 4, phase=1),
         wave(2, phase=2),
     ),
+    "batch_norm": (lambda F, c, x: F.batch_norm(x, None, None, training=True), wave(4, 3)),
+    "batch_norm, affine": (
+        lambda F, c, x, w, b: F.batch_norm(x, None, None, w, b, True, eps=1e-3),
+        wave(3, 2, 4),
+        wave(2, phase=1),
+        wave(2, phase=2),
+    ),
+    "batch_norm, images": (
+        lambda F, c, x, w, b: F.batch_norm(x, None, None, w, b, True),
+        wave(2, 3, 2, 2),
+        wave(3, phase=1),
+        wave(3, phase=2),
+    ),
+    "batch_norm, running": (
+        lambda F, c, x, w, b: F.batch_norm(x, c(wave(3, phase=3)), c(share(3)), w, b),
+        wave(4, 3),
+        wave(3, phase=1),
+        wave(3, phase=2),
+    ),
     "layer_norm": (lambda F, c, x: F.layer_norm(x, (4,)), wave(3, 4)),
     "layer_norm, affine": (
         lambda F, c, x, w, b: F.layer_norm(x, (3, 4), w, b, 1e-3),

@@ -336,6 +336,7 @@ REAL = {
     "gelu": F.gelu,
     "softmax": lambda x: F.softmax(x, dim=-1),
     "log_softmax": lambda x: F.log_softmax(x, dim=-1),
+    "batch_norm": lambda x: F.batch_norm(x.reshape((-1, 1)), None, None, training=True),
     "layer_norm": lambda x: F.layer_norm(x, x.shape),
     "layer_norm, bias": lambda x: F.layer_norm(ag.ones_like(x, dtype="float64"), x.shape, bias=beside(x)),
     "mse_loss": lambda x: F.mse_loss(x, x),
@@ -469,6 +470,31 @@ REFUSED = {
         lambda m: F.max_pool2d(m(np.ones((1, 1, 4, 4), dtype=np.int64)), 2),
         TypeError,
         ["max_pool2d() takes real floating point images"],
+    ),
+    "batch_norm, one value": (
+        lambda m: F.batch_norm(m(np.ones((1, 3))), None, None, training=True),
+        ValueError,
+        ["Expected more than 1 value per channel when training, got input size [1, 3]"],
+    ),
+    "batch_norm, no running values": (
+        lambda m: F.batch_norm(m(np.ones((2, 3))), None, m(np.ones(3))),
+        RuntimeError,
+        ["running_mean must be defined in evaluation mode"],
+    ),
+    "batch_norm, running values": (
+        lambda m: F.batch_norm(m(np.ones((2, 3))), m(np.ones(4)), m(np.ones(3))),
+        RuntimeError,
+        ["running_mean should contain 3 elements not 4"],
+    ),
+    "batch_norm, weight": (
+        lambda m: F.batch_norm(m(np.ones((2, 3))), None, None, m(np.ones(4)), training=True),
+        RuntimeError,
+        ["weight should contain 3 elements not 4"],
+    ),
+    "batch_norm, rank": (
+        lambda m: F.batch_norm(m(np.ones(3)), None, None, training=True),
+        RuntimeError,
+        ["batch_norm() takes input of shape (N, C, ...), not (3,)"],
     ),
     "layer_norm": (
         lambda m: F.layer_norm(m(np.ones((2, 3))), (4,)),
