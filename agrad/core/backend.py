@@ -293,8 +293,13 @@ class Backend:
         xp = self.namespace()
         if self.assigns:
             made = xp.asarray(array, copy=True)
-            made[key] = value
-            return made
+            try:
+                made[key] = value
+            except IndexError:
+                if not any(hasattr(part, "dtype") for part in (key if isinstance(key, tuple) else (key,))):
+                    raise  # but for arrays of integers, which the standard has in no assignment
+            else:
+                return made
         places = self._places(array.shape, key, array.device)
         lead = max(value.ndim - places.ndim, 0)  # a value may have leading axes of length 1 that its place lacks
         value = xp.reshape(value, value.shape[lead:]) if set(value.shape[:lead]) <= {1} else value

@@ -228,6 +228,8 @@ class Pass:
             if self.recorder is not None:
                 self.recorder.constant(one)
             return wrap(one, node.spec) if self.as_tensors else one
+        if self.recorder is not None:
+            self.recorder.use(g)
         if self.as_tensors:
             return g if self.create_graph else fresh(g, None)
         return self.unwrap(g, node.spec)

@@ -157,6 +157,10 @@ class Watcher(Recorder):
         Where it computes.
     lives : list of Live
         The numbers it gave to Python.
+    tellers : list
+        The optimisers and schedules that the function leads to.
+    told : set
+        Which of their settings were changed by an effect.
     """
 
     def __init__(self) -> None:
@@ -167,6 +171,8 @@ class Watcher(Recorder):
         self.backend: Backend | None = None
         self.conditions: list[Condition] = []
         self.lives: list[Live] = []
+        self.tellers: list[Any] = []
+        self.told: set[Any] = set()
         self.prologue: list[tuple[Any, ...]] = []
         self.epilogue: list[tuple[int, Callable[[float], None]]] = []
         self.guards: list[Link] = []
@@ -313,7 +319,7 @@ class Watcher(Recorder):
         return Live(value, self, array)
 
     def effect(self, do: Callable[[], None]) -> None:
-        do()
+        self._told(do)
         self._before_the_run()
         self.prologue.append(("effect", do))
 
@@ -322,15 +328,22 @@ class Watcher(Recorder):
         if self.epilogue:
             self.not_recorded("settings are read or changed after a value has changed some", later=False)
 
+    def _told(self, do: Callable[[], None]) -> None:
+        """Change Python's state, and note which settings of optimisers and schedules that changes."""
+        before = settings_of(self.tellers)
+        do()
+        self.told |= changed_between(before, settings_of(self.tellers)).keys()
+
     def effect_of(self, value: Any, do: Callable[[float], None]) -> None:
         live = self.item(value) if isinstance(value, Tensor) else value
-        do(float.__pos__(live) if isinstance(live, Live) else float(live))
+        number = float.__pos__(live) if isinstance(live, Live) else float(live)
+        self._told(functools.partial(do, number))
         if isinstance(live, Live) and self.failure is None:
             live.used = True
-            number = self.number_of(live.array)
-            assert number is not None
-            self.also.append(number)
-            self.epilogue.append((number, do))
+            known = self.number_of(live.array)
+            assert known is not None
+            self.also.append(known)
+            self.epilogue.append((known, do))
         elif self.failure is None:
             self.not_recorded("a number that is not the program's own changes Python's state", later=False)
 
@@ -450,9 +463,30 @@ def state_of(roots: Sequence[Any]) -> list[Found]:
 
 def is_no_state(value: Any) -> bool:
     """Return whether a value is data, or tells recordings itself what of it changes, as optimisers and schedules do."""
-    if isinstance(value, list | tuple | dict) and len(value) > ENTRIES:
-        return True
-    return tells_settings(value)
+    return is_large(value) or tells_settings(value)
+
+
+def settings_of(tellers: Sequence[Any]) -> dict[Any, Found]:
+    """Return the plain values of optimisers and schedules, by where they stand; what begins with _ is their own."""
+    return {
+        (id(found.before.value), found.step): found
+        for found in search(tellers, is_plain, skip=is_large)
+        if found.before is not None and not str(found.step[1]).startswith("_")
+    }
+
+
+def changed_between(before: dict[Any, Found], after: dict[Any, Found]) -> dict[Any, Found]:
+    """Return the settings that are others after than before, or are there only in one."""
+    return {
+        key: after.get(key) or before[key]
+        for key in before.keys() | after.keys()
+        if key not in before or key not in after or not same(before[key].value, after[key].value)
+    }
+
+
+def is_large(value: Any) -> bool:
+    """Return whether a value is data, whose members are no state."""
+    return isinstance(value, list | tuple | dict) and len(value) > ENTRIES
 
 
 def tells_settings(value: Any) -> bool:
@@ -467,6 +501,11 @@ def was_read(found: Found, met: set[types.CodeType], names: set[str]) -> bool:
     if kind in ("cell", "global"):
         return holder.__code__ in met
     return kind != "attribute" or key in names
+
+
+def has_grad(tensor: Tensor) -> bool:
+    """Return whether a tensor has a gradient."""
+    return tensor.grad is not None
 
 
 def links_along(origin: Origin) -> list[Link]:
@@ -805,11 +844,12 @@ class Compiled:
         What is kept.
     """
 
-    def __init__(self, function: Callable[..., Any], check: Any, explain: bool) -> None:
+    def __init__(self, function: Callable[..., Any], check: Any, explain: bool, **options: Any) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self._check = check
         self._explain = explain
+        self._options = options
         self._kept: dict[Any, list[Kept]] = {}
         self._refused: dict[Any, int] = {}
         self._quick: dict[Any, list[tuple[Kept, Any]]] = {}
@@ -907,6 +947,8 @@ class Compiled:
         args, kwargs = tree.unflatten(treedef, values)
         roots = [self.function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
         state = state_of(roots)
+        watcher.tellers = [found.value for found in search(roots, tells_settings)]
+        settings = settings_of(watcher.tellers)
         first = next_seq()
         before = mode.get_mode()
         try:
@@ -918,7 +960,9 @@ class Compiled:
             watcher.is_open = False
         if watcher.failure is None:
             try:
-                kept = self._made(watcher, Structure(treedef, tuple(given)), values, returned, roots, state, met, first)
+                kept = self._made(
+                    watcher, Structure(treedef, tuple(given)), values, returned, roots, state, settings, met, first
+                )
             except CaptureError as error:
                 watcher.give_up(error)
             else:
@@ -960,6 +1004,7 @@ class Compiled:
         returned: Any,
         roots: list[Any],
         state: list[Found],
+        settings: dict[Any, Found],
         met: set[types.CodeType],
         first: int,
     ) -> Kept:
@@ -970,6 +1015,20 @@ class Compiled:
                 raise CaptureError(
                     f"capture: {found.origin} was {found.value!r} and is {now!r} after the call: a program"
                     " would not change it"
+                )
+        for key, found in changed_between(settings, settings_of(watcher.tellers)).items():
+            if key not in watcher.told:
+                raise CaptureError(
+                    f"capture: the setting {found.origin} is changed by the function itself: a program would not change it;"
+                    " let a schedule do it, or change it between calls"
+                )
+        owner = {id(value._raw): -1 for value in values if isinstance(value, Tensor)}
+        known = {id(array) for _, array in watcher.inputs.values()}
+        for found in search(roots, lambda value: isinstance(value, Tensor) and id(value._raw) in known):
+            if owner.setdefault(id(found.value._raw), id(found.value)) != id(found.value):
+                raise CaptureError(
+                    f"capture: {found.origin} is found outside of the arguments and shares its array with an argument, or"
+                    " with another tensor from outside: which of them a later call means no program can tell"
                 )
         for live in watcher.lives:
             if not live.used and not any(leaf is live for leaf in tree.flatten(returned)[0]):
@@ -991,8 +1050,8 @@ class Compiled:
             *(number for number, _ in watcher.epilogue),
             *saved,
         ]
-        settings = [item[1] for item in watcher.prologue if item[0] == "setting"]
-        program = program_of(watcher, results, arguments, values, roots, settings)
+        asked = [item[1] for item in watcher.prologue if item[0] == "setting"]
+        program = program_of(watcher, results, arguments, values, roots, asked)
         tensors = [leaf for leaf in tree.flatten(returned)[0] if isinstance(leaf, Tensor)]
         tensors += [target_of(write.target, values) for write in program.writes]
         tensors += [t.grad for t in tensors if t.is_leaf and t.grad is not None]
@@ -1027,6 +1086,15 @@ class Compiled:
                 links += way
                 targets_written.append(last)
         links += [link for origin in ways for link in links_along(origin)]
+        written_grads = {id(target_of(w.target, values)) for w in program.writes if w.what == "grad"}
+        looked_at = {
+            key for key, what in watcher.grads.items() if what == "read" and key in watcher.met
+        } - written_grads
+        for found in search(roots, lambda value: id(value) in looked_at):
+            links += links_along(found.origin)
+            links.append(
+                Link(has_grad, found.value, found.value.grad is not None, f"whether {found.origin} has a gradient")
+            )
         return Kept(
             program,
             watcher.backend or default_backend(),
@@ -1072,9 +1140,9 @@ class Compiled:
     def _outputs(self, kept: Kept, values: list[Any]) -> Sequence[Any]:
         """Run the program on raw values."""
         if not kept.silent:
-            return kept.program.run(kept.backend, values)
+            return kept.program.run(kept.backend, values, **self._options)
         with kept.backend.quiet():  # as a backward pass is
-            return kept.program.run(kept.backend, values)
+            return kept.program.run(kept.backend, values, **self._options)
 
     def _compare(self, kept: Kept, values: list[Any], leaves: Sequence[Any], treedef: Any) -> Any:
         """Call the function as it is, and check that a replay gives the same."""
@@ -1118,7 +1186,8 @@ class Compiled:
             if not same(eager, replayed) and not abs(eager - replayed) <= 1e-9 * max(1.0, abs(eager)):
                 raise self._differs(f"{what}: {replayed!r}, and {eager!r} without compiling")
             return
-        if not equal_to_rounding(backend, backend.as_array(eager), backend.as_array(replayed)):
+        equal = equal_in_bits if self._options["exact"] else equal_to_rounding
+        if not equal(backend, backend.as_array(eager), backend.as_array(replayed)):
             raise self._differs(what)
 
     def _differs(self, what: str) -> CompileError:
@@ -1257,6 +1326,17 @@ def backward_of(
     return backward.replaced(inputs=(*saved, *cotangents), keys=keys), tuple(reached.values()), saved
 
 
+def equal_in_bits(backend: Backend, first: Any, second: Any) -> bool:
+    """Return whether two arrays are equal; NaN is equal to NaN."""
+    if tuple(first.shape) != tuple(second.shape) or first.dtype != second.dtype:
+        return False
+    xp = backend.xp
+    equal = xp.equal(first, second)
+    if backend.kind(first.dtype) in ("float", "complex"):
+        equal = xp.logical_or(equal, xp.logical_and(xp.isnan(first), xp.isnan(second)))
+    return bool(backend.truth(xp.all(equal)))
+
+
 def equal_to_rounding(backend: Backend, first: Any, second: Any) -> bool:
     """Return whether two arrays are equal, but for rounding of other orders of sums."""
     if tuple(first.shape) != tuple(second.shape) or first.dtype != second.dtype:
@@ -1290,10 +1370,26 @@ def give_back(kept: Kept, values: list[Any]) -> None:
 
 
 @overload
-def compile(function: F, *, check: Any = "doubling", explain: bool = False) -> F: ...
+def compile(
+    function: F, *, check: Any = "doubling", explain: bool = False, exact: bool = False, threads: int | None = None
+) -> F: ...
 @overload
-def compile(function: None = None, *, check: Any = "doubling", explain: bool = False) -> Callable[[F], F]: ...
-def compile(function: Any = None, *, check: Any = "doubling", explain: bool = False) -> Any:
+def compile(
+    function: None = None,
+    *,
+    check: Any = "doubling",
+    explain: bool = False,
+    exact: bool = False,
+    threads: int | None = None,
+) -> Callable[[F], F]: ...
+def compile(
+    function: Any = None,
+    *,
+    check: Any = "doubling",
+    explain: bool = False,
+    exact: bool = False,
+    threads: int | None = None,
+) -> Any:
     """Return a function that does what `function` does, from its second call on as a captured program.
 
     The first call with tensors of given shapes and dtypes runs the function and notes what it does (see
@@ -1313,6 +1409,11 @@ def compile(function: Any = None, *, check: Any = "doubling", explain: bool = Fa
         else is a `CompileError`.
     explain : bool, optional
         Warn whenever something is captured again, and say why.
+    exact : bool, optional
+        Keep the order of sums, so that a replay gives the bits of the function, and compare for that; else the last bits of
+        sums over many elements may differ.
+    threads : int, optional
+        How many threads may work on large arrays; default: what the environment allows.
 
     Returns
     -------
@@ -1340,9 +1441,9 @@ def compile(function: Any = None, *, check: Any = "doubling", explain: bool = Fa
     1
     """
     if function is None:
-        return functools.partial(compile, check=check, explain=explain)
+        return functools.partial(compile, check=check, explain=explain, exact=exact, threads=threads)
     if check not in ("doubling", "first", False):
         raise ValueError(f"check must be 'doubling', 'first' or False, not {check!r}")
     if not callable(function):
         raise TypeError(f"compile takes a function, not {type(function).__name__}{errors.called()}")
-    return Compiled(function, check, explain)
+    return Compiled(function, check, explain, exact=exact, threads=threads)

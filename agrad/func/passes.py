@@ -81,13 +81,13 @@ def optimized(program: Program) -> Program:
 class Running:
     """How programs run on raw arrays."""
 
-    def runner(self: Any, backend: Backend) -> Callable[..., tuple[Any, ...]]:
-        """Return what runs the program on raw arrays of a backend, made at the first use."""
+    def runner(self: Any, backend: Backend, **options: Any) -> Callable[..., tuple[Any, ...]]:
+        """Return what runs the program on raw arrays of a backend, made at the first use; `options` are for that one."""
         runs: dict[Backend, Any] = self.__dict__.setdefault("_runs", {})
         found = runs.get(backend)
         if found is None:
             fewer = optimized(self.without_detach())
-            found = runs.setdefault(backend, backend.compile(fewer) or fewer.function(backend))
+            found = runs.setdefault(backend, backend.compile(fewer, **options) or fewer.function(backend))
         return found  # type: ignore[no-any-return]
 
 

@@ -357,7 +357,7 @@ class Program:
         def memory(self) -> Any:
             """Return what is held at each step."""
 
-        def runner(self, backend: Backend) -> Callable[..., tuple[Any, ...]]:
+        def runner(self, backend: Backend, **options: Any) -> Callable[..., tuple[Any, ...]]:
             """Return what runs the program on raw arrays of a backend."""
 
     def replaced(self, **changes: Any) -> Program:
@@ -633,10 +633,10 @@ class Program:
         made = [backend.as_array(out) for out in outs]
         return [wrap(out, backend.spec(out)) for out in made]
 
-    def run(self, backend: Backend, values: Sequence[Any]) -> Sequence[Any]:
+    def run(self, backend: Backend, values: Sequence[Any], **options: Any) -> Sequence[Any]:
         """Run on raw values of a backend; an error tells the step and the user's line."""
         try:
-            return self.runner(backend)(*values)
+            return self.runner(backend, **options)(*values)
         except Exception as error:
             step = self.failing(backend, values)
             if step is not None:

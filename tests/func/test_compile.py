@@ -486,3 +486,50 @@ def test_a_second_backward_pass_is_refused():
         y.backward()
         with pytest.raises(RuntimeError, match="second time"):
             y.backward()
+
+
+def test_two_tensors_of_one_array_outside_run_as_they_are():
+    a = ag.tensor([1.0, 2.0])
+    b = a.detach()
+    f = ag.compile(lambda x: x * a + b)
+    with pytest.warns(CompileWarning, match="shares its array"):
+        close(f(np.ones(2)), [2.0, 4.0])
+    b = ag.tensor([10.0, 10.0])
+    for _ in range(3):
+        close(f(np.ones(2)), [11.0, 12.0])
+
+
+def test_whether_a_gradient_is_there_is_a_guard():
+    w = ag.tensor([1.0, 2.0], requires_grad=True)
+    f = ag.compile(lambda x: x * 2 if w.grad is None else x * 3)
+    for _ in range(3):
+        close(f(np.ones(2)), [2.0, 2.0])
+    w.grad = ag.ones(2)
+    for _ in range(3):
+        close(f(np.ones(2)), [3.0, 3.0])
+
+
+def test_a_setting_changed_by_the_function_itself_is_no_program():
+    def make():
+        w = ag.tensor([1.0, 2.0], requires_grad=True)
+        optimizer = ag.optim.SGD([w], lr=0.1)
+
+        def f(x):
+            optimizer.zero_grad()
+            ag.sum(w * x).backward()
+            optimizer.step()
+            optimizer.param_groups[0]["lr"] *= 0.5
+
+        return f, lambda i: (data(2, seed=i),), lambda: w.detach().numpy()
+
+    with pytest.warns(CompileWarning, match="changed by the function itself"):
+        same_over_calls(make)
+
+
+def test_exact_replays_give_the_bits():
+    f = ag.compile(lambda x: (ag.sum(ag.sin(x) * x), ag.mean(x, axis=0)), exact=True, threads=1)
+    for seed in range(5):
+        x = data(300, 40, seed=seed)
+        total, mean = f(x)
+        assert float(total) == float(ag.sum(ag.sin(ag.asarray(x)) * x))
+        assert np.array_equal(mean, ag.mean(ag.asarray(x), axis=0).numpy())
