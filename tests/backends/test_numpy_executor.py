@@ -151,6 +151,21 @@ def test_a_view_of_a_sum_is_not_written_over(shape):
         np.testing.assert_allclose(run(x)[0], wanted, rtol=1e-13)
 
 
+def test_a_kernel_may_give_memory_that_is_no_arrays(monkeypatch):
+    def sort(x, /, **options):
+        return np.frombuffer(bytearray(np.sort(x, axis=-1).tobytes()), x.dtype).reshape(x.shape)
+
+    monkeypatch.setattr(NUMPY.xp, "sort", sort)
+    about = Shaped((4,), "float64")
+    square = Step("multiply", (Ref(0), Ref(0)), {}, (1,), False, "here", 0)
+    sorted_ = Step("sort", (Ref(1),), {}, (2,), False, "here", 0)
+    total = Step("add", (Ref(2), Ref(1)), {}, (3,), False, "here", 0)
+    run = NUMPY.compile(Program((0,), (square, sorted_, total), (3,), dict.fromkeys(range(4), about), {}, ()))
+    x = np.array([3.0, -1.0, 2.0, 0.5])
+    for _ in range(3):
+        np.testing.assert_array_equal(run(x)[0], np.sort(x**2) + x**2)
+
+
 def test_calls_at_the_same_time_have_buffers_of_their_own():
     program = optimized(captured("transformer block"))
     run = NUMPY.compile(program)

@@ -292,8 +292,9 @@ class Trial:
             base = below
         known, alive = self._roots.get(id(base), (number, None))
         root = known if alive is not None and alive() is base else number
-        if not isinstance(base, np.ndarray | np.generic) and root == number and refs:  # nobody knows whose memory it is
-            root = next((self.places[r].root for r in refs if r in self.places), number)
+        if not isinstance(base, np.ndarray | np.generic) and root == number:  # the memory is no array's
+            taken = [r for r in refs if r in self.places]
+            root = next((self.places[r].root for r in taken if np.may_share_memory(value, self._values[r])), number)
         if root == number and isinstance(base, np.ndarray):
             self._roots[id(base)] = number, weakref.ref(base)
         offset = address(value) - address(base) if root != number and isinstance(base, np.ndarray) else 0
