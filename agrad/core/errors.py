@@ -241,7 +241,7 @@ def warn_lost_write(what: str) -> None:
         " x[0]; row += 1); to leave it as it is, work on a copy (row.clone()) or write the operation out (row = row + 1)."
     )
     numpys = sys.modules.get("agrad.numpy")
-    if numpys is not None and any(value is numpys for value in (*frame.f_globals.values(), *frame.f_locals.values())):
+    if numpys is not None and any(value is numpys for value in frame.f_globals.values()):
         raise LostWriteWarning(
             f"{message}\n  It is an error where agrad.numpy is imported: code for NumPy relies on it."
         )

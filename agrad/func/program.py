@@ -298,7 +298,7 @@ class Program:
     Made by `agrad.func.capture`. Printed, it is the Python text that runs. Called, it takes what the function took: arrays
     or tensors of any backend, of the shapes and dtypes it was captured with; it is differentiable and can be mapped.
 
-    Attributes
+    Parameters
     ----------
     inputs : tuple of int
         The numbers of the values it is given, in this order.

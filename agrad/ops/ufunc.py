@@ -254,4 +254,6 @@ class NumpyMethods(ArrayMethods):
         return call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        if any(kind.__name__ == "matrix" for kind in types):
+            return NotImplemented  # np.matrix means other things by the same names
         return call_function(function, args, kwargs, self._spec.device)

@@ -348,7 +348,7 @@ def test_transposing_axes_that_are_not_there_is_an_error():
         ag.tensor(1.0).transpose(0, -1)
 
 
-@pytest.mark.parametrize("name", ["transpose", "sort", "sum"])
+@pytest.mark.parametrize("name", ["sort", "sum"])
 def test_wrong_arguments_are_said_of_the_tensors_method(name):
     with pytest.raises(TypeError, match=rf"^Tensor\.{name}\(\) (takes|got)"):
         getattr(ag.zeros(3), name)(1, 2, 3, 4, 5, 6, 7)
