@@ -191,11 +191,11 @@ def writes_of(recorder: Recorder, roots: Sequence[Any], given: Sequence[Any]) ->
     changed: list[tuple[Tensor, str, int | None]] = []
     for tensor, array, grad in tuple(recorder.met.values()):
         if tensor._raw is not array:
-            changed.append((tensor, "data", number_of(recorder, tensor._raw)))
+            changed.append((tensor, "data", recorder.input(tensor._raw)))
         now = tensor.grad if tensor.is_leaf else None
         before = recorder.met.get(id(grad))
         if now is not grad or (now is not None and before is not None and now._raw is not before[1]):
-            changed.append((tensor, "grad", None if now is None else number_of(recorder, now._raw)))
+            changed.append((tensor, "grad", None if now is None else recorder.input(now._raw)))
     if not changed:
         return []
     wanted = {id(tensor): tensor for tensor, _, _ in changed}
@@ -223,12 +223,6 @@ def writes_of(recorder: Recorder, roots: Sequence[Any], given: Sequence[Any]) ->
 def is_freed(tensor: Tensor) -> bool:
     """Return whether a backward pass has run through a tensor's history and freed it."""
     return tensor._node is not None and any(type(node.saved) is Freed for node in ancestors([tensor._node]))
-
-
-def number_of(recorder: Recorder, array: Any) -> int:
-    """Return the number of an array that was assigned."""
-    number = recorder.number_of(array)
-    return recorder.input(array) if number is None else number
 
 
 def found_outside(recorder: Recorder, arrays: dict[int, Any], roots: Sequence[Any]) -> dict[int, Origin]:

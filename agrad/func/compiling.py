@@ -437,6 +437,11 @@ def link_of(holder: Any, step: tuple[str, Any], value: Any, name: str) -> Link:
     return Link(operator.attrgetter(key), holder, value, name)
 
 
+def at_place(place: int | Link, leaves: Sequence[Any]) -> Any:
+    """Return what is at a place now: among the leaves of the arguments, or where a link leads."""
+    return leaves[place] if isinstance(place, int) else place.get(place.key)
+
+
 @contextlib.contextmanager
 def met_code() -> Iterator[set[types.CodeType]]:
     """Collect the code of every function that begins to run within the block."""
@@ -594,6 +599,12 @@ class Kept:
             for write, link in zip(program.writes, self.written, strict=True)
         ]
         self.kept_outs = [outs[number] for number in self.saved]
+        self.followed_outs = [outs[number] for number in self.followed]
+        places: dict[int, int | Link] = {
+            leaf.number: at for at, leaf in enumerate(program.arguments.leaves) if type(leaf) is Leaf
+        }
+        places |= {number: link for number, link, _, _ in self.outside}
+        self.differentiated = [places[number] for number in self.targets]
         self.guards_grads = any(w.what == "grad" and w.had_grad is not None for w in program.writes)
         treedef = program.results.treedef
         self.one, self.many = (
@@ -663,7 +674,7 @@ class Kept:
             else:
                 results.append(leaf)
         if self.puts:
-            targets = [leaves[link] if type(link) is int else link.get(link.key) for _, link, _ in self.puts]
+            targets = [at_place(link, leaves) for _, link, _ in self.puts]
             put_back(self.program.writes, targets, iter([self.made(outs[at], at) for _, _, at in self.puts if at >= 0]))
         if self.one:
             return results[0]
@@ -672,12 +683,10 @@ class Kept:
 
     def node(self, outs: Sequence[Any], values: list[Any], leaves: Sequence[Any]) -> CompiledNode:
         """Return the node of a replay whose results are differentiated."""
-        tensors = self.tensors(leaves)
-        at = {number: i for i, number in enumerate(self.program.outputs)}
-        specs = [self.made(outs[at[number]], at[number])._spec for number in self.followed]
+        specs = [self.made(outs[at], at)._spec for at in self.followed_outs]
         node: CompiledNode = _new(CompiledNode)
         node.seq = next_seq()
-        node.edges, node.second = tuple(tensors[number]._node for number in self.targets), None
+        node.edges, node.second = tuple(at_place(place, leaves)._node for place in self.differentiated), None
         node.saved = tuple(outs[i] for i in self.kept_outs)
         node.vjp = _backward
         node.spec = Specs(specs) if len(specs) > 1 else specs[0]
@@ -687,16 +696,6 @@ class Kept:
         node.kept = self
         node.given = tuple(values)
         return node
-
-    def tensors(self, leaves: Sequence[Any]) -> dict[int, Any]:
-        """Return arguments and what is from outside, as they are, by number."""
-        assert self.program.arguments is not None
-        found = {
-            given.number: leaf
-            for leaf, given in zip(leaves, self.program.arguments.leaves, strict=True)
-            if type(given) is Leaf
-        }
-        return found | {number: link.get(link.key) for number, link, _, _ in self.outside}
 
     def difference(self, leaves: Sequence[Any]) -> str | None:
         """Return what is not as it was in the capture; None if all is."""
@@ -715,7 +714,7 @@ class Kept:
             if self.guards_grads:
                 for write, link, _ in self.puts:
                     if write.what == "grad" and write.had_grad is not None:
-                        target = leaves[link] if type(link) is int else link.get(link.key)
+                        target = at_place(link, leaves)
                         if (target.grad is not None) is not write.had_grad:
                             return f"whether {write.target} has a gradient"
         except (LookupError, AttributeError, TypeError, ValueError):
@@ -1146,7 +1145,7 @@ class Compiled:
 
     def _compare(self, kept: Kept, values: list[Any], leaves: Sequence[Any], treedef: Any) -> Any:
         """Call the function as it is, and check that a replay gives the same."""
-        targets = [leaves[link] if type(link) is int else link.get(link.key) for _, link, _ in kept.puts]
+        targets = [at_place(link, leaves) for _, link, _ in kept.puts]
         keys: list[Any] = []
         settings: list[Any] = []
         returned = mode.within(mode.SETTINGS, settings, noting, keys, self._eager, leaves, treedef)

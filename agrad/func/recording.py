@@ -28,6 +28,7 @@ from agrad.core.transfers import joined_with
 from agrad.dtypes import NAMES
 from agrad.func.batching import Batched, BatchedBackend, batched_backend, rewrap
 from agrad.func.program import BACKWARD, DETACH, DRAW, HERE, LITERALS, DType, Program, Ref, Shaped, Step
+from agrad.ops.methods import BINARY, COMPARISON, UNARY
 
 #: Ops whose results have shapes that depend on values.
 DATA_DEPENDENT = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
@@ -100,32 +101,6 @@ class Recorded:
         return f"Recorded({self.data!r}, number={self.ref.number})"
 
 
-_BINARY = {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "pow": "pow",
-    "matmul": "matmul",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-    "lshift": "bitwise_left_shift",
-    "rshift": "bitwise_right_shift",
-}
-_COMPARING = {
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-    "eq": "equal",
-    "ne": "not_equal",
-}
-_UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
-
-
 def _operators() -> None:
     def binary(name: str, op: str) -> None:
         run = getattr(operator, f"__{name}__")
@@ -139,16 +114,16 @@ def _operators() -> None:
             return self.backend.write(op, run, (other, self), {})
 
         setattr(Recorded, f"__{name}__", method)
-        if name in _BINARY:
+        if name in BINARY:
             setattr(Recorded, f"__r{name}__", reflected)
 
     def unary(name: str, op: str) -> None:
         run = getattr(operator, f"__{name}__")
         setattr(Recorded, f"__{name}__", lambda self: self.backend.write(op, run, (self,), {}))
 
-    for name, op in (_BINARY | _COMPARING).items():
+    for name, op in (BINARY | COMPARISON).items():
         binary(name, op)
-    for name, op in _UNARY.items():
+    for name, op in UNARY.items():
         unary(name, op)
 
 
