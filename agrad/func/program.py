@@ -464,9 +464,8 @@ class Program:
 
     def call_text(self, step: Step) -> str:
         """Return the call of a step."""
-        if step.op in SYMBOLS and not step.kwargs and len(step.args) == 2 and any(map(is_number, step.args)):
-            left, right = (f"({t})" if t.startswith("-") else t for t in map(self.part_text, step.args))
-            return f"{left} {SYMBOLS[step.op]} {right}"
+        if is_symbolic(step):
+            return symbolic_text(step, self.part_text)
         parts = [*map(self.part_text, step.args), *(f"{k}={self.part_text(v)}" for k, v in step.kwargs.items())]
         return f"{'' if step.op in (DRAW, DETACH) else 'xp.'}{step.op}({', '.join(parts)})"
 
@@ -744,6 +743,17 @@ def number_text(array: Any) -> str:
     owner = backend_of(array)
     assert owner is not None
     return repr(owner.item(array))
+
+
+def is_symbolic(step: Step) -> bool:
+    """Return whether a step is written by a symbol of Python's: an operand is a Python number."""
+    return step.op in SYMBOLS and not step.kwargs and len(step.args) == 2 and any(map(is_number, step.args))
+
+
+def symbolic_text(step: Step, text_of: Callable[[Any], str]) -> str:
+    """Return such a step as text, its operands by `text_of`."""
+    left, right = (f"({text})" if text.startswith("-") else text for text in map(text_of, step.args))
+    return f"{left} {SYMBOLS[step.op]} {right}"
 
 
 def is_number(part: Any) -> bool:

@@ -26,7 +26,6 @@ from agrad.func.program import (
     HERE,
     LITERALS,
     STEPS_PER_FUNCTION,
-    SYMBOLS,
     DType,
     Given,
     Leaf,
@@ -37,9 +36,10 @@ from agrad.func.program import (
     Step,
     Write,
     attached,
-    is_number,
+    is_symbolic,
     mapped,
     refs_in,
+    symbolic_text,
 )
 from agrad.func.recording import CREATING, Recorded, Recorder, recording_backend
 from agrad.plugin.manager import default_backend
@@ -490,9 +490,8 @@ class Writer:
         spelled = SPELLED.get(step.op)
         if spelled is not None:
             return spelled(self, step)
-        if step.op in SYMBOLS and not step.kwargs and len(step.args) == 2 and any(map(is_number, step.args)):
-            left, right = (f"({t})" if t.startswith("-") else t for t in map(self.part, step.args))
-            return f"{left} {SYMBOLS[step.op]} {right}"
+        if is_symbolic(step):
+            return symbolic_text(step, self.part)
         if step.op.startswith("special."):
             return self._special(step)
         if step.op in IN_SINGLE and self.dtype_of(step.args[0]) == "float16" and step.kwargs.get("dtype") is None:
