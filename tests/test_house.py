@@ -68,7 +68,7 @@ LAYERS = [
         "agrad.utils.*",
         "agrad.view.*",
     ],
-    ["agrad.extra", "agrad.fft", "agrad.linalg", "agrad.special"],
+    ["agrad.extra", "agrad.fft", "agrad.linalg", "agrad.scipy.*", "agrad.special"],
     ["agrad", "agrad.__main__", "agrad.backends.*"],
     ["agrad.compat.*", "agrad.einops", "agrad.testing.kit", "agrad.testing.report", "agrad.testing.suite.*"],
 ]

@@ -1,0 +1,74 @@
+"""Special functions: all of `agrad.special`, and the other names that SciPy has for some of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from agrad.ops import special as _special
+from agrad.ops.special import *  # noqa: F403 (its __all__)
+
+if TYPE_CHECKING:
+    from agrad.core.tensor import Tensor
+else:
+    __all__ = ["jn", "yn"]
+    __all__ += _special.__all__
+
+
+def jn(n: Any, z: Any, /) -> Tensor:
+    """Return the Bessel function of the first kind; `jv` under its older name.
+
+    Parameters
+    ----------
+    n : Tensor, array or number
+        The order, real.
+    z : Tensor, array or number
+        Real or complex; broadcasts with `n`.
+
+    Returns
+    -------
+    Tensor
+        ``J_n(z)``, floating-point.
+
+    Raises
+    ------
+    NotImplementedError
+        If a derivative by the order is asked for.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from agrad.scipy import special
+    >>> special.jn(0, ag.asarray([0.0, 1.0]))
+    tensor([1.0000, 0.7652])
+    """
+    return _special.jv(n, z)
+
+
+def yn(n: Any, x: Any, /) -> Tensor:
+    """Return the Bessel function of the second kind; `yv` for orders that are integers.
+
+    Parameters
+    ----------
+    n : Tensor, array or number
+        The order.
+    x : Tensor, array or number
+        Positive; broadcasts with `n`.
+
+    Returns
+    -------
+    Tensor
+        ``Y_n(x)``, floating-point.
+
+    Raises
+    ------
+    NotImplementedError
+        If a derivative by the order is asked for.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from agrad.scipy import special
+    >>> special.yn(0, ag.asarray([1.0, 2.0]))
+    tensor([0.0883, 0.5104])
+    """
+    return _special.yv(n, x)
