@@ -1,11 +1,13 @@
-"""Ports: functions that a file declares and calls, and that a file above it defines, because of what they call."""
+"""Ports: functions that a file declares and calls, and methods, that a file above it defines, because of what they call."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import FunctionType
 from typing import Generic, ParamSpec, TypeVar
 
+M = TypeVar("M")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -39,3 +41,17 @@ class Port(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._defined(*args, **kwargs)
+
+
+def attaching_to(target: type) -> Callable[[type[M]], type[M]]:
+    """Return a decorator that puts the members of a class on `target`: methods whose file ranks above that one's."""
+
+    def attached(methods: type[M]) -> type[M]:
+        for name, member in vars(methods).items():
+            if isinstance(member, FunctionType | property) and not name.startswith("__annotate"):  # Python's own
+                if isinstance(member, FunctionType) and member.__name__ == name:
+                    member.__qualname__ = f"{target.__name__}.{name}"  # Python names it in messages
+                setattr(target, name, member)
+        return methods
+
+    return attached

@@ -10,20 +10,18 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from itertools import starmap
-from types import FunctionType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 from agrad.core import errors, mode
 from agrad.core.backend import backend_of, numbers_of
 from agrad.core.methods import Methods
 from agrad.core.node import AccumulateGrad, Node, hooks_of
-from agrad.core.port import Port
+from agrad.core.port import Port, attaching_to
 from agrad.core.spec import Spec
 
 if TYPE_CHECKING:
     from agrad.core.hooks import Handle
 
-M = TypeVar("M")
 
 _new = object.__new__
 
@@ -659,17 +657,9 @@ class Retained:
         self.active = False
 
 
-def attached(methods: type[M]) -> type[M]:
-    """Put the members of a class on `Tensor`: methods whose file ranks above this one, because of what they call.
-
-    Type checkers find them in ``core/methods.pyi``, which ``docs/make_methods.py`` writes anew.
-    """
-    for name, member in vars(methods).items():
-        if isinstance(member, FunctionType | property) and not name.startswith("__annotate"):  # Python's own
-            if isinstance(member, FunctionType) and member.__name__ == name:
-                member.__qualname__ = f"Tensor.{name}"  # Python names it in messages
-            setattr(Tensor, name, member)
-    return methods
+#: Puts the members of a class on `Tensor`. Type checkers find them in ``core/methods.pyi``, which ``docs/make_methods.py``
+#: writes anew.
+attached = attaching_to(Tensor)
 
 
 @Port

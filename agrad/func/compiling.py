@@ -722,15 +722,14 @@ class Kept:
         return None
 
 
+def key_of(spec: Spec) -> Any:
+    """Return what tells specs apart: those of lazy backends are objects of their own."""
+    return (spec.backend, spec.shape, spec.dtype, spec.device, spec.layout) if spec.backend.is_lazy else spec
+
+
 def matches(found: Spec, spec: Spec) -> bool:
-    """Return whether a spec is the same; those of lazy backends are objects of their own."""
-    if found is spec:
-        return True
-    return (
-        found.backend is spec.backend
-        and found.backend.is_lazy
-        and (found.shape, found.dtype, found.device, found.layout) == (spec.shape, spec.dtype, spec.device, spec.layout)
-    )
+    """Return whether a spec is the same."""
+    return found is spec or (spec.backend.is_lazy and key_of(found) == key_of(spec))
 
 
 # -- gradients of replays -----------------------------------------------------------------------------------------------
@@ -909,19 +908,16 @@ class Compiled:
         parts: list[Any] = []
         for leaf in leaves:
             if isinstance(leaf, Tensor):
-                spec = leaf._spec
-                if hasattr(spec.backend, "numbers"):
+                if hasattr(leaf._spec.backend, "numbers"):
                     return None
-                lazy = spec.backend.is_lazy
-                parts.append((spec.shape, spec.dtype, spec.device, spec.layout) if lazy else spec)
-                parts.append(leaf._node is not None)
+                parts += (key_of(leaf._spec), leaf._node is not None)
             elif type(leaf) is float:
                 parts.append(float)
             elif type(leaf) in PLAIN:
                 parts.append((type(leaf), repr(leaf) if isinstance(leaf, complex) else leaf))
             else:
                 owner = None if isinstance(leaf, NUMBERS) else backend_of(leaf)
-                parts.append(Same(leaf) if owner is None else (owner.spec(leaf), "raw"))
+                parts.append(Same(leaf) if owner is None else (key_of(owner.spec(leaf)), "raw"))
         ids = [id(leaf._raw if isinstance(leaf, Tensor) else leaf) for leaf in leaves if type(leaf) not in PLAIN]
         if len(set(ids)) < len(ids):  # one array in several places
             parts.append(tuple(ids.index(i) for i in ids))
@@ -983,14 +979,26 @@ class Compiled:
                         if flat and len({at for at, _, _ in kept.from_arguments}) == len(leaves):
                             self._quick.setdefault(parts, []).insert(0, (kept, defaults))
                     while len(self._kept) > KEPT:
-                        self._kept.pop(next(iter(self._kept)))
+                        self._forget(next(iter(self._kept)))
         if watcher.failure is not None and not watcher.later:
+            while len(self._refused) > KEPT:
+                self._refused.pop(next(iter(self._refused)))
             self._refused[key] = self._refused.get(key, 0) + 1
             reason = str(watcher.failure).removeprefix("capture: ")
             if self._refused[key] == 1:
                 self._warn(f"{name_of(self.function)} runs as it is: {reason}")
         returned = tree.map(lambda leaf: float(leaf) if isinstance(leaf, Live) else leaf, returned)
         return bare_all(returned) if is_raw(leaves) else returned
+
+    def _forget(self, key: Any) -> None:
+        """Let go of the programs of one kind of call."""
+        gone = {id(kept) for kept in self._kept.pop(key)}
+        for parts, entries in list(self._quick.items()):
+            left = [(kept, defaults) for kept, defaults in entries if id(kept) not in gone]
+            if left:
+                self._quick[parts] = left
+            else:
+                del self._quick[parts]
 
     def _warn(self, text: str) -> None:
         warnings.warn(text, CompileWarning, stacklevel=4)

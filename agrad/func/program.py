@@ -15,8 +15,8 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import EllipsisType, FunctionType, NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from types import EllipsisType, NoneType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad import dtypes, tree
 from agrad.core import errors, mode
@@ -28,6 +28,7 @@ from agrad.core.once import shared
 from agrad.core.op import OPS, Op, general
 from agrad.core.operands import from_raw
 from agrad.core.plan import compile_source
+from agrad.core.port import attaching_to
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
 from agrad.func.arguments import bare, is_raw
@@ -35,8 +36,6 @@ from agrad.func.origins import Argument, Origin, target_of
 from agrad.plugin.manager import default_backend
 from agrad.random import default_generator
 from agrad.tree import TreeDef
-
-M = TypeVar("M")
 
 #: How many steps one function of the text holds: Python compiles longer ones slowly, and in much memory.
 STEPS_PER_FUNCTION = 2000
@@ -710,13 +709,8 @@ class Program:
         return functools.partial(run, backend.xp if xp is None else xp)
 
 
-def attached(methods: type[M]) -> type[M]:
-    """Put the methods of a class on `Program`: their file ranks above this one."""
-    for name, member in vars(methods).items():
-        if isinstance(member, FunctionType):
-            member.__qualname__ = f"Program.{name}"
-            setattr(Program, name, member)
-    return methods
+#: Puts the members of a class on `Program`.
+attached = attaching_to(Program)
 
 
 def spec_of_value(value: Any) -> Spec:

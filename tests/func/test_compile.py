@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -533,3 +535,27 @@ def test_exact_replays_give_the_bits():
         total, mean = f(x)
         assert float(total) == float(ag.sum(ag.sin(ag.asarray(x)) * x))
         assert np.array_equal(mean, ag.mean(ag.asarray(x), axis=0).numpy())
+
+
+def test_programs_that_are_let_go_of_are_gone():
+    f = ag.compile(lambda x: ag.sum(ag.sin(x)))
+    kept = None
+    for n in range(1, 70):
+        x = ag.ones(n)
+        close(f(x), n * np.sin(1.0))
+        if kept is None:
+            kept = weakref.ref(f.programs[0])
+    assert len(f.programs) == 64
+    gc.collect()
+    assert kept() is None  # and so are its buffers
+    close(f(ag.ones(1)), np.sin(1.0))
+
+
+def test_dask_arrays_find_their_program():
+    da = pytest.importorskip("dask.array")
+    w = ag.asarray(da.from_array(data(3), chunks=2), requires_grad=True)
+    f = ag.compile(lambda x: ag.sum(ag.sin(x) * w))
+    for seed in range(4):
+        x = data(4, 3, seed=seed)
+        close(f(da.from_array(x, chunks=2)).detach().numpy(), (np.sin(x) * w.detach().numpy()).sum())
+    assert len(f.programs) == 1
