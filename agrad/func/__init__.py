@@ -3,6 +3,7 @@
 from agrad.func.capture import capture
 from agrad.func.compiling import CompileError, CompileWarning, compile
 from agrad.func.grad import deriv, elementwise_grad, grad, grad_and_value, hvp, jvp, linearize, value_and_grad, vjp
+from agrad.func.implicit import ImplicitError, implicit
 from agrad.func.jacobian import hessian, jacfwd, jacobian, jacrev
 from agrad.func.memory import Memory as _Memory  # noqa: F401 (the file has methods of programs)
 from agrad.func.passes import Running as _Running  # noqa: F401 (a method of programs)
@@ -17,6 +18,7 @@ __all__ = [
     "CaptureError",
     "CompileError",
     "CompileWarning",
+    "ImplicitError",
     "Program",
     "capture",
     "compile",
@@ -27,6 +29,7 @@ __all__ = [
     "grad_and_value",
     "hessian",
     "hvp",
+    "implicit",
     "jacfwd",
     "jacobian",
     "jacrev",

@@ -797,7 +797,7 @@ def leave(tensor: Tensor, axis: int, level: BatchLevel) -> Tensor:
     return _cross(
         tensor,
         _left(tensor._raw, axis, level),
-        lambda g: enter(g, axis, level),
+        lambda g: enter(g, axis, level, inside=True),
         lambda g: _entered(g, axis, level),
         lambda t: leave(t, axis, level),
     )

@@ -1,0 +1,441 @@
+"""``implicit``: derivatives of what a solver finds, from the equations that it solves, whatever the solver is.
+
+If ``F(x, a) = 0`` then ``dx/da = -(dF/dx)^-1 dF/da``. A `Function` of x and the parameters has this derivative in both modes;
+the linear equations in it are such equations again, so that derivatives of any order follow. They are solved by products
+alone.
+Source: Blondel et al., Efficient and modular implicit differentiation, 2021; Griewank and Walther, Evaluating derivatives,
+2008, chapter 15.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from agrad import tree
+from agrad.core import mode
+from agrad.core.errors import called
+from agrad.core.function import Function
+from agrad.core.tensor import Tensor, wrap
+from agrad.func import krylov
+from agrad.func.arguments import argument_of, bare_all, is_raw, split_aux
+from agrad.func.grad import Tape, grad, jvp, linearize, vjp
+from agrad.func.krylov import Method, SingularError
+from agrad.func.vmap import vmap
+from agrad.lazy import compute
+from agrad.ops.creation import arange, asarray
+from agrad.ops.data_type import astype
+from agrad.ops.elementwise import imag, real, sin
+from agrad.ops.linalg import vector_norm
+from agrad.ops.manipulation import broadcast_to, concat, moveaxis, reshape
+
+Residual = Callable[..., Any]
+
+
+class ImplicitError(RuntimeError):
+    """What a solver gave is no solution, or its equations have no derivative there."""
+
+
+def implicit(
+    solve: Callable[..., Any],
+    residual: Residual,
+    *,
+    kind: Literal["root", "fixed_point", "minimum"] = "root",
+    has_aux: bool = False,
+    tol: float = 1e-4,
+    linear: str | Callable[..., Any] = "auto",
+    rtol: float | None = None,
+    maxiter: int | None = None,
+) -> Callable[..., Any]:
+    """Return a solver as a differentiable function of its arguments.
+
+    The solver may be any Python: a loop, SciPy, a program of its own. It is neither recorded nor differentiated. Derivatives
+    come from the equations that its result satisfies, in reverse and forward mode and of any order, at the price of a
+    linear system of equations each.
+
+    Parameters
+    ----------
+    solve : callable
+        ``solve(*args, **kwargs)`` returns the solution ``x``: an array, a number, a tensor or a container of such. Tensors
+        among its arguments come without history.
+    residual : callable
+        Of ``(x, *args, **kwargs)``, made of agrad's functions. What it is, says `kind`.
+    kind : {"root", "fixed_point", "minimum"}, optional
+        `residual` gives what is 0 at the solution, a container of the shapes of x; or what is x again there; or the real
+        number that is least there (or has a vanishing gradient).
+    has_aux : bool, optional
+        The solver returns ``(x, aux)``; so does the function given, with ``aux`` as it is.
+    tol : float, optional
+        How exact the solution must be: the residual may be as large as what a relative change of x by `tol` makes of it.
+        ``math.inf`` checks nothing.
+    linear : str or callable, optional
+        What solves the linear equations, which are known by products alone: "gmres", "bicgstab", or "cg" where they are
+        symmetric and positive definite; "dense" makes the matrix. "auto": "dense" up to 128 unknowns, then "cg" for a
+        minimum, else "gmres". A callable ``linear(product, b)`` gets the product, a function of a vector, and the right side.
+    rtol : float, optional
+        How large the residual of the linear equations may be, relative to the right side. Default: 7e-11 in double and 3e-5
+        in single precision.
+    maxiter : int, optional
+        How many products there may be. Default: ten times the number of unknowns, and at least 1000.
+
+    Returns
+    -------
+    callable
+        Takes the arguments of `solve`, gives x: tensors in the structure that `solve` gave; raw where all arguments are.
+
+    Raises
+    ------
+    ImplicitError
+        When called: if the residual is not small at what `solve` returned, if it depends on a tensor that requires a
+        gradient and is no argument, or if x and residual differ in shape. In a derivative: if the linear equations are
+        singular, or no solution of them was found.
+    TypeError
+        If x is not floating-point, or `residual` gives something else than tensors.
+    ValueError
+        If there is no such `kind` or `linear`.
+
+    Notes
+    -----
+    Where the solution jumps, branches or is not isolated there is no derivative: the linear equations are singular, which
+    is an error. Beyond 128 unknowns that is found by solving them for a right side drawn at random, too.
+
+    Under `vmap` the solver gets batched tensors: it must consist of agrad's functions then. All derivatives can be mapped.
+
+    Source: Blondel et al., Efficient and modular implicit differentiation, 2021.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> def newton(a):
+    ...     x = 1.0
+    ...     for _ in range(30):
+    ...         x = x - (x**3 + x - float(a)) / (3 * x**2 + 1)
+    ...     return x
+    >>> root = ag.func.implicit(newton, lambda x, a: x**3 + x - a)
+    >>> a = ag.tensor(10.0, requires_grad=True)
+    >>> x = root(a)
+    >>> x.detach(), ag.grad(x, a)[0] * (3 * 2**2 + 1)
+    (tensor(2.), tensor(1.))
+    """
+    if kind not in ("root", "fixed_point", "minimum"):
+        raise ValueError(f"implicit: kind is 'root', 'fixed_point' or 'minimum', not {kind!r}{called()}")
+    if not callable(linear) and linear not in ("auto", "dense", "cg", "gmres", "bicgstab"):
+        raise ValueError(
+            f"implicit: linear is 'auto', 'dense', 'cg', 'gmres', 'bicgstab' or a function, not {linear!r}{called()}"
+        )
+    method = Method(linear, rtol, maxiter, kind == "minimum")
+
+    @functools.wraps(solve)
+    def solution(*args: Any, **kwargs: Any) -> Any:
+        leaves, arguments = tree.flatten((args, kwargs))
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf._spec.inexact]
+        theta = [leaves[i] for i in places]
+
+        def with_values(values: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+            given = list(leaves)
+            for i, value in zip(places, values, strict=True):
+                given[i] = value
+            return tree.unflatten(arguments, given)  # type: ignore[no-any-return] # as it was flattened
+
+        args, kwargs = with_values([_plain(t) for t in theta])
+        found, aux = solve(*args, **kwargs), None
+        if has_aux:
+            found, aux = split_aux(found, "implicit(solve, residual)")
+        form = _Form(found, theta)
+
+        def of(vector: Tensor, *values: Tensor) -> Tensor:
+            args, kwargs = with_values(values)
+            if kind == "minimum":
+                return grad(lambda v: residual(form.opened(v), *args, **kwargs))(vector)  # type: ignore[no-any-return]
+            made = form.joined(residual(form.opened(vector), *args, **kwargs))
+            return made - vector if kind == "fixed_point" else made
+
+        equations = _Equations(of, form.n, method, tol)
+        _check_closed(of, form.vector, theta)
+        root = form.opened(_Root.apply(equations, form.vector, *theta))
+        result = bare_all(root) if is_raw(*args, *kwargs.values()) else root
+        return (result, aux) if has_aux else result
+
+    return solution
+
+
+def _plain(t: Tensor) -> Tensor:
+    """Return a tensor without history and tangents."""
+    return wrap(t._raw, t._spec)
+
+
+class _Form:
+    """A solution as a real vector, and the way back.
+
+    Attributes
+    ----------
+    vector : Tensor
+        The solution.
+    n : int
+        Its length.
+    """
+
+    def __init__(self, found: Any, beside: Sequence[Tensor]) -> None:
+        leaves, self.structure = tree.flatten(found)
+        device = beside[0].device if beside else None
+        values = [_plain(self._placed(leaf, device)) for leaf in leaves]
+        for t in values:
+            if not t._spec.inexact:
+                raise TypeError(
+                    f"implicit: the solution must be real or complex floating-point, but solve returned {t.dtype}{called()}"
+                )
+        if not values:
+            raise TypeError(f"implicit: solve returned nothing that holds numbers{called()}")
+        self.like = [t._spec for t in values]
+        self.vector = _joined(values)
+        (self.n,) = self.vector.shape
+
+    @staticmethod
+    def _placed(leaf: Any, device: Any) -> Tensor:
+        if isinstance(leaf, Tensor):
+            return leaf
+        return argument_of(leaf, "implicit(solve, residual)") if device is None else asarray(leaf, device=device)
+
+    def joined(self, values: Any) -> Tensor:
+        """Return a residual as a vector: one of the structure of the solution."""
+        leaves, structure = tree.flatten(values)
+        shapes = [getattr(leaf, "shape", None) for leaf in leaves]
+        if structure != self.structure or shapes != [t.shape for t in self.like]:
+            raise ImplicitError(
+                f"implicit: the residual must have the structure and the shapes of the solution, {self.structure} of"
+                f" {[t.shape for t in self.like]}, but is {structure} of {shapes}{called()}"
+            )
+        for leaf, like in zip(leaves, self.like, strict=True):
+            if not isinstance(leaf, Tensor):
+                raise TypeError(f"implicit: the residual must consist of tensors, not {type(leaf).__name__}{called()}")
+            if leaf._spec.is_complex and not like.is_complex:
+                raise ImplicitError(f"implicit: the residual is {leaf.dtype}, but the solution {like.dtype}{called()}")
+        return _joined([astype(leaf, like.dtype, copy=False) for leaf, like in zip(leaves, self.like, strict=True)])
+
+    def opened(self, vector: Tensor) -> Any:
+        """Return a vector in the form of the solution."""
+        parts, at = [], 0
+        for like in self.like:
+            size = math.prod(like.shape)
+            part = reshape(vector[at : at + size], like.shape)
+            at += size
+            if like.is_complex:
+                part = part + 1j * reshape(vector[at : at + size], like.shape)
+                at += size
+            parts.append(astype(part, like.dtype, copy=False))
+        return tree.unflatten(self.structure, parts)
+
+
+def _joined(leaves: Sequence[Tensor]) -> Tensor:
+    """Return tensors as one real vector: where the residual is not holomorphic, only that has a derivative."""
+    parts = [part for t in leaves for part in ((real(t), imag(t)) if t._spec.is_complex else (t,))]
+    flat = [reshape(part, (-1,)) for part in parts]
+    return flat[0] if len(flat) == 1 else concat(flat)
+
+
+def _check_closed(of: Callable[..., Tensor], vector: Tensor, theta: Sequence[Tensor]) -> None:
+    """Refuse a residual of tensors that it does not get as arguments: their gradients would be lost."""
+    now = mode.current()
+    if not (mode.is_grad_enabled() or (now is not None and now.levels)):
+        return
+    tape = Tape(of, (vector, *map(_plain, theta)), "implicit(solve, residual)", has_aux=False)
+    moved = now is not None and any(at in now.levels for t in tape.outputs for at in t._tangents or ())
+    if tape.outward or moved:
+        raise ImplicitError(
+            "implicit: the residual depends on a tensor that is being differentiated and is none of its arguments; its"
+            f" gradient would be lost.\n  Make it an argument: root = implicit(solve, residual); root(x, w){called()}"
+        )
+
+
+# -- equations ------------------------------------------------------------------------------------------------------------
+
+
+class _Equations:
+    """Equations ``of(x, *theta) = 0`` of a real vector.
+
+    Attributes
+    ----------
+    n : int
+        The number of unknowns.
+    rows : int
+        So many systems of equations, of one size each, that do not know of each other.
+    probed : bool
+        Their derivative was seen not to be singular.
+    """
+
+    rows = 1
+
+    def __init__(self, of: Callable[..., Tensor], n: int, method: Method, tol: float) -> None:
+        self.of, self.n, self.method, self.tol = of, n, method, tol
+        self.probed = False
+
+    def residual(self, x: Tensor, theta: Sequence[Tensor]) -> Tensor:
+        return self.of(x, *theta)
+
+    def product(self, x: Tensor, theta: Sequence[Tensor], v: Tensor, *, transposed: bool) -> Tensor:
+        """Return the product of the derivative by x, or of its transpose, and a vector: a function of all three."""
+        found: Tensor
+        if transposed or self.method.symmetric:
+            (found,) = vjp(lambda x: self.residual(x, theta), x)[1](v)
+        else:
+            found = jvp(lambda x: self.residual(x, theta), (x,), (v,))[1]
+        return found
+
+    def operator(self, x: Tensor, theta: Sequence[Tensor], *, transposed: bool) -> krylov.Product:
+        """Return the same product at one point, for many vectors."""
+        if transposed or self.method.symmetric:
+            pull = vjp(lambda x: self.residual(x, theta), x)[1]
+            return lambda v: pull(v)[0]
+        return linearize(lambda x: self.residual(x, theta), x)[1]
+
+    def solved(self, b: Tensor, x: Tensor, theta: Sequence[Tensor], *, transposed: bool) -> Tensor:
+        """Return the solution of linear equations with the derivative by x, as a function of all three."""
+        found: Tensor = _Root.apply(_Linear(self, transposed), None, b, x, *theta)
+        return found
+
+    def solve(self, theta: Sequence[Tensor]) -> Tensor:
+        raise AssertionError
+
+    def check(self, x: Tensor, theta: Sequence[Tensor]) -> None:
+        """Refuse what is no solution: its residual is larger than what a small step from there makes of it."""
+        if self.tol == math.inf or not self.n:
+            return
+        step = (1 + abs(x)) * self.tol * sin(arange(1, self.n + 1, dtype=x.dtype, device=x.device) * 12.9898)
+        left, change = jvp(lambda x: self.residual(x, theta), (x,), (step,))
+        left, change = compute(*(vector_norm(reshape(t, (self.rows, -1)), axis=1) for t in (left, change)))
+        for size, scale in zip(left.tolist(), change.tolist(), strict=True):
+            if not size <= scale:
+                raise ImplicitError(
+                    f"implicit: the residual at what solve returned is not small: {size:.2e}, where a relative change of x by"
+                    f" {self.tol:g} makes it {scale:.2e}. The solver has not converged, or it solves other equations.\n"
+                    f"  Tighten the solver's tolerance; or pass tol= for how exact the solution is to be{called()}"
+                )
+
+
+class _Linear(_Equations):
+    """The equations ``A u = b``, or ``A^T u = b``, of the derivative A of others at x: of ``theta = (b, x, *others)``."""
+
+    def __init__(self, base: _Equations, transposed: bool) -> None:
+        super().__init__(base.of, base.n, base.method, math.inf)
+        self.base, self.transposed, self.rows = base, transposed, base.rows
+
+    def residual(self, x: Tensor, theta: Sequence[Tensor]) -> Tensor:
+        b, at, *others = theta
+        return self.base.product(at, others, x, transposed=self.transposed) - b
+
+    def product(self, x: Tensor, theta: Sequence[Tensor], v: Tensor, *, transposed: bool) -> Tensor:
+        _, at, *others = theta
+        return self.base.product(at, others, v, transposed=transposed ^ self.transposed)
+
+    def operator(self, x: Tensor, theta: Sequence[Tensor], *, transposed: bool) -> krylov.Product:
+        _, at, *others = theta
+        return self.base.operator(at, others, transposed=transposed ^ self.transposed)
+
+    def solved(self, b: Tensor, x: Tensor, theta: Sequence[Tensor], *, transposed: bool) -> Tensor:
+        _, at, *others = theta
+        return self.base.solved(b, at, others, transposed=transposed ^ self.transposed)
+
+    def solve(self, theta: Sequence[Tensor]) -> Tensor:
+        """Return the solution as a number, without history."""
+        return _numbers(self, theta[0], self.operator(theta[0], theta, transposed=False))
+
+
+class _Batched(_Equations):
+    """Equations for every member of a batch, all unknowns in one vector."""
+
+    def __init__(self, base: _Equations, size: int, dims: tuple[int | None, ...]) -> None:
+        super().__init__(base.of, base.n * size, base.method, base.tol)
+        self.base, self.size, self.dims = base, size, dims
+        self.rows = base.rows * size
+
+    def _mapped(self, function: Callable[..., Tensor], vectors: Sequence[Tensor], theta: Sequence[Tensor]) -> Tensor:
+        apart = [reshape(v, (self.size, self.base.n)) for v in vectors]
+        dims = (*(0 for _ in apart), *self.dims)
+        return reshape(vmap(function, in_dims=dims)(*apart, *theta), (self.n,))
+
+    def residual(self, x: Tensor, theta: Sequence[Tensor]) -> Tensor:
+        return self._mapped(lambda x, *theta: self.base.residual(x, theta), [x], theta)
+
+    def product(self, x: Tensor, theta: Sequence[Tensor], v: Tensor, *, transposed: bool) -> Tensor:
+        def one(x: Tensor, v: Tensor, *theta: Tensor) -> Tensor:
+            return self.base.product(x, theta, v, transposed=transposed)
+
+        return self._mapped(one, [x, v], theta)
+
+    def operator(self, x: Tensor, theta: Sequence[Tensor], *, transposed: bool) -> krylov.Product:
+        return lambda v: self.product(x, theta, v, transposed=transposed)
+
+    def solve(self, theta: Sequence[Tensor]) -> Tensor:
+        b = theta[0] if self.dims[0] is not None else broadcast_to(theta[0], (self.size, self.base.n))
+        b = reshape(b, (self.n,))
+        return _numbers(self, b, self.operator(b, theta, transposed=False))
+
+
+def _numbers(equations: _Equations, b: Tensor, product: krylov.Product) -> Tensor:
+    """Solve linear equations, or say what is wrong with them."""
+    probed = getattr(equations, "base", equations)
+    try:
+        found = krylov.solve(equations.method, product, b, equations.rows, probe=not probed.probed)
+    except SingularError as error:
+        raise ImplicitError(
+            "implicit: there is no derivative, or it was not found: the linear equations of the residual's derivative by x"
+            f" have no single solution, {error}.\n  Of a root that is not isolated, or that vanishes when an argument changes,"
+            " there is none. Else: another linear= ('dense' for few unknowns), a larger rtol= or maxiter=, or a residual that"
+            f" is better conditioned.{called()}"
+        ) from None
+    probed.probed = True
+    return found
+
+
+class _Root(Function):
+    """The solution of equations as a function of their parameters: given by a solver, or (None) found by products."""
+
+    @staticmethod
+    def forward(ctx: Any, equations: _Equations, x: Tensor | None, *theta: Tensor) -> Tensor:
+        bare = [_plain(t) for t in theta]
+        if x is None:
+            found = equations.solve(bare)
+        else:
+            found = _plain(x)
+            equations.check(found, bare)
+        ctx.equations = equations
+        ctx.save_for_backward(found, *theta)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        x, *theta = ctx.saved_tensors
+        equations: _Equations = ctx.equations
+        pulled = equations.solved(-g, x, theta, transposed=True)
+        wanted = [i for i, needed in enumerate(ctx.needs_input_grad[2:]) if needed]
+
+        def of(*chosen: Tensor) -> Tensor:
+            values = list(theta)
+            for i, t in zip(wanted, chosen, strict=True):
+                values[i] = t
+            return equations.residual(x, values)
+
+        gradients: list[Any] = [None] * len(theta)
+        for i, found in zip(wanted, vjp(of, *(theta[i] for i in wanted))[1](pulled), strict=True):
+            gradients[i] = found
+        return (None, None, *gradients)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, __: Any, *tangents: Tensor) -> Tensor:
+        x, *theta = ctx.saved_tensors
+        equations: _Equations = ctx.equations
+        moved = jvp(lambda *theta: equations.residual(x, theta), tuple(theta), tangents)[1]
+        return equations.solved(-moved, x, theta, transposed=False)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, equations: _Equations, x: Tensor | None, *theta: Tensor) -> tuple[Tensor, int]:
+        _, of_x, *dims = in_dims
+        size = info.batch_size
+        moved = [t if d is None else moveaxis(t, d, 0) for t, d in zip(theta, dims, strict=True)]
+        batched = _Batched(equations, size, tuple(None if d is None else 0 for d in dims))
+        if x is not None:
+            whole = moveaxis(x, of_x, 0) if of_x is not None else broadcast_to(x, (size, equations.n))
+            x = reshape(whole, (batched.n,))
+        return reshape(_Root.apply(batched, x, *moved), (size, equations.n)), 0
