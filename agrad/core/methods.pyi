@@ -230,7 +230,7 @@ class Methods(_FromTables):
     def __contains__(self, item: Any) -> bool: ...
     @property
     def T(self) -> Tensor:
-        """The transpose of a matrix."""
+        """The transpose of a matrix; of a vector or a number the same values, as in NumPy and PyTorch."""
     @property
     def mT(self) -> Tensor:
         """The transpose of the last two axes."""

@@ -166,13 +166,19 @@ def aligned(*values: Any) -> tuple[Any, ...]:
         return common(*values)
     tensors = iter(as_operands(*(v for v in values if type(v) not in PYTHON_NUMBERS)))
     mixed = [v if type(v) in PYTHON_NUMBERS else next(tensors) for v in values]
-    name = promoted(*(v for v in mixed if isinstance(v, Tensor)))
-    for value in mixed:
-        if not isinstance(value, Tensor):
-            kind, (_, wider) = next((k, p) for k, p in _PYTHONS.items() if type(value) is p[0])
-            if _RANKS.index(kind) > _RANKS.index(_kind_of_name(name)):
-                name = "complex64" if kind == "complex" and name in ("float16", "float32") else wider
+    name = widened(
+        promoted(*(v for v in mixed if isinstance(v, Tensor))), *(v for v in mixed if not isinstance(v, Tensor))
+    )
     return tuple(astype(v, name, copy=False) if isinstance(v, Tensor) else v for v in mixed)
+
+
+def widened(name: str, *numbers: complex) -> str:
+    """Return the name of the dtype that one takes beside Python's numbers, which count by their kind alone."""
+    for number in numbers:
+        kind, (_, wider) = next((k, p) for k, p in _PYTHONS.items() if type(number) is p[0])
+        if _RANKS.index(kind) > _RANKS.index(_kind_of_name(name)):
+            name = "complex64" if kind == "complex" and name in ("float16", "float32") else wider
+    return name
 
 
 PYTHON_NUMBERS = frozenset([bool, int, float, complex])

@@ -8,7 +8,7 @@ from agrad.core import errors
 from agrad.core.backend import backend_of
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import aligned, home, native, promoted, refused
+from agrad.numpy.common import PYTHON_NUMBERS, home, native, promoted, refused, widened
 from agrad.numpy.making import empty
 from agrad.numpy.table import CREATION, LIBRARY, STEP, enter, public
 from agrad.numpy.ufuncs import ufunc
@@ -24,13 +24,9 @@ def _native(name: str, *values: Any) -> Any:
 
 @public(status=STEP)
 def result_type(*arrays_and_dtypes: Any) -> Any:
-    numbers = [v for v in arrays_and_dtypes if isinstance(v, bool | int | float | complex)]
-    others = [v for v in arrays_and_dtypes if v not in numbers] if numbers else list(arrays_and_dtypes)
-    if numbers and others and any(isinstance(v, Tensor) for v in others):
-        tensors = [v for v in others if isinstance(v, Tensor)]
-        return aligned(*tensors, *numbers)[0].dtype
-    names = [v if isinstance(v, Tensor) else _name(v) for v in arrays_and_dtypes]
-    return _native(promoted(*names), *arrays_and_dtypes)
+    numbers = [v for v in arrays_and_dtypes if type(v) in PYTHON_NUMBERS]
+    names = [v if isinstance(v, Tensor) else _name(v) for v in arrays_and_dtypes if type(v) not in PYTHON_NUMBERS]
+    return _native(widened(promoted(*names) if names else "bool", *numbers), *arrays_and_dtypes)
 
 
 def _name(value: Any) -> str:

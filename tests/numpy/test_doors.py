@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -206,3 +208,21 @@ def test_what_does_not_vary_has_the_derivative_0_of_its_deviation():
     for x in (1.5, 1 + 0.5j, np.full(3, 2.0), np.full(3, 2.0 + 1j)):
         assert np.all(ag.grad(lambda x: np.std(x))(x) == 0)
         assert np.all(ag.grad(lambda x: np.std(x, where=np.ones(np.shape(x), bool)))(x) == 0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_the_dtype_of_arrays_numbers_and_dtypes_is_numpys(count):
+    values = (
+        np.ones(3),
+        1.0,
+        1,
+        True,
+        1j,
+        np.float32(2),
+        np.ones(2, np.float32),
+        np.int8,
+        np.ones(2, np.int16),
+        "float32",
+    )
+    for operands in itertools.product(values, repeat=count):
+        assert anp.result_type(*operands) == np.result_type(*operands), operands

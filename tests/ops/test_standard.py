@@ -277,8 +277,9 @@ def test_attributes(make):
     assert x.T.shape == x.mT.shape == (3, 1)
     assert make([[[1.0, 2.0]]]).mT.shape == (1, 2, 1)
     assert x.device == x._spec.backend.default_device()
+    assert (make([1.0]).T.shape, make(1.0).T.shape) == ((1,), ())  # as in NumPy and PyTorch
     with pytest.raises(ValueError, match="takes a matrix"):
-        make([1.0]).T
+        make([[[1.0, 2.0]]]).T
 
 
 def test_an_unknown_size_is_none(dask_backend):

@@ -10,9 +10,10 @@ from typing import Any
 
 from agrad.core.tensor import Tensor
 
-__all__ = ["dict", "isinstance", "list", "tuple", "type"]
+__all__ = ["DictBox", "dict", "isinstance", "list", "tuple", "type"]
 
 dict, list, tuple = builtins.dict, builtins.list, builtins.tuple
+DictBox = dict
 
 
 def isinstance(x: Any, kind: Any) -> bool:

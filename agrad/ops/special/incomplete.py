@@ -117,7 +117,9 @@ def _gamma_density(xp: Any, a: Any, x: Any) -> Any:
     zero = xp.zeros_like(x)
     edge = xp.where(a < 1, zero + math.inf, xp.where(a == 1, one, zero))  # at 0
     rest = xp.where(x == 0, edge, xp.where(x == math.inf, zero, zero + math.nan))
-    return xp.where(inside, _gamma_mass(xp, p, z) * (p / z), xp.where(a > 0, rest, zero + math.nan))
+    above = p > 1  # the mass of a - 1, which does not underflow before the density does
+    value = _gamma_mass(xp, xp.where(above, p - 1, p), z) * xp.where(above, one, p / z)
+    return xp.where(inside, value, xp.where(a > 0, rest, zero + math.nan))
 
 
 @elementwise(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import agrad.numpy.random as _names
+from agrad.compat.autograd.plain import plain as _plain
 
 
 def __getattr__(name: str) -> Any:
-    return getattr(_names, name)
+    return _plain(getattr(_names, name))
 
 
 def __dir__() -> list[str]:

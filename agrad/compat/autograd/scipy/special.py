@@ -1,0 +1,16 @@
+"""``autograd.scipy.special``: the names of `agrad.scipy.special`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import agrad.scipy.special as _names
+from agrad.compat.autograd.plain import plain as _plain
+
+
+def __getattr__(name: str) -> Any:
+    return _plain(getattr(_names, name))
+
+
+def __dir__() -> list[str]:
+    return dir(_names)
