@@ -9,14 +9,16 @@ if TYPE_CHECKING:
     from agrad.nn import functional as functional
     from agrad.nn import init as init
     from agrad.nn import utils as utils
+    from agrad.nn.attention import *
     from agrad.nn.containers import *
     from agrad.nn.layers import *
     from agrad.nn.losses import *
     from agrad.nn.module import *
     from agrad.nn.parameter import *
+    from agrad.nn.recurrent import *
 
 #: The files of modules, in the order in which a name is looked for: each uses those before it.
-_FILES = ("parameter", "module", "layers", "containers", "losses")
+_FILES = ("parameter", "module", "layers", "containers", "losses", "recurrent", "attention")
 _PARTS = ("functional", "init", "utils", *_FILES)
 
 

@@ -17,19 +17,21 @@ from agrad.core.materialize import carry
 from agrad.core.mode import may_look, no_grad
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor, check_number
-from agrad.ops import elementwise, manipulation, searching, statistical
+from agrad.ops import elementwise, linalg, manipulation, searching, statistical
 from agrad.ops import nn as ops
-from agrad.ops.creation import arange
-from agrad.ops.data_type import astype, to_device
+from agrad.ops.creation import arange, asarray
+from agrad.ops.data_type import astype, finfo, to_device
 from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import tanh
 from agrad.ops.extra.activations import log_softmax, relu, sigmoid, softmax
+from agrad.ops.special.entropies import xlogy
 
 __all__ = [
-    "adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits", "conv2d",
-    "cross_entropy", "dropout", "elu", "embedding", "gelu", "l1_loss", "layer_norm", "leaky_relu", "linear",
-    "log_softmax", "logsigmoid", "max_pool2d", "mse_loss", "nll_loss", "normalize", "one_hot", "pad", "relu",
-    "sigmoid", "silu", "softmax", "softplus", "tanh",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "batch_norm", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "conv1d", "conv2d", "conv_transpose2d", "cross_entropy", "dropout", "elu",
+    "embedding", "gelu", "group_norm", "huber_loss", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "linear",
+    "log_softmax", "logsigmoid", "max_pool1d", "max_pool2d", "mse_loss", "nll_loss", "normalize", "one_hot", "pad", "relu",
+    "rms_norm", "scaled_dot_product_attention", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus", "tanh",
 ]  # fmt: skip
 
 IntOrPair = int | Sequence[int]
@@ -330,19 +332,102 @@ def layer_norm(
     tensor([[-1.2247,  0.0000,  1.2247]])
     """
     input = as_operand(input)
+    shape = _normalized("layer_norm", input, normalized_shape, weight=weight, bias=bias)
+    return ops.layer_norm(input, weight, bias, len(shape), eps)
+
+
+def _normalized(name: str, input: Tensor, normalized_shape: int | Sequence[int], **affine: Any) -> tuple[int, ...]:
+    """Return the shape of the last axes, which those of the operand and of what it is scaled by must have."""
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape or input.shape[-len(shape) :] != shape:
         raise RuntimeError(
             f"Given normalized_shape={list(shape)}, expected input with shape [*, {', '.join(map(str, shape))}], but got"
-            f" input of size{list(input.shape)}\n  layer_norm() normalises over the last axes.{errors.called()}"
+            f" input of size{list(input.shape)}\n  {name}() normalises over the last axes.{errors.called()}"
         )
-    for name, value in (("weight", weight), ("bias", bias)):
+    for operand, value in affine.items():
         if value is not None and tuple(value.shape) != shape:
             raise RuntimeError(
-                f"Expected {name} to be of same shape as normalized_shape, but got {name} of shape"
-                f" {list(value.shape)} and normalized_shape = {list(shape)}\n  in layer_norm().{errors.called()}"
+                f"Expected {operand} to be of same shape as normalized_shape, but got {operand} of shape"
+                f" {list(value.shape)} and normalized_shape = {list(shape)}\n  in {name}().{errors.called()}"
             )
-    return ops.layer_norm(input, weight, bias, len(shape), eps)
+    return shape
+
+
+def rms_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = None, eps: float | None = None) -> Tensor:
+    """Mean square 1 over the last axes, then times `weight` (Zhang and Sennrich 2019).
+
+    input : Tensor, shape (..., *normalized_shape)
+        Real floating point.
+    normalized_shape : int or sequence of int
+        The shape of the axes to normalise over.
+    weight : Tensor, shape normalized_shape, optional
+        Default: 1.
+    eps : float, optional
+        Added to the mean square. Default: that of the dtype.
+    Returns: Of the shape and dtype of `input`.
+    RuntimeError: If the shapes do not fit.
+    TypeError: If `input` is not real floating point.
+
+    >>> ag.nn.functional.rms_norm(ag.tensor([[1.0, 7.0]]), (2,))
+    tensor([[0.2000, 1.4000]])
+    """
+    input = as_operand(input)
+    shape = _normalized("rms_norm", input, normalized_shape, weight=weight)
+    _check_real("rms_norm", input)
+    if eps is None:
+        eps = finfo(input.dtype).eps
+    axes = tuple(range(-len(shape), 0))
+    mean = statistical.mean(elementwise.square(input), axis=axes, keepdims=True)
+    result = input / elementwise.sqrt(mean + eps)
+    return result if weight is None else astype(result * weight, input.dtype, copy=False)
+
+
+def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """Mean 0 and variance 1 per example and group of channels, then times `weight` plus `bias` (Wu and He 2018).
+
+    input : Tensor, shape (N, C, ...)
+        Real floating point.
+    num_groups : int
+        Into how many groups of neighbours the channels are cut; a divisor of C.
+    weight, bias : Tensor, shape (C,), optional
+        Default: 1 and 0.
+    eps: Added to the variance.
+    Returns: Of the shape and dtype of `input`.
+    RuntimeError: If the shapes do not fit.
+    TypeError: If `input` is not real floating point.
+
+    >>> ag.nn.functional.group_norm(ag.tensor([[1.0, 3.0, 10.0, 30.0]]), 2)
+    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
+    """
+    input = as_operand(input)
+    size = tuple(input.shape)
+    if len(size) < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(size)}{errors.called()}")
+    if num_groups < 1 or size[1] % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape"
+            f" {list(size)} and num_groups={num_groups}\n  in group_norm().{errors.called()}"
+        )
+    _check_real("group_norm", input)
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and tuple(value.shape) != size[1:2]:
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of"
+                f" shape {list(value.shape)} and input of shape {list(size)}\n  in group_norm().{errors.called()}"
+            )
+    within = math.prod(size[1:]) // num_groups
+    grouped = manipulation.reshape(input, (size[0], num_groups, within))
+    result = manipulation.reshape(ops.layer_norm(grouped, None, None, 1, eps), size)
+    if weight is not None:
+        result = result * _along(weight, 1, len(size))
+    if bias is not None:
+        result = result + _along(bias, 1, len(size))
+    return astype(result, input.dtype, copy=False)
+
+
+def _check_real(name: str, input: Tensor) -> None:
+    if not input.is_floating_point():
+        raise TypeError(f"{name}() takes real floating tensors, not {input.dtype}{errors.called()}")
 
 
 def batch_norm(
@@ -512,6 +597,26 @@ def _images(name: str, input: Any) -> tuple[Tensor, bool]:
     return input, False
 
 
+def _rows(name: str, input: Any) -> Tensor:
+    """Return sequences (N, C, L) or (C, L) as images of one row."""
+    input = as_operand(input)
+    if input.ndim not in (2, 3):
+        raise RuntimeError(
+            f"Expected 2D (unbatched) or 3D (batched) input to {name}, but got input of size: {list(input.shape)}"
+            + errors.called()
+        )
+    return manipulation.expand_dims(input, axis=-2)
+
+
+def _single(name: str, value: IntOrPair, what: str) -> int:
+    """Return the one integer of an argument of a function of sequences."""
+    if isinstance(value, int):
+        return value
+    if len(value) != 1:
+        raise ValueError(f"{name}(): {what} must be one integer, not {tuple(value)}{errors.called()}")
+    return int(value[0])
+
+
 def _back(result: Tensor, single: bool) -> Tensor:
     return manipulation.squeeze(result, 0) if single else result
 
@@ -573,45 +678,193 @@ def conv2d(
     tensor([[[[4., 4.],
               [4., 4.]]]])
     """
-    input, single = _images("conv2d", input)
-    weight = as_operand(weight)
-    stride, dilation = _pair("conv2d", stride, "stride"), _pair("conv2d", dilation, "dilation")
+    return _convolved("conv2d", input, as_operand(weight), bias, stride, padding, dilation, groups)
+
+
+def _convolved(
+    name: str,
+    input: Any,
+    weight: Tensor,
+    bias: Any,
+    stride: IntOrPair,
+    padding: IntOrPair | str,
+    dilation: IntOrPair,
+    groups: int,
+) -> Tensor:
+    """Return the convolution of images, by the function that the user called."""
+    input, single = _images(name, input)
+    stride, dilation = _pair(name, stride, "stride"), _pair(name, dilation, "dilation")
     shape, filters = input.shape, weight.shape
     if len(filters) != 4:
         raise RuntimeError(
-            f"conv2d(): weight must be (out, in / groups, height, width), got {filters}{errors.called()}"
+            f"{name}(): weight must be (out, in / groups, height, width), got {filters}{errors.called()}"
         )
     if groups < 1 or filters[0] % groups or shape[1] != filters[1] * groups:
         raise RuntimeError(
             f"Given groups={groups}, weight of size {list(filters)}, expected input{list(shape)} to have"
-            f" {filters[1] * groups} channels, but got {shape[1]} channels instead\n  conv2d() also needs the number of"
+            f" {filters[1] * groups} channels, but got {shape[1]} channels instead\n  {name}() also needs the number of"
             f" filters, {filters[0]}, to be a multiple of groups.{errors.called()}"
         )
     if bias is not None and tuple(bias.shape) != filters[:1]:
         raise RuntimeError(
             f"Given weight of size {list(filters)}, expected bias to be 1-dimensional with {filters[0]} elements, but"
-            f" got bias of size {list(bias.shape)} instead\n  in conv2d().{errors.called()}"
+            f" got bias of size {list(bias.shape)} instead\n  in {name}().{errors.called()}"
         )
-    if input._spec.is_complex or weight._spec.is_complex:
-        raise TypeError(
-            f"conv2d() takes real images and filters, not {input.dtype} and {weight.dtype}{errors.called()}"
-        )
+    _check_real_filters(name, input, weight)
     if isinstance(padding, str):
-        sides = _padding_by_name(padding, filters[2:], stride, dilation)
+        sides = _padding_by_name(name, padding, filters[2:], stride, dilation)
     else:
-        down, across = _pair("conv2d", padding, "padding")
+        down, across = _pair(name, padding, "padding")
         sides = (down, down), (across, across)
-    _check_windows("conv2d", shape, (filters[2], filters[3]), stride, sides, dilation)
+    _check_windows(name, shape, (filters[2], filters[3]), stride, sides, dilation)
     return _back(ops.conv2d(input, weight, bias, stride, sides, dilation, groups), single)
 
 
+def _check_real_filters(name: str, input: Tensor, weight: Tensor) -> None:
+    if input._spec.is_complex or weight._spec.is_complex:
+        raise TypeError(
+            f"{name}() takes real images and filters, not {input.dtype} and {weight.dtype}{errors.called()}"
+        )
+
+
+def conv1d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: IntOrPair = 1,
+    padding: IntOrPair | str = 0,
+    dilation: IntOrPair = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution of sequences with filters (cross-correlation: the filters are not flipped); see `conv2d`.
+
+    input : Tensor, shape (N, C, L) or (C, L)
+        Sequences, real.
+    weight : Tensor, shape (O, C / groups, k)
+        Filters.
+    bias : Tensor, shape (O,), optional
+        Added to every output channel.
+    stride : int, optional
+        Steps between windows.
+    padding : int, "valid" or "same", optional
+        Zeros put before and after. "valid": none; "same": as many as keep the length, for stride 1.
+    dilation : int, optional
+        Steps between the elements of a window.
+    groups : int, optional
+        Input and output channels are cut into so many groups, convolved separately.
+    Returns : Tensor, shape (N, O, Lo) or (O, Lo)
+        ``Lo = (L + 2 * padding - dilation * (k - 1) - 1) // stride + 1``.
+    RuntimeError: If the shapes do not fit, or the window is longer than the padded sequence.
+    ValueError: If `padding` is a word that is not known, or "same" with a stride.
+
+    >>> ag.nn.functional.conv1d(ag.tensor([[1.0, 2.0, 4.0]]), ag.tensor([[[1.0, -1.0]]]))
+    tensor([[-1., -2.]])
+    """
+    weight = as_operand(weight)
+    if weight.ndim != 3:
+        raise RuntimeError(f"conv1d(): weight must be (out, in / groups, length), got {weight.shape}{errors.called()}")
+    result = _convolved(
+        "conv1d",
+        _rows("conv1d", input),
+        manipulation.expand_dims(weight, axis=-2),
+        bias,
+        (1, _single("conv1d", stride, "stride")),
+        padding if isinstance(padding, str) else (0, _single("conv1d", padding, "padding")),
+        (1, _single("conv1d", dilation, "dilation")),
+        groups,
+    )
+    return manipulation.squeeze(result, -2)
+
+
+def conv_transpose2d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: IntOrPair = 1,
+    padding: IntOrPair = 0,
+    output_padding: IntOrPair = 0,
+    groups: int = 1,
+    dilation: IntOrPair = 1,
+) -> Tensor:
+    """The adjoint of `conv2d` in its input, plus a bias: each element puts a window of the filters into the result.
+
+    input : Tensor, shape (N, C, H, W) or (C, H, W)
+        Images, real.
+    weight : Tensor, shape (C, O / groups, kh, kw)
+        Filters.
+    bias : Tensor, shape (O,), optional
+        Added to every output channel.
+    stride : int or pair, optional
+        Steps between the windows in the result.
+    padding : int or pair, optional
+        Rows and columns cut off at every side of the result.
+    output_padding : int or pair, optional
+        Rows and columns put back at the bottom and right; less than the stride.
+    groups : int, optional
+        Input and output channels are cut into so many groups.
+    dilation : int or pair, optional
+        Steps between the elements of a window.
+    Returns : Tensor, shape (N, O, Ho, Wo) or (O, Ho, Wo)
+        ``Ho = (H - 1) * stride - 2 * padding + dilation * (kh - 1) + output_padding + 1``, `Wo` likewise.
+    RuntimeError: If the shapes do not fit, `output_padding` is not below the stride, or nothing would be left.
+
+    >>> x, w = ag.tensor([[[1.0, 2.0]]]), ag.ones((1, 1, 1, 2))
+    >>> ag.nn.functional.conv_transpose2d(x, w)
+    tensor([[[1., 3., 2.]]])
+    """
+    name = "conv_transpose2d"
+    input, single = _images(name, input)
+    weight = as_operand(weight)
+    steps, spread = _pair(name, stride, "stride"), _pair(name, dilation, "dilation")
+    cut, more = _pair(name, padding, "padding"), _pair(name, output_padding, "output_padding")
+    shape, filters = input.shape, weight.shape
+    if len(filters) != 4:
+        raise RuntimeError(
+            f"{name}(): weight must be (in, out / groups, height, width), got {filters}{errors.called()}"
+        )
+    if groups < 1 or shape[1] != filters[0] or filters[0] % groups:
+        raise RuntimeError(
+            f"Given transposed=1, weight of size {list(filters)}, expected input{list(shape)} to have {filters[0]}"
+            f" channels, but got {shape[1]} channels instead\n  {name}() also needs them to be a multiple of"
+            f" groups={groups}.{errors.called()}"
+        )
+    channels = filters[1] * groups
+    if bias is not None and tuple(bias.shape) != (channels,):
+        raise RuntimeError(
+            f"Given transposed=1, weight of size {list(filters)}, expected bias to be 1-dimensional with {channels}"
+            f" elements, but got bias of size {list(bias.shape)} instead\n  in {name}().{errors.called()}"
+        )
+    _check_real_filters(name, input, weight)
+    if min(*steps, *spread, *filters[2:]) < 1 or min(*cut, *more) < 0:
+        raise ValueError(
+            f"{name}(): kernel size, stride and dilation must be positive and paddings not negative; got"
+            f" {tuple(filters[2:])}, {steps}, {spread}, {cut} and {more}{errors.called()}"
+        )
+    if any(m >= s for m, s in zip(more, steps, strict=True)):
+        raise RuntimeError(
+            f"output padding must be smaller than stride, but got output_padding={more} and stride={steps}\n  in"
+            f" {name}().{errors.called()}"
+        )
+    size = [(shape[2 + a] - 1) * steps[a] - 2 * cut[a] + spread[a] * (filters[2 + a] - 1) + more[a] + 1 for a in (0, 1)]
+    if min(size) < 1:
+        raise RuntimeError(
+            f"Given input size per channel: ({shape[2]} x {shape[3]}). Calculated output size per channel: ({size[0]} x"
+            f" {size[1]}). Output size is too small\n  in {name}().{errors.called()}"
+        )
+    sides = (cut[0], cut[0]), (cut[1], cut[1])
+    result = ops.conv2d_input(input, weight, (size[0], size[1]), steps, sides, spread, groups)
+    if bias is not None:
+        result = result + _along(bias, 1, 4)
+    return _back(result, single)
+
+
 def _padding_by_name(
-    name: str, kernel: Sequence[int], stride: tuple[int, int], dilation: tuple[int, int]
+    name: str, padding: str, kernel: Sequence[int], stride: tuple[int, int], dilation: tuple[int, int]
 ) -> ops.Padding:
-    if name == "valid":
+    if padding == "valid":
         return (0, 0), (0, 0)
-    if name != "same":
-        raise ValueError(f"Invalid padding string: '{name}'\n  conv2d() knows 'valid' and 'same'.{errors.called()}")
+    if padding != "same":
+        raise ValueError(f"Invalid padding string: '{padding}'\n  {name}() knows 'valid' and 'same'.{errors.called()}")
     if stride != (1, 1):
         raise ValueError(f"padding='same' is not supported for strided convolutions{errors.called()}")
     total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
@@ -695,27 +948,223 @@ def avg_pool2d(
     return _back(ops.avg_pool2d(input, kernel, steps, sides, count_include_pad), single)
 
 
-def adaptive_avg_pool2d(input: Any, output_size: IntOrPair) -> Tensor:
-    """The mean of windows chosen so that the result has a given size, which must divide the image's.
+def max_pool1d(
+    input: Any,
+    kernel_size: IntOrPair,
+    stride: IntOrPair | None = None,
+    padding: IntOrPair = 0,
+    dilation: IntOrPair = 1,
+) -> Tensor:
+    """The largest element of each window of a sequence.
+
+    input : Tensor, shape (N, C, L) or (C, L)
+        Sequences, real floating point.
+    kernel_size : int
+        Length of a window.
+    stride : int, optional
+        Steps between windows. Default: `kernel_size`.
+    padding : int, optional
+        Minus infinity put before and after, at most half a window.
+    dilation : int, optional
+        Steps between the elements of a window.
+    Returns : Tensor, shape (N, C, Lo) or (C, Lo)
+        The gradient goes to the first of equal elements.
+    RuntimeError: If the window is longer than the padded sequence, or the padding than half the window.
+
+    >>> ag.nn.functional.max_pool1d(ag.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
+    tensor([[3., 2.]])
+    """
+    rows, (kernel, steps, sides, spread) = (
+        _rows("max_pool1d", input),
+        _in_rows("max_pool1d", kernel_size, stride, padding, dilation),
+    )
+    return manipulation.squeeze(max_pool2d(rows, kernel, steps, sides, spread), -2)
+
+
+def avg_pool1d(
+    input: Any,
+    kernel_size: IntOrPair,
+    stride: IntOrPair | None = None,
+    padding: IntOrPair = 0,
+    *,
+    count_include_pad: bool = True,
+) -> Tensor:
+    """The mean of each window of a sequence.
+
+    input : Tensor, shape (N, C, L) or (C, L)
+        Sequences.
+    kernel_size : int
+        Length of a window.
+    stride : int, optional
+        Steps between windows. Default: `kernel_size`.
+    padding : int, optional
+        Zeros put before and after, at most half a window.
+    count_include_pad : bool, optional
+        Whether those zeros count in the mean.
+    Returns : Tensor, shape (N, C, Lo) or (C, Lo)
+    RuntimeError: If the window is longer than the padded sequence, or the padding than half the window.
+    TypeError: If the sequences are of integers or truth values.
+
+    >>> ag.nn.functional.avg_pool1d(ag.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
+    tensor([[2., 1.]])
+    """
+    rows, (kernel, steps, sides, _) = (
+        _rows("avg_pool1d", input),
+        _in_rows("avg_pool1d", kernel_size, stride, padding, 1),
+    )
+    return manipulation.squeeze(avg_pool2d(rows, kernel, steps, sides, count_include_pad=count_include_pad), -2)
+
+
+def _in_rows(
+    name: str, kernel_size: IntOrPair, stride: IntOrPair | None, padding: IntOrPair, dilation: IntOrPair
+) -> tuple[tuple[int, int], ...]:
+    """Return the arguments of pooling over sequences as those over images of one row."""
+    kernel = _single(name, kernel_size, "kernel_size")
+    step = kernel if stride is None else _single(name, stride, "stride")
+    return (1, kernel), (1, step), (0, _single(name, padding, "padding")), (1, _single(name, dilation, "dilation"))
+
+
+def adaptive_avg_pool2d(input: Any, output_size: int | Sequence[int | None] | None) -> Tensor:
+    """The mean of windows chosen so that the result has a given size.
+
+    Window `i` of `n` along an axis of length `L` goes from ``floor(i * L / n)`` to before ``ceil((i + 1) * L / n)``.
 
     input : Tensor, shape (N, C, H, W) or (C, H, W)
-        Images.
+        Images, floating point.
     output_size : int or pair
-        Height and width of the result.
+        Height and width of the result; None for that of the image.
     Returns: Shape (N, C, *output_size), or (C, *output_size) for one image.
-    NotImplementedError: If height and width are no multiples of `output_size`.
+    TypeError: If the images are of integers or truth values.
+    ValueError: If a size is not positive.
 
     >>> ag.nn.functional.adaptive_avg_pool2d(ag.tensor([[[1.0, 3.0], [5.0, 7.0]]]), 1)
     tensor([[[4.]]])
     """
-    height, width = _pair("adaptive_avg_pool2d", output_size, "output_size")
-    *_, h, w = input.shape
-    if h % height or w % width:
-        raise NotImplementedError(
-            f"adaptive_avg_pool2d(): {(h, w)} is not a multiple of {(height, width)}: windows of different sizes are not"
-            f" implemented{errors.called()}"
+    return _adaptive("adaptive_avg_pool2d", input, output_size)
+
+
+def adaptive_avg_pool1d(input: Any, output_size: int) -> Tensor:
+    """The mean of windows chosen so that the result has a given length; see `adaptive_avg_pool2d`.
+
+    input : Tensor, shape (N, C, L) or (C, L)
+        Sequences, floating point.
+    output_size : int
+        The length of the result.
+    Returns: Shape (N, C, output_size), or (C, output_size) for one sequence.
+    TypeError: If the sequences are of integers or truth values.
+    ValueError: If the size is not positive.
+
+    >>> ag.nn.functional.adaptive_avg_pool1d(ag.tensor([[1.0, 2.0, 6.0]]), 2)
+    tensor([[1.5000, 4.0000]])
+    """
+    rows = _rows("adaptive_avg_pool1d", input)
+    return manipulation.squeeze(_adaptive("adaptive_avg_pool1d", rows, (1, output_size)), -2)
+
+
+def _adaptive(name: str, input: Any, output_size: int | Sequence[int | None] | None) -> Tensor:
+    images, single = _images(name, input)
+    if not images._spec.inexact:
+        raise TypeError(f"{name}() takes floating point images, not {images.dtype}{errors.called()}")
+    wanted = (output_size, output_size) if output_size is None or isinstance(output_size, int) else tuple(output_size)
+    if len(wanted) != 2 or any(n is not None and n < 1 for n in wanted):
+        raise ValueError(f"{name}(): output_size must be positive, not {output_size!r}{errors.called()}")
+    h, w = images.shape[2:]
+    height, width = (size if n is None else n for n, size in zip(wanted, (h, w), strict=True))
+    if h % height == 0 and w % width == 0:
+        return _back(avg_pool2d(images, (h // height, w // width)), single)
+    # the mean over a rectangle is the mean down of the means across: one matrix product for each
+    across = _windows_matrix(w, width, images)
+    down = _windows_matrix(h, height, images)
+    return _back(down @ (images @ across.mT), single)
+
+
+def _windows_matrix(length: int, parts: int, like: Tensor) -> Tensor:
+    """Return the matrix, shape (parts, length), that takes the means of adaptive windows."""
+    rows = []
+    for i in range(parts):
+        start, stop = i * length // parts, -(-(i + 1) * length // parts)
+        rows.append([1 / (stop - start) if start <= j < stop else 0.0 for j in range(length)])
+    return asarray(rows, dtype=like.dtype, device=like.device)
+
+
+# -- attention ----------------------------------------------------------------------------------------------------------
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """``softmax(query @ key.mT * scale + attn_mask) @ value`` (Vaswani et al. 2017, equation 1).
+
+    query : Tensor, shape (..., L, E)
+        Real floating point.
+    key : Tensor, shape (..., S, E)
+        What the queries are compared with.
+    value : Tensor, shape (..., S, Ev)
+        What is averaged.
+    attn_mask : Tensor, shape broadcast to (..., L, S), optional
+        Added to the scores; or truth values: False hides a key from a query. A query from which all keys are hidden gives
+        zeros.
+    dropout_p : float, optional
+        The probability with which a weight is zeroed, as in `dropout`; not only in training.
+    is_causal : bool, optional
+        Query `i` sees keys 0 to `i` only.
+    scale : float, optional
+        Default: 1 / sqrt(E).
+    Returns : Tensor, shape (..., L, Ev)
+    RuntimeError: If the shapes do not fit, or `attn_mask` and `is_causal` are both given.
+    TypeError: If the operands are not real floating point.
+    The weights, shape (..., L, S), are kept for the backward pass.
+
+    >>> q = ag.tensor([[0.0, 0.0]])
+    >>> ag.nn.functional.scaled_dot_product_attention(q, ag.ones((2, 2)), ag.tensor([[1.0], [3.0]]))
+    tensor([[2.]])
+    """
+    name = "scaled_dot_product_attention"
+    query, key, value = as_operand(query), as_operand(key), as_operand(value)
+    for operand in (query, key, value):
+        _check_real(name, operand)
+    shapes = f"query {query.shape}, key {key.shape}, value {value.shape}"
+    if min(query.ndim, key.ndim, value.ndim) < 2 or (
+        _differs(query.shape[-1], key.shape[-1]) or _differs(key.shape[-2], value.shape[-2])
+    ):
+        raise RuntimeError(
+            f"{name}() takes query (..., L, E), key (..., S, E) and value (..., S, Ev), got {shapes}{errors.called()}"
         )
-    return avg_pool2d(input, (h // height, w // width))
+    if is_causal and attn_mask is not None:
+        raise RuntimeError(
+            f"{name}: Explicit attn_mask should not be set when is_causal=True\n  got {shapes}.{errors.called()}"
+        )
+    if is_causal:
+        rows, columns = (arange(operand.shape[-2], device=query.device) for operand in (query, key))
+        attn_mask = elementwise.greater_equal(manipulation.expand_dims(rows, axis=1), columns)
+    return _attention(query, key, value, attn_mask, dropout_p, scale)[0]
+
+
+def _attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Any, dropout_p: float, scale: float | None
+) -> tuple[Tensor, Tensor]:
+    """Return the weighted means of the values, and the weights."""
+    scores = linalg.matmul(query * (1 / math.sqrt(query.shape[-1]) if scale is None else scale), key.mT)
+    weights = ops.softmax(scores, axis=-1) if mask is None else _masked_softmax(scores, as_operand(mask))
+    weights = dropout(weights, dropout_p)
+    return linalg.matmul(weights, value), weights
+
+
+def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Return the softmax of scores, those that are hidden 0; a row of hidden ones is 0 and has the derivative 0."""
+    if mask._spec.backend.kind(mask.dtype) == "bool":
+        seen, scores = mask, searching.where(mask, scores, -math.inf)
+    else:
+        scores = scores + mask
+        seen = scores.detach() > -math.inf
+    some = statistical.any(seen, axis=-1, keepdims=True)
+    return searching.where(some, ops.softmax(searching.where(some, scores, 0.0), axis=-1), 0.0)
 
 
 # -- losses -------------------------------------------------------------------------------------------------------------
@@ -762,6 +1211,86 @@ def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """
     _warn_of_sizes("l1_loss", input, target)
     return ops.l1_loss(input, target, _checked_reduction("l1_loss", reduction))
+
+
+def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+    """Half the squared difference up to `delta`, and `delta` times (difference - delta / 2) beyond (Huber 1964).
+
+    input, target: Real, of one shape; differing shapes broadcast, with PyTorch's warning.
+    reduction: What to do with the values.
+    delta : float, optional
+        Where the parabola ends; positive.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If `reduction` is not known or `delta` not positive.
+
+    >>> ag.nn.functional.huber_loss(ag.tensor([1.0, 4.0]), ag.tensor([0.0, 0.0]), "none")
+    tensor([0.5000, 3.5000])
+    """
+    _warn_of_sizes("huber_loss", input, target)
+    check_number("huber_loss", "delta", delta)
+    if delta <= 0:
+        raise ValueError(f"huber_loss does not support non-positive values for delta, got {delta}.{errors.called()}")
+    return _huber("huber_loss", input, target, reduction, delta, 1.0)
+
+
+def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+    """The absolute difference less ``beta / 2``, and a parabola below `beta` (Girshick 2015): `huber_loss` over `beta`.
+
+    input, target: Real, of one shape; differing shapes broadcast, with PyTorch's warning.
+    reduction: What to do with the values.
+    beta : float, optional
+        Where the parabola ends; 0 gives `l1_loss`.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If `reduction` is not known or `beta` negative.
+
+    >>> ag.nn.functional.smooth_l1_loss(ag.tensor([1.0, 4.0]), ag.tensor([0.0, 0.0]), "none", beta=2.0)
+    tensor([0.2500, 3.0000])
+    """
+    _warn_of_sizes("smooth_l1_loss", input, target)
+    check_number("smooth_l1_loss", "beta", beta)
+    if beta < 0:
+        raise ValueError(f"smooth_l1_loss does not support negative values for beta, got {beta}.{errors.called()}")
+    if beta == 0:
+        return ops.l1_loss(input, target, _checked_reduction("smooth_l1_loss", reduction))
+    return _huber("smooth_l1_loss", input, target, reduction, beta, 1 / beta)
+
+
+def _huber(name: str, input: Any, target: Any, reduction: str, delta: float, scale: float) -> Tensor:
+    difference = as_operand(input) - as_operand(target)
+    if difference.is_complex():
+        raise TypeError(f"{name}() takes real operands, not {difference.dtype}{errors.called()}")
+    # d**2 / 2 within, delta * (abs(d) - delta / 2) beyond: both are w * (d - w / 2)
+    within = elementwise.clip(difference, -delta, delta)
+    values = within * (difference - 0.5 * within)
+    values = values if scale == 1 else values * scale
+    reduced: Tensor = ops.reduced(values._spec.backend.functions, values, _checked_reduction(name, reduction))
+    return reduced
+
+
+def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    """``target * (log(target) - input)``: the Kullback-Leibler divergence of log-probabilities from a target.
+
+    input: Log-probabilities, any shape, real.
+    target: Probabilities, or their logarithms; of the shape of `input`, or broadcast.
+    reduction : {"mean", "batchmean", "sum", "none"}, optional
+        What to do with the values. "mean" is over all elements, as in PyTorch; "batchmean", the sum over the length of the
+        first axis, is the divergence.
+    log_target : bool, optional
+        Whether `target` is logarithms.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If `reduction` is not known.
+
+    >>> p, q = ag.tensor([0.5, 0.5]), ag.tensor([0.25, 0.75])
+    >>> ag.nn.functional.kl_div(ag.log(q), p, "sum")
+    tensor(0.1438)
+    """
+    input, target = as_operand(input), as_operand(target)
+    if reduction != "batchmean":
+        _checked_reduction("kl_div", reduction)
+    values = elementwise.exp(target) * (target - input) if log_target else xlogy(target, target) - target * input
+    kind = "sum" if reduction == "batchmean" else reduction
+    reduced: Tensor = ops.reduced(values._spec.backend.functions, values, kind)
+    return reduced / input.shape[0] if reduction == "batchmean" and input.ndim else reduced
 
 
 def _check_classes(name: str, input: Any, target: Any, weight: Any) -> None:

@@ -17,8 +17,9 @@ from agrad.nn.parameter import Parameter
 from agrad.ops.creation import empty, ones, zeros
 
 __all__ = [
-    "ELU", "GELU", "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "Conv2d", "Dropout", "Embedding", "Flatten", "Identity", "LayerNorm", "LeakyReLU",
-    "Linear", "LogSoftmax", "MaxPool2d", "ReLU", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh",
+    "ELU", "GELU", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "Conv1d",
+    "Conv2d", "ConvTranspose2d", "Dropout", "Embedding", "Flatten", "GroupNorm", "Identity", "LayerNorm", "LeakyReLU", "Linear",
+    "LogSoftmax", "MaxPool1d", "MaxPool2d", "RMSNorm", "ReLU", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh",
 ]  # fmt: skip
 
 IntOrPair = F.IntOrPair
@@ -79,7 +80,120 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
-class Conv2d(Module):
+class _Conv(Module):
+    """What the convolutions share."""
+
+    #: By how many numbers the size of a window is given, and what the weight's axes before those of the window are.
+    axes: int
+    transposed = False
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: IntOrPair,
+        stride: IntOrPair,
+        padding: IntOrPair | str,
+        dilation: IntOrPair,
+        groups: int,
+        bias: bool,
+        device: Any,
+        dtype: Any,
+        output_padding: IntOrPair = 0,
+    ) -> None:
+        super().__init__()
+        if groups < 1:
+            raise ValueError("groups must be a positive integer")
+        for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
+            if channels % groups:
+                raise ValueError(f"{name} must be divisible by groups ({groups})")
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size = self._sizes(kernel_size, "kernel_size")
+        self.stride, self.dilation = self._sizes(stride, "stride"), self._sizes(dilation, "dilation")
+        self.padding = padding if isinstance(padding, str) else self._sizes(padding, "padding")
+        self.output_padding = self._sizes(output_padding, "output_padding")
+        first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
+        self.weight = Parameter(empty((first, second // groups, *self.kernel_size), device=device, dtype=dtype))
+        self.bias = Parameter(empty((out_channels,), device=device, dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def _sizes(self, value: IntOrPair, what: str) -> tuple[int, ...]:
+        name = type(self).__name__
+        return F._pair(name, value, what) if self.axes == 2 else (F._single(name, value, what),)
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        _draw(self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        zeros_, ones_ = (0,) * self.axes, (1,) * self.axes
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        text += f", padding={self.padding!r}" if self.padding != zeros_ else ""
+        text += f", dilation={self.dilation}" if self.dilation != ones_ else ""
+        text += f", output_padding={self.output_padding}" if self.output_padding != zeros_ else ""
+        text += f", groups={self.groups}" if self.groups != 1 else ""
+        return text + ("" if self.bias is not None else ", bias=False")
+
+
+class Conv1d(_Conv):
+    """Convolution of sequences (n, channels, length); see `agrad.nn.functional.conv1d`.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Channels before and after; both are multiples of `groups`.
+    kernel_size, stride, dilation : int, optional
+        Of the windows.
+    padding : int, "same" or "valid", optional
+        Zeros before and after the sequences.
+    groups : int, optional
+        Channels are connected within groups only.
+    bias : bool, optional
+        Whether there is one.
+    device, dtype : optional
+        Of the parameters.
+
+    Attributes
+    ----------
+    weight : Parameter
+        Shape (out_channels, in_channels / groups, k), uniform on ±1/sqrt(in_channels / groups * k).
+    bias : Parameter or None
+        Shape (out_channels,), likewise.
+
+    Raises
+    ------
+    ValueError
+        If the channels are no multiples of `groups`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.Conv1d(1, 4, 3, padding=1)(ag.ones((2, 1, 8))).shape
+    (2, 4, 8)
+    """
+
+    axes = 1
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: IntOrPair,
+        stride: IntOrPair = 1,
+        padding: IntOrPair | str = 0,
+        dilation: IntOrPair = 1,
+        groups: int = 1,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, device, dtype)
+
+    def forward(self, input: Any) -> Tensor:
+        return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class Conv2d(_Conv):
     """Convolution of images (n, channels, height, width); see `agrad.nn.functional.conv2d`.
 
     Parameters
@@ -116,6 +230,8 @@ class Conv2d(Module):
     (2, 4, 8, 8)
     """
 
+    axes = 2
+
     def __init__(
         self,
         in_channels: int,
@@ -129,34 +245,87 @@ class Conv2d(Module):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__()
-        if groups < 1:
-            raise ValueError("groups must be a positive integer")
-        for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
-            if channels % groups:
-                raise ValueError(f"{name} must be divisible by groups ({groups})")
-        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
-        self.kernel_size = F._pair("Conv2d", kernel_size, "kernel_size")
-        self.stride, self.dilation = F._pair("Conv2d", stride, "stride"), F._pair("Conv2d", dilation, "dilation")
-        self.padding = padding if isinstance(padding, str) else F._pair("Conv2d", padding, "padding")
-        shape = (out_channels, in_channels // groups, *self.kernel_size)
-        self.weight = Parameter(empty(shape, device=device, dtype=dtype))
-        self.bias = Parameter(empty((out_channels,), device=device, dtype=dtype)) if bias else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw the parameters anew."""
-        _draw(self.weight, self.bias)
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, device, dtype)
 
     def forward(self, input: Any) -> Tensor:
         return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
-    def extra_repr(self) -> str:
-        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
-        text += f", padding={self.padding!r}" if self.padding != (0, 0) else ""
-        text += f", dilation={self.dilation}" if self.dilation != (1, 1) else ""
-        text += f", groups={self.groups}" if self.groups != 1 else ""
-        return text + ("" if self.bias is not None else ", bias=False")
+
+class ConvTranspose2d(_Conv):
+    """The adjoint of `Conv2d` in its input, plus a bias; see `agrad.nn.functional.conv_transpose2d`.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Channels before and after; both are multiples of `groups`.
+    kernel_size, stride, dilation : int or pair, optional
+        Of the windows, which lie in the result.
+    padding, output_padding : int or pair, optional
+        Rows and columns cut off at every side of the result, and put back at the bottom and right.
+    groups : int, optional
+        Channels are connected within groups only.
+    bias : bool, optional
+        Whether there is one.
+    device, dtype : optional
+        Of the parameters.
+
+    Attributes
+    ----------
+    weight : Parameter
+        Shape (in_channels, out_channels / groups, kh, kw), uniform on ±1/sqrt(out_channels / groups * kh * kw).
+    bias : Parameter or None
+        Shape (out_channels,), likewise.
+
+    Raises
+    ------
+    ValueError
+        If the channels are no multiples of `groups`, or `padding` is a word.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.ConvTranspose2d(4, 1, 2, stride=2)(ag.ones((2, 4, 4, 4))).shape
+    (2, 1, 8, 8)
+    """
+
+    axes = 2
+    transposed = True
+    padding: tuple[int, ...]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: IntOrPair,
+        stride: IntOrPair = 1,
+        padding: IntOrPair = 0,
+        output_padding: IntOrPair = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: IntOrPair = 1,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if isinstance(padding, str):
+            raise ValueError(f"ConvTranspose2d takes integers as padding, not {padding!r}")  # noqa: TRY004 (a bad value)
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias,
+            device,
+            dtype,
+            output_padding,
+        )
+
+    def forward(self, input: Any) -> Tensor:
+        return F.conv_transpose2d(
+            input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
+        )
 
 
 class LayerNorm(Module):
@@ -212,6 +381,125 @@ class LayerNorm(Module):
 
     def extra_repr(self) -> str:
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class RMSNorm(Module):
+    """Mean square 1 over the last axes, then scaled (Zhang & Sennrich 2019).
+
+    Parameters
+    ----------
+    normalized_shape : int or sequence of int
+        The lengths of those axes.
+    eps : float, optional
+        Added to the mean square. Default: that of the input's dtype.
+    elementwise_affine : bool, optional
+        Whether the result is scaled.
+    device, dtype : optional
+        Of the parameter.
+
+    Attributes
+    ----------
+    weight : Parameter or None
+        Shape `normalized_shape`; ones at first.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.RMSNorm(3)
+    RMSNorm((3,), eps=None, elementwise_affine=True)
+    """
+
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape, self.eps, self.elementwise_affine = shape, eps, elementwise_affine
+        self.weight = Parameter(ones(shape, device=device, dtype=dtype)) if elementwise_affine else None
+
+    def reset_parameters(self) -> None:
+        """Set the parameter to ones again."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+
+    def forward(self, input: Any) -> Tensor:
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={self.elementwise_affine}"
+
+
+class GroupNorm(Module):
+    """Mean 0 and variance 1 per example and group of channels, then an affine map (Wu & He 2018).
+
+    Parameters
+    ----------
+    num_groups : int
+        Into how many groups of neighbours the channels are cut.
+    num_channels : int
+        The channels: axis 1 of (N, C, ...).
+    eps : float, optional
+        Added to the variance.
+    affine : bool, optional
+        Whether the result is scaled and shifted.
+    device, dtype : optional
+        Of the parameters.
+    bias : bool, optional
+        Whether the result is shifted.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        Shape (num_channels,); ones and zeros at first.
+
+    Raises
+    ------
+    ValueError
+        If `num_channels` is no multiple of `num_groups`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.GroupNorm(2, 4)(ag.ones((1, 4, 3, 3))).shape
+    (1, 4, 3, 3)
+    """
+
+    def __init__(
+        self,
+        num_groups: int,
+        num_channels: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if num_groups < 1 or num_channels % num_groups:
+            raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
+        self.num_groups, self.num_channels, self.eps, self.affine = num_groups, num_channels, eps, affine
+        shape = (num_channels,)
+        self.weight = Parameter(ones(shape, device=device, dtype=dtype)) if affine else None
+        self.bias = Parameter(zeros(shape, device=device, dtype=dtype)) if affine and bias else None
+
+    def reset_parameters(self) -> None:
+        """Set the parameters to ones and zeros again."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
+    def forward(self, input: Any) -> Tensor:
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
 
 
 class _BatchNorm(Module):
@@ -570,8 +858,8 @@ class Flatten(Module):
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
 
 
-class MaxPool2d(Module):
-    """The largest element of each window of images; see `agrad.nn.functional.max_pool2d`."""
+class _MaxPool(Module):
+    """What the maximum pools share."""
 
     def __init__(
         self,
@@ -584,16 +872,27 @@ class MaxPool2d(Module):
         self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
         self.padding, self.dilation = padding, dilation
 
-    def forward(self, input: Any) -> Tensor:
-        return F.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation)
-
     def extra_repr(self) -> str:
         text = f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
         return f"{text}, dilation={self.dilation}"
 
 
-class AvgPool2d(Module):
-    """The mean of each window of images; see `agrad.nn.functional.avg_pool2d`."""
+class MaxPool1d(_MaxPool):
+    """The largest element of each window of sequences; see `agrad.nn.functional.max_pool1d`."""
+
+    def forward(self, input: Any) -> Tensor:
+        return F.max_pool1d(input, self.kernel_size, self.stride, self.padding, self.dilation)
+
+
+class MaxPool2d(_MaxPool):
+    """The largest element of each window of images; see `agrad.nn.functional.max_pool2d`."""
+
+    def forward(self, input: Any) -> Tensor:
+        return F.max_pool2d(input, self.kernel_size, self.stride, self.padding, self.dilation)
+
+
+class _AvgPool(Module):
+    """What the mean pools share."""
 
     def __init__(
         self,
@@ -607,10 +906,51 @@ class AvgPool2d(Module):
         self.kernel_size, self.stride = kernel_size, kernel_size if stride is None else stride
         self.padding, self.count_include_pad = padding, count_include_pad
 
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPool):
+    """The mean of each window of sequences; see `agrad.nn.functional.avg_pool1d`."""
+
+    def forward(self, input: Any) -> Tensor:
+        return F.avg_pool1d(
+            input, self.kernel_size, self.stride, self.padding, count_include_pad=self.count_include_pad
+        )
+
+
+class AvgPool2d(_AvgPool):
+    """The mean of each window of images; see `agrad.nn.functional.avg_pool2d`."""
+
     def forward(self, input: Any) -> Tensor:
         return F.avg_pool2d(
             input, self.kernel_size, self.stride, self.padding, count_include_pad=self.count_include_pad
         )
 
+
+class AdaptiveAvgPool1d(Module):
+    """Means of windows that give a result of a fixed length; see `agrad.nn.functional.adaptive_avg_pool1d`."""
+
+    def __init__(self, output_size: int) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input: Any) -> Tensor:
+        return F.adaptive_avg_pool1d(input, self.output_size)
+
     def extra_repr(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool2d(Module):
+    """Means of windows that give a result of a fixed size; see `agrad.nn.functional.adaptive_avg_pool2d`."""
+
+    def __init__(self, output_size: int | Sequence[int | None] | None) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input: Any) -> Tensor:
+        return F.adaptive_avg_pool2d(input, self.output_size)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"

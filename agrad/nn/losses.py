@@ -8,7 +8,10 @@ from agrad.core.tensor import Tensor
 from agrad.nn import functional as F
 from agrad.nn.module import Module
 
-__all__ = ["BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss", "L1Loss", "MSELoss", "NLLLoss"]
+__all__ = [
+    "BCELoss", "BCEWithLogitsLoss", "CrossEntropyLoss", "HuberLoss", "KLDivLoss", "L1Loss", "MSELoss", "NLLLoss",
+    "SmoothL1Loss",
+]  # fmt: skip
 
 
 class _Loss(Module):
@@ -39,6 +42,41 @@ class L1Loss(_Loss):
 
     def forward(self, input: Any, target: Any) -> Tensor:
         return F.l1_loss(input, target, self.reduction)
+
+
+class HuberLoss(_Loss):
+    """`agrad.nn.functional.huber_loss`."""
+
+    def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.delta = delta
+
+    def forward(self, input: Any, target: Any) -> Tensor:
+        return F.huber_loss(input, target, self.reduction, self.delta)
+
+
+class SmoothL1Loss(_Loss):
+    """`agrad.nn.functional.smooth_l1_loss`."""
+
+    def __init__(self, reduction: str = "mean", beta: float = 1.0) -> None:
+        super().__init__(reduction)
+        self.beta = beta
+
+    def forward(self, input: Any, target: Any) -> Tensor:
+        return F.smooth_l1_loss(input, target, self.reduction, self.beta)
+
+
+class KLDivLoss(Module):
+    """`agrad.nn.functional.kl_div`."""
+
+    def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
+        super().__init__()
+        if reduction != "batchmean":
+            F._checked_reduction("KLDivLoss", reduction)
+        self.reduction, self.log_target = reduction, log_target
+
+    def forward(self, input: Any, target: Any) -> Tensor:
+        return F.kl_div(input, target, self.reduction, self.log_target)
 
 
 class CrossEntropyLoss(_Loss):

@@ -114,6 +114,70 @@ CASES = {
     "max_pool2d, one image": (lambda F, c, x: F.max_pool2d(x * x, 2), wave(2, 4, 4)),
 }
 
+CASES |= {
+    "rms_norm": (lambda F, c, x: F.rms_norm(x, (4,)), wave(3, 4)),
+    "rms_norm, weighted": (
+        lambda F, c, x, w: F.rms_norm(x, (3, 4), w, 1e-3),
+        wave(2, 3, 4),
+        wave(3, 4, phase=1),
+    ),
+    "group_norm": (lambda F, c, x: F.group_norm(x, 2), wave(3, 4)),
+    "group_norm, affine": (
+        lambda F, c, x, w, b: F.group_norm(x, 3, w, b, 1e-3),
+        wave(2, 6, 2, 2),
+        wave(6, phase=1),
+        wave(6, phase=2),
+    ),
+    "max_pool1d": (lambda F, c, x: F.max_pool1d(x * x, 3, stride=2, padding=1), wave(2, 2, 7)),
+    "max_pool1d, dilated": (lambda F, c, x: F.max_pool1d(x * x, 2, 1, dilation=2), wave(2, 7)),
+    "avg_pool1d": (lambda F, c, x: F.avg_pool1d(x * x, 3, stride=2, padding=1), wave(2, 2, 7)),
+    "avg_pool1d, without padding": (
+        lambda F, c, x: F.avg_pool1d(x * x, 2, padding=1, count_include_pad=False),
+        wave(2, 6),
+    ),
+    "adaptive_avg_pool2d": (lambda F, c, x: F.adaptive_avg_pool2d(x * x, (3, 2)), wave(2, 2, 7, 5)),
+    "adaptive_avg_pool2d, larger": (lambda F, c, x: F.adaptive_avg_pool2d(x * x, (None, 5)), wave(2, 4, 3)),
+    "adaptive_avg_pool1d": (lambda F, c, x: F.adaptive_avg_pool1d(x * x, 4), wave(2, 2, 7)),
+    "conv1d": (lambda F, c, x, w, b: F.conv1d(x, w, b), wave(2, 3, 7), wave(4, 3, 2, phase=1), wave(4, phase=2)),
+    "conv1d, stride, padding and dilation": (
+        lambda F, c, x, w: F.conv1d(x, w, stride=2, padding=3, dilation=2),
+        wave(2, 3, 7),
+        wave(4, 3, 3, phase=1),
+    ),
+    "conv1d, same, groups": (
+        lambda F, c, x, w: F.conv1d(x, w, padding="same", groups=2),
+        wave(4, 6),
+        wave(4, 2, 2, phase=1),
+    ),
+    "attention": (
+        lambda F, c, q, k, v: F.scaled_dot_product_attention(q, k, v),
+        wave(2, 3, 4),
+        wave(2, 5, 4, phase=1),
+        wave(2, 5, 3, phase=2),
+    ),
+    "attention, causal": (
+        lambda F, c, q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3),
+        wave(4, 3),
+        wave(4, 3, phase=1),
+        wave(4, 2, phase=2),
+    ),
+    "attention, hidden keys": (
+        lambda F, c, q, k, v: F.scaled_dot_product_attention(
+            q, k, v, attn_mask=c(np.array([[True, False, True], [False, True, True]]))
+        ),
+        wave(2, 2, 3),
+        wave(2, 3, 3, phase=1),
+        wave(2, 3, 2, phase=2),
+    ),
+    "attention, added": (
+        lambda F, c, q, k, v, m: F.scaled_dot_product_attention(q, k, v, attn_mask=m),
+        wave(2, 2, 3),
+        wave(2, 3, 3, phase=1),
+        wave(2, 3, 2, phase=2),
+        wave(2, 3, phase=3),
+    ),
+}
+
 IMAGES, FILTERS, BIAS = wave(2, 2, 5, 4), wave(4, 2, 3, 2, phase=1), wave(4, phase=2)
 CONVOLUTIONS = {
     "": {},
@@ -150,6 +214,25 @@ CASES |= {
     "conv2d, many images": (lambda F, c, x, w: F.conv2d(x, w).sum(0), wave(30, 1, 3, 3), wave(2, 1, 2, 2, phase=1)),
 }
 
+UPSAMPLING = {
+    "": {},
+    "stride": {"stride": 2},
+    "stride, padding and output padding": {"stride": (3, 2), "padding": (1, 0), "output_padding": (2, 1)},
+    "dilation": {"dilation": 2, "padding": 1},
+}
+for name, options in UPSAMPLING.items():
+    CASES[f"conv_transpose2d {name}"] = (
+        lambda F, c, x, w, b, o=options: F.conv_transpose2d(x, w, b, **o),
+        wave(2, 4, 3, 2),
+        wave(4, 3, 3, 2, phase=1),
+        wave(3, phase=2),
+    )
+CASES["conv_transpose2d, groups"] = (
+    lambda F, c, x, w: F.conv_transpose2d(x, w, groups=2, stride=2),
+    wave(4, 3, 2),
+    wave(4, 1, 2, 2, phase=1),
+)
+
 TARGET = np.array([3, 0, 2, 2, 1])
 IGNORING = np.array([3, -100, 2, -100, 1])
 WEIGHT = share(4, phase=1)
@@ -157,6 +240,22 @@ for reduction in REDUCTIONS:
     r = {"reduction": reduction}
     CASES |= {
         f"mse_loss {reduction}": (lambda F, c, x, y, r=r: F.mse_loss(x, y, **r), wave(3, 4), wave(3, 4, phase=1)),
+        f"huber_loss {reduction}": (
+            lambda F, c, x, y, r=r: F.huber_loss(x, y, delta=0.7, **r),
+            wave(3, 4),
+            wave(3, 4, phase=1),
+        ),
+        f"smooth_l1_loss {reduction}": (
+            lambda F, c, x, y, r=r: F.smooth_l1_loss(x, y, beta=0.7, **r),
+            wave(3, 4),
+            wave(3, 4, phase=1),
+        ),
+        f"kl_div {reduction}": (lambda F, c, x, y, r=r: F.kl_div(x, y, **r), wave(3, 4), share(3, 4, phase=1)),
+        f"kl_div, logarithms {reduction}": (
+            lambda F, c, x, y, r=r: F.kl_div(x, y, log_target=True, **r),
+            wave(3, 4),
+            wave(3, 4, phase=1),
+        ),
         f"l1_loss {reduction}": (lambda F, c, x, y, r=r: F.l1_loss(x, y, **r), wave(3, 4), wave(3, 4, phase=1)),
         f"binary_cross_entropy {reduction}": (
             lambda F, c, x, r=r: F.binary_cross_entropy(x, c(share(3, 4, phase=1)), **r),
@@ -219,6 +318,87 @@ for reduction in REDUCTIONS:
             probabilities(2, 4, 3),
         ),
     }
+
+CASES["kl_div batchmean"] = (
+    lambda F, c, x, y: F.kl_div(x, y, reduction="batchmean"),
+    wave(3, 4),
+    share(3, 4, phase=1),
+)
+
+HIDING = np.array([[False, False, True, False], [False, True, True, False], [False, False, False, False]])
+PADDING = np.array([[False, True, False, False], [False, False, False, True]])
+
+#: Layers: how each is made, how it is called (`const` as above), and its operands. Their parameters are `parameter`s.
+LAYERS = {
+    "Conv1d": (lambda nn: nn.Conv1d(4, 6, 3, 2, 1, 1, 2), lambda n, c, x: n(x), wave(2, 4, 7)),
+    "ConvTranspose2d": (
+        lambda nn: nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2),
+        lambda n, c, x: n(x),
+        wave(2, 4, 3, 2),
+    ),
+    "GroupNorm": (lambda nn: nn.GroupNorm(2, 4), lambda n, c, x: n(x), wave(2, 4, 3)),
+    "RMSNorm": (lambda nn: nn.RMSNorm(3), lambda n, c, x: n(x), wave(2, 4, 3)),
+    "RNN": (lambda nn: nn.RNN(3, 4), lambda n, c, x: n(x), wave(5, 2, 3)),
+    "RNN, relu, no bias": (
+        lambda nn: nn.RNN(3, 4, nonlinearity="relu", bias=False),
+        lambda n, c, x, h: n(x, h),
+        wave(5, 3),
+        wave(1, 4, phase=1),
+    ),
+    "RNN, two layers, both ways": (
+        lambda nn: nn.RNN(3, 2, 2, batch_first=True, bidirectional=True),
+        lambda n, c, x, h: n(x, h),
+        wave(2, 5, 3),
+        wave(4, 2, 2, phase=1),
+    ),
+    "LSTM": (lambda nn: nn.LSTM(3, 4), lambda n, c, x: n(x), wave(5, 2, 3)),
+    "LSTM, two layers, both ways": (
+        lambda nn: nn.LSTM(3, 2, 2, bidirectional=True, batch_first=True),
+        lambda n, c, x, h, s: n(x, (h, s)),
+        wave(2, 4, 3),
+        wave(4, 2, 2, phase=1),
+        wave(4, 2, 2, phase=2),
+    ),
+    "LSTM, one sequence": (lambda nn: nn.LSTM(3, 4, bias=False), lambda n, c, x: n(x), wave(5, 3)),
+    "GRU": (lambda nn: nn.GRU(3, 4), lambda n, c, x: n(x), wave(5, 2, 3)),
+    "GRU, two layers, both ways": (
+        lambda nn: nn.GRU(3, 2, 2, bidirectional=True),
+        lambda n, c, x, h: n(x, h),
+        wave(5, 2, 3),
+        wave(4, 2, 2, phase=1),
+    ),
+    "MultiheadAttention": (
+        lambda nn: nn.MultiheadAttention(6, 2),
+        lambda n, c, q, k, v: n(q, k, v),
+        wave(3, 2, 6),
+        wave(4, 2, 6, phase=1),
+        wave(4, 2, 6, phase=2),
+    ),
+    "MultiheadAttention, masks": (
+        lambda nn: nn.MultiheadAttention(6, 3, bias=False, batch_first=True),
+        lambda n, c, q, k: n(q, k, k, key_padding_mask=c(PADDING), attn_mask=c(HIDING), average_attn_weights=False),
+        wave(2, 3, 6),
+        wave(2, 4, 6, phase=1),
+    ),
+    "MultiheadAttention, added mask": (
+        lambda nn: nn.MultiheadAttention(4, 2),
+        lambda n, c, q, k, v, m: n(q, k, v, attn_mask=m, need_weights=False)[:1],
+        wave(3, 4),
+        wave(4, 4, phase=1),
+        wave(4, 4, phase=2),
+        wave(3, 4, phase=3),
+    ),
+}
+
+
+def parameter(i, shape):
+    """The value of the parameter number `i` of a layer."""
+    return wave(*shape, phase=5.0 + i, scale=0.7)
+
+
+def flat(result):
+    """The tensors of a layer's result."""
+    return [t for part in result for t in flat(part)] if isinstance(result, tuple) else [result]
 
 
 def cotangent(shape):

@@ -1,9 +1,10 @@
-"""Write expected.json: what PyTorch gives for `cases.CASES`. Run by hand, where PyTorch is installed; tests need it not.
+"""Write expected.json: what PyTorch gives for `cases.CASES` and `cases.LAYERS`. Run by hand, where PyTorch is installed; tests need it not.
 
     python tests/nn/make_expected.py
 
 Per case: the value, the gradients by all operands for `cases.cotangent`, and those of their sum after multiplication by
-`cases.direction` (null where that does not depend on an operand, and for single numbers where PyTorch has NaN).
+`cases.direction` (null where that does not depend on an operand, and for single numbers where PyTorch has NaN). Per layer:
+its results, and the gradients by operands and parameters.
 """
 
 import json
@@ -12,7 +13,7 @@ import warnings
 from pathlib import Path
 
 import torch
-from cases import CASES, cotangent, direction
+from cases import CASES, LAYERS, cotangent, direction, flat, parameter
 
 HERE = Path(__file__).parent
 
@@ -41,10 +42,34 @@ def expected(call, arrays):
     }
 
 
+def expected_of_layer(make, call, arrays):
+    net = make(torch.nn).double()
+    names = dict(net.named_parameters())
+    with torch.no_grad():
+        for i, (_, p) in enumerate(sorted(names.items())):
+            p.copy_(torch.tensor(parameter(i, tuple(p.shape))))
+    operands = [torch.tensor(a, requires_grad=True) for a in arrays]
+    results = flat(call(net, torch.tensor, *operands))
+    total = sum((r * torch.tensor(cotangent(tuple(r.shape)))).sum() for r in results)
+    gradients = torch.autograd.grad(total, [*operands, *names.values()])
+    return {
+        "shapes": [list(r.shape) for r in results],
+        "values": [numbers(r) for r in results],
+        "gradients": [numbers(g) for g in gradients[: len(operands)]],
+        "parameters": dict(zip(names, map(numbers, gradients[len(operands) :]), strict=True)),
+    }
+
+
+def lines(found):
+    return ",\n".join(f"{json.dumps(name)}: {json.dumps(numbers)}" for name, numbers in found.items())
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     found = {name: expected(call, arrays) for name, (call, *arrays) in CASES.items()}
-    text = ",\n".join(f"{json.dumps(name)}: {json.dumps(numbers)}" for name, numbers in found.items())
+    layers = {name: expected_of_layer(make, call, arrays) for name, (make, call, *arrays) in LAYERS.items()}
+    version = torch.__version__.partition("+")[0]
     (HERE / "expected.json").write_text(
-        f'{{"torch": "{torch.__version__.partition("+")[0]}",\n"cases": {{\n{text}\n}}}}\n', encoding="utf-8"
+        f'{{"torch": "{version}",\n"cases": {{\n{lines(found)}\n}},\n"layers": {{\n{lines(layers)}\n}}}}\n',
+        encoding="utf-8",
     )

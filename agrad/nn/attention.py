@@ -1,0 +1,207 @@
+"""Attention as a layer, with PyTorch's arguments, names of parameters and meaning of masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agrad.core.errors import called
+from agrad.core.operands import as_operand
+from agrad.core.tensor import Tensor
+from agrad.nn import functional as F
+from agrad.nn import init
+from agrad.nn.layers import Linear
+from agrad.nn.module import Module
+from agrad.nn.parameter import Parameter
+from agrad.ops.creation import empty
+from agrad.ops.elementwise import logical_not
+from agrad.ops.manipulation import expand_dims, moveaxis, reshape, squeeze
+from agrad.ops.searching import where
+from agrad.ops.statistical import mean
+
+__all__ = ["MultiheadAttention"]
+
+
+class MultiheadAttention(Module):
+    """Attention of several heads, each of a part of the features (Vaswani et al. 2017, section 3.2.2).
+
+    Parameters
+    ----------
+    embed_dim : int
+        Length of the last axis of queries and results; a multiple of `num_heads`.
+    num_heads : int
+        How many heads.
+    dropout : float, optional
+        The probability with which a weight is zeroed while training.
+    bias : bool, optional
+        Whether the projections have one.
+    batch_first : bool, optional
+        Whether operands and results are (batch, sequence, features), not (sequence, batch, features).
+    device, dtype : optional
+        Of the parameters.
+
+    Attributes
+    ----------
+    in_proj_weight : Parameter
+        Shape (3 * embed_dim, embed_dim): that of queries, of keys and of values, below each other; by `xavier_uniform_`.
+    in_proj_bias : Parameter or None
+        Shape (3 * embed_dim,); zeros at first.
+    out_proj : Linear
+        What is done to the heads' results, put behind each other.
+
+    Raises
+    ------
+    ValueError
+        If `embed_dim` is no multiple of `num_heads`, or `dropout` no probability.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> x = ag.ones((2, 5, 8))
+    >>> output, weights = ag.nn.MultiheadAttention(8, 2, batch_first=True)(x, x, x)
+    >>> output.shape, weights.shape
+    ((2, 5, 8), (2, 5, 5))
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        *,
+        batch_first: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if embed_dim < 1 or num_heads < 1 or embed_dim % num_heads:
+            raise ValueError(f"embed_dim ({embed_dim}) must be divisible by num_heads ({num_heads}), both positive")
+        if not 0 <= dropout <= 1:
+            raise ValueError(f"dropout probability has to be between 0 and 1, but got {dropout}")
+        self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
+        self.in_proj_weight = Parameter(empty((3 * embed_dim, embed_dim), device=device, dtype=dtype))
+        self.in_proj_bias = Parameter(empty((3 * embed_dim,), device=device, dtype=dtype)) if bias else None
+        self.out_proj = Linear(embed_dim, embed_dim, bias, device=device, dtype=dtype)
+        self._draw_projections()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        self.out_proj.reset_parameters()
+        self._draw_projections()
+
+    def _draw_projections(self) -> None:
+        init.xavier_uniform_(self.in_proj_weight)
+        for bias in (self.in_proj_bias, self.out_proj.bias):
+            if bias is not None:
+                init.zeros_(bias)
+
+    def forward(
+        self,
+        query: Any,
+        key: Any,
+        value: Any,
+        key_padding_mask: Any = None,
+        need_weights: bool = True,
+        attn_mask: Any = None,
+        average_attn_weights: bool = True,
+        is_causal: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the results, and the weights if they are asked for.
+
+        Parameters
+        ----------
+        query : Tensor, shape (L, N, embed_dim), (N, L, embed_dim) or (L, embed_dim)
+            See `batch_first`.
+        key, value : Tensor, shape (S, N, embed_dim), (N, S, embed_dim) or (S, embed_dim)
+            What the queries are compared with, and what is averaged.
+        key_padding_mask : Tensor, shape (N, S) or (S,), optional
+            True (or a number that is added to scores, minus infinity) hides a key from all queries.
+        need_weights : bool, optional
+            Whether the second result is the weights, not None.
+        attn_mask : Tensor, shape (L, S) or (N * num_heads, L, S), optional
+            True hides a key from a query; numbers are added to the scores. This is the other way round than in
+            `scaled_dot_product_attention`, as in PyTorch.
+        average_attn_weights : bool, optional
+            Whether the weights are the mean of all heads'.
+        is_causal : bool, optional
+            A statement that `attn_mask` is the causal mask, which must be given, as in PyTorch.
+
+        Returns
+        -------
+        Tensor
+            Of the shape of `query`.
+        Tensor or None
+            Shape (N, L, S), (N, num_heads, L, S) if not averaged; without N for operands without batch.
+
+        Raises
+        ------
+        RuntimeError
+            If shapes do not fit, or `is_causal` goes without `attn_mask`.
+        """
+        operands = [as_operand(operand) for operand in (query, key, value)]
+        rank = operands[0].ndim
+        shapes = ", ".join(str(tuple(operand.shape)) for operand in operands)
+        if rank not in (2, 3) or any(operand.ndim != rank for operand in operands):
+            raise RuntimeError(
+                f"query should be unbatched 2D or batched 3D tensor, and key and value likewise, got {shapes}{called()}"
+            )
+        if any(operand.shape[-1] != self.embed_dim for operand in operands):
+            raise RuntimeError(f"was expecting embedding dimension of {self.embed_dim}, but got {shapes}{called()}")
+        if is_causal and attn_mask is None:
+            raise RuntimeError(f"Need attn_mask if specifying the is_causal hint.{called()}")
+        batch = 0 if self.batch_first else 1
+        if rank == 2:
+            operands = [expand_dims(operand, axis=0) for operand in operands]
+        elif batch == 1:
+            operands = [moveaxis(operand, 1, 0) for operand in operands]
+        (n, length, _), (_, keys, _) = operands[0].shape, operands[1].shape
+        if operands[1].shape != operands[2].shape or operands[1].shape[0] != n:
+            raise RuntimeError(f"key and value must have one shape, and the batch of the query; got {shapes}{called()}")
+        heads = [self._heads(operand, i) for i, operand in enumerate(operands)]
+        mask = self._mask(attn_mask, key_padding_mask, n, length, keys, heads[0])
+        rate = self.dropout if self.training else 0.0
+        result, weights = F._attention(heads[0], heads[1], heads[2], mask, rate, None)
+        joined = reshape(moveaxis(result, 1, 2), (n, length, self.embed_dim))
+        output: Tensor = self.out_proj(joined)
+        if average_attn_weights and need_weights:
+            weights = mean(weights, axis=1)
+        if rank == 2:
+            return squeeze(output, 0), squeeze(weights, 0) if need_weights else None
+        return output if batch == 0 else moveaxis(output, 0, 1), weights if need_weights else None
+
+    def _heads(self, operand: Tensor, which: int) -> Tensor:
+        """Return the projection of one operand, shape (N, num_heads, length, features of a head)."""
+        width = self.embed_dim
+        rows = slice(which * width, (which + 1) * width)
+        bias = None if self.in_proj_bias is None else self.in_proj_bias[rows]
+        projected = F.linear(operand, self.in_proj_weight[rows, :], bias)
+        n, length, _ = projected.shape
+        return moveaxis(reshape(projected, (n, length, self.num_heads, width // self.num_heads)), 2, 1)
+
+    def _mask(self, attn: Any, padding: Any, n: int, length: int, keys: int, like: Tensor) -> Tensor | None:
+        """Return both masks as one that is added to scores (N, num_heads, L, S), or True where a key is seen."""
+        masks = []
+        if attn is not None:
+            attn = as_operand(attn)
+            allowed = (length, keys), (n * self.num_heads, length, keys)
+            if tuple(attn.shape) not in allowed:
+                raise RuntimeError(
+                    f"The shape of the attn_mask is {tuple(attn.shape)}, but should be {allowed[0]} or {allowed[1]}.{called()}"
+                )
+            masks.append(attn if attn.ndim == 2 else reshape(attn, (n, self.num_heads, length, keys)))
+        if padding is not None:
+            padding = as_operand(padding)
+            if tuple(padding.shape) not in ((n, keys), *(((keys,),) if n == 1 else ())):
+                raise RuntimeError(
+                    f"The shape of the key_padding_mask is {tuple(padding.shape)}, but should be {(n, keys)}.{called()}"
+                )
+            masks.append(reshape(padding, (n, 1, 1, keys)))
+        if not masks:
+            return None
+        truths = [mask._spec.backend.kind(mask.dtype) == "bool" for mask in masks]
+        if all(truths):
+            hidden = masks[0] if len(masks) == 1 else masks[0] | masks[1]
+            return logical_not(hidden)
+        zero = like.detach()[..., :1, :1] * 0.0
+        added = [where(m, -float("inf"), zero) if truth else m for m, truth in zip(masks, truths, strict=True)]
+        return added[0] if len(added) == 1 else added[0] + added[1]

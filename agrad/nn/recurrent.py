@@ -1,0 +1,314 @@
+"""Recurrent layers: RNN, LSTM and GRU, with PyTorch's arguments, names of parameters and order of gates."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from agrad.core.errors import called
+from agrad.core.operands import as_operand
+from agrad.core.tensor import Tensor
+from agrad.nn import functional as F
+from agrad.nn import init
+from agrad.nn.module import Module
+from agrad.nn.parameter import Parameter
+from agrad.ops.creation import empty, zeros
+from agrad.ops.elementwise import tanh
+from agrad.ops.manipulation import concat, expand_dims, moveaxis, squeeze, stack, unstack
+
+__all__ = ["GRU", "LSTM", "RNN"]
+
+
+class _Recurrent(Module):
+    """What the recurrent layers share: parameters, layers, directions, axes.
+
+    Every layer and direction has ``weight_ih_l0``, ``weight_hh_l0``, ``bias_ih_l0`` and ``bias_hh_l0``, the number that of
+    the layer, ``_reverse`` behind it for the backward direction.
+    """
+
+    #: How many blocks of `hidden_size` rows the weights have.
+    gates: int
+    #: How many tensors the state has.
+    states = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        for name, number in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
+            if number < 1:
+                raise ValueError(f"{name} must be greater than zero, got {number}")
+        if not 0 <= dropout <= 1:
+            raise ValueError(f"dropout should be a number in range [0, 1], got {dropout}")
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, dropout, bidirectional
+        rows = self.gates * hidden_size
+        for layer in range(num_layers):
+            width = input_size if layer == 0 else hidden_size * len(self._directions)
+            for suffix in self._directions:
+                shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, width), "weight_hh": (rows, hidden_size)}
+                shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
+                for name, shape in shapes.items():
+                    setattr(self, f"{name}_l{layer}{suffix}", Parameter(empty(shape, device=device, dtype=dtype)))
+        self.reset_parameters()
+
+    @property
+    def _directions(self) -> tuple[str, ...]:
+        return ("", "_reverse") if self.bidirectional else ("",)
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew: uniform on ±1/sqrt(hidden_size)."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
+        """Return the state after an element of the sequence, of which `x` is the product with the input's weights."""
+        raise NotImplementedError
+
+    def _run(self, sequence: Tensor, state: tuple[Tensor, ...], name: str) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the results, shape (L, N, hidden_size), and the last state of one layer in one direction."""
+        weights = vars(self)
+        products = unstack(F.linear(sequence, weights[f"weight_ih_{name}"], weights.get(f"bias_ih_{name}")), axis=0)
+        weight, bias = weights[f"weight_hh_{name}"], weights.get(f"bias_hh_{name}")
+        backwards = name.endswith("_reverse")
+        results = []
+        for x in reversed(products) if backwards else products:
+            state = self.step(x, state, weight, bias)
+            results.append(state[0])
+        return stack(results[::-1] if backwards else results, axis=0), state
+
+    def _layers(self, input: Any, hx: tuple[Any, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the results of the last layer, and the last states of all, with the axes that the caller gave."""
+        input = as_operand(input)
+        rank = input.ndim
+        if rank not in (2, 3):
+            raise ValueError(
+                f"{type(self).__name__}: Expected input to be 2D or 3D, got {rank}D instead{called()}",
+            )
+        if input.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {input.shape[-1]}\n  in"
+                f" {type(self).__name__}, input {tuple(input.shape)}.{called()}"
+            )
+        batch = 1 if rank == 2 else 0 if self.batch_first else 1
+        sequence = expand_dims(input, axis=1) if rank == 2 else moveaxis(input, batch, 1)
+        if sequence.shape[0] == 0:
+            raise RuntimeError(f"Expected sequence length to be larger than 0 in RNN{called()}")
+        states = self._first(sequence, hx, rank)
+        last: list[tuple[Tensor, ...]] = []
+        for layer in range(self.num_layers):
+            if layer and self.dropout:
+                sequence = F.dropout(sequence, self.dropout, training=self.training)
+            results = []
+            for suffix in self._directions:
+                state = tuple(held[len(last)] for held in states)
+                result, state = self._run(sequence, state, f"l{layer}{suffix}")
+                results.append(result)
+                last.append(state)
+            sequence = results[0] if len(results) == 1 else concat(results, axis=-1)
+        ended = tuple(stack(list(parts), axis=0) for parts in zip(*last, strict=True))
+        if rank == 2:
+            return squeeze(sequence, 1), tuple(squeeze(state, 1) for state in ended)
+        return moveaxis(sequence, 1, batch), ended
+
+    def _first(self, sequence: Tensor, hx: tuple[Any, ...] | None, rank: int) -> list[tuple[Tensor, ...]]:
+        """Return the first states, one per layer and direction each; zeros if none are given."""
+        count = self.num_layers * len(self._directions)
+        shape = (count, sequence.shape[1], self.hidden_size)
+        if hx is None:
+            nothing = zeros(shape[1:], dtype=self.weight_hh_l0.dtype, device=sequence.device)
+            return [(nothing,) * count] * self.states
+        wanted = shape if rank == 3 else (count, self.hidden_size)
+        states = [as_operand(state) for state in hx]
+        for state in states:
+            if tuple(state.shape) != wanted:
+                raise RuntimeError(
+                    f"Expected hidden size {wanted}, got {list(state.shape)}\n  {type(self).__name__}: axes are layers"
+                    f" times directions, batch, hidden_size.{called()}"
+                )
+        return [unstack(state if rank == 3 else expand_dims(state, axis=1), axis=0) for state in states]
+
+    weight_hh_l0: Tensor
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        text += f", num_layers={self.num_layers}" if self.num_layers != 1 else ""
+        for name, usual in (("bias", True), ("batch_first", False), ("dropout", 0), ("bidirectional", False)):
+            text += f", {name}={getattr(self, name)}" if getattr(self, name) != usual else ""
+        return text
+
+
+class RNN(_Recurrent):
+    """Elman's network, ``h = tanh(x @ w_ih.T + b_ih + h @ w_hh.T + b_hh)``, over a sequence (Elman 1990).
+
+    Parameters
+    ----------
+    input_size, hidden_size : int
+        Lengths of the last axis of the input, and of the state.
+    num_layers : int, optional
+        Layers, each with the results of the one before as its input.
+    nonlinearity : {"tanh", "relu"}, optional
+        What stands in the place of tanh.
+    bias : bool, optional
+        Whether there are ``b_ih`` and ``b_hh``.
+    batch_first : bool, optional
+        Whether input and results are (batch, sequence, features), not (sequence, batch, features).
+    dropout : float, optional
+        The probability with which results of a layer are zeroed on the way to the next, while training.
+    bidirectional : bool, optional
+        Whether every layer also reads the sequence from its end; the results of both are put behind each other.
+    device, dtype : optional
+        Of the parameters.
+
+    Attributes
+    ----------
+    weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0 : Parameter
+        Of the first layer, uniform on ±1/sqrt(hidden_size); others have their own number, and ``_reverse`` behind it.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive, `dropout` no probability, or `nonlinearity` not known.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> output, h = ag.nn.RNN(3, 5)(ag.ones((7, 2, 3)))
+    >>> output.shape, h.shape
+    ((7, 2, 5), (1, 2, 5))
+    """
+
+    gates = 1
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        self.nonlinearity = nonlinearity
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
+
+    def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
+        act = tanh if self.nonlinearity == "tanh" else F.relu
+        return (act(x + F.linear(state[0], weight, bias)),)
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[Tensor, Tensor]:
+        """Return the results of the last layer and the last state of every layer and direction.
+
+        Parameters
+        ----------
+        input : Tensor, shape (L, N, input_size), (N, L, input_size) or (L, input_size)
+            The sequences; see `batch_first`.
+        hx : Tensor, shape (layers * directions, N, hidden_size), optional
+            The first states. Default: zeros.
+
+        Returns
+        -------
+        tuple of Tensor
+            Results, shape (L, N, directions * hidden_size) or as the input, and states, of the shape of `hx`.
+        """
+        output, (h,) = self._layers(input, None if hx is None else (hx,))
+        return output, h
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory over a sequence (Hochreiter & Schmidhuber 1997; Gers et al. 2000).
+
+    Of ``x @ w_ih.T + b_ih + h @ w_hh.T + b_hh`` the four blocks are `i`, `f`, `g` and `o`; then
+    ``c = sigmoid(f) * c + sigmoid(i) * tanh(g)`` and ``h = sigmoid(o) * tanh(c)``.
+
+    Parameters
+    ----------
+    input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype
+        As for `RNN`.
+
+    Raises
+    ------
+    ValueError
+        As for `RNN`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> output, (h, c) = ag.nn.LSTM(3, 5, batch_first=True)(ag.ones((2, 7, 3)))
+    >>> output.shape, h.shape, c.shape
+    ((2, 7, 5), (1, 2, 5), (1, 2, 5))
+    """
+
+    gates = 4
+    states = 2
+
+    def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
+        h, c = state
+        n = self.hidden_size
+        blocks = x + F.linear(h, weight, bias)
+        i, f, g, o = (blocks[..., k * n : (k + 1) * n] for k in range(4))
+        c = F.sigmoid(f) * c + F.sigmoid(i) * tanh(g)
+        return F.sigmoid(o) * tanh(c), c
+
+    def forward(self, input: Any, hx: tuple[Any, Any] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Return the results of the last layer and the last states ``(h, c)``; `hx` is such a pair. See `RNN.forward`."""
+        if hx is not None and (not isinstance(hx, tuple | list) or len(hx) != 2):
+            raise TypeError(f"LSTM takes the states as a pair (h, c), not {type(hx).__name__}{called()}")
+        output, (h, c) = self._layers(input, None if hx is None else tuple(hx))
+        return output, (h, c)
+
+
+class GRU(_Recurrent):
+    """Gated recurrent units over a sequence (Cho et al. 2014), in the form that PyTorch and cuDNN have.
+
+    Of ``x @ w_ih.T + b_ih`` and ``h @ w_hh.T + b_hh`` the three blocks are `r`, `z` and `n`; with ``r`` and ``z`` the
+    sigmoids of the sums, ``n = tanh(n_x + r * n_h)`` and ``h = (1 - z) * n + z * h``.
+
+    Parameters
+    ----------
+    input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype
+        As for `RNN`.
+
+    Raises
+    ------
+    ValueError
+        As for `RNN`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> output, h = ag.nn.GRU(3, 5, bidirectional=True)(ag.ones((7, 3)))
+    >>> output.shape, h.shape
+    ((7, 10), (2, 5))
+    """
+
+    gates = 3
+
+    def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
+        n, (h,) = self.hidden_size, state
+        y = F.linear(h, weight, bias)
+        both = F.sigmoid(x[..., : 2 * n] + y[..., : 2 * n])
+        r, z = both[..., :n], both[..., n:]
+        new = tanh(x[..., 2 * n :] + r * y[..., 2 * n :])
+        return (new + z * (h - new),)
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[Tensor, Tensor]:
+        """Return the results of the last layer and the last state of every layer and direction; see `RNN.forward`."""
+        output, (h,) = self._layers(input, None if hx is None else (hx,))
+        return output, h
