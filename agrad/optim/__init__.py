@@ -10,17 +10,23 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from agrad.optim import lr_scheduler as lr_scheduler
+    from agrad.optim.adagrad import Adagrad as Adagrad
     from agrad.optim.adam import Adam as Adam
     from agrad.optim.adam import AdamW as AdamW
+    from agrad.optim.lbfgs import LBFGS as LBFGS
     from agrad.optim.minimizing import minimize as minimize
     from agrad.optim.optimizer import Optimizer as Optimizer
+    from agrad.optim.rmsprop import RMSprop as RMSprop
     from agrad.optim.sgd import SGD as SGD
 
 #: Public names by the module that defines them.
 _HOME_OF = {
     "SGD": "sgd",
+    "Adagrad": "adagrad",
     "Adam": "adam",
     "AdamW": "adam",
+    "LBFGS": "lbfgs",
+    "RMSprop": "rmsprop",
     "Optimizer": "optimizer",
     "lr_scheduler": "lr_scheduler",
     "minimize": "minimizing",

@@ -81,10 +81,7 @@ class Adam(Optimizer):
 
     def check(self, group: Mapping[str, Any]) -> None:
         super().check(group)
-        if any(p.is_complex() for p in group["params"]):
-            raise TypeError(
-                f"{type(self).__name__} takes real parameters; optimise the real and imaginary parts of complex ones"
-            )
+        self.check_real(group)
 
     def update(self, p: Tensor, g: Tensor, group: Mapping[str, Any], state: dict[str, Any]) -> Tensor:
         (beta1, beta2), lr, decay = group["betas"], group["lr"], group["weight_decay"]

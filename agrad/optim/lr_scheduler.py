@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -25,7 +26,9 @@ __all__ = [
     "LambdaLR",
     "LinearLR",
     "MultiStepLR",
+    "OneCycleLR",
     "ReduceLROnPlateau",
+    "SequentialLR",
     "StepLR",
 ]
 
@@ -345,6 +348,231 @@ class CosineAnnealingLR(LRScheduler):
             return [group["lr"] + (base - least) * rise for base, group in zip(self.base_lrs, self.groups, strict=True)]
         quotient = (1 + math.cos(math.pi * epoch / total)) / (1 + math.cos(math.pi * (epoch - 1) / total))
         return [quotient * (group["lr"] - least) + least for group in self.groups]
+
+
+class OneCycleLR(LRScheduler):
+    """The rate up to a peak and down to almost nothing, once, and momentum the other way (Smith & Topin 2019).
+
+    Parameters
+    ----------
+    optimizer, last_epoch
+        See `LRScheduler`. A step is taken after every batch.
+    max_lr : float or sequence of float
+        The peak, for all groups or one per group. The rate begins at ``max_lr / div_factor``.
+    total_steps, epochs, steps_per_epoch : int, optional
+        How many steps there are: as such, or as a product.
+    pct_start : float, optional
+        The part of the steps that leads up to the peak.
+    anneal_strategy : {"cos", "linear"}, optional
+        Along half a cosine, or a line.
+    cycle_momentum : bool, optional
+        Whether ``momentum`` (or the first of ``betas``) goes from `max_momentum` to `base_momentum` and back.
+    base_momentum, max_momentum : float or sequence of float, optional
+        Its bounds.
+    div_factor, final_div_factor : float, optional
+        The peak is `div_factor` times the first rate, and that `final_div_factor` times the last.
+    three_phase : bool, optional
+        Come down to the first rate as fast as up, and then to the last.
+
+    Raises
+    ------
+    ValueError
+        If the steps are not given or not positive, `pct_start` is no part, `anneal_strategy` not known, the optimizer has
+        no momentum to cycle, or lengths do not fit; or if more steps are taken than there are.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> optimizer = ag.optim.SGD([ag.zeros(1, requires_grad=True)], lr=0.1, momentum=0.9)
+    >>> schedule = ag.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
+    >>> schedule.get_last_lr()
+    [0.04]
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        max_lr: float | Sequence[float],
+        total_steps: int | None = None,
+        epochs: int | None = None,
+        steps_per_epoch: int | None = None,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        cycle_momentum: bool = True,
+        base_momentum: float | Sequence[float] = 0.85,
+        max_momentum: float | Sequence[float] = 0.95,
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+        three_phase: bool = False,
+        last_epoch: int = -1,
+    ) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        if total_steps is None:
+            if epochs is None or steps_per_epoch is None:
+                raise ValueError(
+                    "You must define either total_steps OR (epochs AND steps_per_epoch): OneCycleLR has an end"
+                )
+            total_steps = epochs * steps_per_epoch
+        if total_steps <= 0:
+            raise ValueError(f"Expected positive integer total_steps, but got {total_steps}")
+        if not 0 <= pct_start <= 1:
+            raise ValueError(f"Expected float between 0 and 1 pct_start, but got {pct_start}")
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f"anneal_strategy must be one of 'cos' or 'linear', instead got {anneal_strategy}")
+        self.total_steps, self.anneal_strategy = total_steps, anneal_strategy
+        self.cycle_momentum, self.three_phase = cycle_momentum, three_phase
+        up = pct_start * total_steps - 1
+        #: Where each phase ends, and between which of a group's rates and momenta it leads.
+        self.phases: tuple[tuple[float, str, str, str, str], ...] = (
+            (up, "initial_lr", "max_lr", "max_momentum", "base_momentum"),
+            (total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum"),
+        )
+        if three_phase:
+            self.phases = (
+                self.phases[0],
+                (2 * pct_start * total_steps - 2, "max_lr", "initial_lr", "base_momentum", "max_momentum"),
+                (total_steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
+            )
+        if last_epoch == -1:
+            peaks = _per_group("max_lr", max_lr, optimizer)
+            low = _per_group("base_momentum", base_momentum, optimizer)
+            high = _per_group("max_momentum", max_momentum, optimizer)
+            if cycle_momentum and not all("momentum" in g or "betas" in g for g in optimizer.param_groups):
+                raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
+            for group, peak, least, most in zip(optimizer.param_groups, peaks, low, high, strict=True):
+                group["max_lr"], group["initial_lr"] = peak, peak / div_factor
+                group["min_lr"] = group["initial_lr"] / final_div_factor
+                if cycle_momentum:
+                    group["base_momentum"], group["max_momentum"] = least, most
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        step = self.last_epoch
+        if step > self.total_steps:
+            raise ValueError(f"Tried to step {step} times. The specified number of total steps is {self.total_steps}")
+        rates = []
+        for group in self.groups:
+            start = 0.0
+            for i, (end, first, last, high, low) in enumerate(self.phases):
+                if step <= end or i == len(self.phases) - 1:
+                    part = (step - start) / ((end - start) or 1)
+                    rates.append(self._between(group[first], group[last], part))
+                    if self.cycle_momentum:
+                        momentum = self._between(group[high], group[low], part)
+                        if "betas" in group:
+                            group["betas"] = (momentum, *group["betas"][1:])
+                        else:
+                            group["momentum"] = momentum
+                    break
+                start = end
+        return rates
+
+    def _between(self, start: float, end: float, part: float) -> float:
+        if self.anneal_strategy == "linear":
+            return start + (end - start) * part
+        return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
+
+
+def _per_group(name: str, value: float | Sequence[float], optimizer: Optimizer) -> list[float]:
+    count = len(optimizer.param_groups)
+    values = [value] * count if isinstance(value, int | float) else list(value)
+    if len(values) != count:
+        raise ValueError(f"expected {count} values for {name}, got {len(values)}")
+    return values
+
+
+class SequentialLR(LRScheduler):
+    """One schedule after the other, each from the initial rates on.
+
+    Parameters
+    ----------
+    optimizer, last_epoch
+        See `LRScheduler`.
+    schedulers : sequence of LRScheduler
+        Schedules of that optimizer.
+    milestones : sequence of int
+        The epochs at which the next one begins; one less than there are schedules.
+
+    Raises
+    ------
+    ValueError
+        If there are no schedules, one is of another optimizer, or there are not as many milestones.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from agrad.optim import lr_scheduler as schedules
+    >>> optimizer = ag.optim.SGD([ag.zeros(1, requires_grad=True)], lr=1.0)
+    >>> warm = schedules.LinearLR(optimizer, 0.5, total_iters=2)
+    >>> fall = schedules.ExponentialLR(optimizer, 0.5)
+    >>> schedule = schedules.SequentialLR(optimizer, [warm, fall], milestones=[2])
+    >>> for _ in range(4):
+    ...     print(schedule.get_last_lr()[0], end=" ")
+    ...     optimizer.step()
+    ...     schedule.step()
+    0.5 0.75 1.0 0.5
+    """
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        schedulers: Sequence[LRScheduler],
+        milestones: Sequence[int],
+        last_epoch: int = -1,
+    ) -> None:
+        if not schedulers:
+            raise ValueError("SequentialLR expects at least one scheduler, but got no scheduler.")
+        for i, scheduler in enumerate(schedulers):
+            if getattr(scheduler, "optimizer", None) is not optimizer:
+                raise ValueError(f"SequentialLR: the scheduler at index {i} is not one of this optimizer")
+            if isinstance(scheduler, ReduceLROnPlateau):
+                message = "SequentialLR does not support ReduceLROnPlateau, whose step takes a measure"
+                raise ValueError(message)  # noqa: TRY004 (a bad value)
+        if len(milestones) != len(schedulers) - 1:
+            raise ValueError(
+                "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone"
+                f" points, but got number of schedulers {len(schedulers)} and the number of milestones to be equal to"
+                f" {len(milestones)}"
+            )
+        self._schedulers, self._milestones = list(schedulers), list(milestones)
+        super().__init__(optimizer, last_epoch)
+
+    def _advance(self) -> None:
+        self._calls += 1
+        self.last_epoch += 1
+        scheduler = self._schedulers[bisect_right(self._milestones, self.last_epoch)]
+        if self.last_epoch == 0 or self.last_epoch in self._milestones:
+            for group in self.groups:
+                group["lr"] = group["initial_lr"]
+            scheduler.last_epoch = -1
+        scheduler._advance()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state in plain containers, with that of every schedule."""
+        state = super().state_dict()
+        state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
+        return state
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` gave; see `LRScheduler.load_state_dict`."""
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}.")
+        parts = state_dict.get("_schedulers", ())
+        if len(parts) != len(self._schedulers):
+            raise ValueError(
+                f"Error(s) in loading state_dict for SequentialLR: {len(parts)} schedules in the loaded state dict,"
+                f" {len(self._schedulers)} here."
+            )
+        before = [dict(vars(scheduler)) for scheduler in self._schedulers]
+        try:
+            for scheduler, part in zip(self._schedulers, parts, strict=True):
+                scheduler.load_state_dict(part)
+            super().load_state_dict({**state_dict, "_schedulers": self._schedulers})
+        except BaseException:
+            for scheduler, kept in zip(self._schedulers, before, strict=True):
+                vars(scheduler).update(kept)
+            raise
 
 
 class ReduceLROnPlateau(LRScheduler):

@@ -137,6 +137,19 @@ class Optimizer:
             if not 0 <= beta < 1:
                 raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
 
+    def check_real(self, group: Mapping[str, Any]) -> None:
+        """Refuse complex parameters, for subclasses that divide by squares.
+
+        Raises
+        ------
+        TypeError
+            If a parameter is complex.
+        """
+        if any(p.is_complex() for p in group["params"]):
+            raise TypeError(
+                f"{type(self).__name__} takes real parameters; optimise the real and imaginary parts of complex ones"
+            )
+
     def _params(self) -> list[Tensor]:
         return [p for group in self.param_groups for p in group["params"]]
 

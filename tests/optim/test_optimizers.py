@@ -24,6 +24,10 @@ CASES = {
     "adam weight decay": lambda o, p: o.Adam(p, lr=0.05, weight_decay=0.1),
     "amsgrad": lambda o, p: o.Adam(p, lr=0.05, amsgrad=True),
     "adamw": lambda o, p: o.AdamW(p, lr=0.05, weight_decay=0.1),
+    "rmsprop": lambda o, p: o.RMSprop(p, lr=0.01),
+    "rmsprop centered": lambda o, p: o.RMSprop(p, 0.01, alpha=0.9, centered=True, momentum=0.9, weight_decay=0.1),
+    "adagrad": lambda o, p: o.Adagrad(p, lr=0.1),
+    "adagrad decay": lambda o, p: o.Adagrad(p, 0.1, lr_decay=0.05, weight_decay=0.1, initial_accumulator_value=0.5),
 }
 #: What PyTorch ends at.
 EXPECTED = {
@@ -36,6 +40,10 @@ EXPECTED = {
     "adam weight decay": [-0.07724782544418925, 0.14332201403707578, 0.1190005319828785],
     "amsgrad": [-0.07512480524206935, 0.14707405190118122, 0.11923200015465972],
     "adamw": [-0.0733928788090905, 0.12987105812435035, 0.08059702940263284],
+    "rmsprop": [0.061584953930175365, 0.07179684196062162, 0.3716964904587906],
+    "rmsprop centered": [0.0005940263506441037, -0.09239604547407466, -0.3051339742610301],
+    "adagrad": [0.06506315307571582, 0.07280554814433891, 0.3816348436464398],
+    "adagrad decay": [0.11126491377269998, 0.06991212167786114, 0.49360115482577943],
 }
 
 
@@ -229,3 +237,190 @@ def test_a_foreign_state_changes_nothing():
     with pytest.raises(ValueError, match="doesn't match the size of optimizer's group"):
         optimizer.load_state_dict(other.state_dict())
     assert optimizer.param_groups[0]["lr"] == 0.5
+
+
+# -- L-BFGS -------------------------------------------------------------------------------------------------------------
+
+
+def closure_of(optimizer, loss):
+    def closure():
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        return value
+
+    return closure
+
+
+def test_three_steps_of_lbfgs_end_where_pytorch_ends(backend, make, value):
+    w, a = make(START, requires_grad=True), make(A)
+    optimizer = ag.optim.LBFGS([w], lr=0.3, max_iter=3, history_size=2)
+    for _ in range(3):
+        optimizer.step(closure_of(optimizer, lambda: ((a @ w) ** 2).sum()))
+    np.testing.assert_allclose(
+        value(w), [0.08480672270472003, -0.023136694519450125, 0.1387016880265427], rtol=0, atol=1e-13
+    )
+
+
+def test_lbfgs_with_a_line_search_comes_down_rosenbrocks_valley():
+    # PyTorch needs 43 evaluations, and so do the same conditions, interpolation and bounds here
+    x, y = ag.tensor(-1.2, requires_grad=True), ag.tensor([1.0], requires_grad=True)
+    optimizer = ag.optim.LBFGS([x, y], max_iter=100, line_search_fn="strong_wolfe")
+    calls = []
+
+    def loss():
+        calls.append(1)
+        return ((1 - x) ** 2 + 100 * (y - x**2) ** 2).sum()
+
+    first = optimizer.step(closure_of(optimizer, loss))
+    assert first.item() == pytest.approx(24.2)
+    np.testing.assert_allclose([x.item(), y.item()], [1.0, 1.0], atol=5e-5)
+    assert len(calls) <= 50
+    with pytest.raises(TypeError, match="needs a closure"):
+        optimizer.step()
+    with pytest.raises(ValueError, match="parameter groups"):
+        ag.optim.LBFGS([{"params": [x]}, {"params": [y]}])
+    with pytest.raises(ValueError, match="strong_wolfe"):
+        ag.optim.LBFGS([x], line_search_fn="armijo")
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered in log")
+def test_a_line_search_steps_back_from_what_is_not_finite():
+    w = ag.tensor([1.0], requires_grad=True)
+    optimizer = ag.optim.LBFGS([w], lr=10.0, tolerance_change=1e-14, line_search_fn="strong_wolfe")
+    optimizer.step(closure_of(optimizer, lambda: (w - ag.log(w)).sum() + 0.5 * (w * w).sum()))
+    # the root of 1 - 1 / w + w
+    np.testing.assert_allclose(w.tolist(), [(math.sqrt(5) - 1) / 2], atol=1e-6)
+
+
+def test_a_failing_closure_leaves_lbfgs_as_it_was():
+    w = ag.tensor(START, requires_grad=True)
+    optimizer = ag.optim.LBFGS([w], max_iter=5)
+    calls = []
+
+    def loss():
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return ((ag.asarray(A) @ w) ** 2).sum()
+
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.step(closure_of(optimizer, loss))
+    assert w.tolist() == START
+    assert optimizer.state_dict()["state"] == {0: {}}
+
+
+def test_lbfgs_goes_on_from_a_saved_state():
+    def trained(save_at):
+        w = ag.tensor(START, requires_grad=True)
+        optimizer = ag.optim.LBFGS([w], lr=0.3, max_iter=2)
+        for i in range(4):
+            if i == save_at:
+                buffer = io.BytesIO()
+                ag.save(optimizer.state_dict(), buffer)
+                buffer.seek(0)
+                optimizer = ag.optim.LBFGS([w], lr=0.3, max_iter=2)
+                optimizer.load_state_dict(ag.load(buffer))
+            optimizer.step(closure_of(optimizer, lambda: ((ag.asarray(A) @ w) ** 2).sum()))
+        return w.tolist()
+
+    assert trained(2) == trained(None)
+
+
+# -- schedules over a whole training: PyTorch's rates and momenta -----------------------------------------------------------
+
+LONG = {
+    "one cycle": (
+        lambda p: ag.optim.SGD(p, lr=0.1, momentum=0.9),
+        lambda o: ag.optim.lr_scheduler.OneCycleLR(o, 1.0, total_steps=10),
+        [
+            0.52,
+            1.0,
+            0.950484632013,
+            0.81174565395,
+            0.611262021936,
+            0.388741978064,
+            0.18825834605,
+            0.049519367987,
+            4e-06,
+        ],
+        [
+            0.9,
+            0.85,
+            0.854951556605,
+            0.868825509907,
+            0.888873953302,
+            0.911126046698,
+            0.931174490093,
+            0.945048443395,
+            0.95,
+        ],
+    ),
+    "three phases": (
+        lambda p: ag.optim.Adam(p, lr=0.1),
+        lambda o: ag.optim.lr_scheduler.OneCycleLR(
+            o, 0.5, epochs=3, steps_per_epoch=4, pct_start=0.25, anneal_strategy="linear", three_phase=True
+        ),
+        [0.26, 0.5, 0.26, 0.02, 0.017143142857, 0.014286285714, 0.011429428571, 0.008572571429, 0.005715714286],
+        [0.9, 0.85, 0.9, 0.95, 0.95, 0.95, 0.95, 0.95, 0.95],
+    ),
+    "three schedules": (
+        lambda p: ag.optim.SGD(p, lr=1.0),
+        lambda o: ag.optim.lr_scheduler.SequentialLR(
+            o,
+            [
+                ag.optim.lr_scheduler.LinearLR(o, 0.25, 1.0, 3),
+                ag.optim.lr_scheduler.ExponentialLR(o, 0.5),
+                ag.optim.lr_scheduler.CosineAnnealingLR(o, 4),
+            ],
+            [3, 5],
+        ),
+        [0.5, 0.75, 1.0, 0.5, 1.0, 0.853553390593, 0.5, 0.146446609407, 0.0],
+        [0.0] * 9,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LONG)
+@pytest.mark.parametrize("saved", [False, True])
+def test_rates_and_momenta_are_pytorchs(case, saved):
+    make, schedule, rates, momenta = LONG[case]
+    optimizer = make([ag.tensor([1.0], requires_grad=True)])
+    scheduler = schedule(optimizer)
+    found = []
+    for i in range(len(rates)):
+        if saved and i == 4:
+            states = optimizer.state_dict(), scheduler.state_dict()
+            optimizer = make([ag.tensor([1.0], requires_grad=True)])
+            scheduler = schedule(optimizer)
+            optimizer.load_state_dict(states[0])
+            scheduler.load_state_dict(states[1])
+        optimizer.step()
+        scheduler.step()
+        group = optimizer.param_groups[0]
+        found.append((group["lr"], group["momentum"] if "momentum" in group else group["betas"][0]))
+    np.testing.assert_allclose(found, list(zip(rates, momenta, strict=True)), atol=1e-11)
+
+
+def test_what_schedules_refuse():
+    schedules = ag.optim.lr_scheduler
+    optimizer = ag.optim.SGD([ag.tensor([1.0], requires_grad=True)], lr=1.0, momentum=0.9)
+    with pytest.raises(ValueError, match="total_steps OR"):
+        schedules.OneCycleLR(optimizer, 1.0)
+    with pytest.raises(ValueError, match="pct_start"):
+        schedules.OneCycleLR(optimizer, 1.0, 10, pct_start=2.0)
+    with pytest.raises(ValueError, match="expected 1 values for max_lr, got 2"):
+        schedules.OneCycleLR(optimizer, [1.0, 2.0], 10)
+    with pytest.raises(ValueError, match="must support momentum"):
+        schedules.OneCycleLR(ag.optim.Adagrad([ag.tensor([1.0], requires_grad=True)]), 1.0, 10)
+    short = schedules.OneCycleLR(optimizer, 1.0, 2)
+    optimizer.step()
+    for _ in range(2):
+        short.step()
+    with pytest.raises(ValueError, match="total steps is 2"):
+        short.step()
+    with pytest.raises(ValueError, match="one more than the number of milestone"):
+        schedules.SequentialLR(optimizer, [schedules.StepLR(optimizer, 1)], [3])
+    other = ag.optim.SGD([ag.tensor([1.0], requires_grad=True)], lr=1.0)
+    with pytest.raises(ValueError, match="index 0 is not one of this optimizer"):
+        schedules.SequentialLR(optimizer, [schedules.StepLR(other, 1)], [])
