@@ -123,3 +123,18 @@ class TorchPlugin:
     @hookimpl
     def agrad_backend_of(self, array_type):
         return "torch" if array_type.__module__ == "torch" and array_type.__name__ == "Tensor" else None
+
+
+class CompilingBackend(TorchBackend):
+    """The same, whose programs go through ``torch.compile``, but for those with draws: it knows no generator."""
+
+    def compile(self, program, *, exact=False, **options):
+        return None if exact or program.keys else torch.compile(program.function(self))
+
+
+class CompilingPlugin(TorchPlugin):
+    backend = CompilingBackend()
+
+    @hookimpl
+    def agrad_harness(self, backend):
+        return "agrad.testing:InexactHarness" if backend == "torch" else None

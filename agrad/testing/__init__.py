@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from agrad.testing.gradcheck import GradcheckError, gradcheck, gradgradcheck
-from agrad.testing.harness import Harness
+from agrad.testing.harness import Harness, InexactHarness
 
-__all__ = ["GradcheckError", "Harness", "gradcheck", "gradgradcheck"]
+__all__ = ["GradcheckError", "Harness", "InexactHarness", "gradcheck", "gradgradcheck"]

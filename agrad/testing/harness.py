@@ -32,6 +32,12 @@ class Harness:
         return nullcontext()
 
 
+class InexactHarness(Harness):
+    """That of a backend in memory whose `Backend.compile` makes something else of several operations, and rounds otherwise."""
+
+    exact = False
+
+
 def harness_of(name: str) -> Harness:
     """Return the harness that plugins give for a backend, by its name."""
     path = manager.plugins().hook.agrad_harness(backend=name)

@@ -18,7 +18,7 @@ hookimpl = pluggy.HookimplMarker("agrad")
 
 
 class JaxBackend(Backend):
-    """Arrays of JAX, which cannot be written to; JAX's own transformations are not used."""
+    """Arrays of JAX, which cannot be written to. Programs run through ``jax.jit``; JAX's gradients are not used."""
 
     name = "jax"
     contract = 2
@@ -40,9 +40,8 @@ class JaxBackend(Backend):
     # -- where JAX departs from the standard -------------------------------------------------------------------------
 
     def kernel(self, op):
-        xp = self.namespace()
         if op == "permute_dims":  # JAX takes no negative axes
-            return lambda x, /, axes: xp.permute_dims(x, tuple(axis % x.ndim for axis in axes))
+            return lambda x, /, axes: self.jax.numpy.permute_dims(x, tuple(axis % x.ndim for axis in axes))
         return None
 
     # -- faster than the defaults ------------------------------------------------------------------------------------
@@ -62,14 +61,24 @@ class JaxBackend(Backend):
         return array.tolist()
 
     def random(self, kind, shape, key, *, dtype, device, **p):
-        random, (seed, counter) = self.jax.random, key
+        random, source = self.jax.random, self.source(key) if isinstance(key, tuple) else key
         with self.jax.default_device(self.native_device(device)):
-            source = random.fold_in(random.key(seed % 2**63), counter)
             if kind == "permutation":
                 return random.permutation(source, p["n"]).astype(dtype)
             if kind == "integers":
                 return random.randint(source, shape, p["low"], p["high"], dtype)
             return getattr(random, kind)(source, shape, dtype)  # uniform or normal
+
+    def source(self, key):
+        """Return JAX's own key for one of agrad's."""
+        seed, counter = key
+        return self.jax.random.fold_in(self.jax.random.key(seed % 2**63), counter)
+
+    def compile(self, program, *, exact=False, **options):
+        if exact:  # XLA makes one loop of several operations, and rounds otherwise
+            return None
+        run = self.jax.jit(program.function(self))
+        return lambda *values: run(*(self.source(v) if isinstance(v, tuple) else v for v in values))
 
 
 backend = JaxBackend()
@@ -83,3 +92,8 @@ def agrad_backends():
 @hookimpl
 def agrad_backend_of(array_type):
     return "jax" if array_type.__module__.partition(".")[0] in ("jax", "jaxlib") else None
+
+
+@hookimpl
+def agrad_harness(backend):
+    return "agrad.testing:InexactHarness" if backend == "jax" else None  # compiled programs round otherwise

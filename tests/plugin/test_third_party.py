@@ -125,8 +125,8 @@ KIT = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--pyargs", "agrad.testin
 
 
 def test_the_example_passes_part_of_the_kit(installed, tmp_path):
-    """All of it takes minutes, in which JAX compiles; here what has to do with arrays that cannot be written to."""
-    chosen = ("-k", "test_in_place or test_indexing or test_registration or test_transfers")
+    """All of it takes minutes, in which JAX compiles; here what has to do with arrays that cannot be written to, and with whole programs."""
+    chosen = ("-k", f"test_in_place or test_indexing or test_registration or test_transfers or {WHOLE}")
     text = python(*KIT, "--agrad-backend=jax", *chosen, path=[installed], cwd=tmp_path)
     assert re.search(r"\b\d+ ok(, \d+ skipped)?$", text, re.MULTILINE)
 
@@ -139,6 +139,18 @@ def test_torch_as_arrays_passes_the_kit(tmp_path):
     plugin = f"--agrad-plugin={ROOT / 'tests' / 'torch_backend.py'}:TorchPlugin"
     text = python(*KIT, "--agrad-backend=torch", plugin, "--agrad-quick", cwd=tmp_path)
     assert re.search(r"\b\d+ ok(, \d+ skipped)?$", text, re.MULTILINE)
+
+
+#: What the kit asks of programs as a whole.
+WHOLE = "outputs_are or inputs_stay or several_threads or test_exact or test_options"
+
+
+def test_torch_compile_runs_programs(tmp_path):
+    """It compiles for seconds, so not every sample."""
+    pytest.importorskip("torch")
+    plugin = f"--agrad-plugin={ROOT / 'tests' / 'torch_backend.py'}:CompilingPlugin"
+    text = python(*KIT, "--agrad-backend=torch", plugin, "-k", f"test_programs and ({WHOLE})", cwd=tmp_path)
+    assert re.search(r"\b5 ok$", text, re.MULTILINE)
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------

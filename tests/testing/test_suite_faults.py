@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import threading
+import time
 from pathlib import Path
 
 import array_api_strict
@@ -395,6 +396,112 @@ class Rough(Plugin):
         return fail if op == "tanh" and backend.name == "faulty" else None
 
 
+# -- what compiles programs: each compiles to the program's own text, and does one thing wrong -------------------------
+
+
+class Compiling(Sound):
+    """Programs are run as a whole."""
+
+    def compile(self, program, **options):
+        return self.faulty(program, program.function(self), **options)
+
+    def faulty(self, program, run, **options):
+        return run
+
+
+class Rounding(Compiling):
+    """All results are a little too large, even where they are to be exact."""
+
+    def faulty(self, program, run, **options):
+        return lambda *values: tuple(
+            made * (1 + 1e-15) if "float" in str(made.dtype) else made for made in run(*values)
+        )
+
+
+class FirstOutputs(Compiling):
+    """What the first run gave is given ever after."""
+
+    def faulty(self, program, run, **options):
+        kept = []
+
+        def always(*values):
+            kept[:] = kept or run(*values)
+            return tuple(kept)
+
+        return always
+
+
+class KeptOutputs(Compiling):
+    """All runs write their results into the same arrays."""
+
+    def faulty(self, program, run, **options):
+        kept = []
+
+        def into(*values):
+            made = run(*values)
+            kept[:] = kept or map(array_api_strict.zeros_like, made)
+            for array, now in zip(kept, made, strict=True):
+                array[...] = now
+            return tuple(kept)
+
+        return into
+
+
+class WritingInputs(Compiling):
+    """Inputs are used as buffers."""
+
+    def faulty(self, program, run, **options):
+        def over(*values):
+            made = run(*values)
+            for value in values:
+                value[...] = 0
+            return made
+
+        return over
+
+
+class OneAtATime(Compiling):
+    """What runs at the same time gets the inputs of another."""
+
+    def faulty(self, program, run, **options):
+        place = []
+
+        def shared(*values):
+            place[:] = values
+            time.sleep(0.001)
+            return run(*place)
+
+        return shared
+
+
+class Listing(Compiling):
+    """The outputs come as a list."""
+
+    def faulty(self, program, run, **options):
+        return lambda *values: list(run(*values))
+
+
+class Losing(Compiling):
+    """One output is lost."""
+
+    def faulty(self, program, run, **options):
+        return lambda *values: run(*values)[:-1]
+
+
+class FixedDraws(Compiling):
+    """Draws are part of what was compiled."""
+
+    def faulty(self, program, run, **options):
+        return lambda *values: run(*((1, 2) if isinstance(value, tuple) else value for value in values))
+
+
+class Picky(Compiling):
+    """Options are refused, of which there may be more in times to come."""
+
+    def compile(self, program, *, exact=False, threads=None):
+        return program.function(self)
+
+
 #: The fault, the test (class, name, arguments), and what the failure says.
 FAULTS = [
     (LastWins, (suite.TestIndexing, "test_scatter_add_repeats"), "scatter_add"),
@@ -458,6 +565,17 @@ FAULTS = [
         (suite.TestRules, "test_composition", "nn.layer_norm", "float64"),
         "the gradient by input by the back",
     ),
+    (Rounding, (suite.TestPrograms, "test_forward_and_backward", "exp", "float64"), "is not, bit for bit"),
+    (Rounding, (suite.TestPrograms, "test_exact"), "with exact=True: .* is not, bit for bit"),
+    (FirstOutputs, (suite.TestPrograms, "test_outputs_are_nobody_elses"), "the output after later runs is wrong"),
+    (FirstOutputs, (suite.TestPrograms, "test_drawn", "rand"), "is not, bit for bit"),
+    (FixedDraws, (suite.TestPrograms, "test_drawn", "rand"), "is not, bit for bit"),
+    (KeptOutputs, (suite.TestPrograms, "test_outputs_are_nobody_elses"), "the output after later runs is wrong"),
+    (WritingInputs, (suite.TestPrograms, "test_inputs_stay"), "the input after the run is wrong"),
+    (OneAtATime, (suite.TestPrograms, "test_several_threads"), "the output beside other threads is wrong"),
+    (Listing, (suite.TestPrograms, "test_options"), "a list, no tuple"),
+    (Losing, (suite.TestPrograms, "test_options"), "4 outputs, expected 5"),
+    (Picky, (suite.TestPrograms, "test_options"), "unexpected keyword argument 'later_option'"),
 ]
 
 
@@ -480,6 +598,13 @@ def run(registered, monkeypatch):
 @pytest.mark.parametrize("test", {test: None for _, test, _ in FAULTS}, ids=lambda test: "-".join(map(str, test[1:])))
 def test_the_sound_backend_passes(test, run):
     run(Plugin(Sound()), test)
+
+
+@pytest.mark.parametrize(
+    "test", {test: None for _, test, _ in FAULTS if test[0] is suite.TestPrograms}, ids=lambda test: test[1]
+)
+def test_a_sound_backend_that_compiles_passes(test, run):
+    run(Plugin(Compiling()), test)
 
 
 @pytest.mark.filterwarnings("ignore:You are comparing")  # array-api-strict, of a dtype of NumPy's

@@ -7,6 +7,7 @@ backends and where `Harness.exact` is False.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -111,9 +112,12 @@ class TestPrograms(OfSamples):
                 assert one.tobytes() == other.tobytes(), f"{what}: {one!r} is not, bit for bit, {other!r}"
 
     def replayed(self, function: Callable[..., Any], dtype: str, first: Sequence[Any], then: Sequence[Any]) -> Any:
-        """Capture a function with some arguments, replay it with others, and compare; return the program."""
+        """Capture a function with some arguments, replay it with others and again, and compare; return the program."""
         program = ag.func.capture(function)(*first)
-        self.same(program(*then), function(*then), dtype, "the replay")
+        wanted = function(*then)
+        self.same(program(*then), wanted, dtype, "the replay")
+        program(*first)  # what a backend has made of it by now may be another code than the first time's
+        self.same(program(*then), wanted, dtype, "the replay after others")
         return program
 
     # -- operations ---------------------------------------------------------------------------------------------------
@@ -273,6 +277,75 @@ class TestPrograms(OfSamples):
             again = before
             change(again)
             self.same(found, (again * start(0.5), again), self.real, "the tensor from outside")
+
+    # -- as a whole: what `Backend.compile` gives ---------------------------------------------------------------------
+
+    def operands(self, factor: float = 1.0) -> list[Any]:
+        """Return what `layer` is called with."""
+        x, w = (
+            [[0.5, -1.0, 2.0], [1.5, 0.25, -0.75], [-0.5, 1.0, 0.1]],
+            [[1.0, 0.2, -0.3], [0.4, -0.5, 0.6], [0.7, 0.8, 0.9]],
+        )
+        return [self.tensor([[factor * v for v in row] for row in rows], requires_grad=True) for rows in (x, w)]
+
+    def run_whole(self, factors: Sequence[float], **options: Any) -> tuple[list[Any], list[Any]]:
+        """Run the program of `layer` on operands by factors; return the results, and what the calls give."""
+        run = ag.func.capture(layer)(*self.operands()).runner(self.backend, **options)
+        found = [run(*(t._raw for t in self.operands(factor))) for factor in factors]
+        return found, [layer(*self.operands(factor)) for factor in factors]
+
+    def close_to(self, found: Sequence[Any], wanted: Sequence[Any], what: str) -> None:
+        """Compare what a run gives with the results of a call, to rounding."""
+        assert isinstance(found, tuple), f"{what}: a {type(found).__name__}, no tuple"
+        assert len(found) == len(wanted), f"{what}: {len(found)} outputs, expected {len(wanted)}"
+        for one, other in zip(self.hosts(found), self.hosts([t.detach() for t in wanted]), strict=True):
+            self.close(one, other, 100 * VALUE[self.real], what)
+
+    def test_outputs_are_nobody_elses(self) -> None:
+        """No later run writes to what a run gave."""
+        factors = (1.0, -0.5, 2.0, 0.3)
+        for found, wanted in zip(*self.run_whole(factors), strict=True):
+            self.close_to(found, wanted, "the output after later runs")
+
+    def test_inputs_stay(self) -> None:
+        """A run writes to nothing that it is given."""
+        run = ag.func.capture(layer)(*self.operands()).runner(self.backend)
+        given = self.operands(1.5)
+        for _ in range(3):
+            run(*(t._raw for t in given))
+        for now, before in zip(given, self.operands(1.5), strict=True):
+            self.close(now.detach(), self.host(before.detach()), 0.0, "the input after the run")
+
+    def test_several_threads(self) -> None:
+        """Runs at the same time do not disturb each other."""
+        run = ag.func.capture(layer)(*self.operands()).runner(self.backend)
+        factors = [0.1 * (i + 1) for i in range(24)]
+        given = [[t._raw for t in self.operands(factor)] for factor in factors]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda raws: run(*raws), given))
+        for factor, one in zip(factors, found, strict=True):
+            self.close_to(one, layer(*self.operands(factor)), "the output beside other threads")
+
+    def test_exact(self) -> None:
+        """What is compiled with ``exact=True`` gives the bits of the calls."""
+        for found, wanted in zip(*self.run_whole((1.0, 0.3, -0.7), exact=True), strict=True):
+            for one, other in zip(self.hosts(found), self.hosts([t.detach() for t in wanted]), strict=True):
+                if self.backend.is_lazy:
+                    self.close(one, other, VALUE[self.real])
+                else:
+                    assert one.tobytes() == other.tobytes(), f"with exact=True: {one!r} is not, bit for bit, {other!r}"
+
+    def test_options(self) -> None:
+        """Options that a backend does not know are passed over."""
+        found, wanted = self.run_whole((1.0,), exact=False, threads=1, later_option=None)
+        self.close_to(found[0], wanted[0], "the output")
+
+
+def layer(x: Any, w: Any) -> list[Any]:
+    """Return what a layer and a loss give, and gradients: products of matrices, broadcasting, sums, views."""
+    h = ag.tanh(x @ w - x[:, :1]) * ag.mean(x)
+    loss = ag.sum((h - ag.matrix_transpose(x)) ** 2)
+    return [loss, h, ag.sin(h), *ag.autograd.grad(loss, [x, w])]
 
 
 def unknown(results: Sequence[Any]) -> bool:

@@ -95,3 +95,30 @@ def test_indices_out_of_range():
         x[5]
     with pytest.raises(IndexError, match="index -4 is out of bounds"):
         x[-4] = 1.0
+
+
+def test_compiled_functions_go_through_jit(monkeypatch):
+    jitted = []
+    jit = jax.jit
+
+    def counted(function):
+        jitted.append(function)
+        return jit(function)
+
+    monkeypatch.setattr(jax, "jit", counted)
+
+    def step(x, w):
+        loss = ag.mean(ag.nn.functional.dropout(ag.tanh(x @ w), 0.5) ** 2)
+        return loss, *ag.autograd.grad(loss, [w])
+
+    x, w = (ag.asarray(jnp.reshape(jnp.arange(9.0) / 9, (3, 3)), requires_grad=r) for r in (False, True))
+    for options, count in (({}, 1), ({"exact": True}, 0)):
+        jitted.clear()
+        compiled = ag.compile(step, **options)
+        for seed in (1, 2**64 - 1, 3):  # of the draws, which go on as without
+            ag.manual_seed(seed)
+            found = compiled(x, w)
+            ag.manual_seed(seed)
+            for one, other in zip(found, step(x, w), strict=True):
+                assert jnp.allclose(one.detach()._raw, other.detach()._raw, rtol=1e-12)
+        assert len(jitted) == count

@@ -149,7 +149,9 @@ class NumpyBackend(Backend):
     def tolist(self, array: Any) -> Any:
         return array.tolist()
 
-    def compile(self, program: Any, *, exact: bool = False, threads: int | None = None) -> Callable[..., Any]:
+    def compile(
+        self, program: Any, *, exact: bool = False, threads: int | None = None, **options: Any
+    ) -> Callable[..., Any]:
         from agrad_numpy.executor import Executor, default_threads  # noqa: PLC0415 (programs that are not recorded need none)
 
         return Executor(program, self, exact=exact, threads=default_threads() if threads is None else threads)
