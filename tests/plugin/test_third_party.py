@@ -64,7 +64,7 @@ def test_the_entry_point_names_the_module_and_the_backend():
         for node in TREE.body
         if isinstance(node, ast.FunctionDef) and [ast.unparse(d) for d in node.decorator_list] == ["hookimpl"]
     }
-    assert hooks == {"agrad_backends", "agrad_backend_of"}
+    assert hooks == {"agrad_backends", "agrad_backend_of", "agrad_harness"}
 
 
 def test_the_example_loads_jax_late():
