@@ -357,8 +357,8 @@ def small_chunks(rounds: int) -> dict[str, float]:
     ways = {"NumPy loop": loop, "lowered": one_task_per_chunk}
     expected, gradient = loop()
     value, found = one_task_per_chunk()
-    np.testing.assert_allclose(value.item(), expected, rtol=1e-9)
-    np.testing.assert_allclose(found.numpy(), gradient, rtol=1e-9)
+    np.testing.assert_allclose(value, expected, rtol=1e-9)
+    np.testing.assert_allclose(found, gradient, rtol=1e-9)
     times: dict[str, list[float]] = {way: [] for way in ways}
     for number in range(rounds):
         for way, call in sorted(ways.items(), reverse=bool(number % 2)):

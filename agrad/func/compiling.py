@@ -635,6 +635,21 @@ class Kept:
         """Return whether the values that Python chose its way by are as they were in the capture."""
         return all(same(self.backend.item(outs[at]), value) for at, value in self.asked)
 
+    def is_decided(self, leaves: Sequence[Any]) -> bool:
+        """Return whether the numbers among the arguments that Python chose its way by are as they were in the capture."""
+        floats = {self.program.inputs[at]: leaves[place] for at, place, is_float in self.from_arguments if is_float}
+        return all(same(floats[c.number], c.value) for c in self.conditions)
+
+    def beside(self) -> str:
+        """Return what it takes beside running the program to do what the function does; "" if nothing."""
+        floats = {self.program.inputs[at] for at, _, is_float in self.from_arguments if is_float}
+        for condition in self.conditions:
+            if condition.number not in floats:
+                return f"capture: a value decides which way it goes ({condition.line})"
+        if self.puts:
+            return f"capture: it writes to {self.puts[0][0].target}"
+        return "capture: it reads or changes the settings of an optimiser" if self.prologue or self.epilogue else ""
+
     def made(self, out: Any, at: int) -> Tensor:
         """Return a tensor of an output."""
         backend = self.backend
@@ -850,6 +865,7 @@ class Compiled:
         self._options = options
         self._kept: dict[Any, list[Kept]] = {}
         self._refused: dict[Any, int] = {}
+        self._failures: dict[Any, str] = {}
         self._quick: dict[Any, list[tuple[Kept, Any]]] = {}
         self._lock = lock()
 
@@ -864,6 +880,7 @@ class Compiled:
             self._kept.clear()
             self._quick.clear()
             self._refused.clear()
+            self._failures.clear()
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -935,8 +952,63 @@ class Compiled:
 
     # -- capture ------------------------------------------------------------------------------------------------------
 
-    def _capture(self, key: Any, leaves: list[Any], treedef: tree.TreeDef, differing: str | None) -> Any:
-        """Call the function, and keep the program of what it does."""
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept | None:
+        """Return the kept program for such a call, for those who run it themselves; None where there is none yet.
+
+        Raises
+        ------
+        CaptureError
+            If it is known that there can be none.
+        """
+        leaves, treedef = tree.flatten((args, kwargs))
+        key = self._key(leaves, treedef, mode.current())
+        for kept in self._kept.get(key, ()):
+            if kept.difference(leaves) is None and kept.is_decided(leaves):
+                return kept
+        if key in self._failures:
+            raise CaptureError(self._failures[key])
+        return None
+
+    def record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept:
+        """Call the function for nothing but its program, which is kept for `find`.
+
+        Raises
+        ------
+        CaptureError
+            If no program can hold the call, or none that gives results of its inputs and does nothing else; or if it fails.
+        """
+        leaves, treedef = tree.flatten((args, kwargs))
+        key = self._key(leaves, treedef, mode.current())
+        with self._lock:
+            try:
+                _, kept, watcher = self._recorded(leaves, treedef)
+            except Exception as error:  # noqa: BLE001 (it is told by who asks for the program)
+                kept, reason = None, f"capture: the call raises {type(error).__name__}: {error}"
+            else:
+                reason = str(watcher.failure) if kept is None else kept.beside()
+            if kept is None or reason:
+                while len(self._failures) > KEPT:
+                    self._failures.pop(next(iter(self._failures)))
+                self._failures[key] = reason
+                raise CaptureError(reason)
+            self._kept[key] = [kept, *self._kept.get(key, ())][:BRANCHES]
+            while len(self._kept) > KEPT:
+                self._forget(next(iter(self._kept)))
+        return kept
+
+    def compare(self, kept: Kept, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Call the function, and check that a kept program gives the same.
+
+        Raises
+        ------
+        CompileError
+            If it does not.
+        """
+        leaves, treedef = tree.flatten((args, kwargs))
+        self._compare(kept, kept.gather(leaves), leaves, treedef)
+
+    def _recorded(self, leaves: list[Any], treedef: tree.TreeDef) -> tuple[Any, Kept | None, Watcher]:
+        """Call the function; return what it returned, the program of what it did, if one can hold that, and the recorder."""
         watcher = Watcher()
         given, values = introduced(watcher, leaves)
         args, kwargs = tree.unflatten(treedef, values)
@@ -953,41 +1025,46 @@ class Compiled:
         finally:
             mode.set_mode(before)
             watcher.is_open = False
+        kept = None
         if watcher.failure is None:
+            arguments = Structure(treedef, tuple(given))
             try:
-                kept = self._made(
-                    watcher, Structure(treedef, tuple(given)), values, returned, roots, state, settings, met, first
-                )
+                kept = self._made(watcher, arguments, values, returned, roots, state, settings, met, first)
             except CaptureError as error:
                 watcher.give_up(error)
+        returned = tree.map(lambda leaf: float(leaf) if isinstance(leaf, Live) else leaf, returned)
+        return returned, kept, watcher
+
+    def _capture(self, key: Any, leaves: list[Any], treedef: tree.TreeDef, differing: str | None) -> Any:
+        """Call the function, and keep the program of what it does."""
+        returned, kept, watcher = self._recorded(leaves, treedef)
+        if kept is not None:
+            entry = self._kept.setdefault(key, [])
+            if self._explain and entry:
+                warnings.warn(f"captured again: {differing} differs", CompileWarning, stacklevel=3)
+            if len(entry) >= BRANCHES:
+                self._refused[key] = REFUSALS
+                self._warn(
+                    f"{name_of(self.function)} has {BRANCHES} programs that differ in {differing}: from now on it runs"
+                    " as it is where none of them holds"
+                )
             else:
-                entry = self._kept.setdefault(key, [])
-                if self._explain and entry:
-                    warnings.warn(f"captured again: {differing} differs", CompileWarning, stacklevel=3)
-                if len(entry) >= BRANCHES:
-                    self._refused[key] = REFUSALS
-                    self._warn(
-                        f"{name_of(self.function)} has {BRANCHES} programs that differ in {differing}: from now on it runs"
-                        " as it is where none of them holds"
-                    )
-                else:
-                    entry.insert(0, kept)
-                    if not treedef.children[1].children and all(type(leaf) is Tensor for leaf in leaves) and key[2]:
-                        parts = tuple(part for t in leaves for part in (t._spec, t._node is None))
-                        defaults = dtypes.get_default_dtype(), choice()
-                        flat = all(child.kind is None for child in treedef.children[0].children)
-                        if flat and len({at for at, _, _ in kept.from_arguments}) == len(leaves):
-                            self._quick.setdefault(parts, []).insert(0, (kept, defaults))
-                    while len(self._kept) > KEPT:
-                        self._forget(next(iter(self._kept)))
-        if watcher.failure is not None and not watcher.later:
+                entry.insert(0, kept)
+                if not treedef.children[1].children and all(type(leaf) is Tensor for leaf in leaves) and key[2]:
+                    parts = tuple(part for t in leaves for part in (t._spec, t._node is None))
+                    defaults = dtypes.get_default_dtype(), choice()
+                    flat = all(child.kind is None for child in treedef.children[0].children)
+                    if flat and len({at for at, _, _ in kept.from_arguments}) == len(leaves):
+                        self._quick.setdefault(parts, []).insert(0, (kept, defaults))
+                while len(self._kept) > KEPT:
+                    self._forget(next(iter(self._kept)))
+        elif watcher.failure is not None and not watcher.later:
             while len(self._refused) > KEPT:
                 self._refused.pop(next(iter(self._refused)))
             self._refused[key] = self._refused.get(key, 0) + 1
             reason = str(watcher.failure).removeprefix("capture: ")
             if self._refused[key] == 1:
                 self._warn(f"{name_of(self.function)} runs as it is: {reason}")
-        returned = tree.map(lambda leaf: float(leaf) if isinstance(leaf, Live) else leaf, returned)
         return bare_all(returned) if is_raw(leaves) else returned
 
     def _forget(self, key: Any) -> None:

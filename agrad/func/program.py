@@ -102,6 +102,9 @@ class Here:
     def __repr__(self) -> str:
         return "device"
 
+    def __reduce__(self) -> str:
+        return "HERE"
+
 
 #: The one object of its class.
 HERE = Here()

@@ -7,7 +7,8 @@ import re
 import subprocess
 import sys
 import threading
-from collections import Counter
+import types
+from collections import Counter, deque
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from scipy import special
 from support import cluster_of
 
 import agrad as ag
+from agrad.func import CompileError, CompileWarning
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -91,7 +93,7 @@ def test_logistic_regression_against_scipy():
 def test_small_chunks_share_tasks_and_give_the_same():
     step = agrad_dask.value_and_grad(squares)
     assert_is(step(W, *chunked(1, 1)), by_hand())
-    plan = lowering.grouping_of(chunked(1, 1), join=True)
+    plan = lowering.grouping_of(chunked(1, 1), lowering.PROGRAM_BYTES)
     assert plan.chunks == ROWS
     assert 40 <= len(plan.groups) <= lowering.GROUPS
     assert not plan.shared, "each of the data's tasks runs where it is needed"
@@ -108,8 +110,7 @@ def test_small_neighbours_share_a_run_unless_chunks_matter():
 
     def largest(**options):
         seen.clear()
-        value = agrad_dask.value_and_grad(loss, reduce="sum", **options)(W, x)[0]
-        value = value[0] if isinstance(value, tuple) else value
+        value = agrad_dask.value_and_grad(loss, reduce="sum", capture=False, **options)(W, x)[0]
         np.testing.assert_allclose(value.item(), (data @ W).sum(), rtol=1e-12)
         return max(seen)
 
@@ -118,7 +119,7 @@ def test_small_neighbours_share_a_run_unless_chunks_matter():
         assert largest(check=False) == 3
     row = data[0].nbytes
     chunks = [lowering.Chunk(i, i, ((("x", i, 0),),), i * 4096, (i + 1) * 4096) for i in range(40)]
-    runs = lowering._joined(chunks, row)
+    runs = lowering._joined(chunks, row, lowering.RUN_BYTES)
     assert [(run.number, run.last) for run in runs] == [(0, 15), (16, 31), (32, 39)]  # of 2 MiB: 16 of 128 KiB
     assert list(runs[1].wanted()) == [("x", i, 0) for i in range(16, 32)]
     assert (runs[2].start, runs[2].stop) == (32 * 4096, 40 * 4096)
@@ -205,7 +206,8 @@ def test_raw_parameters_give_raw_results_and_tensors_tensors():
         return value, {"tensor": value, "array": np.ones(2)}
 
     step = agrad_dask.value_and_grad(loss, (0, 1), has_aux=True)
-    (value, aux), g = step(W, 1.0, x, y)
+    with pytest.warns(CompileWarning, match=r"an array of shape \(2,\) is used that no call could find again"):
+        (value, aux), g = step(W, 1.0, x, y)
     assert [type(found) for found in (value, aux[0]["tensor"], *g)] == [np.float64, np.float64, np.ndarray, np.float64]
     (value, aux), g = step(W, ag.asarray(1.0), x, y)
     assert [type(found) for found in (value, aux[0]["tensor"], *g)] == [ag.Tensor, ag.Tensor, np.ndarray, ag.Tensor]
@@ -293,11 +295,184 @@ def test_an_array_that_a_rule_gives_is_not_written_to():
         def backward(ctx, g):
             return slope  # right for g = 1 alone, which it is where chunks are equal
 
-    value, g = agrad_dask.value_and_grad(lambda w, y: Total.apply(w) + ag.mean(y))(
-        np.ones((100, 100)), chunked(1, 1)[1]
-    )
+    step = agrad_dask.value_and_grad(lambda w, y: Total.apply(w) + ag.mean(y))
+    with pytest.warns(CompileWarning, match="an array of shape"):
+        value, g = step(np.ones((100, 100)), chunked(1, 1)[1])
     assert_is((value, g), (1e4 + np.mean(Y), np.ones((100, 100))))
     assert set(slope.numpy().flat) == {1.0}
+
+
+# -- captured or not --------------------------------------------------------------------------------------------------
+
+
+def counted(loss):
+    """Note the rows of each call of a loss, in what no guard looks into."""
+    calls = deque()
+
+    def counting(w, X, y):
+        calls.append(len(y))
+        return loss(w, X, y)
+
+    return counting, calls
+
+
+def test_the_loss_is_called_once_for_each_number_of_rows_and_later_compared():
+    loss, calls = counted(squares)
+    step = agrad_dask.value_and_grad(loss, check=False)
+    found = []
+    for k in range(9):
+        calls.clear()
+        with dask.config.set(scheduler="synchronous"):
+            value, _ = step(W + k, *chunked(10, 10))
+        np.testing.assert_allclose(value, np.mean((X @ (W + k) - Y) ** 2), rtol=1e-12)
+        found.append(dict(Counter(calls)))
+    assert found == [{10: 1, 3: 1}, {3: 1}, {}, {3: 1}, {}, {}, {}, {3: 1}, {}]
+    loss, calls = counted(squares)
+    step = agrad_dask.value_and_grad(loss, check=False, capture=False)
+    assert_is(step(W, *chunked(10, 10)), by_hand())
+    assert Counter(calls) == {10: 10, 3: 1}
+
+
+@pytest.mark.usefixtures("scheduler")
+def test_a_program_gives_the_bits_of_the_function():
+    def loss(p, X, y):
+        h = ag.tanh(X @ p["a"] + p["b"])
+        return F.binary_cross_entropy_with_logits(h @ p["c"], y), {"h": h, "rows": len(y), "f": 0.5, "X": X}
+
+    p = {"a": RNG.normal(size=(4, 5)), "b": np.zeros(5), "c": RNG.normal(size=5), "unused": np.ones(2)}
+    steps = [agrad_dask.value_and_grad(loss, has_aux=True, check=False, capture=how) for how in (True, False)]
+    for chunks in ((10, 10), (ROWS, ROWS), UNEVEN):
+        found, expected = ([np.asarray(a) for a in ag.tree.flatten(step(p, *chunked(*chunks)))[0]] for step in steps)
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected, strict=True):
+            assert (a.dtype, a.tolist()) == (b.dtype, b.tolist())
+
+
+def test_the_same_numbers_are_drawn_whether_captured_or_not():
+    def twice(w, X, y):
+        inner = ag.utils.checkpoint.checkpoint(lambda w: F.dropout(X, 0.5) @ w, w)
+        return ag.mean((inner + ag.randn(len(y)) - y) ** 2)
+
+    def run(capture):
+        ag.manual_seed(3)
+        step = agrad_dask.value_and_grad(twice, capture=capture)
+        return [[value.item(), *g.tolist()] for value, g in (step(W, *chunked(10, 10)) for _ in range(3))]
+
+    np.testing.assert_allclose(run(True), run(False), rtol=1e-12)
+
+
+def test_what_the_loss_reads_beside_is_read_at_every_call():
+    scale, state = ag.asarray(2.0), {"power": 2}
+
+    model = types.SimpleNamespace(offset=0.0, shift=ag.asarray([0.0]))
+
+    def loss(w, X, y, factor=1.0):
+        return factor * ag.mean((scale * (X @ w) + model.offset + model.shift - y) ** state["power"])
+
+    def expected(scale, offset, shift, power, factor=1.0):
+        return factor * np.mean((scale * (X @ W) + offset + shift - Y) ** power)
+
+    step = agrad_dask.value_and_grad(loss)
+    data = chunked(10, 10)
+    for change, values in (
+        (lambda: None, (2, 0, 0, 2)),
+        (lambda: scale.mul_(2.0), (4, 0, 0, 2)),
+        (lambda: setattr(model, "offset", 1.5), (4, 1.5, 0, 2)),
+        (lambda: setattr(model, "shift", ag.asarray([0.25])), (4, 1.5, 0.25, 2)),
+        (lambda: state.update(power=4), (4, 1.5, 0.25, 4)),
+    ):
+        change()
+        np.testing.assert_allclose(step(W, *data)[0], expected(*values), rtol=1e-12)
+    for factor in (0.5, 3.0, -1.0):
+        np.testing.assert_allclose(step(W, *data, factor)[0], expected(*values, factor), rtol=1e-12)
+        np.testing.assert_allclose(step(W, *data, factor=factor)[0], expected(*values, factor), rtol=1e-12)
+
+
+def test_state_that_no_guard_sees_is_an_error_at_the_next_compared_call():
+    count = iter(range(1, 100))
+
+    def loss(w, X, y):
+        return squares(w, X, y) * next(count)
+
+    step = agrad_dask.value_and_grad(loss, check=False)
+    step(W, *chunked(25, 25))
+    with pytest.raises(CompileError, match="differs from the function"):
+        step(W, *chunked(25, 25))
+
+
+def branches(w, X, y):
+    return squares(w, X, y) if ag.sum(X) > 0 else 2.0 * squares(w, X, y)
+
+
+def hard(w, X, y):
+    return ag.mean(((X @ w - y) ** 2)[y > 0.5])
+
+
+def printed(w, X, y):
+    assert (X @ w).detach().numpy().shape == y.shape
+    return squares(w, X, y)
+
+
+@pytest.mark.usefixtures("scheduler")
+@pytest.mark.parametrize(
+    ("loss", "reason"),
+    [(branches, "a value decides"), (hard, "depends on values"), (printed, "a value is asked for")],
+)
+def test_what_no_program_can_hold_runs_as_it_is_and_is_told_once(loss, reason):
+    def by_chunks(k):
+        parts = [slice(i, i + 10) for i in range(0, ROWS, 10)]
+        return sum(loss(ag.asarray(W + k), ag.asarray(X[p]), ag.asarray(Y[p])).item() * len(Y[p]) for p in parts) / ROWS
+
+    step = agrad_dask.value_and_grad(loss, check=False)
+    with pytest.warns(
+        CompileWarning, match=f"runs the loss {loss.__name__} .* as it is in every chunk.*{reason}"
+    ) as told:
+        value, _ = step(W, *chunked(10, 10))
+    assert told[0].filename == __file__
+    np.testing.assert_allclose(value, by_chunks(0), rtol=1e-12)
+    np.testing.assert_allclose(step(W + 1, *chunked(10, 10))[0], by_chunks(1), rtol=1e-12)  # no second warning
+
+
+def test_a_loss_that_fails_on_made_up_rows_runs_as_it_is():
+    def loss(w, X, y):
+        if X.shape[0] == 10:
+            assert not ag.func.capture  # an error for the rows of most chunks
+        return squares(w, X, y)
+
+    with pytest.raises(AssertionError) as info:
+        agrad_dask.value_and_grad(loss, check=False)(W, *chunked(10, 10))
+    assert "Raised in chunk" in "\n".join(info.value.__notes__)
+
+
+def test_chunks_that_are_not_what_the_array_says_run_as_they_are():
+    lying = da.map_blocks(lambda b: b.astype("float32"), chunked(10, 10)[0], dtype="float64", meta=np.empty((0, 0)))
+    value, _ = agrad_dask.value_and_grad(squares, check=False)(W, lying, chunked(10, 10)[1])
+    np.testing.assert_allclose(value, np.mean((X.astype("float32") @ W - Y) ** 2), rtol=1e-12)
+
+
+def test_chunks_of_many_sizes():
+    sizes = tuple(range(1, 30))
+    data = RNG.normal(size=(sum(sizes), 4))
+    x, y = da.from_array(data, chunks=(sizes, 4)), da.from_array(data[:, 0], chunks=(sizes,))
+    step = agrad_dask.value_and_grad(squares, check=False)
+    with pytest.warns(CompileWarning, match="its chunks have 29 different numbers of rows"):
+        value, _ = step(W, x, y)
+    np.testing.assert_allclose(value, np.mean((data @ W - data[:, 0]) ** 2), rtol=1e-12)
+
+
+def test_buffers_are_as_many_as_runs_at_once():
+    step = agrad_dask.value_and_grad(squares, check=False)
+    seen = []
+    real = lowering.Kind.run
+    with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="threads", num_workers=2):
+        patch.setattr(lowering.Kind, "run", lambda self, *a: seen.append(self.program) or real(self, *a))
+        step(W, *chunked(10, 10))
+        step(W, *chunked(10, 10))
+    programs = {id(p): p for p in seen}.values()
+    assert len(programs) == 2  # of 10 and of 3 rows
+    for program in programs:
+        (executor,) = program.__dict__["_runs"].values()
+        assert all(len(bound.free) <= 2 for bound in executor._layouts.values())
 
 
 # -- reads, tasks, memory ---------------------------------------------------------------------------------------------
@@ -352,7 +527,7 @@ def test_chunks_of_a_task_are_read_one_after_another():
     with dask.config.set(scheduler="synchronous"):
         found = agrad_dask.value_and_grad(squares, check=False)(W, da.map_blocks(np.asarray, x), y)
     assert_is(found, by_hand())
-    assert len(lowering.grouping_of([x, y], join=False).groups[0].steps) > 10 * 2
+    assert len(lowering.grouping_of([x, y], 0).groups[0].steps) > 10 * 2
     assert source.most <= 2
 
 
@@ -539,7 +714,7 @@ def test_the_check_is_made_at_some_calls_and_can_be_left_out():
     assert any("check=False" in note for note in info.value.__notes__)
     value, _ = agrad_dask.value_and_grad(whole_chunks, check=False)(W, x, y)
     np.testing.assert_allclose(value.item(), np.mean((X[:100] @ W) ** 2), rtol=1e-12)
-    step = agrad_dask.value_and_grad(lambda w, X, y: seen.append(len(y)) or squares(w, X, y))
+    step = agrad_dask.value_and_grad(lambda w, X, y: seen.append(len(y)) or squares(w, X, y), capture=False)
     counts = []
     for _ in range(9):
         seen.clear()
@@ -698,6 +873,58 @@ def test_an_error_on_a_cluster_names_the_chunk(cluster):
     assert "Raised in chunk 11 of 11 (rows 100 to 102) of the loss loss" in "\n".join(info.value.__notes__)
 
 
+USERS_MODULE = """
+import agrad as ag
+from dataclasses import dataclass
+
+@dataclass
+class Parameters:
+    w: object
+    b: object
+
+scale = ag.asarray(2.0)
+
+def loss(p, X, y):
+    r = scale * (X @ p.w) + p.b - y
+    return ag.mean(r**2), {"parameters": Parameters(ag.max(r), len(y)), "kept": r}
+"""
+
+
+def test_workers_need_no_module_of_the_users(cluster, tmp_path, monkeypatch):
+    (tmp_path / "users_own_module.py").write_text(USERS_MODULE)
+    monkeypatch.syspath_prepend(tmp_path)  # of this process: the workers run
+    import users_own_module as own
+
+    def found_there():
+        import importlib.util
+
+        return importlib.util.find_spec("users_own_module") is not None
+
+    assert not any(cluster.run(found_there).values())
+    step = agrad_dask.value_and_grad(own.loss, has_aux=True)
+    for k in range(3):
+        (value, aux), g = step(own.Parameters(W, float(k)), *chunked(10, 10))
+        r = 2 * X @ W + k - Y
+        np.testing.assert_allclose(value, np.mean(r**2), rtol=1e-12)
+        np.testing.assert_allclose(g.w, 4 * X.T @ r / ROWS, rtol=1e-12)
+        np.testing.assert_allclose(g.b, 2 * np.mean(r), rtol=1e-12)
+        assert [a["parameters"].b for a in aux] == [10] * 10 + [3]
+        np.testing.assert_allclose([a["parameters"].w for a in aux][-1], np.max(r[-3:]), rtol=1e-12)
+        np.testing.assert_allclose(np.concatenate([a["kept"] for a in aux]), r, rtol=1e-12)
+    with pytest.raises(ValueError, match="is not the sum of the losses of their parts") as info:
+        agrad_dask.value_and_grad(lambda p, X, y: own.loss(p, X, y)[0], reduce="sum")(
+            own.Parameters(W, 0.0), *chunked(50, 50)
+        )
+    assert "Raised in chunk 1 of 3" in "\n".join(info.value.__notes__)
+
+
+def test_chunks_on_a_cluster_that_are_not_what_the_array_says_are_refused(cluster):
+    x, y = chunked(10, 10)
+    lying = da.map_blocks(lambda b: b.astype("float32"), x, dtype="float64", meta=np.empty((0, 0)))
+    with pytest.raises(TypeError, match=r"a chunk is float32\[10, 4\], float64\[10\].*pass dtype="):
+        agrad_dask.value_and_grad(squares, check=False)(W, lying, y)
+
+
 @pytest.mark.filterwarnings("ignore")  # whatever distributed and cloudpickle say of it beside
 def test_a_loss_that_cannot_be_sent_to_workers_is_named(cluster):
     lock = threading.Lock()
@@ -706,8 +933,9 @@ def test_a_loss_that_cannot_be_sent_to_workers_is_named(cluster):
         with lock:
             return squares(w, X, y)
 
+    assert_is(agrad_dask.value_and_grad(loss)(W, *chunked(10, 10)), by_hand())  # a program goes there
     with pytest.raises(TypeError, match="Could not serialize") as info:
-        agrad_dask.value_and_grad(loss)(W, *chunked(10, 10))
+        agrad_dask.value_and_grad(loss, capture=False)(W, *chunked(10, 10))
     assert f"the loss loss ({__file__}:{loss.__code__.co_firstlineno}) and its arguments" in str(info.value)
 
 

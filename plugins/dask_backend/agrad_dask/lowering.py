@@ -1,10 +1,10 @@
 """One task per chunk: a loss that adds up over rows runs whole, forward and backward, inside every chunk of the data.
 
 Recorded on Dask tensors, such a loss gives ten to thirty tasks per chunk, which are built, optimised and fused anew at
-every step. Here the rows of a chunk are computed, the loss runs on them as it would in memory, on a tape of its own, and only its
-value and the gradients leave the task; a tree of tasks adds them up. What depends on the data alone (how it is read,
-which chunks share a task) is worked out once and remembered with the data (`Grouping`); per call only the parameters
-(`Step`) are new. They are one node of the graph, which every task refers to.
+every step. Here the loss is captured once for each number of rows that a chunk has (`Kind`), on rows that are made up, and its
+program runs on the rows of every chunk; only its value and the gradients leave the task, and a tree of tasks adds them up.
+What depends on the data alone (how it is read, which chunks share a task) is worked out once and remembered with the data
+(`Grouping`); per call only the parameters (`Step`) are new. They are one node of the graph, which every task refers to.
 
 May import Dask; is imported when `agrad_dask.value_and_grad` is first asked for.
 """
@@ -16,9 +16,13 @@ import functools
 import hashlib
 import itertools
 import math
+import pickle
 import uuid
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextvars import Context
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import dask
@@ -33,8 +37,12 @@ from agrad.core import engine, errors, mode
 from agrad.core.backend import backend_of
 from agrad.core.errors import called
 from agrad.core.node import ancestors
+from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import Argnums, bare_all, check_argnums, give_all, givers, is_raw, name_of, split_aux
+from agrad.func.compiling import Compiled, CompileWarning, Kept
+from agrad.func.program import Leaf, Number, Program
+from agrad.func.recording import CaptureError
 from agrad_dask import computing
 from agrad_dask.fusing import depth_first, direct, last_uses
 
@@ -43,6 +51,12 @@ GROUP_BYTES = 2**24
 #: In a task, neighbours of at most this many bytes together share one run of the loss: each run costs some tenths of a
 #: millisecond, however few rows it has.
 RUN_BYTES = 2**21
+#: The same where a program runs, which costs some hundredths.
+PROGRAM_BYTES = 2**17
+#: For how many numbers of rows at most the loss is captured.
+KINDS = 16
+#: How programs run in tasks: to the same bits at the first run and later ones, on the thread of the task.
+HOW = {"exact": True, "threads": 1}
 #: Tasks are made smaller than `GROUP_BYTES` where there would be fewer than about this many to share out.
 GROUPS = 64
 #: How many partial sums one task adds up.
@@ -132,37 +146,103 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """Which chunks share a task: it depends on the data, and on whether small chunks may be joined.
+    """Which chunks share a task: it depends on the data, and on how small chunks are joined.
 
     Attributes
     ----------
-    made_of : tuple
-        Whether small chunks may be joined, and the names of the arrays.
+    groups : list of Group
+        What tasks do.
+    shared : dict
+        Tasks that several groups need.
+    chunks : int
+        How many there are.
+    kinds : list of int
+        The numbers of rows that runs of the loss have, the most frequent first; none where sizes are unknown.
     checked : tuple of int
         In which chunks to check that a loss adds up.
     """
 
-    made_of: tuple[bool, tuple[str, ...]]
     groups: list[Group]
     shared: dict[Any, Any]
     chunks: int
+    kinds: list[int]
     checked: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """What all tasks of one call share: the loss, and all its arguments except the data.
+class Kind:
+    """What runs on chunks of some number of rows: the program of a loss, forward and backward.
 
     Attributes
     ----------
-    leaves : list
-        Of the arguments: raw parameters, None in place of data, the rest as given.
-    places : tuple of int
-        Where the parameters stand among the leaves.
-    data : tuple of int
-        Where the data stands.
-    flat : bool
-        The leaves are the arguments: nothing stands in a container.
+    program : Program
+        Gives value, gradients and auxiliary values.
+    blocks : tuple of (shape, dtype)
+        What the rows of each data array have to be.
+    given : list
+        The inputs of the program; None in place of rows and keys.
+    rows : tuple of (int, int)
+        Which input is which data array.
+    keys : tuple of int
+        Which inputs are keys of draws.
+    outs : tuple of int
+        Which outputs are value, gradients, and what is computed of the auxiliary values.
+    """
+
+    program: Program
+    blocks: tuple[tuple[tuple[int, ...], Any], ...]
+    given: list[Any]
+    rows: tuple[tuple[int, int], ...]
+    keys: tuple[int, ...]
+    outs: tuple[int, ...]
+
+    def fits(self, blocks: Sequence[Any]) -> bool:
+        """Return whether rows are what the program was captured for."""
+        return all(b.shape == shape and b.dtype == dtype for b, (shape, dtype) in zip(blocks, self.blocks, strict=True))
+
+    def run(self, blocks: Sequence[Any], source: random.Generator) -> list[Any]:
+        """Return value, gradients and auxiliary values for some rows."""
+        values = self.given.copy()
+        for at, which in self.rows:
+            values[at] = blocks[which]
+        for at in self.keys:
+            values[at] = source.key()
+        backend = backend_of(blocks[0])
+        assert backend is not None
+        outs = self.program.run(backend, values, **HOW)
+        return [backend.as_array(outs[at]) for at in self.outs]
+
+    def __reduce__(self) -> Any:
+        none: dict[str, Any] = {"arguments": None, "results": None, "outside": {}, "sources": {}, "names": {}}
+        text = pickle.dumps(self.program.replaced(**none))  # without what runs it here, or is the caller's own
+        return kind_of, (text, self.blocks, self.given, self.rows, self.keys, self.outs)
+
+
+def kind_of(text: bytes, *rest: Any) -> Kind:
+    """Return what was sent to another process."""
+    return Kind(program_of(text), *rest)
+
+
+@functools.lru_cache(maxsize=64)
+def program_of(text: bytes) -> Program:
+    """Return a program that was sent to this process, the same one at every call: it keeps what runs it."""
+    return pickle.loads(text)  # type: ignore[no-any-return]  # noqa: S301 (as all that Dask sends)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What all tasks of one call share.
+
+    Attributes
+    ----------
+    loss : Rows or None
+        The function itself; None in another process, where nothing needs it.
+    about : str
+        Which function it is.
+    kinds : dict of int to Kind
+        By the number of rows what runs on such chunks. Any others call the function.
+    parameters : int
+        How many there are.
     key : tuple of int
         From which every chunk gets random numbers of its own.
     check : frozenset of int
@@ -171,25 +251,30 @@ class Step:
         How many calls there have been.
     anomaly : bool
         Whether to look for NaN on the way back, as where the call stands.
+    sent : bool
+        Whether other processes need the function.
     """
 
-    loss: Callable[..., Any]
+    loss: Rows | None
+    about: str
     reduce: str
     has_aux: bool
-    leaves: list[Any]
-    structure: tree.TreeDef
-    places: tuple[int, ...]
-    data: tuple[int, ...]
-    flat: bool
+    kinds: dict[int, Kind]
+    parameters: int
     key: tuple[int, int]
     dtype: str
     chunks: int
     check: frozenset[int]
     call: int
     anomaly: bool
+    sent: bool
 
     def __repr__(self) -> str:  # what distributed shows where it cannot be pickled, as a rule because of the loss
-        return f"<Step: {_described(self.loss)} and its arguments>"
+        return f"<Step: {self.about} and its arguments>"
+
+    def __reduce__(self) -> Any:
+        values = [getattr(self, each.name) for each in fields(self)]
+        return Step, (values[0] if self.sent else None, *values[1:])
 
     def __dask_tokenize__(self) -> str:
         return str(id(self))
@@ -200,24 +285,146 @@ class ChunkGenerator(random.Generator):
 
     def __init__(self, key: tuple[int, int]) -> None:
         super().__init__(0)
-        self.of, self.number = key, 0
+        self.of = key
 
     def begin(self, number: int) -> None:
         """Go on to a chunk."""
-        self.number, self.counter = number, 0
-
-    def key(self) -> tuple[int, int]:
-        digest = hashlib.blake2b(repr((*self.of, self.number)).encode(), digest_size=8).digest()
-        return int.from_bytes(digest, "little"), super().key()[1]
+        digest = hashlib.blake2b(repr((*self.of, number)).encode(), digest_size=8).digest()
+        self.set_state((int.from_bytes(digest, "little"), 0))
 
 
 class Part(NamedTuple):
-    """What some rows contribute: their number, the value and gradients (sums or means over them), auxiliary values."""
+    """What some rows contribute.
+
+    Attributes
+    ----------
+    rows : int
+        Their number.
+    value, gradients : array, list of array
+        Sums or means over them.
+    aux : list
+        What the loss gives beside, of every run: as it is, or `Filled`.
+    samples : list of (Chunk, list of array)
+        Rows on which to check that the loss adds up.
+    """
 
     rows: int
     value: Any
     gradients: list[Any]
     aux: list[Any]
+    samples: list[Any]
+
+
+class Filled(NamedTuple):
+    """What a program computes of auxiliary values: for chunks of so many rows, and which values."""
+
+    rows: int
+    values: list[Any]
+
+
+# -- the loss ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Loss:
+    """The caller's function, and how it is differentiated.
+
+    Attributes
+    ----------
+    function : callable
+        The caller's.
+    chosen : tuple of int
+        By which arguments.
+    """
+
+    function: Callable[..., Any]
+    chosen: tuple[int, ...]
+    reduce: str
+    has_aux: bool
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Tensor], Any]:
+        """Return value and gradients, in a list, and what the function gives beside."""
+        leaves, structure = tree.flatten((args, kwargs))
+        parameters = []
+        for place in self.places(structure):
+            leaves[place] = ag.asarray(leaves[place]).detach().requires_grad_()
+            parameters.append(leaves[place])
+        args, kwargs = tree.unflatten(structure, leaves)
+        value, aux = self.value(args, kwargs)
+        found: dict[Any, Any] = {}
+        if value._node is not None:
+            roots = [(value._node, cotangent_for(0, value._node, None))]
+            targets = {t._node for t in parameters}
+            found = engine.run(roots, retain_graph=False, create_graph=False, targets=targets, accumulate=False)
+        gradients = [found.get(t._node) for t in parameters]
+        made = [ag.zeros_like(t) if g is None else from_raw(g) for t, g in zip(parameters, gradients, strict=True)]
+        aux = tree.map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, aux)
+        return [t.detach() for t in (value, *made)], aux
+
+    def value(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Any]:
+        """Return the value, checked, and what the function gives beside."""
+        value, aux = self.function(*args, **kwargs), None
+        if self.has_aux:
+            value, aux = split_aux(value, "value_and_grad(loss)(*args)")
+        if not isinstance(value, Tensor):
+            raise TypeError(f"the loss must return a 0-d tensor, not {type(value).__name__}")
+        if value.ndim:
+            raise RuntimeError(
+                f"the loss must return a scalar, got a tensor of shape {value.shape}: reduce it, for instance with"
+                f" .{self.reduce}()"
+            )
+        if value.is_complex():
+            raise RuntimeError(f"the loss must return a real scalar, got {value.dtype}")
+        return value, aux
+
+    def places(self, structure: tree.TreeDef) -> list[int]:
+        """Return where the parameters stand among the leaves of all arguments."""
+        starts = [0, *itertools.accumulate(child.num_leaves for child in structure.children[0].children)]
+        return [place for k in self.chosen for place in range(starts[k], starts[k + 1])]
+
+    def __str__(self) -> str:
+        code = getattr(self.function, "__code__", None)
+        where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
+        return f"the loss {name_of(self.function)}{where}"
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A loss and its arguments except the data.
+
+    Attributes
+    ----------
+    leaves : list
+        Of the arguments: raw parameters, None in place of data, the rest as given.
+    places : list of int
+        Where the parameters stand among the leaves.
+    data : tuple of int
+        Where the data stands.
+    """
+
+    loss: Loss
+    leaves: list[Any]
+    structure: tree.TreeDef
+    places: list[int]
+    data: tuple[int, ...]
+
+    def arguments(self, blocks: Iterable[Any], parameters: Iterable[Any] = ()) -> Any:
+        """Return the arguments for some rows, at other parameters if given."""
+        leaves = self.leaves.copy()
+        for place, parameter in zip(self.places, parameters, strict=False):
+            leaves[place] = parameter
+        for place, block in zip(self.data, blocks, strict=True):
+            leaves[place] = ag.asarray(block)
+        return tree.unflatten(self.structure, leaves)
+
+    def value(self, blocks: Iterable[Any], parameters: Iterable[Tensor]) -> Tensor:
+        """Return the value for some rows at some parameters."""
+        return self.loss.value(*self.arguments(blocks, parameters))[0]
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """The parameters, anew."""
+        return [ag.asarray(self.leaves[place]).detach().requires_grad_() for place in self.places]
 
 
 # -- in the tasks -----------------------------------------------------------------------------------------------------
@@ -257,14 +464,9 @@ def _where(step: Step, chunk: Chunk) -> str:
     if chunk.last > chunk.number:
         which = f"chunks {chunk.number + 1} to {chunk.last + 1}"
     return (
-        f"Raised in {which} of {step.chunks}{rows} of {_described(step.loss)}, which agrad_dask.value_and_grad runs once"
+        f"Raised in {which} of {step.chunks}{rows} of {step.about}, which agrad_dask.value_and_grad runs once"
         " per chunk."
     )
-
-
-def _described(loss: Callable[..., Any]) -> str:
-    code = getattr(loss, "__code__", None)
-    return f"the loss {name_of(loss)}" + (f" ({code.co_filename}:{code.co_firstlineno})" if code else "")
 
 
 class Total:
@@ -273,41 +475,11 @@ class Total:
     def __init__(self, step: Step) -> None:
         self.step = step
         self.source = ChunkGenerator(step.key)
-        leaves = list(step.leaves)
-        self.parameters = [ag.asarray(leaves[place]).detach().requires_grad_() for place in step.places]
-        for place, value in zip(step.places, self.parameters, strict=True):
-            leaves[place] = value
-        self.targets: dict[Any, int] = {t._node: i for i, t in enumerate(self.parameters)}
-        self.leaves = leaves
         self.rows = self.unit = 0
         self.value: Any = None
-        self.gradients: list[Any] = [None] * len(self.parameters)
+        self.gradients: list[Any] = []
         self.aux: list[Any] = []
-
-    def run(self, blocks: Iterable[Any], parameters: Iterable[Tensor] = ()) -> tuple[Tensor, Any]:
-        """Run the loss on blocks, at other parameters if given; return its value and the auxiliary one."""
-        step = self.step
-        leaves = self.leaves.copy()
-        for place, parameter in zip(step.places, parameters, strict=False):
-            leaves[place] = parameter
-        for place, block in zip(step.data, blocks, strict=True):
-            leaves[place] = ag.asarray(block)
-        if step.flat:
-            value = step.loss(*leaves)
-        else:
-            args, kwargs = tree.unflatten(step.structure, leaves)
-            value = step.loss(*args, **kwargs)
-        value, aux = split_aux(value, "value_and_grad(loss)(*args)") if step.has_aux else (value, None)
-        if not isinstance(value, Tensor):
-            raise TypeError(f"the loss must return a 0-d tensor, not {type(value).__name__}")
-        if value.ndim:
-            raise RuntimeError(
-                f"the loss must return a scalar, got a tensor of shape {value.shape}: reduce it, for instance with"
-                f" .{step.reduce}()"
-            )
-        if value.is_complex():
-            raise RuntimeError(f"the loss must return a real scalar, got {value.dtype}")
-        return value, aux
+        self.samples: list[Any] = []
 
     def add(self, chunk: Chunk, blocks: list[Any]) -> None:
         """Run the loss on a chunk, forward and backward."""
@@ -318,100 +490,117 @@ class Total:
         if not rows:
             return
         step = self.step
+        blocks = [ag.asarray(block)._raw for block in blocks]
         self.source.begin(chunk.number)
-        value, aux = self.run(blocks)
+        found, aux = self.run(rows, blocks)
         if chunk.number in step.check and not self.source.counter:
-            check_additive(self, blocks, value)
+            sample = sampled(blocks)
+            if step.loss is None:  # in another process: the caller's own one checks it
+                self.samples.append((chunk, sample))
+            else:
+                check_additive(step, sample, self.source)
         self.unit = self.unit or rows
         share = rows / self.unit if step.reduce == "mean" else 1.0
-        root = value._node
-        if root is not None:
-            seed = cotangent_for(0, root, None if share == 1.0 else ag.full_like(value.detach(), share))
-            found = engine.run(
-                [(root, seed)], retain_graph=False, create_graph=False, targets=self.targets, accumulate=False
-            )
-            for node, g in found.items():
-                self.accumulate(self.targets[node], g._raw if isinstance(g, Tensor) else g)
-        raw = value._raw * share
-        self.value = raw if self.value is None else self.value + raw
+        self.accumulate(found if share == 1.0 else [part * share for part in found])
         self.rows += rows
         if step.has_aux:
-            self.aux.append(tree.map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, aux))
+            self.aux.append(aux)
 
-    def accumulate(self, i: int, g: Any) -> None:
-        """Add to the gradient by a parameter."""
-        spec, kept = self.parameters[i]._spec, self.gradients[i]
-        if kept is None:  # a copy: it is written to, and a rule may give a view of the chunk or what others hold
-            self.gradients[i] = spec.backend.asarray(g, copy=True)
-        else:
-            self.gradients[i] = spec.xp.add_into(kept, g, kept)
+    def run(self, rows: int, blocks: list[Any]) -> tuple[list[Any], Any]:
+        """Return value and gradients for a chunk, and what the loss gives beside."""
+        step = self.step
+        kind = step.kinds.get(rows)
+        if kind is not None and kind.fits(blocks):
+            outs = kind.run(blocks, self.source)
+            count = 1 + step.parameters
+            return outs[:count], Filled(rows, outs[count:])
+        if step.loss is None:
+            found = [f"{block.dtype}{list(block.shape)}" for block in blocks]
+            raise TypeError(
+                f"a chunk is {', '.join(found)}, which is not what the Dask arrays say of themselves: pass dtype= and meta="
+                " where they are made"
+            )
+        made, aux = step.loss.loss.run(*step.loss.arguments(blocks))
+        return [t._raw for t in made], aux
+
+    def accumulate(self, found: list[Any]) -> None:
+        """Add value and gradients."""
+        if self.value is None:  # copies: they are written to, and a rule may give what others hold
+            self.value = found[0]
+            self.gradients = [backend_of(g).asarray(g, copy=True) for g in found[1:]]
+            return
+        self.value = self.value + found[0]
+        for i, g in enumerate(found[1:]):
+            self.gradients[i] = backend_of(g).xp.add_into(self.gradients[i], g, self.gradients[i])
 
     def part(self) -> Part | None:
         """Return the sums, or means."""
         if not self.rows:
             return None
-        for i, t in enumerate(self.parameters):
-            if self.gradients[i] is None:  # the loss does not depend on it
-                self.gradients[i] = t._spec.backend.functions.zeros_like(t.detach())._raw
         weight = self.rows / self.unit if self.step.reduce == "mean" else 1.0
-        if weight == 1.0:
-            return Part(self.rows, self.value, self.gradients, self.aux)
-        return Part(self.rows, self.value / weight, [g / weight for g in self.gradients], self.aux)
+        value, gradients = self.value, self.gradients
+        if weight != 1.0:
+            value, gradients = value / weight, [g / weight for g in gradients]
+        return Part(self.rows, value, gradients, self.aux, self.samples)
+
+
+def sampled(blocks: Sequence[Any]) -> list[Any]:
+    """Return some rows, from all over a chunk, which may be sorted; copies."""
+    count = min(len(blocks[0]), CHECKED_ROWS)
+    return [backend_of(b).asarray(b[:: len(b) // count][:count], copy=True) for b in blocks]
 
 
 Losses = Callable[[Sequence[Tensor], Sequence[Tensor]], list[float]]
 
 
-def check_additive(total: Total, blocks: Sequence[Any], value: Tensor) -> None:
+def check_additive(step: Step, blocks: Sequence[Any], source: random.Generator) -> None:
     """Refuse a loss whose value on some rows does not follow from its values on two parts of them.
 
     Such are a standard deviation, a maximum, a root mean square, batch normalisation, a softmax over the rows, and a
-    mean where a sum was announced. The rows come from all over the chunk, which may be sorted, and the parameters are
-    also moved: at zeros the rows of many models are all alike. What draws random numbers cannot be compared.
-
-    Parameters
-    ----------
-    total : Total
-        Has run the loss on the chunk.
-    blocks : sequence of array
-        The chunk.
-    value : Tensor
-        What the loss gave, with its history.
+    mean where a sum was announced. The parameters are also moved: at zeros the rows of many models are all alike. What
+    draws random numbers, from `source`, cannot be compared.
     """
-    count = min(len(blocks[0]), CHECKED_ROWS)
+    loss = step.loss
+    assert loss is not None
+    count = len(blocks[0])
     if count < 2:
         return
     cut = max(1, count // 3)
-    some = [ag.asarray(block[:: len(block) // count][:count]) for block in blocks]
+    some = [ag.asarray(block) for block in blocks]
+
+    def values(parameters: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
+        parts = slice(0, count), slice(0, cut), slice(cut, count)
+        return [loss.value([whole[part] for whole in rows], parameters) for part in parts]
 
     def losses(parameters: Sequence[Tensor], rows: Sequence[Tensor]) -> list[float]:
-        parts = slice(0, count), slice(0, cut), slice(cut, count)
-        return [float(total.run([whole[part] for whole in rows], parameters)[0]) for part in parts]
+        return list(map(float, values(parameters, rows)))
 
-    rng = np.random.default_rng(total.step.call)
-    small = 0.3 * math.sqrt(ag.finfo(value.dtype).eps) if value._spec.inexact else 0.0
-    given = total.parameters
+    rng = np.random.default_rng(step.call)
+    given = loss.parameters
+    try:
+        first = values(given, some)
+    except Exception as error:
+        error.add_note(
+            f"Raised by the check that the loss adds up over rows, which runs it on {count}, {cut} and"
+            f" {count - cut} rows. A loss that takes whole chunks only: value_and_grad(..., check=False)."
+        )
+        raise
+    value = first[0]
+    places = [(given, [float(v.detach()) for v in first])]
     with ag.no_grad():
-        try:
-            places = [(given, losses(given, some))]
-        except Exception as error:
-            error.add_note(
-                f"Raised by the check that the loss adds up over rows, which runs it on {count}, {cut} and"
-                f" {count - cut} rows. A loss that takes whole chunks only: value_and_grad(..., check=False)."
-            )
-            raise
-        for _ in range(1 if total.step.call else NEARBY):
+        for _ in range(1 if step.call else NEARBY):
             places += _nearby(losses, given, some, rng)
+    small = 0.3 * math.sqrt(ag.finfo(value.dtype).eps) if value._spec.inexact else 0.0
 
     def fits(reduce: str, found: Sequence[float]) -> bool:
         return abs(found[0] - _combined(reduce, cut / count, found)) <= small * sum(map(abs, found))
 
-    reduce, other = total.step.reduce, "mean" if total.step.reduce == "sum" else "sum"
+    reduce, other = step.reduce, "mean" if step.reduce == "sum" else "sum"
     for parameters, found in places:
         if fits(reduce, found) or not all(map(math.isfinite, found)):
             continue
         combined = _combined(reduce, cut / count, found)
-        if abs(found[0] - combined) <= NOISE * _noise(losses, found, value, parameters, some) or total.source.counter:
+        if abs(found[0] - combined) <= NOISE * _noise(losses, found, value, parameters, some) or source.counter:
             continue
         if all(fits(other, each) for _, each in places):
             fix = f'It is the {other}: pass reduce="{other}".'
@@ -512,21 +701,28 @@ def combine(reduce: str, *parts: Part | None) -> Part | None:
         return result
 
     gradients = [total(found) for found in zip(*(part.gradients for part in some), strict=True)]
-    aux = list(itertools.chain.from_iterable(part.aux for part in some))
-    return Part(rows, total([part.value for part in some]), gradients, aux)
+    aux, samples = [x for part in some for x in part.aux], [x for part in some for x in part.samples]
+    return Part(rows, total([part.value for part in some]), gradients, aux, samples)
 
 
 # -- the plan ---------------------------------------------------------------------------------------------------------
 
 
-def grouping_of(arrays: Sequence[Any], *, join: bool) -> Grouping:
-    """Return the plan for data arrays, made once and kept with the first of them."""
-    made_of = join, tuple(array.name for array in arrays)
-    kept: Grouping | None = getattr(arrays[0], "_agrad_grouping", None)
-    if kept is None or kept.made_of != made_of:
-        kept = make_grouping(made_of, aligned(arrays))
-        arrays[0]._agrad_grouping = kept
-    return kept
+def grouping_of(arrays: Sequence[Any], join: float) -> Grouping:
+    """Return the plan for data arrays, made once and kept with the first of them.
+
+    Parameters
+    ----------
+    join : float
+        Neighbours of so many bytes together share a run of the loss; 0: none do.
+    """
+    names = tuple(array.name for array in arrays)
+    kept = getattr(arrays[0], "_agrad_groupings", None)
+    if kept is None or kept[0] != names:
+        kept = arrays[0]._agrad_groupings = names, {}
+    if join not in kept[1]:
+        kept[1][join] = make_grouping(aligned(arrays), join)
+    return kept[1][join]  # type: ignore[no-any-return]
 
 
 def aligned(arrays: Sequence[Any]) -> list[Any]:
@@ -561,7 +757,7 @@ def aligned(arrays: Sequence[Any]) -> list[Any]:
     return [a if along == largest else a.rechunk({0: largest}) for a, along in zip(whole, rows, strict=True)]
 
 
-def make_grouping(made_of: tuple[bool, tuple[str, ...]], arrays: Sequence[Any]) -> Grouping:
+def make_grouping(arrays: Sequence[Any], join: float) -> Grouping:
     """Share the chunks, and the tasks that compute them, out to groups."""
     graph = convert_legacy_graph(dict(dask.optimize(*arrays)[0].__dask_graph__()))
     sizes = arrays[0].chunks[0]
@@ -572,13 +768,15 @@ def make_grouping(made_of: tuple[bool, tuple[str, ...]], arrays: Sequence[Any]) 
     ]
     row = sum(array.dtype.itemsize * math.prod(array.shape[1:]) for array in arrays)
     grouped = _grouped(chunks, row)
-    if made_of[0]:
-        grouped = [_joined(members, row) for members in grouped]
+    grouped = [_joined(members, row, join) for members in grouped]
     private = _private(graph, grouped)
     groups = [_scheduled(graph, members, mine) for members, mine in zip(grouped, private, strict=True)]
     inside = set().union(*private)
     shared = _reached(graph, (k for g in groups for k in g.needs), inside)
-    return Grouping(made_of, groups, shared, len(chunks), _checked([chunk for members in grouped for chunk in members]))
+    runs = [chunk for members in grouped for chunk in members]
+    counts = Counter(chunk.stop - chunk.start for chunk in runs)
+    kinds = [int(rows) for rows, _ in counts.most_common() if rows > 0]
+    return Grouping(groups, shared, len(chunks), kinds, _checked(runs))
 
 
 def _checked(chunks: list[Chunk]) -> tuple[int, ...]:
@@ -600,11 +798,11 @@ def _grouped(chunks: list[Chunk], row: float) -> list[list[Chunk]]:
     return _neighbours(chunks, row, min(GROUP_BYTES, chunks[-1].stop * row / GROUPS))
 
 
-def _joined(chunks: list[Chunk], row: float) -> list[Chunk]:
+def _joined(chunks: list[Chunk], row: float, limit: float) -> list[Chunk]:
     """Join the small chunks of a task."""
-    if math.isnan(chunks[-1].stop):
+    if not limit or math.isnan(chunks[-1].stop):
         return chunks
-    several = _neighbours(chunks, row, RUN_BYTES)
+    several = _neighbours(chunks, row, limit)
     return [
         Chunk(
             *(some[0].number, some[-1].last),
@@ -667,6 +865,87 @@ def _reached(graph: dict[Any, Any], keys: Iterable[Any], inside: set[Any]) -> di
             found[key] = graph[key]
             stack.extend(graph[key].dependencies)
     return found
+
+
+# -- capture ----------------------------------------------------------------------------------------------------------
+
+
+def captured(
+    programs: Compiled, loss: Rows, arrays: Sequence[Any], plan: Grouping, *, compare: bool
+) -> tuple[dict[int, Kept], dict[int, Kind], str]:
+    """Return the kept programs by numbers of rows, what runs of them, and why the function itself runs on the rest.
+
+    Parameters
+    ----------
+    programs : Compiled
+        Of `Loss.run`.
+    arrays : sequence of dask.array.Array
+        The data.
+    compare : bool
+        Call the function on rows that are made up, and check that a program gives the same: it may depend on something
+        that no guard sees.
+    """
+    kept: dict[int, Kept] = {}
+    kinds: dict[int, Kind] = {}
+    reason = f"its chunks have {len(plan.kinds)} different numbers of rows" if len(plan.kinds) > KINDS else ""
+    for rows in plan.kinds[:KINDS]:
+        args, kwargs = loss.arguments(imagined(array, rows, plain=True) for array in arrays)
+        try:
+            found = programs.find(args, kwargs)
+            if found is None:
+                made_up = loss.arguments(imagined(array, rows) for array in arrays)
+                found = programs.record(*made_up)
+        except CaptureError as error:
+            reason = str(error).removeprefix("capture: ")
+            continue
+        kept[rows] = found
+        given = found.gather(tree.flatten((args, kwargs))[0])
+        places = [(at, loss.data.index(place)) for at, place, _ in found.from_arguments if place in loss.data]
+        for at, _ in places:
+            given[at] = None
+        kinds[rows] = Kind(
+            found.program,
+            tuple(((rows, *array.shape[1:]), array.dtype) for array in arrays),
+            given,
+            tuple(places),
+            tuple(at for at, _ in found.keys),
+            tuple(at for _, at in found.leaves if at >= 0),
+        )
+    if compare and kept:
+        rows = min(kept)
+        programs.compare(kept[rows], *loss.arguments(imagined(array, rows) for array in arrays))
+    return kept, kinds, reason
+
+
+def imagined(array: Any, rows: int, *, plain: bool = False) -> Any:
+    """Return made-up rows of a Dask array: numbers between 0 and 1, False, zeros; `plain`: all alike, without memory."""
+    shape = rows, *array.shape[1:]
+    if array.dtype.kind not in "fc":
+        made = np.broadcast_to(np.zeros((), array.dtype), shape)
+    elif plain:
+        made = np.broadcast_to(np.ones((), array.dtype), shape)
+    else:
+        made = np.resize(np.random.default_rng(0).uniform(size=min(4099, math.prod(shape))).astype(array.dtype), shape)
+    backend = backend_of(array._meta)
+    return made if backend is None else backend.asarray(made if plain else np.array(made))
+
+
+def filled(aux: Any, kept: dict[int, Kept], parameters: int) -> Any:
+    """Return auxiliary values as the loss gave them, of those that a program has computed."""
+    if not isinstance(aux, Filled):
+        return aux
+    results = kept[aux.rows].program.results
+    assert results is not None
+    values = iter(aux.values)
+    leaves: list[Any] = [None] * (1 + parameters)
+    for leaf in results.leaves[1 + parameters :]:
+        if isinstance(leaf, Number):
+            leaves.append(float(next(values)))
+        elif isinstance(leaf, Leaf):
+            leaves.append(next(values) if leaf.raw else ag.asarray(next(values)))
+        else:
+            leaves.append(leaf)
+    return tree.unflatten(results.treedef, leaves)[1]
 
 
 # -- the call ---------------------------------------------------------------------------------------------------------
@@ -736,11 +1015,12 @@ def value_and_grad(
     reduce: str = "mean",
     after: Callable[[Tensor], Tensor] | None = None,
     check: bool = True,
+    capture: bool = True,
 ) -> Callable[..., Any]:
     """Return the function that computes value and gradient of a loss over the rows of Dask arrays, in one pass.
 
-    The loss runs once per chunk, in memory, forward and backward; only its value and the gradients leave the chunk.
-    Neighbouring chunks of together at most 2 MiB share a run.
+    The loss is captured, forward and backward, and its program runs once per chunk, in memory; only value and gradients
+    leave the chunk. Neighbouring chunks of together at most 128 KiB share a run.
 
     Parameters
     ----------
@@ -764,6 +1044,11 @@ def value_and_grad(
         numbers is not checked. Without the check, and with `has_aux`, every run of the loss sees exactly one chunk,
         however small.
 
+    capture : bool, optional
+        Call the loss here, once for each number of rows that chunks have, on rows that are made up (numbers between 0 and
+        1, zeros for integers), and run the program of what it does in the chunks. False: call the loss itself in every
+        chunk, as also where no program can hold it; then neighbours of together at most 2 MiB share a run.
+
     Returns
     -------
     callable
@@ -782,6 +1067,8 @@ def value_and_grad(
         if the loss does not add up over rows as far as the check can see.
     TypeError
         When called: if a parameter is a Dask array, or the loss returns something else than a tensor.
+    CompileError
+        When called: if the loss depends on Python state that nothing sees; see below.
     RuntimeError
         When called: if the loss is no real scalar, or a parameter has no derivative; under
         `agrad.autograd.detect_anomaly` if a backward pass makes NaN.
@@ -793,8 +1080,16 @@ def value_and_grad(
 
     The value does not depend on the scheduler or on which chunk is ready first: sums are formed in one order, and random
     numbers (dropout) follow from `agrad.manual_seed`, the number of calls and the number of the chunk. An error names
-    the chunk. What the loss does to objects around it (running statistics of a module, lists) happens in the task, and
-    on a cluster in another process.
+    the chunk.
+
+    A program means what the loss means, by the rules of `agrad.compile`: tensors and plain values that the loss reads
+    from closures, globals and attributes are looked up at every call. The second, fourth, eighth call and so on
+    compare it with the loss itself, on rows that are made up. Workers of a cluster need no module of the caller's. The
+    loss itself runs in every chunk where no program can hold it (it chooses its way by a value, makes shapes that
+    depend on values, writes to tensors around it, or fails on made-up rows), which a `CompileWarning` tells once; where
+    chunks have unknown sizes; for numbers of rows beyond the 16 most frequent; and under
+    `agrad.autograd.detect_anomaly`. What it does to objects around it then happens in the task, and on a cluster in another
+    process.
 
     How the data is read is worked out at the first call with the same arrays and remembered with them: call it with the
     same array objects rather than with new expressions. ``dask.config.set({"agrad.progress": True})`` shows how far it is.
@@ -813,16 +1108,24 @@ def value_and_grad(
     """
     if reduce not in ("mean", "sum"):
         raise ValueError(f'reduce is "mean" or "sum", got {reduce!r}{called()}')
-    calls = 0
+    calls, told = 0, False
+
+    @functools.cache
+    def made_for(chosen: tuple[int, ...]) -> tuple[Loss, Compiled]:
+        differentiated = Loss(loss, chosen, reduce, has_aux)
+
+        def run(*args: Any, **kwargs: Any) -> Any:  # captures look for state in what this leads to: not in classes
+            return Loss.run(differentiated, args, kwargs)
+
+        return differentiated, Compiled(functools.wraps(loss)(run), check=False, explain=False, **HOW)
 
     @functools.wraps(loss)
     def both(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
+        nonlocal calls, told
         leaves, structure = tree.flatten((args, kwargs))
-        counts = [child.num_leaves for child in structure.children[0].children]
-        starts = [0, *itertools.accumulate(counts)]
         chosen = check_argnums(argnums, len(args))
-        places = tuple(place for k in chosen for place in range(starts[k], starts[k + 1]))
+        differentiated, programs = made_for(chosen)
+        places = differentiated.places(structure)
         data = tuple(i for i, leaf in enumerate(leaves) if data_of(leaf) is not None)
         raw = is_raw(*leaves)
         gives = givers([leaves[place] for place in places], [structure.children[0].children[k] for k in chosen])
@@ -835,40 +1138,87 @@ def value_and_grad(
                 f"no argument is a Dask array; in memory, agrad.func.value_and_grad does the same{called()}"
             )
         arrays = [data_of(leaves[place]) for place in data]
-        plan = grouping_of(arrays, join=check and not has_aux)
         for place in data:
             leaves[place] = None
+        rows = Rows(differentiated, leaves, structure, places, data)
+        key = random.default_generator.key()
+        anomaly = ag.autograd.is_anomaly_check_nan_enabled()
+        join = check and not has_aux
+        kept: dict[int, Kept] = {}
+        kinds: dict[int, Kind] = {}
+        reason = ""
+        if capture and not anomaly:
+            plan = grouping_of(arrays, PROGRAM_BYTES * join)
+            if not any(math.isnan(n) for array in arrays for n in array.shape[1:]):
+                compare = calls > 0 and not calls & (calls + 1)
+                kept, kinds, reason = Context().run(_captured, programs, rows, arrays, plan, key, compare)
+        if not kinds:
+            plan = grouping_of(arrays, RUN_BYTES * join)
         step = Step(
-            *(loss, reduce, has_aux, leaves, structure, places, data),
-            flat=not kwargs and all(child.kind is None for child in structure.children[0].children),
-            key=random.default_generator.key(),
+            rows,
+            str(differentiated),
+            reduce,
+            has_aux,
+            kinds,
+            parameters=len(places),
+            key=key,
             dtype=ag.get_default_dtype().name,
             chunks=plan.chunks,
             check=frozenset(_due(plan.checked, calls) if check else ()),
             call=calls,
-            anomaly=ag.autograd.is_anomaly_check_nan_enabled(),
+            anomaly=anomaly,
+            sent=not plan.kinds or any(rows not in kinds for rows in plan.kinds),
         )
         try:
             found = compute(step, plan, arrays[0])
+            if found is None:
+                raise ValueError(f"the data has no rows{called()}")
+            for chunk, sample in found.samples:
+                Context().run(_check, step, chunk, sample)
         except Exception as error:
             _note_uncut(error, arrays[0].shape[0], (leaf for i, leaf in enumerate(leaves) if i not in (*places, *data)))
             raise
-        if found is None:
-            raise ValueError(f"the data has no rows{called()}")
         calls += 1
+        if reason and not told:
+            told = True
+            warnings.warn(
+                f"agrad_dask.value_and_grad runs {differentiated} as it is in every chunk, not as a program: {reason}",
+                CompileWarning,
+                stacklevel=2,
+            )
         made = [ag.asarray(g) for g in found.gradients]
         value = ag.asarray(found.value)
         if after is not None:  # by the chain rule: one number, applied where the gradients are few
             value, slope = func.value_and_grad(after)(value)
             made = [g * ag.astype(slope, g.dtype) for g in made]
         each = iter(give_all(gives, made))
+        counts = [child.num_leaves for child in structure.children[0].children]
         gradients = [
             tree.unflatten(structure.children[0].children[k], itertools.islice(each, counts[k])) for k in chosen
         ]
-        returned = (value, found.aux) if has_aux else value
+        returned = (value, [filled(aux, kept, len(places)) for aux in found.aux]) if has_aux else value
         return bare_all(returned) if raw else returned, gradients[0] if isinstance(argnums, int) else tuple(gradients)
 
     return both
+
+
+def _captured(
+    programs: Compiled, loss: Rows, arrays: list[Any], plan: Grouping, key: tuple[int, int], compare: bool
+) -> tuple[dict[int, Kept], dict[int, Kind], str]:
+    """Call `captured` as tasks run."""
+    with np.errstate(all="ignore"), random.using(ChunkGenerator(key)):
+        return captured(programs, loss, arrays, plan, compare=compare)
+
+
+def _check(step: Step, chunk: Chunk, sample: list[Any]) -> None:
+    """Call `check_additive` for rows that came from another process."""
+    source = ChunkGenerator(step.key)
+    with random.using(source):
+        try:
+            check_additive(step, sample, source)
+        except Exception as error:
+            error.add_note(_where(step, chunk))
+            raise
 
 
 def _note_uncut(error: Exception, rows: float, others: Iterable[Any]) -> None:
