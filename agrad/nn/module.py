@@ -13,6 +13,7 @@ from agrad.core import errors
 from agrad.core.buffers import assign_data
 from agrad.core.hooks import Handle, _next_key, _Table
 from agrad.core.tensor import Tensor
+from agrad.nn.backward_hooks import Watch
 from agrad.nn.parameter import Parameter
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, isdtype, to_device
@@ -66,18 +67,24 @@ class Module:
     _buffers: Mapping[str, bool] = {}
     _before: Mapping[int, Callable[..., Any]] | None = None
     _after: Mapping[int, Callable[..., Any]] | None = None
+    _backward: Mapping[int, Callable[..., Any]] | None = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Compute; every subclass has its own."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._before is None and self._after is None:
+        if self._before is None and self._after is None and self._backward is None:
             return self.forward(*args, **kwargs)
         for before in list((self._before or {}).values()):
             changed = before(self, args)
             if changed is not None:
                 args = changed if isinstance(changed, tuple) else (changed,)
+        if self._backward:
+            return self._watched(list(self._backward.values()), args, kwargs)
+        return self._called(args, kwargs)
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = self.forward(*args, **kwargs)
         for after in list((self._after or {}).values()):
             changed = after(self, args, result)
@@ -97,6 +104,42 @@ class Module:
     def register_forward_hook(self, hook: Callable[..., Any]) -> Handle:
         """Call ``hook(module, args, result)`` after `forward`; what it returns takes the place of the result."""
         return self._add_hook("_after", hook)
+
+    def register_full_backward_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Call ``hook(module, grad_input, grad_output)`` when gradients by the module's tensor arguments are computed.
+
+        Parameters
+        ----------
+        hook : callable
+            Is given the gradients by the positional arguments and of the results, as tuples, None where there is none.
+            What it returns, a tuple, takes the place of the former.
+
+        Returns
+        -------
+        Handle
+            Its ``remove()`` takes the hook away.
+
+        Notes
+        -----
+        If no argument requires a gradient, the hook is called when those of the results are there, with a `grad_input` of
+        None, and its return value must be None.
+
+        Examples
+        --------
+        >>> import agrad as ag
+        >>> layer = ag.nn.Linear(2, 1)
+        >>> _ = layer.register_full_backward_hook(lambda module, gi, go: print(gi[0].shape, go[0].tolist()))
+        >>> layer(ag.ones((1, 2), requires_grad=True)).sum().backward()
+        (1, 2) [[1.0]]
+        """
+        return self._add_hook("_backward", hook)
+
+    def _watched(self, hooks: list[Callable[..., Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the module between two nodes that pass everything on, and gradients by the hooks."""
+        watch = Watch(self, hooks, len(args))
+        args = watch.enter(args)
+        result = self._called(args, kwargs)
+        return watch.leave(result)
 
     def _add_hook(self, kind: str, hook: Callable[..., Any]) -> Handle:
         table = vars(self).setdefault(kind, _Table())
@@ -465,6 +508,10 @@ class Module:
         grads = [None if t.grad is None else moved(t.grad) for t in tensors]
         assign_data(tensors, [value._raw for value in values], [value._spec for value in values], grads)
         return self
+
+    def half(self) -> Self:
+        """Convert to float16."""
+        return self.to("float16")
 
     def double(self) -> Self:
         """Convert to float64."""

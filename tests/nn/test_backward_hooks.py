@@ -1,0 +1,109 @@
+"""Module.register_full_backward_hook: what hooks see, change, and when they are called, as in PyTorch."""
+
+from __future__ import annotations
+
+import pytest
+
+import agrad as ag
+from agrad import nn
+
+
+def test_hooks_see_gradients_of_inputs_and_results(make, value):
+    seen = []
+    layer = nn.Linear(2, 1)
+    layer.weight.data, layer.bias.data = ag.tensor([[2.0, 3.0]]), ag.tensor([1.0])
+    handle = layer.register_full_backward_hook(lambda module, gi, go: seen.append((module, gi, go)))
+    x = ag.tensor([[1.0, 1.0]], requires_grad=True)
+    # x is used beside the layer, too: the hook sees the part of its gradient that goes through the layer
+    (layer(x).sum() * 10 + x.sum()).backward()
+    ((module, (gi,), (go,)),) = seen
+    assert module is layer
+    assert gi.tolist() == [[20.0, 30.0]]
+    assert go.tolist() == [[10.0]]
+    assert x.grad.tolist() == [[21.0, 31.0]]
+    assert layer.weight.grad.tolist() == [[10.0, 10.0]]
+    handle.remove()
+    layer(x).sum().backward()
+    assert len(seen) == 1
+
+
+def test_a_hook_changes_the_gradient_by_its_input_and_not_by_parameters():
+    layer = nn.Linear(2, 1, bias=False)
+    layer.weight.data = ag.tensor([[2.0, 3.0]])
+    layer.register_full_backward_hook(lambda module, gi, go: (gi[0] * 2,))
+    layer.register_full_backward_hook(lambda module, gi, go: (gi[0] + 1,))
+    x = ag.tensor([[1.0, 1.0]], requires_grad=True)
+    layer(x).sum().backward()
+    assert x.grad.tolist() == [[5.0, 7.0]]
+    assert layer.weight.grad.tolist() == [[1.0, 1.0]]
+
+
+class Two(nn.Module):
+    def forward(self, x, n, y):
+        return x * y, n, x + y
+
+
+def test_places_without_gradient_are_none():
+    seen = []
+    net = Two()
+    net.register_full_backward_hook(lambda module, gi, go: seen.append((gi, go)))
+    x, y = ag.tensor([2.0], requires_grad=True), ag.tensor([3.0])
+    product, n, total = net(x, 7, y)
+    assert n == 7
+    product.backward()
+    ((gi, go),) = seen
+    assert [None if g is None else g.tolist() for g in gi] == [[3.0], None, None]
+    assert [None if g is None else g.tolist() for g in go] == [[1.0], None, None]
+    assert total.requires_grad
+
+
+def test_without_inputs_that_require_gradients_the_hook_sees_the_results():
+    seen = []
+    layer = nn.Linear(2, 1)
+    handle = layer.register_full_backward_hook(lambda module, gi, go: seen.append((gi, go[0].tolist())))
+    layer(ag.ones((1, 2))).sum().backward()
+    assert seen == [((None,), [[1.0]])]
+    handle.remove()
+    layer.register_full_backward_hook(lambda module, gi, go: (ag.ones(1),))
+    with pytest.raises(RuntimeError, match="should always return None"):
+        layer(ag.ones((1, 2))).sum().backward()
+
+
+def test_without_recording_nothing_is_watched():
+    layer = nn.Linear(2, 1)
+    layer.register_full_backward_hook(lambda module, gi, go: pytest.fail("called"))
+    with ag.no_grad():
+        assert not layer(ag.ones((1, 2), requires_grad=True)).requires_grad
+
+
+def test_a_wrong_number_of_gradients_is_refused():
+    layer = nn.Linear(2, 1)
+    layer.register_full_backward_hook(lambda module, gi, go: (gi[0], gi[0]))
+    with pytest.raises(RuntimeError, match="invalid number of grad_input, got 2, but expected 1"):
+        layer(ag.ones((1, 2), requires_grad=True)).sum().backward()
+
+
+def test_second_order_goes_through():
+    layer = nn.Tanh()
+    layer.register_full_backward_hook(lambda module, gi, go: (gi[0] * 3,))
+    x = ag.tensor([0.5], requires_grad=True)
+    (g,) = ag.autograd.grad(layer(x).sum(), x, create_graph=True)
+    g.sum().backward()
+    t = ag.tanh(ag.tensor(0.5)).item()
+    assert g.item() == pytest.approx(3 * (1 - t * t))
+    # the second pass goes through the layer again, and so by the hook, as in PyTorch
+    assert x.grad.item() == pytest.approx(3 * 3 * -2 * t * (1 - t * t))
+
+
+def test_other_hooks_and_keywords_still_work():
+    order = []
+    layer = nn.Linear(2, 1)
+    layer.register_forward_pre_hook(lambda module, args: order.append("before"))
+    layer.register_forward_hook(lambda module, args, result: order.append("after"))
+    layer.register_full_backward_hook(lambda module, gi, go: order.append("backward"))
+    layer(input=ag.ones((1, 2), requires_grad=True)).sum().backward()
+    assert order == ["before", "after", "backward"]
+
+
+def test_half():
+    assert nn.Linear(2, 1).half().weight.dtype == ag.asarray(1.0).to("float16").dtype
