@@ -271,7 +271,7 @@ def peak_of(arrays, threads):
         found.append(self.peak(graph, passes, sizes, threads).nbytes)
         return passes, None
 
-    run = computing._Run(arrays, keep="host", max_memory=None, progress=None, retries=None)
+    run = computing._Run(arrays, keep="host", max_memory=2**60, progress=None, retries=None)
     run.planned = functools.partial(planned, run)
     run.schedule = lambda graph, keys, **kwargs: [np.float64(0)] * len(keys)
     dask.persist(*arrays, scheduler=run)

@@ -26,7 +26,7 @@ from dask.system import CPU_COUNT
 from dask.utils import format_bytes, parse_bytes
 
 from agrad.core.once import once
-from agrad_dask import fusing, origins, repeats, staging
+from agrad_dask import origins, repeats, runs, staging
 from agrad_dask.staging import name_of
 from agrad_numpy import allocator  # noqa: F401 (chunks in flight are freed and made anew all the time)
 
@@ -93,10 +93,18 @@ class _Run:
         graphs = [array.dask for array in arrays if isinstance(getattr(array, "dask", None), HighLevelGraph)]
         #: The graph by names of arrays, as it was before Dask fused tasks.
         self.written = HighLevelGraph.merge(*graphs) if graphs else HighLevelGraph({}, {})
+        #: Under a limit tasks run as planned, one by one; on a cluster as Dask fuses them.
+        self.contracts = (
+            self.client is None
+            and self.max_memory is None
+            and all(getattr(array, "name", None) in self.written.layers for array in arrays)
+        )
 
     def __call__(self, expression: Any, keys: Any, **options: Any) -> list[Any]:
         """Compute, as Dask asks a scheduler to."""
         keys = list(flatten(keys))
+        if self.contracts:
+            return self.contracted(keys, options)
         given = expression if isinstance(expression, Mapping) else expression.__dask_graph__()
         graph: dict[Any, GraphNode] = convert_legacy_graph(given)
         if all(isinstance(graph.get(key), DataNode) for key in keys):
@@ -129,6 +137,31 @@ class _Run:
                 part = found = value = None  # type: ignore[assignment]  # what is not kept must not outlive its pass
         if self.client is not None and self.keep == "host":
             return list(self.client.gather([values[key] for key in keys]))
+        return [values[key] for key in keys]
+
+    def contracted(self, keys: list[Any], options: dict[str, Any]) -> list[Any]:
+        """Compute, with one task for what happens to some chunks."""
+        chunks = max(staging.CHUNKS, self.threads())
+        plan = runs.Runs(runs.Survey(self.written, keys, {}), chunks)
+        outline, blocks = plan.outline()
+        first = {key: one for one, some in blocks.items() for key in some}
+        sizes = _Sizes(outline, self.written)
+        passes = staging.stages(
+            outline,
+            dict.fromkeys(first.get(key, key) for key in keys),
+            lambda key: sizes(key) * len(blocks.get(key, "1")),
+        )
+        values: dict[Any, Any] = {}
+        with bar(len(outline)) if self.progress else nullcontext():
+            for firsts in passes:
+                targets = keys
+                if len(passes) > 1:
+                    targets = [key for one in firsts for key in blocks.get(one, [one])]
+                    plan = runs.Runs(runs.Survey(self.written, targets, values), chunks)
+                graph = plan.graph(self.written)
+                if all(isinstance(graph.get(key), DataNode) for key in targets):
+                    return [graph[key]() for key in targets]
+                values.update(zip(targets, self.locally(graph, targets, None, options), strict=True))
         return [values[key] for key in keys]
 
     # -- planning ------------------------------------------------------------------------------------------------------
@@ -221,15 +254,22 @@ class _Run:
     ) -> list[Any]:
         """Compute a pass in this process."""
         lowered = {} if threads is None else {"num_workers": threads}
-        if self.max_memory is None:  # or tasks run as planned
-            graph = fusing.fused(graph, targets, max(staging.CHUNKS, self.threads()))
         try:
             return list(self.schedule(graph, targets, **lowered, **options))
         except Exception as error:
             for missing in {d for node in graph.values() for d in node.dependencies} - graph.keys():
                 raise origins.gone(missing, self.written) from error
-            self.explain(error, _failed_in(error))
+            self.explain(error, self.failed_in(error))
             raise
+
+    def failed_in(self, error: BaseException) -> Any:
+        """Return the key of the innermost task that an error came through, also in one that does several things."""
+        key, step = _failed_in(error), error.__traceback__
+        while step is not None:
+            if isinstance(step.tb_frame.f_locals.get("self"), runs.Group):
+                return runs.key_of(self.written, key, step.tb_frame.f_locals["place"])
+            step = step.tb_next
+        return key
 
     def on_cluster(
         self, graph: dict[Any, GraphNode], known: dict[Any, Any], targets: list[Any], options: dict[str, Any]

@@ -1,23 +1,18 @@
-"""Fuse what happens to one chunk into one task.
+"""Several tasks as one, whose order is worked out once: depth first, and each value is let go after its last use.
 
-A task costs the scheduler a fifth of a millisecond, and one that Dask fused as much again, because Dask puts the tasks in
-it in order every time it runs. Recorded forward and backward, a loss has ten to thirty of them per chunk. Here those that
-work on one chunk, between two points where chunks meet, become one task (a `Program`), whose order is worked out once:
-depth first, and each value is let go after its last use. Plain data: nothing here computes but `Program`.
+A task that Dask fused costs as much again as the scheduler takes for it, because Dask puts the tasks in it in order every
+time it runs. Plain data: nothing here computes but `Program`.
 """
 
 from __future__ import annotations
 
-import operator
-import uuid
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 
-from agrad_dask.staging import Graph, name_of, sorted_keys, users_of
+from agrad_dask.staging import Graph
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -124,104 +119,3 @@ def depth_first(graph: Graph, wanted: Iterable[Any], members: Collection[Any]) -
         if not waiting:
             found[stack.pop()] = graph[key]
     return list(found.values())
-
-
-# -- which tasks ------------------------------------------------------------------------------------------------------
-
-
-def fused(graph: Graph, targets: Iterable[Any], chunks: int) -> Graph:
-    """Make one task of what happens to one chunk.
-
-    Parameters
-    ----------
-    graph : mapping
-        Tasks by key, none that the targets do not need.
-    targets : iterable
-        The keys whose values are wanted.
-    chunks : int
-        The graph stays as it is where fewer tasks would result: so many shall be able to run at a time.
-    """
-    users = users_of(graph)
-    keys = sorted_keys(graph, users)
-    groups = _groups(graph, keys)
-    if len(groups) < chunks:
-        return graph
-    wanted = set(targets)
-    made: dict[Any, GraphNode] = {}
-    places: dict[Any, tuple[Any, int]] = {}
-    name = f"agrad-chunk-{uuid.uuid4().hex}"
-    inside: dict[Any, int] = {}
-    results: list[tuple[Any, ...]] = []
-    for number, members in enumerate(groups):
-        inside.update(dict.fromkeys(members, number))
-        found = tuple(key for key in members if key in wanted or any(u not in members for u in users[key]))
-        results.append(found)
-        if len(found) > 1:
-            places.update((key, ((name, number), i)) for i, key in enumerate(found))
-    for number, (members, found) in enumerate(zip(groups, results, strict=True)):
-        key = found[0] if len(found) == 1 else (name, number)
-        made[key] = program_of(graph, members, found, places).task(key)
-    for key, node in graph.items():
-        if key in inside:
-            continue
-        rewritten = not isinstance(node, DataNode) and (
-            not places.keys().isdisjoint(node.dependencies) or direct(node) is not node
-        )
-        made[key] = program_of(graph, {key}, (key,), places).task(key) if rewritten else node
-    for key in wanted & places.keys():
-        task, i = places[key]
-        made[key] = Task(key, operator.getitem, TaskRef(task), i)
-    return made
-
-
-def _groups(graph: Graph, keys: list[Any]) -> list[dict[Any, None]]:
-    """Find the tasks that belong to one chunk and hang together.
-
-    A key belongs to the chunk that all of what it depends on belongs to, and what is read or made from nothing to the
-    chunk of its own place. Where chunks meet, a new generation begins: what depends on that belongs to its own place
-    again, or to the chunk of the rest, in that generation. So no group depends on anything that depends on it.
-    """
-    blocks = Counter(map(name_of, keys))
-    chunk: dict[Any, Any] = {}  # nothing: needed by all; None: of several chunks
-    generation: dict[Any, int] = {}
-    group: dict[Any, dict[Any, None]] = {}
-    for key in keys:
-        node = graph[key]
-        below = [d for d in node.dependencies if d in generation]
-        several = [generation[d] + 1 for d in below if chunk[d] is None]
-        at = max([generation[d] for d in below if chunk[d] is not None] + several, default=0)
-        own = {chunk[d] for d in below if chunk[d] is not None}
-        if len(own) > 1:
-            chunk[key], generation[key] = None, at
-            continue
-        if own:
-            (chunk[key],) = own
-        elif isinstance(key, tuple) and blocks[name_of(key)] > 1:
-            chunk[key] = _place(key)
-        elif below:
-            chunk[key], at = None, at - 1
-        else:
-            continue
-        generation[key] = at
-        if isinstance(node, DataNode):
-            continue
-        mine = {key: None}
-        for d in node.dependencies:
-            other = group.get(d)
-            if other is not None and other is not mine and (chunk[d], generation[d]) == (chunk[key], at):
-                if len(other) > len(mine):
-                    other, mine = mine, other
-                mine.update(other)
-                group.update(dict.fromkeys(other, mine))
-        group[key] = mine
-    found = {id(members): members for members in group.values()}
-    position = {key: i for i, key in enumerate(keys)}
-    return [dict.fromkeys(sorted(members, key=position.__getitem__)) for members in found.values() if len(members) > 1]
-
-
-def _place(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the place of a block, the same for ``X`` in row blocks and for the ``y`` beside it."""
-    place = key[1:]
-    while place and place[-1] == 0:
-        place = place[:-1]
-    return place

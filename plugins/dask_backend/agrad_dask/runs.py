@@ -1,0 +1,692 @@
+"""Make one task of what happens to the blocks of one place, layer after layer, before there are tasks at all.
+
+Dask's graph of an array expression is a stack of layers, and most layers of a loss and its gradient are *even*: each of
+their blocks is made of the blocks that stand at its place, and of arrays in one block. All places of such layers are
+alike, so what happens at one of them is worked out once (a `Program`), and every task runs that: another layer costs
+nothing per chunk. A *run* is what hangs together of even layers between two points where chunks meet. Neighbouring small
+chunks share a task, and with them the sums that need no others. All other layers are left to Dask.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import operator
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef, convert_legacy_graph, parse_input
+from dask.array.core import concatenate_axes
+from dask.array.optimization import optimize
+from dask.blockwise import Blockwise, blockwise_token
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+
+from agrad_dask.fusing import Program, last_uses, program_of
+from agrad_dask.staging import name_of
+
+#: Neighbouring places share a task while their largest blocks have at most this many bytes together.
+GROUP_BYTES = 2**24
+#: Tasks are made smaller than that where there would be fewer than about this many to share out.
+GROUPS = 64
+
+Grid = tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Part:
+    """A layer that is needed.
+
+    Attributes
+    ----------
+    name : str
+        The layer's.
+    layer : Layer
+        Of Dask.
+    nodes : dict or None
+        Its tasks; None for a `Blockwise` layer, whose tasks are not made.
+    below : set of str
+        The names of what it is made of.
+    beside : tuple of str or None
+        Those of them that stand at the same place, the rest being in one block; None if it is not even.
+    generation : int
+        How often chunks have met before it; -1 if it is made of no chunks.
+    wanted : set of keys
+        The blocks that are needed.
+    run : int
+        The number of the run it belongs to, if it is even.
+    """
+
+    name: str
+    layer: Any
+    nodes: dict[Any, GraphNode] | None
+    below: set[str]
+    beside: tuple[str, ...] | None = None
+    generation: int = -1
+    wanted: set[Any] = field(default_factory=set)
+    run: int = 0
+
+
+class Survey:
+    """The layers that some keys need, in order; which are even, and which blocks of them are needed.
+
+    Parameters
+    ----------
+    written : HighLevelGraph
+        What the keys are made by.
+    targets : collection of keys
+        Whose values are wanted.
+    known : mapping
+        Keys of values computed before.
+    """
+
+    def __init__(self, written: HighLevelGraph, targets: Collection[Any], known: Mapping[Any, Any]) -> None:
+        self.targets = targets
+        #: By the names of blocks: the part, the number of blocks along each axis, and all keys, place by place.
+        self.part: dict[str, Part] = {}
+        self.grid: dict[str, Grid] = {}
+        self._keys: dict[str, list[Any]] = {}
+        self._numbers: dict[str, dict[Any, int]] = {}
+        self.parts: list[Part] = []
+        #: Even layers that hang together, by number.
+        self.runs: dict[int, list[Part]] = {}
+        self.known = known
+        self.known_names = set(map(name_of, known))
+        for name in _needed(written, map(name_of, targets)):
+            self.parts.append(self._surveyed(written, name))
+        self._want()
+
+    def keys(self, name: str) -> list[Any]:
+        """Return the keys of all blocks of a name, place by place."""
+        if name not in self._keys:
+            self._keys[name] = [(name, *at) for at in itertools.product(*map(range, self.grid[name]))]
+        return self._keys[name]
+
+    def numbers(self, name: str) -> dict[Any, int]:
+        """Return the number of the place of each block of a name."""
+        if name not in self._numbers:
+            self._numbers[name] = {key: i for i, key in enumerate(self.keys(name))}
+        return self._numbers[name]
+
+    def extent(self, name: str) -> Grid:
+        """Return how many blocks there are along the axes that have several."""
+        return tuple(n for n in self.grid.get(name, ()) if n > 1)
+
+    # -- layers --------------------------------------------------------------------------------------------------------
+
+    def _surveyed(self, written: HighLevelGraph, name: str) -> Part:
+        layer, known = written.layers[name], self.known
+        if isinstance(layer, Blockwise) and layer.output not in self.known_names:
+            part = Part(name, layer, None, {arg for arg, ind in _arrays(layer)})
+            part.below |= {name_of(arg.key) for arg, ind in layer.indices if isinstance(arg, TaskRef)}
+            self.part[layer.output] = part
+            self.grid[layer.output] = tuple(layer.dims[i] for i in layer.output_indices)
+            self.grid.update((arg, tuple(layer.numblocks[arg])) for arg, _ in _arrays(layer))
+            part.beside = _beside(layer)
+        else:
+            nodes = _nodes(written, name)
+            nodes |= {key: DataNode(key, known[key]) for key in nodes.keys() & known.keys()}
+            part = Part(name, layer, nodes, {name_of(d) for node in nodes.values() for d in node.dependencies})
+            names = {name_of(key) for key in nodes}
+            self.part.update(dict.fromkeys(names, part))
+            if len(names) == 1:
+                (only,) = names
+                grid = _grid(nodes)
+                if grid is not None:
+                    self.grid[only] = grid
+                    part.beside = self._even(only, nodes)
+        below = [self.part[d] for d in part.below if d in self.part and self.part[d] is not part]
+        if part.beside is None:
+            part.generation = max((other.generation for other in below), default=-1)
+        else:
+            part.generation = max((other.generation + (other.beside is None) for other in below), default=0)
+            self.runs[id(part)] = [part]
+            part.run = id(part)
+            for other in below:
+                if other.beside is not None and other.generation == part.generation:
+                    self._unite(part, other)
+        return part
+
+    def _unite(self, part: Part, other: Part) -> None:
+        if part.run != other.run:
+            small, large = sorted((part.run, other.run), key=lambda run: len(self.runs[run]))
+            for each in self.runs[small]:
+                each.run = large
+            self.runs[large] += self.runs.pop(small)
+
+    def _even(self, name: str, nodes: dict[Any, GraphNode]) -> tuple[str, ...] | None:
+        """Return what tasks need at their own place, if they need nothing else but arrays in one block."""
+        extent = self.extent(name)
+        if not extent:
+            return None
+        beside: dict[str, list[Any]] = {}
+        single: set[Any] = set()
+        for i, key in enumerate(self.keys(name)):
+            node = nodes[key]
+            if not isinstance(node, Task):
+                return None
+            for d in node.dependencies:
+                other = name_of(d)
+                if d in single or (other in beside and beside[other][i] == d):
+                    continue
+                if not self.extent(other) and (other in self.grid or not isinstance(d, tuple)):
+                    single.add(d)
+                elif other != name and self.extent(other) == extent and self.keys(other)[i] == d:
+                    beside[other] = self.keys(other)
+                else:
+                    return None
+        return tuple(beside)
+
+    # -- blocks --------------------------------------------------------------------------------------------------------
+
+    def _want(self) -> None:
+        """Find the blocks that are needed, going back from the targets."""
+        for key in self.targets:
+            self.part[name_of(key)].wanted.add(key)
+        for part in reversed(self.parts):
+            for d in self.dependencies(part):
+                other = self.part.get(name_of(d))
+                if other is not None and other is not part:
+                    other.wanted.add(d)
+
+    def reached(self, part: Part) -> Iterable[Any]:
+        """Return the needed keys of a part that has its tasks, those that it needs of itself included."""
+        nodes = part.nodes or {}
+        if part.beside is not None:
+            return part.wanted
+        stack = [key for key in part.wanted if key in nodes]
+        seen = set(stack)
+        for key in stack:  # grows
+            for d in nodes[key].dependencies:
+                if d in nodes and d not in seen:
+                    seen.add(d)
+                    stack.append(d)
+        return stack
+
+    def dependencies(self, part: Part) -> Iterable[Any]:
+        """Return the keys of what the needed blocks of a part are made of, some more than once."""
+        if part.nodes is not None:
+            for key in self.reached(part):
+                yield from part.nodes[key].dependencies
+        elif part.beside is None:
+            for found in part.layer.cull(part.wanted, ())[1].values():
+                yield from found
+        else:
+            whole = len(part.wanted) == math.prod(self.grid[part.layer.output])
+            places = [] if whole else [self.numbers(part.layer.output)[key] for key in part.wanted]
+            for name, _ in _arrays(part.layer):
+                keys = self.keys(name)
+                yield from keys if whole or len(keys) == 1 else (keys[i] for i in places)
+            yield from (arg.key for arg, _ in part.layer.indices if isinstance(arg, TaskRef))
+
+
+def _needed(written: HighLevelGraph, names: Iterable[str]) -> list[str]:
+    """Return the layers that are needed, each after those it depends on."""
+    found: dict[str, None] = {}
+    stack = list(dict.fromkeys(names))
+    while stack:
+        name = stack[-1]
+        waiting = [] if name in found else [d for d in written.dependencies[name] if d not in found]
+        stack.extend(waiting)
+        if not waiting:
+            found[stack.pop()] = None
+    return list(found)
+
+
+def _arrays(layer: Blockwise) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the arrays that blocks are taken of, with their labels."""
+    return [(arg, ind) for arg, ind in layer.indices if ind is not None and arg not in layer.io_deps]
+
+
+def _beside(layer: Blockwise) -> tuple[str, ...] | None:
+    """Return what a layer needs at the place of its block, if it needs nothing else but arrays in one block."""
+    several = [label for label in layer.output_indices if layer.dims[label] > 1]
+    inner = {label for _, ind in layer.indices if ind is not None for label in ind} - set(layer.output_indices)
+    if not several or layer.output_blocks is not None or any(layer.dims[label] > 1 for label in inner):
+        return None
+    beside: dict[str, None] = {}
+    for arg, ind in layer.indices:
+        if ind is None:
+            continue
+        own = [label for label, n in zip(ind, layer.numblocks[arg], strict=True) if n > 1]
+        if own and own != several:
+            return None
+        if arg in layer.io_deps:
+            if layer.io_deps[arg].produces_keys or layer.io_deps[arg].produces_tasks or inner.intersection(ind):
+                return None
+        elif own:
+            beside[arg] = None
+    return tuple(beside)
+
+
+def _nodes(written: HighLevelGraph, name: str) -> dict[Any, GraphNode]:
+    layer = written.layers[name]
+    if all(isinstance(node, GraphNode) for node in layer.values()):
+        return dict(layer)
+    keys: set[Any] = set(layer)
+    return convert_legacy_graph(
+        layer, keys.union(*(written.layers[d].get_output_keys() for d in written.dependencies[name]))
+    )
+
+
+def _grid(nodes: Mapping[Any, Any]) -> Grid | None:
+    """Return how many blocks there are along each axis, None where they fill no grid."""
+    places = [key[1:] if isinstance(key, tuple) else None for key in nodes]
+    if None in places or len({len(at) for at in places}) != 1:
+        return None
+    if not all(type(i) is int for at in places for i in at):
+        return None
+    grid = tuple(max(along) + 1 for along in zip(*places, strict=True))
+    return grid if math.prod(grid) == len(places) else None
+
+
+# -- runs -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Group:
+    """Neighbouring places of a run that share a task.
+
+    Attributes
+    ----------
+    program : Program
+        What is done at each place; it knows blocks by the names of their arrays, and arrays in one block by their keys.
+    first : int
+        The number of the first place.
+    given : tuple of (key, key, int or None)
+        As for a `Program`.
+    shared : tuple of keys
+        The arrays in one block.
+    places : tuple of (tuple of (str, key), dict, tuple of keys, tuple of (task, keys))
+        For each place: the blocks it is given, what only its own tasks know, the blocks that leave it, and the sums that
+        can be made then, each with what nobody needs afterwards.
+    results : tuple of keys
+        What is handed out.
+    """
+
+    program: Program
+    first: int
+    given: tuple[tuple[Any, Any, int | None], ...]
+    shared: tuple[Any, ...]
+    places: tuple[tuple[Any, ...], ...]
+    results: tuple[Any, ...]
+
+    def __call__(self, values: Mapping[Any, Any]) -> tuple[Any, ...]:
+        found = {key: values[outer] if i is None else values[outer][i] for key, outer, i in self.given}
+        shared = {key: found[key] for key in self.shared}
+        for place, (blocks, own, keys, sums) in enumerate(self.places, self.first):  # noqa: B007 (for notes of errors)
+            made = self.program(shared | own | {name: found.pop(key) for name, key in blocks})
+            found.update(zip(keys, made if len(keys) > 1 else (made,), strict=True))
+            del made
+            for node, done in sums:
+                found[node.key] = node({d: found[d] for d in node.dependencies})
+                for key in done:
+                    del found[key]
+        return tuple(found[key] for key in self.results)
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """Even layers that hang together.
+
+    Attributes
+    ----------
+    parts : list of Part
+        In order.
+    size : int
+        How many places share a task.
+    count : int
+        How many places there are.
+    sums : list of Part
+        Layers of whose blocks each is made of blocks of one group.
+    group : dict
+        The group of each block of those, and after which place it can be made.
+    """
+
+    parts: list[Part]
+    count: int
+    size: int
+    sums: list[Part] = field(default_factory=list)
+    group: dict[Any, tuple[int, int]] = field(default_factory=dict)
+
+
+class Runs:
+    """The runs of a survey that are worth while.
+
+    Parameters
+    ----------
+    chunks : int
+        So many tasks shall be able to run at a time.
+    """
+
+    def __init__(self, survey: Survey, chunks: int) -> None:
+        self.survey = survey
+        self.of: dict[str, Run] = {}
+        self.runs: list[Run] = []
+        size: dict[Grid, int] = {}
+        nbytes: dict[Grid, float] = defaultdict(float)
+        for part in survey.parts:
+            if part.run:
+                extent = survey.extent(_output(part))
+                nbytes[extent] = max(nbytes[extent], _block_bytes(part.layer))
+        for parts in survey.runs.values():
+            extent = survey.extent(_output(parts[0]))
+            count = math.prod(extent)
+            size = group_size(count, nbytes[extent])
+            members = [part for part in parts if part.wanted]
+            if len(members) > 1 and count // size >= chunks and all(len(part.wanted) == count for part in members):
+                run = Run(members, count, size)
+                self.runs.append(run)
+                self.of.update((_output(part), run) for part in members)
+        position = {id(part): i for i, part in enumerate(survey.parts)}
+        for run in self.runs:
+            run.parts.sort(key=lambda part: position[id(part)])
+        self.sums: dict[str, Run] = {}
+        for part in survey.parts:
+            self._sum(part)
+
+    def _sum(self, part: Part) -> None:
+        """Let a layer be part of a run if each of its blocks is made in one group of that, and of what all share."""
+        if part.beside is not None or part.nodes is None or not part.wanted or part.generation < 0:
+            return
+        owners = {id(run): run for d in part.below for run in [self.of.get(d) or self.sums.get(d)]}
+        owner = next(iter(owners.values()))
+        others = [
+            self.survey.part[d]
+            for d in part.below
+            if not (self.of.get(d) or self.sums.get(d)) and d in self.survey.part
+        ]
+        runs = [run for run in owners.values() if run is not None]
+        if len(runs) != 1 or any(o.generation >= 0 for o in others):
+            return
+        (owner,) = runs
+        if owner.size == 1 or part.generation != owner.parts[0].generation:
+            return
+        made: dict[Any, tuple[int, int]] = {}
+        for key in part.wanted:
+            node = part.nodes[key]
+            if not isinstance(node, Task):
+                return
+            at = [self._at(owner, d) for d in node.dependencies]
+            at = [each for each in at if each is not None]
+            if not at or len({group for group, _ in at}) > 1 or name_of(key) != part.name:
+                return
+            made[key] = max(at)
+        owner.group.update(made)
+        owner.sums.append(part)
+        self.sums[part.name] = owner
+
+    def _at(self, run: Run, key: Any) -> tuple[int, int] | None:
+        """Return in which group, and after which place, a block is made; None for what all share."""
+        name = name_of(key)
+        if self.of.get(name) is run:
+            place = self.survey.numbers(name)[key]
+            return place // run.size, place
+        return run.group.get(key)
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def results(self, run: Run) -> list[str]:
+        """Return the names of the blocks that others need, or that are wanted."""
+        own = {id(part) for part in (*run.parts, *run.sums)}
+        names = [_output(part) for part in (*run.parts, *run.sums)]
+        used = {name for part in self.survey.parts if part.wanted and id(part) not in own for name in part.below}
+        used.update(map(name_of, self.survey.targets))
+        return [name for name in names if name in used]
+
+    def graph(self, written: HighLevelGraph) -> dict[Any, GraphNode]:
+        """Return the tasks."""
+        survey = self.survey
+        made: dict[Any, GraphNode] = {}
+        places: dict[Any, tuple[Any, int]] = {}
+        wanted = set(survey.targets)
+        mark = uuid.uuid4().hex
+        for number, run in enumerate(sorted(self.runs, key=lambda run: run.parts[0].generation)):
+            for at, group in enumerate(self._groups(run, places)):
+                key = (f"agrad-run-{number}-{mark}", at)
+                outer = tuple(dict.fromkeys(outer for _, outer, _ in group.given))
+                made[key] = Task(key, _run, group, outer, *map(TaskRef, outer))
+                wanted.update(outer)
+                places.update((k, (key, i)) for i, k in enumerate(group.results))
+        rest = self._rest(written, wanted - made.keys() - places.keys())
+        for key, node in rest.items():
+            if places.keys().isdisjoint(node.dependencies):
+                made[key] = node
+                continue
+            needs = tuple(node.dependencies)
+            given = tuple((d, *places.get(d, (d, None))) for d in needs)
+            made[key] = Program(given, ((node, key, needs, ()),), (key,)).task(key)
+        for key in places.keys() & set(survey.targets):
+            task, i = places[key]
+            made[key] = Task(key, operator.getitem, TaskRef(task), i)
+        return made
+
+    def outline(self) -> tuple[dict[Any, GraphNode], dict[Any, list[Any]]]:
+        """Return what depends on what, for planning: nothing that could be run.
+
+        Returns
+        -------
+        graph : dict
+            Tasks. What a group of a run makes of one array is one task, under the key of its first block: in which pass
+            each is made is not decided yet.
+        blocks : dict
+            All keys of those, by the first one.
+        """
+        survey, graph = self.survey, dict[Any, GraphNode]()
+        blocks: dict[Any, list[Any]] = {}
+        first: dict[Any, Any] = {}
+        for run in sorted(self.runs, key=lambda run: run.parts[0].generation):
+            below = {_output(part): part.below for part in (*run.parts, *run.sums)}
+            sources = [_output(part) for part in run.parts if not part.beside]
+            for name in dict.fromkeys([*sources, *self.results(run)]):
+                made: list[list[Any]] = [[] for _ in range(-(-run.count // run.size))]
+                for key in survey.keys(name) if name in self.of else survey.part[name].wanted:
+                    made[self._at(run, key)[0]].append(key)
+                outer = _reached(name, below, sources)
+                for at, keys in enumerate(made):
+                    needs: dict[Any, None] = {}
+                    for d in outer:
+                        some = survey.keys(d) if d in survey.grid else [d]
+                        if survey.extent(d):
+                            some = some[at * run.size : (at + 1) * run.size]
+                        needs.update(dict.fromkeys(first.get(key, key) for key in some))
+                    if keys:
+                        blocks[keys[0]] = keys
+                        first.update(dict.fromkeys(keys, keys[0]))
+                        graph[keys[0]] = Task(keys[0], None, *map(TaskRef, needs))
+        for part in self._others():
+            if part.nodes is not None:
+                below = {key: part.nodes[key].dependencies for key in survey.reached(part)}
+            else:
+                below = part.layer.cull(part.wanted, ())[1]
+            for key, needs in below.items():
+                if part.nodes is not None and isinstance(part.nodes[key], DataNode):
+                    graph[key] = part.nodes[key]
+                else:
+                    graph[key] = Task(key, None, *(TaskRef(first.get(d, d)) for d in needs))
+        return graph, blocks
+
+    def _others(self) -> list[Part]:
+        """Return the layers that are in no run."""
+        return [
+            part
+            for part in self.survey.parts
+            if part.wanted and not (part.name in self.sums or (part.run and _output(part) in self.of))
+        ]
+
+    def _rest(self, written: HighLevelGraph, keys: Collection[Any]) -> dict[Any, GraphNode]:
+        """Return the tasks of all other layers, as Dask makes and fuses them."""
+        if not keys:
+            return {}
+        layers: dict[str, Any] = {}
+        for part in self._others():
+            said = part.layer.annotations
+            layers[part.name] = part.layer if part.nodes is None else MaterializedLayer(part.nodes, annotations=said)
+        for part in self.survey.parts:  # Dask looks them up
+            layers.setdefault(part.name, MaterializedLayer({}))
+        graph = HighLevelGraph(layers, {name: written.dependencies[name] & layers.keys() for name in layers})
+        return convert_legacy_graph(optimize(graph, list(keys)))
+
+    def _groups(self, run: Run, places: Mapping[Any, tuple[Any, int]]) -> Iterable[Group]:
+        """Return the groups of a run."""
+        survey, results = self.survey, self.results(run)
+        summed = {name for part in run.sums for name in part.below}
+        rows = [_output(part) for part in run.parts]
+        leaving = tuple(name for name in rows if name in summed or name in results)
+        tasks: dict[Any, Task] = {}
+        own: dict[Any, Callable[[int], Any]] = {}
+        for part, name in zip(run.parts, rows, strict=True):
+            tasks[name] = _template(survey, part, own)
+        program = program_of(tasks, tasks.keys(), leaving, {})
+        given = [key for key, _, _ in program.given if key not in own]
+        beside = {name for part in run.parts for name in part.beside or ()}
+        blocks = [name for name in given if name in beside]
+        shared = tuple(key for key in given if key not in beside)
+        for name in blocks.copy():  # data in memory goes with the task
+            nodes = survey.part[name].nodes
+            if nodes is not None and all(isinstance(nodes[key], DataNode) for key in survey.keys(name)):
+                own[name] = _values([nodes[key] for key in survey.keys(name)])
+                blocks.remove(name)
+        block_keys = [(name, survey.keys(name)) for name in blocks]
+        left_keys = [survey.keys(name) for name in leaving]
+        sums: list[list[list[GraphNode]]] = [[[] for _ in range(run.size)] for _ in range(-(-run.count // run.size))]
+        for part in run.sums:
+            for key in part.wanted:
+                group, place = run.group[key]
+                sums[group][place % run.size].append(part.nodes[key])
+        kept = [name for name in results if name in leaving]
+        kept_sums = set(results) - set(kept)
+        for number, made in enumerate(sums):
+            numbers = range(number * run.size, min((number + 1) * run.size, run.count))
+            out = [survey.keys(name)[i] for name in kept for i in numbers]
+            out += [node.key for nodes in made for node in nodes if name_of(node.key) in kept_sums]
+            needs = [list(node.dependencies) for nodes in made for node in nodes]
+            some = {d for keys in needs for d in keys if self._at(run, d) is None}
+            done = iter([[k for k in gone if k not in some and name_of(k) not in results] for gone in last_uses(needs)])
+            each = tuple(
+                (
+                    tuple((name, keys[i]) for name, keys in block_keys),
+                    {key: value(i) for key, value in own.items()},
+                    tuple(keys[i] for keys in left_keys),
+                    tuple((node, tuple(next(done))) for node in made[i % run.size]),
+                )
+                for i in numbers
+            )
+            wanted = [*shared, *some, *(keys[i] for _, keys in block_keys for i in numbers)]
+            where = tuple((key, *places.get(key, (key, None))) for key in dict.fromkeys(wanted))
+            yield Group(program, numbers[0], where, shared, each, tuple(out))
+
+
+def _run(group: Group, keys: tuple[Any, ...], *values: Any) -> Any:
+    return group(dict(zip(keys, values, strict=True)))
+
+
+def _template(survey: Survey, part: Part, own: dict[Any, Callable[[int], Any]]) -> Task:
+    """Return the task of an even layer, with the names of arrays in the place of keys, at any place.
+
+    Parameters
+    ----------
+    own : dict
+        Is told what every place has of its own: by which key the task knows it, and a function of the place's number.
+    """
+    name = _output(part)
+    beside = part.beside or ()
+    if part.nodes is not None:
+        nodes, keys = part.nodes, survey.keys(name)
+        single = {d for node in nodes.values() for d in node.dependencies if name_of(d) not in beside}
+        needs = (*beside, *single)
+        own[name, "task"] = lambda i: nodes[keys[i]]
+        return Task(name, _placed, TaskRef((name, "task")), needs, *map(TaskRef, needs))
+    layer = part.layer
+    inner = {label for _, ind in layer.indices if ind is not None for label in ind} - set(layer.output_indices)
+    changes: dict[Any, Any] = {}
+    for i, (arg, ind) in enumerate(layer.indices):
+        token = blockwise_token(i)
+        if ind is None:
+            changes[token] = arg if isinstance(arg, GraphNode | TaskRef) else DataNode(None, arg)
+        elif arg in layer.io_deps:
+            changes[token] = TaskRef((name, token))
+            own[name, token] = _reader(layer, arg, ind, survey.keys(name))
+        else:
+            block: Any = TaskRef(arg if arg in beside else (arg, *(0,) * len(ind)))
+            axes = [n for n, label in enumerate(ind) if label in inner]
+            for _ in axes:
+                block = List(block)
+            changes[token] = Task(token, concatenate_axes, block, axes) if axes and layer.concatenate is True else block
+    return layer.task.substitute(changes, key=name)
+
+
+def _reader(layer: Blockwise, arg: str, ind: tuple[str, ...], keys: list[Any]) -> Callable[[int], Any]:
+    """Return the function that gives what a layer is told about the block of a place."""
+    said = layer.io_deps[arg]
+    axes = [
+        layer.output_indices.index(label) + 1 if n > 1 else None
+        for label, n in zip(ind, layer.numblocks[arg], strict=True)
+    ]
+
+    def read(i: int) -> Any:
+        key = keys[i]
+        at = tuple(0 if axis is None else key[axis] for axis in axes)
+        value = parse_input(said.get(at, at))
+        return value() if isinstance(value, GraphNode) else value
+
+    return read
+
+
+def _values(nodes: list[Any]) -> Callable[[int], Any]:
+    return lambda i: nodes[i].value
+
+
+def _placed(node: GraphNode, names: tuple[Any, ...], *values: Any) -> Any:
+    """Run a task of a place: it knows blocks by their keys."""
+    given = dict(zip(names, values, strict=True))
+    return node({d: given[d] if d in given else given[name_of(d)] for d in node.dependencies})
+
+
+def _reached(name: str, below: Mapping[str, Collection[str]], stops: Collection[str]) -> list[str]:
+    """Return what a name is made of in the end: what nothing is said of, and where to stop."""
+    seen = [name]
+    ends: dict[str, None] = {}
+    for other in seen:  # grows
+        for d in below[other]:
+            if d not in below or d in stops:
+                ends[d] = None
+            elif d not in seen:
+                seen.append(d)
+    return list(ends)
+
+
+def group_size(count: int, nbytes: float) -> int:
+    """Return how many of so many places, with blocks of so many bytes, share a task: a power of two."""
+    size = 1
+    while 2 * size * nbytes <= GROUP_BYTES and count >= 2 * size * GROUPS:
+        size *= 2
+    return size
+
+
+def key_of(written: HighLevelGraph, name: str, place: int) -> Any:
+    """Return the key of the block of an even layer at a place."""
+    layer = written.layers.get(name)
+    if not isinstance(layer, Blockwise):
+        return name
+    at = []
+    for label in reversed(layer.output_indices):
+        place, i = divmod(place, layer.dims[label])
+        at.append(i)
+    return (name, *reversed(at))
+
+
+def _output(part: Part) -> str:
+    """Return the name of the blocks of an even layer."""
+    return part.layer.output if part.nodes is None else name_of(next(iter(part.nodes)))
+
+
+def _block_bytes(layer: Any) -> float:
+    """Return the bytes of the largest block of a layer, 0 where nothing is said and infinity where it is unknown."""
+    said = layer.collection_annotations or {}
+    if "chunks" not in said:
+        return 0.0
+    found = said["dtype"].itemsize * math.prod(max(along, default=0) for along in said["chunks"])
+    return math.inf if math.isnan(found) else float(found)
