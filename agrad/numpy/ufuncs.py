@@ -63,6 +63,9 @@ from agrad.ops.statistical import prod
 from agrad.ops.statistical import sum as sum_of
 from agrad.ops.ufunc import UFUNCS
 
+#: Numbers that leave the dtype of a floating-point tensor beside them as it is.
+_REAL_NUMBERS = frozenset([bool, int, float])
+
 #: Casting rules under which a call may turn its operands into another dtype of their kind.
 _CASTING = ("same_kind", "unsafe")
 
@@ -90,19 +93,21 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         Operands keep their dtypes.
     takes : tuple of str, optional
         The kinds of dtypes that it takes, where its operations would take others.
+    entry : callable, optional
+        The op that it is, where floating-point tensors of one dtype need no more than that.
     """
 
     def __init__(
         self, name: str, call: Callable[..., Any], nin: int = 1, nout: int = 1, *, identity: Any = None,
         real: bool = False, double: bool = False, reduce: Any = None, accumulate: Any = None, boolean: bool = False,
-        mixed: bool = False, takes: tuple[str, ...] | None = None,
+        mixed: bool = False, takes: tuple[str, ...] | None = None, entry: Any = None,
     ) -> None:  # fmt: skip
         self.__name__ = self.__qualname__ = name
         self.__doc__ = f"As ``numpy.{name}``."
         self._function, self.nin, self.nout, self.nargs = call, nin, nout, nin + nout
         self.identity = identity
         self._real, self._double, self._boolean, self._mixed = real, double, boolean, mixed
-        self._reduction, self._running, self._takes = reduce, accumulate, takes
+        self._reduction, self._running, self._takes, self._entry = reduce, accumulate, takes, entry
 
     def __repr__(self) -> str:
         return f"<ufunc 'agrad.numpy.{self.__name__}'>"
@@ -138,7 +143,17 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         signature : None
             Only None; `dtype` says the same.
         """
+        if out is dtype is signature is None and where is True and casting == "same_kind" and not more:
+            if self._entry is not None:
+                if self.nin == 1 and len(operands) == 1 and type(operands[0]) is float:
+                    operands = (as_operand(operands[0]),)
+                if self._is_plain(operands):
+                    return self._entry(*operands)
+        elif casting not in _CASTING:
+            raise self._refused(f" with casting={casting!r}", "write x.astype(...) and leave casting= out")
         if len(operands) > self.nin:
+            if out is not None:
+                raise TypeError(f"cannot specify 'out' as both a positional and keyword argument{errors.called()}")
             out = operands[self.nin :]
             operands = operands[: self.nin]
         if len(operands) < self.nin:
@@ -154,9 +169,19 @@ class ufunc:  # noqa: N801 (NumPy's own name)
             return tuple(into(o, f) for o, f in zip(outs, found, strict=True))
         return into(outs, found)
 
+    def _is_plain(self, operands: tuple[Any, ...]) -> bool:
+        """Return whether operands are floating-point tensors of one dtype, or one of them and a real number."""
+        if len(operands) != self.nin:
+            return False
+        first = operands[0]
+        if type(first) is not Tensor:
+            return type(first) in _REAL_NUMBERS and self.nin == 2 and self._is_plain(operands[::-1])
+        if self.nin == 1 or not first._spec.inexact:
+            return first._spec.inexact
+        second = operands[1]
+        return second.dtype == first.dtype if type(second) is Tensor else type(second) in _REAL_NUMBERS
+
     def _operands(self, operands: tuple[Any, ...], dtype: Any, casting: str) -> tuple[Any, ...]:
-        if dtype is not None and casting not in _CASTING:
-            raise self._refused(f" with casting={casting!r}", "write x.astype(...) and leave casting= out")
         if self._mixed:
             return as_operands(*operands)
         if self._real and not self._double and not any(type(x) in PYTHON_NUMBERS for x in operands):
@@ -542,7 +567,8 @@ def _row(name: str, call: Callable[..., Any], nin: int = 1, nout: int = 1, **opt
 
 def _rows(names: str, nin: int = 1, *, call: Callable[[str], Any] = _op, **options: Any) -> None:
     for name in names.split():
-        _row(name, call(UFUNCS[name]), nin, **options)
+        function = call(UFUNCS[name])
+        _row(name, function, nin, entry=function if call is _op else None, **options)
 
 
 _rows("sqrt exp expm1 log log1p log2 log10 sin cos tan sinh cosh tanh rint", real=True)
@@ -564,14 +590,14 @@ _row("bitwise_count", _bit_count)
 _row("modf", _modf, nout=2, real=True)
 _row("frexp", _frexp, nout=2, real=True)
 
-_row("add", add, 2, identity=0, reduce=_along(sum_of), accumulate=_running(extra.cumsum))
-_row("multiply", multiply, 2, identity=1, reduce=_along(prod), accumulate=_running(extra.cumprod))
-_row("maximum", maximum, 2, reduce=_along(largest), accumulate=_running(extra.cumulative_max))
-_row("minimum", minimum, 2, reduce=_along(smallest), accumulate=_running(extra.cumulative_min))
+_row("add", add, 2, entry=add, identity=0, reduce=_along(sum_of), accumulate=_running(extra.cumsum))
+_row("multiply", multiply, 2, entry=multiply, identity=1, reduce=_along(prod), accumulate=_running(extra.cumprod))
+_row("maximum", maximum, 2, entry=maximum, reduce=_along(largest), accumulate=_running(extra.cumulative_max))
+_row("minimum", minimum, 2, entry=minimum, reduce=_along(smallest), accumulate=_running(extra.cumulative_min))
 _row("fmax", extra.fmax, 2, takes=("bool", *_REAL))
 _row("fmin", extra.fmin, 2, takes=("bool", *_REAL))
 _rows("subtract floor_divide remainder power left_shift right_shift", 2)
-_row("divide", divide, 2, real=True, double=True)
+_row("divide", divide, 2, real=True, double=True, entry=divide)
 _rows("copysign arctan2 nextafter", 2, real=True)
 _row("hypot", _op("hypot"), 2, real=True, identity=0, reduce=_along(vector_norm))
 _row(

@@ -8,7 +8,7 @@ from agrad.core.cotangents import device_of, is_complex, promote
 from agrad.core.declare import custom, nondifferentiable
 from agrad.ops.batch_rules import BatchedCall, matrices
 from agrad.ops.docs import complete
-from agrad.ops.matrices import adjoint, conj, diag, eye, mm, on_diagonal
+from agrad.ops.matrices import adjoint, conj, diag, mm, on_diagonal
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
@@ -317,8 +317,7 @@ def _slogdet_vjp(xp: Any, g: Any, ans: Any, x: Any) -> Any:
         weight = turned if weight is None else turned + weight
     if weight is None:
         return xp.zeros_like(x)
-    high = adjoint(xp, x)
-    return xp.linalg.solve(*promote(xp, high, weight[..., None, None] * eye(xp, high.shape[-1], high)))
+    return xp.multiply(*promote(xp, xp.linalg.inv(adjoint(xp, x)), weight[..., None, None]))
 
 
 def _slogdet_jvp(xp: Any, t_x: Any, ans: Any, x: Any) -> tuple[Any, Any]:

@@ -96,10 +96,6 @@ def _permute_dims(x: Any, /, axes: tuple[int, ...]) -> Any:
     return x.transpose(axes)
 
 
-def _expand_dims(x: Any, /, axis: Any) -> Any:
-    return np.expand_dims(x, axis)
-
-
 def _astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     return x.astype(dtype, copy=copy)
 
@@ -123,7 +119,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "broadcast_like": _broadcast_like,
     "broadcast_to": _broadcast_to,
     "clip": _clip,
-    "expand_dims": _expand_dims,
+    "expand_dims": np.expand_dims,
+    "eye": np.eye,
     "getitem": _getitem,
     "matmul": _matmul,
     "matrix_transpose": _matrix_transpose,

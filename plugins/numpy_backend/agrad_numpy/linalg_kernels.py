@@ -17,6 +17,8 @@ def kernel(op: str, xp: Any) -> Callable[..., Any] | None:
     """Return the kernel of an operation, None where the standard's function is the best."""
     if op == "linalg.vector_norm":
         return in_single(compat.vector_norm)
+    if op == "linalg.solve":
+        return np.linalg.solve  # NumPy's own since its version 2, without the standard's checks around it
     if op != "linalg.adjugate":
         return None
     default: Any = OPS[op].kernel
