@@ -418,6 +418,127 @@ windows: np.hanning(6); np.hamming(5); np.blackman(7); np.bartlett(6); np.bartle
 fft: np.fft.fftfreq(5); np.fft.fftfreq(6, d=0.5); np.fft.rfftfreq(5, 2.0); np.fft.rfftfreq(6)
 """
 
+#: Calls with keywords that no call above has; `tests/numpy/test_keywords.py` tells which there are none with.
+KEYWORD_CALLS = """
+clip: np.clip(x, -0.5, 0.5, dtype="float32"); np.clip(x, min=-0.2); np.clip(x, max=0.2)
+real_if_close: np.real_if_close(z, tol=1e20)
+nan_to_num: np.nan_to_num(np.where(b, x, numpy.inf), posinf=3.0); np.nan_to_num(np.where(b, x, -numpy.inf), neginf=3.0); np.nan_to_num(n, nan=2.0)
+prod: np.prod(x, dtype="complex128"); np.prod(x, axis=0, dtype="float32")
+max: np.max(x, axis=1, keepdims=True, initial=0.5, where=b); np.max(x, axis=0, initial=-9.0, where=x < 0)
+min: np.min(x, axis=1, keepdims=True); np.min(x, axis=1, initial=0.5, where=b)
+mean: np.mean(x, dtype="float32"); np.mean(x, 1, keepdims=True, where=b)
+var: np.var(x, dtype="float32"); np.var(x, mean=0.5); np.var(x, correction=1); np.var(x, axis=1, where=b, keepdims=True)
+std: np.std(x, dtype="float32"); np.std(x, mean=0.5); np.std(x, correction=1); np.std(x, axis=0, where=b | (i > 3))
+percentile: np.percentile(x, 40, method="hazen"); np.percentile(x, [25, 60], axis=1, keepdims=True)
+nanpercentile: np.nanpercentile(n, 40, method="weibull"); np.nanpercentile(n, [25, 60], axis=1, keepdims=True)
+nanquantile: np.nanquantile(n, [0.25, 0.6], axis=1, keepdims=True)
+quantile: np.quantile(x, 0.4, axis=0, method="median_unbiased", keepdims=True)
+nansum: np.nansum(n, dtype="float32"); np.nansum(n, axis=1, initial=2.0, where=b); np.nansum(n, 0, keepdims=True)
+nanprod: np.nanprod(n, dtype="float32"); np.nanprod(n, axis=1, keepdims=True); np.nanprod(n, axis=1, initial=2.0, where=b)
+nanmax: np.nanmax(n, axis=1, keepdims=True); np.nanmax(n, axis=1, initial=0.3, where=b)
+nanmin: np.nanmin(n, axis=1, keepdims=True); np.nanmin(n, axis=1, initial=0.3, where=b)
+nanmean: np.nanmean(n, dtype="float32"); np.nanmean(n, axis=1, keepdims=True); np.nanmean(n, where=b)
+nanvar: np.nanvar(n, dtype="float32"); np.nanvar(n, axis=1, keepdims=True); np.nanvar(n, where=b); np.nanvar(n, mean=0.5); np.nanvar(n, correction=1); np.nanvar(n, ddof=2)
+nanstd: np.nanstd(n, dtype="float32"); np.nanstd(n, axis=1, keepdims=True); np.nanstd(n, where=b); np.nanstd(n, mean=0.5); np.nanstd(n, correction=1); np.nanstd(n, ddof=2)
+cumprod: np.cumprod(x, axis=0, dtype="float32")
+cumsum: np.cumsum(x, axis=0, dtype="float32")
+nancumsum: np.nancumsum(n, axis=0, dtype="float32")
+nancumprod: np.nancumprod(n, axis=0, dtype="float32")
+cumulative_sum: np.cumulative_sum(v, dtype="float32"); np.cumulative_sum(x, axis=0, include_initial=True)
+cumulative_prod: np.cumulative_prod(v, dtype="float32"); np.cumulative_prod(x, axis=0, include_initial=True)
+trim_zeros: np.trim_zeros(np.where((i > 2) & (i < 5), x, 0.0), axis=1); np.trim_zeros(np.where((o > 1) & (o < 3), v, 0.0), trim="f")
+trace: np.trace(c, 1, 0, 2, dtype="float32"); np.linalg.trace(c, offset=1); np.linalg.trace(c, dtype="float32")
+fill_diagonal: done(np.fill_diagonal, np.tile(x, (3, 1))[:, :2] * 1, v[:2], wrap=True)
+concatenate: np.concatenate([x, y], axis=1, dtype="float32", casting="same_kind"); np.concatenate([x, y], dtype="int32", casting="unsafe"); np.concatenate([x, v], axis=None)
+stack: np.stack([x, y], axis=-1, dtype="float32"); np.stack([x, y], dtype="int32", casting="unsafe")
+hstack: np.hstack([x, y], dtype="float32"); np.hstack([x, y], dtype="int32", casting="unsafe")
+vstack: np.vstack([x, y], dtype="float32"); np.vstack([x, y], dtype="int32", casting="unsafe")
+array_split: np.array_split(x, 3, axis=1)[0]
+split: np.split(x, 2, axis=1)[1]
+piecewise: np.piecewise(x, [x < 0], [lambda t, a: a * t, lambda t, a: t * t], a=3.0)
+copyto: done(np.copyto, np.astype(x, "float32"), y, casting="unsafe")
+unique: np.unique(np.concatenate([n, n]), equal_nan=False)
+sort: np.sort(x, axis=0, stable=True)
+intersect1d: np.intersect1d(v, np.concatenate([w, v[:2]]), assume_unique=True); np.intersect1d(x, np.concatenate([v, x[0, :]]), return_indices=True)[0]
+setdiff1d: np.setdiff1d(np.concatenate([v, v]), w[:2], assume_unique=True)
+setxor1d: np.setxor1d(v, np.concatenate([w, v[:2]]), assume_unique=True)
+full_like: np.full_like(x, s, dtype="float32"); np.full_like(x, s, shape=(2, 2))
+logspace: np.logspace(s, 2.0, 4, endpoint=False); np.logspace(s, 2.0, 4, dtype="float32"); np.logspace(v, 2.0, 3, axis=1); np.logspace(s, 2.0, 4, base=3.0)
+geomspace: np.geomspace(s, 2.0, 4, endpoint=False); np.geomspace(s, 2.0, 4, dtype="float32"); np.geomspace(o, 2.0, 3, axis=1)
+linspace: np.linspace(v, w, 3, axis=1, dtype="float32"); np.linspace(v, w, 4, endpoint=False); np.linspace(v, w, 4, retstep=True)[1]
+cross: np.cross(c[0, :, :], x, axisa=0, axisb=0, axisc=0); np.linalg.cross(x, y, axis=0)
+einsum: np.einsum("ij,kj", x, y, dtype="float32", casting="same_kind"); np.einsum("ij,kj", x, y, dtype="int32", casting="unsafe")
+partition: np.partition(np.sort(x, axis=0), 0, axis=0)
+tensordot: np.linalg.tensordot(x, y.T, axes=1)
+interp: np.interp(u[0, :], o, v, left=0.1); np.interp(o + 3, o, v, right=0.1)
+svd: np.abs(np.linalg.svd(x[:, :2], full_matrices=False)[0]); np.linalg.svd(h + h.T, hermitian=True)[1]; np.linalg.svd(h, compute_uv=False, hermitian=True)
+pinv: np.linalg.pinv(h, hermitian=True); np.linalg.pinv(x, rtol=0.5); np.linalg.pinv(x, 0.5); np.linalg.pinv(x.T, rcond=0.3)
+lstsq: np.linalg.lstsq(x.T, v, rcond=0.7)[0]
+norms: np.linalg.matrix_norm(x, keepdims=True); np.linalg.vector_norm(x, axis=0, keepdims=True); np.linalg.vector_norm(x, axis=0, ord=3)
+tensorsolve: np.linalg.tensorsolve(np.moveaxis(np.reshape(h, (3, 1, 3)), 2, 0), v[:3], axes=(0,))
+unwrap: np.unwrap(v * 4, discont=4.0); np.unwrap(v * 4, period=2.0)
+cov: np.cov(x, fweights=[1, 2, 1, 3]); np.cov(x, dtype="float32"); np.corrcoef(x, dtype="float32"); np.cov(x, aweights=o, ddof=0)
+polyfit: np.polyfit(o, v, 2, rcond=0.3, full=True)[0]
+histogram: np.histogramdd([CONST, CONST], bins=2, weights=v, density=True)[0]; np.histogram2d(CONST, CONST, bins=2, weights=v, density=True)[0]; np.histogram2d(CONST, CONST, bins=2, range=[(0, 2), (0, 4)], weights=v)[0]; np.histogram(CONST, bins=3, range=(0.6, 4), weights=v)[0]
+fft: np.fft.ifft(z, 6); np.fft.ifft(z, norm="ortho"); np.fft.rfft(x, axis=0); np.fft.rfft(x, norm="forward"); np.fft.irfft(z, axis=0); np.fft.irfft(z, norm="ortho")
+hfft: np.fft.hfft(z, 5); np.fft.hfft(z, axis=0); np.fft.hfft(z, norm="forward"); np.fft.ihfft(x, 3); np.fft.ihfft(x, axis=0); np.fft.ihfft(x, norm="forward")
+fftn: np.fft.fftn(c, s=(2, 5), axes=(0, 2)); np.fft.fftn(x, norm="ortho"); np.fft.ifftn(z, s=(2, 5), axes=(0, 1)); np.fft.ifftn(z, axes=(0,)); np.fft.ifftn(z, norm="forward")
+rfftn: np.fft.rfftn(c, s=(2, 5), axes=(0, 2)); np.fft.rfftn(c, axes=(2, 0)); np.fft.rfftn(c, norm="ortho"); np.fft.irfftn(z, s=(2, 5), axes=(0, 1)); np.fft.irfftn(z, axes=(1, 0)); np.fft.irfftn(z, norm="ortho")
+fft2: np.fft.fft2(c, s=(2, 3)); np.fft.fft2(c, axes=(0, 1)); np.fft.fft2(c, norm="ortho"); np.fft.ifft2(z, s=(2, 3)); np.fft.ifft2(np.stack([z, z]), axes=(0, 1)); np.fft.ifft2(z, norm="ortho")
+rfft2: np.fft.rfft2(c, s=(2, 3)); np.fft.rfft2(c, axes=(0, 1)); np.fft.rfft2(c, norm="ortho"); np.fft.irfft2(z, s=(2, 3)); np.fft.irfft2(np.stack([z, z]), axes=(0, 1)); np.fft.irfft2(z, norm="ortho")
+ifftshift: np.fft.ifftshift(x, axes=1)
+apply_along_axis: np.apply_along_axis(lambda t, k, *, a: k * np.sum(t**a), 0, x, 3.0, a=2)
+choose: np.choose(j, [v[:3], w[:3], x[0, :3]], mode="wrap")
+std complex: np.std(z, axis=0, ddof=1); np.var(z, where=b)
+average: np.average(x, axis=0, weights=p, keepdims=True); np.average(x, 1, weights=p, returned=True)[1]
+"""
+
+#: Calls of agrad.numpy alone.
+OWN_KEYWORD_CALLS = """
+full: np.full((2, 2), s, dtype="float32"); np.full((2, 2), s, like=x)
+array: np.array(x, like=v); np.asarray(x, dtype="float32"); np.ascontiguousarray(x, dtype="float32"); np.asarray_chkfinite(x, dtype="float32"); np.array(x, copy=False) if np is not numpy else x
+vectorize: np.vectorize(lambda a: a * a, otypes=["float32"])(x)
+"""
+
+#: Calls without a derivative.
+KEYWORD_STEPS = """
+round: np.round(x, decimals=1)
+isclose: np.isclose(x, x + 0.01, atol=0.02); np.isclose(x, x + 0.01, rtol=0.02)
+any: np.any(b, axis=1, keepdims=True); np.any(b, axis=0, where=i > 7); np.all(b, axis=0, where=i > 7)
+digitize: np.digitize([0.3, 1.1], o); np.digitize([0.3, 1.1], o, right=True); np.searchsorted(o, [0.3, 1.1], side="right")
+copyto: done(np.copyto, np.copy(i), x * 3, casting="unsafe")
+argmin: np.argmin(x, axis=1, keepdims=True); np.argmax(x, axis=0, keepdims=True)
+nanargmax: np.nanargmax(n, axis=1, keepdims=True); np.nanargmin(n, axis=1, keepdims=True)
+argsort: np.argsort(x, axis=0, stable=True); np.argpartition(x.T, [0, 1, 2, 3], axis=0)
+lexsort: np.lexsort(np.stack([i, i]), axis=0)
+searchsorted: np.searchsorted(np.flip(o), u, sorter=[3, 2, 1, 0])
+ravel_multi_index: np.ravel_multi_index((j, j), (4, 5), order="F"); np.ravel_multi_index((j * 3, j), (3, 4), mode="wrap")
+unique: np.unique(n, return_counts=True, equal_nan=False)[1]; np.unique(i, return_counts=True, return_inverse=True)[1]
+isin: np.isin(j, [0, 1], assume_unique=True); np.isin(j, [1], invert=True)
+intersect1d: np.intersect1d(i, j, return_indices=True)[1]
+lstsq: np.linalg.matrix_rank(x @ x.T, hermitian=True); np.linalg.matrix_rank(x, rtol=0.5); np.linalg.matrix_rank(x, tol=2.0); np.linalg.matrix_rank(np.stack([o[:2], o[:2]]), hermitian=True)
+histogram_bin_edges: np.histogram_bin_edges(x, 5, range=(-1, 2)); np.histogram2d(v, w, 3, density=True)[0]; np.histogramdd(x.T, bins=2, range=[(-2, 2)] * 3)[0]; np.histogram(x, bins=3, weights=i, density=True)[0]
+tril_indices_from: np.tril_indices_from(m, k=1)[0]; np.tril_indices_from(x, k=-1)[1]
+zeros_like: np.ones_like(x, shape=(2, 2)); np.zeros_like(x, dtype="int8", shape=(3,)); np.empty_like(x, shape=(0, 2)); np.empty_like(x[:0], dtype="int8")
+concatenate: np.concatenate([i, b], dtype="float32"); np.stack([i, i], dtype="int8", casting="unsafe")
+sum: np.sum(i, dtype="float32"); np.einsum("ij->i", i, dtype="float64"); np.add(i, 1, dtype="float32", casting="same_kind"); np.add(x, 1.7, dtype="int64", casting="unsafe"); np.mean(i, dtype="float32"); np.cumsum(i, dtype="int8"); np.prod(j, dtype="float64")
+cov: np.cov(i, dtype="float32")
+diag_indices_from: np.diag_indices_from(m)[1]
+count_nonzero: np.count_nonzero(x, axis=0, keepdims=True)
+"""
+
+#: Calls that make arrays of no operand.
+KEYWORD_CREATIONS = """
+zeros: np.zeros(3, device="cpu"); np.ones(3, device="cpu"); np.empty((0, 2), dtype="int8"); np.identity(3, dtype="int8"); np.tri(3, dtype="int8"); np.eye(3, dtype="float32", k=-1)
+array: np.array([1.5, 2.5], dtype="int32"); np.asarray([1, 2], dtype="float32"); np.asarray([1, 2], device="cpu"); np.fromiter(range(9), float, count=4); np.fromiter(range(3), "int8")
+fromfunction: np.fromfunction(lambda i, j: i / 2 + j, (2, 3), dtype=int); np.fromfunction(lambda i, j: i + j, (2, 3), dtype=int); np.fromfunction(lambda i, a: i + a, (3,), a=2)
+arange: np.arange(0, 4, dtype="int8"); np.arange(4, device="cpu"); np.linspace(0, 1, 3, device="cpu"); np.logspace(0, 1, 3, dtype="float32"); np.geomspace(1, 8, 4, dtype=int)
+indices: np.indices((2, 3), dtype="float32"); np.indices((2, 3), sparse=True)[1]; np.diag_indices(3, ndim=3)[2]; np.diag_indices(2, 3)[0]
+tril_indices: np.tril_indices(3, k=1)[0]; np.tril_indices(3, m=2)[1]; np.tril_indices(3, k=1, m=5)[1]; np.triu_indices(3, m=4)[1]; np.mask_indices(3, np.triu, k=1)[0]
+meshgrid: np.meshgrid([1, 2], [3, 4, 5], indexing="ij")[0]; np.meshgrid([1, 2], [3, 4, 5], sparse=True)[1]
+fft: np.fft.fftfreq(5, device="cpu"); np.fft.rfftfreq(5, device="cpu")
+"""
+
 
 def calls(text: str) -> list[tuple[str, str]]:
     """Return the names and calls of a table."""

@@ -116,6 +116,40 @@ def _promoted(a: str, b: str) -> str:
     return f"float{bits}"
 
 
+#: Kinds in rising order.
+_KINDS = ("bool", "uint", "int", "float", "complex")
+
+#: NumPy's rules of casting.
+CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+
+
+def castable(source: str, target: str, casting: str) -> bool:
+    """Return whether a rule of NumPy's lets a dtype become another.
+
+    Raises
+    ------
+    ValueError
+        If there is no such rule.
+    """
+    if casting not in CASTINGS:
+        raise ValueError(f"casting must be one of {', '.join(map(repr, CASTINGS))} (got {casting!r}){errors.called()}")
+    if source == target or casting == "unsafe":
+        return True
+    if casting in ("no", "equiv"):
+        return False
+    if _promoted(source, target) == target:
+        return True
+    ranks = [_KINDS.index(name.rstrip("0123456789")) for name in (source, target)]
+    return casting == "same_kind" and ranks[0] <= ranks[1]
+
+
+def check_cast(what: str, x: Any, dtype: Any, casting: str) -> None:
+    """Refuse, in NumPy's words, a conversion that a rule of casting does not allow."""
+    target = dtypes.name_of(dtype)
+    if isinstance(x, Tensor) and not castable(dtype_of(x), target, casting):
+        raise TypeError(f"Cannot cast {what} from {x.dtype} to {target} with casting rule '{casting}'{errors.called()}")
+
+
 def _integers(a: str, b: str) -> str:
     signed = [name for name in (a, b) if name.startswith("int")]
     bits = {name: int(name.removeprefix("u").removeprefix("int")) for name in (a, b)}
@@ -155,7 +189,8 @@ _PYTHONS = {
 _RANKS = list(_PYTHONS)
 
 
-def _kind_of_name(name: str) -> str:
+def kind_of_name(name: str) -> str:
+    """Return bool, int, float or complex for the name of a dtype."""
     return name.rstrip("0123456789").removeprefix("u")
 
 
@@ -176,7 +211,7 @@ def widened(name: str, *numbers: complex) -> str:
     """Return the name of the dtype that one takes beside Python's numbers, which count by their kind alone."""
     for number in numbers:
         kind, (_, wider) = next((k, p) for k, p in _PYTHONS.items() if type(number) is p[0])
-        if _RANKS.index(kind) > _RANKS.index(_kind_of_name(name)):
+        if _RANKS.index(kind) > _RANKS.index(kind_of_name(name)):
             name = "complex64" if kind == "complex" and name in ("float16", "float32") else wider
     return name
 
@@ -204,8 +239,8 @@ def fresh(x: Tensor) -> Tensor:
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-def into(out: Any, result: Tensor) -> Tensor:
-    """Return a result, written to ``out=`` if a tensor was given for it.
+def into(out: Any, result: Tensor, casting: str = "same_kind") -> Tensor:
+    """Return a result, written to ``out=`` if a tensor was given for it, as far as `casting` allows.
 
     Raises
     ------
@@ -223,6 +258,9 @@ def into(out: Any, result: Tensor) -> Tensor:
         raise ValueError(
             f"out= has the wrong shape: the result has {result.shape}, the tensor {out.shape}{errors.called()}"
         )
+    if casting != "same_kind":
+        check_cast("output", result, out.dtype, casting)
+        result = astype(result, out.dtype, copy=False)
     assign(out, ..., result)
     return out
 

@@ -7,7 +7,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import axis_of, common, flat, into, native, refused, static
+from agrad.numpy.common import axis_of, check_cast, common, flat, into, native, promoted, static
 from agrad.numpy.table import public
 from agrad.ops import extra, manipulation
 from agrad.ops.data_type import astype
@@ -18,11 +18,13 @@ def members(name: str, arrays: Any, dtype: Any = None, casting: str = "same_kind
     parts = list(manipulation.unstack(arrays)) if isinstance(arrays, Tensor) else list(arrays)
     if not parts:
         raise ValueError(f"need at least one array to {name}{errors.called()}")
-    if dtype is None:
+    if dtype is None and casting == "same_kind":
         return list(common(*parts))
-    if casting not in ("same_kind", "unsafe"):
-        raise refused(f"numpy.{name} with casting={casting!r}", "write x.astype(...) and leave casting= out")
-    return [astype(x, native(dtype), copy=False) for x in as_operands(*parts)]
+    tensors = as_operands(*parts)
+    dtype = native(dtype) or promoted(*tensors)
+    for x in tensors:
+        check_cast("array data", x, dtype, casting)
+    return [astype(x, dtype, copy=False) for x in tensors]
 
 
 @public("concatenate", "concat")
@@ -31,10 +33,10 @@ def concatenate(
 ) -> Tensor:
     parts = members("concatenate", arrays, dtype, casting)
     if axis is None:
-        return into(out, manipulation.concat([flat(x) for x in parts]))
+        return into(out, manipulation.concat([flat(x) for x in parts]), casting)
     if any(not x.ndim for x in parts):
         raise ValueError(f"zero-dimensional arrays cannot be concatenated{errors.called()}")
-    return into(out, manipulation.concat(parts, axis=axis_of(axis, parts[0].ndim)))
+    return into(out, manipulation.concat(parts, axis=axis_of(axis, parts[0].ndim)), casting)
 
 
 @public()
@@ -42,7 +44,7 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, cas
     parts = members("stack", arrays, dtype, casting)
     if len({x.shape for x in parts}) > 1:
         raise ValueError(f"all input arrays must have the same shape{errors.called()}")
-    return into(out, manipulation.stack(parts, axis=axis_of(axis, parts[0].ndim + 1)))
+    return into(out, manipulation.stack(parts, axis=axis_of(axis, parts[0].ndim + 1)), casting)
 
 
 @public()

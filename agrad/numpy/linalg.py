@@ -51,7 +51,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 @public()
 def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False) -> Any:
-    x = floating(a)
+    x = _triangle(a, "L") if hermitian else floating(a)
     if not compute_uv:
         return decompositions.svdvals(x)
     return decompositions.svd(x, full_matrices=full_matrices)
@@ -119,7 +119,7 @@ def solve(a: Any, b: Any) -> Tensor:
 
 @public()
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = NO_VALUE) -> Tensor:
-    x = floating(a)
+    x = _triangle(a, "L") if hermitian else floating(a)
     if rcond is not None and given(rtol):
         raise ValueError(f"`rtol` and `rcond` can't be both set.{errors.called()}")
     cut = rcond
@@ -169,6 +169,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
     x = as_operand(A)
     if x.ndim < 2:
         return astype(statistical.any(x != 0), "int64")
+    x = _triangle(x, "L") if hermitian else x
     if tol is None:
         return solving.matrix_rank(floating(x), rtol=rtol)
     if rtol is not None:
@@ -323,7 +324,7 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
             f"Both input arrays must be (arrays of) 3-dimensional vectors, but they are {x.shape[axis]} and"
             f" {y.shape[axis]} dimensional instead.{errors.called()}"
         )
-    return ops.cross(x, y, axis=axis)
+    return ops.cross(x, y, axis=axis - x.ndim if axis >= 0 and x.ndim == y.ndim else axis)
 
 
 @public()

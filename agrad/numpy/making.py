@@ -11,7 +11,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import at_least_1d, cast, flat, floatings, fresh, home, native
+from agrad.numpy.common import at_least_1d, cast, flat, floatings, fresh, home, native, refused
 from agrad.numpy.shaping import lengths
 from agrad.numpy.table import CREATION, public
 from agrad.ops import creation, elementwise, extra, manipulation
@@ -129,6 +129,8 @@ def array(
 ) -> Tensor:  # fmt: skip
     """Tensors, in nested lists too, stay in the graph."""
     made = _made(object, dtype, _device(None, like), copy)
+    if 0 < ndmax < made.ndim:
+        raise refused("numpy.array with ndmax=", "tensors hold numbers, not lists")
     return manipulation.reshape(made, (1,) * (ndmin - made.ndim) + made.shape) if ndmin > made.ndim else made
 
 
@@ -190,6 +192,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Tensor:
 def fromfunction(function: Any, shape: Any, *, dtype: Any = float, like: Any = None, **kwargs: Any) -> Any:
     """The function is called once, with a tensor of indices per axis."""
     grids = indices(shape, dtype)
+    grids = grids if like is None else grids.to_device(home(like))
     return function(*(grids[i] for i in range(len(shape))), **kwargs)
 
 
@@ -228,13 +231,14 @@ def linspace(
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.{errors.called()}")
     first, last = floatings(start, stop)
+    if _device(device) is not None:
+        first, last = first.to_device(_device(device)), last.to_device(_device(device))
     gap = last - first
     intervals = num - 1 if endpoint else num
     shape = manipulation.broadcast_shapes(first.shape, last.shape)
     if intervals > 0:
-        places = creation.asarray([i / intervals for i in range(num)], dtype="float64", device=first.device)
-        places = converted(places, finfo(first.dtype).dtype)
-        found = first + gap * manipulation.reshape(places, (num, *(1,) * len(shape)))
+        places = creation.arange(num, dtype=finfo(first.dtype).dtype, device=first.device)
+        found = first + manipulation.reshape(places, (num, *(1,) * len(shape))) * (gap / intervals)
         if endpoint:  # exactly
             end = manipulation.broadcast_to(last, (1, *shape))
             found = manipulation.concat([found[: num - 1, ...], converted(end, found.dtype)])
@@ -271,9 +275,9 @@ def logspace(
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Tensor:
     """Differentiable in both ends; these are of one sign, or complex."""
     first, last = floatings(start, stop)
-    ratio = last / first
-    steps = linspace(elementwise.log(ratio) * 0, elementwise.log(ratio), num, endpoint)
-    found = first * elementwise.exp(steps)
+    sign = first / elementwise.abs(first)
+    powers = linspace(elementwise.log10(first / sign), elementwise.log10(last / sign), num, endpoint)
+    found = sign * elementwise.pow(10.0, powers)
     if num:
         head = manipulation.expand_dims(manipulation.broadcast_to(first, found.shape[1:]), axis=0)
         tail = manipulation.expand_dims(manipulation.broadcast_to(last, found.shape[1:]), axis=0)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from agrad.core import errors
+from agrad.core.operands import as_operands
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import axis_of, cast, common, flat, into, native, static
+from agrad.numpy.common import axis_of, cast, check_cast, common, flat, into, native, refused, static
 from agrad.numpy.table import STEP, public
 from agrad.ops import elementwise, extra, linalg, manipulation
 
@@ -106,17 +107,23 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
     if unknown:
         raise TypeError(f"Did not understand the following kwargs: {sorted(unknown)}{errors.called()}")
     text, arrays = equation(operands)
-    tensors = [cast(x, native(kwargs.get("dtype"))) for x in common(*arrays)]
+    dtype, casting = native(kwargs.get("dtype")), kwargs.get("casting", "safe")
+    tensors = common(*arrays)
+    for x in as_operands(*arrays):
+        check_cast("operand of einsum", x, dtype or tensors[0].dtype, casting)
+    tensors = tuple(cast(x, dtype) for x in tensors)
     if isinstance(optimize, list | tuple) and optimize and optimize[0] == "einsum_path":
         optimize = optimize[1:]
     if isinstance(optimize, str) or optimize is True or (isinstance(optimize, tuple | list) and "greedy" in optimize):
         optimize = None
-    return into(out, extra.einsum(text, *tensors, optimize=optimize))
+    return into(out, extra.einsum(text, *tensors, optimize=optimize), "same_kind" if casting == "safe" else casting)
 
 
 @public(status=STEP)
 def einsum_path(*operands: Any, optimize: Any = "greedy", einsum_call: bool = False) -> tuple[list[Any], str]:
     """From left to right: `einsum` plans by itself."""
+    if einsum_call:
+        raise refused("numpy.einsum_path with einsum_call=", "give the equation to np.einsum")
     text, arrays = equation(operands)
     pairs: list[Any] = [(0, len(arrays) - i - 1) for i in range(len(arrays) - 1)] if len(arrays) > 1 else [(0,)]
     return ["einsum_path", *pairs], f"  Complete contraction:  {text}"

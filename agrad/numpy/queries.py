@@ -8,7 +8,7 @@ from agrad.core import errors
 from agrad.core.backend import backend_of
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import PYTHON_NUMBERS, home, native, promoted, refused, widened
+from agrad.numpy.common import PYTHON_NUMBERS, castable, home, native, promoted, refused, widened
 from agrad.numpy.making import empty
 from agrad.numpy.table import CREATION, LIBRARY, STEP, enter, public
 from agrad.numpy.ufuncs import ufunc
@@ -47,22 +47,10 @@ def common_type(*arrays: Any) -> Any:
     return _native(promoted("float16", *(v.dtype if v._spec.inexact else "float64" for v in map(as_operand, arrays))))
 
 
-#: Kinds in rising order.
-_KINDS = ("bool", "uint", "int", "float", "complex")
-
-
 @public(status=STEP)
 def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     source = _name(from_.dtype if isinstance(from_, Tensor) else from_)
-    target = _name(to)
-    if casting == "unsafe":
-        return True
-    if casting in ("no", "equiv"):
-        return source == target
-    if promoted(source, target) == target:
-        return True
-    ranks = [_KINDS.index(name.rstrip("0123456789")) for name in (source, target)]
-    return casting == "same_kind" and ranks[0] <= ranks[1]
+    return castable(source, _name(to), casting)
 
 
 @public(status=STEP)

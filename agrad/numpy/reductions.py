@@ -476,7 +476,8 @@ def _running(name: str, a: Any, axis: Any, dtype: Any, out: Any, initial: bool =
     x = _summed(as_operand(a), dtype)
     x = flat(x) if axis is None else at_least_1d(x)
     (axis,) = axes_of(0 if axis is None else axis, x.ndim)
-    return into(out, getattr(statistical, name)(x, axis=axis, include_initial=initial))
+    kept = {} if dtype is None else {"dtype": x.dtype}  # small integers would be widened
+    return into(out, getattr(statistical, name)(x, axis=axis, include_initial=initial, **kept))
 
 
 @public()

@@ -11,8 +11,10 @@ from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
 from agrad.numpy.common import (
     NO_VALUE,
+    PYTHON_NUMBERS,
     aligned,
     axis_of,
+    check_cast,
     common,
     flat,
     into,
@@ -211,9 +213,17 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_V
 # -- sorting -----------------------------------------------------------------------------------------------------------
 
 
-def _to_sort(name: str, a: Any, axis: Any, order: Any) -> tuple[Tensor, int]:
+#: Algorithms that NumPy knows by name; here they sort stably, all of them.
+_SORTS = frozenset([None, "quicksort", "heapsort", "mergesort", "stable", "introselect"])
+
+
+def _to_sort(name: str, a: Any, axis: Any, order: Any, kind: Any) -> tuple[Tensor, int]:
     if order is not None:
         raise refused(f"numpy.{name} with order=", "tensors have no fields")
+    if kind not in _SORTS:
+        raise ValueError(
+            f"{name} kind must be one of 'quicksort', 'heapsort' or 'stable' (got {kind!r}){errors.called()}"
+        )
     x = as_operand(a)
     if axis is None or (not x.ndim and name == "argsort" and axis in (0, -1)):  # as NumPy allows there
         return flat(x), 0
@@ -222,20 +232,20 @@ def _to_sort(name: str, a: Any, axis: Any, order: Any) -> tuple[Tensor, int]:
 
 @public()
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tensor:
-    x, axis = _to_sort("sort", a, axis, order)
+    x, axis = _to_sort("sort", a, axis, order, kind)
     return ops.sort(x, axis=axis)
 
 
 @public(status=STEP)
 def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tensor:
-    x, axis = _to_sort("argsort", a, axis, order)
+    x, axis = _to_sort("argsort", a, axis, order, kind)
     return ops.argsort(x, axis=axis)
 
 
 @public()
 def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Tensor:
     """Sorted altogether, which is a partition at every place."""
-    x, axis = _to_sort("partition", a, axis, order)
+    x, axis = _to_sort("partition", a, axis, order, kind)
     _check_kth(kth, x.shape[axis])
     return ops.sort(x, axis=axis)
 
@@ -243,7 +253,7 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order
 @public(status=STEP)
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Tensor:
     """Sorted altogether, which is a partition at every place."""
-    x, axis = _to_sort("argpartition", a, axis, order)
+    x, axis = _to_sort("argpartition", a, axis, order, kind)
     _check_kth(kth, x.shape[axis])
     return ops.argsort(x, axis=axis)
 
@@ -349,10 +359,10 @@ def _repeated(values: Any, beside: Tensor, n: int) -> Tensor:
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     """Changes the tensor `dst`; its history has both."""
     dst = _target("copyto", dst)
-    if casting not in ("same_kind", "unsafe"):
-        raise refused(f"numpy.copyto with casting={casting!r}", "write x.astype(...) and leave casting= out")
-    src = as_operand(src, dst)
-    if casting == "unsafe":
+    number, src = type(src) in PYTHON_NUMBERS, as_operand(src, dst)
+    if casting != "same_kind":
+        if not number:
+            check_cast("array data", src, dst.dtype, casting)
         src = astype(src, dst.dtype, copy=False)
     ops.assign(dst, ..., src if where is True else ops.where(as_operand(where), src, dst))
 

@@ -9,7 +9,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import axes_of, axis_of, flat, into, kind_of, part, plain_axis, refused, static
+from agrad.numpy.common import axes_of, axis_of, flat, fresh, into, kind_of, part, plain_axis, refused, static
 from agrad.numpy.reductions import sum as total
 from agrad.numpy.table import public
 from agrad.ops import creation, elementwise, extra, linalg, manipulation, searching, statistical
@@ -38,7 +38,7 @@ def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: Any = None) -> Ten
         raise ValueError(f"Unable to avoid creating a copy while reshaping.{errors.called()}")
     wanted = lengths(shape)
     if not _order("reshape", order):
-        return manipulation.reshape(x, wanted)
+        return manipulation.reshape(fresh(x) if copy else x, wanted)
     turned = manipulation.permute_dims(x, tuple(range(x.ndim))[::-1])
     found = manipulation.reshape(turned, wanted[::-1])
     return manipulation.permute_dims(found, tuple(range(found.ndim))[::-1])

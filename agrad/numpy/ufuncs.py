@@ -19,11 +19,13 @@ from agrad.numpy.common import (
     as_float,
     axes_of,
     axis_of,
+    check_cast,
     floating,
     fresh,
     given,
     into,
     kind_of,
+    kind_of_name,
     native,
     numeric,
     part,
@@ -66,9 +68,6 @@ from agrad.ops.ufunc import UFUNCS
 #: Numbers that leave the dtype of a floating-point tensor beside them as it is.
 _REAL_NUMBERS = frozenset([bool, int, float])
 
-#: Casting rules under which a call may turn its operands into another dtype of their kind.
-_CASTING = ("same_kind", "unsafe")
-
 
 class ufunc:  # noqa: N801 (NumPy's own name)
     """A universal function of NumPy's, in agrad's operations.
@@ -95,12 +94,14 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         The kinds of dtypes that it takes, where its operations would take others.
     entry : callable, optional
         The op that it is, where floating-point tensors of one dtype need no more than that.
+    core : bool, optional
+        It combines whole axes, as matmul: there is no ``where=`` and no `reduce`.
     """
 
     def __init__(
         self, name: str, call: Callable[..., Any], nin: int = 1, nout: int = 1, *, identity: Any = None,
         real: bool = False, double: bool = False, reduce: Any = None, accumulate: Any = None, boolean: bool = False,
-        mixed: bool = False, takes: tuple[str, ...] | None = None, entry: Any = None,
+        mixed: bool = False, takes: tuple[str, ...] | None = None, entry: Any = None, core: bool = False,
     ) -> None:  # fmt: skip
         self.__name__ = self.__qualname__ = name
         self.__doc__ = f"As ``numpy.{name}``."
@@ -108,6 +109,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         self.identity = identity
         self._real, self._double, self._boolean, self._mixed = real, double, boolean, mixed
         self._reduction, self._running, self._takes, self._entry = reduce, accumulate, takes, entry
+        self._core = core
 
     def __repr__(self) -> str:
         return f"<ufunc 'agrad.numpy.{self.__name__}'>"
@@ -134,8 +136,8 @@ class ufunc:  # noqa: N801 (NumPy's own name)
             What the result is written to, as by ``out[...] = result``.
         where : Tensor of bool, optional
             Where to compute; the rest is what `out` had.
-        casting : {"same_kind", "unsafe"}, optional
-            How far `dtype` may lead away from the operands'.
+        casting : {"no", "equiv", "safe", "same_kind", "unsafe"}, optional
+            How far `dtype` and that of `out` may lead away from the operands'.
         order, subok : optional
             The layout in memory, and subclasses: without meaning for tensors.
         dtype : optional
@@ -143,14 +145,12 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         signature : None
             Only None; `dtype` says the same.
         """
-        if out is dtype is signature is None and where is True and casting == "same_kind" and not more:
-            if self._entry is not None:
-                if self.nin == 1 and len(operands) == 1 and type(operands[0]) is float:
-                    operands = (as_operand(operands[0]),)
-                if self._is_plain(operands):
-                    return self._entry(*operands)
-        elif casting not in _CASTING:
-            raise self._refused(f" with casting={casting!r}", "write x.astype(...) and leave casting= out")
+        plain = out is dtype is signature is None and where is True and casting == "same_kind" and not more
+        if plain and self._entry is not None:
+            if self.nin == 1 and len(operands) == 1 and type(operands[0]) is float:
+                operands = (as_operand(operands[0]),)
+            if self._is_plain(operands):
+                return self._entry(*operands)
         if len(operands) > self.nin:
             if out is not None:
                 raise TypeError(f"cannot specify 'out' as both a positional and keyword argument{errors.called()}")
@@ -161,13 +161,28 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         if signature is not None:
             raise self._refused(" with signature=", "write dtype=")
         outs = out if isinstance(out, tuple) else (out,) * (1 if self.nout == 1 else 0) or (None,) * self.nout
+        given = operands
         operands = self._operands(operands, native(dtype), casting)
+        if casting != "same_kind":
+            for x, converted in zip(given, operands, strict=True):
+                if type(x) not in PYTHON_NUMBERS:
+                    check_cast(f"ufunc '{self.__name__}' input", as_operand(x), converted.dtype, casting)
         if where is not True:
-            return self._chosen(operands, outs, where, more)
+            return self._chosen(operands, outs, where, casting, more)
         found = self._function(*operands, **more)
+        if dtype is not None:
+            wanted = dtype_in(operands, dtype)
+            if any(x.dtype != wanted for x in ((found,) if self.nout == 1 else found)):
+                raise self._no_loop()
         if self.nout > 1:
-            return tuple(into(o, f) for o, f in zip(outs, found, strict=True))
-        return into(outs, found)
+            return tuple(into(o, f, casting) for o, f in zip(outs, found, strict=True))
+        return into(outs, found, casting)
+
+    def _no_loop(self) -> TypeError:
+        name = self.__name__
+        return TypeError(
+            f"No loop matching the specified signature and casting was found for ufunc {name}{errors.called()}"
+        )
 
     def _is_plain(self, operands: tuple[Any, ...]) -> bool:
         """Return whether operands are floating-point tensors of one dtype, or one of them and a real number."""
@@ -182,6 +197,10 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         return second.dtype == first.dtype if type(second) is Tensor else type(second) in _REAL_NUMBERS
 
     def _operands(self, operands: tuple[Any, ...], dtype: Any, casting: str) -> tuple[Any, ...]:
+        if dtype is not None:
+            kind = kind_of_name(dtype)
+            if (self._real and kind not in ("float", "complex")) or (self._takes and kind not in self._takes):
+                raise self._no_loop()
         if self._mixed:
             return as_operands(*operands)
         if self._real and not self._double and not any(type(x) in PYTHON_NUMBERS for x in operands):
@@ -213,8 +232,12 @@ class ufunc:  # noqa: N801 (NumPy's own name)
             )
         return strong
 
-    def _chosen(self, operands: tuple[Any, ...], outs: tuple[Any, ...], where: Any, more: dict[str, Any]) -> Any:
+    def _chosen(
+        self, operands: tuple[Any, ...], outs: tuple[Any, ...], where: Any, casting: str, more: dict[str, Any]
+    ) -> Any:
         """Compute only where a mask is true; what is not computed may lie outside of the domain."""
+        if self._core:
+            raise TypeError(f"{self.__name__}() got an unexpected keyword argument 'where'{errors.called()}")
         if outs[0] is None:
             raise self._refused(
                 " with where= and without out=",
@@ -224,7 +247,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         operands = tuple(choose(mask, x, astype(as_operand(1, x), x.dtype)) for x in as_operands(*operands))
         found = self._function(*operands, **more)
         results = found if self.nout > 1 else (found,)
-        chosen = tuple(into(o, choose(mask, f, o)) for o, f in zip(outs, results, strict=True))
+        chosen = tuple(into(o, choose(mask, f, o), casting) for o, f in zip(outs, results, strict=True))
         return chosen if self.nout > 1 else chosen[0]
 
     # -- methods -------------------------------------------------------------------------------------------------------
@@ -232,6 +255,10 @@ class ufunc:  # noqa: N801 (NumPy's own name)
     def _binary(self, method: str) -> None:
         if self.nin != 2 or self.nout != 1:
             raise ValueError(f"{method} only supported for binary functions{errors.called()}")
+        if self._core:
+            raise RuntimeError(
+                f"Reduction not defined on ufunc with signature: {self.__name__}.{method}{errors.called()}"
+            )
 
     def reduce(
         self, array: Any, /, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
@@ -383,6 +410,12 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         place = a[indices]
         values = broadcast_to(astype(as_operand(b, a), a.dtype), place.shape)
         a += scatter_add(a._spec, indices, values if self.__name__ == "add" else -values)
+
+
+def dtype_in(operands: tuple[Any, ...], name: str) -> Any:
+    """Return the dtype of a name in the library of operands."""
+    backend = next(x for x in operands if isinstance(x, Tensor))._spec.backend
+    return backend.dtype(name)
 
 
 def _named(name: str) -> ufunc:
@@ -619,7 +652,7 @@ _row("logical_xor", _logical("logical_xor"), 2, boolean=True, identity=False)
 _row("bitwise_and", _op("bitwise_and"), 2, identity=-1)
 _row("bitwise_or", _op("bitwise_or"), 2, identity=0)
 _row("bitwise_xor", _op("bitwise_xor"), 2, identity=0)
-_row("matmul", _core_axes(matmul), 2)
-_row("vecdot", _core_axes(vecdot), 2)
-_row("matvec", _core_axes(_matvec), 2)
-_row("vecmat", _core_axes(_vecmat), 2)
+_row("matmul", _core_axes(matmul), 2, core=True)
+_row("vecdot", _core_axes(vecdot), 2, core=True)
+_row("matvec", _core_axes(_matvec), 2, core=True)
+_row("vecmat", _core_axes(_vecmat), 2, core=True)

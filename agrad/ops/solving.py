@@ -116,8 +116,46 @@ def inv(x: Any, /) -> Tensor:
     """
 
 
-def _pinv_vjp(xp: Any, g: Any, ans: Any, x: Any) -> Any:
+#: Singular values below this part of the largest are as good as 0 where the pseudo-inverse takes them for 0.
+_NEGLIGIBLE = 1e-8
+
+
+def _cuts(rtol: Any) -> bool:
+    """Return whether a pseudo-inverse may leave out singular values that are not 0."""
+    return rtol is not None and not (isinstance(rtol, int | float) and rtol <= _NEGLIGIBLE)
+
+
+def _cut_pinv_jvp(xp: Any, t: Any, x: Any, rtol: Any) -> Any:
+    """Return the conjugate transpose of the tangent of a pseudo-inverse that leaves out singular values; self-adjoint.
+
+    ``P^H = U f(S) V^H`` with ``f(s) = 1 / s`` or 0. In the bases of U and V each element of the tangent is combined with
+    its mirror image, with weights that are differences of f over those of s; between what is kept and what is not the
+    gap is never 0.
+    """
+    u, s, vh = xp.linalg.svd(x, full_matrices=False)
+    v, uh = adjoint(xp, vh), adjoint(xp, u)
+    bound = xp.asarray(rtol, dtype=s.dtype, device=device_of(s)) * xp.max(s, axis=-1)
+    kept = s > bound[..., None]
+    safe = xp.where(kept, s, 1.0)
+    inverse = xp.where(kept, 1 / safe, 0.0)
+    row, column = inverse[..., :, None], inverse[..., None, :]
+    one = kept[..., :, None] != kept[..., None, :]  # kept on one side only
+    gap = xp.where(one, xp.abs(xp.square(s[..., :, None]) - xp.square(s[..., None, :])), 1.0)
+    same = xp.where(one, 1 / gap, 0.0)
+    mirrored = xp.where(one, (row * s[..., None, :] + column * s[..., :, None]) / gap, -row * column)
+    part = mm(xp, uh, t, v)
+    found = mm(xp, u, same * part + mirrored * adjoint(xp, part), vh)
+    squares = xp.square(inverse)
+    rows, columns = mm(xp, t, v), mm(xp, uh, t)
+    rows = rows - mm(xp, u, mm(xp, uh, rows))
+    columns = columns - mm(xp, mm(xp, columns, v), vh)
+    return found + mm(xp, rows * squares[..., None, :], vh) + mm(xp, u, squares[..., :, None] * columns)
+
+
+def _pinv_vjp(xp: Any, g: Any, ans: Any, x: Any, rtol: Any) -> Any:
     """Golub and Pereyra's three terms, transposed."""
+    if _cuts(rtol):
+        return _cut_pinv_jvp(xp, adjoint(xp, g), x, rtol)
     p, ph, gh = ans, adjoint(xp, ans), adjoint(xp, g)
     left, right = mm(xp, gh, p, ph), mm(xp, ph, p, gh)
     left = left - mm(xp, x, mm(xp, p, left))
@@ -125,7 +163,9 @@ def _pinv_vjp(xp: Any, g: Any, ans: Any, x: Any) -> Any:
     return left + right - mm(xp, ph, g, ph)
 
 
-def _pinv_jvp(xp: Any, t_x: Any, ans: Any, x: Any) -> Any:
+def _pinv_jvp(xp: Any, t_x: Any, ans: Any, x: Any, rtol: Any) -> Any:
+    if _cuts(rtol):
+        return adjoint(xp, _cut_pinv_jvp(xp, t_x, x, rtol))
     p, ph, th = ans, adjoint(xp, ans), adjoint(xp, t_x)
     left, right = mm(xp, th, ph, p), mm(xp, p, ph, th)
     left = left - mm(xp, p, mm(xp, x, left))
@@ -147,7 +187,8 @@ def pinv(x: Any, /, *, rtol: float | Any | None = None) -> Tensor:
     x: Floating-point, real or complex, shape (..., M, N).
     Returns: Shape (..., N, M), of the dtype of `x`.
     Derivative: ``-P^H g P^H + (I - x P) g^H P P^H + P^H P g^H (I - P x)``. It holds among matrices of the same rank: at
-    one without full rank the pseudo-inverse jumps under changes of rank, which the derivative does not see.
+    one without full rank the pseudo-inverse jumps under changes of rank, which the derivative does not see. With an
+    `rtol` above 1e-8 it is taken by singular values, as those that are left out then count.
     Source: array API 2025.12, linear algebra; Golub and Pereyra, The differentiation of pseudo-inverses and nonlinear
     least squares problems whose variables separate, 1973.
 

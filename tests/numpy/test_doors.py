@@ -87,14 +87,22 @@ def test_ufuncs_refuse_what_has_no_meaning():
     x = ag.asarray(V)
     for call in (
         lambda: np.add(x, x, signature="dd->d"),
-        lambda: np.add(x, x, dtype="float32", casting="safe"),
         lambda: np.exp(x, where=V > 0),
         lambda: np.multiply.at(x, [0], 2.0),
     ):
         with pytest.raises(TypeError, match="is not defined for tensors; "):
             call()
-    with pytest.raises(TypeError, match="Cannot cast ufunc 'add'"):
-        np.add(x, x, dtype="int64")
+    for call in (
+        lambda: np.add(x, x, dtype="int64"),
+        lambda: np.add(x, x, dtype="float32", casting="safe"),
+        lambda: np.add(x, x.astype("float32"), casting="no"),
+        lambda: np.sqrt(x.astype("int64"), casting="equiv"),
+        lambda: np.add(x, x, out=ag.zeros(12, dtype="float32"), casting="safe"),
+    ):
+        with pytest.raises(TypeError, match=r"Cannot cast (ufunc '(add|sqrt)' in|out)put"):
+            call()
+    with pytest.raises(ValueError, match="casting must be one of"):
+        np.add(x, x, casting="any")
     with pytest.raises(ValueError, match="only supported for binary functions"):
         np.exp.reduce(x)
 
