@@ -14,7 +14,7 @@ from agrad.core.errors import RuleError, UnsupportedOp
 from agrad.core.op import OPS, Op
 
 #: Sub-namespaces that are agrad's own.
-OWN = ("extra", "nn", "special")
+OWN = ("extra", "nn", "scipy", "special")
 
 #: Sub-namespaces of the standard and of agrad; names below them are reached as attributes.
 SUBNAMESPACES = ("fft", "linalg", *OWN)

@@ -17,7 +17,7 @@ import importlib
 from typing import Any
 
 #: The modules, by SciPy's names.
-_ROOMS = ("special",)
+_ROOMS = ("linalg", "special", "stats")
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ import numpy as np
 from agrad.core.backend import Backend, backend_of
 from agrad.core.errors import UnsupportedOp
 from agrad.core.spec import Spec
-from agrad_dask import computing, indexing, kernels, origins, repeats, special_kernels
+from agrad_dask import computing, indexing, kernels, origins, repeats, scipy_kernels, special_kernels
 from agrad_dask.indexing import UnknownSizes
 from agrad_dask.sampling import sample
 
@@ -40,6 +40,8 @@ class DaskBackend(Backend):
         found: Any = kernels.KERNELS.get(op)
         if op.startswith("special."):
             found = special_kernels.kernel(op)
+        elif op.startswith("scipy."):
+            found = scipy_kernels.kernel(op)
         elif found is None:
             found = self.namespace()
             for part in op.split("."):

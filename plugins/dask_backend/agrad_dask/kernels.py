@@ -287,7 +287,7 @@ def _library(x: Any) -> Any:
     return array_api_compat.array_namespace(x)
 
 
-def _matched(signature: str, *arrays: Any) -> tuple[Any, ...]:
+def matched(signature: str, *arrays: Any) -> tuple[Any, ...]:
     """Broadcast arrays without elements, in one chunk each: ``apply_gufunc`` divides by lengths, and takes 0 for 1."""
     if all(a.size for a in arrays):
         return arrays
@@ -312,7 +312,7 @@ def _stacked(name: str, signature: str) -> Callable[..., Any]:
     block.__name__ = f"agrad_linalg_{name}"  # what Dask calls the tasks; it splits names at dashes
 
     def kernel(*arrays: Any, sizes: dict[str, int] | None = None, signature: str = signature, **parameters: Any) -> Any:
-        arrays = _matched(signature, *map(da.asarray, arrays))
+        arrays = matched(signature, *map(da.asarray, arrays))
         sample = block(*(_tiny(a, 3) for a in arrays), **parameters)
         # given as dtypes, Dask would cast a complex array to a real result's, with a warning
         like = arrays[0]._meta
@@ -397,7 +397,7 @@ def _with_tolerance(name: str, result: str) -> Callable[..., Any]:
             return plain(x, rtol=rtol)
         meta = np.empty_like(x._meta, block(_tiny(x, 3), None).dtype, shape=(0,))
         signature = f"(i,j),()->{result}"
-        x, rtol = _matched(signature, x, da.asarray(rtol))
+        x, rtol = matched(signature, x, da.asarray(rtol))
         return da.apply_gufunc(block, signature, x, rtol, meta=meta, allow_rechunk=bool(x.size and rtol.size))
 
     return kernel

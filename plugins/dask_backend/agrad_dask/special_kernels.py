@@ -35,7 +35,7 @@ def _sample(value: Any) -> Any:
     return np.ones_like(value._meta, shape=(1,)) if isinstance(value, da.Array) else value
 
 
-def on_block(op: str, *values: Any) -> Any:
+def on_block(op: str, *values: Any, **parameters: Any) -> Any:
     """Run the kernel of the backend that the blocks are of."""
     backend = next(found for found in map(backend_of, values) if found is not None)
-    return operator.attrgetter(op)(backend.xp)(*values)
+    return operator.attrgetter(op)(backend.xp)(*values, **parameters)

@@ -45,6 +45,10 @@ class NumpyBackend(Backend):
             from agrad_numpy.special_kernels import kernel  # noqa: PLC0415 (as above)
 
             return kernel(op)
+        if op.startswith("scipy."):
+            from agrad_numpy import scipy_kernels  # noqa: PLC0415 (as above)
+
+            return scipy_kernels.kernel(op)
         if op.startswith("linalg."):
             from agrad_numpy import linalg_kernels  # noqa: PLC0415 (as above)
 

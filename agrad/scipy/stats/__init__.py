@@ -1,0 +1,37 @@
+"""Distributions under SciPy's names, with SciPy's arguments: densities, distribution functions and their inverses.
+
+They are written in agrad's functions: on every backend they broadcast, and have derivatives of all orders and in forward mode
+by the variable (not by counts) and by every parameter.
+
+Examples
+--------
+>>> import agrad as ag
+>>> from agrad.scipy.stats import norm
+>>> mean = ag.tensor(1.0, requires_grad=True)
+>>> norm.logpdf(ag.asarray([0.0, 3.0]), mean, 2.0).sum().backward()
+>>> mean.grad
+tensor(0.2500)
+"""
+
+from __future__ import annotations
+
+from agrad.scipy.stats.continuous import beta, chi2, expon, gamma, laplace, lognorm, norm, t, uniform
+from agrad.scipy.stats.discrete import bernoulli, binom, poisson
+from agrad.scipy.stats.multivariate import dirichlet, multivariate_normal
+
+__all__ = [
+    "bernoulli",
+    "beta",
+    "binom",
+    "chi2",
+    "dirichlet",
+    "expon",
+    "gamma",
+    "laplace",
+    "lognorm",
+    "multivariate_normal",
+    "norm",
+    "poisson",
+    "t",
+    "uniform",
+]

@@ -1,0 +1,357 @@
+"""What distributions share: arguments as SciPy has them, supports, and distributions with their parameters fixed."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+from agrad.core.errors import called
+from agrad.core.tensor import Tensor
+from agrad.numpy.common import PYTHON_NUMBERS, floatings
+from agrad.ops.creation import asarray
+from agrad.ops.elementwise import exp, floor, log
+from agrad.ops.searching import where
+
+INF, NAN = math.inf, math.nan
+
+
+# -- parameters, tensors or Python's numbers ---------------------------------------------------------------------------
+
+
+def operands(x: Any, *parameters: Any) -> tuple[Any, ...]:
+    """Return floating tensors on one device; parameters that are Python's numbers stay so."""
+    x, *arrays = floatings(x, *(p for p in parameters if type(p) not in PYTHON_NUMBERS))
+    rest = iter(arrays)
+    return (x, *(float(p) if type(p) in PYTHON_NUMBERS else next(rest) for p in parameters))
+
+
+def log_of(p: Any) -> Any:
+    """Return the logarithm of a positive parameter, a tensor or a number."""
+    if isinstance(p, Tensor):
+        return log(p)
+    return math.log(p) if p > 0 else NAN
+
+
+def log_or_floor(p: Tensor) -> Tensor:
+    """Return the logarithm of probabilities, -inf for 0."""
+    none = p == 0
+    return where(none, -INF, log(where(none, 1.0, p)))
+
+
+def if_valid(valid: Any, p: Any, x: Tensor) -> Any:
+    """Return a parameter beside `x`, NaN where it is not `valid` (a tensor, or one truth value)."""
+    if not isinstance(valid, Tensor):
+        return p if valid else NAN
+    return where(valid, p if isinstance(p, Tensor) else asarray(p, dtype=x.dtype, device=valid.device), NAN)
+
+
+def probabilities(q: Any) -> Tensor:
+    """Return a tensor, NaN where it is no probability."""
+    (q,) = floatings(q)
+    return where((q < 0) | (q > 1), NAN, q)
+
+
+# -- one variable ------------------------------------------------------------------------------------------------------
+
+
+class Frozen:
+    """A distribution with parameters: its methods take the variable alone.
+
+    Parameters
+    ----------
+    dist : Distribution
+        The distribution.
+    *args, **kwds
+        Its parameters.
+
+    Examples
+    --------
+    >>> from agrad.scipy.stats import norm
+    >>> norm(1.0, scale=2.0).cdf(1.0)
+    tensor(0.5000)
+    """
+
+    def __init__(self, dist: Any, *args: Any, **kwds: Any) -> None:
+        self.dist, self.args, self.kwds = dist, args, kwds
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        method = getattr(self.dist, name)
+        if name in type(self.dist).WITHOUT_VARIABLE:
+            return functools.partial(method, *self.args, **self.kwds)
+        return lambda x: method(x, *self.args, **self.kwds)
+
+
+class Distribution:
+    """A family of distributions; calling it fixes its parameters."""
+
+    #: The methods that take the parameters alone.
+    WITHOUT_VARIABLE: frozenset[str] = frozenset()
+
+    def __init__(self, name: str, *parameters: str) -> None:
+        self.name, self.parameters = name, parameters
+
+    def __repr__(self) -> str:
+        return f"<agrad.scipy.stats.{self.name}>"
+
+    def __call__(self, *args: Any, **kwds: Any) -> Frozen:
+        """Return the distribution with these parameters, whose methods take the variable alone."""
+        return Frozen(self, *args, **kwds)
+
+    def _given(self, args: tuple[Any, ...], kwds: dict[str, Any]) -> list[Any]:
+        """Return the parameters in order, by position or name; location 0 and scale 1 by default."""
+        names = self.parameters
+        if len(args) > len(names):
+            raise TypeError(f"{self.name} takes the parameters {', '.join(names)}; {len(args)} were given{called()}")
+        found: dict[str, Any] = {"loc": 0, "scale": 1} | dict(zip(names, args, strict=False))
+        for name, value in kwds.items():
+            if name not in names:
+                raise TypeError(f"{self.name} got an unexpected keyword argument '{name}'{called()}")
+            if name in names[: len(args)]:
+                raise TypeError(f"{self.name} got multiple values for argument '{name}'{called()}")
+            found[name] = value
+        missing = [name for name in names if name not in found]
+        if missing:
+            raise TypeError(f"{self.name} is missing the parameters {', '.join(missing)}{called()}")
+        return [found[name] for name in names]
+
+
+class Continuous(Distribution):
+    """A family of densities, shifted by `loc` and stretched by `scale`.
+
+    A subclass gives them for location 0 and scale 1, on the closed interval `support` if it has one.
+
+    Parameters
+    ----------
+    name : str
+        SciPy's name.
+    *shapes : str
+        The names of its shape parameters.
+    """
+
+    #: Where the density is not 0; None for the whole line. And a point inside.
+    support: tuple[float, float] | None = None
+    inside = 0.5
+
+    def __init__(self, name: str, *shapes: str) -> None:
+        super().__init__(name, *shapes, "loc", "scale")
+
+    def _logpdf(self, y: Tensor, *shapes: Any) -> Tensor:
+        raise NotImplementedError
+
+    def _cdf(self, y: Tensor, *shapes: Any) -> Tensor:
+        raise NotImplementedError
+
+    def _sf(self, y: Tensor, *shapes: Any) -> Tensor:
+        raise NotImplementedError
+
+    def _ppf(self, q: Tensor, *shapes: Any) -> Tensor:
+        raise NotImplementedError
+
+    def _isf(self, q: Tensor, *shapes: Any) -> Tensor:
+        raise NotImplementedError
+
+    def _pdf(self, y: Tensor, *shapes: Any) -> Tensor:
+        return exp(self._logpdf(y, *shapes))
+
+    def _logcdf(self, y: Tensor, *shapes: Any) -> Tensor:
+        return log_or_floor(self._cdf(y, *shapes))
+
+    def _logsf(self, y: Tensor, *shapes: Any) -> Tensor:
+        return log_or_floor(self._sf(y, *shapes))
+
+    def _valid(self, *shapes: Any) -> Any:
+        """Return where the shape parameters are allowed: where they are positive."""
+        valid: Any = True
+        for shape in shapes:
+            valid = valid & (shape > 0)
+        return valid
+
+    def _standard(self, x: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> tuple[Any, ...]:
+        """Return the variable for location 0 and scale 1, NaN where a parameter is not allowed; the scale; the shapes."""
+        x, *shapes, loc, scale = operands(x, *self._given(args, kwds))
+        scale = if_valid(self._valid(*shapes) & (scale > 0), scale, x)
+        y = x if type(loc) is float and loc == 0 else x - loc
+        return (y if type(scale) is float and scale == 1 else y / scale), scale, shapes
+
+    def _masked(self, function: Any, y: Tensor, shapes: list[Any], below: float, above: float) -> Tensor:
+        """Return a function of the variable, with the values that it has below and above the support."""
+        if self.support is None:
+            found: Tensor = function(y, *shapes)
+            return found
+        low, high = self.support
+        under = y < low
+        if high == INF:
+            return where(under, below, function(where(under, self.inside, y), *shapes))
+        over = y > high
+        found = function(where(under | over, self.inside, y), *shapes)
+        return where(under, below, where(over, above, found))
+
+    def pdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the density.
+
+        Parameters
+        ----------
+        x : Tensor, array or number
+            Real.
+        *args, **kwds : Tensor, array or number
+            The shape parameters, `loc` (default: 0) and `scale` (default: 1); they broadcast with `x`.
+
+        Returns
+        -------
+        Tensor
+            Floating, of the broadcast shape. 0 outside of the support; NaN where a parameter is not allowed.
+
+        Raises
+        ------
+        TypeError
+            If a parameter is missing, unknown or given twice.
+        """
+        y, scale, shapes = self._standard(x, args, kwds)
+        found = self._masked(self._pdf, y, shapes, 0.0, 0.0)
+        return found if type(scale) is float and scale == 1 else found / scale
+
+    def logpdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the logarithm of the density, -inf outside of the support; arguments as for `pdf`."""
+        y, scale, shapes = self._standard(x, args, kwds)
+        found = self._masked(self._logpdf, y, shapes, -INF, -INF)
+        return found if type(scale) is float and scale == 1 else found - log_of(scale)
+
+    def cdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the probability of values up to `x`; arguments as for `pdf`."""
+        y, _, shapes = self._standard(x, args, kwds)
+        return self._masked(self._cdf, y, shapes, 0.0, 1.0)
+
+    def logcdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the logarithm of `cdf`."""
+        y, _, shapes = self._standard(x, args, kwds)
+        return self._masked(self._logcdf, y, shapes, -INF, 0.0)
+
+    def sf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the probability of values above `x`, accurate where `cdf` is near 1; arguments as for `pdf`."""
+        y, _, shapes = self._standard(x, args, kwds)
+        return self._masked(self._sf, y, shapes, 1.0, 0.0)
+
+    def logsf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the logarithm of `sf`."""
+        y, _, shapes = self._standard(x, args, kwds)
+        return self._masked(self._logsf, y, shapes, 0.0, -INF)
+
+    def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the value that `cdf` is `q` at; NaN where `q` is no probability. Parameters as for `pdf`."""
+        return self._quantile(self._ppf, q, args, kwds)
+
+    def isf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the value that `sf` is `q` at; NaN where `q` is no probability. Parameters as for `pdf`."""
+        return self._quantile(self._isf, q, args, kwds)
+
+    def _quantile(self, function: Any, q: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> Tensor:
+        q, *shapes, loc, scale = operands(q, *self._given(args, kwds))
+        scale = if_valid(self._valid(*shapes) & (scale > 0), scale, q)
+        found: Tensor = function(probabilities(q), *shapes) * scale + loc
+        return found
+
+
+class Discrete(Distribution):
+    """A family of probabilities of counts, shifted by `loc`.
+
+    A subclass gives them for location 0. There are no derivatives by the counts and the location.
+
+    Parameters
+    ----------
+    name : str
+        SciPy's name.
+    *shapes : str
+        The names of its shape parameters.
+    """
+
+    #: What has no derivative.
+    counts: tuple[str, ...] = ("k", "loc")
+
+    def __init__(self, name: str, *shapes: str) -> None:
+        super().__init__(name, *shapes, "loc")
+
+    def _logpmf(self, k: Tensor, *shapes: Any) -> Tensor:
+        raise NotImplementedError
+
+    def _cdf(self, k: Tensor, *shapes: Any) -> Tensor:
+        raise NotImplementedError
+
+    def _sf(self, k: Tensor, *shapes: Any) -> Tensor:
+        raise NotImplementedError
+
+    def _valid(self, *shapes: Any) -> Any:
+        raise NotImplementedError
+
+    def _largest(self, *shapes: Any) -> Any:
+        """Return the largest count."""
+        return INF
+
+    def _counts(self, k: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> tuple[Tensor, list[Any]]:
+        """Return the counts for location 0, NaN where a parameter is not allowed, and the shapes."""
+        k, *shapes, loc = operands(k, *self._given(args, kwds))
+        for name, value in (("k", k), *zip(self.parameters, (*shapes, loc), strict=True)):
+            if name in self.counts and isinstance(value, Tensor) and value._is_followed():
+                raise NotImplementedError(
+                    f"{self.name} has no derivative by {name}, which counts.\n  Pass {name}.detach().{called()}"
+                )
+        if type(loc) is not float or loc != 0:
+            k = k - loc
+        valid = self._valid(*shapes)
+        if not isinstance(valid, Tensor):
+            return (k, shapes) if valid else (k * NAN, [1.0 for _ in shapes])
+        return where(valid, k, NAN), [where(valid, s, 1.0) if isinstance(s, Tensor) else s for s in shapes]
+
+    def _stepped(self, function: Any, k: Tensor, shapes: list[Any], below: float, above: float) -> Tensor:
+        """Return a function of the counts up to each place, with the values below 0 and from the largest count on."""
+        under, over = k < 0, k >= self._largest(*shapes)
+        found = function(floor(where(under | over, 0.0, k)), *shapes)
+        return where(under, below, where(over, above, found))
+
+    def pmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the probability of a count.
+
+        Parameters
+        ----------
+        k : Tensor, array or number
+            Counts; integers, or floats that are whole.
+        *args, **kwds : Tensor, array or number
+            The shape parameters and `loc` (default: 0); they broadcast with `k`.
+
+        Returns
+        -------
+        Tensor
+            Floating, of the broadcast shape. 0 where there is no such count; NaN where a parameter is not allowed.
+
+        Raises
+        ------
+        TypeError
+            If a parameter is missing, unknown or given twice.
+        NotImplementedError
+            If a derivative by the counts or the location is being taken.
+        """
+        return exp(self.logpmf(k, *args, **kwds))
+
+    def logpmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the logarithm of the probability, -inf where there is no such count; arguments as for `pmf`."""
+        k, shapes = self._counts(k, args, kwds)
+        none = (k < 0) | (k > self._largest(*shapes)) | (floor(k) < k)
+        return where(none, -INF, self._logpmf(where(none, 0.0, k), *shapes))
+
+    def cdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the probability of counts up to `k`; arguments as for `pmf`."""
+        return self._stepped(self._cdf, *self._counts(k, args, kwds), 0.0, 1.0)
+
+    def logcdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the logarithm of `cdf`."""
+        return log_or_floor(self.cdf(k, *args, **kwds))
+
+    def sf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the probability of counts above `k`, accurate where `cdf` is near 1; arguments as for `pmf`."""
+        return self._stepped(self._sf, *self._counts(k, args, kwds), 1.0, 0.0)
+
+    def logsf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
+        """Return the logarithm of `sf`."""
+        return log_or_floor(self.sf(k, *args, **kwds))

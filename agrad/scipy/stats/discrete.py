@@ -1,0 +1,98 @@
+"""Distributions of counts.
+
+Formulas are those of Johnson, Kemp & Kotz, Univariate Discrete Distributions, 2005.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agrad.core.tensor import Tensor
+from agrad.ops.elementwise import floor, log1p
+from agrad.ops.special import betainc, betaincc, betaln, gammaln, pdtr, pdtrc, xlog1py, xlogy
+from agrad.scipy.stats.base import Discrete
+
+
+class Poisson(Discrete):
+    """The Poisson distribution of mean `mu`.
+
+    Examples
+    --------
+    >>> from agrad.scipy.stats import poisson
+    >>> poisson.pmf([0, 1, 2], 2.0)
+    tensor([0.1353, 0.2707, 0.2707])
+    """
+
+    def _valid(self, mu: Any) -> Any:
+        return mu >= 0
+
+    def _logpmf(self, k: Tensor, mu: Any) -> Tensor:
+        return xlogy(k, mu) - gammaln(k + 1) - mu
+
+    def _cdf(self, k: Tensor, mu: Any) -> Tensor:
+        return pdtr(k, mu)
+
+    def _sf(self, k: Tensor, mu: Any) -> Tensor:
+        return pdtrc(k, mu)
+
+
+class Binomial(Discrete):
+    """The number of successes among `n`, each of probability `p`. There is no derivative by `n`.
+
+    Examples
+    --------
+    >>> from agrad.scipy.stats import binom
+    >>> binom.pmf([0, 1, 2], 2, 0.5)
+    tensor([0.2500, 0.5000, 0.2500])
+    """
+
+    counts = ("k", "n", "loc")
+
+    def _valid(self, n: Any, p: Any) -> Any:
+        whole = n == (floor(n) if isinstance(n, Tensor) else n // 1)
+        return (n >= 0) & whole & (p >= 0) & (p <= 1)
+
+    def _largest(self, n: Any, p: Any) -> Any:
+        return n
+
+    def _logpmf(self, k: Tensor, n: Any, p: Any) -> Tensor:
+        # the binomial coefficient by the beta function: a sum of three logarithms of gamma functions cancels for large n
+        ways = betaln(n - k + 1, k + 1) + (log1p(n) if isinstance(n, Tensor) else log1p(0 * k + n))
+        return xlogy(k, p) + xlog1py(n - k, -p) - ways
+
+    def _cdf(self, k: Tensor, n: Any, p: Any) -> Tensor:
+        return betaincc(k + 1, n - k, p)  # `bdtr` has few digits where there are millions of trials
+
+    def _sf(self, k: Tensor, n: Any, p: Any) -> Tensor:
+        return betainc(k + 1, n - k, p)
+
+
+class Bernoulli(Discrete):
+    """One trial, which is 1 with probability `p`.
+
+    Examples
+    --------
+    >>> from agrad.scipy.stats import bernoulli
+    >>> bernoulli.logpmf([0, 1, 2], 0.25)
+    tensor([-0.2877, -1.3863,    -inf])
+    """
+
+    def _valid(self, p: Any) -> Any:
+        return (p >= 0) & (p <= 1)
+
+    def _largest(self, p: Any) -> Any:
+        return 1.0
+
+    def _logpmf(self, k: Tensor, p: Any) -> Tensor:
+        return xlogy(k, p) + xlog1py(1 - k, -p)
+
+    def _cdf(self, k: Tensor, p: Any) -> Tensor:
+        return 1 - p + 0 * k
+
+    def _sf(self, k: Tensor, p: Any) -> Tensor:
+        return p + 0 * k
+
+
+bernoulli = Bernoulli("bernoulli", "p")
+binom = Binomial("binom", "n", "p")
+poisson = Poisson("poisson", "mu")

@@ -1,0 +1,72 @@
+"""Kernels of `agrad.scipy` for the Dask backend: those of the blocks' library, over stacks whose matrices are in one chunk each.
+
+Triangular equations of one matrix in several chunks are solved chunk by chunk.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import dask.array as da
+import numpy as np
+
+from agrad_dask.kernels import matched
+from agrad_dask.special_kernels import on_block
+
+#: By the op's name: the axes of its operands and results.
+SIGNATURES = {
+    "scipy.all_pole": "(p),(t)->(t)",
+    "scipy.expm": "(i,i)->(i,i)",
+    "scipy.expm_frechet": "(i,i),(i,i)->(i,i)",
+    "scipy.logm": "(i,i)->(i,i)",
+    "scipy.lu": "(i,j)->(i,i),(i,k),(k,j)",
+    "scipy.solve_banded": "(d,i),(i,k)->(i,k)",
+    "scipy.solve_sylvester": "(i,i),(j,j),(i,j)->(i,j)",
+    "scipy.solve_triangular": "(i,i),(i,k)->(i,k)",
+    "scipy.sqrtm": "(i,i)->(i,i)",
+}
+
+
+def kernel(op: str) -> Callable[..., Any] | None:
+    """Return the kernel of an operation, None if it has none."""
+    if op not in SIGNATURES:
+        return None
+    stacked = functools.partial(_stacked, op, SIGNATURES[op])
+    return functools.partial(_solve_triangular, stacked) if op == "scipy.solve_triangular" else stacked
+
+
+def _stacked(op: str, signature: str, *arrays: Any, **parameters: Any) -> Any:
+    arrays = matched(signature, *map(da.asarray, arrays))
+    dtype = np.result_type(*(a.dtype for a in arrays))
+    several = op == "scipy.lu"
+    dtypes = [np.empty(0, dtype).real.dtype, dtype, dtype] if several else [dtype]
+    metas = tuple(np.empty_like(arrays[0]._meta, each, shape=(0,)) for each in dtypes)
+    return da.apply_gufunc(
+        functools.partial(_block, op, parameters),
+        signature,
+        *arrays,
+        meta=metas,
+        output_sizes={"k": min(arrays[0].shape[-2:])} if several else None,
+        allow_rechunk=all(a.size for a in arrays),
+    )
+
+
+def _block(op: str, parameters: dict[str, Any], *blocks: Any) -> Any:
+    found = on_block(op, *blocks, **parameters)
+    if not isinstance(found, tuple) and found.dtype.kind == "c" and all(b.dtype.kind != "c" for b in blocks):
+        message = (
+            f"{op} of this real matrix is complex, which lazy values do not tell before: pass a complex one, a + 0j"
+        )
+        raise TypeError(message)
+    return found
+
+
+def _solve_triangular(
+    stacked: Callable[..., Any], a: Any, b: Any, /, *, lower: bool, unit_diagonal: bool = False
+) -> Any:
+    if a.ndim == 2 and b.ndim == 2 and a.numblocks[0] > 1 and not unit_diagonal and isinstance(a._meta, np.ndarray):
+        rows = a.chunks[0]
+        return da.linalg.solve_triangular(a.rechunk((rows, rows)), b.rechunk({0: rows}), lower=lower)
+    return stacked(a, b, lower=lower, unit_diagonal=unit_diagonal)

@@ -1,0 +1,165 @@
+"""Kernels of `agrad.scipy`: SciPy's, imported when the first of them is needed.
+
+SciPy's functions of one matrix are run over stacks here; those of stacks, as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from agrad.core.errors import UnsupportedOp
+from agrad.core.op import OPS
+
+
+def kernel(op: str) -> Callable[..., Any] | None:
+    """Return the kernel of an operation of `agrad.scipy`, None if the standard's functions do as well."""
+    make = _KERNELS.get(op.removeprefix("scipy."))
+    if make is None:
+        return None
+    try:
+        return make()
+    except ImportError as error:
+        return None if OPS[op].kernel is not None else _missing(op, error)
+
+
+def _missing(op: str, error: ImportError) -> Callable[..., Any]:
+    def missing(*args: Any, **kwargs: Any) -> Any:
+        why = f"it needs SciPy, which cannot be imported ({error})"
+        raise UnsupportedOp(op, "numpy", f'{why}; pip install "agrad-numpy[special]"') from error
+
+    return missing
+
+
+def _over_stacks(function: Callable[..., Any], shape: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """Return a function of matrices that is run over stacks of them, whose leading axes broadcast.
+
+    Parameters
+    ----------
+    function : callable
+        Takes matrices, and gives one array or a tuple of them.
+    shape : callable, optional
+        Gives the shape of the result from those of the matrices, for stacks without any.
+    """
+
+    def stacked(*arrays: Any, **parameters: Any) -> Any:
+        lead = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
+        if not lead:
+            return function(*arrays, **parameters)
+        arrays = tuple(np.broadcast_to(a, lead + a.shape[-2:]) for a in arrays)
+        if not math.prod(lead):
+            return np.empty(lead + (shape or _first)(*(a.shape[-2:] for a in arrays)), arrays[0].dtype)
+        rows = [function(*(a[place] for a in arrays), **parameters) for place in np.ndindex(*lead)]
+        if not isinstance(rows[0], tuple):
+            return _together(rows, lead)
+        return tuple(_together(list(column), lead) for column in zip(*rows, strict=True))
+
+    return stacked
+
+
+def _first(*shapes: Any) -> Any:
+    return shapes[0]
+
+
+def _second(*shapes: Any) -> Any:
+    return shapes[1]
+
+
+def _together(rows: list[Any], lead: tuple[int, ...]) -> Any:
+    return np.stack(rows).reshape(lead + rows[0].shape)
+
+
+def _solve_triangular() -> Callable[..., Any]:
+    from scipy.linalg import solve_triangular  # noqa: PLC0415 (most programs need none of it)
+
+    solve = functools.partial(solve_triangular, check_finite=False)
+    return _over_stacks(solve, _second)
+
+
+def _solve_banded() -> Callable[..., Any]:
+    from scipy.linalg import solve_banded  # noqa: PLC0415 (as above)
+
+    def solve(ab: Any, b: Any, *, l: int, u: int) -> Any:
+        return solve_banded((l, u), ab, b, check_finite=False)
+
+    return _over_stacks(solve, _second)
+
+
+def _lstsq() -> Callable[..., Any]:
+    from scipy.linalg import lstsq  # noqa: PLC0415 (as above)
+
+    def solve(a: Any, b: Any, *, cond: float) -> Any:
+        return lstsq(a, b, cond=cond, check_finite=False)[0]
+
+    return _over_stacks(solve, lambda a, b: (a[1], b[1]))
+
+
+def _lu() -> Callable[..., Any]:
+    from scipy.linalg import lu  # noqa: PLC0415 (as above)
+
+    return functools.partial(lu, check_finite=False)
+
+
+def _expm() -> Callable[..., Any]:
+    from scipy.linalg import expm  # noqa: PLC0415 (as above)
+
+    return expm  # type: ignore[no-any-return]
+
+
+def _expm_frechet() -> Callable[..., Any]:
+    from scipy.linalg import expm_frechet  # noqa: PLC0415 (as above)
+
+    def frechet(a: Any, e: Any) -> Any:
+        return expm_frechet(a, e, compute_expm=False, check_finite=False).astype(np.result_type(a, e), copy=False)
+
+    return _over_stacks(frechet)
+
+
+def _sqrtm() -> Callable[..., Any]:
+    from scipy.linalg import sqrtm  # noqa: PLC0415 (as above)
+
+    return sqrtm  # type: ignore[no-any-return]
+
+
+def _logm() -> Callable[..., Any]:
+    from scipy.linalg import logm  # noqa: PLC0415 (as above)
+
+    return _over_stacks(logm)
+
+
+def _solve_sylvester() -> Callable[..., Any]:
+    from scipy.linalg import get_lapack_funcs, schur  # noqa: PLC0415 (as above)
+
+    def solve(a: Any, b: Any, q: Any) -> Any:
+        """As SciPy's, by Bartels and Stewart's method; but equations without one solution are an error."""
+        dtype = np.result_type(a, b, q)
+        kind = "complex" if dtype.kind == "c" else "real"
+        r, u = schur(a, output=kind, check_finite=False)
+        s, v = schur(b.conj().T, output=kind, check_finite=False)
+        f = u.conj().T @ q @ v
+        (trsyl,) = get_lapack_funcs(("trsyl",), (r, s, f))
+        y, scale, info = trsyl(r, s, f, tranb="C")
+        if info:
+            message = "Sylvester's equation is singular: an eigenvalue of a is the negative of one of b"
+            raise np.linalg.LinAlgError(message)
+        return (u @ (scale * y) @ v.conj().T).astype(dtype, copy=False)
+
+    return _over_stacks(solve, lambda _a, _b, q: q)
+
+
+#: What makes each kernel.
+_KERNELS: dict[str, Callable[[], Callable[..., Any]]] = {
+    "expm": _expm,
+    "expm_frechet": _expm_frechet,
+    "logm": _logm,
+    "lstsq": _lstsq,
+    "lu": _lu,
+    "solve_banded": _solve_banded,
+    "solve_sylvester": _solve_sylvester,
+    "solve_triangular": _solve_triangular,
+    "sqrtm": _sqrtm,
+}
