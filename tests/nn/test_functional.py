@@ -630,3 +630,101 @@ def test_losses_of_different_shapes_warn_and_broadcast(make):
     with pytest.raises(ValueError, match="cannot be broadcast"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         F.l1_loss(make([1.0, 2.0]), make([1.0, 2.0, 3.0]))
+
+
+# -- what the newer functions refuse ----------------------------------------------------------------------------------------
+
+ONES = ag.ones
+BAD = {
+    "rms_norm": (lambda: F.rms_norm(ONES((2, 3)), (4,)), RuntimeError, r"normalized_shape=\[4\].*rms_norm\(\)"),
+    "rms_norm, integers": (lambda: F.rms_norm(ag.tensor([1, 2]), (2,)), TypeError, "real floating"),
+    "group_norm": (lambda: F.group_norm(ONES((2, 3)), 2), RuntimeError, "divisible by num_groups"),
+    "group_norm, weight": (lambda: F.group_norm(ONES((2, 4)), 2, ONES(3)), RuntimeError, "number of channels"),
+    "conv1d, rank": (lambda: F.conv1d(ONES(3), ONES((1, 1, 1))), RuntimeError, "Expected 2D .* or 3D .* to conv1d"),
+    "conv1d, weight": (lambda: F.conv1d(ONES((1, 3)), ONES((1, 1))), RuntimeError, r"conv1d\(\): weight must be"),
+    "conv1d, channels": (lambda: F.conv1d(ONES((2, 3)), ONES((1, 1, 1))), RuntimeError, r"conv1d\(\) also needs"),
+    "conv1d, padding": (lambda: F.conv1d(ONES((1, 3)), ONES((1, 1, 1)), padding="all"), ValueError, "conv1d.. knows"),
+    "conv1d, window": (lambda: F.conv1d(ONES((1, 3)), ONES((1, 1, 4))), RuntimeError, "greater than actual input"),
+    "conv1d, pair": (lambda: F.conv1d(ONES((1, 3)), ONES((1, 1, 1)), stride=(1, 2)), ValueError, "must be one integer"),
+    "conv_transpose2d, channels": (
+        lambda: F.conv_transpose2d(ONES((3, 2, 2)), ONES((2, 1, 1, 1))),
+        RuntimeError,
+        "to have 2 channels, but got 3",
+    ),
+    "conv_transpose2d, output padding": (
+        lambda: F.conv_transpose2d(ONES((1, 2, 2)), ONES((1, 1, 1, 1)), output_padding=1),
+        RuntimeError,
+        "must be smaller than stride",
+    ),
+    "conv_transpose2d, nothing left": (
+        lambda: F.conv_transpose2d(ONES((1, 2, 2)), ONES((1, 1, 1, 1)), padding=1),
+        RuntimeError,
+        "Output size is too small",
+    ),
+    "adaptive_avg_pool2d": (lambda: F.adaptive_avg_pool2d(ONES((1, 2, 2)), 0), ValueError, "must be positive"),
+    "attention, shapes": (
+        lambda: F.scaled_dot_product_attention(ONES((2, 3)), ONES((2, 4)), ONES((2, 3))),
+        RuntimeError,
+        r"got query \(2, 3\), key \(2, 4\), value \(2, 3\)",
+    ),
+    "attention, two masks": (
+        lambda: F.scaled_dot_product_attention(*[ONES((2, 3))] * 3, attn_mask=ONES((2, 2)), is_causal=True),
+        RuntimeError,
+        "should not be set when is_causal",
+    ),
+    "huber_loss": (lambda: F.huber_loss(ONES(2), ONES(2), delta=0.0), ValueError, "non-positive values for delta"),
+    "smooth_l1_loss": (lambda: F.smooth_l1_loss(ONES(2), ONES(2), beta=-1.0), ValueError, "negative values for beta"),
+    "kl_div": (lambda: F.kl_div(ONES(2), ONES(2), "average"), ValueError, "average is not a valid value"),
+    "RNN, width": (lambda: ag.nn.RNN(3, 2)(ONES((4, 2))), RuntimeError, "Expected 3, got 2"),
+    "RNN, rank": (lambda: ag.nn.GRU(3, 2)(ONES(3)), ValueError, "GRU: Expected input to be 2D or 3D, got 1D"),
+    "RNN, state": (
+        lambda: ag.nn.RNN(3, 2)(ONES((4, 1, 3)), ONES((1, 5, 2))),
+        RuntimeError,
+        r"Expected hidden size \(1, 1, 2\)",
+    ),
+    "RNN, no sequence": (lambda: ag.nn.RNN(3, 2)(ONES((0, 1, 3))), RuntimeError, "larger than 0"),
+    "RNN, nonlinearity": (lambda: ag.nn.RNN(3, 2, nonlinearity="sin"), ValueError, "Unknown nonlinearity 'sin'"),
+    "LSTM, state": (lambda: ag.nn.LSTM(3, 2)(ONES((4, 3)), ONES((1, 2))), TypeError, r"a pair \(h, c\)"),
+    "GRU, size": (lambda: ag.nn.GRU(3, 0), ValueError, "hidden_size must be greater than zero"),
+    "MultiheadAttention": (lambda: ag.nn.MultiheadAttention(5, 2), ValueError, "must be divisible by num_heads"),
+    "MultiheadAttention, mask": (
+        lambda: ag.nn.MultiheadAttention(4, 2)(*[ONES((3, 4))] * 3, attn_mask=ONES((2, 3))),
+        RuntimeError,
+        r"should be \(3, 3\)",
+    ),
+    "MultiheadAttention, causal": (
+        lambda: ag.nn.MultiheadAttention(4, 2)(*[ONES((3, 4))] * 3, is_causal=True),
+        RuntimeError,
+        "Need attn_mask",
+    ),
+    "Conv1d, groups": (lambda: ag.nn.Conv1d(3, 4, 1, groups=2), ValueError, "in_channels must be divisible"),
+    "GroupNorm": (lambda: ag.nn.GroupNorm(2, 3), ValueError, "divisible by num_groups"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_refused_by_name(case):
+    call, error, match = BAD[case]
+    with pytest.raises(error, match=f"(?s){match}") as caught:
+        call()
+    assert "test_functional.py" in str(caught.value) or case[0].isupper() or error is ValueError
+
+
+def test_a_query_that_sees_no_key_gives_zeros_and_no_gradient(make, value):
+    q, k, v = (make(cases.wave(2, 3, phase=p), requires_grad=True) for p in (0, 1, 2))
+    for mask in ([[False, False], [True, True]], [[-math.inf, -math.inf], [0.0, 0.0]]):
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=make(mask))
+        assert value(y)[0].tolist() == [0.0, 0.0, 0.0]
+        (g,) = ag.autograd.grad(y.sum(), q)
+        assert value(g)[0].tolist() == [0.0, 0.0, 0.0]
+        assert np.isfinite(value(g)).all()
+
+
+def test_dropout_between_recurrent_layers_acts_while_training_only():
+    ag.manual_seed(0)
+    net = ag.nn.LSTM(3, 8, num_layers=2, dropout=0.5)
+    x = ag.ones((4, 1, 3))
+    first, second = net(x)[0], net(x)[0]
+    assert not bool(ag.all(first == second))
+    net.eval()
+    np.testing.assert_array_equal(net(x)[0].tolist(), net(x)[0].tolist())
