@@ -63,7 +63,9 @@ class Origin:
             elif kind == "attribute":
                 text = f"{text}.{key}" if text else str(key)
             else:
-                text = f"{text}[{key!r}]" if text else str(key)
+                # an optimizer's state has tensors as its keys: their values would fill the screen
+                shown = f"tensor of shape {key.shape}" if isinstance(key, Tensor) else repr(key)
+                text = f"{text}[{shown}]" if text else shown
         return text
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from agrad.core.mode import setting
 from agrad.core.tensor import Tensor
-from agrad.ops.creation import full_like
+from agrad.ops.creation import zeros_like
 from agrad.ops.elementwise import sqrt
 from agrad.optim.optimizer import Optimizer, Told, is_on
 
@@ -88,7 +88,7 @@ class Adagrad(Optimizer):
     def update(self, p: Tensor, g: Tensor, group: Mapping[str, Any], state: dict[str, Any]) -> Tensor:
         step = state["step"] = state.get("step", 0) + 1
         if "sum" not in state:
-            state["sum"] = full_like(p, group["initial_accumulator_value"])
+            state["sum"] = zeros_like(p) + group["initial_accumulator_value"]
         if is_on(group["weight_decay"]):
             g = g + group["weight_decay"] * p
         total = state["sum"] = state["sum"] + g * g

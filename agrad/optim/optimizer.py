@@ -242,7 +242,14 @@ class Optimizer:
         """Update one parameter where a recording, or who compares one, is told of settings and state."""
         if recorder() is None:
             self.tell_state(group, state)
-            return self.update(p, g, group.settings, state)
+            held = dict(state)
+            value = self.update(p, g, group.settings, state)
+            # a replay changes the tensors that it knows: so does what it is compared with
+            for name, before in held.items():
+                now = state.get(name)
+                if isinstance(before, Tensor) and isinstance(now, Tensor) and now is not before:
+                    before.data, state[name] = now, before
+            return value
         if p._spec.backend.is_lazy:
             not_recorded("an optimizer of lazy parameters computes values at every step")
         new = dict(state)

@@ -30,6 +30,9 @@ OPTIMIZERS = {
     "adam, weight decay": lambda ps: ag.optim.Adam(ps, lr=0.05, weight_decay=0.1),
     "adamw": lambda ps: ag.optim.AdamW(ps, lr=0.05),
     "amsgrad": lambda ps: ag.optim.Adam(ps, lr=0.05, amsgrad=True),
+    "rmsprop": lambda ps: ag.optim.RMSprop(ps, lr=0.01),
+    "rmsprop, centered": lambda ps: ag.optim.RMSprop(ps, lr=0.01, centered=True, momentum=0.5, weight_decay=0.1),
+    "adagrad": lambda ps: ag.optim.Adagrad(ps, lr=0.1, lr_decay=0.1, initial_accumulator_value=0.1),
 }
 SCHEDULES = {
     "none": lambda o: None,
@@ -40,6 +43,10 @@ SCHEDULES = {
     "linear": lambda o: schedules.LinearLR(o, total_iters=4),
     "exponential": lambda o: schedules.ExponentialLR(o, 0.9),
     "cosine": lambda o: schedules.CosineAnnealingLR(o, 5),
+    "one cycle": lambda o: schedules.OneCycleLR(o, 0.1, total_steps=14, cycle_momentum=False),
+    "sequence": lambda o: schedules.SequentialLR(
+        o, [schedules.LinearLR(o, total_iters=3), schedules.ExponentialLR(o, 0.9)], [3]
+    ),
     "plateau": lambda o: schedules.ReduceLROnPlateau(o, patience=1, factor=0.5, threshold=0.2),
 }
 
@@ -103,6 +110,50 @@ def test_optimizers(optimizer, schedule):
         return net, made, SCHEDULES[schedule](made)
 
     check_equal(make)
+
+
+@pytest.mark.parametrize("optimizer", ["momentum", "adam"])
+def test_a_schedule_of_rates_and_momenta(optimizer):
+    def make():
+        net = make_net()
+        made = OPTIMIZERS[optimizer](net.parameters())
+        return net, made, schedules.OneCycleLR(made, 0.1, total_steps=14)
+
+    check_equal(make)
+
+
+class Recurrent(ag.nn.Module):
+    """The last result of a recurrent layer, or the mean of attention, put through a linear one."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer, self.head = layer, ag.nn.Linear(6, 3)
+
+    def forward(self, x):
+        sequence = x.reshape(8, 4, 1) * ag.ones(6)
+        if isinstance(self.layer, ag.nn.MultiheadAttention):
+            return self.head(self.layer(sequence, sequence, sequence, need_weights=False)[0].mean(axis=1))
+        return self.head(self.layer(sequence)[0][:, -1, :])
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda: ag.nn.RNN(6, 6, batch_first=True),
+        lambda: ag.nn.LSTM(6, 6, 2, batch_first=True, dropout=0.3),
+        lambda: ag.nn.GRU(6, 3, batch_first=True, bidirectional=True),
+        # a bias of keys changes nothing, and Adam makes steps of the rounding error of its gradient
+        lambda: ag.nn.MultiheadAttention(6, 2, dropout=0.2, bias=False, batch_first=True),
+    ],
+    ids=["rnn", "lstm", "gru", "attention"],
+)
+def test_sequences(layer):
+    def make():
+        ag.manual_seed(1)
+        net = Recurrent(layer())
+        return net, ag.optim.Adam(net.parameters(), lr=0.05)
+
+    check_equal(make, steps=6)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
