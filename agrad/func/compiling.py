@@ -6,15 +6,12 @@ the capture read of cells, globals and attributes. What no program can hold runs
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import gc
 import math
-import operator
-import sys
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, Self, TypeVar, overload
 
@@ -31,8 +28,31 @@ from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor, wrap
 from agrad.func.arguments import NUMBERS, argument_of, bare, bare_all, is_raw, name_of
 from agrad.func.capture import introduced, program_of, results_of
-from agrad.func.origins import FOLLOW, Argument, Found, Origin, search, target_of
-from agrad.func.program import Given, Leaf, Number, Program, Structure, put_back, spec_of_value
+from agrad.func.guards import (
+    PLAIN,
+    Entry,
+    Link,
+    Outside,
+    Reading,
+    State,
+    at_place,
+    called,
+    changed,
+    changed_between,
+    guards_of,
+    has_grad,
+    hooks_at,
+    is_plain,
+    key_of,
+    links_along,
+    met_code,
+    same,
+    settings_of,
+    state_of,
+    tells_settings,
+)
+from agrad.func.origins import Argument, Found, search, target_of
+from agrad.func.program import Given, Leaf, Number, Program, Structure, put_back
 from agrad.func.recording import CaptureError, Recorder
 from agrad.plugin.manager import choice, default_backend
 from agrad.random import default_generator, noting
@@ -348,7 +368,7 @@ class Watcher(Recorder):
             self.not_recorded("a number that is not the program's own changes Python's state", later=False)
 
     def guard(self, get: Callable[[], Any], name: str) -> None:
-        self.guards.append(Link(_called, get, get(), name))
+        self.guards.append(Link(called, get, get(), name))
 
     def not_recorded(self, reason: str, later: bool) -> None:
         self.give_up(CaptureError(f"capture: {reason}{errors.called()}"), later=later)
@@ -370,159 +390,6 @@ class _WatchedKernels:
         return kernel
 
 
-# -- what Python has, as guards -----------------------------------------------------------------------------------------
-
-#: Plain values: compared by type and value.
-PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
-
-
-def is_plain(value: Any) -> bool:
-    """Return whether a value is compared as it is: a number, text, None, or a tuple of such."""
-    kind = type(value)
-    return kind in PLAIN or (kind is tuple and len(value) < ENTRIES and all(map(is_plain, value)))
-
-
-#: Containers of more entries are data, whose members are no guards.
-ENTRIES = 64
-
-
-def same(first: Any, second: Any) -> bool:
-    """Return whether two plain values are the same: of one type, -0.0 and NaN told apart."""
-    if first is second:
-        return True
-    if type(first) is not type(second):
-        return False
-    if type(first) is tuple:
-        return len(first) == len(second) and all(map(same, first, second))
-    return repr(first) == repr(second) if isinstance(first, float | complex) else bool(first == second)
-
-
-class Link(NamedTuple):
-    """One place that was looked at on the way from a function to what it uses.
-
-    Attributes
-    ----------
-    get : callable
-        Gives what is there.
-    key : object
-        The argument of `get`.
-    value : object
-        What was there.
-    name : str
-        The way, as Python writes it.
-    """
-
-    get: Callable[[Any], Any]
-    key: Any
-    value: Any
-    name: str
-
-
-def _called(get: Callable[[], Any]) -> Any:
-    return get()
-
-
-def link_of(holder: Any, step: tuple[str, Any], value: Any, name: str) -> Link:
-    """Return the link for one step of a way."""
-    kind, key = step
-    if kind == "cell":
-        return Link(operator.attrgetter("cell_contents"), holder.__closure__[key[0]], value, name)
-    if kind == "global":
-        return Link(holder.__globals__.__getitem__, key, value, name)
-    if kind == "item":
-        return Link(holder.__getitem__, key, value, name)
-    own = getattr(holder, "__dict__", None)
-    if isinstance(own, dict) and key in own:
-        return Link(own.__getitem__, key, value, name)
-    return Link(operator.attrgetter(key), holder, value, name)
-
-
-def at_place(place: int | Link, leaves: Sequence[Any]) -> Any:
-    """Return what is at a place now: among the leaves of the arguments, or where a link leads."""
-    return leaves[place] if isinstance(place, int) else place.get(place.key)
-
-
-@contextlib.contextmanager
-def met_code() -> Iterator[set[types.CodeType]]:
-    """Collect the code of every function that begins to run within the block."""
-    met: set[types.CodeType] = set()
-    before = sys.getprofile()
-
-    def note(frame: types.FrameType, event: Any, argument: Any) -> None:
-        if event == "call":
-            met.add(frame.f_code)
-        if before is not None:
-            before(frame, event, argument)
-
-    try:
-        sys.setprofile(note)
-        yield met
-    finally:
-        sys.setprofile(before)
-
-
-def state_of(roots: Sequence[Any]) -> list[Found]:
-    """Return every plain value that functions and objects lead to."""
-    return [found for found in search(roots, is_plain, skip=is_no_state) if found.before is not None]
-
-
-def is_no_state(value: Any) -> bool:
-    """Return whether a value is data, or tells recordings itself what of it changes, as optimisers and schedules do."""
-    return is_large(value) or tells_settings(value)
-
-
-def settings_of(tellers: Sequence[Any]) -> dict[Any, Found]:
-    """Return the plain values of optimisers and schedules, by where they stand; what begins with _ is their own."""
-    return {
-        (id(found.before.value), found.step): found
-        for found in search(tellers, is_plain, skip=is_large)
-        if found.before is not None and not str(found.step[1]).startswith("_")
-    }
-
-
-def changed_between(before: dict[Any, Found], after: dict[Any, Found]) -> dict[Any, Found]:
-    """Return the settings that are others after than before, or are there only in one."""
-    return {
-        key: after.get(key) or before[key]
-        for key in before.keys() | after.keys()
-        if key not in before or key not in after or not same(before[key].value, after[key].value)
-    }
-
-
-def is_large(value: Any) -> bool:
-    """Return whether a value is data, whose members are no state."""
-    return isinstance(value, list | tuple | dict) and len(value) > ENTRIES
-
-
-def tells_settings(value: Any) -> bool:
-    """Return whether an object tells recordings which of its numbers are read and changed."""
-    return getattr(type(value), "_tells_settings", False) is True
-
-
-def was_read(found: Found, met: set[types.CodeType], names: set[str]) -> bool:
-    """Return whether functions that ran may have read a value where it was found."""
-    assert found.before is not None
-    holder, (kind, key) = found.before.value, found.step
-    if kind in ("cell", "global"):
-        return holder.__code__ in met
-    return kind != "attribute" or key in names
-
-
-def has_grad(tensor: Tensor) -> bool:
-    """Return whether a tensor has a gradient."""
-    return tensor.grad is not None
-
-
-def links_along(origin: Origin) -> list[Link]:
-    """Return the links of a way."""
-    holder, links = origin.root, []
-    for i, step in enumerate(origin.way):
-        value = FOLLOW[step[0]](holder, step[1])
-        links.append(link_of(holder, step, value, str(Origin(None, origin.way[: i + 1]))))
-        holder = value
-    return links
-
-
 # -- kept programs ------------------------------------------------------------------------------------------------------
 
 
@@ -540,8 +407,12 @@ class Kept:
         From what `program` kept, and a cotangent per followed result, to gradients; None where none is wanted.
     links : list of Link
         What must be where it was; the ways to tensors from outside included.
-    outside : list of (int, Link, Spec, bool)
-        Tensors from outside: the number, the last link to it, its spec, and whether it requires a gradient.
+    outside : list of Outside
+        Tensors from outside, with the last link to each.
+    alone : list of Link
+        Tensors from outside that require a gradient, and whose values are not needed.
+    hooks : list of (int, tuple)
+        Arguments that require a gradient: the place among the leaves, and the hooks on it.
     written : list of (int or Link)
         Per write its target: the place among the leaves of the arguments, or the last link to it.
     conditions : list of Condition
@@ -564,7 +435,9 @@ class Kept:
     backend: Backend
     backward: Program | None
     links: list[Link]
-    outside: list[tuple[int, Link, Any, bool]]
+    outside: list[Outside]
+    alone: list[Link]
+    hooks: list[tuple[int, Any]]
     written: list[Any]
     conditions: list[Condition]
     prologue: list[tuple[Any, ...]]
@@ -580,13 +453,6 @@ class Kept:
         assert program.results is not None
         place = {number: at for at, number in enumerate(program.inputs)}
         outs = {number: at for at, number in enumerate(program.outputs)}
-        #: Per input that is an argument its place there, and whether it is a Python float.
-        self.from_arguments = [
-            (place[leaf.number], at, type(leaf) is Number)
-            for at, leaf in enumerate(program.arguments.leaves)
-            if type(leaf) in (Leaf, Number)
-        ]
-        self.from_outside = [(place[number], link.get, link.key) for number, link, _, _ in self.outside]
         self.keys = [(place[number], number) for number in program.keys]
         self.settings = [(place[item[1]], item[2]) for item in self.prologue if item[0] == "setting"]
         self.afterwards = [(outs[number], do) for number, do in self.epilogue]
@@ -600,12 +466,17 @@ class Kept:
         ]
         self.kept_outs = [outs[number] for number in self.saved]
         self.followed_outs = [outs[number] for number in self.followed]
-        places: dict[int, int | Link] = {
-            leaf.number: at for at, leaf in enumerate(program.arguments.leaves) if type(leaf) is Leaf
-        }
-        places |= {number: link for number, link, _, _ in self.outside}
+        leaves = program.arguments.leaves
+        arguments = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Leaf}
+        #: Per input that is a tensor or array among the arguments, its place there.
+        self.from_arguments = [(place[number], at) for number, at in arguments.items()]
+        #: By number the place among the leaves of the arguments, of those that are Python floats.
+        self.floats = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Number}
+        #: Whether each leaf is a tensor or array of its own.
+        self.is_plain = len(arguments) == len(leaves)
+        places: dict[int, int | Link] = {**arguments}
+        places |= {outside.number: outside.link for outside in self.outside}
         self.differentiated = [places[number] for number in self.targets]
-        self.guards_grads = any(w.what == "grad" and w.had_grad is not None for w in program.writes)
         treedef = program.results.treedef
         self.one, self.many = (
             treedef.kind is None,
@@ -613,22 +484,43 @@ class Kept:
         )
         self.silent = any(step.line.endswith("(backward)") for step in program.steps)
         self.specs: dict[int, Spec] = {}
+        #: Of a call's leaves: the inputs, but for settings and keys, or the name of what is not as it was in the capture.
+        self.enter = self.entry(place)
+
+    def entry(self, place: Mapping[int, int]) -> Callable[[Sequence[Any]], list[Any] | str]:
+        """Return what checks the guards, and gathers the inputs."""
+        assert self.program.arguments is not None
+        entry = Entry()
+        values = ["None"] * len(place)
+        for link in self.links:
+            entry.guard(link)
+        for outside in self.outside:
+            values[place[outside.number]] = entry.tensor(outside)
+        for at, hooks in self.hooks:
+            entry.hooks(f"leaves[{at}]", hooks, f"argument {at}")
+        for write, link, _ in self.puts:
+            if write.what == "grad" and write.had_grad is not None:
+                target = f"leaves[{link}]" if isinstance(link, int) else entry.at(link)
+                had = f"{entry.called(has_grad)}({target}) is not {write.had_grad}"
+                entry.refuse(had, f"whether {write.target} has a gradient")
+        for at, leaf in enumerate(self.program.arguments.leaves):
+            if type(leaf) is Number:
+                values[place[leaf.number]] = f"{entry.called(as_number)}(leaves[{at}])"
+            elif type(leaf) is Leaf:
+                values[place[leaf.number]] = f"leaves[{at}]{'' if leaf.raw else '._raw'}"
+        if self.puts or self.alone or self.silent:  # what was told apart in the capture is told apart
+            tensors = (*self.alone, *(link for _, link, _ in self.puts))
+            arrays = [*values, *(f"{f'leaves[{t}]' if isinstance(t, int) else entry.at(t)}._raw" for t in tensors)]
+            apart = [array for array in dict.fromkeys(arrays) if array.endswith("._raw")]
+            ids = ", ".join(f"id({array})" for array in apart)
+            entry.refuse(f"len({{{ids}}}) < {len(apart)}", "which tensors share one array")
+        return entry.function(values)
 
     def gather(self, leaves: Sequence[Any]) -> list[Any]:
-        """Return the raw inputs, but for settings and keys, which are None."""
-        values: list[Any] = [None] * len(self.program.inputs)
-        for at, place, is_float in self.from_arguments:
-            leaf = leaves[place]
-            values[at] = (
-                default_backend().asarray(leaf, dtype="float64")
-                if is_float
-                else leaf._raw
-                if isinstance(leaf, Tensor)
-                else leaf
-            )
-        for at, get, key in self.from_outside:
-            found = get(key)
-            values[at] = found._raw if isinstance(found, Tensor) else found
+        """Return the inputs, but for settings and keys, for a call for which the program holds."""
+        values = self.enter(leaves)
+        if isinstance(values, str):
+            raise CaptureError(f"capture: {values} differs from what it was")
         return values
 
     def as_captured(self, outs: Sequence[Any]) -> bool:
@@ -637,14 +529,12 @@ class Kept:
 
     def is_decided(self, leaves: Sequence[Any]) -> bool:
         """Return whether the numbers among the arguments that Python chose its way by are as they were in the capture."""
-        floats = {self.program.inputs[at]: leaves[place] for at, place, is_float in self.from_arguments if is_float}
-        return all(same(floats[c.number], c.value) for c in self.conditions)
+        return all(same(leaves[self.floats[c.number]], c.value) for c in self.conditions)
 
     def beside(self) -> str:
         """Return what it takes beside running the program to do what the function does; "" if nothing."""
-        floats = {self.program.inputs[at] for at, _, is_float in self.from_arguments if is_float}
         for condition in self.conditions:
-            if condition.number not in floats:
+            if condition.number not in self.floats:
                 return f"capture: a value decides which way it goes ({condition.line})"
         if self.puts:
             return f"capture: it writes to {self.puts[0][0].target}"
@@ -712,39 +602,10 @@ class Kept:
         node.given = tuple(values)
         return node
 
-    def difference(self, leaves: Sequence[Any]) -> str | None:
-        """Return what is not as it was in the capture; None if all is."""
-        try:
-            for get, key, value, name in self.links:
-                now = get(key)
-                if now is not value and not (is_plain(value) and same(now, value)):
-                    return name
-            for _, (get, key, _, name), spec, requires_grad in self.outside:
-                found = get(key)
-                if isinstance(found, Tensor):
-                    if not matches(found._spec, spec) or (found._node is not None) is not requires_grad:
-                        return name
-                elif not matches(spec_of_value(found), spec):
-                    return name
-            if self.guards_grads:
-                for write, link, _ in self.puts:
-                    if write.what == "grad" and write.had_grad is not None:
-                        target = at_place(link, leaves)
-                        if (target.grad is not None) is not write.had_grad:
-                            return f"whether {write.target} has a gradient"
-        except (LookupError, AttributeError, TypeError, ValueError):
-            return "what is found outside of the arguments"
-        return None
 
-
-def key_of(spec: Spec) -> Any:
-    """Return what tells specs apart: those of lazy backends are objects of their own."""
-    return (spec.backend, spec.shape, spec.dtype, spec.device, spec.layout) if spec.backend.is_lazy else spec
-
-
-def matches(found: Spec, spec: Spec) -> bool:
-    """Return whether a spec is the same."""
-    return found is spec or (spec.backend.is_lazy and key_of(found) == key_of(spec))
+def as_number(value: float) -> Any:
+    """Return a Python float as an input."""
+    return default_backend().asarray(value, dtype="float64")
 
 
 # -- gradients of replays -----------------------------------------------------------------------------------------------
@@ -857,6 +718,8 @@ class Compiled:
         What is kept.
     """
 
+    _leads_to = ("function",)  # for a compiled function that calls this one
+
     def __init__(self, function: Callable[..., Any], check: Any, explain: bool, **options: Any) -> None:
         functools.update_wrapper(self, function)
         self.function = function
@@ -895,10 +758,12 @@ class Compiled:
             else:  # tensors alone, and nothing unusual is on
                 for kept, defaults in self._quick.get(tuple(parts), ()):
                     alone = len(args) == 1 or len({id(t._raw) for t in args}) == len(args)
-                    if alone and defaults == (dtypes.get_default_dtype(), choice()) and kept.difference(args) is None:
-                        outcome = self._run(kept, args, None, whole=False)
-                        if outcome is not MISSED:
-                            return outcome
+                    if alone and defaults == (dtypes.get_default_dtype(), choice()):
+                        values = kept.enter(args)
+                        if type(values) is list:
+                            outcome = self._run(kept, values, args, None, whole=False)
+                            if outcome is not MISSED:
+                                return outcome
         if mode.recorder() is not None:  # part of another program
             return self.function(*args, **kwargs)
         now = mode.current()
@@ -908,9 +773,9 @@ class Compiled:
             return self._eager(leaves, treedef)
         differing = None
         for kept in self._kept.get(key, ()):
-            difference = kept.difference(leaves)
-            if difference is None:
-                outcome = self._run(kept, leaves, treedef, whole=is_raw(leaves))
+            difference = kept.enter(leaves)
+            if isinstance(difference, list):
+                outcome = self._run(kept, difference, leaves, treedef, whole=is_raw(leaves))
                 if outcome is not MISSED:
                     return outcome
                 difference = "a value that decides"
@@ -963,7 +828,7 @@ class Compiled:
         leaves, treedef = tree.flatten((args, kwargs))
         key = self._key(leaves, treedef, mode.current())
         for kept in self._kept.get(key, ()):
-            if kept.difference(leaves) is None and kept.is_decided(leaves):
+            if isinstance(kept.enter(leaves), list) and kept.is_decided(leaves):
                 return kept
         if key in self._failures:
             raise CaptureError(self._failures[key])
@@ -1054,7 +919,7 @@ class Compiled:
                     parts = tuple(part for t in leaves for part in (t._spec, t._node is None))
                     defaults = dtypes.get_default_dtype(), choice()
                     flat = all(child.kind is None for child in treedef.children[0].children)
-                    if flat and len({at for at, _, _ in kept.from_arguments}) == len(leaves):
+                    if flat and kept.is_plain:
                         self._quick.setdefault(parts, []).insert(0, (kept, defaults))
                 while len(self._kept) > KEPT:
                     self._forget(next(iter(self._kept)))
@@ -1087,19 +952,16 @@ class Compiled:
         values: list[Any],
         returned: Any,
         roots: list[Any],
-        state: list[Found],
+        state: list[State],
         settings: dict[Any, Found],
         met: set[types.CodeType],
         first: int,
     ) -> Kept:
         """Return the kept program of a call that was recorded."""
-        for found in state:
-            now = found.origin.find()
-            if not same(now, found.value):
-                raise CaptureError(
-                    f"capture: {found.origin} was {found.value!r} and is {now!r} after the call: a program"
-                    " would not change it"
-                )
+        reading = Reading(met)
+        other = changed(state, reading)
+        if other is not None:
+            raise CaptureError(f"capture: {other}: a program would not change it")
         for key, found in changed_between(settings, settings_of(watcher.tellers)).items():
             if key not in watcher.told:
                 raise CaptureError(
@@ -1148,19 +1010,25 @@ class Compiled:
                 f"capture: a tensor of shape {tuple(escaped.shape)} that the function made lives on, and is none of what it"
                 " returned (a list or an attribute has it)"
             )
-        names = {name for code in met for name in code.co_names}
-        read = [found for found in state if was_read(found, met, names)]
-        tellers = search(roots, tells_settings)
-        read += [found for found in tellers if found.before is not None and was_read(found, met, names)]
-        ways = [found.origin for found in read]
+        links = list(guards_of(state, reading))
+        tellers = (State(found, None) for found in search(roots, tells_settings) if found.before is not None)
+        links += guards_of([*tellers], reading)
+        for found in settings.values():
+            if reading.by_hand(found):
+                *way, last = links_along(found.origin)
+                links += (*way, last._replace(value=found.value))
         outside = []
         before = dict(watcher.inputs.values())
-        links: list[Link] = []
         for number, origin in program.outside.items():
             *way, last = links_along(origin)
             links += way
             value = before[number] if origin.way[-1] == ("attribute", "grad") else last.value
-            outside.append((number, last, spec_of_value(value), isinstance(value, Tensor) and value._node is not None))
+            outside.append(Outside.of(number, last, value))
+        hooks = [
+            (at, hooks_at(value))
+            for at, value in enumerate(values)
+            if isinstance(value, Tensor) and value._node is not None
+        ]
         targets_written: list[int | Link] = []
         for write in program.writes:
             if isinstance(write.target, Argument):
@@ -1169,11 +1037,18 @@ class Compiled:
                 *way, last = links_along(write.target)
                 links += way
                 targets_written.append(last)
-        links += [link for origin in ways for link in links_along(origin)]
         written_grads = {id(target_of(w.target, values)) for w in program.writes if w.what == "grad"}
         looked_at = {
             key for key, what in watcher.grads.items() if what == "read" and key in watcher.met
         } - written_grads
+        taken = {id(outside.link.value) for outside in outside}
+        followed_alone = {key for key, (t, *_) in watcher.met.items() if t._node is not None and key not in taken}
+        alone = []
+        for found in search(roots, lambda value: id(value) in followed_alone):
+            way = links_along(found.origin)
+            alone.append(way[-1])
+            links += way
+            links.append(Link(hooks_at, found.value, hooks_at(found.value), str(found.origin)))
         for found in search(roots, lambda value: id(value) in looked_at):
             links += links_along(found.origin)
             links.append(
@@ -1183,8 +1058,10 @@ class Compiled:
             program,
             watcher.backend or default_backend(),
             backward,
-            [*{(id(link.key), link.name): link for link in links}.values(), *watcher.guards],
+            [*{link.place: link for link in links}.values(), *watcher.guards],
             outside,
+            alone,
+            hooks,
             targets_written,
             conditions,
             list(watcher.prologue),
@@ -1196,9 +1073,8 @@ class Compiled:
 
     # -- replay -------------------------------------------------------------------------------------------------------
 
-    def _run(self, kept: Kept, leaves: Sequence[Any], treedef: Any, *, whole: bool) -> Any:
-        """Replay a kept program; give `MISSED` where a value decides otherwise than in the capture."""
-        values = kept.gather(leaves)
+    def _run(self, kept: Kept, values: list[Any], leaves: Sequence[Any], treedef: Any, *, whole: bool) -> Any:
+        """Replay a kept program on inputs; give `MISSED` where a value decides otherwise than in the capture."""
         kept.calls = calls = kept.calls + 1
         if self._check and (calls == 1 if self._check == "first" else calls & (calls + 1) == 0):
             return self._compare(kept, values, leaves, treedef)

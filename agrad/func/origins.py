@@ -6,10 +6,13 @@ An `Origin` is such a way, from a root on. Followed again at a later call it lea
 from __future__ import annotations
 
 import functools
+import sys
+import sysconfig
 import types
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from agrad.core.backend import BACKENDS, PYTHONS_OWN
@@ -18,7 +21,7 @@ from agrad.core.tensor import Tensor
 #: How many objects are looked at before a search gives up.
 ENOUGH = 200_000
 
-#: One step of a way: how ("cell", "global", "attribute", "item"), and which.
+#: One step of a way: how, and which.
 Way = tuple[tuple[str, Any], ...]
 
 
@@ -31,7 +34,8 @@ class Origin:
     root : object
         Where it begins: the function, or one of its arguments.
     way : tuple of (str, object)
-        Each step: "cell" (a closure's, by number), "global" (by name), "attribute" (by name), "item" (by key).
+        Each step: "cell" (a closure's, by number), "global" (by name), "attribute" (by name), "item" (by key), "member" (of
+        a class, by name), "hook" (of a tensor, by kind and key).
     """
 
     root: Any
@@ -49,7 +53,7 @@ class Origin:
         try:
             for kind, key in self.way:
                 found = FOLLOW[kind](found, key)
-        except (AttributeError, KeyError, IndexError, ValueError, TypeError) as error:
+        except (AttributeError, LookupError, ValueError, TypeError, StopIteration) as error:
             raise LookupError(f"{self} is not there any more") from error
         return found
 
@@ -60,8 +64,10 @@ class Origin:
                 text = key[1]
             elif kind == "global":
                 text = str(key)
-            elif kind == "attribute":
+            elif kind in ("attribute", "member"):
                 text = f"{text}.{key}" if text else str(key)
+            elif kind == "hook":
+                text = f"a hook on {text}"
             else:
                 # an optimizer's state has tensors as its keys: their values would fill the screen
                 shown = f"tensor of shape {key.shape}" if isinstance(key, Tensor) else repr(key)
@@ -96,6 +102,8 @@ FOLLOW: Mapping[str, Callable[[Any, Any], Any]] = {
     "global": lambda function, name: function.__globals__[name],
     "attribute": getattr,
     "item": lambda container, key: container[key],
+    "member": lambda kind, name: next(vars(each)[name] for each in kind.__mro__ if name in vars(each)),
+    "hook": lambda tensor, key: getattr(tensor._node.hooks, key[0])[key[1]],
 }
 
 
@@ -162,17 +170,23 @@ def search(
             continue
         seen.add(id(value))
         kept.append(at)
-        queue.extend(Found(inside, at, step) for step, inside in members(value))
+        queue.extend(Found(inside, at, step) for step, inside in members(value, is_root=at.before is None))
 
 
-def members(value: Any) -> Iterator[tuple[tuple[str, Any], Any]]:
-    """Return what an object leads to in one step, with the step."""
+def members(value: Any, *, is_root: bool = False) -> Iterator[tuple[tuple[str, Any], Any]]:
+    """Return what an object leads to in one step, with the step.
+
+    Of functions and classes of installed packages, agrad's among them, only closures are looked into: what else they use is
+    theirs, and taken to be constant.
+    """
     if isinstance(value, types.FunctionType):
         for i, name in enumerate(value.__code__.co_freevars):
             try:
                 yield ("cell", (i, name)), value.__closure__[i].cell_contents  # type: ignore[index]
             except ValueError:  # not filled yet
                 continue
+        if is_library(value.__code__.co_filename) and not is_root:
+            return
         for name in sorted(globals_of(value.__code__)):
             if name in value.__globals__:
                 yield ("global", name), value.__globals__[name]
@@ -183,6 +197,10 @@ def members(value: Any) -> Iterator[tuple[tuple[str, Any], Any]]:
     elif isinstance(value, types.MethodType):
         yield ("attribute", "__func__"), value.__func__
         yield ("attribute", "__self__"), value.__self__
+    elif isinstance(value, staticmethod | classmethod):
+        yield ("attribute", "__func__"), value.__func__
+    elif isinstance(value, property):
+        yield ("attribute", "fget"), value.fget
     elif isinstance(value, functools.partial):
         for name in ("func", "args", "keywords"):
             yield ("attribute", name), getattr(value, name)
@@ -195,13 +213,27 @@ def members(value: Any) -> Iterator[tuple[tuple[str, Any], Any]]:
     elif isinstance(value, Tensor):
         if value.is_leaf and value.grad is not None:
             yield ("attribute", "grad"), value.grad
-    elif isinstance(value, types.ModuleType):  # a module of parameters; what else it has, functions name themselves
+        hooks = None if value._node is None else value._node.hooks
+        for table in () if hooks is None else ("tensor", "pre", "post", "accumulated"):
+            yield from ((("hook", (table, key)), hook) for key, hook in list(getattr(hooks, table).items()))
+    elif isinstance(value, types.ModuleType):
+        own = not is_library(getattr(value, "__file__", None) or value.__name__)
         for name, inside in list(vars(value).items()):
-            if isinstance(inside, Tensor) or type(inside) in BACKENDS:
+            if isinstance(inside, Tensor) or type(inside) in BACKENDS or (own and not name.startswith("__")):
                 yield ("attribute", name), inside
-    elif type(value) in BACKENDS or isinstance(value, type | types.CodeType):
+    elif isinstance(value, type):
+        for kind in value.__mro__:
+            if is_own(kind):
+                for name, inside in list(vars(kind).items()):
+                    if not name.startswith("__") or isinstance(inside, types.FunctionType):
+                        yield ("member", name), inside
+    elif type(value) in BACKENDS or isinstance(value, types.CodeType):
         return
     else:
+        names = getattr(type(value), "_leads_to", None)  # what else it has is its own
+        if names is not None:
+            yield from ((("attribute", name), getattr(value, name)) for name in names)
+            return
         for name, inside in list(getattr(value, "__dict__", {}).items()):
             yield ("attribute", name), inside
         for kind in type(value).__mro__:
@@ -209,9 +241,29 @@ def members(value: Any) -> Iterator[tuple[tuple[str, Any], Any]]:
             for name in (slots,) if isinstance(slots, str) else slots:
                 if name not in ("__dict__", "__weakref__") and hasattr(value, name):
                     yield ("attribute", name), getattr(value, name)
-        call = next((vars(kind)["__call__"] for kind in type(value).__mro__ if "__call__" in vars(kind)), None)
-        if isinstance(call, types.FunctionType):
-            yield ("attribute", "__call__"), types.MethodType(call, value)
+        if any(map(is_own, type(value).__mro__)):
+            yield ("attribute", "__class__"), type(value)
+
+
+@functools.cache
+def packages() -> tuple[str, ...]:
+    """Return where installed packages lie, Python's own and agrad among them."""
+    paths = sysconfig.get_paths()
+    installed = (paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+    return (*installed, str(Path(__file__).resolve().parents[1]), "<frozen")
+
+
+@functools.cache
+def is_library(file: str) -> bool:
+    """Return whether a file of code is an installed package's."""
+    return file.startswith(packages())
+
+
+def is_own(kind: type) -> bool:
+    """Return whether a class is of no installed package."""
+    module = sys.modules.get(kind.__module__)
+    file = getattr(module, "__file__", None)
+    return kind.__module__ == "__main__" or (file is not None and not is_library(file))
 
 
 @functools.cache

@@ -62,6 +62,9 @@ class Module:
     ['hidden.weight', 'hidden.bias', 'out.weight', 'out.bias']
     """
 
+    #: How much it has counts for compiled functions: one more layer or hook is another program.
+    _counts = True
+
     training: bool = True
     #: Names of buffers, and whether each belongs to the state that is saved; an instance with buffers has its own.
     _buffers: Mapping[str, bool] = {}

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from agrad.core.mode import effect, effect_of, setting
+from agrad.core.mode import effect, effect_of, not_recorded, setting
 from agrad.core.tensor import Tensor
 from agrad.optim.optimizer import Optimizer
 
@@ -113,6 +113,7 @@ class LRScheduler:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state in plain containers; functions are left out."""
+        not_recorded("the state of a schedule is asked for")
         return {k: v for k, v in vars(self).items() if k not in ("optimizer", "lr_lambdas")}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:

@@ -304,6 +304,7 @@ class Optimizer:
         dict
             ``"state"`` and ``"param_groups"``, as PyTorch has them; `agrad.save` writes it.
         """
+        not_recorded("the state of an optimizer is asked for")
         numbers = {id(p): i for i, p in enumerate(self._params())}
         groups = [
             {**{k: v for k, v in g.items() if k != "params"}, "params": [numbers[id(p)] for p in g["params"]]}

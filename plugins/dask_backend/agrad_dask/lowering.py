@@ -900,7 +900,7 @@ def captured(
             continue
         kept[rows] = found
         given = found.gather(tree.flatten((args, kwargs))[0])
-        places = [(at, loss.data.index(place)) for at, place, _ in found.from_arguments if place in loss.data]
+        places = [(at, loss.data.index(place)) for at, place in found.from_arguments if place in loss.data]
         for at, _ in places:
             given[at] = None
         kinds[rows] = Kind(
