@@ -958,7 +958,7 @@ class Compiled:
         first: int,
     ) -> Kept:
         """Return the kept program of a call that was recorded."""
-        reading = Reading(met)
+        reading = Reading(met, state)
         other = changed(state, reading)
         if other is not None:
             raise CaptureError(f"capture: {other}: a program would not change it")
@@ -1011,8 +1011,6 @@ class Compiled:
                 " returned (a list or an attribute has it)"
             )
         links = list(guards_of(state, reading))
-        tellers = (State(found, None) for found in search(roots, tells_settings) if found.before is not None)
-        links += guards_of([*tellers], reading)
         for found in settings.values():
             if reading.by_hand(found):
                 *way, last = links_along(found.origin)

@@ -154,8 +154,8 @@ class State(NamedTuple):
 
 
 def state_of(roots: Sequence[Any]) -> list[State]:
-    """Return everything that functions and objects lead to, but for tensors, arrays and modules."""
-    return [State(found, size_of(found.value)) for found in search(roots, is_state, skip=is_no_state)]
+    """Return everything that functions and objects lead to."""
+    return [State(found, size_of(found.value)) for found in search(roots, lambda _: True, skip=is_no_state)]
 
 
 def is_state(value: Any) -> bool:
@@ -207,18 +207,29 @@ class Reading:
     ----------
     met : set of code
         Of the functions.
+    state : sequence of State
+        What they lead to.
     """
 
-    def __init__(self, met: set[types.CodeType]) -> None:
+    def __init__(self, met: set[types.CodeType], state: Sequence[State]) -> None:
         self._met = met
         own = [code for code in met if not is_library(code.co_filename)]
         self._words = {word for code in own for word in (*code.co_names, *words_of(code))}
         self._reads_all = not self._words.isdisjoint(("copy", "items", "values"))
         self._names = {name for code in met for name in code.co_names} | self._words
 
+        self._read = {id(found.value) for found, _ in state if found.before is None}
+        edges = [found for found, _ in state if found.before is not None and self._step(found)]
+        while edges:  # an object may be read by another way than the one that it was found by first
+            left = [found for found in edges if id(found.before.value) not in self._read]  # type: ignore[union-attr]
+            if len(left) == len(edges):
+                break
+            self._read.update(id(found.value) for found in edges if id(found.before.value) in self._read)  # type: ignore[union-attr]
+            edges = left
+
     def has(self, found: Found) -> bool:
-        """Return whether a value may have been read, and all that leads to it."""
-        return all(map(self._step, found.chain()))
+        """Return whether a value may have been read, and what leads to it."""
+        return found.before is None or (id(found.before.value) in self._read and self._step(found))
 
     def by_hand(self, found: Found) -> bool:
         """Return whether a setting of an optimiser may have been read by the user's own functions."""
@@ -270,7 +281,7 @@ def code_of(value: Any) -> types.CodeType | None:
 def guards_of(state: Sequence[State], reading: Reading) -> Iterator[Link]:
     """Return what must be as it was, of what was read."""
     for found, size in state:
-        if not reading.has(found):
+        if not is_state(found.value) or not reading.has(found):
             continue
         value, origin = found.value, found.origin
         if found.before is not None:
@@ -291,7 +302,7 @@ def changed(state: Sequence[State], reading: Reading) -> str | None:
     """Return what a call has changed of what there was, which no program would; None if nothing."""
     for found, size in state:
         value, origin = found.value, found.origin
-        if is_plain(value):
+        if found.before is not None and is_plain(value):
             try:
                 now = origin.find()
             except LookupError:
