@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import types
-from collections import Counter, deque
+from array import array
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -307,7 +308,7 @@ def test_an_array_that_a_rule_gives_is_not_written_to():
 
 def counted(loss):
     """Note the rows of each call of a loss, in what no guard looks into."""
-    calls = deque()
+    calls = array("q")
 
     def counting(w, X, y):
         calls.append(len(y))
@@ -321,7 +322,7 @@ def test_the_loss_is_called_once_for_each_number_of_rows_and_later_compared():
     step = agrad_dask.value_and_grad(loss, check=False)
     found = []
     for k in range(9):
-        calls.clear()
+        del calls[:]
         with dask.config.set(scheduler="synchronous"):
             value, _ = step(W + k, *chunked(10, 10))
         np.testing.assert_allclose(value, np.mean((X @ (W + k) - Y) ** 2), rtol=1e-12)
