@@ -153,7 +153,7 @@ def implicit(
             return made - vector if kind == "fixed_point" else made
 
         equations = _Equations(of, form.n, method, tol)
-        _check_closed(of, form.vector, theta)
+        check_closed(of, (form.vector, *map(_plain, theta)), "implicit: the residual")
         root = form.opened(_Root.apply(equations, form.vector, *theta))
         result = bare_all(root) if is_raw(*args, *kwargs.values()) else root
         return (result, aux) if has_aux else result
@@ -235,17 +235,27 @@ def _joined(leaves: Sequence[Tensor]) -> Tensor:
     return flat[0] if len(flat) == 1 else concat(flat)
 
 
-def _check_closed(of: Callable[..., Tensor], vector: Tensor, theta: Sequence[Tensor]) -> None:
-    """Refuse a residual of tensors that it does not get as arguments: their gradients would be lost."""
+def check_closed(function: Callable[..., Any], values: Sequence[Tensor], what: str) -> None:
+    """Refuse a function of tensors that it does not get as arguments: their gradients would be lost.
+
+    Parameters
+    ----------
+    function : callable
+        Gives tensors.
+    values : sequence of Tensor
+        Its arguments, without history and tangents.
+    what : str
+        What it is, for the message.
+    """
     now = mode.current()
     if not (mode.is_grad_enabled() or (now is not None and now.levels)):
         return
-    tape = Tape(of, (vector, *map(_plain, theta)), "implicit(solve, residual)", has_aux=False)
+    tape = Tape(function, values, what, has_aux=False)
     moved = now is not None and any(at in now.levels for t in tape.outputs for at in t._tangents or ())
     if tape.outward or moved:
         raise ImplicitError(
-            "implicit: the residual depends on a tensor that is being differentiated and is none of its arguments; its"
-            f" gradient would be lost.\n  Make it an argument: root = implicit(solve, residual); root(x, w){called()}"
+            f"{what} depends on a tensor that is being differentiated and is none of its arguments: the gradient would be"
+            f" lost.\n  Make it an argument{called()}"
         )
 
 

@@ -33,6 +33,10 @@ class NumpyBackend(Backend):
             from agrad_numpy.minimizing import minimize  # noqa: PLC0415 (as below)
 
             return minimize()
+        if op in ("scipy.integrate", "scipy.optimize"):  # as above: modules
+            from agrad_numpy.scipy_modules import module  # noqa: PLC0415 (as below)
+
+            return module(op)  # type: ignore[no-any-return] # whatever is reached so
         if op.startswith(("nn.", "optim.")):
             from agrad_numpy.nn_kernels import NN_KERNELS  # noqa: PLC0415 (most programs need none of them)
 

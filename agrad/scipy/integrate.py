@@ -1,0 +1,796 @@
+"""Ordinary differential equations: SciPy's integrators, differentiable by start, times and arguments.
+
+Backwards the adjoint equation is integrated (by the same integrator), from one output to the one before; the state comes along
+backwards, and where that is unstable, from the output before once more. Forwards the equation of the tangents is integrated.
+Both are flows as well, and so differentiable themselves. Or (``gradient="discrete"``) the steps that a Runge-Kutta method has
+taken are repeated in agrad's functions.
+Source: Froehlich et al., Scalable inference of ordinary differential equation models of biochemical processes, 2017, section
+2.4; Chen et al., Neural ordinary differential equations, 2018; Griewank, Achieving logarithmic growth of temporal and spatial
+complexity in reverse automatic differentiation, 1992.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from agrad import tree
+from agrad.core.errors import BackendError, UnsupportedOp, called
+from agrad.core.function import Function
+from agrad.core.operands import from_raw
+from agrad.core.tensor import Tensor, wrap
+from agrad.func.arguments import bare, is_raw
+from agrad.func.grad import jvp, vjp
+from agrad.func.implicit import check_closed
+from agrad.func.vmap import vmap
+from agrad.ops.creation import asarray, zeros_like
+from agrad.ops.data_type import astype
+from agrad.ops.elementwise import abs as absolute
+from agrad.ops.elementwise import conj, imag, real
+from agrad.ops.linalg import matmul
+from agrad.ops.manipulation import broadcast_to, concat, moveaxis, permute_dims, reshape, stack
+from agrad.ops.statistical import max as largest
+from agrad.ops.statistical import min as smallest
+from agrad.ops.statistical import sum as total
+from agrad.plugin import manager
+from agrad.utils.checkpoint import checkpoint
+
+__all__ = ["odeint", "solve_ivp"]
+
+#: ``rhs(y, t, *theta)``: the derivative of a state.
+Rhs = Callable[..., Any]
+
+#: A state that was integrated backwards may differ from what it was by so many times the tolerance.
+SLACK = 30
+
+
+def scipys(module: str) -> Any:
+    """Return a module of SciPy, which the NumPy backend imports."""
+    found = manager.get("numpy").kernel(f"scipy.{module}")
+    if found is None:
+        raise BackendError(f"agrad.scipy.{module} runs SciPy's, which is not installed: pip install scipy{called()}")
+    return found
+
+
+def _plain(t: Tensor) -> Tensor:
+    """Return a tensor without history and tangents."""
+    return wrap(t._raw, t._spec)
+
+
+def _host(t: Tensor) -> Any:
+    return t._spec.backend.to_host(t._raw)
+
+
+# -- what integrates ------------------------------------------------------------------------------------------------------
+
+
+class _NotArrivedError(RuntimeError):
+    """An integration ended before its time."""
+
+
+class _Odeint:
+    """SciPy's `odeint`, which is ODEPACK's LSODA.
+
+    Attributes
+    ----------
+    rtol, atol : float
+        The tolerances.
+    info : dict
+        What the last integration says of itself.
+    """
+
+    def __init__(self, rtol: float, atol: float, options: dict[str, Any]) -> None:
+        self.rtol, self.atol, self.options = rtol, atol, options
+        self.info: dict[str, Any] = {}
+
+    def __call__(self, fun: Callable[..., Any], y0: Any, times: Any) -> Any:
+        """Return the states at times, a row each."""
+        integrate = scipys("integrate")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", integrate.ODEintWarning)  # it is raised
+            found, self.info = integrate.odeint(
+                fun, y0, times, tfirst=True, full_output=True, rtol=self.rtol, atol=self.atol, **self.options
+            )
+        if self.info["message"] != "Integration successful.":
+            raise _NotArrivedError(f"odeint: {self.info['message']}{called()}")
+        return found
+
+    def dense(self, fun: Callable[..., Any], y0: Any, span: tuple[float, float]) -> Callable[[float], Any]:
+        """Return the states as a function of time."""
+        return _Ivp("LSODA", self.rtol, self.atol, {}).dense(fun, y0, span)
+
+
+class _Ivp:
+    """SciPy's `solve_ivp`."""
+
+    def __init__(self, method: Any, rtol: float, atol: float, options: dict[str, Any]) -> None:
+        self.rtol, self.atol = rtol, atol
+        self.options = {"method": method, "rtol": rtol, "atol": atol, **options}
+
+    def __call__(self, fun: Callable[..., Any], y0: Any, times: Any) -> Any:
+        """Return the states at times, a row each."""
+        new = times[1:] != times[:-1]  # SciPy wants each once
+        found = self._solved(fun, y0, (times[0], times[-1]), t_eval=times[[0, *(new.nonzero()[0] + 1)]])
+        return found.y.T[[0, *new.cumsum()]]
+
+    def dense(self, fun: Callable[..., Any], y0: Any, span: tuple[float, float]) -> Callable[[float], Any]:
+        """Return the states as a function of time."""
+        return self._solved(fun, y0, span, dense_output=True).sol
+
+    def _solved(self, fun: Callable[..., Any], y0: Any, span: tuple[float, float], **more: Any) -> Any:
+        found = scipys("integrate").solve_ivp(fun, span, y0, **self.options, **more)
+        if not found.success:
+            raise _NotArrivedError(f"solve_ivp: {found.message}{called()}")
+        return found
+
+
+# -- systems --------------------------------------------------------------------------------------------------------------
+
+
+class _Parts:
+    """Tensors as one vector, real or complex, and the way back."""
+
+    def __init__(self, like: Sequence[Tensor], *, is_complex: bool) -> None:
+        self.like, self.is_complex = [(t.shape, t._spec.is_complex) for t in like], is_complex
+
+    def joined(self, parts: Sequence[Tensor]) -> Tensor:
+        flat = []
+        for part, (_, is_complex) in zip(parts, self.like, strict=True):
+            halves = (real(part), imag(part)) if is_complex and not self.is_complex else (part,)
+            flat += [reshape(half, (-1,)) for half in halves]
+        return concat(flat)
+
+    def opened(self, vector: Tensor) -> list[Tensor]:
+        parts, at = [], 0
+        for shape, is_complex in self.like:
+            size = math.prod(shape)
+            part = reshape(vector[at : at + size], shape)
+            at += size
+            if is_complex and not self.is_complex:
+                part = part + 1j * reshape(vector[at : at + size], shape)
+                at += size
+            elif self.is_complex and not is_complex:
+                part = real(part)
+            parts.append(part)
+        return parts
+
+
+class _System:
+    """Equations ``y' = rhs(y, t, *theta)`` of a vector, and what integrates them.
+
+    Attributes
+    ----------
+    run, first : _Odeint or _Ivp
+        What integrates others that follow from these, and these.
+    leads : _System or None
+        Whose state is the first part of this one's, and knows nothing of the rest.
+    found : Tensor or None
+        The states, a row each, if they are known already.
+    alone : bool
+        They are what the user integrates: not the adjoint of others, nor their tangent.
+    unstable : bool
+        Integrated backwards, the leading system did not come back to where it was.
+    """
+
+    leads: _System | None = None
+    alone = True
+    unstable = False
+    found: Any = None
+
+    def __init__(self, rhs: Rhs, run: Any, first: Any = None) -> None:
+        self.rhs, self.run, self.first = rhs, run, first or run
+
+    def numbers(self, theta: Sequence[Tensor], like: Tensor) -> Callable[[Any, Any], Any]:
+        """Return the right side as SciPy calls it."""
+        rhs, backend, device = self.rhs, like._spec.backend, like._spec.device
+
+        def of(t: Any, y: Any) -> Any:
+            held = from_raw(backend.from_host(y.copy(), device))  # SciPy writes to its own
+            return _host(rhs(held, asarray(t, device=device), *theta))
+
+        return of
+
+    def integrated(self, y0: Tensor, times: Tensor, known: Tensor | None, theta: Sequence[Tensor]) -> Tensor:
+        """Return the states at times; for two times that of the leading system may be known at the second."""
+        found, self.found = self.found, None
+        backend, device = y0._spec.backend, y0._spec.device
+        at = _host(times)
+        if found is None:
+            if (at == at[0]).all():
+                return broadcast_to(y0, (len(at), *y0.shape))
+            if self.unstable and known is not None:
+                return self._along(y0, at, known, theta)
+            try:
+                found = self.first(self.numbers(theta, y0), _host(y0), at)
+            except (_NotArrivedError, ValueError):  # of SciPy's eliminations, where the state has overflown
+                if known is None or self.leads is None:
+                    raise
+        if found is not None:
+            result = found if isinstance(found, Tensor) else from_raw(backend.from_host(found, device))
+            if known is None or self._close(result[-1, : known.shape[0]], known):
+                return result
+        assert known is not None
+        self.unstable = True
+        return self._along(y0, at, known, theta)
+
+    def _close(self, found: Tensor, known: Tensor) -> bool:
+        """Return whether a state came back; if there is no other way to it, not quite so close will do."""
+        size = float(largest(absolute(known)))
+        tolerance = self.run.atol + self.run.rtol * size
+        bound = SLACK * tolerance
+        if self.leads is None:
+            bound = max(bound, min(1000 * tolerance, 1e-3 * (1 + size)))
+        return float(largest(absolute(found - known))) <= bound
+
+    def _along(self, y0: Tensor, at: Any, known: Tensor, theta: Sequence[Tensor]) -> Tensor:
+        """Integrate the rest of the state along the path of the leading system, which is integrated from its known end."""
+        if self.leads is None:
+            raise RuntimeError(
+                "the equations cannot be integrated backwards: the state does not return to where it was.\n  More checkpoints="
+                f" make the way shorter; gradient='discrete' of solve_ivp integrates nothing backwards{called()}"
+            )
+        path = self.leads.run.dense(self.leads.numbers(theta, known), _host(known), (at[-1], at[0]))
+        backend, device, n = y0._spec.backend, y0._spec.device, known.shape[0]
+
+        def rest(t: Any, w: Any) -> Any:
+            whole = concat([from_raw(backend.from_host(part, device)) for part in (path(t), w.copy())])
+            return _host(self.rhs(whole, asarray(t, device=device), *theta)[n:])
+
+        found = self.run(rest, _host(y0)[n:], at)[-1]
+        return stack([y0, concat([known, from_raw(backend.from_host(found, device))])])
+
+
+class _Adjoint(_System):
+    """The adjoint equations: of the state, its cotangent, and the cotangents of parameters so far."""
+
+    alone = False
+
+    def __init__(self, base: _System, state: Tensor, theta: Sequence[Tensor], wanted: Sequence[int]) -> None:
+        super().__init__(self._moved, base.run)
+        self.base, self.wanted = base, wanted
+        self.leads = base if base.alone else None
+        self.parts = _Parts([state, state, *(theta[i] for i in wanted)], is_complex=state._spec.is_complex)
+
+    def _moved(self, z: Tensor, t: Tensor, *theta: Tensor) -> Tensor:
+        y, g, *_ = self.parts.opened(z)
+
+        def of(y: Tensor, *chosen: Tensor) -> Tensor:
+            values = list(theta)
+            for i, value in zip(self.wanted, chosen, strict=True):
+                values[i] = value
+            return self.base.rhs(y, t, *values)
+
+        slope, pull = vjp(of, y, *(theta[i] for i in self.wanted))
+        return self.parts.joined([slope, *(-back for back in pull(g))])
+
+
+class _Tangent(_System):
+    """The equations of the state and of its tangent."""
+
+    alone = False
+
+    def __init__(self, base: _System, state: Tensor) -> None:
+        super().__init__(self._moved, base.run)
+        self.base, self.n = base, state.shape[0]
+
+    def _moved(self, z: Tensor, t: Tensor, *both: Tensor) -> Tensor:
+        theta, moves = both[: len(both) // 2], both[len(both) // 2 :]
+        slope, push = jvp(lambda y, *theta: self.base.rhs(y, t, *theta), (z[: self.n], *theta), (z[self.n :], *moves))
+        return concat([slope, push])
+
+
+class _Mapped(_System):
+    """The equations of every member of a batch, with one control of the error."""
+
+    def __init__(self, base: _System, size: int, n: int, dims: Sequence[int | None]) -> None:
+        super().__init__(self._moved, base.run)
+        self.base, self.size, self.n, self.dims = base, size, n, (0, None, *dims)
+        self.alone = base.alone
+
+    def _moved(self, z: Tensor, t: Tensor, *theta: Tensor) -> Tensor:
+        apart = reshape(z, (self.size, self.n))
+        return reshape(vmap(self.base.rhs, in_dims=self.dims)(apart, t, *theta), (-1,))
+
+
+class _Flow(Function):
+    """The states of a system at times, a row each, from the one at the first."""
+
+    @staticmethod
+    def forward(ctx: Any, system: _System, y0: Tensor, times: Tensor, known: Tensor | None, *theta: Tensor) -> Tensor:
+        bare = [None if t is None else _plain(t) for t in (known, *theta)]
+        found = system.integrated(_plain(y0), _plain(times), bare[0], bare[1:])  # type: ignore[arg-type] # theta is not None
+        ctx.system = system
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(found, times, *theta)
+        return found
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        ys, times, *theta = ctx.saved_tensors
+        _, _, by_times, _, *needed = ctx.needs_input_grad
+        system: _System = ctx.system
+        wanted = [i for i, need in enumerate(needed) if need]
+        adjoint = _Adjoint(system, ys[0, ...], theta, wanted)
+        back, sums = g[-1, ...], [zeros_like(theta[i]) for i in wanted]
+        moved: list[Tensor] = []
+
+        def along(i: int, g: Tensor) -> Tensor:
+            return total(real(conj(g) * system.rhs(ys[i, ...], times[i], *theta)))
+
+        for i in range(ys.shape[0] - 1, 0, -1):
+            if by_times:
+                moved.append(along(i, g[i, ...]))
+            start = adjoint.parts.joined([ys[i, ...], back, *sums])
+            ended = _Flow.apply(adjoint, start, stack([times[i], times[i - 1]]), _plain(ys[i - 1, ...]), *theta)
+            _, back, *sums = adjoint.parts.opened(ended[1, ...])
+            if i == 1 and by_times:
+                moved.append(-along(0, back))
+            back = back + g[i - 1, ...]
+        gradients: list[Any] = [None] * len(theta)
+        for i, part in zip(wanted, sums, strict=True):
+            gradients[i] = part
+        of_times = (stack(moved[::-1]) if moved else zeros_like(times)) if by_times else None
+        return (None, back, of_times, None, *gradients)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, t_y0: Any, t_times: Any, __: Any, *t_theta: Any) -> Tensor:
+        ys, times, *theta = ctx.saved_tensors
+        system: _System = ctx.system
+        moves = [zeros_like(t) if move is None else move for t, move in zip(theta, t_theta, strict=True)]
+        start = zeros_like(ys[0, ...]) if t_y0 is None else t_y0
+        first = start
+        if t_times is not None:
+            slopes = [system.rhs(ys[i, ...], times[i], *theta) * t_times[i] for i in range(ys.shape[0])]
+            first = start - slopes[0]
+        n = start.shape[0]
+        tangent = _Tangent(system, start)
+        pushed = _Flow.apply(tangent, concat([ys[0, ...], first]), times, None, *theta, *moves)[:, n:]
+        if t_times is not None:
+            pushed = pushed + stack(slopes)
+        return pushed
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: Any, system: _System, y0: Tensor, times: Tensor, known: Tensor | None, *theta: Tensor
+    ) -> tuple[Tensor, int]:
+        _, of_y0, of_times, of_known, *dims = in_dims
+        if of_times is not None:
+            raise RuntimeError(
+                f"vmap: the times of an integration must be the same for all members of the batch{called()}"
+            )
+        size = info.batch_size
+
+        def rows(t: Tensor, dim: int | None) -> Tensor:
+            return reshape(moveaxis(t, dim, 0) if dim is not None else broadcast_to(t, (size, *t.shape)), (-1,))
+
+        moved = [t if d is None else moveaxis(t, d, 0) for t, d in zip(theta, dims, strict=True)]
+        n = y0.shape[0] if of_y0 is None else y0.shape[1 - of_y0]
+        mapped = _Mapped(system, size, n, [None if d is None else 0 for d in dims])
+        found = _Flow.apply(mapped, rows(y0, of_y0), times, None, *moved)
+        if known is not None:
+            m = known.shape[0] if of_known is None else known.shape[1 - of_known]
+            there = reshape(rows(known, of_known), (size, m))
+            if not mapped._close(reshape(_plain(found)[-1, ...], (size, n))[:, :m], _plain(there)):
+                mapped._along(y0, None, known, ())
+        return reshape(found, (found.shape[0], size, n)), 1
+
+
+# -- what users call ------------------------------------------------------------------------------------------------------
+
+
+class _Problem:
+    """Start, times and arguments, as both functions take them.
+
+    Attributes
+    ----------
+    y0 : Tensor
+        The start, double precision, of one axis.
+    rhs : callable
+        ``rhs(y, t, *theta)``.
+    theta : list of Tensor
+        The tensors among the arguments that have derivatives.
+    raw : bool
+        There is no tensor.
+    """
+
+    def __init__(self, what: str, function: Rhs, y0: Any, args: Any, beside: Sequence[Any], *, by_time: bool) -> None:
+        args = args if isinstance(args, tuple) else (args,)
+        leaves, structure = tree.flatten(args)
+        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf._spec.inexact]
+        self.theta = [leaves[i] for i in places]
+        self.raw = is_raw(y0, *beside, args)
+        for t in tree.flatten((y0, *beside, *self.theta))[0]:
+            if isinstance(t, Tensor) and not hasattr(t._spec.backend, "numbers") and t._spec.backend.is_lazy:
+                raise UnsupportedOp(
+                    f"scipy.integrate.{what}", t._spec.backend.name, "steps depend on values: compute() the arguments"
+                )
+        device = next((t.device for t in self.theta), None)
+        start = y0 if isinstance(y0, Tensor) else asarray(y0, device=device)
+        start = astype(start, "complex128" if start._spec.is_complex else "float64", copy=False)
+        self.y0 = reshape(start, (-1,)) if not start.ndim else start
+        self.device = self.y0.device
+
+        def arguments(theta: Sequence[Tensor]) -> Any:
+            given = list(leaves)
+            for i, value in zip(places, theta, strict=True):
+                given[i] = value
+            return tree.unflatten(structure, given)
+
+        def rhs(y: Tensor, t: Tensor, *theta: Tensor) -> Tensor:
+            args = arguments(theta)
+            found = function(t, y, *args) if by_time else function(y, t, *args)
+            made = found if isinstance(found, Tensor) else asarray(found, device=self.device)
+            return made if made.ndim else reshape(made, (-1,))
+
+        self.rhs, self.arguments = rhs, arguments
+
+    def numbers(self, function: Any, *, by_time: bool) -> Any:
+        """Return a Jacobian or an event as SciPy calls it; what is no function is passed on."""
+        if not callable(function):
+            return function
+        args = self.arguments([_plain(t) for t in self.theta])
+
+        def of(t: Any, y: Any) -> Any:
+            state, time = asarray(y, device=self.device, copy=True), asarray(t, device=self.device)
+            found = function(time, state, *args) if by_time else function(state, time, *args)
+            return _host(found) if isinstance(found, Tensor) else found
+
+        for name in ("terminal", "direction"):
+            if hasattr(function, name):
+                setattr(of, name, getattr(function, name))
+        return of
+
+    def check(self, what: str, t: Tensor) -> None:
+        """Refuse a function that sees tensors beside its arguments."""
+        values = (_plain(self.y0), _plain(t), *map(_plain, self.theta))
+        check_closed(self.rhs, values, f"{what}: the function")
+
+    def times(self, t: Any) -> Tensor:
+        made = t if isinstance(t, Tensor) else asarray(t, device=self.device)
+        return astype(made, "float64", copy=False)
+
+    def flow(self, system: _System, times: Tensor, checkpoints: int) -> Tensor:
+        """Return the states at times; with checkpoints between them."""
+        if not checkpoints:
+            return _Flow.apply(system, self.y0, times, None, *self.theta)
+        at, shares = _plain(times), [i / (checkpoints + 1) for i in range(1, checkpoints + 1)]
+        parts = [times[:1]]
+        for i in range(times.shape[0] - 1):
+            parts += [stack([at[i] + share * (at[i + 1] - at[i]) for share in shares]), times[i + 1 : i + 2]]
+        found = _Flow.apply(system, self.y0, concat(parts), None, *self.theta)
+        return found[:: checkpoints + 1, ...]
+
+    def given(self, result: Tensor) -> Any:
+        return bare(result) if self.raw else result
+
+
+def odeint(
+    func: Rhs,
+    y0: Any,
+    t: Any,
+    args: tuple[Any, ...] = (),
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    full_output: bool = False,
+    tfirst: bool = False,
+    checkpoints: int = 0,
+    **options: Any,
+) -> Any:
+    """Integrate ordinary differential equations by LSODA; differentiable by start, times and arguments.
+
+    Parameters
+    ----------
+    func : callable
+        ``func(y, t, *args)``, or ``func(t, y, *args)`` with `tfirst`: the derivative of the state, made of agrad's functions
+        (of tensors).
+    y0 : Tensor, array or number
+        The state at the first time, real, of one axis.
+    t : Tensor or array
+        The times, of one axis, ascending or descending.
+    args : tuple, optional
+        Further arguments: tensors, containers of them, whatever the function takes.
+    rtol, atol : float, optional
+        Tolerances, for derivatives too. Default: 1.49e-8.
+    full_output : bool, optional
+        Return SciPy's dictionary about the integration, too.
+    tfirst : bool, optional
+        The order of the function's first arguments.
+    checkpoints : int, optional
+        So many more states between those asked for are kept for derivatives: the way that the adjoint is integrated at a
+        time is shorter.
+    **options
+        Others of SciPy's function: ``mxstep``, ``hmax``, ``hmin``, ``h0``, ``tcrit``, ``Dfun``, ...
+
+    Returns
+    -------
+    Tensor or array
+        The states, shape (times, unknowns), float64; with `full_output`, and the dictionary. Raw where all arguments are.
+
+    Raises
+    ------
+    RuntimeError
+        If the integration does not arrive, here or in a derivative (where SciPy warns); if the equations cannot be integrated
+        backwards for derivatives of higher order; if the shape of the derivative is not that of the state.
+    ImplicitError
+        If the function depends on a tensor that requires a gradient and is none of its arguments.
+    UnsupportedOp
+        On lazy arrays.
+
+    Notes
+    -----
+    In reverse mode the adjoint equations are integrated from one time to the one before. The state is integrated backwards
+    with them; where it does not come back to the state before, which is kept, that part is integrated forwards from there
+    once more and the adjoint along it, so that stiff equations have gradients. A gradient is as accurate as the tolerances are
+    small: it is that of the solution, not of its approximation.
+
+    Source: Froehlich et al., 2017; Chen et al., Neural ordinary differential equations, 2018.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from agrad.scipy.integrate import odeint
+    >>> rate = ag.tensor(0.5, requires_grad=True)
+    >>> y = odeint(lambda y, t, rate: -rate * y, [1.0], [0.0, 1.0, 2.0], (rate,))
+    >>> y.detach()[:, 0]
+    tensor([1.0000, 0.6065, 0.3679])
+    >>> ag.grad(y[-1, 0], rate)  # of exp(-2 rate)
+    (tensor(-0.7358),)
+    """
+    problem = _Problem("odeint", func, y0, args, (t,), by_time=tfirst)
+    times = problem.times(t)
+    rtol, atol = (1.49012e-8 if tol is None else tol for tol in (rtol, atol))
+    if times.ndim != 1 or problem.y0.ndim != 1 or not times.shape[0]:
+        raise ValueError(
+            f"odeint: y0 and t have one axis, and t is not empty; got shapes {problem.y0.shape}, {times.shape}"
+        )
+    problem.check("odeint", times[0])
+    if "Dfun" in options:
+        options["Dfun"] = problem.numbers(options["Dfun"], by_time=tfirst)
+    first = _Odeint(rtol, atol, options)
+    kept = {name: value for name, value in options.items() if name in ("mxstep", "hmax", "hmin", "mxordn", "mxords")}
+    system = _System(problem.rhs, _Odeint(_least(rtol), _least(atol), kept), first)
+    states = problem.given(problem.flow(system, times, checkpoints))
+    return (states, first.info) if full_output else states
+
+
+def _least(tolerance: Any) -> float:
+    """Return the smallest of tolerances: of more unknowns than they are given for."""
+    return float(smallest(asarray(tolerance)))
+
+
+def solve_ivp(
+    fun: Rhs,
+    t_span: tuple[Any, Any],
+    y0: Any,
+    method: Any = "RK45",
+    t_eval: Any = None,
+    dense_output: bool = False,
+    events: Any = None,
+    vectorized: bool = False,
+    args: tuple[Any, ...] | None = None,
+    *,
+    rtol: Any = 1e-3,
+    atol: Any = 1e-6,
+    gradient: Literal["adjoint", "discrete"] = "adjoint",
+    checkpoints: int = 0,
+    **options: Any,
+) -> Any:
+    """Integrate ordinary differential equations by any of SciPy's methods; differentiable by start, times and arguments.
+
+    Parameters
+    ----------
+    fun : callable
+        ``fun(t, y, *args)``: the derivative of the state, made of agrad's functions (of tensors).
+    t_span : tuple
+        The first and the last time.
+    y0 : Tensor, array or number
+        The state at the first, of one axis; complex where SciPy's method can.
+    method : str or class, optional
+        "RK23", "RK45", "DOP853", "Radau", "BDF", "LSODA", or an ``OdeSolver`` of your own.
+    t_eval : Tensor or array, optional
+        The times that are wanted, between those, in order. Default: the solver's own steps, which count as constants, all
+        but the first and the last.
+    dense_output : bool, optional
+        Give ``sol``, a function of times within the span, whose result is differentiable as ``y`` is.
+    events : callable or list, optional
+        As SciPy's, of tensors; only where nothing is differentiated.
+    vectorized : bool, optional
+        The function takes states as columns of a matrix.
+    args : tuple, optional
+        Further arguments: tensors, containers of them, whatever the function takes.
+    rtol, atol : float or array, optional
+        Tolerances, for derivatives too.
+    gradient : {"adjoint", "discrete"}, optional
+        Differentiate the solution, by integrating its adjoint equations; or the steps that were taken (RK23, RK45), by
+        repeating them in agrad's functions: exact for the numbers that are given, in memory that grows with the steps.
+    checkpoints : int, optional
+        Adjoint: so many more states between those asked for are kept. Discrete: into so many parts the steps are cut, and
+        nothing but the states between them is kept; backward repeats one part at a time.
+    **options
+        Others of SciPy's function: ``max_step``, ``first_step``, ``jac``, ...
+
+    Returns
+    -------
+    scipy.integrate.OdeResult
+        SciPy's, with ``t`` and ``y`` (unknowns, times) as tensors, raw where all arguments are.
+
+    Raises
+    ------
+    RuntimeError
+        In a derivative: if an integration does not arrive, or the equations cannot be integrated backwards for derivatives of
+        higher order.
+    ImplicitError
+        If the function depends on a tensor that requires a gradient and is none of its arguments.
+    UnsupportedOp
+        On lazy arrays; with `events`, where something is differentiated; discretely, of other methods.
+    ValueError
+        What SciPy finds wrong with the arguments.
+
+    Notes
+    -----
+    An integration that does not arrive is said by ``success`` and ``message``, as by SciPy; what is given up to there has its
+    derivatives. The time of an event is a root: differentiate it by `agrad.func.implicit`.
+
+    Source: Chen et al., Neural ordinary differential equations, 2018; Griewank, 1992.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from agrad.scipy.integrate import solve_ivp
+    >>> def swing(t, y, stiffness):
+    ...     return ag.stack([y[1], -stiffness * y[0]])
+    >>> k = ag.tensor(4.0, requires_grad=True)
+    >>> found = solve_ivp(swing, (0.0, 1.0), [1.0, 0.0], args=(k,), rtol=1e-8, atol=1e-8)
+    >>> found.y[0, -1].detach(), ag.grad(found.y[0, -1], k)  # cos(2), -sin(2) / 4
+    (tensor(-0.4161), (tensor(-0.2273),))
+    """
+    if gradient not in ("adjoint", "discrete"):
+        raise ValueError(f"solve_ivp: gradient is 'adjoint' or 'discrete', not {gradient!r}{called()}")
+    if gradient == "discrete" and method not in ("RK23", "RK45"):
+        raise UnsupportedOp("scipy.integrate.solve_ivp", "gradient='discrete'", "it repeats the steps of RK23 and RK45")
+    function = fun
+    if vectorized:
+        function = lambda t, y, *args: reshape(fun(t, reshape(y, (-1, 1)), *args), (-1,))
+    problem = _Problem("solve_ivp", function, y0, args or (), (t_span, t_eval), by_time=True)
+    begin, end = (problem.times(t) for t in t_span)
+    if problem.y0.ndim != 1:
+        raise ValueError(f"`y0` must be 1-dimensional.{called()}")
+    problem.check("solve_ivp", begin)
+    moving = any(_moves(t) for t in (problem.y0, begin, end, *problem.theta))
+    if events is not None and moving:
+        raise UnsupportedOp(
+            "scipy.integrate.solve_ivp",
+            "events",
+            "an event's time has a derivative by func.implicit; detach the arguments",
+        )
+    options["jac"] = problem.numbers(options.get("jac"), by_time=True)
+    several = isinstance(events, list | tuple)
+    watched = [problem.numbers(e, by_time=True) for e in events] if several else problem.numbers(events, by_time=True)
+    run = _Ivp(method, _least(rtol), _least(atol), {name: options[name] for name in ("max_step",) if name in options})
+    system, like = _System(problem.rhs, run), _plain(problem.y0)
+    wanted = None if t_eval is None else problem.times(t_eval)
+    found = scipys("integrate").solve_ivp(
+        system.numbers([_plain(t) for t in problem.theta], like),
+        (float(_plain(begin)), float(_plain(end))),
+        _host(like),
+        method=method,
+        t_eval=None if wanted is None else _host(_plain(wanted)),
+        dense_output=dense_output or gradient == "discrete",
+        events=watched,
+        rtol=rtol,
+        atol=atol,
+        **{name: value for name, value in options.items() if value is not None},
+    )
+    count, arrived = len(found.t), found.success and events is None
+    if wanted is None:
+        last = [reshape(end, (1,))] if arrived and count > 1 else []
+        inner = asarray(found.t[1 : count - len(last)], device=problem.device)
+        times = concat([reshape(begin, (1,)), inner, *last])
+    else:
+        times = wanted[:count]
+    path = found.sol
+
+    def states(times: Tensor, values: Any) -> Tensor:
+        """Return the states at times, whose values are known, a row each."""
+        values = asarray(values.T, device=problem.device)
+        if not moving and not _moves(times):
+            return values
+        if gradient == "discrete":
+            return _repeated(problem, method, path.ts, (begin, end), times, checkpoints)
+        every = concat([reshape(begin, (1,)), times])
+        system.found = None if checkpoints else concat([stack([like]), values])
+        return problem.flow(system, every, checkpoints)[1:, ...]
+
+    def sol(t: Any) -> Any:
+        """Return the states at times within the span: of one time (unknowns,), of several (unknowns, times)."""
+        made = problem.times(t)
+        asked = reshape(made, (-1,))
+        numbers = asked.tolist()
+        low, high = sorted((path.t_min, path.t_max))
+        if not all(low <= number <= high for number in numbers):
+            raise ValueError(f"sol: times must be within the span, from {low} to {high}{called()}")
+        order = sorted(range(len(numbers)), key=numbers.__getitem__, reverse=float(_plain(begin)) > float(_plain(end)))
+        back = sorted(range(len(numbers)), key=order.__getitem__)
+        ordered = asked[asarray(order, device=problem.device)]
+        rows = states(ordered, path(_host(_plain(ordered))))[asarray(back, device=problem.device)]
+        found = rows[0, ...] if not made.ndim else permute_dims(rows, (1, 0))
+        return bare(found) if problem.raw and not isinstance(t, Tensor) else found
+
+    if count:
+        found.t, found.y = (problem.given(t) for t in (times, permute_dims(states(times, found.y), (1, 0))))
+    found.sol = sol if dense_output else None
+    return found
+
+
+def _moves(t: Tensor) -> bool:
+    """Return whether a tensor is being differentiated."""
+    return t._node is not None or bool(t._tangents)
+
+
+def _repeated(
+    problem: _Problem, method: str, steps: Any, span: tuple[Tensor, Tensor], times: Tensor, checkpoints: int
+) -> Tensor:
+    """Return the states at times by the steps that a Runge-Kutta method has taken, a row each.
+
+    Parameters
+    ----------
+    steps : array
+        Where the steps begin and end; as parts of the span they are constants.
+    checkpoints : int
+        So many parts are repeated in backward. 0: everything is kept.
+    """
+    tableau = getattr(scipys("integrate"), method)
+    inner, weights, between = (asarray(getattr(tableau, name), device=problem.device) for name in "ABP")
+    nodes, stages = tableau.C.tolist(), tableau.n_stages
+    first, whole = float(steps[0]), float(steps[-1] - steps[0])
+    shares = [float(t - first) / whole for t in steps] if whole else [0.0]
+    asked = times.tolist()
+    ahead = whole >= 0
+
+    def run(
+        numbers: range,
+        places: list[tuple[int, int]],
+        y: Tensor,
+        f: Tensor,
+        begin: Tensor,
+        end: Tensor,
+        at: Tensor,
+        *theta: Any,
+    ) -> tuple[Tensor, ...]:
+        rows = []
+        for i in numbers:
+            t, h = begin + shares[i] * (end - begin), (shares[i + 1] - shares[i]) * (end - begin)
+            k = [f]
+            for s in range(1, stages):
+                k.append(problem.rhs(y + h * matmul(inner[s, :s], stack(k)), t + nodes[s] * h, *theta))
+            new = y + h * matmul(weights, stack(k))
+            f = problem.rhs(new, t + h, *theta)
+            for place, step in places:
+                if step == i:
+                    x = (at[place] - t) / h
+                    powers = stack([x**p for p in range(1, between.shape[1] + 1)])
+                    rows.append(y + h * matmul(matmul(between, powers), stack([*k, f])))
+            y = new
+        return (y, f, *rows)
+
+    def step_of(t: float) -> int:
+        later = [i for i in range(1, len(steps)) if (t <= steps[i] if ahead else t >= steps[i])]
+        return later[0] - 1 if later else len(steps) - 2
+
+    places = [(place, step_of(t)) for place, t in enumerate(asked)]
+    y, (begin, end) = problem.y0, span
+    rows: list[Tensor] = []
+    if len(steps) > 1:
+        f = problem.rhs(y, begin, *problem.theta)
+        parts = max(1, min(checkpoints, len(steps) - 1))
+        cuts = [i * (len(steps) - 1) // parts for i in range(parts + 1)]
+        for low, high in itertools.pairwise(cuts):
+            mine = [(place, step) for place, step in places if low <= step < high]
+            given = (range(low, high), mine, y, f, begin, end, times, *problem.theta)
+            y, f, *more = checkpoint(run, *given) if checkpoints else run(*given)
+            rows += more
+    return stack(rows or [y for _ in asked])

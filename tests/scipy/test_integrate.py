@@ -1,0 +1,329 @@
+"""Ordinary differential equations: states as SciPy's, derivatives as finite differences' and as those of known solutions."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import integrate as theirs
+
+import agrad as ag
+from agrad.autograd import gradcheck, gradgradcheck
+from agrad.func import ImplicitError
+from agrad.scipy import integrate
+from agrad.scipy.integrate import odeint, solve_ivp
+
+METHODS = ["RK23", "RK45", "DOP853", "Radau", "BDF", "LSODA"]
+TIGHT = {"rtol": 1e-10, "atol": 1e-10}
+
+
+def leaf(values):
+    return ag.tensor(np.asarray(values, dtype=float), requires_grad=True)
+
+
+def hips(y, t, a, b):
+    """The equations of HIPS autograd's own test."""
+    return -ag.sqrt(t) - y + a - ag.mean((y + b) ** 2)
+
+
+def swing(t, y, k):
+    return ag.stack([y[1], -k[0] * y[0] - k[1] * y[1] + ag.sin(t)])
+
+
+def swing_in_numpy(t, y):
+    return np.array([y[1], -4 * y[0] - 0.3 * y[1] + np.sin(t)])
+
+
+START, PULL = np.array([1.0, 0.0]), np.array([4.0, 0.3])
+
+
+class TestOdeint:
+    def operands(self):
+        rng = np.random.default_rng(0)
+        return (
+            leaf(rng.normal(size=3)),
+            leaf(np.linspace(0.1, 0.2, 4)),
+            leaf(rng.normal(size=3)),
+            leaf([0.1, -2.0, 1.0]),
+        )
+
+    def test_states_are_scipys(self):
+        y0, t, a, b = (x.detach().numpy() for x in self.operands())
+        expected = theirs.odeint(lambda y, t: -np.sqrt(t) - y + a - np.mean((y + b) ** 2), y0, t)
+        found = odeint(hips, y0, t, (ag.asarray(a), ag.asarray(b)))
+        np.testing.assert_array_equal(found.numpy(), expected)
+        raw = odeint(hips, y0, t, (a, b))
+        assert type(raw) is np.ndarray
+        np.testing.assert_array_equal(raw, expected)
+
+    def test_by_start_times_and_arguments_in_both_modes(self):
+        inputs = self.operands()
+        assert gradcheck(lambda y0, t, a, b: odeint(hips, y0, t, (a, b)), inputs, check_forward_ad=True, fast_mode=True)
+
+    def test_second_order(self):
+        def of(y0, t, a):
+            return odeint(lambda y, t, a: ag.sin(a * y) - t * y, y0, t, (a,))
+
+        inputs = (leaf([0.5]), leaf([0.1, 0.4, 0.6]), leaf([1.5]))
+        assert gradgradcheck(of, inputs, check_fwd_over_rev=True, fast_mode=True)
+
+    def test_of_a_known_solution(self):
+        """y = y0 exp(-a t): all derivatives to second order."""
+
+        def end(y0, a, t):
+            return odeint(lambda y, t, a: -a * y, ag.stack([y0]), ag.stack([0 * t, t]), (a,), **TIGHT)[-1, 0]
+
+        at = tuple(ag.tensor(v) for v in (2.0, 0.7, 1.5))
+        y = 2 * np.exp(-0.7 * 1.5)
+        np.testing.assert_allclose(ag.func.grad(end, (0, 1, 2))(*at), [y / 2, -1.5 * y, -0.7 * y], rtol=1e-7)
+        np.testing.assert_allclose(ag.func.hessian(end, 1)(*at), 1.5**2 * y, rtol=1e-6)
+        mixed = ag.func.grad(ag.func.grad(end, 1), 2)(*at)
+        np.testing.assert_allclose(mixed, (0.7 * 1.5 - 1) * y, rtol=1e-6)
+        np.testing.assert_allclose(ag.func.jvp(end, at, (ag.tensor(0.0), ag.tensor(1.0), ag.tensor(0.0)))[1], -1.5 * y)
+
+    def test_backwards_in_time_repeated_times_and_one(self):
+        a = leaf([0.7])
+        for times in ([2.0, 1.0, 0.0], [0.0, 1.0, 1.0, 2.0], [0.0, 0.0], [3.0]):
+            found = odeint(lambda y, t, a: -a * y, [1.0], times, (a,))
+            at = np.asarray(times) - times[0]
+            np.testing.assert_allclose(found.detach().numpy()[:, 0], np.exp(-0.7 * at), rtol=1e-6)
+            (g,) = ag.grad(found.sum(), a)
+            np.testing.assert_allclose(g.item(), -np.sum(at * np.exp(-0.7 * at)), rtol=1e-5, atol=1e-12)
+
+    def test_containers_lists_of_results_and_options(self):
+        def lotka(t, y, p, name):
+            assert name == "hares"
+            return [p["a"] * y[0] - p["b"][0] * y[0] * y[1], p["b"][1] * y[0] * y[1] - 3 * y[1]]
+
+        p = {"a": ag.tensor(1.5), "b": [ag.tensor(1.0), ag.tensor(1.0)]}
+        times = np.linspace(0, 3, 4)
+
+        def end(p):
+            states, info = odeint(lotka, [10.0, 5.0], times, (p, "hares"), tfirst=True, full_output=True, mxstep=1000)
+            assert info["message"] == "Integration successful."
+            return states[-1, 0]
+
+        grads = ag.func.grad(end)(p)
+        for name, step in (("a", {"a": 1e-5, "b": [0, 0]}), ("b", {"a": 0, "b": [1e-5, 0]})):
+            high, low = (ag.tree.map(lambda x, d, s=sign: x + s * d, p, step) for sign in (1, -1))
+            expected = (end(high) - end(low)).item() / 2e-5
+            found = grads[name][0] if name == "b" else grads[name]
+            np.testing.assert_allclose(found.item(), expected, rtol=1e-4)
+
+    @pytest.mark.parametrize("checkpoints", [0, 3])
+    def test_stiff_equations(self, checkpoints):
+        """y' = -k (y - cos t): backwards it grows by exp(500) per unit of time."""
+
+        def end(k):
+            found = odeint(
+                lambda y, t, k: -k * (y - ag.cos(t)), [0.0], np.linspace(0, 3, 4), (k,), checkpoints=checkpoints
+            )
+            return found[-1, 0]
+
+        k = 500.0
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found = ag.func.grad(end)(ag.tensor(k)).item()
+        # of the solution that is left after the start: (k^2 cos t + k sin t) / (k^2 + 1)
+        c, s = np.cos(3), np.sin(3)
+        expected = (2 * k * c + s) / (k**2 + 1) - 2 * k * (k**2 * c + k * s) / (k**2 + 1) ** 2
+        np.testing.assert_allclose(found, expected, rtol=1e-3)
+        with pytest.raises(RuntimeError, match=r"backwards|Excess work"):
+            ag.func.grad(ag.func.grad(end))(ag.tensor(k))
+
+    def test_jacobians_are_mapped(self):
+        def of(a):
+            return odeint(lambda y, t, a: -a * y, [1.0, 2.0], [0.0, 0.5], (a,), **TIGHT)[-1]
+
+        a = ag.tensor([0.3, 0.8])
+        expected = np.diag(-0.5 * np.array([1.0, 2.0]) * np.exp(-0.5 * a.numpy()))
+        for transform in (ag.func.jacrev, ag.func.jacfwd):
+            np.testing.assert_allclose(transform(of)(a).numpy(), expected, rtol=1e-7, atol=1e-9)
+        starts = ag.tensor([[1.0], [2.0], [3.0]])
+        batch = ag.func.vmap(lambda y0: odeint(lambda y, t: -y, y0, [0.0, 1.0], **TIGHT)[-1])(starts)
+        np.testing.assert_allclose(batch.numpy(), starts.numpy() / np.e, rtol=1e-7)
+        slopes = ag.func.vmap(ag.func.grad(lambda y0: odeint(lambda y, t: -(y**2), y0, [0.0, 1.0], **TIGHT)[-1].sum()))
+        np.testing.assert_allclose(slopes(starts).numpy(), (1 + starts.numpy()) ** -2.0, rtol=1e-6)
+
+    @pytest.mark.parametrize("backend", ["numpy", "strict"], indirect=True)
+    def test_backends(self, backend):
+        y0, a = (ag.asarray([v], device=backend, dtype=ag.float64) for v in (2.0, 0.7))
+        found = ag.func.grad(lambda a: ag.sum(odeint(lambda y, t, a: -a * y, y0, [0.0, 1.5], (a,), **TIGHT)))(a)
+        np.testing.assert_allclose(float(found[0]), -3 * np.exp(-1.05), rtol=1e-7)
+        assert found.device == a.device
+
+    def test_lazy_arrays_are_refused(self, dask_backend):
+        a = ag.asarray([0.7], device="dask")
+        with pytest.raises(ag.UnsupportedOp, match=r"odeint.*compute\(\)"):
+            odeint(lambda y, t, a: -a * y, [1.0], [0.0, 1.0], (a,))
+
+
+class TestSolveIvp:
+    @pytest.mark.parametrize("options", [{}, {"t_eval": np.linspace(0.1, 1.9, 5)}, {"t_eval": [0.0, 1.0, 2.0]}])
+    @pytest.mark.parametrize("method", METHODS)
+    def test_states_are_scipys(self, method, options):
+        expected = theirs.solve_ivp(swing_in_numpy, (0.0, 2.0), START, method, **options)
+        plain = solve_ivp(swing, (0.0, 2.0), START, method, args=(PULL,), **options)
+        assert type(plain.y) is np.ndarray
+        recorded = solve_ivp(swing, (0.0, 2.0), leaf(START), method, args=(leaf(PULL),), **options)
+        for found in (plain.y, recorded.y.detach().numpy()):
+            np.testing.assert_allclose(found, expected.y, rtol=1e-12, atol=1e-14)
+        np.testing.assert_array_equal(recorded.t.numpy(), expected.t)
+        assert (recorded.success, recorded.nfev) == (expected.success, expected.nfev)
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_adjoint_and_tangent_of_every_method(self, method):
+        tight = {"rtol": 1e-8, "atol": 1e-9} if method in ("Radau", "BDF", "RK23") else TIGHT
+
+        def end(y0, k):
+            return solve_ivp(swing, (0.0, 0.5), y0, method, t_eval=[0.2, 0.5], args=(k,), **tight).y
+
+        assert gradcheck(end, (leaf(START), leaf(PULL)), check_forward_ad=True, atol=1e-4, rtol=1e-3, fast_mode=True)
+
+    @pytest.mark.parametrize("checkpoints", [0, 2])
+    @pytest.mark.parametrize("gradient", ["adjoint", "discrete"])
+    def test_by_start_span_times_and_arguments(self, gradient, checkpoints):
+        how = {"gradient": gradient, "checkpoints": checkpoints, **TIGHT}
+
+        def end(a, b, y0, k):
+            return solve_ivp(swing, (a, b), y0, args=(k,), **how).y[:, -1]
+
+        def between(a, t, y0, k):
+            return solve_ivp(swing, (a, 0.5), y0, t_eval=t, args=(k,), **how).y
+
+        inputs = (leaf(0.0), leaf(0.5), leaf(START), leaf(PULL))
+        assert gradcheck(end, inputs, check_forward_ad=True, atol=1e-4, fast_mode=True)
+        inputs = (leaf(0.0), leaf([0.1, 0.3, 0.4]), leaf(START), leaf(PULL))
+        assert gradcheck(between, inputs, check_forward_ad=True, atol=1e-4, fast_mode=True)
+
+    def test_the_discrete_gradient_is_that_of_the_numbers_given(self):
+        """With five steps of a loose tolerance: by differences that keep the steps, which first_step and max_step do."""
+        loose = {"rtol": 1e9, "atol": 1e9, "first_step": 0.4, "max_step": 0.4}
+
+        def end(k):
+            return solve_ivp(swing, (0.0, 2.0), START, "RK23", args=(k,), gradient="discrete", **loose).y[0, -1]
+
+        k = leaf(PULL)
+        (g,) = ag.grad(end(k), k)
+        steps = 1e-5 * np.eye(2)
+        expected = [(end(ag.asarray(PULL + h)) - end(ag.asarray(PULL - h))).item() / 2e-5 for h in steps]
+        np.testing.assert_allclose(g.numpy(), expected, rtol=1e-8)
+        exact = ag.func.grad(lambda k: solve_ivp(swing, (0.0, 2.0), START, args=(k,), **TIGHT).y[0, -1])(k.detach())
+        assert np.abs(exact.numpy() - g.numpy()).max() > 1e-4  # the solution's is another
+
+    @pytest.mark.parametrize("gradient", ["adjoint", "discrete"])
+    def test_second_order(self, gradient):
+        def end(y0, k):
+            found = solve_ivp(
+                lambda t, y, k: -k * y**2, (0.0, 1.0), y0, t_eval=[0.5, 1.0], args=(k,), gradient=gradient, **TIGHT
+            )
+            return found.y
+
+        assert gradgradcheck(end, (leaf([0.8]), leaf([1.3])), check_fwd_over_rev=True, atol=1e-4, fast_mode=True)
+
+    def test_a_stiff_system_by_an_implicit_method(self):
+        """Robertson's reactions; against differences of a tighter solution."""
+
+        def reactions(t, y, k):
+            first, second, third = k[0] * y[0], k[1] * y[1] * y[2], k[2] * y[1] ** 2
+            return ag.stack([second - first, first - second - third, third])
+
+        def end(k, **tolerances):
+            found = solve_ivp(
+                reactions, (0.0, 100.0), [1.0, 0.0, 0.0], "BDF", args=(k,), t_eval=[1.0, 100.0], **tolerances
+            )
+            return found.y[0, -1]
+
+        k = np.array([0.04, 1e4, 3e7])
+        found = ag.func.grad(lambda k: end(k, rtol=1e-6, atol=1e-10))(ag.asarray(k)).numpy() * k
+        tight = {"rtol": 1e-10, "atol": 1e-14}
+        steps = [np.where(np.arange(3) == i, 1e-3 * k, 0) for i in range(3)]
+        expected = [float(end(ag.asarray(k + h), **tight) - end(ag.asarray(k - h), **tight)) / 2e-3 for h in steps]
+        np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+    @pytest.mark.parametrize("method", ["RK45", "BDF"])
+    def test_complex_states(self, method):
+        tight = {"rtol": 1e-7, "atol": 1e-8} if method == "BDF" else TIGHT
+
+        def end(y0, w, c):
+            equations = lambda t, y, w, c: 1j * w * y + c * ag.conj(y)
+            return solve_ivp(equations, (0.0, 0.5), y0, method, t_eval=[0.2, 0.5], args=(w, c), **tight).y
+
+        y0 = ag.tensor([1.0 + 0.5j], requires_grad=True)
+        c = ag.tensor(0.3 - 0.2j, dtype=ag.complex128, requires_grad=True)
+        assert gradcheck(end, (y0, leaf(2.0), c), check_forward_ad=True, atol=1e-4, rtol=1e-3, fast_mode=True)
+
+    def test_a_real_state_by_a_complex_parameter(self):
+        def end(c):
+            return solve_ivp(lambda t, y, c: ag.real(c * c) * y, (0.0, 1.0), [1.0], args=(c,), t_eval=[1.0], **TIGHT).y
+
+        c = ag.tensor(0.3 - 0.2j, dtype=ag.complex128, requires_grad=True)
+        assert gradcheck(end, (c,), check_forward_ad=True, fast_mode=True)
+
+    @pytest.mark.parametrize("gradient", ["adjoint", "discrete"])
+    def test_dense_output(self, gradient):
+        expected = theirs.solve_ivp(swing_in_numpy, (0.0, 2.0), START, dense_output=True, **TIGHT).sol
+        k, t = leaf(PULL), leaf([1.5, 0.2, 0.9])
+        found = solve_ivp(swing, (0.0, 2.0), START, args=(k,), dense_output=True, gradient=gradient, **TIGHT).sol
+        np.testing.assert_allclose(found(t).detach().numpy(), expected(t.detach().numpy()), rtol=1e-12)
+        assert found(0.3).shape == (2,)
+        grads = ag.grad(found(t)[0].sum(), (k, t))
+        np.testing.assert_allclose(grads[1].numpy(), expected(t.detach().numpy())[1], rtol=1e-6)
+        at = lambda k: solve_ivp(swing, (0.0, 2.0), START, args=(k,), t_eval=[0.2, 0.9, 1.5], **TIGHT).y[0].sum()
+        np.testing.assert_allclose(grads[0].numpy(), ag.func.grad(at)(k.detach()).numpy(), rtol=1e-6)
+        with pytest.raises(ValueError, match="within the span"):
+            found(2.5)
+
+    def test_columns_jacobian_and_events(self):
+        k = ag.asarray(PULL)
+        columns = lambda t, y, k: ag.stack([y[1], -k[0] * y[0] - k[1] * y[1] + ag.sin(t)])
+        slope = lambda t, y, k: ag.stack([ag.asarray([0.0, 1.0]), -k])
+        crossing = lambda t, y, k: y[0]
+        crossing.terminal = True
+        expected = theirs.solve_ivp(swing_in_numpy, (0.0, 2.0), START, "Radau", events=lambda t, y: y[0])
+        found = solve_ivp(
+            columns, (0.0, 2.0), START, "Radau", vectorized=True, args=(k,), jac=slope, events=crossing, rtol=1e-8
+        )
+        assert found.status == 1
+        np.testing.assert_allclose(found.t_events[0], expected.t_events[0], rtol=1e-3)
+        with pytest.raises(ag.UnsupportedOp, match=r"func\.implicit"):
+            solve_ivp(swing, (0.0, 2.0), START, args=(leaf(PULL),), events=crossing)
+
+    def test_what_does_not_arrive(self):
+        blows = lambda t, y, a: a * y**2
+        expected = theirs.solve_ivp(lambda t, y: y**2, (0.0, 2.0), [1.0])
+        a = leaf(1.0)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = solve_ivp(blows, (0.0, 2.0), [1.0], args=(a,))
+            assert (found.success, found.message) == (False, expected.message)
+            assert found.y.shape == expected.y.shape
+            with pytest.raises(RuntimeError, match="odeint: "):
+                odeint(lambda y, t, a: a * y**2, [1.0], [0.0, 2.0], (a,))
+
+    def test_what_a_function_sees_beside_its_arguments(self):
+        a = leaf(1.0)
+        with pytest.raises(ImplicitError, match="solve_ivp: the function depends on"):
+            solve_ivp(lambda t, y: -a * y, (0.0, 1.0), [1.0])
+        with pytest.raises(ImplicitError, match="odeint: the function depends on"):
+            ag.func.jvp(lambda a: odeint(lambda y, t: -a * y, [1.0], [0.0, 1.0]), (ag.tensor(1.0),), (ag.tensor(1.0),))
+
+    def test_what_does_not_fit(self):
+        decay = lambda t, y: -y
+        with pytest.raises(ValueError, match="1-dimensional"):
+            solve_ivp(decay, (0.0, 1.0), [[1.0]])
+        with pytest.raises(ValueError, match="t_eval"):
+            solve_ivp(decay, (0.0, 1.0), [1.0], t_eval=[2.0])
+        with pytest.raises(ValueError, match="method"):
+            solve_ivp(decay, (0.0, 1.0), [1.0], "Euler")
+        with pytest.raises(ValueError, match="gradient is"):
+            solve_ivp(decay, (0.0, 1.0), [1.0], gradient="both")
+        with pytest.raises(ag.UnsupportedOp, match="RK23 and RK45"):
+            solve_ivp(decay, (0.0, 1.0), [1.0], "BDF", gradient="discrete")
+        with pytest.raises(ValueError, match="one axis"):
+            odeint(decay, [[1.0]], [0.0, 1.0])
+
+
+def test_the_names():
+    assert integrate.__all__ == ["odeint", "solve_ivp"]
