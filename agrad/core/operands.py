@@ -36,10 +36,25 @@ def as_tensor(value: Any, *, device: Any = None, copy: bool | None = None) -> Te
     return made
 
 
+def is_holder(value: Any) -> bool:
+    """Return whether a value is no array but holds one, and calls NumPy's ufuncs on that: a labelled array.
+
+    What pandas makes holds NumPy's arrays alone; its values are taken.
+    """
+    kind = type(value)
+    if not callable(getattr(kind, "__array_ufunc__", None)) or hasattr(kind, "__pandas_priority__"):
+        return False
+    if hasattr(kind, "__array_interface__"):  # an array of NumPy's, of whatever class
+        return False
+    return not isinstance(value, Tensor) and backend_of(value) is None
+
+
 def as_operand(value: Any, beside: Any = None) -> Tensor:
     """Return an operand as a Tensor; Python numbers and lists go to the device of the operand beside them."""
     if isinstance(value, Tensor):
         return value
+    if is_holder(value) and isinstance(held := getattr(value, "data", None), Tensor):
+        return held
     if isinstance(value, HOMELESS):
         where = beside.device if isinstance(beside, Tensor) else None
         return as_tensor(list(value) if isinstance(value, range) else value, device=where)

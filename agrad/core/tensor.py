@@ -69,6 +69,8 @@ class Tensor(Methods):
     # see `core.buffers.own`.
     __slots__ = ("__dict__", "__weakref__", "_node", "_raw", "_spec")
 
+    __pandas_priority__ = 5000  # its objects leave operators to tensors, which refuse them, and ufuncs, which take them
+
     _raw: Any
     _node: Node | None
     _spec: Spec

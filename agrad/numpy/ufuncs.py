@@ -10,7 +10,7 @@ from typing import Any
 from agrad import dtypes
 from agrad.core import errors
 from agrad.core.op import OPS
-from agrad.core.operands import as_operand, as_operands
+from agrad.core.operands import as_operand, as_operands, is_holder
 from agrad.core.tensor import Tensor
 from agrad.numpy.common import (
     NO_VALUE,
@@ -64,6 +64,7 @@ from agrad.ops.statistical import min as smallest
 from agrad.ops.statistical import prod
 from agrad.ops.statistical import sum as sum_of
 from agrad.ops.ufunc import UFUNCS
+from agrad.plugin import manager
 
 #: Numbers that leave the dtype of a floating-point tensor beside them as it is.
 _REAL_NUMBERS = frozenset([bool, int, float])
@@ -151,6 +152,10 @@ class ufunc:  # noqa: N801 (NumPy's own name)
                 operands = (as_operand(operands[0]),)
             if self._is_plain(operands):
                 return self._entry(*operands)
+        if signature is not None:
+            raise self._refused(" with signature=", "write dtype=")
+        if any(map(is_holder, operands)):
+            return self._handed_over(operands, kwargs_of(out, where, casting, dtype, more))
         if len(operands) > self.nin:
             if out is not None:
                 raise TypeError(f"cannot specify 'out' as both a positional and keyword argument{errors.called()}")
@@ -158,8 +163,6 @@ class ufunc:  # noqa: N801 (NumPy's own name)
             operands = operands[: self.nin]
         if len(operands) < self.nin:
             raise TypeError(f"{self.__name__}() takes {self.nin} operands, got {len(operands)}{errors.called()}")
-        if signature is not None:
-            raise self._refused(" with signature=", "write dtype=")
         outs = out if isinstance(out, tuple) else (out,) * (1 if self.nout == 1 else 0) or (None,) * self.nout
         given = operands
         operands = self._operands(operands, native(dtype), casting)
@@ -178,6 +181,15 @@ class ufunc:  # noqa: N801 (NumPy's own name)
             return tuple(into(o, f, casting) for o, f in zip(outs, found, strict=True))
         return into(outs, found, casting)
 
+    def _handed_over(self, operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """Let a labelled array among operands call NumPy's ufunc on what it holds."""
+        holder = next(x for x in operands if is_holder(x))
+        theirs = getattr(manager.usable("numpy").namespace(), self.__name__)
+        found = holder.__array_ufunc__(theirs, "__call__", *operands, **options)
+        if found is NotImplemented:
+            raise self._refused(f" of a {type(holder).__name__}", "take its values, .data or .values")
+        return found
+
     def _no_loop(self) -> TypeError:
         name = self.__name__
         return TypeError(
@@ -188,12 +200,11 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         """Return whether operands are floating-point tensors of one dtype, or one of them and a real number."""
         if len(operands) != self.nin:
             return False
-        first = operands[0]
+        first, second = operands[0], operands[-1]
         if type(first) is not Tensor:
-            return type(first) in _REAL_NUMBERS and self.nin == 2 and self._is_plain(operands[::-1])
-        if self.nin == 1 or not first._spec.inexact:
-            return first._spec.inexact
-        second = operands[1]
+            first, second = second, first
+        if type(first) is not Tensor or not first._spec.inexact:
+            return False
         return second.dtype == first.dtype if type(second) is Tensor else type(second) in _REAL_NUMBERS
 
     def _operands(self, operands: tuple[Any, ...], dtype: Any, casting: str) -> tuple[Any, ...]:
@@ -410,6 +421,13 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         place = a[indices]
         values = broadcast_to(astype(as_operand(b, a), a.dtype), place.shape)
         a += scatter_add(a._spec, indices, values if self.__name__ == "add" else -values)
+
+
+def kwargs_of(out: Any, where: Any, casting: str, dtype: Any, more: dict[str, Any]) -> dict[str, Any]:
+    """Return the keywords of a call that are not as they are by default."""
+    found = {"out": out, "dtype": dtype, "where": None if where is True else where}
+    found["casting"] = None if casting == "same_kind" else casting
+    return {name: value for name, value in found.items() if value is not None} | more
 
 
 def dtype_in(operands: tuple[Any, ...], name: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from agrad.core import errors
 from agrad.core.op import OPS
+from agrad.core.operands import is_holder
 from agrad.core.tensor import Tensor, attached
 from agrad.ops.docs import complete
 from agrad.plugin import manager
@@ -73,6 +74,8 @@ def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[st
     """
     from agrad.numpy.table import table  # noqa: PLC0415 (its files use all chapters)
 
+    if any(is_holder(x) or type(x).__name__ == "matrix" for x in inputs):
+        return NotImplemented  # a holder calls the ufunc on what it holds; np.matrix is no operand beside tensors
     name = ufunc.__name__
     entry = table().get(name)
     if entry is not None:
@@ -249,7 +252,7 @@ class NumpyMethods(ArrayMethods):
     def __array_ufunc__(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if not kwargs and method == "__call__" and self._spec.inexact:
             op = OPS.get(UFUNCS.get(ufunc.__name__, ""))
-            if op is not None and list not in map(type, inputs):
+            if op is not None and all(isinstance(x, Tensor | int | float | complex) for x in inputs):
                 return op.entry(*inputs)
         return call_ufunc(ufunc, method, inputs, kwargs)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -134,6 +135,18 @@ def test_binary_ufuncs(name, x, y, swap):
     if name in ("fmax", "fmin", "maximum", "minimum", "sign"):  # complex numbers have no order here
         x, y = (v.real if isinstance(v, np.ndarray) else v for v in (x, y))
     compare(name, [y, x] if swap else [x, y], {})
+
+
+@pytest.mark.parametrize("name", UNARY + BINARY)
+def test_ufuncs_of_pythons_numbers(name):
+    count = 1 if name in UNARY else 2
+    for values in ((2, 3), (2.5, 1.5), (True, False), (3, 0.5)):
+        expected = outcome(getattr(np, name), *values[:count])
+        found = outcome(getattr(anp, name), *values[:count])
+        if isinstance(expected, Exception):
+            assert isinstance(found, Exception)
+        else:
+            same(name, found, expected)
 
 
 @quick
