@@ -127,7 +127,7 @@ def hips(session: nox.Session) -> None:
     if not (theirs / "test_wrappers.py").is_file():
         session.error(f"{checkout} is no checkout of HIPS autograd")
     session.install(*CORE, *NUMPY, "pytest>=8.4", "scipy>=1.16", "xarray")
-    beside = ["test_scipy.py", "_test_complexity.py"]  # of its scipy, and its measurements
+    beside = ["_test_complexity.py"]  # its measurements
     session.run(
         *["pytest", "-q", "-c", os.devnull, "--rootdir", str(theirs), "-p", "hips_plugin"],
         *(f"--ignore={theirs / name}" for name in beside),

@@ -5,6 +5,7 @@ NumPy calls the methods at the end of this file. Only names are compared; NumPy 
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from agrad.core import errors
@@ -238,9 +239,12 @@ class NumpyMethods(ArrayMethods):
 
     def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
         if self._is_followed():
+            from agrad.ops.scipy.names import instead_of  # noqa: PLC0415 (for this message alone)
+
             raise errors.leaves_graph(
                 "numpy()",
-                "\n  NumPy made an array of it, or a library that takes NumPy's only. One tensor of several: agrad.stack.",
+                instead_of(sys._getframe(1))
+                or "\n  NumPy made an array of it, or a library that takes NumPy's only. One tensor of several: agrad.stack.",
             )
         array = self.numpy()
         if dtype is not None and dtype != array.dtype:

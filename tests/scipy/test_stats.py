@@ -405,3 +405,20 @@ def test_lazy_points_off_the_simplex_are_nan(dask_backend):
     found = value(stats.dirichlet.logpdf(x, ALPHA))
     np.testing.assert_allclose(found[0], scipy.stats.dirichlet.logpdf(SIMPLEX[:, 0], ALPHA))
     assert np.isnan(found[1])
+
+
+def test_random_numbers():
+    for name, (_, shapes) in CONTINUOUS.items():
+        x = value(getattr(stats, name).rvs(*shapes, 0.5, 2.0, size=2000, random_state=3))
+        assert scipy.stats.kstest(x, lambda x: getattr(scipy.stats, name).cdf(x, *shapes, 0.5, 2.0)).pvalue > 1e-3  # noqa: B023
+    again = stats.norm.rvs(0.5, 2.0, 5, random_state=3)
+    assert again.tolist() == stats.norm(0.5, 2.0).rvs(size=5, random_state=3).tolist()
+    assert stats.norm.rvs(np.zeros(3)).shape == (3,)
+    z = value(stats.norm.rvs(size=5, random_state=3))
+    scale = ag.tensor(2.0, requires_grad=True)
+    (g,) = ag.grad(stats.norm.rvs(0.5, scale, 5, random_state=3).sum(), scale)
+    np.testing.assert_allclose(g.item(), z.sum())
+    x = value(stats.dirichlet.rvs(ALPHA, size=(4, 500), random_state=1))
+    assert x.shape == (4, 500, 3)
+    np.testing.assert_allclose(x.sum(axis=-1), 1.0)
+    np.testing.assert_allclose(x.mean(axis=(0, 1)), ALPHA / ALPHA.sum(), atol=0.02)

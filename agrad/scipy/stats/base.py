@@ -7,10 +7,13 @@ import math
 from typing import Any
 
 from agrad.core.errors import called
+from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
+from agrad.numpy import random
 from agrad.numpy.common import PYTHON_NUMBERS, floatings
 from agrad.ops.creation import asarray
 from agrad.ops.elementwise import exp, floor, log
+from agrad.ops.manipulation import broadcast_shapes
 from agrad.ops.searching import where
 
 INF, NAN = math.inf, math.nan
@@ -52,6 +55,13 @@ def probabilities(q: Any) -> Tensor:
     return where((q < 0) | (q > 1), NAN, q)
 
 
+def uniform_numbers(size: Any, random_state: Any) -> Tensor:
+    """Draw numbers between 0 and 1, from agrad's generator or one of `agrad.numpy.random`, or from a seed."""
+    source = random if random_state is None else random.default_rng(random_state)
+    found: Tensor = source.random(size)
+    return found
+
+
 # -- one variable ------------------------------------------------------------------------------------------------------
 
 
@@ -79,7 +89,7 @@ class Frozen:
         if name.startswith("_"):
             raise AttributeError(name)
         method = getattr(self.dist, name)
-        if name in type(self.dist).WITHOUT_VARIABLE:
+        if name in self.dist.without_variable:
             return functools.partial(method, *self.args, **self.kwds)
         return lambda x: method(x, *self.args, **self.kwds)
 
@@ -88,7 +98,7 @@ class Distribution:
     """A family of distributions; calling it fixes its parameters."""
 
     #: The methods that take the parameters alone.
-    WITHOUT_VARIABLE: frozenset[str] = frozenset()
+    without_variable = ("entropy", "rvs")
 
     def __init__(self, name: str, *parameters: str) -> None:
         self.name, self.parameters = name, parameters
@@ -246,6 +256,29 @@ class Continuous(Distribution):
     def isf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the value that `sf` is `q` at; NaN where `q` is no probability. Parameters as for `pdf`."""
         return self._quantile(self._isf, q, args, kwds)
+
+    def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **kwds: Any) -> Tensor:
+        """Return random numbers, by `ppf` of uniform ones: they have derivatives by the parameters.
+
+        Parameters
+        ----------
+        *args, **kwds : Tensor, array or number
+            As for `pdf`; behind them also the size.
+        size : int or tuple of int, optional
+            The shape. Default: that which the parameters broadcast to.
+        random_state : int or agrad.numpy.random.Generator, optional
+            A seed, or what to draw from. Default: agrad's generator (`agrad.manual_seed`).
+
+        Returns
+        -------
+        Tensor
+            Floating. Not the numbers that SciPy draws.
+        """
+        if len(args) > len(self.parameters):
+            *args, size = args  # type: ignore[assignment]
+        if size is None:
+            size = broadcast_shapes(*(p.shape for p in map(as_operand, self._given(args, kwds))))
+        return self.ppf(uniform_numbers(size, random_state), *args, **kwds)
 
     def _quantile(self, function: Any, q: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> Tensor:
         q, *shapes, loc, scale = operands(q, *self._given(args, kwds))

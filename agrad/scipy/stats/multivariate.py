@@ -23,6 +23,7 @@ from agrad.ops.solving import pinv
 from agrad.ops.special import gammaln, xlogy
 from agrad.ops.statistical import any, max, sum
 from agrad.scipy.stats.base import INF, Distribution
+from agrad.scipy.stats.continuous import gamma
 
 #: log(2 pi).
 LOG_2PI = math.log(2 * math.pi)
@@ -39,8 +40,6 @@ class MultivariateNormal(Distribution):
     >>> multivariate_normal.logpdf([1.0, 0.0], mean=[0.0, 0.0], cov=[[2.0, 0.0], [0.0, 1.0]])
     tensor(-2.4345)
     """
-
-    WITHOUT_VARIABLE = frozenset(["entropy"])
 
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = False) -> Tensor:
         """Return the logarithm of the density.
@@ -212,6 +211,28 @@ class Dirichlet(Distribution):
     def pdf(self, x: Any, alpha: Any) -> Tensor:
         """Return the density; arguments as for `logpdf`."""
         return exp(self.logpdf(x, alpha))
+
+    def rvs(self, alpha: Any, size: Any = 1, random_state: Any = None) -> Tensor:
+        """Return random vectors, shape (..., K): gamma variates over their sum, which have derivatives by `alpha`.
+
+        Parameters
+        ----------
+        alpha : Tensor or array
+            Shape (K,), positive.
+        size : int or tuple of int, optional
+            The leading axes.
+        random_state : int or agrad.numpy.random.Generator, optional
+            A seed, or what to draw from. Default: agrad's generator.
+
+        Returns
+        -------
+        Tensor
+            Floating. Not the numbers that SciPy draws.
+        """
+        (alpha,) = floatings(alpha)
+        lead = (size,) if isinstance(size, int) else tuple(size)
+        found = gamma.rvs(alpha, size=(*lead, *alpha.shape), random_state=random_state)
+        return found / sum(found, axis=-1, keepdims=True)
 
 
 def _wrong(x: Tensor, alpha: Tensor) -> dict[str, Tensor]:

@@ -20,6 +20,7 @@ SIGNATURES = {
     "scipy.all_pole": "(p),(t)->(t)",
     "scipy.expm": "(i,i)->(i,i)",
     "scipy.expm_frechet": "(i,i),(i,i)->(i,i)",
+    "scipy.fir": "(p),(t)->(t)",
     "scipy.logm": "(i,i)->(i,i)",
     "scipy.lu": "(i,j)->(i,i),(i,k),(k,j)",
     "scipy.solve_banded": "(d,i),(i,k)->(i,k)",

@@ -151,10 +151,49 @@ def _solve_sylvester() -> Callable[..., Any]:
     return _over_stacks(solve, lambda _a, _b, q: q)
 
 
+def _convolve_full() -> Callable[..., Any]:
+    from scipy.signal import convolve  # noqa: PLC0415 (as above)
+
+    def full(x1: Any, x2: Any) -> Any:
+        return np.convolve(x1, x2) if x1.ndim == 1 else convolve(x1, x2, method="direct")
+
+    return full
+
+
+def _correlate_valid() -> Callable[..., Any]:
+    from scipy.signal import correlate  # noqa: PLC0415 (as above)
+
+    def valid(x: Any, weights: Any) -> Any:
+        weights = weights.conj() if weights.dtype.kind == "c" else weights
+        return np.correlate(x, weights) if x.ndim == 1 else correlate(x, weights, "valid", "direct")
+
+    return valid
+
+
+def _fir() -> Callable[..., Any]:
+    from scipy.signal import lfilter  # noqa: PLC0415 (as above)
+
+    return lambda b, x: lfilter(b, np.ones(1, b.dtype), x)
+
+
+def _all_pole() -> Callable[..., Any]:
+    from scipy.signal import lfilter  # noqa: PLC0415 (as above)
+
+    def filtered(a: Any, x: Any) -> Any:
+        one = np.ones(1, a.dtype)
+        return lfilter(one, np.concatenate([one, a]), x)
+
+    return filtered
+
+
 #: What makes each kernel.
 _KERNELS: dict[str, Callable[[], Callable[..., Any]]] = {
+    "all_pole": _all_pole,
+    "convolve_full": _convolve_full,
+    "correlate_valid": _correlate_valid,
     "expm": _expm,
     "expm_frechet": _expm_frechet,
+    "fir": _fir,
     "logm": _logm,
     "lstsq": _lstsq,
     "lu": _lu,

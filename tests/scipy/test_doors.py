@@ -1,0 +1,85 @@
+"""SciPy's own functions, handed tensors whose gradient is followed, say which of agrad's to call; its ufuncs are differentiated."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.linalg
+import scipy.signal
+import scipy.special
+import scipy.stats
+
+import agrad as ag
+import agrad.scipy
+from agrad.ops.scipy.names import NAMES
+
+V = np.asarray([0.2, 0.3, 0.5])
+M = np.eye(3)
+CALLS = {
+    "linalg.block_diag": lambda f, v, m: f(m, m),
+    "linalg.cho_factor": lambda f, v, m: f(m),
+    "linalg.cho_solve": lambda f, v, m: f((m, True), v),
+    "linalg.expm": lambda f, v, m: f(m),
+    "linalg.logm": lambda f, v, m: f(m),
+    "linalg.lstsq": lambda f, v, m: f(m, v),
+    "linalg.lu": lambda f, v, m: f(m),
+    "linalg.solve_sylvester": lambda f, v, m: f(m, m, m),
+    "linalg.solve_triangular": lambda f, v, m: f(m, v),
+    "linalg.sqrtm": lambda f, v, m: f(m),
+    "linalg.toeplitz": lambda f, v, m: f(v),
+    "integrate.odeint": lambda f, v, m: f(lambda y, t: -y, v, [0.0, 1.0]),
+    "signal.convolve": lambda f, v, m: f(v, v),
+    "signal.fftconvolve": lambda f, v, m: f(v, v),
+    "signal.lfilter": lambda f, v, m: f([1.0], [1.0, 0.5], v),
+    "special.logsumexp": lambda f, v, m: f(v),
+    "stats.dirichlet.pdf": lambda f, v, m: f(v, v),
+    "stats.multivariate_normal.logpdf": lambda f, v, m: f(v, np.zeros(3), np.eye(3)),
+    "stats.norm.logpdf": lambda f, v, m: f(v),
+    "stats.poisson.pmf": lambda f, v, m: f([1, 2, 3], v),
+}
+
+
+def of(module, name):
+    for part in name.split("."):
+        module = getattr(module, part)
+    return module
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_scipys_functions_name_agrads(name):
+    v, m = ag.tensor(V, requires_grad=True), ag.tensor(M, requires_grad=True)
+    with pytest.raises(RuntimeError, match=rf"use agrad\.scipy\.{name}\.") as caught:
+        CALLS[name](of(scipy, name), v, m)
+    assert "called at" in str(caught.value)
+    assert "test_doors.py:" in str(caught.value)
+    CALLS[name](of(agrad.scipy, name), v, m)
+
+
+def test_a_frozen_distribution_names_it_too():
+    with pytest.raises(RuntimeError, match=r"use agrad\.scipy\.stats\.gamma\.cdf"):
+        scipy.stats.gamma(2.0).cdf(ag.tensor(V, requires_grad=True))
+
+
+def test_other_calls_name_nothing_of_scipys():
+    v = ag.tensor(V, requires_grad=True)
+    for call in (lambda: np.asarray(v), lambda: scipy.linalg.hadamard(v)):
+        with pytest.raises(Exception) as caught:
+            call()
+        assert "agrad.scipy" not in str(caught.value)
+
+
+def test_ufuncs_of_scipy_are_differentiated():
+    v = ag.tensor(V, requires_grad=True)
+    (g,) = ag.grad(scipy.special.gammaln(v).sum(), v)
+    np.testing.assert_allclose(g.numpy(), scipy.special.psi(V))
+
+
+def test_the_names_are_there():
+    for chapter, names in NAMES.items():
+        room = importlib.import_module(f"agrad.scipy.{chapter}")
+        assert all(hasattr(room, name) for name in names)
+        if chapter in ("linalg", "signal", "stats"):
+            assert names == set(room.__all__) - {"logdet"}  # which SciPy does not have
