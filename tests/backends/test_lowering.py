@@ -96,7 +96,7 @@ def test_small_chunks_share_tasks_and_give_the_same():
     assert_is(step(W, *chunked(1, 1)), by_hand())
     plan = lowering.grouping_of(chunked(1, 1), lowering.PROGRAM_BYTES)
     assert plan.chunks == ROWS
-    assert 40 <= len(plan.groups) <= lowering.GROUPS
+    assert 20 <= len(plan.groups) <= lowering.GROUPS
     assert not plan.shared, "each of the data's tasks runs where it is needed"
 
 

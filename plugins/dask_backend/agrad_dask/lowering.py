@@ -58,7 +58,7 @@ KINDS = 16
 #: How programs run in tasks: to the same bits at the first run and later ones, on the thread of the task.
 HOW = {"exact": True, "threads": 1}
 #: Tasks are made smaller than `GROUP_BYTES` where there would be fewer than about this many to share out.
-GROUPS = 64
+GROUPS = 32
 #: How many partial sums one task adds up.
 FAN_IN = 8
 #: How many rows of a chunk the check that a loss adds up looks at.
@@ -198,18 +198,25 @@ class Kind:
 
     def fits(self, blocks: Sequence[Any]) -> bool:
         """Return whether rows are what the program was captured for."""
-        return all(b.shape == shape and b.dtype == dtype for b, (shape, dtype) in zip(blocks, self.blocks, strict=True))
+        for block, (shape, dtype) in zip(blocks, self.blocks, strict=True):
+            if block.shape != shape or block.dtype != dtype:
+                return False
+        return True
 
-    def run(self, blocks: Sequence[Any], source: random.Generator) -> list[Any]:
-        """Return value, gradients and auxiliary values for some rows."""
+    def run(self, blocks: Sequence[Any], source: ChunkGenerator, number: int) -> list[Any]:
+        """Return value, gradients and auxiliary values for the rows of a chunk, with random numbers of its own."""
         values = self.given.copy()
         for at, which in self.rows:
             values[at] = blocks[which]
-        for at in self.keys:
-            values[at] = source.key()
+        source.counter = 0
+        if self.keys:
+            source.begin(number)
+            for at in self.keys:
+                values[at] = source.key()
         backend = backend_of(blocks[0])
         assert backend is not None
-        outs = self.program.run(backend, values, **HOW)
+        with backend.quiet():
+            outs = self.program.run(backend, values, **HOW)
         return [backend.as_array(outs[at]) for at in self.outs]
 
     def __reduce__(self) -> Any:
@@ -442,9 +449,9 @@ def run_group(step: Step, group: Group, *shared: Any) -> Part | None:
         try:
             for task, key, needs, chunk, done in group.steps:
                 if task is None:
-                    total.add(chunk, [joined([values[key] for key in keys]) for keys in chunk.blocks])
+                    total.add(chunk, [joined(values, keys) for keys in chunk.blocks])
                 else:
-                    values[key] = task({need: values[need] for need in needs})
+                    values[key] = task({need: values[need] for need in needs} if needs else {})
                 for other in done:
                     del values[other]
         except Exception as error:
@@ -453,9 +460,9 @@ def run_group(step: Step, group: Group, *shared: Any) -> Part | None:
     return total.part()
 
 
-def joined(blocks: list[Any]) -> Any:
+def joined(values: dict[Any, Any], keys: tuple[Any, ...]) -> Any:
     """Put the rows of neighbouring chunks together."""
-    return blocks[0] if len(blocks) == 1 else ag.concat([ag.asarray(block) for block in blocks])._raw
+    return values[keys[0]] if len(keys) == 1 else ag.concat([ag.asarray(values[key]) for key in keys])._raw
 
 
 def _where(step: Step, chunk: Chunk) -> str:
@@ -483,16 +490,20 @@ class Total:
 
     def add(self, chunk: Chunk, blocks: list[Any]) -> None:
         """Run the loss on a chunk, forward and backward."""
-        rows = len(blocks[0])
-        for block in blocks:
-            if len(block) != rows:
-                raise ValueError(f"the arrays have different numbers of rows here: {[len(b) for b in blocks]}")
-        if not rows:
+        step, rows = self.step, len(blocks[0])
+        blocks = [b if type(b) is np.ndarray else ag.asarray(b)._raw for b in blocks]
+        kind = step.kinds.get(rows)
+        if kind is not None and kind.fits(blocks):
+            found, aux = kind.run(blocks, self.source, chunk.number), None
+            if step.has_aux:
+                count = 1 + step.parameters
+                found, aux = found[:count], Filled(rows, found[count:])
+        elif any(len(block) != rows for block in blocks):
+            raise ValueError(f"the arrays have different numbers of rows here: {[len(b) for b in blocks]}")
+        elif rows:
+            found, aux = self.as_it_is(chunk, blocks)
+        else:
             return
-        step = self.step
-        blocks = [ag.asarray(block)._raw for block in blocks]
-        self.source.begin(chunk.number)
-        found, aux = self.run(rows, blocks)
         if chunk.number in step.check and not self.source.counter:
             sample = sampled(blocks)
             if step.loss is None:  # in another process: the caller's own one checks it
@@ -500,38 +511,31 @@ class Total:
             else:
                 check_additive(step, sample, self.source)
         self.unit = self.unit or rows
-        share = rows / self.unit if step.reduce == "mean" else 1.0
-        self.accumulate(found if share == 1.0 else [part * share for part in found])
+        if rows != self.unit and step.reduce == "mean":
+            found = [part * (rows / self.unit) for part in found]
         self.rows += rows
         if step.has_aux:
             self.aux.append(aux)
-
-    def run(self, rows: int, blocks: list[Any]) -> tuple[list[Any], Any]:
-        """Return value and gradients for a chunk, and what the loss gives beside."""
-        step = self.step
-        kind = step.kinds.get(rows)
-        if kind is not None and kind.fits(blocks):
-            outs = kind.run(blocks, self.source)
-            count = 1 + step.parameters
-            return outs[:count], Filled(rows, outs[count:])
-        if step.loss is None:
-            found = [f"{block.dtype}{list(block.shape)}" for block in blocks]
-            raise TypeError(
-                f"a chunk is {', '.join(found)}, which is not what the Dask arrays say of themselves: pass dtype= and meta="
-                " where they are made"
-            )
-        made, aux = step.loss.loss.run(*step.loss.arguments(blocks))
-        return [t._raw for t in made], aux
-
-    def accumulate(self, found: list[Any]) -> None:
-        """Add value and gradients."""
         if self.value is None:  # copies: they are written to, and a rule may give what others hold
             self.value = found[0]
             self.gradients = [backend_of(g).asarray(g, copy=True) for g in found[1:]]
             return
         self.value = self.value + found[0]
         for i, g in enumerate(found[1:]):
-            self.gradients[i] = backend_of(g).xp.add_into(self.gradients[i], g, self.gradients[i])
+            self.gradients[i] += g
+
+    def as_it_is(self, chunk: Chunk, blocks: list[Any]) -> tuple[list[Any], Any]:
+        """Call the caller's function; return value and gradients, and what it gives beside."""
+        loss = self.step.loss
+        if loss is None:
+            found = [f"{block.dtype}{list(block.shape)}" for block in blocks]
+            raise TypeError(
+                f"a chunk is {', '.join(found)}, which is not what the Dask arrays say of themselves: pass dtype= and meta="
+                " where they are made"
+            )
+        self.source.begin(chunk.number)
+        made, aux = loss.loss.run(*loss.arguments(blocks))
+        return [t._raw for t in made], aux
 
     def part(self) -> Part | None:
         """Return the sums, or means."""
