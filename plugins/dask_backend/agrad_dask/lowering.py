@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import hashlib
 import itertools
 import math
@@ -20,7 +21,7 @@ import pickle
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import Context
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
@@ -59,6 +60,8 @@ KINDS = 16
 HOW = {"exact": True, "threads": 1}
 #: Tasks are made smaller than `GROUP_BYTES` where there would be fewer than about this many to share out.
 GROUPS = 32
+#: Tasks are made larger where there would be more than about this many: Dask's scheduler takes 50 to 100 us for each.
+TASKS = 100_000
 #: How many partial sums one task adds up.
 FAN_IN = 8
 #: How many rows of a chunk the check that a loss adds up looks at.
@@ -131,14 +134,35 @@ class Group:
 
     Attributes
     ----------
-    steps : list of Do
-        What the task does, in order.
+    chunks : list of Chunk
+        In order.
+    nodes : dict
+        The data's own tasks that no other group needs.
     needs : tuple of keys
         Tasks that other groups need too: they stay tasks of their own.
     """
 
-    steps: list[Do]
+    chunks: list[Chunk]
+    nodes: dict[Any, Any]
     needs: tuple[Any, ...]
+
+    @functools.cached_property
+    def steps(self) -> list[Do]:
+        """What the task does, in order: worked out where it first runs, not where the plan is made."""
+        order: list[tuple[Any, Any, tuple[Any, ...], Chunk]] = []
+        left = set(self.nodes)
+        for chunk in self.chunks:
+            own = depth_first(self.nodes, [key for key in chunk.wanted() if key in left], left)
+            order += [(direct(node), node.key, tuple(node.dependencies), chunk) for node in own]
+            order.append((None, None, tuple(chunk.wanted()), chunk))
+            left.difference_update(node.key for node in own)
+        gone = last_uses(keys for _, _, keys, _ in order)
+        return [
+            Do(*what, tuple(key for key in keys if key in self.nodes)) for what, keys in zip(order, gone, strict=True)
+        ]
+
+    def __reduce__(self) -> Any:
+        return Group, (self.chunks, self.nodes, self.needs)
 
     def __dask_tokenize__(self) -> str:
         return str(id(self))  # its task has a key of its own: no look at the contents is worth while
@@ -443,7 +467,7 @@ def run_group(step: Step, group: Group, *shared: Any) -> Part | None:
         ag.set_default_dtype(step.dtype)
     values = dict(zip(group.needs, shared, strict=True))
     total = Total(step)
-    chunk = group.steps[0].chunk
+    chunk = group.chunks[0]
     looking = ag.autograd.detect_anomaly() if step.anomaly else contextlib.nullcontext()
     with ag.enable_grad(), random.using(total.source), looking:
         try:
@@ -725,8 +749,21 @@ def grouping_of(arrays: Sequence[Any], join: float) -> Grouping:
     if kept is None or kept[0] != names:
         kept = arrays[0]._agrad_groupings = names, {}
     if join not in kept[1]:
-        kept[1][join] = make_grouping(aligned(arrays), join)
+        with uncollected():
+            kept[1][join] = make_grouping(aligned(arrays), join)
     return kept[1][join]  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Make many objects that stay without looking for garbage among them, which takes a third of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def aligned(arrays: Sequence[Any]) -> list[Any]:
@@ -771,12 +808,10 @@ def make_grouping(arrays: Sequence[Any], join: float) -> Grouping:
         for i in range(len(sizes))
     ]
     row = sum(array.dtype.itemsize * math.prod(array.shape[1:]) for array in arrays)
-    grouped = _grouped(chunks, row)
-    grouped = [_joined(members, row, join) for members in grouped]
-    private = _private(graph, grouped)
-    groups = [_scheduled(graph, members, mine) for members, mine in zip(grouped, private, strict=True)]
-    inside = set().union(*private)
-    shared = _reached(graph, (k for g in groups for k in g.needs), inside)
+    grouped = [_joined(members, row, join) for members in _grouped(chunks, row)]
+    groups = _owned(graph, grouped)
+    inside = {key for group in groups for key in group.nodes}
+    shared = _reached(graph, (key for group in groups for key in group.needs), inside)
     runs = [chunk for members in grouped for chunk in members]
     counts = Counter(chunk.stop - chunk.start for chunk in runs)
     kinds = [int(rows) for rows, _ in counts.most_common() if rows > 0]
@@ -791,15 +826,18 @@ def _checked(chunks: list[Chunk]) -> tuple[int, ...]:
     if math.isnan(chunks[-1].stop):
         return tuple(sorted({0, len(chunks) - 1, *(2**i for i in range((len(chunks) - 1).bit_length()))}))
     rows = [min(chunk.stop - chunk.start, CHECKED_ROWS) for chunk in chunks]
-    enough = [chunk.number for chunk, n in zip(chunks, rows, strict=True) if n == max(rows)]
+    most = max(rows)
+    enough = [chunk.number for chunk, n in zip(chunks, rows, strict=True) if n == most]
     return tuple(dict.fromkeys(enough[i] for i in (0, len(enough) // 2, -1)))
 
 
 def _grouped(chunks: list[Chunk], row: float) -> list[list[Chunk]]:
     """Share chunks out to tasks; how does not depend on the machine, so neither do the last bits of a sum."""
     if math.isnan(chunks[-1].stop):
-        return [[chunk] for chunk in chunks]
-    return _neighbours(chunks, row, min(GROUP_BYTES, chunks[-1].stop * row / GROUPS))
+        several = -(-len(chunks) // TASKS)
+        return [chunks[i : i + several] for i in range(0, len(chunks), several)]
+    whole = chunks[-1].stop * row
+    return _neighbours(chunks, row, max(min(GROUP_BYTES, whole / GROUPS), whole / TASKS))
 
 
 def _joined(chunks: list[Chunk], row: float, limit: float) -> list[Chunk]:
@@ -808,7 +846,9 @@ def _joined(chunks: list[Chunk], row: float, limit: float) -> list[Chunk]:
         return chunks
     several = _neighbours(chunks, row, limit)
     return [
-        Chunk(
+        some[0]
+        if len(some) == 1
+        else Chunk(
             *(some[0].number, some[-1].last),
             tuple(tuple(itertools.chain.from_iterable(keys)) for keys in zip(*(c.blocks for c in some), strict=True)),
             *(some[0].start, some[-1].stop),
@@ -823,40 +863,33 @@ def _neighbours(chunks: list[Chunk], row: float, limit: float) -> list[list[Chun
     return [list(some) for _, some in itertools.groupby(chunks, lambda chunk: int(chunk.start * row / within))]
 
 
-def _private(graph: dict[Any, Any], grouped: list[list[Chunk]]) -> list[set[Any]]:
-    """Return for each group the tasks that no other needs."""
+def _owned(graph: dict[Any, Any], grouped: list[list[Chunk]]) -> list[Group]:
+    """Return the groups, each with the tasks that no other needs."""
     owner: dict[Any, int] = {}
     several = -1
     for number, members in enumerate(grouped):
         stack = [key for chunk in members for key in chunk.wanted()]
         while stack:
             key = stack.pop()
-            found = owner.get(key, number)
-            if key not in graph or found == several or (found == number and key in owner):
+            found = owner.get(key)
+            if found is None and key in graph:
+                owner[key] = number
+            elif found in (None, number, several):
                 continue
-            owner[key] = number if found == number else several
+            else:
+                owner[key] = several
             stack.extend(graph[key].dependencies)
-    private: list[set[Any]] = [set() for _ in grouped]
+    nodes: list[dict[Any, Any]] = [{} for _ in grouped]
     for key, number in owner.items():
         if number != several:
-            private[number].add(key)
-    return private
-
-
-def _scheduled(graph: dict[Any, Any], members: list[Chunk], mine: set[Any]) -> Group:
-    """Put a group's tasks and chunks in order, and note after which step each value is no longer needed."""
-    order: list[tuple[Any, Any, tuple[Any, ...], Chunk]] = []
-    left = set(mine)
-    for chunk in members:
-        own = depth_first(graph, [key for key in chunk.wanted() if key in left], left)
-        order += [(direct(node), node.key, tuple(node.dependencies), chunk) for node in own]
-        order.append((None, None, tuple(chunk.wanted()), chunk))
-        left.difference_update(node.key for node in own)
-    needs = [keys for _, _, keys, _ in order]
-    steps = [
-        Do(*what, tuple(key for key in gone if key in mine)) for what, gone in zip(order, last_uses(needs), strict=True)
-    ]
-    return Group(steps, tuple(dict.fromkeys(key for keys in needs for key in keys if key not in mine)))
+            nodes[number][key] = graph[key]
+    groups = []
+    for members, mine in zip(grouped, nodes, strict=True):
+        wanted = itertools.chain.from_iterable(chunk.wanted() for chunk in members)
+        below = itertools.chain.from_iterable(node.dependencies for node in mine.values())
+        needs = tuple(dict.fromkeys(key for key in itertools.chain(wanted, below) if key not in mine))
+        groups.append(Group(members, mine, needs))
+    return groups
 
 
 def _reached(graph: dict[Any, Any], keys: Iterable[Any], inside: set[Any]) -> dict[Any, Any]:
@@ -958,31 +991,11 @@ def filled(aux: Any, kept: dict[int, Kept], parameters: int) -> Any:
 def compute(step: Step, plan: Grouping, array: Any) -> Part | None:
     """Run all groups and add up what they give, by the scheduler that Dask would use."""
     schedule = get_scheduler(collections=[array])
-    unique = uuid.uuid4().hex
-    tasks = dict(plan.shared)
     owner = getattr(schedule, "__self__", None)
     client: Any = owner if hasattr(owner, "scatter") else None
-    if client is not None:  # sent once; its tasks refer to it
-        sent = client.scatter(step, hash=False)
-        place = sent.key
-    else:
-        place = f"step-{unique}"
-        tasks[place] = DataNode(place, step)
-    level: list[Any] = []
-    for i, group in enumerate(plan.groups):
-        key = (f"value_and_grad-{unique}", i)
-        tasks[key] = Task(key, run_group, TaskRef(place), group, *map(TaskRef, group.needs))
-        level.append(key)
-    add = functools.partial(combine, step.reduce)
-    for height in itertools.count():
-        several = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
-        level = []
-        for i, members in enumerate(several):
-            key = (f"add-{unique}", height, i)
-            tasks[key] = Task(key, add, *map(TaskRef, members))
-            level.append(key)
-        if len(level) == 1:
-            break
+    sent = None if client is None else client.scatter(step, hash=False)  # once; its tasks refer to it
+    with uncollected():
+        tasks, level = _tasks(step, plan, None if sent is None else sent.key)
     progress = dask.config.get("agrad.progress", False)
     found: list[Part | None]
     if client is None:
@@ -995,6 +1008,29 @@ def compute(step: Step, plan: Grouping, array: Any) -> Part | None:
                 computing.show(made)
             found = client.gather(made)
     return found[0]
+
+
+def _tasks(step: Step, plan: Grouping, place: Any) -> tuple[dict[Any, Any], list[Any]]:
+    """Return the tasks of a call, and the key of the last; `place` is where the step is, None if that is one of them."""
+    unique = uuid.uuid4().hex
+    tasks = dict(plan.shared)
+    if place is None:
+        place = f"step-{unique}"
+        tasks[place] = DataNode(place, step)
+    level: list[Any] = []
+    ref = TaskRef(place)
+    for i, group in enumerate(plan.groups):
+        key = (f"value_and_grad-{unique}", i)
+        tasks[key] = Task(key, run_group, ref, group, *map(TaskRef, group.needs))
+        level.append(key)
+    add = functools.partial(combine, step.reduce)
+    height = 0
+    while not height or len(level) > 1:
+        several = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+        level = [(f"add-{unique}", height, i) for i in range(len(several))]
+        tasks.update((key, Task(key, add, *map(TaskRef, part))) for key, part in zip(level, several, strict=True))
+        height += 1
+    return tasks, level
 
 
 def _due(checked: tuple[int, ...], calls: int) -> tuple[int, ...]:
