@@ -55,6 +55,23 @@ def scipys(module: str) -> Any:
     return found
 
 
+def refuse_lazy(what: str, arguments: Any) -> None:
+    """Refuse lazy arrays, as the steps of a solver depend on values."""
+    for t in tree.flatten(arguments)[0]:
+        if isinstance(t, Tensor) and not hasattr(t._spec.backend, "numbers") and t._spec.backend.is_lazy:
+            raise UnsupportedOp(
+                f"scipy.{what}",
+                t._spec.backend.name,
+                "steps depend on values: compute() the arguments and pass on to_device()",
+            )
+
+
+def moves(arguments: Any) -> bool:
+    """Return whether a tensor among arguments is being differentiated."""
+    tensors = [t for t in tree.flatten(arguments)[0] if isinstance(t, Tensor)]
+    return any(t._node is not None or t._tangents for t in tensors)
+
+
 def _plain(t: Tensor) -> Tensor:
     """Return a tensor without history and tangents."""
     return wrap(t._raw, t._spec)
@@ -402,11 +419,7 @@ class _Problem:
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf._spec.inexact]
         self.theta = [leaves[i] for i in places]
         self.raw = is_raw(y0, *beside, args)
-        for t in tree.flatten((y0, *beside, *self.theta))[0]:
-            if isinstance(t, Tensor) and not hasattr(t._spec.backend, "numbers") and t._spec.backend.is_lazy:
-                raise UnsupportedOp(
-                    f"scipy.integrate.{what}", t._spec.backend.name, "steps depend on values: compute() the arguments"
-                )
+        refuse_lazy(f"integrate.{what}", (y0, *beside, *self.theta))
         device = next((t.device for t in self.theta), None)
         start = y0 if isinstance(y0, Tensor) else asarray(y0, device=device)
         start = astype(start, "complex128" if start._spec.is_complex else "float64", copy=False)
@@ -660,7 +673,7 @@ def solve_ivp(
     if problem.y0.ndim != 1:
         raise ValueError(f"`y0` must be 1-dimensional.{called()}")
     problem.check("solve_ivp", begin)
-    moving = any(_moves(t) for t in (problem.y0, begin, end, *problem.theta))
+    moving = moves((problem.y0, begin, end, problem.theta))
     if events is not None and moving:
         raise UnsupportedOp(
             "scipy.integrate.solve_ivp",
@@ -697,7 +710,7 @@ def solve_ivp(
     def states(times: Tensor, values: Any) -> Tensor:
         """Return the states at times, whose values are known, a row each."""
         values = asarray(values.T, device=problem.device)
-        if not moving and not _moves(times):
+        if not moving and not moves(times):
             return values
         if gradient == "discrete":
             return _repeated(problem, method, path.ts, (begin, end), times, checkpoints)
@@ -724,11 +737,6 @@ def solve_ivp(
         found.t, found.y = (problem.given(t) for t in (times, permute_dims(states(times, found.y), (1, 0))))
     found.sol = sol if dense_output else None
     return found
-
-
-def _moves(t: Tensor) -> bool:
-    """Return whether a tensor is being differentiated."""
-    return t._node is not None or bool(t._tangents)
 
 
 def _repeated(

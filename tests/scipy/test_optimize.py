@@ -1,0 +1,137 @@
+"""Solvers as differentiable functions: what they find is SciPy's, derivatives are differences' of that."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import optimize as theirs
+
+import agrad as ag
+from agrad.autograd import gradcheck, gradgradcheck
+from agrad.func import ImplicitError
+from agrad.scipy import optimize
+
+
+def leaf(values):
+    return ag.tensor(np.asarray(values, dtype=float), requires_grad=True)
+
+
+def curves(x, p):
+    return ag.stack([x[0] ** 2 + x[1] - p["a"], x[0] - x[1] ** 2 + p["b"]])
+
+
+TIMES = np.linspace(0, 2, 9)
+DATA = 2.5 * np.exp(-1.3 * TIMES) + 0.05 * np.sin(7 * TIMES)
+
+
+def misfit(p, y):
+    return p[0] * ag.exp(-p[1] * ag.asarray(TIMES)) - y
+
+
+def distance(x, data):
+    return ag.sum(ag.sqrt(1 + (x - data) ** 2)) + ag.sum(x**2) * 0.1
+
+
+class TestRoot:
+    @pytest.mark.parametrize("method", ["hybr", "lm", "krylov"])
+    def test_by_its_arguments(self, method):
+        expected = theirs.root(lambda x: [x[0] ** 2 + x[1] - 3, x[0] - x[1] ** 2 + 1], [1.0, 1.0], tol=1e-10)
+        p = {"a": leaf(3.0), "b": leaf(1.0)}
+        found = optimize.root(curves, [1.0, 1.0], (p,), method, tol=1e-10)
+        np.testing.assert_allclose(found.x.detach().numpy(), expected.x, rtol=1e-7)
+        of = lambda a, b: optimize.root(curves, [1.0, 1.0], ({"a": a, "b": b},), method, tol=1e-12).x
+        assert gradcheck(of, (p["a"], p["b"]), check_forward_ad=True)
+
+    def test_second_order_and_no_derivative_by_the_start(self):
+        x0 = leaf([1.0, 1.0])
+        of = lambda a, b: optimize.root(curves, x0, ({"a": a, "b": b},), tol=1e-12).x
+        a, b = leaf(3.0), leaf(1.0)
+        assert gradgradcheck(of, (a, b), check_fwd_over_rev=True)
+        assert ag.grad(of(a, b).sum(), x0, allow_unused=True) == (None,)
+
+    def test_raw_arguments_and_what_is_not_found(self):
+        found = optimize.root(curves, [1.0, 1.0], ({"a": 3.0, "b": 1.0},))
+        assert type(found.x) is np.ndarray
+        nowhere = lambda x, a: x**2 + a
+        with np.errstate(all="ignore"):
+            assert not optimize.root(nowhere, [1.0], (1.0,)).success
+            with pytest.raises(ImplicitError, match=r"not small[^§]*SciPy says of root"):
+                optimize.root(nowhere, [1.0], (leaf(1.0),))
+        with pytest.raises(ValueError, match="solver"):
+            optimize.root(nowhere, [1.0], (1.0,), "bisect")
+
+    @pytest.mark.parametrize("backend", ["numpy", "strict"], indirect=True)
+    def test_backends(self, backend):
+        a = ag.asarray(2.0, device=backend, dtype=ag.float64)
+        of = lambda a: ag.sum(optimize.root(lambda x, a: x**2 - a, [1.0], (a,)).x)
+        np.testing.assert_allclose(float(ag.func.grad(of)(a)), 0.5 / 2**0.5, rtol=1e-7)
+
+    def test_lazy_arrays_are_refused(self, dask_backend):
+        with pytest.raises(ag.UnsupportedOp, match=r"compute\(\)"):
+            optimize.root(lambda x, a: x - a, [1.0], (ag.asarray(1.0, device="dask"),))
+
+
+class TestOneNumber:
+    def test_brentq(self):
+        kepler = lambda x, m, e: x - e * ag.sin(x) - m
+        expected = theirs.brentq(lambda x: x - 0.3 * np.sin(x) - 1, 0, 2)
+        assert optimize.brentq(kepler, 0, 2, (1.0, 0.3)) == pytest.approx(expected, rel=1e-14)
+        of = lambda m, e: optimize.brentq(kepler, 0, 2, (m, e), xtol=1e-14)
+        inputs = (leaf(1.0), leaf(0.3))
+        assert gradcheck(of, inputs, check_forward_ad=True)
+        assert gradgradcheck(of, inputs)
+        x, report = optimize.brentq(kepler, 0, 2, inputs, full_output=True)
+        assert x.requires_grad
+        assert report.converged
+        with pytest.raises(ValueError, match="different signs"):
+            optimize.brentq(kepler, 5, 6, inputs)
+        with pytest.raises(RuntimeError, match="converge"):
+            optimize.brentq(kepler, 0, 2, inputs, maxiter=2)
+
+    @pytest.mark.parametrize("method", ["del2", "iteration"])
+    def test_fixed_point(self, method):
+        of = lambda a: optimize.fixed_point(lambda x, a: ag.cos(a * x), [0.7, 0.6], (a,), 1e-13, 5000, method)
+        a = leaf(0.9)
+        expected = theirs.fixed_point(lambda x: np.cos(0.9 * x), [0.7, 0.6], (), 1e-13, 5000, method)
+        np.testing.assert_allclose(of(a).detach().numpy(), expected, rtol=1e-12)
+        assert gradcheck(of, (a,), check_forward_ad=True)
+        with pytest.raises(RuntimeError, match="Failed to converge"):
+            optimize.fixed_point(lambda x, a: a * x + 1, 1.0, (leaf(2.0),), method="iteration", maxiter=20)
+
+
+class TestMinima:
+    @pytest.mark.parametrize("method", [None, "Newton-CG", "trust-exact"])
+    def test_minimize(self, method):
+        of = lambda data: optimize.minimize(distance, [0.0], (data,), method, tol=1e-12).x
+        data = leaf([1.0, 2.0, 6.0])
+        expected = theirs.minimize(
+            lambda x: np.sum(np.sqrt(1 + (x - data.detach().numpy()) ** 2)) + 0.1 * np.sum(x**2), [0.0], tol=1e-8
+        )
+        np.testing.assert_allclose(of(data).detach().numpy(), expected.x, rtol=1e-5)
+        assert gradcheck(of, (data,), check_forward_ad=True, eps=1e-3, atol=1e-3)
+        x = of(data).item()
+        bent = (1 + (x - data.detach().numpy()) ** 2) ** -1.5
+        (g,) = ag.grad(of(data).sum(), data)
+        np.testing.assert_allclose(g.numpy(), bent / (bent.sum() + 0.2), rtol=1e-6)
+
+    def test_limits(self):
+        found = optimize.minimize(distance, [0.0], (np.array([1.0, 2.0, 6.0]),), "L-BFGS-B", bounds=(0.0, 1.0))
+        np.testing.assert_allclose(found.x, [1.0])
+        with pytest.raises(ag.UnsupportedOp, match="bounds"):
+            optimize.minimize(distance, [0.0], (leaf([1.0, 2.0, 6.0]),), bounds=(0.0, 1.0))
+        with pytest.raises(ag.UnsupportedOp, match="loss"):
+            optimize.least_squares(misfit, [1.0, 1.0], (leaf(DATA),), loss="cauchy")
+
+    @pytest.mark.parametrize("method", ["trf", "dogbox", "lm"])
+    def test_a_fit_by_its_data(self, method):
+        exact = {"ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15}
+        of = lambda y: optimize.least_squares(misfit, [1.0, 1.0], (y,), method, **exact).x
+        y = leaf(DATA)
+        expected = theirs.least_squares(lambda p: p[0] * np.exp(-p[1] * TIMES) - DATA, [1.0, 1.0], **exact).x
+        np.testing.assert_allclose(of(y).detach().numpy(), expected, rtol=1e-7)
+        assert gradcheck(of, (y,), check_forward_ad=True, fast_mode=True, atol=1e-4)
+
+    def test_too_little_data_has_no_derivative(self):
+        flat = lambda p, y: (p[0] + p[1]) * ag.asarray(TIMES) - y
+        with pytest.raises(ImplicitError, match="no derivative"):
+            ag.grad(optimize.least_squares(flat, [1.0, 1.0], (y := leaf(DATA),)).x.sum(), y)
