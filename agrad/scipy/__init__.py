@@ -17,7 +17,7 @@ import importlib
 from typing import Any
 
 #: The modules, by SciPy's names.
-_ROOMS = ("integrate", "linalg", "optimize", "signal", "special", "stats")
+_ROOMS = ("integrate", "interpolate", "linalg", "optimize", "signal", "special", "stats")
 
 
 def __getattr__(name: str) -> Any:
