@@ -115,8 +115,8 @@ class Watched:
         monkeypatch.setattr(runs.Runs, "graph", self.watching(runs.Runs.graph))
 
     def watching(self, real):
-        def graph(plan, written):
-            self.graphs.append(real(plan, written))
+        def graph(plan):
+            self.graphs.append(real(plan))
             return self.graphs[-1]
 
         return graph

@@ -14,9 +14,9 @@ import math
 import operator
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef, convert_legacy_graph, parse_input
 from dask.array.core import concatenate_axes
@@ -37,7 +37,7 @@ Grid = tuple[int, ...]
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """A layer that is needed.
+    """A layer.
 
     Attributes
     ----------
@@ -51,9 +51,11 @@ class Part:
         The names of what it is made of.
     beside : tuple of str or None
         Those of them that stand at the same place, the rest being in one block; None if it is not even.
+    single : tuple of keys
+        Of what is in one block, if it is even.
     generation : int
         How often chunks have met before it; -1 if it is made of no chunks.
-    wanted : set of keys
+    wanted : collection of keys
         The blocks that are needed.
     run : int
         The number of the run it belongs to, if it is even.
@@ -64,39 +66,28 @@ class Part:
     nodes: dict[Any, GraphNode] | None
     below: set[str]
     beside: tuple[str, ...] | None = None
+    single: tuple[Any, ...] = ()
     generation: int = -1
-    wanted: set[Any] = field(default_factory=set)
+    wanted: Any = ()
     run: int = 0
 
 
-class Survey:
-    """The layers that some keys need, in order; which are even, and which blocks of them are needed.
+class Layers:
+    """The layers of a graph, each looked at once.
 
-    Parameters
+    Attributes
     ----------
-    written : HighLevelGraph
-        What the keys are made by.
-    targets : collection of keys
-        Whose values are wanted.
-    known : mapping
-        Keys of values computed before.
+    grid : dict
+        By the names of blocks: how many there are along each axis.
     """
 
-    def __init__(self, written: HighLevelGraph, targets: Collection[Any], known: Mapping[Any, Any]) -> None:
-        self.targets = targets
-        #: By the names of blocks: the part, the number of blocks along each axis, and all keys, place by place.
-        self.part: dict[str, Part] = {}
+    def __init__(self, written: HighLevelGraph) -> None:
+        self.written = written
         self.grid: dict[str, Grid] = {}
-        self._keys: dict[str, list[Any]] = {}
+        self._parts: dict[str, Part] = {}
+        self._of: dict[str, Part] = {}
         self._numbers: dict[str, dict[Any, int]] = {}
-        self.parts: list[Part] = []
-        #: Even layers that hang together, by number.
-        self.runs: dict[int, list[Part]] = {}
-        self.known = known
-        self.known_names = set(map(name_of, known))
-        for name in _needed(written, map(name_of, targets)):
-            self.parts.append(self._surveyed(written, name))
-        self._want()
+        self._keys: dict[str, list[Any]] = {}
 
     def keys(self, name: str) -> list[Any]:
         """Return the keys of all blocks of a name, place by place."""
@@ -114,70 +105,159 @@ class Survey:
         """Return how many blocks there are along the axes that have several."""
         return tuple(n for n in self.grid.get(name, ()) if n > 1)
 
-    # -- layers --------------------------------------------------------------------------------------------------------
+    def __contains__(self, key: Any) -> bool:
+        """Return whether a key is of a block of a layer that was looked at."""
+        name = key[0] if type(key) is tuple and key else key
+        part = self._of.get(name)
+        if part is None:
+            return False
+        return key in (self.numbers(name) if part.nodes is None else part.nodes)
 
-    def _surveyed(self, written: HighLevelGraph, name: str) -> Part:
-        layer, known = written.layers[name], self.known
-        if isinstance(layer, Blockwise) and layer.output not in self.known_names:
-            part = Part(name, layer, None, {arg for arg, ind in _arrays(layer)})
-            part.below |= {name_of(arg.key) for arg, ind in layer.indices if isinstance(arg, TaskRef)}
-            self.part[layer.output] = part
-            self.grid[layer.output] = tuple(layer.dims[i] for i in layer.output_indices)
-            self.grid.update((arg, tuple(layer.numblocks[arg])) for arg, _ in _arrays(layer))
-            part.beside = _beside(layer)
-        else:
-            nodes = _nodes(written, name)
-            nodes |= {key: DataNode(key, known[key]) for key in nodes.keys() & known.keys()}
-            part = Part(name, layer, nodes, {name_of(d) for node in nodes.values() for d in node.dependencies})
-            names = {name_of(key) for key in nodes}
-            self.part.update(dict.fromkeys(names, part))
-            if len(names) == 1:
-                (only,) = names
-                grid = _grid(nodes)
-                if grid is not None:
-                    self.grid[only] = grid
-                    part.beside = self._even(only, nodes)
-        below = [self.part[d] for d in part.below if d in self.part and self.part[d] is not part]
-        if part.beside is None:
-            part.generation = max((other.generation for other in below), default=-1)
-        else:
-            part.generation = max((other.generation + (other.beside is None) for other in below), default=0)
-            self.runs[id(part)] = [part]
-            part.run = id(part)
-            for other in below:
-                if other.beside is not None and other.generation == part.generation:
-                    self._unite(part, other)
+    def part(self, name: str) -> Part:
+        """Return what is known of a layer; those it depends on have been asked for before."""
+        if name not in self._parts:
+            layer = self.written.layers[name]
+            part = self._parts[name] = (
+                self._blockwise(layer) if isinstance(layer, Blockwise) else self._other(layer, name)
+            )
+            part.name = name
+            self._of.update(dict.fromkeys(names_of(part), part))
+        return self._parts[name]
+
+    def _blockwise(self, layer: Blockwise) -> Part:
+        part = Part("", layer, None, {arg for arg, _ in _arrays(layer)})
+        self.grid[layer.output] = tuple(layer.dims[i] for i in layer.output_indices)
+        self.grid.update((arg, tuple(layer.numblocks[arg])) for arg, _ in _arrays(layer))
+        part.beside = _beside(layer)
+        keys = [arg.key for arg, _ in layer.indices if isinstance(arg, TaskRef)]
+        keys += [(arg, *(0,) * len(ind)) for arg, ind in _arrays(layer) if arg not in (part.beside or ())]
+        part.below.update(map(name_of, keys))
+        part.single = tuple(keys)
         return part
 
-    def _unite(self, part: Part, other: Part) -> None:
-        if part.run != other.run:
-            small, large = sorted((part.run, other.run), key=lambda run: len(self.runs[run]))
-            for each in self.runs[small]:
-                each.run = large
-            self.runs[large] += self.runs.pop(small)
+    def _other(self, layer: Any, name: str) -> Part:
+        nodes = self._tasks(layer)
+        part = Part("", layer, nodes, {name_of(d) for node in nodes.values() for d in node.dependencies})
+        grid = _grid(nodes) if len({name_of(key) for key in nodes}) == 1 else None
+        if grid is not None:
+            self.grid[names_of(part)[0]] = grid
+            self._examine(part)
+        return part
 
-    def _even(self, name: str, nodes: dict[Any, GraphNode]) -> tuple[str, ...] | None:
-        """Return what tasks need at their own place, if they need nothing else but arrays in one block."""
+    def _tasks(self, layer: Any) -> dict[Any, GraphNode]:
+        own = set(layer)
+        rest, made = {}, dict[Any, GraphNode]()
+        for key, task in layer.items():
+            if isinstance(task, GraphNode):
+                made[key] = task
+            elif (
+                type(task) is tuple
+                and len(task) == 2
+                and type(task[1]) is list
+                and all(type(d) is tuple and type(d[0]) is str and d in self for d in task[1])
+            ):  # how Dask writes sums; it would make a task of the list too
+                made[key] = Task(key, _listed, task[0], *map(TaskRef, task[1]))
+            else:
+                rest[key] = task
+        return made | convert_legacy_graph(rest, _Either(own, self)) if rest else made
+
+    def _examine(self, part: Part) -> None:
+        """Find what tasks need at their own place, if they need nothing else but arrays in one block."""
+        nodes, (name,) = part.nodes or {}, names_of(part)
         extent = self.extent(name)
         if not extent:
-            return None
+            return
         beside: dict[str, list[Any]] = {}
-        single: set[Any] = set()
+        single: dict[Any, None] = {}
         for i, key in enumerate(self.keys(name)):
             node = nodes[key]
             if not isinstance(node, Task):
-                return None
+                return
             for d in node.dependencies:
+                if d in single:
+                    continue
                 other = name_of(d)
-                if d in single or (other in beside and beside[other][i] == d):
+                if other in beside and beside[other][i] == d:
                     continue
                 if not self.extent(other) and (other in self.grid or not isinstance(d, tuple)):
-                    single.add(d)
+                    single[d] = None
                 elif other != name and self.extent(other) == extent and self.keys(other)[i] == d:
                     beside[other] = self.keys(other)
                 else:
-                    return None
-        return tuple(beside)
+                    return
+        part.beside, part.single = tuple(beside), tuple(single)
+
+
+class _Either(NamedTuple):
+    """Two collections of keys."""
+
+    one: Container[Any]
+    other: Container[Any]
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self.one or key in self.other
+
+
+def _listed(function: Callable[..., Any], *values: Any) -> Any:
+    return function(list(values))
+
+
+def names_of(part: Part) -> list[str]:
+    """Return the names of the blocks of a layer: one, as a rule."""
+    return [part.layer.output] if part.nodes is None else list(dict.fromkeys(map(name_of, part.nodes)))
+
+
+class Survey:
+    """The layers that some keys need, in order; which hang together, and which blocks of them are needed.
+
+    Parameters
+    ----------
+    layers : Layers
+        What the keys are made by.
+    targets : collection of keys
+        Whose values are wanted.
+    known : mapping
+        Values computed before, by key.
+    """
+
+    def __init__(self, layers: Layers, targets: Collection[Any], known: Mapping[Any, Any]) -> None:
+        self.layers, self.targets = layers, targets
+        #: In order, and by the names of blocks.
+        self.parts: list[Part] = []
+        self.part: dict[str, Part] = {}
+        #: Even layers that hang together, by number.
+        self.runs: dict[int, list[Part]] = {}
+        given = defaultdict[str, dict[Any, Any]](dict)
+        for key, value in known.items():
+            given[name_of(key)][key] = DataNode(key, value)
+        for name in _needed(layers.written, map(name_of, targets)):
+            part = replace(layers.part(name), wanted=set())
+            names = names_of(part)
+            for each in given.keys() & set(names):
+                made = part.layer if part.nodes is None else part.nodes
+                part.nodes = given[each] if len(given[each]) == len(made) else dict(made) | given[each]
+                part.below = {name_of(d) for node in part.nodes.values() for d in node.dependencies}
+                part.beside = None
+            self.part.update(dict.fromkeys(names, part))
+            self.parts.append(part)
+            self._place(part)
+        self._want()
+
+    def _place(self, part: Part) -> None:
+        """Say in which generation a layer is, and with which others it hangs together."""
+        below = [self.part[d] for d in part.below if d in self.part and self.part[d] is not part]
+        if part.beside is None:
+            part.generation = max((other.generation for other in below), default=-1)
+            return
+        part.generation = max((other.generation + (other.beside is None) for other in below), default=0)
+        part.run = len(self.parts)
+        self.runs[part.run] = [part]
+        for other in below:
+            if other.beside is not None and other.generation == part.generation and other.run != part.run:
+                small, large = sorted((part.run, other.run), key=lambda run: len(self.runs[run]))
+                for each in self.runs[small]:
+                    each.run = large
+                self.runs[large] += self.runs.pop(small)
 
     # -- blocks --------------------------------------------------------------------------------------------------------
 
@@ -186,40 +266,41 @@ class Survey:
         for key in self.targets:
             self.part[name_of(key)].wanted.add(key)
         for part in reversed(self.parts):
-            for d in self.dependencies(part):
-                other = self.part.get(name_of(d))
-                if other is not None and other is not part:
-                    other.wanted.add(d)
+            if not part.wanted:
+                continue
+            if part.beside is None:
+                for d in set().union(*self.reached(part).values()):
+                    self._ask(part, name_of(d), (d,))
+                continue
+            numbers = self.layers.numbers(names_of(part)[0])
+            whole = len(part.wanted) == len(numbers)
+            for name in part.beside:
+                keys = self.layers.keys(name)
+                self._ask(part, name, self.layers.numbers(name) if whole else [keys[numbers[k]] for k in part.wanted])
+            for d in part.single:
+                self._ask(part, name_of(d), (d,))
 
-    def reached(self, part: Part) -> Iterable[Any]:
-        """Return the needed keys of a part that has its tasks, those that it needs of itself included."""
-        nodes = part.nodes or {}
-        if part.beside is not None:
-            return part.wanted
-        stack = [key for key in part.wanted if key in nodes]
-        seen = set(stack)
-        for key in stack:  # grows
-            for d in nodes[key].dependencies:
-                if d in nodes and d not in seen:
-                    seen.add(d)
-                    stack.append(d)
-        return stack
-
-    def dependencies(self, part: Part) -> Iterable[Any]:
-        """Return the keys of what the needed blocks of a part are made of, some more than once."""
-        if part.nodes is not None:
-            for key in self.reached(part):
-                yield from part.nodes[key].dependencies
-        elif part.beside is None:
-            for found in part.layer.cull(part.wanted, ())[1].values():
-                yield from found
+    def _ask(self, user: Part, name: str, keys: Collection[Any]) -> None:
+        part = self.part.get(name)
+        if part is None or part is user or type(part.wanted) is dict:  # all are needed anyway
+            return
+        if part.beside is not None and type(keys) is dict:
+            part.wanted = keys
         else:
-            whole = len(part.wanted) == math.prod(self.grid[part.layer.output])
-            places = [] if whole else [self.numbers(part.layer.output)[key] for key in part.wanted]
-            for name, _ in _arrays(part.layer):
-                keys = self.keys(name)
-                yield from keys if whole or len(keys) == 1 else (keys[i] for i in places)
-            yield from (arg.key for arg, _ in part.layer.indices if isinstance(arg, TaskRef))
+            part.wanted.update(keys)
+
+    def reached(self, part: Part) -> Mapping[Any, Collection[Any]]:
+        """Return what the needed blocks of a part depend on, by key, those that it needs of itself included."""
+        if part.nodes is None:
+            found: Mapping[Any, Collection[Any]] = part.layer.cull(set(part.wanted), ())[1]
+            return found
+        needs: dict[Any, Collection[Any]] = {}
+        stack = list(part.wanted)
+        for key in stack:  # grows
+            if key in part.nodes and key not in needs:
+                needs[key] = part.nodes[key].dependencies
+                stack.extend(needs[key])
+        return needs
 
 
 def _needed(written: HighLevelGraph, names: Iterable[str]) -> list[str]:
@@ -259,16 +340,6 @@ def _beside(layer: Blockwise) -> tuple[str, ...] | None:
         elif own:
             beside[arg] = None
     return tuple(beside)
-
-
-def _nodes(written: HighLevelGraph, name: str) -> dict[Any, GraphNode]:
-    layer = written.layers[name]
-    if all(isinstance(node, GraphNode) for node in layer.values()):
-        return dict(layer)
-    keys: set[Any] = set(layer)
-    return convert_legacy_graph(
-        layer, keys.union(*(written.layers[d].get_output_keys() for d in written.dependencies[name]))
-    )
 
 
 def _grid(nodes: Mapping[Any, Any]) -> Grid | None:
@@ -369,10 +440,10 @@ class Runs:
         nbytes: dict[Grid, float] = defaultdict(float)
         for part in survey.parts:
             if part.run:
-                extent = survey.extent(_output(part))
+                extent = survey.layers.extent(_output(part))
                 nbytes[extent] = max(nbytes[extent], _block_bytes(part.layer))
         for parts in survey.runs.values():
-            extent = survey.extent(_output(parts[0]))
+            extent = survey.layers.extent(_output(parts[0]))
             count = math.prod(extent)
             size = group_size(count, nbytes[extent])
             members = [part for part in parts if part.wanted]
@@ -422,7 +493,7 @@ class Runs:
         """Return in which group, and after which place, a block is made; None for what all share."""
         name = name_of(key)
         if self.of.get(name) is run:
-            place = self.survey.numbers(name)[key]
+            place = self.survey.layers.numbers(name)[key]
             return place // run.size, place
         return run.group.get(key)
 
@@ -436,7 +507,7 @@ class Runs:
         used.update(map(name_of, self.survey.targets))
         return [name for name in names if name in used]
 
-    def graph(self, written: HighLevelGraph) -> dict[Any, GraphNode]:
+    def graph(self) -> dict[Any, GraphNode]:
         """Return the tasks."""
         survey = self.survey
         made: dict[Any, GraphNode] = {}
@@ -450,7 +521,7 @@ class Runs:
                 made[key] = Task(key, _run, group, outer, *map(TaskRef, outer))
                 wanted.update(outer)
                 places.update((k, (key, i)) for i, k in enumerate(group.results))
-        rest = self._rest(written, wanted - made.keys() - places.keys())
+        rest = self._rest(wanted - made.keys() - places.keys())
         for key, node in rest.items():
             if places.keys().isdisjoint(node.dependencies):
                 made[key] = node
@@ -474,22 +545,26 @@ class Runs:
         blocks : dict
             All keys of those, by the first one.
         """
-        survey, graph = self.survey, dict[Any, GraphNode]()
+        survey, layers, graph = self.survey, self.survey.layers, dict[Any, GraphNode]()
         blocks: dict[Any, list[Any]] = {}
         first: dict[Any, Any] = {}
         for run in sorted(self.runs, key=lambda run: run.parts[0].generation):
             below = {_output(part): part.below for part in (*run.parts, *run.sums)}
             sources = [_output(part) for part in run.parts if not part.beside]
             for name in dict.fromkeys([*sources, *self.results(run)]):
-                made: list[list[Any]] = [[] for _ in range(-(-run.count // run.size))]
-                for key in survey.keys(name) if name in self.of else survey.part[name].wanted:
-                    made[self._at(run, key)[0]].append(key)
+                if name in self.of:
+                    keys = layers.keys(name)
+                    made = [keys[i : i + run.size] for i in range(0, run.count, run.size)]
+                else:
+                    made = [[] for _ in range(0, run.count, run.size)]
+                    for key in survey.part[name].wanted:
+                        made[run.group[key][0]].append(key)
                 outer = _reached(name, below, sources)
                 for at, keys in enumerate(made):
                     needs: dict[Any, None] = {}
                     for d in outer:
-                        some = survey.keys(d) if d in survey.grid else [d]
-                        if survey.extent(d):
+                        some = layers.keys(d) if d in layers.grid else [d]
+                        if layers.extent(d):
                             some = some[at * run.size : (at + 1) * run.size]
                         needs.update(dict.fromkeys(first.get(key, key) for key in some))
                     if keys:
@@ -497,15 +572,10 @@ class Runs:
                         first.update(dict.fromkeys(keys, keys[0]))
                         graph[keys[0]] = Task(keys[0], None, *map(TaskRef, needs))
         for part in self._others():
-            if part.nodes is not None:
-                below = {key: part.nodes[key].dependencies for key in survey.reached(part)}
-            else:
-                below = part.layer.cull(part.wanted, ())[1]
-            for key, needs in below.items():
-                if part.nodes is not None and isinstance(part.nodes[key], DataNode):
-                    graph[key] = part.nodes[key]
-                else:
-                    graph[key] = Task(key, None, *(TaskRef(first.get(d, d)) for d in needs))
+            for key, found in survey.reached(part).items():
+                node = None if part.nodes is None else part.nodes[key]
+                outline = Task(key, None, *(TaskRef(first.get(d, d)) for d in found))
+                graph[key] = node if isinstance(node, DataNode) else outline
         return graph, blocks
 
     def _others(self) -> list[Part]:
@@ -516,7 +586,7 @@ class Runs:
             if part.wanted and not (part.name in self.sums or (part.run and _output(part) in self.of))
         ]
 
-    def _rest(self, written: HighLevelGraph, keys: Collection[Any]) -> dict[Any, GraphNode]:
+    def _rest(self, keys: Collection[Any]) -> dict[Any, GraphNode]:
         """Return the tasks of all other layers, as Dask makes and fuses them."""
         if not keys:
             return {}
@@ -526,7 +596,9 @@ class Runs:
             layers[part.name] = part.layer if part.nodes is None else MaterializedLayer(part.nodes, annotations=said)
         for part in self.survey.parts:  # Dask looks them up
             layers.setdefault(part.name, MaterializedLayer({}))
-        graph = HighLevelGraph(layers, {name: written.dependencies[name] & layers.keys() for name in layers})
+        graph = HighLevelGraph(
+            layers, {name: self.survey.layers.written.dependencies[name] & layers.keys() for name in layers}
+        )
         return convert_legacy_graph(optimize(graph, list(keys)))
 
     def _groups(self, run: Run, places: Mapping[Any, tuple[Any, int]]) -> Iterable[Group]:
@@ -546,11 +618,11 @@ class Runs:
         shared = tuple(key for key in given if key not in beside)
         for name in blocks.copy():  # data in memory goes with the task
             nodes = survey.part[name].nodes
-            if nodes is not None and all(isinstance(nodes[key], DataNode) for key in survey.keys(name)):
-                own[name] = _values([nodes[key] for key in survey.keys(name)])
+            if nodes is not None and all(isinstance(nodes[key], DataNode) for key in survey.layers.keys(name)):
+                own[name] = _values([nodes[key] for key in survey.layers.keys(name)])
                 blocks.remove(name)
-        block_keys = [(name, survey.keys(name)) for name in blocks]
-        left_keys = [survey.keys(name) for name in leaving]
+        block_keys = [(name, survey.layers.keys(name)) for name in blocks]
+        left_keys = [survey.layers.keys(name) for name in leaving]
         sums: list[list[list[GraphNode]]] = [[[] for _ in range(run.size)] for _ in range(-(-run.count // run.size))]
         for part in run.sums:
             for key in part.wanted:
@@ -560,7 +632,7 @@ class Runs:
         kept_sums = set(results) - set(kept)
         for number, made in enumerate(sums):
             numbers = range(number * run.size, min((number + 1) * run.size, run.count))
-            out = [survey.keys(name)[i] for name in kept for i in numbers]
+            out = [survey.layers.keys(name)[i] for name in kept for i in numbers]
             out += [node.key for nodes in made for node in nodes if name_of(node.key) in kept_sums]
             needs = [list(node.dependencies) for nodes in made for node in nodes]
             some = {d for keys in needs for d in keys if self._at(run, d) is None}
@@ -594,9 +666,8 @@ def _template(survey: Survey, part: Part, own: dict[Any, Callable[[int], Any]]) 
     name = _output(part)
     beside = part.beside or ()
     if part.nodes is not None:
-        nodes, keys = part.nodes, survey.keys(name)
-        single = {d for node in nodes.values() for d in node.dependencies if name_of(d) not in beside}
-        needs = (*beside, *single)
+        nodes, keys = part.nodes, survey.layers.keys(name)
+        needs = (*beside, *part.single)
         own[name, "task"] = lambda i: nodes[keys[i]]
         return Task(name, _placed, TaskRef((name, "task")), needs, *map(TaskRef, needs))
     layer = part.layer
@@ -608,7 +679,7 @@ def _template(survey: Survey, part: Part, own: dict[Any, Callable[[int], Any]]) 
             changes[token] = arg if isinstance(arg, GraphNode | TaskRef) else DataNode(None, arg)
         elif arg in layer.io_deps:
             changes[token] = TaskRef((name, token))
-            own[name, token] = _reader(layer, arg, ind, survey.keys(name))
+            own[name, token] = _reader(layer, arg, ind, survey.layers.keys(name))
         else:
             block: Any = TaskRef(arg if arg in beside else (arg, *(0,) * len(ind)))
             axes = [n for n, label in enumerate(ind) if label in inner]
@@ -680,7 +751,7 @@ def key_of(written: HighLevelGraph, name: str, place: int) -> Any:
 
 def _output(part: Part) -> str:
     """Return the name of the blocks of an even layer."""
-    return part.layer.output if part.nodes is None else name_of(next(iter(part.nodes)))
+    return str(part.layer.output) if part.nodes is None else name_of(next(iter(part.nodes)))
 
 
 def _block_bytes(layer: Any) -> float:
