@@ -26,7 +26,7 @@ from dask.system import CPU_COUNT
 from dask.utils import format_bytes, parse_bytes
 
 from agrad.core.once import once
-from agrad_dask import origins, repeats, runs, staging
+from agrad_dask import fusing, origins, repeats, runs, staging
 from agrad_dask.staging import name_of
 from agrad_numpy import allocator  # noqa: F401 (chunks in flight are freed and made anew all the time)
 
@@ -434,7 +434,7 @@ def _failed_in(error: BaseException) -> Any:
     found, step = None, error.__traceback__
     while step is not None:
         task = step.tb_frame.f_locals.get("self")
-        if isinstance(task, GraphNode) and getattr(task, "key", None) is not None:
+        if isinstance(task, GraphNode | fusing.Call) and getattr(task, "key", None) is not None:
             found = task.key
         step = step.tb_next
     return found

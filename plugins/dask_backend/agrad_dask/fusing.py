@@ -25,7 +25,7 @@ class Program:
         What the tasks need from outside: under which key they know it, under which it is handed in, and which of
         several results it is.
     steps : tuple of (task, key, tuple of keys, tuple of keys)
-        Each task or program, the key of its value, what it needs, and what nobody needs after it.
+        Each task, call or program, the key of its value, what it needs, and what nobody needs after it.
     results : tuple of keys
         What is handed out: the value, or a tuple if there are several.
     """
@@ -37,7 +37,7 @@ class Program:
     def __call__(self, values: Mapping[Any, Any]) -> Any:
         held = {key: values[outer] if i is None else values[outer][i] for key, outer, i in self.given}
         for task, key, needs, done in self.steps:
-            held[key] = task({need: held[need] for need in needs})
+            held[key] = task(held) if type(task) is Call else task({need: held[need] for need in needs})
             for other in done:
                 del held[other]
         return held[self.results[0]] if len(self.results) == 1 else tuple(held[key] for key in self.results)
@@ -46,6 +46,22 @@ class Program:
         """Return the task that runs it."""
         outer = tuple(dict.fromkeys(outer for _, outer, _ in self.given))
         return Task(key, _run, self, outer, *map(TaskRef, outer))
+
+
+class Call:
+    """A task that does what Dask's does, with half of what that takes beside the work: it looks its operands up, no more."""
+
+    __slots__ = "args", "function", "key", "kwargs"
+
+    def __init__(self, task: Task) -> None:
+        self.key, self.function, self.kwargs = task.key, task.func, task.kwargs
+        self.args = tuple(
+            (True, a.key) if type(a) is TaskRef else (False, a.value if isinstance(a, DataNode) else a)
+            for a in task.args
+        )
+
+    def __call__(self, values: Mapping[Any, Any]) -> Any:
+        return self.function(*[values[a] if given else a for given, a in self.args], **self.kwargs)
 
 
 def _run(program: Program, keys: tuple[Any, ...], *values: Any) -> Any:
@@ -90,10 +106,13 @@ def last_uses(needs: Iterable[Iterable[Any]]) -> list[list[Any]]:
     return [[key for key in dict.fromkeys(keys) if last[key] == at] for at, keys in enumerate(steps)]
 
 
-def direct(node: GraphNode) -> GraphNode | Program:
-    """Return a task unchanged, and one that Dask fused as a program of its tasks, put in order once."""
-    if not isinstance(node, Task) or not node.has_subgraph():
+def direct(node: GraphNode) -> GraphNode | Program | Call:
+    """Return what does the same as a task: a call, and for one that Dask fused a program, put in order once."""
+    if type(node) is not Task:
         return node
+    if not node.has_subgraph():
+        nested = [a for a in node.args if type(a) not in (TaskRef, DataNode)] + list(node.kwargs.values())
+        return node if any(isinstance(a, GraphNode | TaskRef) for a in nested) else Call(node)
     inner, result, names, *refs = node.args
     outer: dict[Any, tuple[Any, None]] = {}
     data: dict[Any, GraphNode] = {}

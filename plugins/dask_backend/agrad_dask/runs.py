@@ -19,7 +19,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef, convert_legacy_graph, parse_input
-from dask.array.core import concatenate_axes
 from dask.array.optimization import optimize
 from dask.blockwise import Blockwise, blockwise_token
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
@@ -117,9 +116,7 @@ class Layers:
         """Return what is known of a layer; those it depends on have been asked for before."""
         if name not in self._parts:
             layer = self.written.layers[name]
-            part = self._parts[name] = (
-                self._blockwise(layer) if isinstance(layer, Blockwise) else self._other(layer, name)
-            )
+            part = self._parts[name] = self._blockwise(layer) if isinstance(layer, Blockwise) else self._other(layer)
             part.name = name
             self._of.update(dict.fromkeys(names_of(part), part))
         return self._parts[name]
@@ -135,19 +132,23 @@ class Layers:
         part.single = tuple(keys)
         return part
 
-    def _other(self, layer: Any, name: str) -> Part:
-        nodes = self._tasks(layer)
-        part = Part("", layer, nodes, {name_of(d) for node in nodes.values() for d in node.dependencies})
-        grid = _grid(nodes) if len({name_of(key) for key in nodes}) == 1 else None
+    def _other(self, layer: Any) -> Part:
+        nodes = self._tasks(getattr(layer, "mapping", layer))
+        part = Part("", layer, nodes, set())
+        grid = _grid(nodes)
         if grid is not None:
-            self.grid[names_of(part)[0]] = grid
-            self._examine(part)
+            name = next(iter(nodes))[0]
+            self.grid[name] = grid
+            self._examine(name, part)
+        if part.beside is None:
+            part.below = {name_of(d) for node in nodes.values() for d in node.dependencies}
+        else:
+            part.below = {*part.beside, *map(name_of, part.single)}
         return part
 
-    def _tasks(self, layer: Any) -> dict[Any, GraphNode]:
-        own = set(layer)
+    def _tasks(self, given: Mapping[Any, Any]) -> dict[Any, GraphNode]:
         rest, made = {}, dict[Any, GraphNode]()
-        for key, task in layer.items():
+        for key, task in given.items():
             if isinstance(task, GraphNode):
                 made[key] = task
             elif (
@@ -159,12 +160,11 @@ class Layers:
                 made[key] = Task(key, _listed, task[0], *map(TaskRef, task[1]))
             else:
                 rest[key] = task
-        return made | convert_legacy_graph(rest, _Either(own, self)) if rest else made
+        return made | convert_legacy_graph(rest, _Either(given, self)) if rest else made
 
-    def _examine(self, part: Part) -> None:
+    def _examine(self, name: str, part: Part) -> None:
         """Find what tasks need at their own place, if they need nothing else but arrays in one block."""
-        nodes, (name,) = part.nodes or {}, names_of(part)
-        extent = self.extent(name)
+        nodes, extent = part.nodes or {}, self.extent(name)
         if not extent:
             return
         beside: dict[str, list[Any]] = {}
@@ -174,12 +174,10 @@ class Layers:
             if not isinstance(node, Task):
                 return
             for d in node.dependencies:
-                if d in single:
+                other = d[0] if type(d) is tuple else d
+                if (other in beside and beside[other][i] == d) or d in single:
                     continue
-                other = name_of(d)
-                if other in beside and beside[other][i] == d:
-                    continue
-                if not self.extent(other) and (other in self.grid or not isinstance(d, tuple)):
+                if not self.extent(other) and (other in self.grid or type(d) is not tuple):
                     single[d] = None
                 elif other != name and self.extent(other) == extent and self.keys(other)[i] == d:
                     beside[other] = self.keys(other)
@@ -342,15 +340,16 @@ def _beside(layer: Blockwise) -> tuple[str, ...] | None:
     return tuple(beside)
 
 
-def _grid(nodes: Mapping[Any, Any]) -> Grid | None:
-    """Return how many blocks there are along each axis, None where they fill no grid."""
-    places = [key[1:] if isinstance(key, tuple) else None for key in nodes]
-    if None in places or len({len(at) for at in places}) != 1:
+def _grid(keys: Iterable[Any]) -> Grid | None:
+    """Return how many blocks there are along each axis, None where keys are not those of one array."""
+    keys = list(keys)
+    if not all(type(key) is tuple for key in keys) or len(set(map(len, keys))) != 1:
         return None
-    if not all(type(i) is int for at in places for i in at):
+    names, *places = map(set, zip(*keys, strict=True))
+    if len(names) > 1 or not all(type(i) is int for along in places for i in along):
         return None
-    grid = tuple(max(along) + 1 for along in zip(*places, strict=True))
-    return grid if math.prod(grid) == len(places) else None
+    grid = tuple(max(along) + 1 for along in places)
+    return grid if math.prod(grid) == len(keys) else None
 
 
 # -- runs -------------------------------------------------------------------------------------------------------------
@@ -682,10 +681,10 @@ def _template(survey: Survey, part: Part, own: dict[Any, Callable[[int], Any]]) 
             own[name, token] = _reader(layer, arg, ind, survey.layers.keys(name))
         else:
             block: Any = TaskRef(arg if arg in beside else (arg, *(0,) * len(ind)))
-            axes = [n for n, label in enumerate(ind) if label in inner]
-            for _ in axes:
-                block = List(block)
-            changes[token] = Task(token, concatenate_axes, block, axes) if axes and layer.concatenate is True else block
+            if layer.concatenate is not True:  # to put one block together is to take it as it is
+                for _ in filter(inner.__contains__, ind):
+                    block = List(block)
+            changes[token] = block
     return layer.task.substitute(changes, key=name)
 
 
