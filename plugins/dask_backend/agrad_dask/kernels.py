@@ -413,7 +413,29 @@ def _matmul(x1: Any, x2: Any, /) -> Any:
         inner, other = x1.shape[-1], x2.shape[max(-2, -x2.ndim)]
         if inner != other and not any(map(math.isnan, (inner, other))):
             raise ValueError(f"shapes {x1.shape} and {x2.shape} not aligned: {inner} != {other}")
+        if (x1.ndim, x2.ndim) in {(2, 1), (2, 2)} and x1.numblocks[1] == x2.numblocks[0] == 1:
+            return _whole_matmul(x1, x2)
     return xp.matmul(x1, x2)
+
+
+def _whole_matmul(x1: Any, x2: Any) -> Any:
+    """Multiply where no block of the product is a sum of several; Dask's own has a layer more to say so, and two for vectors."""
+    return da.blockwise(
+        _matmul_block,
+        (0, 2)[: x2.ndim],
+        *(x1, (0, 1)),
+        *(x2, (1, 2)[: x2.ndim]),
+        concatenate=False,
+        align_arrays=False,
+        token="matmul",  # noqa: S106 (what the tasks are called)
+        dtype=np.result_type(x1.dtype, x2.dtype),
+        meta=np.empty_like(x1._meta, np.result_type(x1.dtype, x2.dtype), shape=(0,) * x2.ndim),
+    )
+
+
+def _matmul_block(x1: list[Any], x2: list[Any]) -> Any:
+    (left,), (right,) = x1, x2
+    return left @ right if right.ndim > 1 else (left @ right[:, None])[:, 0]
 
 
 def _solve(x1: Any, x2: Any, /) -> Any:
