@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import doctest
+import importlib
 import inspect
 import itertools
 import pickle
@@ -43,6 +44,9 @@ OTHERS = {
     "autograd.forward_ad": ag.autograd.forward_ad,
     "func": ag.func,
     "compat.autograd": autograd,
+    "scipy.integrate": importlib.import_module("agrad.scipy.integrate"),
+    "scipy.interpolate": importlib.import_module("agrad.scipy.interpolate"),
+    "scipy.optimize": importlib.import_module("agrad.scipy.optimize"),
 }
 
 #: Classes that nobody calls with arguments of their own.
@@ -318,7 +322,7 @@ def test_pages_with_examples_are_found():
     assert "own_ops.md" in [page.name for page in PAGES]
 
 
-@pytest.mark.parametrize("script", ["make_numpy.py", "make_map.py", "make_rules.py"])
+@pytest.mark.parametrize("script", ["make_numpy.py", "make_map.py", "make_rules.py", "make_scipy.py"])
 def test_what_is_made_from_the_code_is_up_to_date(script):
     done = subprocess.run([sys.executable, str(DOCS / script), "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -174,3 +174,38 @@ class TestExportStep:
         done = run("export_step.py", "--steps", 0)
         assert done.returncode == 2
         assert "--steps must be at least 1" in done.stderr
+
+
+class TestCalibratedOde:
+    def test_the_rates_are_those_of_the_literature(self):
+        """Carpenter, Predator-prey population dynamics, Stan case study, 2018: within the standard errors."""
+        pytest.importorskip("scipy")
+        done = run("calibrated_ode.py")
+        assert done.returncode == 0, done.stdout + done.stderr
+        rows = re.findall(r"^ *([a-z ]+?(?: in 1900)?)  +([\d.]+)  \+- +([\d.]+)%$", done.stdout, re.MULTILINE)
+        found = [(float(value), float(error) / 100) for _, value, error in rows]
+        for (value, error), expected in zip(found, (0.55, 0.028, 0.80, 0.024, 33.96, 5.95), strict=True):
+            assert value == pytest.approx(expected, rel=error)
+        differences = re.findall(r"by (\de-\d+)", done.stdout)
+        assert len(differences) == 2
+        assert max(map(float, differences)) < 1e-3
+        assert not done.stderr
+
+    def test_mistakes_are_explained(self):
+        done = run("calibrated_ode.py", "--years", 2)
+        assert done.returncode == 2
+        assert "--years must be from 4 to 21" in done.stderr
+
+
+class TestFitByData:
+    def test_the_gradient_of_a_fit_is_that_of_repeated_fits(self):
+        """The fit is that of Bates and Watts, Nonlinear regression analysis, 1988: 212.7 and 0.0641."""
+        pytest.importorskip("scipy")
+        done = run("fit_by_data.py")
+        assert done.returncode == 0, done.stdout + done.stderr
+        rows = re.findall(r"^ +[\d.]+ +\d+ +(-?[\d.]+) +(-?[\d.]+)$", done.stdout, re.MULTILINE)
+        assert len(rows) == 12
+        for mine, theirs in rows:
+            assert float(mine) == pytest.approx(float(theirs), abs=5e-4)
+        assert "Fastest rate 212.7 +- 7.4, half of it at 0.0641 +- 0.0092." in done.stdout
+        assert not done.stderr
