@@ -1,20 +1,23 @@
 """``numpy.random`` over agrad's seeded sampling: the numbers are agrad's, `seed` is `agrad.manual_seed`.
 
-What is drawn is a tensor on the current backend. Parameters of distributions may be tensors: samples are functions of them
-(``loc + scale * z``), through which gradients pass.
+What is drawn is a tensor on the current backend, or on that of the parameters. These may be tensors: samples of continuous
+distributions are functions of them (``loc + scale * z``, or the inverse of the distribution function), through which gradients
+pass. Counts have no derivative: a parameter that requires one is refused.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from agrad import dtypes
 from agrad.core import errors
-from agrad.core.operands import as_operand
+from agrad.core.operands import HOMELESS, as_operand
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import axis_of, floatings, native, refused, static
-from agrad.ops import creation, decompositions, elementwise, linalg, manipulation, searching, statistical
+from agrad.numpy.common import axis_of, floatings, into, native, refused, static
+from agrad.numpy.refusals import refusal
+from agrad.ops import creation, decompositions, elementwise, linalg, manipulation, searching, special, statistical
 from agrad.ops.data_type import astype
 from agrad.random import Generator as Source
 from agrad.random import default_generator
@@ -24,16 +27,52 @@ from agrad.random import randn as _randn
 from agrad.random import randperm as _randperm
 
 __all__ = [
-    "Generator", "RandomState", "binomial", "choice", "default_rng", "exponential", "gumbel",
-    "integers", "laplace", "logistic", "lognormal", "multivariate_normal", "normal", "pareto", "permutation", "power",
-    "rand", "randint", "randn", "random", "random_sample", "ranf", "rayleigh", "sample", "seed", "shuffle",
-    "standard_cauchy", "standard_exponential", "standard_normal", "triangular", "uniform", "weibull",
+    "Generator", "RandomState", "beta", "binomial", "chisquare", "choice", "default_rng", "dirichlet", "exponential", "f",
+    "gamma", "geometric", "get_state", "gumbel", "integers", "laplace", "logistic", "lognormal", "multinomial",
+    "multivariate_normal", "negative_binomial", "normal", "pareto", "permutation", "poisson", "power", "rand", "randint",
+    "randn", "random", "random_sample", "ranf", "rayleigh", "sample", "seed", "set_state", "shuffle", "standard_cauchy",
+    "standard_exponential", "standard_gamma", "standard_normal", "standard_t", "triangular", "uniform", "wald", "weibull",
 ]  # fmt: skip
+
+#: What NumPy has beside.
+_REFUSED = frozenset([
+    "BitGenerator", "MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64", "SeedSequence", "bit_generator", "bytes",
+    "get_bit_generator", "hypergeometric", "logseries", "multivariate_hypergeometric", "noncentral_chisquare",
+    "noncentral_f", "random_integers", "set_bit_generator", "spawn", "vonmises", "zipf",
+])  # fmt: skip
 
 
 def _shape(size: Any) -> tuple[int, ...]:
     found = static(size)
     return () if found is None else (found,) if isinstance(found, int) else tuple(found)
+
+
+_ELSEWHERE = "draw with NumPy's own generator, and take np.asarray of what it gives"
+
+
+def _in(x: Tensor, dtype: Any) -> Tensor:
+    return x if dtype is None else astype(x, native(dtype), copy=False)
+
+
+def _no_derivative(name: str, *parameters: Any) -> None:
+    """Refuse a parameter whose gradient would be lost."""
+    if any(isinstance(p, Tensor) and p._is_followed() for p in parameters):
+        raise TypeError(f"what {name}() draws has no derivative in its parameters; give p.detach(){errors.called()}")
+
+
+def _smallest(distribution: Callable[[Tensor], Tensor], u: Tensor, high: Tensor) -> Tensor:
+    """Return the smallest counts up to a bound at which a distribution function reaches u, by bisection.
+
+    The largest bound is looked at.
+    """
+    high = elementwise.ceil(manipulation.broadcast_to(high, u.shape))
+    low = high * 0 - 1  # below it
+    widest = statistical.max(high).item() if math.prod(u.shape) else 0.0
+    for _ in range(int(widest + 1).bit_length()):
+        middle = elementwise.floor((low + high) / 2)
+        reached = (distribution(middle) >= u) & (middle >= 0)
+        low, high = searching.where(reached, low, middle), searching.where(reached, middle, high)
+    return astype(high, dtypes.int64)
 
 
 class Generator:
@@ -63,7 +102,8 @@ class Generator:
         """Numbers of a shape, or of that the parameters broadcast to, and these."""
         values = floatings(*parameters) if parameters else ()
         shape = _shape(size) if size is not None else manipulation.broadcast_shapes(*(v.shape for v in values), ())
-        device = values[0].device if values and isinstance(parameters[0], Tensor) else None
+        arrays = (v for v, p in zip(values, parameters, strict=True) if not isinstance(p, HOMELESS))
+        device = next((v.device for v in arrays), None)
         return draw(shape, generator=self._source, device=device), *values
 
     # -- of the two that everything is made of ----------------------------------------------------------------------
@@ -84,6 +124,19 @@ class Generator:
         """Standard normal, of a shape given as integers."""
         return _randn(*shape, generator=self._source)
 
+    def __getattr__(self, name: str) -> Any:
+        if name in _REFUSED:
+            return refusal(f"random.{name}", _ELSEWHERE)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def get_state(self) -> Any:
+        """What `set_state` takes to draw the same numbers again."""
+        return self._source.get_state()
+
+    def set_state(self, state: Any) -> None:
+        """Go on from a state that `get_state` gave."""
+        self._source.set_state(state)
+
     def standard_normal(self, size: Any = None, dtype: Any = None, out: Any = None) -> Tensor:
         """Normal with mean 0 and variance 1."""
         if out is not None:
@@ -102,9 +155,11 @@ class Generator:
 
     # -- by the inverse of the distribution function -----------------------------------------------------------------
 
-    def standard_exponential(self, size: Any = None) -> Tensor:
+    def standard_exponential(self, size: Any = None, dtype: Any = None, method: str = "zig", out: Any = None) -> Tensor:
         """Exponential with mean 1."""
-        return self.exponential(1.0, size)
+        if out is not None:
+            raise refused("standard_exponential(out=)", "assign what it gives")
+        return _in(self.exponential(1.0, size), dtype)
 
     def exponential(self, scale: Any = 1.0, size: Any = None) -> Tensor:
         """Exponential with a mean."""
@@ -155,6 +210,56 @@ class Generator:
         u, a = self._drawn(_rand, size, a)
         return elementwise.pow(u, 1 / a)
 
+    def standard_gamma(self, shape: Any, size: Any = None, dtype: Any = None, out: Any = None) -> Tensor:
+        """Gamma with scale 1."""
+        if out is not None:
+            raise refused("standard_gamma(out=)", "assign what it gives")
+        return _in(self.gamma(shape, 1.0, size), dtype)
+
+    def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Tensor:
+        """Gamma with a shape and a scale."""
+        u, shape, scale = self._drawn(_rand, size, shape, scale)
+        return scale * special.gammaincinv(shape, u)
+
+    def chisquare(self, df: Any, size: Any = None) -> Tensor:
+        """Sum of so many squares of standard normal numbers."""
+        u, df = self._drawn(_rand, size, df)
+        return 2 * special.gammaincinv(df / 2, u)
+
+    def beta(self, a: Any, b: Any, size: Any = None) -> Tensor:
+        """Beta, on [0, 1]."""
+        u, a, b = self._drawn(_rand, size, a, b)
+        return special.betaincinv(a, b, u)
+
+    def dirichlet(self, alpha: Any, size: Any = None) -> Tensor:
+        """Positive vectors whose elements add up to 1."""
+        (alpha,) = floatings(alpha)
+        shape = (*_shape(size), *alpha.shape)
+        parts = self.gamma(alpha, 1.0, shape)
+        return parts / statistical.sum(parts, axis=-1, keepdims=True)
+
+    def standard_t(self, df: Any, size: Any = None) -> Tensor:
+        """Student's t."""
+        u, df = self._drawn(_rand, size, df)
+        return special.stdtrit(df, u)
+
+    def f(self, dfnum: Any, dfden: Any, size: Any = None) -> Tensor:
+        """Fisher's F."""
+        u, dfnum, dfden = self._drawn(_rand, size, dfnum, dfden)
+        return special.fdtri(dfnum, dfden, u)
+
+    def wald(self, mean: Any, scale: Any, size: Any = None) -> Tensor:
+        """Inverse Gaussian, by a transformation of two roots: Michael, Schucany and Haas, 1976.
+
+        Which root is drawn depends on the parameters too: they have no derivative.
+        """
+        _no_derivative("wald", mean, scale)
+        z, mean, scale = self._drawn(_randn, size, mean, scale)
+        y = mean * z * z
+        root = mean + mean / (2 * scale) * (y - elementwise.sqrt(y * (4 * scale + y)))
+        u = _rand(root.shape, generator=self._source, device=root.device)
+        return searching.where(u <= mean / (mean + root), root, mean * mean / root)
+
     def triangular(self, left: Any, mode: Any, right: Any, size: Any = None) -> Tensor:
         """Triangular between bounds."""
         u, left, mode, right = self._drawn(_rand, size, left, mode, right)
@@ -183,12 +288,46 @@ class Generator:
         low, high = (0, low) if high is None else (low, high)
         return self.randint(low, int(high) + endpoint, size, dtype)
 
-    def binomial(self, n: int, p: Any, size: Any = None) -> Tensor:
-        """How many of `n` trials succeed; no derivative."""
-        p = floatings(p)[0].detach()
-        shape = _shape(size) if size is not None else p.shape
-        hits = _rand((int(n), *shape), generator=self._source, device=p.device) < p
-        return statistical.sum(astype(hits, dtypes.int64), axis=0)
+    def binomial(self, n: Any, p: Any, size: Any = None) -> Tensor:
+        """How many of `n` trials succeed."""
+        _no_derivative("binomial", n, p)
+        u, n, p = self._drawn(_rand, size, n, p)
+        n = astype(n, "float64")
+        some = elementwise.clip(p, 1e-300, 1.0)  # where none can succeed u is above the distribution function nowhere
+        return _smallest(lambda k: searching.where(k >= n, 1.0, special.bdtr(k, n, some)), u, n)
+
+    def poisson(self, lam: Any = 1.0, size: Any = None) -> Tensor:
+        """How often something happens, with a mean."""
+        _no_derivative("poisson", lam)
+        u, lam = self._drawn(_rand, size, lam)
+        return _smallest(lambda k: special.pdtr(k, lam), u, lam + 40 * elementwise.sqrt(lam) + 60)
+
+    def geometric(self, p: Any, size: Any = None) -> Tensor:
+        """How many trials there are up to the first that succeeds."""
+        _no_derivative("geometric", p)
+        u, p = self._drawn(_rand, size, p)
+        p = elementwise.minimum(p, 1 - 2.0**-53)  # 1 has no logarithm here
+        trials = elementwise.ceil(elementwise.log1p(-u) / elementwise.log1p(-p))
+        return astype(elementwise.clip(trials, 1.0, None), dtypes.int64)
+
+    def negative_binomial(self, n: Any, p: Any, size: Any = None) -> Tensor:
+        """How many trials fail before `n` succeed: Poisson's, with a mean that is a gamma's."""
+        _no_derivative("negative_binomial", n, p)
+        n, p = floatings(n, p)
+        return self.poisson(self.gamma(n, (1 - p) / p, size))
+
+    def multinomial(self, n: Any, pvals: Any, size: Any = None) -> Tensor:
+        """How many of `n` trials have each of several outcomes."""
+        _no_derivative("multinomial", n, pvals)
+        (p,) = floatings(pvals)
+        left = creation.full((*_shape(size), *p.shape[:-1]), int(n), dtype=dtypes.int64, device=p.device)
+        rest, counts = 1.0 + 0 * p[..., 0], []
+        for i in range(p.shape[-1] - 1):
+            share = p[..., i]
+            chance = searching.where(rest > share, share / searching.where(rest > 0, rest, 1.0), 1.0)
+            counts.append(self.binomial(left, chance))
+            left, rest = left - counts[-1], rest - share
+        return manipulation.stack([*counts, left], axis=-1)
 
     def permutation(self, x: Any, axis: int = 0) -> Tensor:
         """A range or the parts of a tensor in random order."""
@@ -198,7 +337,14 @@ class Generator:
         axis = axis_of(axis, x.ndim)
         return searching.take(x, _randperm(x.shape[axis], generator=self._source, device=x.device), axis=axis)
 
-    permuted = permutation
+    def permuted(self, x: Any, axis: Any = None, out: Any = None) -> Tensor:
+        """The elements in random order: all of them, or those of each slice along an axis for itself."""
+        x = as_operand(x)
+        flat = manipulation.reshape(x, (-1,)) if axis is None else x
+        keys = _rand(flat.shape, generator=self._source, device=x.device)
+        at = 0 if axis is None else axis_of(axis, x.ndim)
+        mixed = searching.take_along_axis(flat, searching.argsort(keys, axis=at), axis=at)
+        return into(out, manipulation.reshape(mixed, x.shape))
 
     def shuffle(self, x: Any, axis: int = 0) -> None:
         """Put the parts of a tensor in random order: its own value changes."""
@@ -256,18 +402,28 @@ def default_rng(seed: Any = None) -> Generator:
 
 
 _default = Generator(default_generator)
+beta = _default.beta
 binomial = _default.binomial
+chisquare = _default.chisquare
 choice = _default.choice
+dirichlet = _default.dirichlet
 exponential = _default.exponential
+f = _default.f
+gamma = _default.gamma
+geometric = _default.geometric
+get_state = _default.get_state
 gumbel = _default.gumbel
 integers = _default.integers
 laplace = _default.laplace
 logistic = _default.logistic
 lognormal = _default.lognormal
+multinomial = _default.multinomial
 multivariate_normal = _default.multivariate_normal
+negative_binomial = _default.negative_binomial
 normal = _default.normal
 pareto = _default.pareto
 permutation = _default.permutation
+poisson = _default.poisson
 power = _default.power
 rand = _default.rand
 randint = _default.randint
@@ -278,10 +434,20 @@ ranf = _default.ranf
 rayleigh = _default.rayleigh
 sample = _default.sample
 seed = _default.seed
+set_state = _default.set_state
 shuffle = _default.shuffle
 standard_cauchy = _default.standard_cauchy
 standard_exponential = _default.standard_exponential
+standard_gamma = _default.standard_gamma
 standard_normal = _default.standard_normal
+standard_t = _default.standard_t
 triangular = _default.triangular
 uniform = _default.uniform
+wald = _default.wald
 weibull = _default.weibull
+
+
+def __getattr__(name: str) -> Any:
+    if name in _REFUSED:
+        return refusal(f"random.{name}", _ELSEWHERE)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
