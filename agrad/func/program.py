@@ -681,7 +681,7 @@ class Program:
         return list(self.function(base, xp=Functions(base.functions))(*tensors))
 
     def function(
-        self, backend: Backend, *, device: str | None = None, xp: Any = None
+        self, backend: Backend, *, device: str | None = None, xp: Any = None, kernels: Any = None
     ) -> Callable[..., tuple[Any, ...]]:
         """Return a function of the inputs that gives the outputs.
 
@@ -692,7 +692,9 @@ class Program:
         device : str, optional
             Where arrays are made; default: the backend's default device.
         xp : namespace, optional
-            What the text takes as ``xp``; default: the backend's kernels.
+            Functions of tensors that the text takes as ``xp``; default: kernels.
+        kernels : namespace, optional
+            The kernels, of arrays; default: the backend's.
         """
         device = backend.default_device() if device is None else device
         names = environment(backend, device)
@@ -709,7 +711,7 @@ class Program:
             names[DRAW] = lambda *args, **kwargs: from_raw(draw(*args, **kwargs))
             names["device"] = device  # by agrad's own name, as its functions take it
         run = compile_source(self.text(notes=False), f"<agrad program {_count()}>", names)["program"]
-        return functools.partial(run, backend.xp if xp is None else xp)
+        return functools.partial(run, xp or kernels or backend.xp)
 
 
 #: Puts the members of a class on `Program`.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import operator
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from agrad.core import errors, mode
@@ -29,6 +29,7 @@ from agrad.dtypes import NAMES
 from agrad.func.batching import Batched, BatchedBackend, batched_backend, rewrap
 from agrad.func.program import BACKWARD, DETACH, DRAW, HERE, LITERALS, DType, Program, Ref, Shaped, Step
 from agrad.ops.methods import BINARY, COMPARISON, UNARY
+from agrad.plugin.manager import default_backend
 
 #: Ops whose results have shapes that depend on values.
 DATA_DEPENDENT = frozenset({"nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values"})
@@ -712,6 +713,42 @@ class Recorder:
             tuple(at for at, _ in self.draws),
         )
         return made.needed()
+
+
+def run_on_some(
+    recorder: Recorder, function: Callable[[Any, Mapping[int, Recorded]], Any], shapes: Mapping[int, Shaped]
+) -> Any:
+    """Run a function of kernels and arrays, recorded, where it is the steps that are asked for and not the values.
+
+    Parameters
+    ----------
+    recorder : Recorder
+        Writes the steps down.
+    function : callable
+        Takes the kernels, and recorded arrays by number.
+    shapes : mapping of int to Shaped
+        Shapes and dtypes of these arrays. They are of the default backend, and hold ones; as integers zeros, which are
+        places along every axis.
+
+    Returns
+    -------
+    object
+        What the function gives, with recorded arrays in it.
+    """
+    inner = default_backend()
+    recording, values = recording_backend(inner), {}
+    for number, (shape, dtype) in shapes.items():
+        one = 1 if dtype.startswith(("float", "complex")) else 0
+        array = inner.asarray(inner.xp.full(shape, one, dtype=inner.dtype(dtype)))
+        recorder.know(array, number)
+        values[number] = recording.kind_of_array(array, number)  # while it lives, no other array has its id
+    before = mode.get_mode()
+    try:
+        mode.push(recorder=recorder)
+        with inner.quiet():
+            return function(recording.xp, values)
+    finally:
+        mode.set_mode(before)
 
 
 def as_tensors(saved: Any) -> Any:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import NoneType
 from typing import Any
 
-from agrad.core import mode
 from agrad.core.backend import backend_of, spec_of
 from agrad.core.op import OPS
 from agrad.core.spec import Spec
@@ -41,7 +40,7 @@ from agrad.func.program import (
     refs_in,
     symbolic_text,
 )
-from agrad.func.recording import CREATING, Recorded, Recorder, recording_backend
+from agrad.func.recording import CREATING, Recorded, Recorder, recording_backend, run_on_some
 from agrad.plugin.manager import default_backend
 from agrad.tree import TreeDef
 
@@ -147,13 +146,15 @@ class Sources:
 # -- operations written out -------------------------------------------------------------------------------------------
 
 
-def written_out(program: Program) -> Program:
+def written_out(program: Program, spelled: Callable[[Step, Mapping[int, Shaped]], bool] | None = None) -> Program:
     """Return a program without steps that only agrad has: of the standard's functions, agrad's primitives and draws.
 
     Parameters
     ----------
     program : Program
         Not changed.
+    spelled : callable, optional
+        Says of a step, and shapes by number, whether it may stay as it is; default: whether NumPy, SciPy or a helper does it.
 
     Returns
     -------
@@ -165,7 +166,8 @@ def written_out(program: Program) -> Program:
     TypeError
         If an operation is a user's, without a kernel in the standard's functions.
     """
-    if all(is_spelled(step, program.shapes) for step in program.steps):
+    spelled = spelled or is_spelled
+    if all(spelled(step, program.shapes) for step in program.steps):
         return program
     steps: list[Step] = []
     shapes, constants = dict(program.shapes), dict(program.constants)
@@ -180,7 +182,7 @@ def written_out(program: Program) -> Program:
     while waiting:
         step = waiting.pop()
         step = step.taking({number: Ref(now(number)) for number in step.refs if number in same})
-        if is_spelled(step, shapes):
+        if spelled(step, shapes):
             steps.append(step)
             continue
         recorder, results = recorded_kernel(step, shapes)
@@ -216,36 +218,26 @@ def recorded_kernel(step: Step, shapes: Mapping[int, Shaped]) -> tuple[Recorder,
             f"source(): {step.op}, called at {step.line or 'an unknown line'}, has no kernel in the standard's functions"
             " that could be written out; an operation of your own declares one by kernel="
         )
-    inner = default_backend()
-    recording = recording_backend(inner)
-    recorder = Recorder(max(shapes) + 1)
-    held = []  # while they live, no other array has their ids
+    kernel, recorder = op.kernel, Recorder(max(shapes) + 1)
+    recorder.line, recorder.region = step.line, step.region
 
-    def value(part: Any) -> Any:
-        kind = type(part)
-        if kind is Ref:
-            shape, dtype = shapes[part.number]
-            number = 1 if dtype.startswith(("float", "complex")) else 0  # as a place, every axis has it
-            array = inner.asarray(inner.xp.full(shape, number, dtype=inner.dtype(dtype)))
-            recorder.know(array, part.number)
-            held.append(array)
-            return recording.kind_of_array(array, part.number)
-        if kind is DType:
-            return inner.dtype(part)
-        if kind is Shaped:
-            return Spec(recording, part.shape, inner.dtype(part.dtype), inner.default_device())
-        return inner.native_device(inner.default_device()) if part is HERE else part
+    def run(xp: Any, values: Mapping[int, Recorded]) -> Any:
+        inner = default_backend()
 
-    args = [mapped(value, part) for part in step.args]
-    kwargs = {name: mapped(value, part) for name, part in step.kwargs.items()}
-    before = mode.get_mode()
-    try:
-        mode.push(recorder=recorder)
-        recorder.line, recorder.region = step.line, step.region
-        with inner.quiet():
-            made = op.kernel(recording.xp, *args, **kwargs)
-    finally:
-        mode.set_mode(before)
+        def value(part: Any) -> Any:
+            kind = type(part)
+            if kind is Ref:
+                return values[part.number]
+            if kind is DType:
+                return inner.dtype(part)
+            if kind is Shaped:
+                return Spec(recording_backend(inner), part.shape, inner.dtype(part.dtype), inner.default_device())
+            return inner.native_device(inner.default_device()) if part is HERE else part
+
+        args = [mapped(value, part) for part in step.args]
+        return kernel(xp, *args, **{name: mapped(value, part) for name, part in step.kwargs.items()})
+
+    made = run_on_some(recorder, run, {number: shapes[number] for number in step.refs})
     parts = made if step.several else (made,)
     return recorder, [part.ref.number if isinstance(part, Recorded) else None for part in parts]
 

@@ -217,12 +217,33 @@ class ElementwiseKernel:
         for (dtype, _), value in zip(self.ins, args, strict=True):
             assert value.dtype == dtype, (self.name, dtype, value.dtype)
         computed = np.dtype({"float": "float32", "double": "float64"}[self.kind]).type
-        names = {name: plain(value).astype(computed) for (_, name), value in zip(self.ins, args, strict=True)}
+        names = {
+            name: plain(value) if dtype in ("bool", "int64") else plain(value).astype(computed)
+            for (dtype, name), value in zip(self.ins, args, strict=True)
+        }
         shape = np.broadcast_shapes(*(value.shape for value in names.values()))
         with np.errstate(all="ignore"):
             exec(self.lines, {"C": computed, **MATHEMATICS}, names)
         results = [made(np.broadcast_to(names[name], shape).astype(dtype)) for dtype, name in self.outs]
         return results[0] if len(results) == 1 else tuple(results)
+
+
+class ReductionKernel:
+    """Runs the text of a sum: what is added up is an expression whose lines are Python too."""
+
+    def __init__(self, ins, outs, body, reduce, result, identity, name, *, reduce_type, preamble):
+        assert (reduce, identity) == ("a + b", "0")
+        assert result == "r0 = a" or result.startswith("r0 = a / _type_reduce("), result
+        (text,) = re.findall(r"^\[&\] \{\n(.*)\n\}\(\)$", body, re.DOTALL)
+        self.each = ElementwiseKernel(ins, outs, text.replace("return ", "r0 = "), name, preamble=preamble)
+        self.result, self.kind = result, reduce_type
+        assert reduce_type == self.each.kind
+
+    def __call__(self, *args, axis, keepdims):
+        added = plain(self.each(*args)).sum(axis=axis, keepdims=keepdims)
+        names = {"a": added, "_type_reduce": np.dtype({"float": "float32", "double": "float64"}[self.kind]).type}
+        exec(self.result, names)
+        return made(np.asarray(names["r0"]).astype(added.dtype))
 
 
 def _drawn(kind, *words, size):
@@ -313,7 +334,7 @@ def install():
         deviceSynchronize=_synchronize,
         memGetInfo=lambda: (10 - _current[-1], 20),
     )
-    cupy.ElementwiseKernel = ElementwiseKernel
+    cupy.ElementwiseKernel, cupy.ReductionKernel = ElementwiseKernel, ReductionKernel
     cupy.get_default_memory_pool = lambda: types.SimpleNamespace(
         used_bytes=lambda: 1, total_bytes=lambda: 2, get_limit=lambda: 0
     )

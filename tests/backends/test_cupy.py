@@ -511,6 +511,146 @@ def test_every_op_and_its_rule_run(devices):
     """)
 
 
+# -- programs ---------------------------------------------------------------------------------------------------------
+
+#: Runs a program on the stand-in, as runs of steps and step by step, and compares both with NumPy's own calls.
+COMPARED = """
+from agrad_cupy.fusion import fused
+from agrad.func.passes import optimized
+ran = fake_cupy.ElementwiseKernel.RAN
+
+def compared(function, arrays, *, exact=False, device="cupy:0"):
+    there = [ag.asarray(a, device=device, requires_grad=True) for a in arrays]
+    here = [ag.asarray(a, requires_grad=True) for a in arrays]
+    with cupy.cuda.Device(int(device[5:])):
+        program = ag.func.capture(function)(*there)
+        run = program.runner(there[0]._spec.backend, exact=exact)
+        made = fused(optimized(program.without_detach()))
+    ran.clear()
+    for found, wanted in zip(run(*(t._raw for t in there)), function(*here), strict=True):
+        assert f"cupy:{found.device.id}" == device, found.device.id
+        wanted = wanted.detach().numpy()
+        assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype), (found.shape, found.dtype)
+        np.testing.assert_allclose(found.get(), wanted, rtol=1e-11, atol=1e-11)
+    return made, list(ran)
+"""
+
+
+@pytest.mark.parametrize(("devices", "device"), [(1, 0), (2, 1)])
+def test_a_step_of_training_is_a_few_kernels(devices, device):
+    fake(
+        f"fake_cupy.COUNT, device = {devices}, 'cupy:{device}'"
+        + COMPARED
+        + textwrap.dedent("""
+        rng = np.random.default_rng(0)
+        x, w, b, y = rng.normal(size=(5, 4)), rng.normal(size=(4, 3)), rng.normal(size=3), rng.normal(size=(5, 3))
+
+        def step(x, w, b, y):
+            loss = ag.mean((ag.nn.functional.gelu(x @ w + b) - y) ** 2)
+            return loss, *ag.autograd.grad(loss, [w, b])
+
+        (fewer, codes), kernels = compared(step, (x, w, b, y), device=device)
+        assert kernels == ["agrad_run_0", "agrad_run_1"], kernels  # the loss; the cotangent of the product of matrices
+        assert [s.op for s in fewer.steps] == ["matmul", "run_0", "run_1", "sum", "matrix_transpose", "matmul"], fewer
+        assert (codes["run_0"].sum, codes["run_1"].sum) == (((0, 1), False, 15), None), codes
+        assert codes["run_1"].ins == "float64 a0, float64 a1, float64 a2", codes  # the product, a row, the targets
+
+        def curve(x):
+            y = ag.sum(ag.tanh(ag.exp(-x * x) * ag.sin(x * x)), axis=0)
+            return y, *ag.autograd.grad(ag.sum(y), [x])
+
+        _, kernels = compared(curve, (x,), device=device)
+        assert kernels == ["agrad_run_0", "agrad_run_1"], kernels
+        _, kernels = compared(curve, (x,), device=device, exact=True)
+        assert not any("run" in name for name in kernels), kernels
+        """)
+    )
+
+
+def test_what_a_kernel_of_a_program_is_of():
+    """Other dtypes, truth values, constants, copies for the outputs, recomputations, many operands, long runs."""
+    fake(
+        COMPARED
+        + textwrap.dedent("""
+        rng = np.random.default_rng(0)
+        x, row, column, mask = rng.normal(size=(3, 4)), rng.normal(size=4), rng.normal(size=(3, 1)), rng.normal(size=(3, 4)) > 0
+
+        def mixed(x, row):
+            single = ag.astype(x, "float32")
+            y = single * single + 1.0
+            return y, ag.astype(y, "float64") * x + row, ag.astype(x > 0, "float64") * x, ag.astype(x > 0, "int64")
+
+        def truths(x, row):
+            inside = ag.logical_and(x > row, ag.logical_not(x > 0.5))
+            return inside, ag.where(inside, x, 0.0) * 2.0, ag.where(x > 0, x, x * row)
+
+        def constants(x, row):
+            weights = ag.asarray([1.0, 2.0, 3.0, 4.0], device=x.device)
+            return (x * weights + row) * weights, ag.full((3, 4), 2.0, device=x.device) * x - 1.0
+
+        def again(x, row):
+            y = ag.utils.checkpoint.checkpoint(lambda x: ag.sin(x * x) * row, x, use_reentrant=False)
+            z = ag.sum(y * ag.cos(y))
+            return z, *ag.autograd.grad(z, [x, row])
+
+        def long(x, row):
+            y = x
+            for i in range(150):
+                y = ag.sin(y) + row * i
+            return y, *ag.autograd.grad(ag.mean(y, axis=1, keepdims=True).sum(), [x])
+
+        def many(x, row):
+            parts = [x + float(i) for i in range(3)] + [x[:, i:i + 1] * 1.0 for i in range(4)] * 12
+            total = parts[0]
+            for i, part in enumerate(parts):
+                total = total * 0.5 + part @ ag.ones((part.shape[1], 4), device=x.device) * ag.tanh(row)
+            return total, ag.sum(total), ag.mean(total * total, axis=(0,))
+
+        for function in (mixed, truths, constants, again, long, many):
+            _, kernels = compared(function, (x, row))
+            assert any(name.startswith("agrad_run") for name in kernels), function
+        """)
+    )
+
+
+def test_programs_drawn_at_random():
+    """Of steps of other shapes, with their gradients: runs are put in an order in which each has what it needs."""
+    fake(
+        COMPARED
+        + textwrap.dedent("""
+        import random
+
+        def drawn(seed):
+            def function(x, row, column, square):
+                choose = random.Random(seed)
+                values = [x, row, column, square]
+                for _ in range(choose.randrange(8, 30)):
+                    a, b = choose.choice(values), choose.choice(values)
+                    made = choose.choice((
+                        lambda: ag.tanh(a), lambda: a * b, lambda: a - 0.5 * b, lambda: ag.sin(a) + b, lambda: ag.sum(a * b),
+                        lambda: ag.mean(ag.exp(-a * a) + row, axis=0), lambda: ag.sum(ag.cos(a) + row, axis=-1, keepdims=True),
+                        lambda: ag.tanh(x @ square) * b, lambda: ag.where(a > b, a, ag.abs(b)), lambda: ag.clip(a, -1.0, 1.0),
+                        lambda: ag.nn.functional.silu(a), lambda: ag.maximum(a, 0.1 * b), lambda: ag.max(ag.reshape(a * b, (-1,))),
+                    ))
+                    try:
+                        values.append(made())
+                    except ValueError:  # shapes that do not go together
+                        continue
+                loss = sum(ag.sum(ag.tanh(v)) for v in values[-4:])
+                return loss, values[-1], *ag.autograd.grad(loss, [x, row, column, square], materialize_grads=True)
+            return function
+
+        rng = np.random.default_rng(1)
+        arrays = [rng.normal(size=shape) for shape in ((4, 4), (4,), (4, 1), (4, 4))]
+        fewer = 0
+        for seed in range(60):
+            _, kernels = compared(drawn(seed), arrays)
+            fewer += any(name.startswith("agrad_run") for name in kernels)
+        assert fewer > 50, fewer
+        """)
+    )
+
+
 # -- the benchmark ----------------------------------------------------------------------------------------------------
 
 BENCHMARK = HERE.parent.parent / "benchmarks/gpu.py"

@@ -1,4 +1,4 @@
-"""The kernels that the CuPy plugin writes for elementwise rules: what they compute, compiled for this machine's CPU.
+"""The kernels that the CuPy plugin writes for rules and for programs: what they compute, compiled for this machine's CPU.
 
 A C++ compiler of the host runs the very text that CUDA is given. Where CuPy is installed, NVRTC compiles it for a GPU
 too, which needs none. Nothing here ran on a GPU.
@@ -22,8 +22,9 @@ from agrad.core.op import OPS
 from agrad.testing.samples import SAMPLES, resolve
 
 pytest.importorskip("agrad_cupy")
+from agrad.func.passes import optimized
 from agrad_cupy import sampling
-from agrad_cupy.fusion import ARRAY, PREAMBLE, NotFusible, kernel_code, rule_code
+from agrad_cupy.fusion import ARRAY, PREAMBLE, NotFusible, fused, kernel_code, rule_code
 
 NUMPY = ag.asarray(0.0)._spec.backend
 LIBRARY = NUMPY.namespace()
@@ -73,7 +74,7 @@ def values(dtype, seed=0):
     for name, node, plan, _ in recorded(dtype):
         params = node.params if plan.rule.params else ()
         try:
-            code = rule_code(plan, np.dtype(dtype), params, LIBRARY)
+            code = rule_code(plan, dtype, params)
         except (NotFusible, NotImplementedError):
             continue
         g = rng.normal(size=node.spec.shape).astype(dtype)
@@ -85,15 +86,20 @@ def values(dtype, seed=0):
 def source(index, code, prefix):
     """Write a function that runs a kernel's text over arrays."""
     ins, outs = (re.findall(r"(\w+) (\w+)", text) for text in (code.ins, code.outs))
-    kind = {"float32": "float", "float64": "double"}
+    kind = {"float32": "float", "float64": "double", "bool": "bool", "int64": "long long"}
     arguments = [f"const {kind[t]}* p_{n}" for t, n in ins] + [f"{kind[t]}* p_{n}" for t, n in outs]
     loads = "".join(f"const {kind[t]} {n} = p_{n}[i]; " for t, n in ins)
     stores = "".join(f"p_{n}[i] = {n}; " for _, n in outs)
     results = "".join(f"{kind[t]} {n}; " for t, n in outs)
-    return (
-        f'extern "C" {prefix} void k{index}(long n, {", ".join(arguments)}) {{\n'
-        f"for (long i = 0; i < n; i++) {{ {loads}{results}\n{code.body}\n{stores} }}\n}}\n"
-    )
+    body = f"for (long i = 0; i < n; i++) {{ {loads}{results}\n{code.body}\n{stores} }}"
+    if code.sum is not None:  # over all: `REDUCE` and `POST_MAP` of CuPy's template
+        body = (
+            f"typedef {code.computed} _type_reduce; _type_reduce _s = _type_reduce(0);\n"
+            f"for (long i = 0; i < n; i++) {{ {loads}\n"
+            f"_type_reduce _a = static_cast<_type_reduce>({code.body});\n_s = _s + _a; }}\n"
+            f"p_r0[0] = _s / _type_reduce({code.sum.count});"
+        )
+    return f'extern "C" {prefix} void k{index}(long n, {", ".join(arguments)}) {{\n{body}\n}}\n'
 
 
 def compile_here(place, text):
@@ -133,6 +139,118 @@ def test_what_the_kernels_compute(compiled):
             scale = np.max(np.abs(wanted), initial=0.0, where=np.isfinite(wanted))
             tolerance = 1e-11 if dtype == "float64" else 2e-4
             np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * scale, err_msg=name)
+
+
+# -- the runs of programs ---------------------------------------------------------------------------------------------
+
+
+def training(x, w, b, y):
+    """A step of training: its loss, and the gradients."""
+    h = ag.nn.functional.silu(x @ w + b) * ag.where(y > 0, 1.0, 0.5)
+    loss = ag.mean((h - y) ** 2) + 0.1 * ag.sum(ag.abs(w))
+    return loss, *ag.autograd.grad(loss, [w, b])
+
+
+def curve(x, w, b, y):
+    """A function of one array alone, with its derivative."""
+    z = ag.sum(ag.tanh(ag.exp(-x * x) * ag.sin(x * x)))
+    return z, *ag.autograd.grad(z, [x])
+
+
+def normalized(x, w, b, y):
+    """Statistics of rows, and what is made of them."""
+    centred = y - ag.mean(y, axis=1, keepdims=True)
+    made = centred / ag.sqrt(ag.mean(centred * centred, axis=1, keepdims=True) + 1e-5) * b
+    z = ag.sum(ag.logaddexp(made, ag.astype(y > 0, y.dtype)))
+    return z, made, *ag.autograd.grad(z, [y, b])
+
+
+def programs_of(dtype):
+    """Give, per function, its program with runs, their kernels, the operands, and what the calls give."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=shape).astype(dtype) for shape in ((5, 4), (4, 3), (3,), (5, 3))]
+    for function in (training, curve, normalized):
+        program = ag.func.capture(function)(*(ag.asarray(a, requires_grad=True) for a in arrays))
+        made, codes = fused(optimized(program.without_detach()))
+        wanted = [t.detach().numpy() for t in function(*(ag.asarray(a, requires_grad=True) for a in arrays))]
+        yield function.__name__, made, codes, arrays, wanted
+
+
+class Compiled:
+    """NumPy's kernels, and those of runs compiled for this machine."""
+
+    def __init__(self, codes, library, first):
+        self.codes = codes
+        for i, (name, code) in enumerate(codes.items(), first):
+            setattr(self, name, self.kernel(code, getattr(library, f"k{i}")))
+
+    def __getattr__(self, name):
+        return getattr(NUMPY.xp, name)
+
+    def kernel(self, code, function):
+        outs = [dtype for dtype, _ in re.findall(r"(\w+) (\w+)", code.outs)]
+
+        def over(arrays, shape):
+            made = [np.empty(shape, dtype) for dtype in outs]
+            pointers = [ctypes.c_void_p(a.ctypes.data) for a in (*arrays, *made)]
+            function(ctypes.c_long(arrays[0].size), *pointers)
+            return made
+
+        def run(*arrays):
+            arrays = [np.array(a, order="C") for a in np.broadcast_arrays(*arrays)]  # as CuPy's indexers read them
+            if code.sum is None:
+                made = over(arrays, arrays[0].shape)
+                return made[0] if code.single else tuple(made)
+            axes, keepdims, _ = code.sum
+            kept = [i for i in range(arrays[0].ndim) if i % arrays[0].ndim not in {a % arrays[0].ndim for a in axes}]
+            rows = [np.moveaxis(a, kept, range(len(kept))) for a in arrays]
+            shape = rows[0].shape[: len(kept)]
+            rows = [np.ascontiguousarray(a).reshape((int(np.prod(shape)), -1)) for a in rows]
+            made = np.array([over([np.array(a[i]) for a in rows], ())[0] for i in range(rows[0].shape[0])])
+            made = made.reshape(shape)
+            return np.expand_dims(made, axes) if keepdims else made
+
+        return run
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_what_the_runs_of_programs_compute(dtype, tmp_path):
+    """Whole programs, their runs by the text run as C++ on the CPU: what the calls give in NumPy."""
+    cases = list(programs_of(dtype))
+    codes = [code for _, _, codes, _, _ in cases for code in codes.values()]
+    library = compile_here(tmp_path, PREAMBLE + "".join(source(i, code, "") for i, code in enumerate(codes)))
+    first = 0
+    for name, program, codes, arrays, wanted in cases:
+        kernels = Compiled(codes, library, first)
+        first += len(codes)
+        assert any(code.sum is not None for code in codes.values()), name
+        found = program.function(NUMPY, kernels=kernels)(*arrays)
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-11 if dtype == "float64" else 5e-5, atol=1e-6, err_msg=name)
+
+
+def test_few_steps_are_left():
+    counts = {name: (len(made.steps), len(codes)) for name, made, codes, _, _ in programs_of("float32")}
+    assert counts["curve"] == (2, 2)  # of 27: the value, and its derivative
+    assert counts["training"][0] < 20  # of 47, in two dtypes
+    assert counts["normalized"][0] < 20  # of 44
+
+
+def test_a_run_that_is_too_long_or_has_too_many_arrays_is_cut():
+    def function(x, *others):
+        for _ in range(120):
+            x = ag.sin(x) * 0.5
+        for other in others:
+            x = x * other
+        return x
+
+    arrays = [ag.ones((2, 3), dtype="float32") for _ in range(70)]
+    program = ag.func.capture(function)(*arrays)
+    made, codes = fused(optimized(program.without_detach()))
+    taken = {name: len(code.ins.split(", ")) for name, code in codes.items()}
+    assert max(taken.values()) <= 32
+    assert max(code.steps for code in codes.values()) <= 200
+    assert len(made.steps) < 30
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +318,7 @@ def test_which_rules_are_fused():
             if not any(needs):
                 continue
             try:
-                rule_code(op.plan(needs, same_spec=True), np.dtype("float32"), params, LIBRARY)
+                rule_code(op.plan(needs, same_spec=True), "float32", params)
                 fused.add(name)
             except NotFusible:
                 stepwise.add(name)
@@ -212,11 +330,11 @@ def test_which_rules_are_fused():
 
 def test_one_kernel_in_place_of_the_steps():
     op = OPS["tanh"]
-    code = rule_code(op.plan((True,), same_spec=True), np.dtype("float32"), (), LIBRARY)
+    code = rule_code(op.plan((True,), same_spec=True), "float32", ())
     assert (code.ins, code.outs, code.name) == ("float32 a0, float32 a1", "float32 r0", "agrad_tanh_backward")
     assert code.steps == 3  # ans * ans, 1 - that, g * that
     assert code.body.splitlines()[-2:] == ["const C v4 = v0 * v3;", "r0 = v4;"]
-    both = rule_code(OPS["divide"].plan((True, True), same_spec=True), np.dtype("float16"), (), LIBRARY)
+    both = rule_code(OPS["divide"].plan((True, True), same_spec=True), "float16", ())
     assert both.outs == "float16 r0, float16 r1"
     assert both.body.startswith("typedef float C;")  # half precision is computed in single
 
@@ -230,20 +348,21 @@ def test_what_cannot_be_fused_is_refused():
         mine.__module__ = "agrad.ops.pretended"  # what users declare is not traced at all
         op = ag.elementwise(name=f"fusion_test.mine{next(numbers)}", x=rule, kernel=lambda xp, x: x)(mine).op
         with pytest.raises(NotFusible, match=match):
-            rule_code(op.plan((True,), same_spec=True), np.dtype("float64"), (), LIBRARY)
+            rule_code(op.plan((True,), same_spec=True), "float64", ())
 
-    refused(lambda x: 1.0 if x > 0 else 0.0, "a branch by the value of an element")
-    refused(lambda xp, x: xp.astype(x, LIBRARY.float32), "a cast to")
+    refused(lambda x: 1.0 if x > 0 else 0.0, "chooses its way by a value")
+    refused(lambda xp, x: xp.astype(x, LIBRARY.float32), "numbers of the dtype float32, float64")
     refused(lambda xp, x: xp.sum(x), "the function sum")
-    refused(lambda x: x.shape[0], "shape of an element")
-    refused(lambda x: x % 2, "a remainder")
-    refused(lambda x: x + 1j, "complex 1j among numbers")
-    refused(lambda x_spec: x_spec.shape[0], "shape of a node or spec")
+    refused(lambda x: x.shape[0], "depends on the shape")
+    refused(lambda x: x * x.ndim, "depends on the shape")
+    refused(lambda x: x % 2, "the function remainder")
+    refused(lambda x: x + 1j, "numbers of the dtype complex128")
+    refused(lambda x_spec: x_spec.shape[0], "depends on the shape")
     refused(lambda x: sum(x * i for i in range(200)), "more than 200 steps")
     with pytest.raises(NotFusible, match="the dtype complex128"):
-        rule_code(OPS["tanh"].plan((True,), same_spec=True), np.dtype("complex128"), (), LIBRARY)
+        rule_code(OPS["tanh"].plan((True,), same_spec=True), "complex128", ())
     with pytest.raises(NotFusible, match="operands that differ"):
-        rule_code(OPS["tanh"].plan((True,)), np.dtype("float64"), (), LIBRARY)
+        rule_code(OPS["tanh"].plan((True,)), "float64", ())
 
 
 def test_rules_of_the_users_are_run_as_they_are():
@@ -251,9 +370,9 @@ def test_rules_of_the_users_are_run_as_they_are():
     def cube(x, /): ...
 
     with pytest.raises(NotFusible):
-        rule_code(cube.op.plan((True,), same_spec=True), np.dtype("float64"), (), LIBRARY)
+        rule_code(cube.op.plan((True,), same_spec=True), "float64", ())
     with pytest.raises(NotFusible):
-        kernel_code(cube.op, np.dtype("float64"), (ARRAY,), (), LIBRARY)
+        kernel_code(cube.op, "float64", (ARRAY,), ())
 
 
 # -- with CuPy, without a GPU -----------------------------------------------------------------------------------------
@@ -271,7 +390,7 @@ def forward_codes(dtype):
         positional = tuple(given[a.name] for a in op.arguments if not a.by_keyword)
         named = tuple((a.name, given[a.name]) for a in op.arguments if a.by_keyword)
         try:
-            yield kernel_code(op, np.dtype(dtype), positional, named, LIBRARY)
+            yield kernel_code(op, dtype, positional, named)
         except NotFusible:
             assert name.startswith("special."), name
         except TypeError:  # a parameter has no default
@@ -290,6 +409,9 @@ def test_nvrtc_compiles_them(dtype):
     found = {code.name: code for _, code, _, _ in values(dtype)}
     found |= {code.name: code for code in forward_codes(dtype)}
     assert len(found) > 90
+    runs = [code for _, _, codes, _, _ in programs_of(dtype) for code in codes.values()]
+    found |= {f"{i} {code.name}": code for i, code in enumerate(runs)}
+    assert any(code.sum is not None for code in runs)
     text = PREAMBLE + "".join(source(i, code, "__global__") for i, code in enumerate(found.values()))
     text += sampling.PREAMBLE + "".join(sampler_source(kind, "__global__") for kind in sampling.BODIES)
     program = nvrtc.createProgram(text, "rules.cu", (), ())

@@ -31,6 +31,12 @@ def agrad_backend_of(array_type: type) -> str | None:
     return "cupy" if cupy else None
 
 
+@hookimpl
+def agrad_harness(backend: str) -> str | None:
+    """Return how the conformance kit tests the backend: programs become kernels, which round otherwise than single steps."""
+    return "agrad.testing:InexactHarness" if backend == "cupy" else None
+
+
 def synchronous() -> AbstractContextManager[None]:
     """Wait for every kernel within a block, so that an error of the GPU is raised by the operation that caused it.
 

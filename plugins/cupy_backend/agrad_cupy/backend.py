@@ -32,7 +32,7 @@ from agrad.core.kernels import PRIMITIVES, forget_kernels, visits_once
 from agrad.core.once import once
 from agrad.core.op import OPS
 from agrad_cupy import sampling
-from agrad_cupy.fusion import ARRAY, PREAMBLE, Code, NotFusible, kernel_code, rule_code
+from agrad_cupy.fusion import ARRAY, PREAMBLE, Code, NotFusible, fused, kernel_code, rule_code
 
 #: Functions that make arrays from no operand.
 _CREATION = ("arange", "asarray", "empty", "eye", "from_dlpack", "full", "linspace", "ones", "zeros")
@@ -159,6 +159,13 @@ class CupyBackend(Backend):
         """Return the kernel of an op where it is not simply the namespace's function."""
         if op in _INSTEAD:
             return _INSTEAD[op]
+        found, known = self._found(op), OPS.get(op)
+        if found is None and known is not None and known.kernel is not None and known.rule.kind == "elementwise":
+            return self._composed(known)
+        return found
+
+    def _found(self, op: str) -> Callable[..., Any] | None:
+        """Return CuPy's function for an op where it is another one than the namespace's."""
         found: Any = None
         if op.startswith("special."):
             from cupyx.scipy import special  # noqa: PLC0415 (CuPy loads late)
@@ -166,12 +173,7 @@ class CupyBackend(Backend):
             found = getattr(special, op.removeprefix("special."), None)
         elif op in _AROUND:
             found = getattr(self.namespace().linalg, op.removeprefix("linalg."), None)
-        if found is not None and op in _AROUND:
-            return _AROUND[op](found)
-        known = OPS.get(op)
-        if found is None and known is not None and known.kernel is not None and known.rule.kind == "elementwise":
-            return self._composed(known)
-        return found  # type: ignore[no-any-return]
+        return _AROUND[op](found) if found is not None and op in _AROUND else found
 
     def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Run a kernel in the context of its operands' device, and wait for it where that is wanted."""
@@ -218,7 +220,7 @@ class CupyBackend(Backend):
         if plan is None or not plan.same_spec or plan.nan_safe or g.dtype != node.spec.dtype:
             return None
         dtype, params = node.spec.dtype, node.params if plan.rule.params else ()
-        return self._made((plan, dtype, params), lambda: rule_code(plan, dtype, params, self.namespace()))
+        return self._made((plan, dtype, params), lambda: rule_code(plan, dtype.name, params))
 
     def _composed(self, op: Any) -> Callable[..., Any]:
         """Return the kernel of an elementwise op that CuPy lacks: its composition, fused where the operands allow."""
@@ -231,7 +233,7 @@ class CupyBackend(Backend):
                 values, keywords = tuple(map(_static, args)), tuple((k, _static(v)) for k, v in kwargs.items())
                 fused = self._made(
                     (op, first.dtype, values, keywords),
-                    lambda: kernel_code(op, first.dtype, values, keywords, self.namespace()),
+                    lambda: kernel_code(op, first.dtype.name, values, keywords),
                 )
                 if fused is not None:
                     return fused(*arrays)
@@ -257,6 +259,31 @@ class CupyBackend(Backend):
         made = None if written is None or written.steps < 2 else _compiled(written)
         self._fused[key] = made
         return made
+
+    # -- recorded programs ---------------------------------------------------------------------------------------------
+
+    def compile(self, program: Any, *, exact: bool = False, **options: Any) -> Callable[..., Any] | None:
+        """Return what runs a program with its runs of elementwise steps, and the sums at their ends, as one kernel each.
+
+        With ``exact=True`` steps stay single: CUDA's compiler rounds a product and a sum in one kernel together.
+        """
+        fewer, codes = (program, {}) if exact else fused(program, lambda op: self._found(op) is None)
+        if not codes and self._count < 2:
+            return None
+        kernels = _Kernels(self.xp, {name: _compiled(code) for name, code in codes.items()})
+        made: dict[str, Callable[..., Any]] = {}  # by device, on which constants lie and arrays are made
+
+        def run(*values: Any) -> Any:
+            device = next((self.device_of(value) for value in _arrays(values)), self.default_device())
+            found = made.get(device)
+            with self._on(device):
+                if found is None:
+                    found = made.setdefault(device, fewer.function(self, device=device, kernels=kernels))
+                results = found(*values)
+                self._wait()
+                return results
+
+        return run
 
     # -- what is going on on the device --------------------------------------------------------------------------------
 
@@ -448,4 +475,23 @@ def _static(value: Any) -> Any:
 
 def _compiled(code: Code) -> Callable[..., Any]:
     """Make a kernel of its text; CUDA compiles it at its first call."""
-    return cupy.ElementwiseKernel(code.ins, code.outs, code.body, code.name, preamble=PREAMBLE)  # type: ignore[no-any-return]
+    if code.sum is None:
+        return cupy.ElementwiseKernel(code.ins, code.outs, code.body, code.name, preamble=PREAMBLE)  # type: ignore[no-any-return]
+    axis, keepdims, count = code.sum
+    result = "r0 = a" if count == 1 else f"r0 = a / _type_reduce({count})"
+    kernel = cupy.ReductionKernel(
+        code.ins, code.outs, code.body, "a + b", result, "0", code.name, reduce_type=code.computed, preamble=PREAMBLE
+    )
+    return functools.partial(kernel, axis=axis, keepdims=keepdims)
+
+
+class _Kernels:
+    """The backend's kernels, and beside them those of one program."""
+
+    def __init__(self, xp: Any, own: Mapping[str, Callable[..., Any]]) -> None:
+        self.__dict__.update(own)
+        self._xp = xp
+
+    def __getattr__(self, name: str) -> Any:
+        found = self.__dict__[name] = getattr(self._xp, name)
+        return found

@@ -1,26 +1,32 @@
-"""One GPU kernel for a whole rule: it is run once on symbols, and what it does to them becomes CUDA C++.
+"""GPU kernels of programs: a run of elementwise steps, with the sum at its end, becomes the text of one CUDA kernel.
 
-An elementwise rule such as ``g * (1 - ans * ans)`` would launch a kernel per operator, and each would read and write
-whole arrays. Run on `Value`s instead of arrays it writes down its steps, one line each, from which
-``cupy.ElementwiseKernel`` makes a single kernel. All numbers of a trace have one real dtype, so Python's and C++'s
-arithmetic mean the same; what does not fit this (another dtype, a shape, a data-dependent branch) raises `NotFusible`,
-and the rule runs step by step as on any backend. Nothing here imports CuPy: `Code` can be looked at without it.
+Step by step, ``g * (1 - ans * ans)`` would launch a kernel per operator, and each would read and write whole arrays. `emit`
+writes the steps of a program as the lines of one, from which ``cupy.ElementwiseKernel`` or ``cupy.ReductionKernel`` makes
+it; operands that are broadcast stay as they are. `fused` finds the runs in a program: each becomes one step. An eager rule or
+composition is recorded once, and written in the same way.
+
+All numbers of a kernel have one real dtype, so Python's and C++'s arithmetic mean the same; what does not fit this raises
+`NotFusible`, and is run step by step as on any backend. Nothing here imports CuPy: `Code` can be looked at without it.
 """
 
 from __future__ import annotations
 
-import functools
+import heapq
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
-from agrad.core.kernels import SUBNAMESPACES
 from agrad.core.op import OPS
+from agrad.func.passes import broadcast, item, optimized
+from agrad.func.program import DType, Program, Ref, Shaped, Step
+from agrad.func.recording import CaptureError, Recorded, Recorder, run_on_some
+from agrad.func.source import written_out
 
 
 class NotFusible(Exception):
-    """A rule does what one kernel over elements cannot do."""
+    """A rule or program does what one kernel over elements cannot do."""
 
 
 #: Functions of the generated code that CUDA C++ lacks, or has with other results at ties and NaN than the standard.
@@ -70,234 +76,78 @@ _OPERATORS = {
     "greater_equal": (">=", "test"),
     "logical_and": ("&", "logic"),
     "logical_or": ("|", "logic"),
+    "bitwise_and": ("&", "logic"),
+    "bitwise_or": ("|", "logic"),
 }
 
+#: Views, which a kernel's operands may be.
+_BROADCASTS = frozenset({"broadcast_to", "broadcast_like"})
+#: What gives its operand, where all numbers are real.
+_SAME = frozenset({"positive", "real", "conj", *_BROADCASTS})
+#: Arrays of one value.
+_FILLED = {"ones": 1.0, "ones_like": 1.0, "zeros": 0.0, "zeros_like": 0.0}
+#: Operations that are written by a method of `Writer`.
+_WRITTEN = frozenset({"astype", "clip", "full", "full_like", "negative", "reciprocal", "square", "where"})
+#: Negation of truth values, as the standard and as Python calls it.
+_NOT = frozenset({"bitwise_invert", "logical_not"})
+
+#: Everything that `emit` can write.
+SPELLED = frozenset({*_FUNCTIONS, *_TESTS, *_OPERATORS, *_SAME, *_FILLED, *_WRITTEN, *_NOT})
 
 #: The most operators and functions in one kernel: longer ones take seconds to compile, and registers run out.
 LONGEST = 200
 
+#: The most arrays in one kernel: each takes some 50 bytes of the 4 KiB that a kernel's parameters may have.
+ARRAYS = 32
+
 #: They overflow in the compiler.
 _INFINITY, _NAN = "1e308 * 1e308", "1e308 * 1e308 - 1e308 * 1e308"
 
-
-class Trace:
-    """What has been done to the symbols of one trace."""
-
-    def __init__(self, dtype: Any) -> None:
-        self.dtype = dtype
-        self.lines: list[str] = []
-        self.steps = 0
-        self._known: dict[str, Value] = {}
-
-    def add(self, text: str, *, truth: bool = False, steps: int = 1) -> Value:
-        """Return the value of an expression; the same expression is written once."""
-        found = self._known.get(text)
-        if found is None:
-            self.steps += steps
-            if self.steps > LONGEST:
-                raise NotFusible(f"more than {LONGEST} steps")
-            name = f"v{len(self.lines)}"
-            self.lines.append(f"const {'bool' if truth else 'C'} {name} = {text};")
-            found = self._known[text] = Value(self, name, truth=truth)
-        return found
-
-    def number(self, value: Any) -> str:
-        """Return a value as a number in the generated code."""
-        if isinstance(value, Value):
-            return f"C({value.text})" if value.truth else value.text
-        if isinstance(value, int | float):
-            if math.isfinite(value):
-                return f"C({float(value)!r})"
-            return f"C({_NAN})" if math.isnan(value) else f"C({_INFINITY})" if value > 0 else f"C(-({_INFINITY}))"
-        raise NotFusible(f"{type(value).__name__} {value!r} among numbers")
-
-    def truth(self, value: Any) -> str:
-        """Return a value as a truth value in the generated code."""
-        if isinstance(value, Value) and value.truth:
-            return value.text
-        raise NotFusible(f"{type(value).__name__} among truth values")
+#: What numbers are computed in.
+_COMPUTED = {"float16": "float", "float32": "float", "float64": "double"}
 
 
-class Value:
-    """A symbol that stands for one element: of an operand, of the cotangent, or of something computed of them."""
-
-    __slots__ = ("text", "trace", "truth")
-
-    def __init__(self, trace: Trace, text: str, *, truth: bool = False) -> None:
-        self.trace, self.text, self.truth = trace, text, truth
-
-    @property
-    def dtype(self) -> Any:
-        if self.truth:
-            raise NotFusible("the dtype of a truth value")
-        return self.trace.dtype
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # what tells a Tensor from an array
-            raise AttributeError(name)
-        raise NotFusible(f"{name} of an element")
-
-    def __bool__(self) -> bool:
-        raise NotFusible("a branch by the value of an element")
-
-    __float__ = __int__ = __complex__ = __index__ = __iter__ = __len__ = __bool__  # type: ignore[assignment]
-
-    def __neg__(self) -> Value:
-        return self.trace.add(f"-{self.trace.number(self)}")
-
-    def __abs__(self) -> Value:
-        return _call(self.trace, "abs", self)
-
-    def __mod__(self, other: Any) -> Value:
-        raise NotFusible("a remainder")
-
-    __rmod__ = __floordiv__ = __rfloordiv__ = __mod__
-
-    def __pow__(self, other: Any) -> Value:
-        return _call(self.trace, "pow", self, other)
-
-    def __rpow__(self, other: Any) -> Value:
-        return _call(self.trace, "pow", other, self)
-
-    def __invert__(self) -> Value:
-        return self.trace.add(f"agrad_not({self.trace.truth(self)})", truth=True)
-
-    __hash__ = object.__hash__
+# -- one kernel -------------------------------------------------------------------------------------------------------
 
 
-def _binary(trace: Trace, name: str, a: Any, b: Any) -> Value:
-    sign, kind = _OPERATORS[name]
-    write = trace.truth if kind == "logic" else trace.number
-    return trace.add(f"{write(a)} {sign} {write(b)}", truth=kind != "number")
+class Sum(NamedTuple):
+    """The reduction at the end of a kernel.
 
+    Attributes
+    ----------
+    axis : tuple of int or None
+        The axes that are added up; None for all.
+    keepdims : bool
+        Whether they stay, with length 1.
+    count : int
+        What the sum is divided by: 1, or for a mean how many are added.
+    """
 
-def _call(trace: Trace, name: str, *values: Any) -> Value:
-    return trace.add(f"{_FUNCTIONS[name]}({', '.join(map(trace.number, values))})")
-
-
-def _operator(name: str, *, reflected: bool = False) -> Callable[[Value, Any], Value]:
-    def method(self: Value, other: Any) -> Value:
-        return _binary(self.trace, name, *((other, self) if reflected else (self, other)))
-
-    return method
-
-
-for _name, _word in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide")):
-    setattr(Value, f"__{_name}__", _operator(_word))
-    setattr(Value, f"__r{_name}__", _operator(_word, reflected=True))
-for _name, _word in (("eq", "equal"), ("ne", "not_equal"), ("lt", "less"), ("le", "less_equal")):
-    setattr(Value, f"__{_name}__", _operator(_word))
-for _name, _word in (("gt", "greater"), ("ge", "greater_equal"), ("and", "logical_and"), ("or", "logical_or")):
-    setattr(Value, f"__{_name}__", _operator(_word))
-
-
-class TracedNamespace:
-    """The functions that a rule gets as ``xp`` while it is traced."""
-
-    def __init__(self, trace: Trace, library: Any, prefix: str = "") -> None:
-        self._trace, self._library, self._prefix = trace, library, prefix
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        trace, full = self._trace, self._prefix + name
-        if not self._prefix and name in SUBNAMESPACES:
-            return TracedNamespace(trace, self._library, f"{name}.")
-        if full in _OPERATORS:
-            return functools.partial(_binary, trace, full)
-        if full in _FUNCTIONS:
-            return functools.partial(_call, trace, full)
-        if full in _TESTS:
-            return lambda x: trace.add(f"{_TESTS[full]}({trace.number(x)})", truth=True)
-        own = getattr(self, f"_do_{name}", None) if not self._prefix else None
-        if own is not None:
-            return own
-        op = OPS.get(full)
-        if op is not None and op.rule.kind == "elementwise" and op.kernel is not None and _is_ours(op):
-            return functools.partial(op.kernel, TracedNamespace(trace, self._library))  # it is a composition
-        raise NotFusible(f"the function {full}")
-
-    def isdtype(self, dtype: Any, kind: Any) -> bool:
-        return bool(self._library.isdtype(dtype, kind))
-
-    def _do_astype(self, x: Value, dtype: Any, *, copy: bool = True) -> Value:
-        if dtype != self._trace.dtype:
-            raise NotFusible(f"a cast to {dtype}")
-        return self._trace.add(self._trace.number(x), steps=0)
-
-    def _do_logical_not(self, x: Value) -> Value:
-        return ~x
-
-    def _do_negative(self, x: Value) -> Value:
-        return -x
-
-    def _do_positive(self, x: Value) -> Value:
-        return x
-
-    def _do_real(self, x: Value) -> Value:
-        return x
-
-    def _do_conj(self, x: Value) -> Value:
-        return x
-
-    def _do_reciprocal(self, x: Value) -> Value:
-        return 1.0 / x  # type: ignore[operator, no-any-return]
-
-    def _do_square(self, x: Value) -> Value:
-        return x * x  # type: ignore[operator, no-any-return]
-
-    def _do_ones_like(self, x: Value) -> Value:
-        return self._trace.add("C(1.0)", steps=0)
-
-    def _do_zeros_like(self, x: Value) -> Value:
-        return self._trace.add("C(0.0)", steps=0)
-
-    def _do_full_like(self, x: Value, value: Any) -> Value:
-        return self._trace.add(self._trace.number(value), steps=0)
-
-    def _do_where(self, condition: Value, x1: Any, x2: Any) -> Value:
-        trace = self._trace
-        parts = trace.truth(condition), trace.number(x1), trace.number(x2)
-        return trace.add(f"agrad_where({', '.join(parts)})")
-
-    def _do_clip(self, x: Any, /, min: Any = None, max: Any = None) -> Any:
-        for bound, name in ((min, "maximum"), (max, "minimum")):
-            x = x if bound is None else _call(self._trace, name, x, bound)
-        return x
-
-
-def _is_ours(op: Any) -> bool:
-    """Return whether an op is one of agrad's: what users declare may call anything, and is run as it is written."""
-    return not op.rule.guarded
-
-
-class _Node:
-    """What a rule may ask of its node while it is traced: nothing that differs between calls of one kernel."""
-
-    def __init__(self, dtype: Any, params: tuple[Any, ...]) -> None:
-        self.spec, self.params = self, params
-        self.dtype, self.inexact, self.is_complex = dtype, True, False
-
-    def __getattr__(self, name: str) -> Any:
-        raise NotFusible(f"{name} of a node or spec")
+    axis: tuple[int, ...] | None
+    keepdims: bool
+    count: int
 
 
 @dataclass(frozen=True)
 class Code:
-    """The text of one kernel, as ``cupy.ElementwiseKernel`` takes it.
+    """The text of one kernel, as ``cupy.ElementwiseKernel`` takes it, or with a `sum` ``cupy.ReductionKernel``.
 
     Attributes
     ----------
     ins, outs : str
         The parameters, as ``"float32 a0, float32 a1"``.
     body : str
-        What is done for one element.
+        What is done for one element; with a `sum`, an expression that is added up.
     name : str
         What profilers show.
     steps : int
         How many operators and functions it takes the place of.
     single : bool
         Whether there is one result, rather than a tuple.
+    computed : str
+        The C++ type of its numbers.
+    sum : Sum or None
+        What is done with the one result.
     """
 
     ins: str
@@ -306,44 +156,256 @@ class Code:
     name: str
     steps: int
     single: bool
+    computed: str
+    sum: Sum | None = None
 
 
-#: What numbers are computed in.
-_COMPUTED = {"float16": "float", "float32": "float", "float64": "double"}
+def emit(program: Program, name: str, *, single: bool | None = None, sum: Sum | None = None) -> Code:
+    """Return the kernel of a program that computes each element of its outputs from one element of each input.
 
+    Parameters
+    ----------
+    program : Program
+        Of elementwise steps. Shapes count for nothing: every value stands for one element.
+    name : str
+        What profilers show, behind ``agrad_``.
+    single : bool, optional
+        Whether its one output is given as it is; default: if there is one.
+    sum : Sum, optional
+        What is done with its one output.
 
-def _code(name: str, dtype: Any, count: int, run: Callable[[Trace, list[Value]], Any]) -> Code:
-    """Trace a function of `count` arrays."""
-    kind = _COMPUTED.get(dtype.name)
-    if kind is None:
-        raise NotFusible(f"the dtype {dtype}")
-    trace = Trace(dtype)
-    result = run(trace, [trace.add(f"a{i}", steps=0) for i in range(count)])
-    results = result if isinstance(result, tuple) else (result,)
-    stores = [f"r{i} = {trace.number(value)};" for i, value in enumerate(results)]
+    Returns
+    -------
+    Code
+        The text.
+
+    Raises
+    ------
+    NotFusible
+        If one kernel cannot do it.
+    """
+    element = {n: Shaped((1,) if shaped.shape else (), shaped.dtype) for n, shaped in program.shapes.items()}
+    try:
+        plain = written_out(
+            program.replaced(shapes=element), lambda step, _: step.op in SPELLED or not is_composed(step.op)
+        )
+    except CaptureError as error:
+        raise NotFusible(str(error)) from error
+    writer = Writer(optimized(plain))
+    inputs = [f"{program.shapes[number].dtype} a{i}" for i, number in enumerate(program.inputs)]
+    outputs = [f"{program.shapes[number].dtype} r{i}" for i, number in enumerate(program.outputs)]
+    results = writer.results()
+    lines = [f"typedef {writer.computed} C;", *writer.lines]
+    if sum is None:
+        body = "\n".join([*lines, *(f"r{i} = {text};" for i, text in enumerate(results))])
+    else:
+        body = "\n".join(["[&] {", *lines, f"return {results[0]};", "}()"])
+    single = len(outputs) == 1 if single is None else single
     return Code(
-        ", ".join(f"{dtype.name} a{i}" for i in range(count)),
-        ", ".join(f"{dtype.name} r{i}" for i in range(len(results))),
-        "\n".join([f"typedef {kind} C;", *trace.lines, *stores]),
+        ", ".join(inputs),
+        ", ".join(outputs),
+        body,
         f"agrad_{name.replace('.', '_')}",
-        trace.steps,
-        not isinstance(result, tuple),
+        writer.steps + (sum is not None),
+        single,
+        writer.computed,
+        sum,
     )
 
 
-def rule_code(plan: Any, dtype: Any, params: tuple[Any, ...], library: Any) -> Code:
+class Writer:
+    """Writes the steps of a program as lines of CUDA C++.
+
+    Attributes
+    ----------
+    lines : list of str
+        One per value.
+    steps : int
+        How many operators and functions they are.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.lines: list[str] = []
+        self.steps = 0
+        self._texts: dict[int, str] = {}
+        made = [program.shapes[n].dtype for step in program.steps for n in step.made]
+        numbers = {dtype for dtype in made if dtype != "bool"} or {program.shapes[n].dtype for n in program.inputs} - {
+            "bool"
+        }
+        if len(numbers) != 1 or not numbers <= _COMPUTED.keys():
+            raise NotFusible(f"numbers of the dtype {', '.join(sorted(numbers)) or 'bool'}")
+        (self.dtype,) = numbers
+        for i, number in enumerate(program.inputs):
+            self._add(number, f"a{i}", steps=0)
+        for step in program.steps:
+            self._write(step)
+
+    @property
+    def computed(self) -> str:
+        """The C++ type that numbers are computed in."""
+        return _COMPUTED[self.dtype]
+
+    def results(self) -> list[str]:
+        """Return the outputs as text."""
+        return [
+            self.truth(Ref(n)) if self.program.shapes[n].dtype == "bool" else self.number(Ref(n))
+            for n in self.program.outputs
+        ]
+
+    def _add(self, number: int, text: str, *, steps: int = 1) -> None:
+        """Write the line of a value."""
+        self.steps += steps
+        if self.steps > LONGEST:
+            raise NotFusible(f"more than {LONGEST} steps")
+        dtype = self.program.shapes[number].dtype
+        # an input of another dtype is there to be cast
+        kind = "bool" if dtype == "bool" else "C" if dtype == self.dtype else None
+        if kind is None:
+            self._texts[number] = text
+            return
+        name = self._texts[number] = f"v{len(self.lines)}"
+        self.lines.append(f"const {kind} {name} = {text};")
+
+    def number(self, part: Any) -> str:
+        """Return an argument as a number in the generated code."""
+        if type(part) is Ref:
+            dtype = self.program.shapes[part.number].dtype
+            if part.number in self.program.constants:
+                return self.number(self._constant(part.number))
+            if dtype == self.dtype:
+                return self._texts[part.number]
+            if dtype == "bool":
+                return f"C({self._texts[part.number]})"
+            raise NotFusible(f"{dtype} among numbers of {self.dtype}")
+        if isinstance(part, int | float):
+            if math.isfinite(part):
+                return f"C({float(part)!r})"
+            return f"C({_NAN})" if math.isnan(part) else f"C({_INFINITY})" if part > 0 else f"C(-({_INFINITY}))"
+        raise NotFusible(f"{type(part).__name__} {part!r} among numbers")
+
+    def truth(self, part: Any) -> str:
+        """Return an argument as a truth value in the generated code."""
+        if type(part) is Ref and self.program.shapes[part.number].dtype == "bool":
+            if part.number in self.program.constants:
+                return str(self._constant(part.number)).lower()
+            return self._texts[part.number]
+        raise NotFusible(f"{type(part).__name__} among truth values")
+
+    def _constant(self, number: int) -> Any:
+        array = self.program.constants[number]
+        if math.prod(array.shape) != 1:
+            raise NotFusible("an array that is part of the program")
+        return item(array)
+
+    def _write(self, step: Step) -> None:
+        op = step.op
+        if step.several or len(step.made) != 1 or op not in SPELLED:
+            raise NotFusible(f"the function {op}")
+        (made,) = step.made
+        a = step.args
+        if op in _OPERATORS:
+            sign, kind = _OPERATORS[op]
+            text = self.truth if kind == "logic" else self.number
+            self._add(made, f"{text(a[0])} {sign} {text(a[1])}")
+        elif op in _FUNCTIONS or op in _TESTS:
+            self._add(made, f"{(_FUNCTIONS | _TESTS)[op]}({', '.join(map(self.number, a))})")
+        elif op in _NOT:
+            self._add(made, f"agrad_not({self.truth(a[0])})")
+        elif op in _SAME:
+            self._add(made, self._same(a[0]), steps=0)
+        elif op in _FILLED:
+            self._add(made, self.number(_FILLED[op]), steps=0)
+        else:
+            getattr(self, f"_write_{op}")(made, *a, **step.kwargs)
+
+    def _same(self, part: Any) -> str:
+        is_truth = type(part) is Ref and self.program.shapes[part.number].dtype == "bool"
+        return self.truth(part) if is_truth else self.number(part)
+
+    def _write_astype(self, made: int, x: Any, dtype: DType, *, copy: bool = True) -> None:
+        given = self.program.shapes[x.number].dtype
+        if dtype != self.dtype or given.startswith("complex"):
+            raise NotFusible(f"a cast from {given} to {dtype}")
+        is_own = given in (self.dtype, "bool") or x.number in self.program.constants
+        self._add(
+            made, self.number(x) if is_own else f"C({self._texts[x.number]})", steps=0 if given == self.dtype else 1
+        )
+
+    def _write_clip(self, made: int, x: Any, /, min: Any = None, max: Any = None) -> None:
+        text = self.number(x)
+        for bound, function in ((min, "agrad_maximum"), (max, "agrad_minimum")):
+            text = text if bound is None else f"{function}({text}, {self.number(bound)})"
+        self._add(made, text)
+
+    def _write_full(self, made: int, shape: Any, value: Any, **_: Any) -> None:
+        self._add(made, self.number(value), steps=0)
+
+    _write_full_like = _write_full
+
+    def _write_negative(self, made: int, x: Any) -> None:
+        self._add(made, f"-{self.number(x)}")
+
+    def _write_reciprocal(self, made: int, x: Any) -> None:
+        self._add(made, f"C(1.0) / {self.number(x)}")
+
+    def _write_square(self, made: int, x: Any) -> None:
+        self._add(made, f"{self.number(x)} * {self.number(x)}")
+
+    def _write_where(self, made: int, condition: Any, x1: Any, x2: Any) -> None:
+        self._add(made, f"agrad_where({self.truth(condition)}, {self.number(x1)}, {self.number(x2)})")
+
+
+def is_composed(op: str) -> bool:
+    """Return whether an operation is element by element, and written in other functions by agrad itself.
+
+    What users declare may call anything, and is run as it is written.
+    """
+    known = OPS.get(op)
+    return (
+        known is not None and known.rule.kind == "elementwise" and known.kernel is not None and not known.rule.guarded
+    )
+
+
+# -- an eager rule or composition -------------------------------------------------------------------------------------
+
+
+#: What is to be one kernel is recorded for these shapes, and must be the same for both.
+_SHAPES = ((1,), (2, 3))
+
+
+def recorded_code(function: Callable[..., Any], dtype: str, count: int, name: str) -> Code:
+    """Return the kernel of what a function of kernels and `count` arrays of one dtype does, whatever their shape."""
+    codes = []
+    for shape in _SHAPES:
+        recorder = Recorder(count)
+        recorder.line = name
+        recorder.shapes |= dict.fromkeys(range(count), Shaped(shape, dtype))
+        try:
+            made = run_on_some(recorder, lambda xp, values: function(xp, *values.values()), dict(recorder.shapes))
+        except CaptureError as error:
+            raise NotFusible(str(error)) from error
+        parts = made if isinstance(made, tuple) else (made,)
+        if not all(isinstance(part, Recorded) for part in parts):
+            raise NotFusible("a result that is no array")
+        program = recorder.program(range(count), [part.ref.number for part in parts])
+        codes.append(emit(program, name, single=not isinstance(made, tuple)))
+    if codes[0] != codes[1]:
+        raise NotFusible("a result that depends on the shape")
+    return codes[0]
+
+
+def rule_code(plan: Any, dtype: str, params: tuple[Any, ...]) -> Code:
     """Return the kernel of a rule's whole `vjp`: of the cotangent and what was saved, in this order.
 
     Parameters
     ----------
     plan : Plan
         Of an elementwise op whose operands all have the spec of its result.
-    dtype : dtype
+    dtype : str
         Of everything.
     params : tuple
         The node's parameters.
-    library : namespace
-        Answers ``isdtype``.
 
     Raises
     ------
@@ -351,19 +413,19 @@ def rule_code(plan: Any, dtype: Any, params: tuple[Any, ...], library: Any) -> C
         If one kernel cannot do it.
     """
     rule = plan.rule
-    if rule.kind != "elementwise" or not plan.same_spec or plan.nan_safe or not _is_ours(OPS[rule.op]):
+    if rule.kind != "elementwise" or not plan.same_spec or plan.nan_safe or rule.guarded:
         raise NotFusible("the rule of another kind, or of operands that differ")
+    if dtype not in _COMPUTED:
+        raise NotFusible(f"the dtype {dtype}")
     vjp = plan.compile()
 
-    def run(trace: Trace, values: list[Value]) -> Any:
-        return vjp(TracedNamespace(trace, library), values[0], tuple(values[1:]), _Node(dtype, params))
+    def run(xp: Any, g: Any, *saved: Any) -> Any:
+        return vjp(xp, g, saved, SimpleNamespace(spec=g.backend.spec(g), params=params))
 
-    return _code(f"{rule.op}_backward", dtype, 1 + len(plan.saves), run)
+    return recorded_code(run, dtype, 1 + len(plan.saves), f"{rule.op}_backward")
 
 
-def kernel_code(
-    op: Any, dtype: Any, values: tuple[Any, ...], keywords: tuple[tuple[str, Any], ...], library: Any
-) -> Code:
+def kernel_code(op: Any, dtype: str, values: tuple[Any, ...], keywords: tuple[tuple[str, Any], ...]) -> Code:
     """Return the kernel of a composed elementwise op; `ARRAY` stands where an array is.
 
     Raises
@@ -371,18 +433,237 @@ def kernel_code(
     NotFusible
         If one kernel cannot do it.
     """
-    if op.rule.kind != "elementwise" or op.kernel is None or not _is_ours(op):
+    if not is_composed(op.name):
         raise NotFusible("another kind of op")
+    if dtype not in _COMPUTED:
+        raise NotFusible(f"the dtype {dtype}")
 
-    def run(trace: Trace, arrays: list[Value]) -> Any:
+    def run(xp: Any, *arrays: Any) -> Any:
         given = iter(arrays)
         filled = [next(given) if value is ARRAY else value for value in values]
         named = {name: next(given) if value is ARRAY else value for name, value in keywords}
-        return op.kernel(TracedNamespace(trace, library), *filled, **named)
+        return op.kernel(xp, *filled, **named)
 
     count = sum(value is ARRAY for value in (*values, *(value for _, value in keywords)))
-    return _code(op.name, dtype, count, run)
+    return recorded_code(run, dtype, count, op.name)
 
 
 #: Stands for an array among the arguments of a kernel.
 ARRAY = object()
+
+
+# -- the runs of a program --------------------------------------------------------------------------------------------
+
+
+class Run:
+    """Elementwise steps of one shape and dtype that become one kernel.
+
+    Attributes
+    ----------
+    places : list of int
+        Of its steps in the program.
+    """
+
+    def __init__(self, program: Program, places: Sequence[int]) -> None:
+        self.program, self.places = program, sorted(places)
+        self.steps = [program.steps[at] for at in self.places]
+
+    @property
+    def made(self) -> list[int]:
+        """The numbers of the values it makes."""
+        return [number for step in self.steps for number in step.made]
+
+    @property
+    def taken(self) -> list[int]:
+        """The numbers of the values it takes, but for constants without axes, which are part of the text."""
+        own, shapes = {*self.made}, self.program.shapes
+        taken = dict.fromkeys(number for step in self.steps for number in step.refs if number not in own)
+        return [n for n in taken if n not in self.program.constants or shapes[n].shape]
+
+    def toward(self, number: int, stops: set[int]) -> Run:
+        """Return the part that makes one value, of values that exist beforehand."""
+        wanted, places = {number}, []
+        for at, step in zip(reversed(self.places), reversed(self.steps), strict=True):
+            if not wanted.isdisjoint(step.made):
+                places.append(at)
+                wanted |= {*step.refs} - stops
+        return Run(self.program, places)
+
+    def fits(self, outputs: int) -> bool:
+        """Return whether one kernel can have these arrays, and whether they say how large it is."""
+        taken, shapes = self.taken, self.program.shapes
+        if not taken or len(taken) + outputs > ARRAYS:
+            return False
+        return broadcast([shapes[n].shape for n in taken]) == shapes[self.made[-1]].shape
+
+    def code(self, outputs: Sequence[int], name: str, sum: Sum | None = None) -> Code:
+        """Return its kernel, which gives some of what it makes."""
+        inputs = tuple(self.taken)
+        constants = {n: value for n, value in self.program.constants.items() if n not in inputs}
+        own = self.program.replaced(inputs=inputs, steps=tuple(self.steps), outputs=tuple(outputs), constants=constants)
+        return emit(own.needed(), name, sum=sum)
+
+
+def fused(program: Program, composed: Callable[[str], bool] = is_composed) -> tuple[Program, dict[str, Code]]:
+    """Return a program in which a run of elementwise steps is one step, and the kernels of these steps by their names.
+
+    Parameters
+    ----------
+    program : Program
+        For arrays, without steps for histories.
+    composed : callable, optional
+        Says of an operation whether its composition is to be written, rather than the library's function called.
+
+    Returns
+    -------
+    program : Program
+        Of the same inputs and outputs.
+    codes : dict of str to Code
+        By the names of the new operations, ``"run_0"`` and so on. Those that end in a sum take its axes from the code.
+    """
+    runs = list(runs_of(program, composed))
+    uses: dict[int, set[int]] = {number: {len(program.steps)} for number in program.outputs}
+    for at, step in enumerate(program.steps):
+        for number in step.refs:
+            uses.setdefault(number, set()).add(at)
+    units: list[tuple[list[int], Step]] = []  # what becomes one step: its places in the program, and the step
+    codes: dict[str, Code] = {}
+    done: set[int] = set()
+
+    def add(run: Run, outputs: Sequence[int], places: Sequence[int], last: Step, sum: Sum | None = None) -> bool:
+        """Make one step of a run, or what ends in a sum; return whether that can and need be."""
+        if not run.fits(len(outputs)):
+            return False
+        name = f"run_{len(codes)}"
+        try:
+            code = run.code(outputs, name, sum)
+        except NotFusible:
+            return False
+        if code.steps < 2:
+            return False
+        codes[name] = code
+        outs = tuple(last.made) if sum is not None else tuple(outputs)
+        args = tuple(Ref(number) for number in run.taken)
+        units.append((list(places), Step(name, args, {}, outs, len(outs) > 1, last.line, last.region)))
+        done.update(places)
+        return True
+
+    for run in runs:
+        inside, own = {*run.places}, {*run.made}
+        sums: dict[int, int] = {}  # by place of a sum the value it adds up, which nothing else needs
+        for number in own:
+            outside = uses.get(number, set()) - inside
+            if outside and all(at < len(program.steps) and sum_of(program, at) is not None for at in outside):
+                sums |= dict.fromkeys(outside, number)
+        kept = [n for n in run.made if uses.get(n, set()) - inside - sums.keys()]
+        for at, number in tuple(sums.items()):
+            part = run.toward(number, {*kept})
+            if not add(part, [number], [at], program.steps[at], sum_of(program, at)) and number not in kept:
+                kept.append(number)
+        if not kept:  # all of it is in the sums
+            done |= inside
+            continue
+        needed = Run(program, sorted({at for number in kept for at in run.toward(number, set()).places}))
+        if add(needed, kept, needed.places, needed.steps[-1]):
+            done |= inside
+        elif len(needed.places) < len(run.places):
+            done |= inside - {*needed.places}
+    units += [([at], step) for at, step in enumerate(program.steps) if at not in done]
+    return program.replaced(steps=tuple(ordered(units, program))).needed(), codes
+
+
+def runs_of(program: Program, composed: Callable[[str], bool]) -> Iterator[Run]:
+    """Return the runs of a program: steps that hang together, with no other step on any way between two of them."""
+    kinds: dict[int, tuple[str, int]] = {}  # of what steps of runs make: the dtype they compute in, and their region
+    levels: dict[int, int] = {}  # by number, how often the ways to it leave a run at most
+    joined: dict[int, list[int]] = {}  # by number, the places of what hangs together with it
+    for at, step in enumerate(program.steps):
+        kind = computed_in(step, program, kinds, composed)
+        before = [levels.get(n, 0) + (n in kinds and kinds[n] != kind) for n in step.refs]
+        level = max(before, default=0)
+        if kind is None:
+            levels |= dict.fromkeys(step.made, level)
+            continue
+        (made,) = step.made
+        shape = program.shapes[made].shape
+        places = [at]
+        for number in step.refs:
+            alike = kinds.get(number) == kind and levels.get(number) == level and program.shapes[number].shape == shape
+            if alike and joined[number] is not places:
+                larger, smaller = sorted((places, joined[number]), key=len, reverse=True)
+                larger += smaller
+                for place in smaller:
+                    joined |= dict.fromkeys(program.steps[place].made, larger)
+                places = larger
+        kinds[made], levels[made], joined[made] = kind, level, places
+    for places in {id(places): sorted(places) for places in joined.values()}.values():
+        yield from pieces(program, places)
+
+
+def pieces(program: Program, places: Sequence[int]) -> Iterator[Run]:
+    """Return what hangs together as runs that are not too long, and leave room for what they make."""
+    piece: list[int] = []
+    made: set[int] = set()
+    taken: set[int] = set()
+    for at in places:
+        step = program.steps[at]
+        more = {*step.refs} - made
+        if piece and (len(piece) >= LONGEST // 4 or len(taken | more) > ARRAYS // 2):  # a step may be a composition
+            yield Run(program, piece)
+            piece, made, taken, more = [], set(), set(), {*step.refs}
+        piece.append(at)
+        made |= {*step.made}
+        taken |= more
+    yield Run(program, piece)
+
+
+def computed_in(step: Step, program: Program, kinds: Mapping[int, str], composed: Callable[[str], bool]) -> str | None:
+    """Return the dtype that a step is computed in as part of a kernel, None where it is a step of its own."""
+    if step.several or len(step.made) != 1 or not (step.op in SPELLED or (is_composed(step.op) and composed(step.op))):
+        return None
+    shapes = program.shapes
+    if any(n not in shapes for n in step.refs):
+        return None
+    made = shapes[step.made[0]].dtype
+    given = {shapes[n].dtype for n in step.refs}
+    numbers = ({made} | given) - {"bool"}
+    if step.op in _BROADCASTS and kinds.keys().isdisjoint(step.refs):
+        return None  # a view costs nothing
+    if step.op == "astype":
+        numbers = set() if any(dtype.startswith("complex") for dtype in given) else {made}
+    elif not numbers:  # truth values alone
+        numbers = {kinds[n][0] for n in step.refs if n in kinds}
+    return (numbers.pop(), step.region) if len(numbers) == 1 and numbers <= _COMPUTED.keys() else None
+
+
+def sum_of(program: Program, at: int) -> Sum | None:
+    """Return the sum or mean that a step is, None where it is none that a kernel can end in."""
+    step = program.steps[at]
+    if step.op not in ("sum", "mean") or len(step.args) != 1 or not step.kwargs.keys() <= {"axis", "keepdims", "dtype"}:
+        return None
+    shape = program.shapes[step.refs[0]].shape
+    if step.kwargs.get("dtype") is not None or program.shapes[step.made[0]].dtype not in _COMPUTED or not shape:
+        return None
+    axis = step.kwargs.get("axis")
+    axes = tuple(range(len(shape))) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    count = math.prod(shape[i] for i in axes) if step.op == "mean" else 1
+    return Sum(axes, bool(step.kwargs.get("keepdims")), count) if count and axes else None
+
+
+def ordered(units: Sequence[tuple[list[int], Step]], program: Program) -> Iterator[Step]:
+    """Return steps each after what it needs, and else in the order of the program."""
+    maker = {number: i for i, (_, step) in enumerate(units) for number in step.made}
+    waits = [{maker[n] for n in step.refs if n in maker} for _, step in units]
+    followers: dict[int, list[int]] = {}
+    for i, needed in enumerate(waits):
+        for other in needed:
+            followers.setdefault(other, []).append(i)
+    ready = [(max(places), i) for i, (places, _) in enumerate(units) if not waits[i]]
+    heapq.heapify(ready)
+    while ready:
+        _, i = heapq.heappop(ready)
+        yield units[i][1]
+        for other in followers.get(i, ()):
+            waits[other].discard(i)
+            if not waits[other]:
+                heapq.heappush(ready, (max(units[other][0]), other))
