@@ -209,3 +209,23 @@ class TestFitByData:
             assert float(mine) == pytest.approx(float(theirs), abs=5e-4)
         assert "Fastest rate 212.7 +- 7.4, half of it at 0.0641 +- 0.0092." in done.stdout
         assert not done.stderr
+
+
+class TestXarrayCalibration:
+    @pytest.fixture(autouse=True)
+    def _needs(self):
+        for library in ("scipy", "xarray"):
+            pytest.importorskip(library)
+
+    @pytest.mark.parametrize("backend", ["numpy", "dask"])
+    def test_the_parameters_are_found(self, backend):
+        pytest.importorskip(backend)
+        done = run("xarray_calibration.py", "--small", "--backend", backend, "--require", "0.03")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert float(re.search(r"differs from finite differences by (\S+)", done.stdout)[1]) < 1e-6
+        assert float(re.search(r"misfit ([\d.]+) K", done.stdout)[1]) == pytest.approx(0.1, rel=0.02)  # the noise
+
+    def test_a_parameter_that_is_missed_fails(self):
+        done = run("xarray_calibration.py", "--small", "--backend", "numpy", "--require", "0.001")
+        assert done.returncode == 1
+        assert "a parameter is off by" in done.stderr

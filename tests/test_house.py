@@ -70,7 +70,14 @@ LAYERS = [
     ],
     ["agrad.extra", "agrad.fft", "agrad.linalg", "agrad.scipy.*", "agrad.special"],
     ["agrad", "agrad.__main__", "agrad.backends.*"],
-    ["agrad.compat.*", "agrad.einops", "agrad.testing.kit", "agrad.testing.report", "agrad.testing.suite.*"],
+    [
+        "agrad.compat.*",
+        "agrad.einops",
+        "agrad.xarray",
+        "agrad.testing.kit",
+        "agrad.testing.report",
+        "agrad.testing.suite.*",
+    ],
 ]
 
 #: Imports from a higher rank that wait: written in a function, or under TYPE_CHECKING for annotations alone. The layers

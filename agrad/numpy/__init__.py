@@ -64,8 +64,10 @@ def __getattr__(name: str) -> Any:
         from agrad.plugin.manager import default_backend  # noqa: PLC0415 (plugins load at the first use)
 
         return getattr(default_backend().namespace(), _DTYPES[name])
-    from agrad.numpy.table import LIBRARY, table  # noqa: PLC0415 (all chapters)
+    from agrad.numpy.table import LIBRARY, Room, table  # noqa: PLC0415 (all chapters)
 
+    if name == "lib":
+        return Room(name)
     entry = table().get(name)
     if entry is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

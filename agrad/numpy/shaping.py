@@ -77,7 +77,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Tensor:
 
 @public()
 def moveaxis(a: Any, source: Any, destination: Any) -> Tensor:
-    return manipulation.moveaxis(as_operand(a), plain_axis(source), plain_axis(destination))
+    return manipulation.moveaxis(as_operand(a), lengths(source), lengths(destination))
 
 
 @public()
@@ -443,3 +443,29 @@ def _ramp(x: Tensor, axis: int, width: int, end: Any, *, front: bool) -> Tensor:
     start = as_operand(end, x)
     ramp = start + (edge - start) * steps
     return converted(ramp if front else manipulation.flip(ramp, axis=axis), x.dtype, copy=False)
+
+
+@public("lib.stride_tricks.sliding_window_view")
+def sliding_window_view(
+    x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
+) -> Tensor:
+    """The windows are copies."""
+    found = as_operand(x)
+    sizes = lengths(window_shape)
+    axes = tuple(range(found.ndim)) if axis is None else tuple(axis_of(a, found.ndim) for a in lengths(axis))
+    if len(sizes) != len(axes):
+        what = "all the axes" if axis is None else "window_shape and axis of one length"
+        raise ValueError(f"sliding_window_view takes {what}; got window_shape={sizes} and axis={axis}{errors.called()}")
+    if any(size < 0 for size in sizes):
+        raise ValueError(f"`window_shape` cannot contain negative values{errors.called()}")
+    for place, size in zip(axes, sizes, strict=True):
+        count = found.shape[place] - size + 1
+        if count < 1:
+            raise ValueError(f"window shape cannot be larger than input array shape{errors.called()}")
+        within = creation.arange(size, device=found.device) + manipulation.reshape(
+            creation.arange(count, device=found.device), (-1, 1)
+        )
+        taken = searching.take(found, flat(within), axis=place)
+        parts = manipulation.reshape(taken, (*found.shape[:place], count, size, *found.shape[place + 1 :]))
+        found = manipulation.moveaxis(parts, place + 1, -1)
+    return found

@@ -85,3 +85,24 @@ def name_of(function: Any) -> str:
     room = function.__module__.removeprefix("numpy").lstrip(".")
     name: str = function.__name__
     return f"{room}.{name}" if room else name
+
+
+class Room:
+    """A module of NumPy's of which the table has few names, as ``lib.stride_tricks``.
+
+    Parameters
+    ----------
+    name : str
+        Its name, without the leading ``numpy.``.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        full = f"{self._name}.{name}"
+        if full in table():
+            return table()[full].function
+        if any(known.startswith(f"{full}.") for known in table()):
+            return Room(full)
+        raise AttributeError(f"module 'numpy.{self._name}' has no attribute {name!r} for tensors")

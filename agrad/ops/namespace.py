@@ -208,6 +208,8 @@ class Namespace(ModuleType):
                 setattr(self, name, self._bind(vars(self)[name]))
         for name in ("std", "var"):
             setattr(self, name, _with_ddof(vars(self)[name]))
+        for name in ("all", "any"):
+            setattr(self, name, _with_out(vars(self)[name]))
         for name in QUERIES:
             setattr(self, name, self._bind_query(vars(self)[name]))
         for name, chapters in SUBNAMESPACES.items():
@@ -218,11 +220,17 @@ class Namespace(ModuleType):
 
         @functools.wraps(function)
         def bound(*args: Any, **kwargs: Any) -> Any:
-            if kwargs.get("device") is None and not (function is creation.asarray and _has_home(args)):
+            if kwargs.get("device") is None and not (function is creation.asarray and self._is_at_home(args)):
                 kwargs["device"] = device
             return function(*args, **kwargs)
 
         return bound
+
+    def _is_at_home(self, args: tuple[Any, ...]) -> bool:
+        """Return whether what is given to asarray stays where it is: a tensor, or an array of this backend."""
+        if not args or isinstance(args[0], bool | int | float | complex | list | tuple | str):
+            return False
+        return isinstance(args[0], Tensor) or backend_of(args[0]) is self._backend
 
     def _bind_query(self, function: Any) -> Any:
         @functools.wraps(function)
@@ -263,10 +271,12 @@ def _numpys(name: str) -> Any:
     """A function of NumPy's of operands that the standard does not have; None for any other name."""
     if name.startswith("_"):
         return None
-    from agrad.numpy.table import DIFFERENTIATED, STEP, table  # noqa: PLC0415 (its files use all chapters)
+    from agrad.numpy.table import DIFFERENTIATED, STEP, Room, table  # noqa: PLC0415 (its files use all chapters)
 
     entry = table().get(name)
-    return None if entry is None or entry.status not in (DIFFERENTIATED, STEP) else entry.function
+    if entry is None:
+        return Room(name) if name == "lib" else None
+    return entry.function if entry.status in (DIFFERENTIATED, STEP) else None
 
 
 def _with_ddof(function: Any) -> Any:
@@ -279,11 +289,14 @@ def _with_ddof(function: Any) -> Any:
     return bound
 
 
-def _has_home(args: tuple[Any, ...]) -> bool:
-    """Return whether what is given to asarray is on a backend already."""
-    if not args or isinstance(args[0], bool | int | float | complex | list | tuple | str):
-        return False
-    return isinstance(args[0], Tensor) or backend_of(args[0]) is not None
+def _with_out(function: Any) -> Any:
+    """A function that takes NumPy's ``out=None``, which NumPy passes on where it hands over to a library's methods."""
+
+    @functools.wraps(function)
+    def bound(x: Any, /, *, out: None = None, **options: Any) -> Any:
+        return function(x, **options) if out is None else function(x, out=out, **options)
+
+    return bound
 
 
 class _Chapter:

@@ -244,7 +244,8 @@ class NumpyMethods(ArrayMethods):
             raise errors.leaves_graph(
                 "numpy()",
                 instead_of(sys._getframe(1))
-                or "\n  NumPy made an array of it, or a library that takes NumPy's only. One tensor of several: agrad.stack.",
+                or "\n  NumPy made an array of it, or a library that takes NumPy's only. One tensor of several: agrad.stack."
+                "\n  In xarray's interp, ffill, bfill and first: import agrad.xarray before.",
             )
         array = self.numpy()
         if dtype is not None and dtype != array.dtype:

@@ -230,7 +230,7 @@ def test_what_is_refused(equation, shapes, message):
     assert f"Called at {__file__}" in str(caught.value)
 
 
-@pytest.mark.parametrize("equation", ["i,i->", "bi,bi->b", "ij,jk->ik", "i,j->ij", "ii,i->i"])
+@pytest.mark.parametrize("equation", ["i,i->", "bi,bi->b", "ij,jk->ik", "i,j->ij", "ii,i->i", "ijk,j->i", "ij,k->k"])
 @pytest.mark.parametrize("dtype", ["int64", "uint8", "bool"])
 def test_integers_beside_numbers(equation, dtype):
     terms = equation.partition("->")[0].split(",")

@@ -29,6 +29,8 @@ class Call:
         For the report.
     broken : bool
         Whether the library's own code for other arrays than NumPy's gives another value: that of array-api-strict.
+    chunks : dict, optional
+        The tensors are over Dask's arrays, in chunks of these sizes, by the number of axes.
     """
 
     library: str
@@ -40,6 +42,7 @@ class Call:
     tolerance: float = 1e-6
     remark: str = ""
     broken: bool = False
+    chunks: dict[int, tuple[int, ...]] | None = None
 
     @property
     def full(self) -> str:

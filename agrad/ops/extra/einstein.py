@@ -15,6 +15,7 @@ from agrad.core.errors import called
 from agrad.core.operands import as_operands
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import BatchedCall
+from agrad.ops.data_type import astype
 from agrad.ops.manipulation import permute_dims, reshape, squeeze
 from agrad.ops.matrices import conj
 from agrad.ops.searching import getitem
@@ -306,6 +307,15 @@ def _plan(equation: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> 
     return tuple(planner.steps)
 
 
+def _as_numbers(values: list[Tensor]) -> list[Tensor]:
+    """Return operands with truth values beside numbers as numbers: sums of truth values alone are truth values."""
+    kinds = [x._spec.backend.kind(x.dtype) for x in values]
+    other = next((x for x, kind in zip(values, kinds, strict=True) if kind != "bool"), None)
+    if other is None:
+        return values
+    return [astype(x, other.dtype) if kind == "bool" else x for x, kind in zip(values, kinds, strict=True)]
+
+
 def einsum(equation: str, /, *operands: Any, optimize: str | bool | Sequence[tuple[int, ...]] | None = None) -> Tensor:
     """Products and sums of operands, by Einstein's summation convention.
 
@@ -340,6 +350,8 @@ def einsum(equation: str, /, *operands: Any, optimize: str | bool | Sequence[tup
     values = list(as_operands(*operands))
     if not values:
         raise ValueError(f"einsum(): must provide at least one operand{called()}")
+    if len({x.dtype for x in values}) > 1:
+        values = _as_numbers(values)
     if not isinstance(optimize, str | bool | None):
         optimize = tuple(map(tuple, optimize))
     for function, numbers, parameters in _plan(equation, tuple(x.shape for x in values), optimize):

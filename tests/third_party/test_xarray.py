@@ -1,0 +1,164 @@
+"""xarray over tensors, on NumPy's arrays and on Dask's chunks: every operation of the table, and what is beside it.
+
+Values, coordinates and attributes are those of the same operation on NumPy arrays, gradients those of finite differences.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import agrad as ag
+
+pd = pytest.importorskip("pandas")
+xr = pytest.importorskip("xarray")
+pytest.importorskip("bottleneck")
+
+SURVEY = Path(__file__).with_name("survey.py")
+
+#: What calls code of others that is for NumPy's arrays alone: SciPy's fits, NumPy's loops, pandas.
+RAISES = {
+    "curvefit", "interpolate_na", "polyfit(skipna)", "rank", "weighted.quantile", "xr.apply_ufunc(vectorize)",
+}  # fmt: skip
+
+X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -0.75]])
+
+
+def series(x, **more):
+    return xr.DataArray(x, dims=("run", "place"), coords={"place": [0.0, 1.0, 3.0]}, attrs={"units": "K"}, **more)
+
+
+def test_every_operation():
+    done = subprocess.run(
+        [sys.executable, SURVEY, "--tables", "xarray", "--json"],
+        capture_output=True, text=True, check=False, timeout=1200, cwd="/",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    names = {name for name in found if found[name][0] not in ("differentiates", "piecewise constant")}
+    assert {name.partition(".")[2] for name in names} == RAISES
+    assert len(found) - len(names) > 250
+    assert all(found[name][0] == "raises" for name in names)
+    # In words that name the tensor; over chunks the first that fails is a number of points that Dask does not know.
+    assert {name for name in names if "Tensor" not in found[name][1]} <= {"xarray, on Dask chunks.polyfit(skipna)"}
+
+
+class TestCopies:
+    @pytest.mark.parametrize(
+        "copied",
+        [
+            lambda a: a.copy(),
+            lambda a: copy.deepcopy(a),
+            lambda a: a.sortby("place", ascending=False),
+            lambda a: a.to_dataset(name="t").copy(deep=True)["t"],
+            lambda a: a.assign_coords(place=[1.0, 2.0, 3.0]).copy(),
+        ],
+    )
+    @pytest.mark.parametrize("step", [lambda x: x, lambda x: 2 * x], ids=["leaf", "result"])
+    def test_a_deep_copy_is_a_step_of_the_graph(self, copied, step):
+        x = ag.asarray(X, requires_grad=True)
+        copied(series(step(x))).sum().data.backward()
+        np.testing.assert_array_equal(x.grad.numpy(), np.full(X.shape, step(1.0)))
+
+    def test_elsewhere_a_deep_copy_is_a_leaf_as_in_pytorch(self):
+        x = ag.asarray(X, requires_grad=True)
+        made = copy.deepcopy(x)
+        assert made.is_leaf
+        with pytest.raises(RuntimeError, match="deepcopy protocol"):
+            copy.deepcopy(2 * x)
+
+    def test_a_copy_has_values_of_its_own(self):
+        a = series(ag.asarray(X))
+        b = a.copy()
+        b[0, 0] = 7.0
+        assert float(a[0, 0]) == X[0, 0]
+        assert float(b[0, 0]) == 7.0
+
+
+class TestWhatTheModuleAdds:
+    @pytest.fixture(autouse=True)
+    def _module(self):
+        import agrad.xarray  # noqa: F401
+
+    @pytest.mark.parametrize("method", ["pchip", "akima", "makima"])
+    def test_interpolation_that_is_not_linear_is_refused(self, method):
+        with pytest.raises(TypeError, match=f"(?i)method='{method}.*not defined for tensors"):
+            series(ag.asarray(X)).interp(place=[0.5], method=method)
+
+    def test_a_tensor_as_a_place_is_refused(self):
+        a = series(ag.asarray(X, requires_grad=True))
+        wanted = xr.DataArray(ag.asarray([0.5], requires_grad=True), dims="to")
+        with pytest.raises((TypeError, RuntimeError), match=r"(?i)tensor"):
+            a.interp(place=wanted)
+
+    @pytest.mark.parametrize("method", ["linear", "nearest", "cubic", "quadratic", "slinear", "zero"])
+    @pytest.mark.parametrize("options", [{}, {"fill_value": "extrapolate"}, {"fill_value": 1.5}])
+    def test_interpolation_is_xarrays(self, method, options):
+        x = np.arange(12.0).reshape(2, 6) ** 1.5
+        a = xr.DataArray(x, dims=("run", "place"), coords={"place": np.arange(6.0) ** 1.2})
+        wanted = [-0.5, 0.0, 0.7, 3.3, 5.0, 9.0]
+        expected = a.interp(place=wanted, method=method, kwargs=options)
+        found = a.copy(data=ag.asarray(x)).interp(place=wanted, method=method, kwargs=options)
+        np.testing.assert_allclose(found.data.numpy(), expected.data, rtol=1e-12, atol=1e-12)
+
+    @pytest.mark.parametrize("method", ["linear", "nearest"])
+    @pytest.mark.parametrize("options", [{}, {"fill_value": None}, {"fill_value": 1.5}])
+    def test_interpolation_along_a_path_is_xarrays(self, method, options):
+        x = np.arange(24.0).reshape(2, 3, 4) ** 1.3
+        a = xr.DataArray(x, dims=("t", "u", "v"), coords={"u": [0.0, 1.0, 3.0], "v": [0.0, 0.5, 2.0, 4.0]})
+        path = {"u": xr.DataArray([0.2, 2.5, -1.0], dims="p"), "v": xr.DataArray([0.1, 3.9, 1.0], dims="p")}
+        expected = a.interp(path, method=method, kwargs=options)
+        t = ag.asarray(x, requires_grad=True)
+        found = a.copy(data=t).interp(path, method=method, kwargs=options)
+        np.testing.assert_allclose(found.data.detach().numpy(), expected.data, rtol=1e-12)
+        (gradient,) = ag.grad(found.sum().data, t)
+        for place in [(0, 0, 0), (1, 1, 2), (1, 2, 3)]:
+            moved = x.copy()
+            moved[place] += 1.0
+            change = a.copy(data=moved).interp(path, method=method, kwargs=options).sum() - expected.sum()
+            np.testing.assert_allclose(float(gradient[place]), float(change), atol=1e-9)
+
+    def test_a_missing_value_reaches_its_neighbours_alone(self):
+        x = np.array([0.0, 1.0, np.nan, 3.0, 4.0, 5.0])
+        a = xr.DataArray(x, dims="place", coords={"place": np.arange(6.0)})
+        found = a.copy(data=ag.asarray(x)).interp(place=[0.5, 1.0, 1.5, 3.5])
+        np.testing.assert_array_equal(found.data.numpy(), a.interp(place=[0.5, 1.0, 1.5, 3.5]).data)
+
+    @pytest.mark.parametrize("limit", [None, 1, 2])
+    @pytest.mark.parametrize("method", ["ffill", "bfill"])
+    def test_filling_is_xarrays(self, method, limit):
+        x = np.array([[np.nan, 1.0, np.nan, np.nan, np.nan, 2.0], [3.0, np.nan, np.nan, 4.0, np.nan, np.nan]])
+        a = xr.DataArray(x, dims=("run", "place"))
+        expected = getattr(a, method)("place", limit=limit)
+        found = getattr(a.copy(data=ag.asarray(x)), method)("place", limit=limit)
+        np.testing.assert_array_equal(found.data.numpy(), expected.data)
+
+    def test_arrays_go_the_way_they_went(self):
+        a = series(X)
+        for found in (a.interp(place=[0.5]), a.ffill("place"), a.groupby("place").first()):
+            assert type(found.data) is np.ndarray
+
+
+def test_what_turns_tensors_into_numpys_arrays_raises():
+    a = series(ag.asarray(X, requires_grad=True))
+    for taken in (lambda: a.values, lambda: a.to_numpy(), lambda: a.to_series(), lambda: a.load().to_dict()):
+        with pytest.raises(RuntimeError, match="Can't call numpy\\(\\) on Tensor that requires grad"):
+            taken()
+
+
+def test_xarray_in_transforms():
+    def loss(x):
+        return (series(x).mean("place") ** 2).sum().data
+
+    expected = 2 * X.mean(1, keepdims=True) / 3 * np.ones(3)
+    np.testing.assert_allclose(ag.grad(loss)(X), expected)
+    hessian = ag.hessian(loss)(X)
+    np.testing.assert_allclose(hessian[0, 0, 0, 1], 2 / 9)
+    _, tangent = ag.func.jvp(loss, (ag.asarray(X),), (ag.ones((2, 3)),))
+    np.testing.assert_allclose(float(tangent), expected.sum())
