@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import agrad.ops.scipy.linalg
+import agrad.ops.scipy.signal  # noqa: F401 (they declare ops)
 from agrad.core.op import OPS
 
 PAGE = Path(__file__).resolve().parent / "rules.md"

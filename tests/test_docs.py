@@ -278,7 +278,10 @@ def forgetful(plugins_as_before):
     ops = set(OPS)
     yield
     for name in set(OPS) - ops:
-        del OPS[name]
+        if not OPS[name].entry.__module__.startswith(
+            "agrad."
+        ):  # agrad's own are declared by the first import of their file
+            del OPS[name]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -324,7 +327,9 @@ def test_pages_with_examples_are_found():
     assert "own_ops.md" in [page.name for page in PAGES]
 
 
-@pytest.mark.parametrize("script", ["make_numpy.py", "make_map.py", "make_rules.py", "make_scipy.py"])
+@pytest.mark.parametrize(
+    "script", ["make_numpy.py", "make_map.py", "make_rules.py", "make_scipy.py", "make_scipy_functions.py"]
+)
 def test_what_is_made_from_the_code_is_up_to_date(script):
     done = subprocess.run([sys.executable, str(DOCS / script), "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -351,6 +351,7 @@ def check_saved(call, name, value, leaves, results):
 @of_samples([s for s in ALL if OPS[s.op].rule.outputs is not None])
 def test_some_cotangents(sample, backend):
     """Each subset of the results by itself: the other cotangents are undefined."""
+    skip_beyond(sample, backend)
     call, expected = prepared(sample)
     count = len(expected.results)
     for size in range(1, count + 1):

@@ -168,8 +168,12 @@ def test_vmap_of_filters():
     x = ag.asarray(ROWS)
     found = ag.vmap(lambda x: signal.lfilter(B, A, x))(x)
     np.testing.assert_allclose(value(found), scipy.signal.lfilter(B, A, ROWS))
-    with pytest.raises(ag.UnsupportedOp, match="the coefficients differ within the batch"):
-        ag.vmap(lambda b: signal.lfilter(b, A, X))(ag.asarray(RNG.normal(size=(2, 3))))
+    b = RNG.normal(size=(2, 3))
+    found = ag.vmap(lambda b: signal.lfilter(b, A, X))(ag.asarray(b))
+    np.testing.assert_allclose(value(found), [scipy.signal.lfilter(row, A, X) for row in b])
+    g = ag.vmap(ag.grad(lambda a: (signal.lfilter(B, a, X) ** 2).sum()))(ag.asarray(np.stack([A, A[::-1]])))
+    one = ag.grad(lambda a: (signal.lfilter(B, a, X) ** 2).sum())
+    np.testing.assert_allclose(value(g)[1], value(one(ag.asarray(A[::-1].copy()))))
 
 
 @pytest.mark.parametrize(

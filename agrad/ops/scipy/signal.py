@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from agrad.core.cotangents import promote
 from agrad.core.declare import custom, multilinear
-from agrad.core.errors import UnsupportedOp
 from agrad.ops.batch_rules import BatchedCall
 from agrad.ops.matrices import conj
 
@@ -57,13 +56,17 @@ def _full_kernel(xp: Any, x1: Any, x2: Any, /, *, lead: int = 0) -> Any:
     return _valid_kernel(xp, x1, xp.flip(x2, axis=tuple(range(lead, x2.ndim))), lead=lead)
 
 
-def _signals_batch(call: BatchedCall, x1: Any, x2: Any, /) -> Any:
-    """Give the batch an axis of the signals: what is not batched has length 1 there, and two batches meet in a sum of shifts."""
+def _convolve_batch(call: BatchedCall, x1: Any, x2: Any, /) -> Any:
+    """Give the batch an axis of the signals, of length 1 in what is not batched; two batches meet in a sum of shifts."""
     if call.has(x1) and call.has(x2):
-        kernel = _full_kernel if call.name == "scipy.convolve_full" else _valid_kernel
-        return kernel(call.xp, call.data(x1), call.data(x2), lead=1)
-    x1, x2 = (x.data if call.has(x) else call.xp.expand_dims(call.array(x), axis=0) for x in (x1, x2))
-    return call.kernel(x1, x2)
+        return _full_kernel(call.xp, call.data(x1), call.data(x2), lead=1)
+    return call.kernel(*(x.data if call.has(x) else call.xp.expand_dims(call.array(x), axis=0) for x in (x1, x2)))
+
+
+def _correlate_batch(call: BatchedCall, x: Any, weights: Any, /) -> Any:
+    if call.has(weights):
+        return _valid_kernel(call.xp, call.data(x), call.data(weights), lead=1)
+    return call.kernel(x.data, call.xp.expand_dims(call.array(weights), axis=0))
 
 
 @multilinear(
@@ -71,7 +74,7 @@ def _signals_batch(call: BatchedCall, x1: Any, x2: Any, /) -> Any:
     x1=lambda xp, g, x2: xp.scipy.correlate_valid(g, conj(xp, x2)),
     x2=lambda xp, g, x1: xp.scipy.correlate_valid(g, conj(xp, x1)),
     kernel=_full_kernel,
-    batch=_signals_batch,
+    batch=_convolve_batch,
 )
 def convolve_full(x1: Any, x2: Any, /) -> Tensor:
     """The convolution of two arrays of as many axes: ``y[k] = sum over i + j = k of x1[i] x2[j]``. Neither is empty."""
@@ -82,7 +85,7 @@ def convolve_full(x1: Any, x2: Any, /) -> Tensor:
     x=lambda xp, g, weights: xp.scipy.convolve_full(g, conj(xp, weights)),
     weights=lambda xp, g, x: xp.scipy.correlate_valid(conj(xp, x), g),
     kernel=_valid_kernel,
-    batch=_signals_batch,
+    batch=_correlate_batch,
 )
 def correlate_valid(x: Any, weights: Any, /) -> Tensor:
     """Weighted sums of all windows: ``y[k] = sum over j of x[k + j] weights[j]``. `weights` is not longer along any axis."""
@@ -108,10 +111,21 @@ def _lagged(xp: Any, w: Any, y: Any, lags: range) -> Any:
 
 def _fir_kernel(xp: Any, b: Any, x: Any, /) -> Any:
     b, x = promote(xp, b, x)
-    total = x * b[0]
-    for k in range(1, b.shape[0]):
-        total = total + _later(xp, x, k) * b[k]
+    total = x * b[..., :1]
+    for k in range(1, b.shape[-1]):
+        total = total + _later(xp, x, k) * b[..., k : k + 1]
     return total
+
+
+def _all_pole_kernel(xp: Any, a: Any, x: Any, /) -> Any:
+    a, x = promote(xp, a, x)
+    found: list[Any] = []
+    for n in range(x.shape[-1]):
+        y = x[..., n]
+        for k in range(1, min(n, a.shape[-1]) + 1):
+            y = y - a[..., k - 1] * found[n - k]
+        found.append(y)
+    return xp.stack(found, axis=-1) if found else x
 
 
 def _backwards(xp: Any, op: Any, coefficients: Any, g: Any) -> Any:
@@ -120,10 +134,12 @@ def _backwards(xp: Any, op: Any, coefficients: Any, g: Any) -> Any:
 
 
 def _filtered_batch(call: BatchedCall, coefficients: Any, x: Any, /) -> Any:
-    if call.has(coefficients):
-        reason = "the coefficients differ within the batch; loop over the filters, or use fftconvolve"
-        raise UnsupportedOp(call.name, "vmap", reason)
-    return call.kernel(coefficients, call.data(x))
+    """Filter all examples by one filter; each by its own, in the standard's functions."""
+    if not call.has(coefficients):
+        return call.kernel(coefficients, call.data(x))
+    data, count = call.data(coefficients), coefficients.shape[0]
+    kernel = _fir_kernel if call.name == "scipy.fir" else _all_pole_kernel
+    return kernel(call.xp, call.xp.reshape(data, (call.size, *(1,) * (x.ndim - 1), count)), call.data(x))
 
 
 @multilinear(
@@ -135,17 +151,6 @@ def _filtered_batch(call: BatchedCall, coefficients: Any, x: Any, /) -> Any:
 )
 def fir(b: Any, x: Any, /) -> Tensor:
     """The weighted sums ``y[n] = sum over k of b[k] x[n - k]`` along the last axis, zeros before the first element."""
-
-
-def _all_pole_kernel(xp: Any, a: Any, x: Any, /) -> Any:
-    a, x = promote(xp, a, x)
-    found: list[Any] = []
-    for n in range(x.shape[-1]):
-        y = x[..., n]
-        for k in range(1, min(n, a.shape[0]) + 1):
-            y = y - a[k - 1] * found[n - k]
-        found.append(y)
-    return xp.stack(found, axis=-1) if found else x
 
 
 def _all_pole_by_coefficients(xp: Any, g: Any, ans: Any, a: Any) -> Any:

@@ -214,7 +214,8 @@ class Exponential(Continuous):
         return -y
 
     def _cdf(self, y: Tensor) -> Tensor:
-        return -expm1(-y)
+        far = y > LOG_2  # where the derivative of expm1, its result and 1, cancels
+        return where(far, 1 - exp(-y), -expm1(where(far, -1.0, -y)))
 
     def _sf(self, y: Tensor) -> Tensor:
         return exp(-y)

@@ -2,7 +2,7 @@
 
 The samples lie away from kinks and singular points, so that finite differences tell the derivative. They cover
 broadcasting, zero-size and 0-d operands, complex and mixed kinds, and every parameter that a derivative looks at.
-There is a file per chapter of the standard, and for `agrad.nn`, `agrad.special` and `agrad.extra`.
+There is a file per chapter of the standard, and for `agrad.nn`, `agrad.special`, `agrad.extra` and `agrad.scipy`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from agrad.testing.samples import (  # noqa: F401 (each adds its own)
     linalg,
     manipulation,
     nn,
+    scipy,
     special,
     statistical,
     utility,

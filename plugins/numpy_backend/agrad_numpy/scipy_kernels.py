@@ -128,7 +128,13 @@ def _sqrtm() -> Callable[..., Any]:
 def _logm() -> Callable[..., Any]:
     from scipy.linalg import logm  # noqa: PLC0415 (as above)
 
-    return _over_stacks(logm)
+    def logarithm(a: Any) -> Any:
+        # of single precision it warns; and the last bits follow the layout in memory
+        double = a.astype(np.result_type(a, np.float64), order="C", copy=False)
+        found = logm(double)
+        return found.astype(np.result_type(a, 1j) if found.dtype.kind == "c" else a.dtype, copy=False)
+
+    return _over_stacks(logarithm)
 
 
 def _solve_sylvester() -> Callable[..., Any]:
