@@ -706,7 +706,6 @@ def test_the_check_is_made_at_some_calls_and_can_be_left_out():
     seen = array("q")  # no guard looks into it
 
     def whole_chunks(w, X, y):
-        seen.append(len(y))
         return ag.mean(ag.reshape(X @ w, (-1, 10)) ** 2)
 
     x, y = chunked(50, 50, data=(X[:100], Y[:100]))
