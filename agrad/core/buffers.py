@@ -71,7 +71,11 @@ def owned(tensor: Tensor) -> Any:
 
 
 def assign_data(
-    tensors: Sequence[Tensor], arrays: Sequence[Any], specs: Sequence[Spec], grads: Sequence[Tensor | None] = ()
+    tensors: Sequence[Tensor],
+    arrays: Sequence[Any],
+    specs: Sequence[Spec],
+    grads: Sequence[Tensor | None] = (),
+    dropped: Sequence[Tensor] = (),
 ) -> None:
     """Assign new values to several tensors, unrecorded: all or none, as it is one call in C.
 
@@ -86,10 +90,13 @@ def assign_data(
         The values, which fit, and their specs.
     grads : sequence of Tensor or None, optional
         What becomes their `.grad`; None leaves it.
+    dropped : sequence of Tensor, optional
+        Leaves that lose their `.grad`.
     """
     if mode.recorder() is not None:
         any(map(mode.note_write, tensors))  # each gives None
-    others = [(t._state(), g) for t, g in zip(tensors, grads, strict=False) if g is not None]
+    others: list[tuple[Any, Tensor | None]] = [(t._state(), None) for t in dropped]
+    others += [(t._state(), g) for t, g in zip(tensors, grads, strict=False) if g is not None]
     before = [t._raw for t in tensors], [state.grad for state, _ in others]  # to read `_raw` ends an ownership
     states = [t._node if isinstance(t._node, AccumulateGrad) else t._leaf for t in tensors]
     leaves = [(leaf, spec) for leaf, spec in zip(states, specs, strict=True) if leaf is not None]

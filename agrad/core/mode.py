@@ -9,7 +9,7 @@ import _thread
 import functools
 import inspect
 import weakref
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextvars import ContextVar, copy_context
 from threading import get_ident
 from types import EllipsisType
@@ -159,22 +159,22 @@ def tells_settings() -> bool:
     return recorder() is not None or SETTINGS.get() is not None
 
 
-def effect(do: Callable[[], None]) -> None:
-    """Change Python's state; what was recorded does so again before it is run."""
+def effect(do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
+    """Change Python's state, entries of the dicts `held`; what was recorded does so again before it is run."""
     now = recorder()
     if now is None:
         do()
     else:
-        now.effect(do)
+        now.effect(do, held)
 
 
-def effect_of(value: Any, do: Callable[[float], None]) -> None:
-    """Change Python's state by a number or a tensor of one element; what was recorded does so again after it has run."""
+def effect_of(value: Any, do: Callable[[float], None], held: Sequence[dict[Any, Any]]) -> None:
+    """Change entries of dicts by a number or a tensor of one element; what was recorded does so again after it has run."""
     now = recorder()
     if now is None:
         do(float(value))
     else:
-        now.effect_of(value, do)
+        now.effect_of(value, do, held)
 
 
 def guard(get: Callable[[], Any], name: str) -> None:

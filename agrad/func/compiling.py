@@ -55,7 +55,7 @@ from agrad.func.origins import Argument, Found, search, target_of
 from agrad.func.program import Given, Leaf, Number, Program, Structure, put_back
 from agrad.func.recording import CaptureError, Recorder
 from agrad.plugin.manager import choice, default_backend
-from agrad.random import default_generator, noting
+from agrad.random import noting
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -171,6 +171,8 @@ class Watcher(Recorder):
         What is done after a replay, with the number of the value it is done with.
     guards : list of Link
         What must be as it is, beside what the function leads to.
+    held_by_python : list of dict
+        Whose entries prologue and epilogue change.
     is_open : bool
         The function is running.
     backend : Backend or None
@@ -196,6 +198,7 @@ class Watcher(Recorder):
         self.prologue: list[tuple[Any, ...]] = []
         self.epilogue: list[tuple[int, Callable[[float], None]]] = []
         self.guards: list[Link] = []
+        self.held_by_python: list[dict[Any, Any]] = []
 
     def give_up(self, error: CaptureError, *, later: bool = False) -> None:
         """Note why there will be no program."""
@@ -338,9 +341,10 @@ class Watcher(Recorder):
         self.prologue.append(("setting", number, get))
         return Live(value, self, array)
 
-    def effect(self, do: Callable[[], None]) -> None:
+    def effect(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
         self._told(do)
         self._before_the_run()
+        self.held_by_python += held
         self.prologue.append(("effect", do))
 
     def _before_the_run(self) -> None:
@@ -354,7 +358,7 @@ class Watcher(Recorder):
         do()
         self.told |= changed_between(before, settings_of(self.tellers)).keys()
 
-    def effect_of(self, value: Any, do: Callable[[float], None]) -> None:
+    def effect_of(self, value: Any, do: Callable[[float], None], held: Sequence[dict[Any, Any]]) -> None:
         live = self.item(value) if isinstance(value, Tensor) else value
         number = float.__pos__(live) if isinstance(live, Live) else float(live)
         self._told(functools.partial(do, number))
@@ -363,6 +367,7 @@ class Watcher(Recorder):
             known = self.number_of(live.array)
             assert known is not None
             self.also.append(known)
+            self.held_by_python += held
             self.epilogue.append((known, do))
         elif self.failure is None:
             self.not_recorded("a number that is not the program's own changes Python's state", later=False)
@@ -409,8 +414,8 @@ class Kept:
         What must be where it was; the ways to tensors from outside included.
     outside : list of Outside
         Tensors from outside, with the last link to each.
-    alone : list of Link
-        Tensors from outside that require a gradient, and whose values are not needed.
+    alone : list of Outside
+        Tensors that require a gradient, and whose values are not needed.
     hooks : list of (int, tuple)
         Arguments that require a gradient: the place among the leaves, and the hooks on it.
     written : list of (int or Link)
@@ -421,6 +426,8 @@ class Kept:
         What is done before it runs.
     epilogue : list
         What is done when it has run.
+    held : list of dict
+        Whose entries these change.
     followed : tuple of int
         The numbers of the results that may be differentiated.
     targets : tuple of int
@@ -436,12 +443,13 @@ class Kept:
     backward: Program | None
     links: list[Link]
     outside: list[Outside]
-    alone: list[Link]
+    alone: list[Outside]
     hooks: list[tuple[int, Any]]
     written: list[Any]
     conditions: list[Condition]
     prologue: list[tuple[Any, ...]]
     epilogue: list[tuple[int, Callable[[float], None]]]
+    held: list[dict[Any, Any]]
     followed: tuple[int, ...]
     targets: tuple[int, ...]
     saved: tuple[int, ...]
@@ -509,8 +517,8 @@ class Kept:
             elif type(leaf) is Leaf:
                 values[place[leaf.number]] = f"leaves[{at}]{'' if leaf.raw else '._raw'}"
         if self.puts or self.alone or self.silent:  # what was told apart in the capture is told apart
-            tensors = (*self.alone, *(link for _, link, _ in self.puts))
-            arrays = [*values, *(f"{f'leaves[{t}]' if isinstance(t, int) else entry.at(t)}._raw" for t in tensors)]
+            targets = (f"leaves[{link}]" if isinstance(link, int) else entry.at(link) for _, link, _ in self.puts)
+            arrays = [*values, *map(entry.tensor, self.alone), *(f"{target}._raw" for target in targets)]
             apart = [array for array in dict.fromkeys(arrays) if array.endswith("._raw")]
             ids = ", ".join(f"id({array})" for array in apart)
             entry.refuse(f"len({{{ids}}}) < {len(apart)}", "which tensors share one array")
@@ -556,7 +564,7 @@ class Kept:
         return result
 
     def returned(self, outs: Sequence[Any], values: list[Any], leaves: Sequence[Any], *, whole: bool) -> Any:
-        """Return what the function would, and write what it would write."""
+        """Return what the function would."""
         node = self.node(outs, values, leaves) if self.backward is not None else None
         results: list[Any] = []
         made_of: dict[int, Tensor] = {}
@@ -578,13 +586,26 @@ class Kept:
                 results.append(bare(leaves[leaf.place]) if whole else leaves[leaf.place])
             else:
                 results.append(leaf)
-        if self.puts:
-            targets = [at_place(link, leaves) for _, link, _ in self.puts]
-            put_back(self.program.writes, targets, iter([self.made(outs[at], at) for _, _, at in self.puts if at >= 0]))
         if self.one:
             return results[0]
         assert self.program.results is not None
         return tuple(results) if self.many else tree.unflatten(self.program.results.treedef, results)
+
+    def write(self, outs: Sequence[Any], leaves: Sequence[Any]) -> None:
+        """Write what the function would."""
+        targets = [at_place(link, leaves) for _, link, _ in self.puts]
+        put_back(self.program.writes, targets, iter([self.made(outs[at], at) for _, _, at in self.puts if at >= 0]))
+
+    def has_written(self, outs: Sequence[Any], leaves: Sequence[Any]) -> bool:
+        """Return whether what the function would write is written."""
+        if not outs:
+            return False
+        for write, link, at in self.puts:
+            target = at_place(link, leaves)
+            now = target if write.what == "data" else target.grad
+            if at >= 0 and now is not None and now._raw is outs[at]:
+                return True
+        return False
 
     def node(self, outs: Sequence[Any], values: list[Any], leaves: Sequence[Any]) -> CompiledNode:
         """Return the node of a replay whose results are differentiated."""
@@ -1044,9 +1065,8 @@ class Compiled:
         alone = []
         for found in search(roots, lambda value: id(value) in followed_alone):
             way = links_along(found.origin)
-            alone.append(way[-1])
-            links += way
-            links.append(Link(hooks_at, found.value, hooks_at(found.value), str(found.origin)))
+            links += way[:-1]
+            alone.append(Outside.of(-1, way[-1], found.value))
         for found in search(roots, lambda value: id(value) in looked_at):
             links += links_along(found.origin)
             links.append(
@@ -1064,6 +1084,7 @@ class Compiled:
             conditions,
             list(watcher.prologue),
             list(watcher.epilogue),
+            [*{id(one): one for one in watcher.held_by_python}.values()],
             tuple(number for number, _ in followed),
             targets,
             tuple(saved),
@@ -1076,23 +1097,35 @@ class Compiled:
         kept.calls = calls = kept.calls + 1
         if self._check and (calls == 1 if self._check == "first" else calls & (calls + 1) == 0):
             return self._compare(kept, values, leaves, treedef)
-        if kept.prologue:
-            settings = iter(kept.settings)
-            for item in kept.prologue:
-                if item[0] == "effect":
-                    item[1]()
-                else:
-                    at, get = next(settings)
-                    values[at] = default_backend().asarray(get(), dtype="float64")
-        for at, number in kept.keys:
-            values[at] = kept.program.draw(number)
-        outs = self._outputs(kept, values)
-        if kept.asked and not kept.as_captured(outs):
-            give_back(kept, values)
-            return MISSED
-        returned = kept.returned(outs, values, leaves, whole=whole)
-        for at, do in kept.afterwards:
-            do(kept.backend.item(outs[at]))
+        before = [held.copy() for held in kept.held]
+        outs: Sequence[Any] = ()
+        try:
+            if kept.prologue:
+                settings = iter(kept.settings)
+                for item in kept.prologue:
+                    if item[0] == "effect":
+                        item[1]()
+                    else:
+                        at, get = next(settings)
+                        values[at] = as_number(get())
+            for at, number in kept.keys:
+                seed, counter = kept.program.source_of(number).get_state()
+                values[at] = seed, counter + 1  # what is to be given back if what follows is interrupted
+                values[at] = kept.program.draw(number)
+            outs = self._outputs(kept, values)
+            if kept.asked and not kept.as_captured(outs):
+                give_back(kept, values)
+                return MISSED
+            returned = kept.returned(outs, values, leaves, whole=whole)
+            for at, do in kept.afterwards:
+                do(kept.backend.item(outs[at]))
+            if kept.puts:  # last, in one go: a call has all of its effects, or none
+                kept.write(outs, leaves)
+        except BaseException:
+            if not kept.has_written(outs, leaves):
+                any(map(dict.update, kept.held, before))  # each gives None
+                give_back(kept, values)
+            raise
         return returned
 
     def _outputs(self, kept: Kept, values: list[Any]) -> Sequence[Any]:
@@ -1322,7 +1355,9 @@ def give_back(kept: Kept, values: list[Any]) -> None:
     """Let the generators draw again what a program drew in vain, unless others have drawn since."""
     for at, number in reversed(kept.keys):
         key = values[at]
-        source = kept.program.sources.get(number, default_generator)
+        if key is None:  # not drawn yet
+            continue
+        source = kept.program.source_of(number)
         if source.get_state() == key:
             source.set_state((key[0], key[1] - 1))
 

@@ -365,7 +365,7 @@ class Outside(NamedTuple):
     Attributes
     ----------
     number : int
-        Of the input.
+        Of the input; -1 where its value is not needed.
     link : Link
         The last one to it.
     spec : Spec
@@ -439,9 +439,6 @@ class Entry:
 
     def guard(self, link: Link) -> None:
         """Add a link: what was there must be there."""
-        if link.get is hooks_at:
-            self.hooks(self.called(link.key), link.value, link.name)
-            return
         there, value = self.at(link), self.called(link.value)
         if is_plain(link.value) and type(link.value) not in (bool, type(None)):
             self.refuse(f"(now := {there}) is not {value} and differs(now, {value})", link.name)
@@ -450,7 +447,7 @@ class Entry:
 
     def tensor(self, outside: Outside) -> str:
         """Add a tensor or array from outside; return what its array is called."""
-        found, name = f"x{outside.number}", outside.link.name
+        found, name = f"x{len(self._variables)}", outside.link.name
         self._lines.append(f"{found} = {self.at(outside.link)}")
         self._variables[outside.link.place] = found
         if not isinstance(outside.link.value, Tensor):

@@ -71,7 +71,7 @@ class Origin:
             else:
                 # an optimizer's state has tensors as its keys: their values would fill the screen
                 shown = f"tensor of shape {key.shape}" if isinstance(key, Tensor) else repr(key)
-                text = f"{text}[{shown}]" if text else shown
+                text = f"{text}[{shown}]" if text else str(key) if isinstance(key, str) else shown
         return text
 
 

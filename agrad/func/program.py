@@ -555,7 +555,11 @@ class Program:
 
     def draw(self, number: int) -> Any:
         """Return the next key for a draw, from the generator that gave it in the capture."""
-        return self.sources.get(number, default_generator).key()
+        return self.source_of(number).key()
+
+    def source_of(self, number: int) -> Any:
+        """Return the generator that gives the key for a draw."""
+        return self.sources.get(number, default_generator)
 
     @functools.cached_property
     def is_followed(self) -> bool:
@@ -724,17 +728,37 @@ def spec_of_value(value: Any) -> Spec:
 
 
 def put_back(writes: Sequence[Write], targets: Sequence[Tensor], made: Iterator[Tensor]) -> None:
-    """Give tensors from outside the values and gradients that a program has made for them."""
+    """Give tensors from outside the values and gradients that a program has made for them: of plain leaves all or none."""
     values = [None if write.number is None else next(made) for write in writes]
     every = list(zip(writes, targets, values, strict=True))
     for write, target, value in every:
         if write.what == "data" and value is not None and value._node is not None:
             rebind(target, value, "a program")
     plain = [(t, v) for write, t, v in every if write.what == "data" and v is not None and v._node is None]
-    assign_data([t for t, _ in plain], [v._raw for _, v in plain], [v._spec for _, v in plain])
+    changed, given = [t for t, _ in plain], [v for _, v in plain]
+    grads: list[Tensor | None] = [None] * len(plain)
+    dropped: list[Tensor] = []
+    at = {id(target): i for i, target in enumerate(changed)}
+    later = []
     for write, target, value in every:
-        if write.what == "grad":
-            target.grad = value
+        if write.what != "grad":
+            continue
+        if not target.is_leaf or mode.recorder() is not None:
+            later.append((target, value))
+        elif value is None:
+            dropped.append(target)
+        else:
+            i = at.setdefault(id(target), len(changed))
+            if i == len(changed):
+                changed.append(target)
+                given.append(target)
+                grads.append(None)
+            if value._spec is not given[i]._spec:
+                target._check_grad(value)
+            grads[i] = value
+    assign_data(changed, [v._raw for v in given], [v._spec for v in given], grads, dropped)
+    for target, value in later:
+        target.grad = value
 
 
 def number_text(array: Any) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import operator
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from agrad.core import errors, mode
@@ -390,11 +390,11 @@ class Recorder:
         """Return a number that Python keeps: it is part of the program."""
         return get()
 
-    def effect(self, do: Callable[[], None]) -> None:
+    def effect(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
         """Refuse a change of Python's state."""
         self.not_recorded("Python's state is changed (a count of steps, a learning rate)", later=False)
 
-    def effect_of(self, value: Any, do: Callable[[float], None]) -> None:
+    def effect_of(self, value: Any, do: Callable[[float], None], held: Sequence[dict[Any, Any]]) -> None:
         """Refuse a change of Python's state by a value."""
         self.not_recorded("Python's state is changed by a value", later=False)
 

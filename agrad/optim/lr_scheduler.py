@@ -94,7 +94,11 @@ class LRScheduler:
                 UserWarning,
                 stacklevel=2,
             )
-        effect(self._advance)
+        effect(self._advance, self._held())
+
+    def _held(self) -> list[dict[str, Any]]:
+        """Return what a step changes entries of."""
+        return [vars(self), *self.groups]
 
     def _advance(self) -> None:
         """Count an epoch, and set its rates."""
@@ -539,6 +543,9 @@ class SequentialLR(LRScheduler):
         self._schedulers, self._milestones = list(schedulers), list(milestones)
         super().__init__(optimizer, last_epoch)
 
+    def _held(self) -> list[dict[str, Any]]:
+        return [*super()._held(), *map(vars, self._schedulers)]
+
     def _advance(self) -> None:
         self._calls += 1
         self.last_epoch += 1
@@ -651,7 +658,7 @@ class ReduceLROnPlateau(LRScheduler):
         metrics : float or Tensor
             The measure, one number.
         """
-        effect_of(metrics.detach() if isinstance(metrics, Tensor) else metrics, self._note)
+        effect_of(metrics.detach() if isinstance(metrics, Tensor) else metrics, self._note, self._held())
 
     def _note(self, value: float) -> None:
         """Note the measure of an epoch."""

@@ -194,6 +194,7 @@ class Optimizer:
         changing: tuple[Tensor, Any, Any, dict[str, Any]] | None = None
         told: Told | None = None
         telling = tells_settings()
+        guard(partial(len, self.param_groups), "how many groups an optimizer has")
         try:
             with no_grad:
                 for group in self.param_groups:
@@ -264,7 +265,7 @@ class Optimizer:
                 if now is not before:
                     before.data = now
             elif name in self._counts:
-                effect(partial(_count, state, name))
+                effect(partial(_count, state, name), [state])
             elif now is not before:
                 not_recorded(f"an optimizer changes {name}, which no recording is told of")
                 state[name] = now

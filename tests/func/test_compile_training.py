@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 import warnings
 
 import numpy as np
@@ -264,3 +266,87 @@ def test_batch_norm_between_training_and_evaluation():
         return net, OPTIMIZERS["momentum"](net.parameters()), None, lambda i: net.train(i < 4 or i > 7)
 
     check_equal(make, programs=2)
+
+
+def everything_of(net, optimizer, schedule):
+    values = [t.detach().numpy() for t in (*net.parameters(), *net.buffers())]
+    grads = [None if p.grad is None else p.grad.numpy() for p in net.parameters()]
+    states = [v.numpy() if isinstance(v, ag.Tensor) else v for s in optimizer.state.values() for v in s.values()]
+    settings = [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
+    plain = {k: v for k, v in vars(schedule).items() if not isinstance(v, ag.optim.Optimizer)}
+    return values, grads, states, settings, plain, ag.random.default_generator.get_state()
+
+
+def assert_all_equal(found, expected):
+    for a, b in zip(ag.tree.flatten(found)[0], ag.tree.flatten(expected)[0], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def a_step(schedule):
+    net = make_net(ag.nn.Dropout(0.3), ag.nn.BatchNorm1d(6))
+    optimizer = ag.optim.Adam(net.parameters(), lr=0.05)
+    schedule = SCHEDULES[schedule](optimizer)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = F.mse_loss(net(x), y) + ag.sum(ag.linalg.inv(x[:4] + 5 * ag.eye(4))) * 0
+        loss.backward()
+        optimizer.step()
+        schedule.step(*[loss] * isinstance(schedule, schedules.ReduceLROnPlateau))
+        return loss.item()
+
+    return ag.compile(step, check=False), lambda: everything_of(net, optimizer, schedule)
+
+
+@pytest.mark.parametrize("schedule", ["exponential", "multistep", "plateau"])
+def test_a_replay_that_fails_has_no_effect(schedule):
+    step, look = a_step(schedule)
+    for i in range(3):
+        step(data(i, 8, 4), data(i + 50, 8, 3))
+    before = look()
+    bad = data(9, 8, 4)
+    bad[:4] = -5 * np.eye(4)
+    with pytest.raises(np.linalg.LinAlgError):
+        step(bad, data(9, 8, 3))
+    assert_all_equal(look(), before)
+
+
+@pytest.mark.parametrize("schedule", ["exponential", "plateau"])
+def test_a_replay_that_is_interrupted_has_all_its_effects_or_none(schedule):
+    step, look = a_step(schedule)
+    for i in range(5):
+        step(data(i, 8, 4), data(i + 50, 8, 3))
+    x, y = data(7, 8, 4), data(57, 8, 3)
+    outcomes = set()
+    for moment in range(1, 9000, 5):
+        before, count = look(), 0
+
+        def trace(frame, event, argument, moment=moment):
+            nonlocal count
+            count += not frame.f_code.co_flags & inspect.CO_GENERATOR  # an error there may be nobody's, as it is closed
+            if count == moment:
+                raise KeyboardInterrupt
+            return trace
+
+        try:
+            sys.settrace(trace)
+            step(x, y)
+        except KeyboardInterrupt:
+            sys.settrace(None)
+            after = look()
+            changed = [
+                not np.array_equal(a, b) for a, b in zip(*(ag.tree.flatten(e)[0] for e in (before, after)), strict=True)
+            ]
+            none = not any(changed)
+            moved = not np.array_equal(before[0][0], after[0][0])
+            assert none or (
+                moved and after[5] != before[5] and after[4]["last_epoch"] == before[4]["last_epoch"] + 1
+            ), moment
+            outcomes.add(none)
+        else:
+            sys.settrace(None)
+            break
+        finally:
+            sys.settrace(None)
+    assert True in outcomes
+    assert moment < 8990
