@@ -136,6 +136,29 @@ def hips(session: nox.Session) -> None:
     )
 
 
+#: What the site is built with.
+SITE = ["myst-parser>=5", "numpydoc>=1.10", "pydata-sphinx-theme>=0.16", "sphinx>=8.2", "sphinx-design>=0.6"]
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation site into docs/_build/html; every warning is an error. A minute or two."""
+    session.install(*CORE, *NUMPY, *DASK, *SITE)
+    session.run(
+        "sphinx-build",
+        "-W",
+        "--keep-going",
+        "-q",
+        "-j",
+        "2",
+        "-b",
+        "html",
+        "docs",
+        "docs/_build/html",
+        *session.posargs,
+    )
+
+
 #: By backend: what it needs beside NumPy's, and what is run for it.
 SUITE = ["--pyargs", "agrad.testing.suite"]
 BACKENDS: dict[str, tuple[list[str], list[str]]] = {

@@ -327,7 +327,7 @@ class Program:
     sources : mapping of int to Generator
         Where the keys come from that are not the default generator's.
     functions : tuple of str
-        The `Function`s in it. What they compute is part of it, their derivatives are not: it is not differentiable.
+        The subclasses of `Function` in it. What they compute is part of it, their derivatives are not: it is not differentiable.
     """
 
     inputs: tuple[int, ...]

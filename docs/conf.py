@@ -1,0 +1,124 @@
+"""The documentation site: ``nox -s docs`` builds it, warnings are errors.
+
+Pages are the Markdown files of this folder. The reference is written from the public names and their docstrings while the
+site is built, into ``docs/reference/``, which git ignores.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import agrad as ag
+
+HERE = Path(__file__).parent
+
+project = "agrad"
+author = "The agrad developers"
+copyright = f"2026, {author}"
+version = release = ag.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_design"]
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "_templates"]
+default_role = "code"  # docstrings have names in single backticks
+suppress_warnings = ["config.cache"]
+add_module_names = False
+autosummary_generate = True
+autosummary_ignore_module_all = False
+autodoc_typehints = "none"  # numpydoc's sections say it
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = "agrad"
+
+html_show_sourcelink = False
+html_theme_options: dict[str, Any] = {
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 6,
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_sidebars: dict[str, list[str]] = {"index": []}
+
+#: What the reference has a page for: the name that users write, and a line on it.
+NAMESPACES = {
+    "agrad": "Tensors, the functions of the array API standard, modes and settings.",
+    "agrad.linalg": "Linear algebra.",
+    "agrad.fft": "Discrete Fourier transforms.",
+    "agrad.special": "Special functions, with SciPy's names.",
+    "agrad.extra": "What the standard does not have.",
+    "agrad.autograd": "Backward passes, functions of one's own, checks.",
+    "agrad.autograd.functional": "Jacobians and Hessians as PyTorch's functions.",
+    "agrad.autograd.forward_ad": "Forward mode.",
+    "agrad.autograd.graph": "The graph, and what it keeps.",
+    "agrad.func": "Transforms of functions, programs.",
+    "agrad.nn": "Layers and losses.",
+    "agrad.nn.functional": "The same as functions.",
+    "agrad.nn.init": "Initial values.",
+    "agrad.nn.utils": "What is done to all parameters together.",
+    "agrad.optim": "Optimisers, and SciPy's minimisers.",
+    "agrad.optim.lr_scheduler": "Learning rates.",
+    "agrad.scipy": "SciPy's functions with derivatives.",
+    "agrad.utils.checkpoint": "Computing again instead of keeping.",
+    "agrad.utils.data": "Batches.",
+    "agrad.tree": "Containers of tensors.",
+    "agrad.view": "Graphs, memory and profiles as pictures.",
+    "agrad.testing": "The conformance kit, for authors of backends.",
+}
+
+
+def names_of(module: Any) -> list[str]:
+    """Return the public functions and classes of a namespace, in order."""
+    public = getattr(module, "__all__", None) or [name for name in dir(module) if not name.startswith("_")]
+    found = []
+    for name in public:
+        value = getattr(module, name)
+        if (inspect.isroutine(value) or inspect.isclass(value)) and value.__doc__:
+            found.append(name)
+    return sorted(found, key=str.lower)
+
+
+def write_reference(*_: Any) -> None:
+    """Write a page for each namespace, from which autosummary makes one for each name; twins are described once."""
+    folder = HERE / "reference"
+    folder.mkdir(exist_ok=True)
+    described: set[int] = set()
+    for name, line in NAMESPACES.items():
+        module = importlib.import_module(name)
+        own = [member for member in names_of(module) if id(getattr(module, member)) not in described]
+        described.update(id(getattr(module, member)) for member in own)
+        names = "\n".join(f"   {member}" for member in own)
+        text = f"{name}\n{'=' * len(name)}\n\n{line}\n\n.. currentmodule:: {name}\n\n.. autosummary::\n   :toctree: names\n\n{names}\n"
+        page = folder / f"{name}.rst"
+        if not page.exists() or page.read_text("utf-8") != text:
+            page.write_text(text, "utf-8")
+    pages = "\n".join(f"   {name}" for name in NAMESPACES)
+    (folder / "index.rst").write_text(
+        f"Reference\n=========\n\nFrom the docstrings.\n\n.. toctree::\n   :maxdepth: 1\n\n{pages}\n", "utf-8"
+    )
+
+
+def escape_stars(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:  # noqa: ARG001
+    """Keep shapes such as (..., *normalized_shape) from being read as emphasis."""
+    lines[:] = [re.sub(r"(?:(?<=\()|(?<=, ))\*(?=[\w.]+[,)])", r"\\*", line) for line in lines]
+
+
+def name_files(app: Any, page: str, source: list[str]) -> None:  # noqa: ARG001
+    """Show where a link leads that leaves this folder: to a file of the repository, which the site has no page for."""
+    source[0] = re.sub(r"\[([^\]]*)\]\(\.\./([^)]+)\)", r"\1 (`\2`)", source[0])
+
+
+def setup(app: Any) -> None:
+    """Let Sphinx write the reference first."""
+    sys.setrecursionlimit(5000)
+    app.connect("config-inited", write_reference)
+    app.connect("source-read", name_files)
+    app.connect("autodoc-process-docstring", escape_stars, priority=900)
