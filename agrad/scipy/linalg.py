@@ -52,9 +52,14 @@ def _given(*arrays: Any, check_finite: bool = True) -> tuple[Tensor, ...]:
     """Return operands as floating tensors of one dtype."""
     tensors = common(*floatings(*arrays))
     for x in tensors:
-        if check_finite and may_look(x._spec.backend) and not bool(all(isfinite(x.detach()))):
+        if check_finite and may_look(x._spec.backend) and not _is_finite(x.detach()):
             raise ValueError(f"array must not contain infs or NaNs{called()}")
     return tensors
+
+
+def _is_finite(x: Tensor) -> bool:
+    """Return whether all elements are finite: their sum tells, if it does not overflow."""
+    return bool(isfinite(sum(x))) or bool(all(isfinite(x)))
 
 
 def _square(*matrices: Tensor) -> None:

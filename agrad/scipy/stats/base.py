@@ -322,8 +322,8 @@ class Discrete(Distribution):
         """Return the largest count."""
         return INF
 
-    def _counts(self, k: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> tuple[Tensor, list[Any]]:
-        """Return the counts for location 0, NaN where a parameter is not allowed, and the shapes."""
+    def _counts(self, k: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> tuple[Tensor, list[Any], Any]:
+        """Return the counts for location 0, the shapes, NaN where one is not allowed, and a 0 that is NaN there, too."""
         k, *shapes, loc = operands(k, *self._given(args, kwds))
         for name, value in (("k", k), *zip(self.parameters, (*shapes, loc), strict=True)):
             if name in self.counts and isinstance(value, Tensor) and value._is_followed():
@@ -333,15 +333,17 @@ class Discrete(Distribution):
         if type(loc) is not float or loc != 0:
             k = k - loc
         valid = self._valid(*shapes)
-        if not isinstance(valid, Tensor):
-            return (k, shapes) if valid else (k * NAN, [1.0 for _ in shapes])
-        return where(valid, k, NAN), [where(valid, s, 1.0) if isinstance(s, Tensor) else s for s in shapes]
+        return k, [if_valid(valid, s, k) for s in shapes], if_valid(valid, 0.0, k)
 
-    def _stepped(self, function: Any, k: Tensor, shapes: list[Any], below: float, above: float) -> Tensor:
+    def _stepped(self, function: Any, k: Tensor, shapes: list[Any], zero: Any, below: float, above: float) -> Tensor:
         """Return a function of the counts up to each place, with the values below 0 and from the largest count on."""
-        under, over = k < 0, k >= self._largest(*shapes)
+        largest = self._largest(*shapes)
+        under = k < 0
+        if type(largest) is float and largest == INF:
+            return where(under, below + zero, function(floor(where(under, 0.0, k)), *shapes))
+        over = k >= largest
         found = function(floor(where(under | over, 0.0, k)), *shapes)
-        return where(under, below, where(over, above, found))
+        return where(under, below + zero, where(over, above + zero, found))
 
     def pmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of a count.
@@ -369,9 +371,12 @@ class Discrete(Distribution):
 
     def logpmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of the probability, -inf where there is no such count; arguments as for `pmf`."""
-        k, shapes = self._counts(k, args, kwds)
-        none = (k < 0) | (k > self._largest(*shapes)) | (floor(k) < k)
-        return where(none, -INF, self._logpmf(where(none, 0.0, k), *shapes))
+        k, shapes, zero = self._counts(k, args, kwds)
+        largest = self._largest(*shapes)
+        none = (k < 0) | (floor(k) < k)
+        if type(largest) is not float or largest != INF:
+            none = none | (k > largest)
+        return where(none, zero - INF, self._logpmf(where(none, 0.0, k), *shapes))
 
     def cdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of counts up to `k`; arguments as for `pmf`."""

@@ -74,9 +74,25 @@ def _together(rows: list[Any], lead: tuple[int, ...]) -> Any:
 
 
 def _solve_triangular() -> Callable[..., Any]:
-    from scipy.linalg import solve_triangular  # noqa: PLC0415 (most programs need none of it)
+    from scipy.linalg import get_lapack_funcs  # noqa: PLC0415 (most programs need none of it)
 
-    solve = functools.partial(solve_triangular, check_finite=False)
+    routine = functools.cache(lambda dtype: get_lapack_funcs("trtrs", dtype=dtype))
+
+    def solve(a: Any, b: Any, *, lower: bool, unit_diagonal: bool = False) -> Any:
+        """As SciPy's function, without what it does before: small equations take less than that."""
+        dtype = np.result_type(a, b)
+        if not b.size:
+            return np.empty(b.shape, dtype)
+        trtrs = routine(dtype if dtype != np.float16 else np.dtype(np.float32))
+        if a.flags.f_contiguous:
+            x, info = trtrs(a, b, lower=lower, unitdiag=unit_diagonal)
+        else:  # as the transposed of one in Fortran's order
+            x, info = trtrs(a.T, b, lower=not lower, trans=1, unitdiag=unit_diagonal)
+        if info > 0:
+            message = f"singular matrix: resolution failed at diagonal {info - 1}"
+            raise np.linalg.LinAlgError(message)
+        return x.astype(dtype, copy=False)
+
     return _over_stacks(solve, _second)
 
 
@@ -157,23 +173,18 @@ def _solve_sylvester() -> Callable[..., Any]:
     return _over_stacks(solve, lambda _a, _b, q: q)
 
 
-def _convolve_full() -> Callable[..., Any]:
-    from scipy.signal import convolve  # noqa: PLC0415 (as above)
-
-    def full(x1: Any, x2: Any) -> Any:
-        return np.convolve(x1, x2) if x1.ndim == 1 else convolve(x1, x2, method="direct")
-
-    return full
+def _correlate(x: Any, weights: Any) -> Any:
+    return np.correlate(x, weights.conj() if weights.dtype.kind == "c" else weights)
 
 
-def _correlate_valid() -> Callable[..., Any]:
-    from scipy.signal import correlate  # noqa: PLC0415 (as above)
+def _of_vectors(op: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return NumPy's function for vectors; for more axes sums of shifted parts, which are faster than SciPy's loops."""
+    general: Any = OPS[f"scipy.{op}"].kernel
 
-    def valid(x: Any, weights: Any) -> Any:
-        weights = weights.conj() if weights.dtype.kind == "c" else weights
-        return np.correlate(x, weights) if x.ndim == 1 else correlate(x, weights, "valid", "direct")
+    def kernel(x1: Any, x2: Any) -> Any:
+        return function(x1, x2) if x1.ndim == 1 else general(np, x1, x2)
 
-    return valid
+    return kernel
 
 
 def _fir() -> Callable[..., Any]:
@@ -195,8 +206,8 @@ def _all_pole() -> Callable[..., Any]:
 #: What makes each kernel.
 _KERNELS: dict[str, Callable[[], Callable[..., Any]]] = {
     "all_pole": _all_pole,
-    "convolve_full": _convolve_full,
-    "correlate_valid": _correlate_valid,
+    "convolve_full": lambda: _of_vectors("convolve_full", np.convolve),
+    "correlate_valid": lambda: _of_vectors("correlate_valid", _correlate),
     "expm": _expm,
     "expm_frechet": _expm_frechet,
     "fir": _fir,
