@@ -564,6 +564,30 @@ def test_the_plan_is_made_once_for_the_same_data(monkeypatch):
     np.testing.assert_allclose(value.item(), np.mean((zeroed @ W - Y) ** 2), rtol=1e-12)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_many_chunks_share_tasks_however_large_they_are(monkeypatch, known):
+    monkeypatch.setattr(lowering, "TASKS", 4)
+    monkeypatch.setattr(lowering, "GROUP_BYTES", 1)
+    x, y = chunked(10, 10)
+    if not known:
+        x, y = x[y > -1], y[y > -1]
+    assert_is(agrad_dask.value_and_grad(squares, check=False)(W, x, y), by_hand())
+    plan = lowering.grouping_of([x, y], 0)
+    assert sorted(len(group.chunks) for group in plan.groups) == [2, 3, 3, 3]
+
+
+def test_a_scheduler_that_is_a_function_gets_the_tasks():
+    seen = {}
+
+    def scheduler(tasks, keys, **options):
+        seen.update(tasks)
+        return dask.get(tasks, keys)
+
+    with dask.config.set(scheduler=scheduler):
+        assert_is(agrad_dask.value_and_grad(squares, check=False)(W, *chunked(10, 10)), by_hand())
+    assert len(seen) == 1 + 11 + 2 + 1  # the step, groups, and what adds up eight at a time
+
+
 def test_progress_is_shown_where_it_is_asked_for(capsys):
     X = da.ones((60, 2), chunks=(10, 2))
     step = agrad_dask.value_and_grad(lambda w, x: ag.mean((x @ w) ** 2))
