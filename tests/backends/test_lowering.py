@@ -576,6 +576,26 @@ def test_many_chunks_share_tasks_however_large_they_are(monkeypatch, known):
     assert sorted(len(group.chunks) for group in plan.groups) == [2, 3, 3, 3]
 
 
+@pytest.mark.parametrize(("loss", "reduce"), [(squares, "mean"), (total, "sum")])
+def test_a_program_runs_on_pieces_of_large_chunks(monkeypatch, loss, reduce):
+    monkeypatch.setattr(lowering, "PIECE_BYTES", 400)
+    monkeypatch.setattr(lowering, "FIXED", 1)
+    counting, calls = counted(loss)
+    step = agrad_dask.value_and_grad(counting, reduce=reduce)
+    assert_is(step(W, *chunked(45, 45)), by_hand(mean=reduce == "mean"))
+    assert calls[:4].tolist() == [10, 5, 3, 45]  # of 40 bytes a row; then the check
+    assert_is(step(W, *chunked(45, 45)), by_hand(mean=reduce == "mean"))
+    counting, calls = counted(loss)
+    agrad_dask.value_and_grad(counting, reduce=reduce, check=False)(W, *chunked(45, 45))
+    assert set(calls) == {45, 13}, "without the check a run sees a chunk"
+    monkeypatch.setattr(lowering, "FIXED", 10_000)
+    counting, calls = counted(loss)
+    assert_is(agrad_dask.value_and_grad(counting, reduce=reduce)(W, *chunked(45, 45)), by_hand(mean=reduce == "mean"))
+    assert calls[:5].tolist() == [10, 5, 3, 45, 13], (
+        "what is made whatever the number of rows would be made for every piece"
+    )
+
+
 def test_a_scheduler_that_is_a_function_gets_the_tasks():
     seen = {}
 

@@ -54,6 +54,10 @@ GROUP_BYTES = 2**24
 RUN_BYTES = 2**21
 #: The same where a program runs, which costs some hundredths.
 PROGRAM_BYTES = 2**17
+#: Runs of a program have rows of at most about so many bytes, so that what they make stays in the processor's caches,
+PIECE_BYTES = 2**21
+#: or of so many times the bytes that the program makes whatever the number of rows.
+FIXED = 4
 #: For how many numbers of rows at most the loss is captured.
 KINDS = 16
 #: How programs run in tasks: to the same bits at the first run and later ones, on the thread of the task.
@@ -227,16 +231,13 @@ class Kind:
                 return False
         return True
 
-    def run(self, blocks: Sequence[Any], source: ChunkGenerator, number: int) -> list[Any]:
-        """Return value, gradients and auxiliary values for the rows of a chunk, with random numbers of its own."""
+    def run(self, blocks: Sequence[Any], source: random.Generator) -> list[Any]:
+        """Return value, gradients and auxiliary values for some rows."""
         values = self.given.copy()
         for at, which in self.rows:
             values[at] = blocks[which]
-        source.counter = 0
-        if self.keys:
-            source.begin(number)
-            for at in self.keys:
-                values[at] = source.key()
+        for at in self.keys:
+            values[at] = source.key()
         backend = backend_of(blocks[0])
         assert backend is not None
         with backend.quiet():
@@ -284,6 +285,8 @@ class Step:
         Whether to look for NaN on the way back, as where the call stands.
     sent : bool
         Whether other processes need the function.
+    most : int
+        How many rows a run has at most; 0: a run has a whole chunk.
     """
 
     loss: Rows | None
@@ -299,6 +302,7 @@ class Step:
     call: int
     anomaly: bool
     sent: bool
+    most: int
 
     def __repr__(self) -> str:  # what distributed shows where it cannot be pickled, as a rule because of the loss
         return f"<Step: {self.about} and its arguments>"
@@ -316,12 +320,17 @@ class ChunkGenerator(random.Generator):
 
     def __init__(self, key: tuple[int, int]) -> None:
         super().__init__(0)
-        self.of = key
+        self.of, self.number = key, 0
 
     def begin(self, number: int) -> None:
         """Go on to a chunk."""
-        digest = hashlib.blake2b(repr((*self.of, number)).encode(), digest_size=8).digest()
-        self.set_state((int.from_bytes(digest, "little"), 0))
+        self.number, self.counter = number, 0
+
+    def key(self) -> tuple[int, int]:
+        if not self.counter:
+            digest = hashlib.blake2b(repr((*self.of, self.number)).encode(), digest_size=8).digest()
+            self.seed = int.from_bytes(digest, "little")
+        return super().key()
 
 
 class Part(NamedTuple):
@@ -513,27 +522,37 @@ class Total:
         self.samples: list[Any] = []
 
     def add(self, chunk: Chunk, blocks: list[Any]) -> None:
-        """Run the loss on a chunk, forward and backward."""
-        step, rows = self.step, len(blocks[0])
+        """Run the loss on a chunk, or on piece after piece of it."""
         blocks = [b if type(b) is np.ndarray else ag.asarray(b)._raw for b in blocks]
+        rows, most = len(blocks[0]), self.step.most
+        self.source.begin(chunk.number)
+        if most and rows > most and all(len(block) == rows for block in blocks):
+            for start in range(0, rows, most):
+                self.add_run([block[start : start + most] for block in blocks])
+        else:
+            self.add_run(blocks)
+        if chunk.number in self.step.check and rows and not self.source.counter:
+            sample = sampled(blocks)
+            if self.step.loss is None:  # in another process: the caller's own one checks it
+                self.samples.append((chunk, sample))
+            else:
+                check_additive(self.step, sample, self.source)
+
+    def add_run(self, blocks: list[Any]) -> None:
+        """Run the loss on some rows, forward and backward."""
+        step, rows = self.step, len(blocks[0])
         kind = step.kinds.get(rows)
         if kind is not None and kind.fits(blocks):
-            found, aux = kind.run(blocks, self.source, chunk.number), None
+            found, aux = kind.run(blocks, self.source), None
             if step.has_aux:
                 count = 1 + step.parameters
                 found, aux = found[:count], Filled(rows, found[count:])
         elif any(len(block) != rows for block in blocks):
             raise ValueError(f"the arrays have different numbers of rows here: {[len(b) for b in blocks]}")
         elif rows:
-            found, aux = self.as_it_is(chunk, blocks)
+            found, aux = self.as_it_is(blocks)
         else:
             return
-        if chunk.number in step.check and not self.source.counter:
-            sample = sampled(blocks)
-            if step.loss is None:  # in another process: the caller's own one checks it
-                self.samples.append((chunk, sample))
-            else:
-                check_additive(step, sample, self.source)
         self.unit = self.unit or rows
         if rows != self.unit and step.reduce == "mean":
             found = [part * (rows / self.unit) for part in found]
@@ -548,7 +567,7 @@ class Total:
         for i, g in enumerate(found[1:]):
             self.gradients[i] += g
 
-    def as_it_is(self, chunk: Chunk, blocks: list[Any]) -> tuple[list[Any], Any]:
+    def as_it_is(self, blocks: list[Any]) -> tuple[list[Any], Any]:
         """Call the caller's function; return value and gradients, and what it gives beside."""
         loss = self.step.loss
         if loss is None:
@@ -557,7 +576,6 @@ class Total:
                 f"a chunk is {', '.join(found)}, which is not what the Dask arrays say of themselves: pass dtype= and meta="
                 " where they are made"
             )
-        self.source.begin(chunk.number)
         made, aux = loss.loss.run(*loss.arguments(blocks))
         return [t._raw for t in made], aux
 
@@ -907,10 +925,38 @@ def _reached(graph: dict[Any, Any], keys: Iterable[Any], inside: set[Any]) -> di
 # -- capture ----------------------------------------------------------------------------------------------------------
 
 
+class Captured(NamedTuple):
+    """What runs in the chunks of one call.
+
+    Attributes
+    ----------
+    kept : dict of int to Kept
+        By numbers of rows, with their guards.
+    kinds : dict of int to Kind
+        The same, for tasks.
+    most : int
+        How many rows a run has at most; 0: a run has a whole chunk.
+    reason : str
+        Why the function itself runs on the rest; "" if there is none.
+    whole : bool
+        All numbers of rows are there.
+    """
+
+    kept: dict[int, Kept]
+    kinds: dict[int, Kind]
+    most: int
+    reason: str
+    whole: bool
+
+
+#: Where nothing is captured.
+NOTHING = Captured({}, {}, 0, "", whole=False)
+
+
 def captured(
-    programs: Compiled, loss: Rows, arrays: Sequence[Any], plan: Grouping, *, compare: bool
-) -> tuple[dict[int, Kept], dict[int, Kind], str]:
-    """Return the kept programs by numbers of rows, what runs of them, and why the function itself runs on the rest.
+    programs: Compiled, loss: Rows, arrays: Sequence[Any], plan: Grouping, *, split: bool, compare: bool
+) -> Captured:
+    """Capture the loss for all numbers of rows that runs have, or find what was captured.
 
     Parameters
     ----------
@@ -918,14 +964,37 @@ def captured(
         Of `Loss.run`.
     arrays : sequence of dask.array.Array
         The data.
+    split : bool
+        A run may have some rows of a chunk: what they make stays in the processor's caches. Fewer of them than make up
+        for what the program does whatever their number (with the parameters, as a rule) are none the better.
     compare : bool
         Call the function on rows that are made up, and check that a program gives the same: it may depend on something
         that no guard sees.
     """
+    row = sum(array.dtype.itemsize * math.prod(array.shape[1:]) for array in arrays)
+    most = max(1, PIECE_BYTES // max(1, row)) if split else 0
+    found = _captured_pieces(programs, loss, arrays, plan, most)
+    if most and found.kinds:
+        fixed = max(
+            sum(about.nbytes for about in kind.program.shapes.values() if rows not in about.shape)
+            for rows, kind in found.kinds.items()
+        )
+        if FIXED * fixed > most * row:
+            found = _captured_pieces(programs, loss, arrays, plan, FIXED * fixed // row)
+    if compare and found.kept:
+        rows = min(found.kept)
+        programs.compare(found.kept[rows], *loss.arguments(imagined(array, rows) for array in arrays))
+    return found
+
+
+def _captured_pieces(programs: Compiled, loss: Rows, arrays: Sequence[Any], plan: Grouping, most: int) -> Captured:
+    """Do that for pieces of chunks of at most so many rows."""
+    pieces = [(most, rows % most) if 0 < most < rows else (rows,) for rows in plan.kinds]
+    every = [rows for rows in dict.fromkeys(itertools.chain.from_iterable(pieces)) if rows]
     kept: dict[int, Kept] = {}
     kinds: dict[int, Kind] = {}
-    reason = f"its chunks have {len(plan.kinds)} different numbers of rows" if len(plan.kinds) > KINDS else ""
-    for rows in plan.kinds[:KINDS]:
+    reason = f"its chunks have {len(every)} different numbers of rows" if len(every) > KINDS else ""
+    for rows in every[:KINDS]:
         args, kwargs = loss.arguments(imagined(array, rows, plain=True) for array in arrays)
         try:
             found = programs.find(args, kwargs)
@@ -948,10 +1017,7 @@ def captured(
             tuple(at for at, _ in found.keys),
             tuple(at for _, at in found.leaves if at >= 0),
         )
-    if compare and kept:
-        rows = min(kept)
-        programs.compare(kept[rows], *loss.arguments(imagined(array, rows) for array in arrays))
-    return kept, kinds, reason
+    return Captured(kept, kinds, most if kinds else 0, reason, whole=bool(every) and len(kinds) == len(every))
 
 
 def imagined(array: Any, rows: int, *, plain: bool = False) -> Any:
@@ -1060,7 +1126,8 @@ def value_and_grad(
     """Return the function that computes value and gradient of a loss over the rows of Dask arrays, in one pass.
 
     The loss is captured, forward and backward, and its program runs once per chunk, in memory; only value and gradients
-    leave the chunk. Neighbouring chunks of together at most 128 KiB share a run.
+    leave the chunk. Neighbouring chunks of together at most 128 KiB share a run; larger chunks take a run for each 2 MiB
+    or so, unless the parameters are not small beside that.
 
     Parameters
     ----------
@@ -1085,7 +1152,7 @@ def value_and_grad(
         however small.
 
     capture : bool, optional
-        Call the loss here, once for each number of rows that chunks have, on rows that are made up (numbers between 0 and
+        Call the loss here, once for each number of rows that runs have, on rows that are made up (numbers between 0 and
         1, zeros for integers), and run the program of what it does in the chunks. False: call the loss itself in every
         chunk, as also where no program can hold it; then neighbours of together at most 2 MiB share a run.
 
@@ -1184,22 +1251,20 @@ def value_and_grad(
         key = random.default_generator.key()
         anomaly = ag.autograd.is_anomaly_check_nan_enabled()
         join = check and not has_aux
-        kept: dict[int, Kept] = {}
-        kinds: dict[int, Kind] = {}
-        reason = ""
+        runs = NOTHING
         if capture and not anomaly:
             plan = grouping_of(arrays, PROGRAM_BYTES * join)
             if not any(math.isnan(n) for array in arrays for n in array.shape[1:]):
                 compare = calls > 0 and not calls & (calls + 1)
-                kept, kinds, reason = Context().run(_captured, programs, rows, arrays, plan, key, compare)
-        if not kinds:
+                runs = Context().run(_captured, programs, rows, arrays, plan, key, join, compare)
+        if not runs.kinds:
             plan = grouping_of(arrays, RUN_BYTES * join)
         step = Step(
             rows,
             str(differentiated),
             reduce,
             has_aux,
-            kinds,
+            runs.kinds,
             parameters=len(places),
             key=key,
             dtype=ag.get_default_dtype().name,
@@ -1207,7 +1272,8 @@ def value_and_grad(
             check=frozenset(_due(plan.checked, calls) if check else ()),
             call=calls,
             anomaly=anomaly,
-            sent=not plan.kinds or any(rows not in kinds for rows in plan.kinds),
+            sent=not runs.whole,
+            most=runs.most,
         )
         try:
             found = compute(step, plan, arrays[0])
@@ -1219,10 +1285,10 @@ def value_and_grad(
             _note_uncut(error, arrays[0].shape[0], (leaf for i, leaf in enumerate(leaves) if i not in (*places, *data)))
             raise
         calls += 1
-        if reason and not told:
+        if runs.reason and not told:
             told = True
             warnings.warn(
-                f"agrad_dask.value_and_grad runs {differentiated} as it is in every chunk, not as a program: {reason}",
+                f"agrad_dask.value_and_grad runs {differentiated} as it is in every chunk, not as a program: {runs.reason}",
                 CompileWarning,
                 stacklevel=2,
             )
@@ -1236,18 +1302,24 @@ def value_and_grad(
         gradients = [
             tree.unflatten(structure.children[0].children[k], itertools.islice(each, counts[k])) for k in chosen
         ]
-        returned = (value, [filled(aux, kept, len(places)) for aux in found.aux]) if has_aux else value
+        returned = (value, [filled(aux, runs.kept, len(places)) for aux in found.aux]) if has_aux else value
         return bare_all(returned) if raw else returned, gradients[0] if isinstance(argnums, int) else tuple(gradients)
 
     return both
 
 
 def _captured(
-    programs: Compiled, loss: Rows, arrays: list[Any], plan: Grouping, key: tuple[int, int], compare: bool
-) -> tuple[dict[int, Kept], dict[int, Kind], str]:
+    programs: Compiled,
+    loss: Rows,
+    arrays: list[Any],
+    plan: Grouping,
+    key: tuple[int, int],
+    split: bool,
+    compare: bool,
+) -> Captured:
     """Call `captured` as tasks run."""
     with np.errstate(all="ignore"), random.using(ChunkGenerator(key)):
-        return captured(programs, loss, arrays, plan, compare=compare)
+        return captured(programs, loss, arrays, plan, split=split, compare=compare)
 
 
 def _check(step: Step, chunk: Chunk, sample: list[Any]) -> None:
