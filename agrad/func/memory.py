@@ -79,8 +79,9 @@ class Memory:
             A line per step, and one that sums up.
         """
         shown = sorted(sorted(self.rows, key=lambda row: -row.live)[:rows], key=lambda row: row.step)
-        lines = [["step", "operation", "made MB", "held MB", "line"]]
-        lines += [[str(r.step), r.op, f"{r.made / 1e6:.3f}", f"{r.live / 1e6:.3f}", r.line] for r in shown]
+        unit, size = self._unit
+        lines = [["step", "operation", f"made {unit}", f"held {unit}", "line"]]
+        lines += [[str(r.step), r.op, f"{r.made / size:.3f}", f"{r.live / size:.3f}", r.line] for r in shown]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         sides = (str.rjust, str.ljust, str.rjust, str.rjust, str.ljust)
         texts = [
@@ -92,10 +93,16 @@ class Memory:
     def __str__(self) -> str:
         return self.table()
 
+    @property
+    def _unit(self) -> tuple[str, float]:
+        """The unit that numbers are shown in, and its bytes: what suits the peak."""
+        return next((one for one in (("GB", 1e9), ("MB", 1e6)) if self.peak >= one[1]), ("kB", 1e3))
+
     def __repr__(self) -> str:
+        unit, one = self._unit
         parts = (("inputs", self.inputs), ("constants", self.constants), ("outputs", self.outputs))
-        said = ", ".join(f"{name} {size / 1e6:.3f}" for name, size in parts)
-        return f"<{len(self.rows)} steps, peak {self.peak / 1e6:.3f} MB: {said}>"
+        said = ", ".join(f"{name} {size / one:.3f}" for name, size in parts)
+        return f"<{len(self.rows)} steps, peak {self.peak / one:.3f} {unit}: {said}>"
 
 
 @attached
@@ -118,7 +125,7 @@ class Shows:
         >>> import agrad as ag
         >>> program = ag.func.capture(lambda x: ag.sum(ag.exp(ag.sin(x))))(ag.ones(1000))
         >>> program.memory()
-        <3 steps, peak 0.024 MB: inputs 0.008, constants 0.000, outputs 0.000>
+        <3 steps, peak 24.000 kB: inputs 8.000, constants 0.000, outputs 0.008>
         >>> [row.live for row in program.memory().rows]
         [16000, 24000, 16008]
         """

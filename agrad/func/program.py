@@ -293,7 +293,7 @@ class Write(NamedTuple):
     had_grad: bool | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Program:
     """A straight-line program: numbered values, and the steps that make them.
 
@@ -494,6 +494,10 @@ class Program:
 
     def __str__(self) -> str:
         return self.text()
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.inputs)} inputs, {len(self.outputs)} outputs"
+        return f"<Program of {len(self.steps)} steps: {counts}; print() shows its text>"
 
     # -- running ------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from agrad.core.errors import line_of
 from agrad.core.node import AccumulateGrad, Freed, Node, Output
 from agrad.core.saved import Packed
 from agrad.core.tensor import Tensor
-from agrad.func.program import Program
+from agrad.func.program import Program, number_text
 from agrad.ops.docs import complete as _complete
 from agrad.tree import flatten
 
@@ -301,6 +301,8 @@ def _program_rows(program: Program) -> list[Row]:
         key = number in program.keys
         name = program.names.get(number) or ("key" if key else "constant" if number in program.constants else "input")
         shape, dtype = ((), "key") if key else program.shapes[number]
+        if number in program.constants and shape == ():
+            name = number_text(program.constants[number])
         maker[number] = row = Row(len(rows) + 1, name, (shape,), (dtype,), "", leaf=True)
         rows.append(row)
     for step in program.steps:

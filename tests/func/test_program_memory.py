@@ -38,15 +38,28 @@ def test_views_count_as_what_they_are_views_of():
 def test_a_program_without_steps():
     memory = capture(lambda x: x)(np.ones(3)).memory()
     assert (memory.peak, memory.rows) == (24, ())
-    assert str(memory).splitlines()[-1].startswith("0 steps, peak 0.000 MB")
+    assert str(memory).splitlines()[-1].startswith("0 steps, peak 0.024 kB")
 
 
 def test_the_table_has_a_line_per_step_or_the_largest():
     program = capture(lambda x: ag.sum(ag.exp(ag.sin(x))))(np.ones(1000))
     lines = str(program.memory()).splitlines()
-    assert lines[0].split() == ["step", "operation", "made", "MB", "held", "MB", "line"]
-    assert re.match(r"\s+1  exp\s+0\.008    0\.024  .*test_program_memory\.py:\d+$", lines[2])
+    assert lines[0].split() == ["step", "operation", "made", "kB", "held", "kB", "line"]
+    assert re.match(r"\s+1  exp\s+8\.000   24\.000  .*test_program_memory\.py:\d+$", lines[2])
     assert [line.split()[1] for line in program.memory().table(1).splitlines()[1:-1]] == ["exp"]
+
+
+def test_sizes_are_shown_in_a_unit_that_suits_them():
+    shown = {n: repr(capture(lambda x: x + x)(np.ones(n)).memory()) for n in (10, 10**6)}
+    assert shown == {
+        10: "<1 steps, peak 0.160 kB: inputs 0.080, constants 0.000, outputs 0.080>",
+        10**6: "<1 steps, peak 16.000 MB: inputs 8.000, constants 0.000, outputs 8.000>",
+    }
+
+
+def test_a_program_is_short_where_its_value_is_shown():
+    program = capture(lambda x, y: (x * y, ag.sin(x)))(np.ones(3), np.ones(3))
+    assert repr(program) == "<Program of 2 steps: 2 inputs, 2 outputs; print() shows its text>"
 
 
 def test_the_graph_has_forward_and_backward_in_one():
@@ -63,6 +76,12 @@ def test_the_graph_has_forward_and_backward_in_one():
     assert any(row.backward for row in taking)  # the derivative takes the result
     assert sum(row.output for row in shown.rows) == 2
     assert "of them backward" in str(shown)
+
+
+def test_the_graph_has_the_numbers_that_are_part_of_the_program():
+    program = capture(lambda x: x * ag.asarray(2.5))(np.ones(3))
+    shown = ag.view.graph(program.replaced(names={}))
+    assert [row.name for row in shown.rows] == ["input", "2.5", "multiply"]
 
 
 def test_the_picture_is_well_formed_and_has_every_step():

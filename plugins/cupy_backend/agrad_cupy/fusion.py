@@ -498,9 +498,11 @@ class Run:
 
     def code(self, outputs: Sequence[int], name: str, sum: Sum | None = None) -> Code:
         """Return its kernel, which gives some of what it makes."""
-        inputs = tuple(self.taken)
-        constants = {n: value for n, value in self.program.constants.items() if n not in inputs}
-        own = self.program.replaced(inputs=inputs, steps=tuple(self.steps), outputs=tuple(outputs), constants=constants)
+        inputs, program = tuple(self.taken), self.program
+        used = {number for step in self.steps for number in step.refs}.union(self.made)
+        constants = {n: program.constants[n] for n in used if n in program.constants and n not in inputs}
+        shapes = {n: program.shapes[n] for n in used}
+        own = Program(inputs, tuple(self.steps), tuple(outputs), shapes, constants)
         return emit(own.needed(), name, sum=sum)
 
 
