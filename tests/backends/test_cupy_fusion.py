@@ -231,9 +231,9 @@ def test_what_the_runs_of_programs_compute(dtype, tmp_path):
 
 def test_few_steps_are_left():
     counts = {name: (len(made.steps), len(codes)) for name, made, codes, _, _ in programs_of("float32")}
-    assert counts["curve"] == (2, 2)  # of 27: the value, and its derivative
-    assert counts["training"][0] < 20  # of 47, in two dtypes
-    assert counts["normalized"][0] < 20  # of 44
+    assert counts["curve"] == (2, 2)  # of 26: the value, and its derivative
+    assert counts["training"][0] < 20  # of 39, in two dtypes
+    assert counts["normalized"][0] < 20  # of 42
 
 
 def test_a_run_that_is_too_long_or_has_too_many_arrays_is_cut():
