@@ -206,7 +206,7 @@ class _System:
 
         def of(t: Any, y: Any) -> Any:
             held = from_raw(backend.from_host(y.copy(), device))  # SciPy writes to its own
-            return _host(rhs(held, asarray(t, device=device), *theta))
+            return _host(rhs(held, from_raw(backend.asarray(float(t), device=device)), *theta))
 
         return of
 
