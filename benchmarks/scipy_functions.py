@@ -43,7 +43,10 @@ def cases(library: str) -> dict[str, Callable[[], Any]]:
                  "30 x 30, a vector": (small, right)}  # fmt: skip
     if library == "agrad":
         import agrad as ag
-        from agrad.scipy import linalg, signal, stats
+        import agrad.numpy as anp
+        from agrad.scipy import integrate, linalg, signal, stats
+
+        pack: Any = tuple
 
         def gradient(function: Any, *operands: Any) -> Callable[[], Any]:
             def run() -> None:
@@ -60,7 +63,8 @@ def cases(library: str) -> dict[str, Callable[[], Any]]:
         import autograd.scipy.linalg as linalg
         import autograd.scipy.signal as signal
         from autograd import grad
-        from autograd.scipy import stats
+        from autograd.builtins import tuple as pack
+        from autograd.scipy import integrate, stats
 
         def gradient(function: Any, *operands: Any) -> Callable[[], Any]:
             slope = grad(lambda values: anp.sum(function(*values)))
@@ -74,6 +78,21 @@ def cases(library: str) -> dict[str, Callable[[], Any]]:
         found[f"solve_triangular, {words}"] = gradient(lambda a, b: linalg.solve_triangular(a, b, lower=True), a, b)
     for words, (a, b) in pairs.items():
         found[f"convolve, {words}"] = gradient(signal.convolve, a, b)
+
+    def animals(y: Any, _: Any, p: Any) -> Any:
+        return anp.array([p[0] * y[0] - p[1] * y[0] * y[1], p[3] * y[0] * y[1] - p[2] * y[1]])
+
+    def network(y: Any, _: Any, w: Any) -> Any:
+        return anp.tanh(anp.dot(w, y)) - y
+
+    flows = {
+        "Lotka and Volterra": (animals, np.array([10.0, 5.0]), np.linspace(0, 5, 11), np.array([1.5, 1.0, 3.0, 1.0])),
+        "20 neurons": (network, np.ones(20), np.linspace(0, 2, 5), rng.normal(size=(20, 20)) / 5),
+    }
+    for words, (rhs, y0, times, p) in flows.items():
+        # the loop's names as defaults: each row keeps its own
+        end = lambda p, rhs=rhs, y0=y0, times=times: integrate.odeint(rhs, y0, times, pack((p,)))
+        found[f"odeint, {words}"] = gradient(end, p)
     return found
 
 
