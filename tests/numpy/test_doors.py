@@ -163,6 +163,28 @@ def test_writes_through_views_are_errors_under_the_module():
     assert scope["row"].tolist() == [1.0, 1.0]
 
 
+def test_default_dtypes_are_numpys():
+    for made, expected in (
+        (lambda m: m.zeros(2), np.float64),
+        (lambda m: m.array([1, 2.5]), np.float64),
+        (lambda m: m.array([1, 2]), np.int64),
+        (lambda m: m.array([1j]), np.complex128),
+        (lambda m: m.array([True]), np.bool_),
+        (lambda m: m.arange(3), np.int64),
+        (lambda m: m.linspace(0, 1, 3), np.float64),
+        (lambda m: m.exp(m.arange(3)), np.float64),
+        (lambda m: m.mean(m.array([1, 2])), np.float64),
+    ):
+        assert made(anp).dtype == made(np).dtype == expected
+    before = ag.get_default_dtype()
+    ag.set_default_dtype("float32")
+    try:
+        assert anp.zeros(2).dtype == anp.array([1.0]).dtype == anp.random.normal(size=2).dtype == np.float32
+        assert anp.exp(anp.arange(3)).dtype == np.float64  # of int64, as NumPy's
+    finally:
+        ag.set_default_dtype(before)
+
+
 def test_creation_by_numpy_follows_the_tensor():
     assert np.zeros_like(ag.ones(2)).tolist() == [0.0, 0.0]
     assert isinstance(np.zeros(3, like=ag.ones(2)), ag.Tensor)

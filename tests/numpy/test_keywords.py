@@ -418,3 +418,52 @@ def test_keywords_of_ufuncs(name):
             for f, e in zip(*((x if isinstance(x, tuple) else (x,)) for x in (found, expected)), strict=True):
                 assert f.dtype == e.dtype, each
                 np.testing.assert_allclose(f.numpy(), e, rtol=1e-5, err_msg=str(each))
+
+
+# -- methods and bound namespaces --------------------------------------------------------------------------------------
+
+#: By name of a method of ndarray's: arguments. What tensors and namespaces do not take raises, by the keyword's name.
+METHODS = {
+    "all": ["axis=0, keepdims=True", "where=b", "out=flag"],
+    "any": ["axis=0, keepdims=True", "where=b", "out=flag"],
+    "argmax": ["axis=0, keepdims=True", "out=place"],
+    "argsort": ["axis=0, kind='stable'"],
+    "astype": ["'float32', casting='same_kind'"],
+    "clip": ["min=-0.5", "max=0.5", "-0.5, 0.5, out=same"],
+    "cumprod": ["axis=0, dtype='float32'", "axis=0, out=same"],
+    "cumsum": ["axis=0, dtype='float32'", "axis=0, out=same"],
+    "max": ["initial=9.0", "out=one", "where=b, initial=-9.0", "axis=1, keepdims=True"],
+    "mean": ["dtype='float32'", "where=b", "out=one", "axis=(0, 1), keepdims=True"],
+    "min": ["initial=-9.0", "out=one", "where=b, initial=9.0"],
+    "prod": ["dtype='float32'", "initial=2.0", "where=b", "out=one"],
+    "ravel": ["order='F'"],
+    "reshape": ["(4, 3), order='F'"],
+    "round": ["decimals=1", "decimals=1, out=same"],
+    "std": ["dtype='float32'", "where=b", "out=one", "ddof=1", "mean=0.5"],
+    "sum": ["dtype='float32'", "initial=2.0", "where=b", "out=one", "axis=(0, 1), keepdims=True"],
+    "take": ["[0, 9], axis=1, mode='clip'", "[0, 1], axis=1"],
+    "trace": ["offset=1", "dtype='float32'", "out=one"],
+    "var": ["dtype='float32'", "where=b", "out=one", "ddof=1", "mean=0.5"],
+}
+
+
+@pytest.mark.parametrize("call", [f"{name}({text})" for name, texts in METHODS.items() for text in texts])
+@pytest.mark.parametrize("door", ["method", "namespace"])
+def test_methods_and_namespaces_ignore_none(call, door):
+    shapes = {"one": ((), float), "same": ((3, 4), float), "flag": ((), bool), "place": ((), np.int64)}
+
+    def given(wrap):
+        made = {name: wrap(np.zeros(shape, dtype)) for name, (shape, dtype) in shapes.items()}
+        return made | {"b": wrap(MASK), "x": wrap(OPERANDS["x"]), "xp": ag.namespace("numpy")}
+
+    expected = eval(f"x.{call}", given(lambda a: a.copy()))
+    text = f"x.{call}" if door == "method" else f"xp.{call.replace('(', '(x, ', 1)}"
+    try:
+        found = eval(text, given(ag.asarray))
+    except TypeError as error:
+        words = str(error)
+        assert "unexpected keyword argument" in words
+        assert words.split("'")[1] in call  # by name
+        return
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-5)
