@@ -450,6 +450,8 @@ def sliding_window_view(
     x: Any, window_shape: Any, axis: Any = None, *, subok: bool = False, writeable: bool = False
 ) -> Tensor:
     """The windows are copies."""
+    if writeable:
+        raise refused("numpy.lib.stride_tricks.sliding_window_view with writeable=", "write to the operand itself")
     found = as_operand(x)
     sizes = lengths(window_shape)
     axes = tuple(range(found.ndim)) if axis is None else tuple(axis_of(a, found.ndim) for a in lengths(axis))

@@ -129,6 +129,7 @@ REFUSED = {
     "np.array([[1.0, 2.0]], ndmax=1)": "ndmax=",
     "np.einsum_path('ij->i', x, einsum_call=True)": "einsum_call=",
     "np.sort(x, kind='fast')": "kind",
+    "np.lib.stride_tricks.sliding_window_view(x, 2, 0, writeable=True)": "writeable=",
     "np.reshape(x, -1, 'Z')": "order must be one of",
 }
 
