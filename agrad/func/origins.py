@@ -222,11 +222,12 @@ def members(value: Any, *, is_root: bool = False) -> Iterator[tuple[tuple[str, A
             if isinstance(inside, Tensor) or type(inside) in BACKENDS or (own and not name.startswith("__")):
                 yield ("attribute", name), inside
     elif isinstance(value, type):
+        seen: set[str] = set()  # what a class has hides what those below it have
         for kind in value.__mro__:
-            if is_own(kind):
-                for name, inside in list(vars(kind).items()):
-                    if not name.startswith("__") or isinstance(inside, types.FunctionType):
-                        yield ("member", name), inside
+            for name, inside in list(vars(kind).items()):
+                if name not in seen and is_own(kind) and (name[:2] != "__" or isinstance(inside, types.FunctionType)):
+                    yield ("member", name), inside
+            seen.update(vars(kind))
     elif type(value) in BACKENDS or isinstance(value, types.CodeType):
         return
     else:
@@ -250,7 +251,7 @@ def packages() -> tuple[str, ...]:
     """Return where installed packages lie, Python's own and agrad among them."""
     paths = sysconfig.get_paths()
     installed = (paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    return (*installed, str(Path(__file__).resolve().parents[1]), "<frozen")
+    return (*installed, str(Path(__file__).resolve().parents[1]), "<frozen", "<agrad")  # the last is written by agrad
 
 
 @functools.cache

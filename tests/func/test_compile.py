@@ -559,3 +559,82 @@ def test_dask_arrays_find_their_program():
         x = data(4, 3, seed=seed)
         close(f(da.from_array(x, chunks=2)).detach().numpy(), (np.sin(x) * w.detach().numpy()).sum())
     assert len(f.programs) == 1
+
+
+WEIGHT = ag.tensor([1.0, 2.0])
+
+
+def test_a_tensor_of_the_module_that_is_rebound(monkeypatch):
+    f = ag.compile(lambda x: x * WEIGHT)
+    for _ in range(3):
+        close(f(np.ones(2)), [1.0, 2.0])
+    monkeypatch.setitem(globals(), "WEIGHT", ag.tensor([5.0, 6.0]))
+    for _ in range(3):
+        close(f(np.ones(2)), [5.0, 6.0])
+    assert len(f.programs) == 1
+
+
+def test_results_share_memory_with_arguments_where_those_of_the_function_do():
+    def function(x):
+        return ag.reshape(x, (3, 2)), x[1:], x.T, x * 1.0, ag.broadcast_to(x, (2, 2, 3))
+
+    f = ag.compile(function)
+    for seed in range(4):
+        x = ag.asarray(data(2, 3, seed=seed))
+        for found, eager in zip(f(x), function(x), strict=True):
+            close(found, eager)
+            assert np.shares_memory(found.numpy(), x.numpy()) is np.shares_memory(eager.numpy(), x.numpy())
+
+
+def test_a_kept_program_is_saved_and_loaded(tmp_path):
+    w = ag.tensor([2.0, 3.0])
+    f = ag.compile(lambda x: ag.sin(x) * w)
+    for seed in range(3):
+        f(ag.asarray(data(2, seed=seed)))
+    ag.save(f.programs[0], tmp_path / "program")
+    loaded = ag.load(tmp_path / "program")
+    close(loaded(data(2, seed=9)), np.sin(data(2, seed=9)) * [2.0, 3.0])
+
+
+LOOKS = {
+    "print": (print, False),
+    "numpy": (lambda y: y.numpy(), False),
+    "tolist": (lambda y: y.tolist(), False),
+    "text": (str, False),
+    "hook": (lambda y: y.register_hook(lambda g: None), True),
+}
+
+
+@pytest.mark.parametrize("name", LOOKS)
+def test_what_shows_values_to_python_runs_as_it_is(name):
+    look, followed = LOOKS[name]
+
+    def f(x):
+        y = x * 2
+        look(y)
+        return ag.sum(y * y)
+
+    compiled = ag.compile(f)
+    x = ag.tensor([1.0, 2.0], requires_grad=followed)
+    with pytest.warns(CompileWarning, match="runs as it is"):
+        close(compiled(x).detach(), 20.0)
+    for _ in range(3):  # another warning would be an error
+        x = ag.tensor([1.0, 3.0], requires_grad=followed)
+        close(compiled(x).detach(), 40.0)
+
+
+def test_an_optimizer_of_lazy_parameters_says_that_it_runs_as_it_is():
+    da = pytest.importorskip("dask.array")
+    w = ag.asarray(da.ones(2, chunks=1), requires_grad=True)
+    optimizer = ag.optim.SGD([w], lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        ag.sum(w * x).backward()
+        optimizer.step()
+
+    compiled = ag.compile(step)
+    with pytest.warns(CompileWarning, match="lazy parameters computes values at every step"):
+        compiled(np.ones(2))
+    compiled(np.ones(2))
+    close(w.detach().numpy(), [0.8, 0.8])

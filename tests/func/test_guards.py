@@ -228,6 +228,19 @@ def an_attribute_of_a_class_in_a_class_method():
     return (lambda x: Scaling.by_class(x)), lambda: setattr(Scaling, "factor", 3.0)
 
 
+class Scaled(Scaling):
+    factor = 4.0
+
+    def __init__(self):
+        self.by = 1.0
+
+
+@case
+def an_attribute_of_an_object_of_a_class_with_a_base():
+    thing = Scaled()
+    return (lambda x: x * thing.by * thing.factor), lambda: setattr(thing, "by", 3.0)
+
+
 @case
 def another_method():
     thing = Scaling()
@@ -503,6 +516,14 @@ def test_a_compiled_function_within_another_may_learn():
         inner(np.ones(n))
         np.testing.assert_array_equal(outer(X), X * 2 + 1)
     assert len(outer.programs) == 1
+
+
+def test_what_agrad_notes_for_itself_is_no_state(monkeypatch):
+    monkeypatch.setitem(globals(), "helper", ag.nn.functional.silu)
+    compiled = ag.compile(lambda x: helper(ag.special.expit(x)))
+    for _ in range(4):
+        compiled(X)
+    assert len(compiled.programs) == 1
 
 
 def test_a_generator_goes_on():
