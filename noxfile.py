@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -157,6 +158,50 @@ def docs(session: nox.Session) -> None:
         "docs/_build/html",
         *session.posargs,
     )
+
+
+#: Libraries built on HIPS autograd: what beside the library its tests need, and which of them.
+DOWNSTREAM = {
+    "pymanopt==2.2.1": (
+        [],
+        # The tests' own fixture, their examples and other backends want TensorFlow, PyTorch and JAX.
+        ["--noconftest", "tests/manifolds", "tests/optimizers", "tests/test_multi_tools.py"]
+        + [f"tests/backends/test_{name}.py" for name in ("autograd", "backend_tools", "numpy")]
+        + ["tests/test_problem_backend_interface.py"],
+    ),
+    "lifelines==0.30.3": (["dill", "flaky", "joblib", "scikit-learn"], ["lifelines/tests/test_estimation.py"]),
+    "autograd-gamma==0.5.0": ([], ["tests"]),
+}
+
+
+@nox.session
+def downstream(session: nox.Session) -> None:
+    """Run the tests of libraries built on HIPS autograd; ``nox -s downstream -- NAME PATH``, what follows goes to pytest.
+
+    ``autograd`` is agrad.compat.autograd there. NAME is pymanopt, lifelines or autograd-gamma (all that come with their
+    tests, if none is given); PATH a checkout of it, "-" for what the index has, which for autograd-gamma is without tests.
+    What is expected to fail stands in ``tests/compat/downstream-xfails.txt``, each with a reason.
+    """
+    name, place, *options = [*session.posargs, *(["", "-"][len(session.posargs) :])]
+    chosen = [one for one in DOWNSTREAM if one.startswith(f"{name}==") or (not name and "gamma" not in one)]
+    if not chosen:
+        session.error(f"no library {name!r}; there are {', '.join(DOWNSTREAM)}")
+    own = Path("tests/compat").resolve()
+    for one in chosen:
+        needs, collect = DOWNSTREAM[one]
+        session.install(*CORE, *NUMPY, one, *needs, "matplotlib", "pytest>=8.4", "scipy>=1.16")
+        theirs = Path(place).resolve()
+        if place == "-":
+            into = Path(session.create_tmp()).resolve()
+            session.run("pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", str(into), one)
+            (source,) = into.glob(f"{one.replace('==', '-')}.tar.gz")
+            shutil.unpack_archive(source, into, filter="data")
+            theirs = into / source.name.removesuffix(".tar.gz")
+        with session.chdir(theirs):
+            session.run(
+                *["pytest", "-q", "-p", "downstream_plugin", *collect, *options],
+                env={"DOWNSTREAM": one.partition("==")[0], "MPLBACKEND": "agg", "PYTHONPATH": str(own)},
+            )
 
 
 #: By backend: what it needs beside NumPy's, and what is run for it.

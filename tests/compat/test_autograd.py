@@ -55,6 +55,7 @@ from agrad.compat.autograd.wrap_util import unary_to_nary
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import downstream_plugin
 import hips_plugin
 
 X = np.array([0.5, -1.25, 2.0])
@@ -638,3 +639,9 @@ def test_the_page_lists_what_does_not_pass():
     reasons = hips_plugin.expected()
     assert f"{542 - len(reasons)} pass" in page
     assert re.findall(r"\| `(test_.*::.*)` \| (.*) \|", page) == list(reasons.items())
+
+
+def test_the_page_lists_how_libraries_built_on_it_do():
+    page = (Path(__file__).parents[2] / "docs" / "from_autograd.md").read_text(encoding="utf-8")
+    for library, tests, passed in re.findall(r"^\| (\S+) [\d.]+ \| (\d+) \| (\d+) \|", page, re.MULTILINE):
+        assert int(tests) - int(passed) == len(downstream_plugin.expected(library))
