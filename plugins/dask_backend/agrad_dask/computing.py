@@ -142,24 +142,26 @@ class _Run:
     def contracted(self, keys: list[Any], options: dict[str, Any]) -> list[Any]:
         """Compute, with one task for what happens to some chunks."""
         chunks = max(staging.CHUNKS, self.threads())
-        layers = runs.Layers(self.written)
-        plan = runs.Runs(runs.Survey(layers, keys, {}), chunks)
-        outline, blocks = plan.outline()
-        first = {key: one for one, some in blocks.items() for key in some}
-        sizes = _Sizes(outline, self.written)
-        passes = staging.stages(
-            outline,
-            dict.fromkeys(first.get(key, key) for key in keys),
-            lambda key: sizes(key) * len(blocks.get(key, "1")),
-        )
+        with fusing.uncollected():
+            layers = runs.Layers(self.written)
+            plan = runs.Runs(runs.Survey(layers, keys, {}), chunks)
+            outline, blocks = plan.outline()
+            first = {key: one for one, some in blocks.items() for key in some}
+            sizes = _Sizes(outline, self.written)
+            passes = staging.stages(
+                outline,
+                dict.fromkeys(first.get(key, key) for key in keys),
+                lambda key: sizes(key) * len(blocks.get(key, "1")),
+            )
         values: dict[Any, Any] = {}
         with bar(len(outline)) if self.progress else nullcontext():
             for firsts in passes:
                 targets = keys
-                if len(passes) > 1:
-                    targets = [key for one in firsts for key in blocks.get(one, [one])]
-                    plan = runs.Runs(runs.Survey(layers, targets, values), chunks)
-                graph = plan.graph()
+                with fusing.uncollected():
+                    if len(passes) > 1:
+                        targets = [key for one in firsts for key in blocks.get(one, [one])]
+                        plan = runs.Runs(runs.Survey(layers, targets, values), chunks)
+                    graph = plan.graph()
                 if all(isinstance(graph.get(key), DataNode) for key in targets):
                     return [graph[key]() for key in targets]
                 values.update(zip(targets, self.locally(graph, targets, None, options), strict=True))

@@ -6,13 +6,34 @@ time it runs. Plain data: nothing here computes but `Program`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import contextlib
+import gc
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 
 from agrad_dask.staging import Graph
+
+#: Neighbouring chunks share a task while they have at most this many bytes together; the task reads them in turn.
+GROUP_BYTES = 2**24
+#: Tasks are made smaller than that where there would be fewer than about this many to share out.
+GROUPS = 32
+#: Tasks are made larger where there would be more than about this many: Dask's scheduler takes 50 to 100 us for each.
+TASKS = 100_000
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    """Make many objects that stay without looking for garbage among them, which takes a third of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import hashlib
 import itertools
 import math
@@ -21,7 +20,7 @@ import pickle
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
@@ -45,10 +44,8 @@ from agrad.func.compiling import Compiled, CompileWarning, Kept
 from agrad.func.program import Leaf, Number, Program
 from agrad.func.recording import CaptureError
 from agrad_dask import computing
-from agrad_dask.fusing import depth_first, direct, last_uses
+from agrad_dask.fusing import GROUP_BYTES, GROUPS, TASKS, depth_first, direct, last_uses, uncollected
 
-#: Neighbouring chunks share a task while they have at most this many bytes together; the task reads them in turn.
-GROUP_BYTES = 2**24
 #: In a task, neighbours of at most this many bytes together share one run of the loss: each run costs some tenths of a
 #: millisecond, however few rows it has.
 RUN_BYTES = 2**21
@@ -62,10 +59,6 @@ FIXED = 4
 KINDS = 16
 #: How programs run in tasks: to the same bits at the first run and later ones, on the thread of the task.
 HOW = {"exact": True, "threads": 1}
-#: Tasks are made smaller than `GROUP_BYTES` where there would be fewer than about this many to share out.
-GROUPS = 32
-#: Tasks are made larger where there would be more than about this many: Dask's scheduler takes 50 to 100 us for each.
-TASKS = 100_000
 #: How many partial sums one task adds up.
 FAN_IN = 8
 #: How many rows of a chunk the check that a loss adds up looks at.
@@ -770,18 +763,6 @@ def grouping_of(arrays: Sequence[Any], join: float) -> Grouping:
         with uncollected():
             kept[1][join] = make_grouping(aligned(arrays), join)
     return kept[1][join]  # type: ignore[no-any-return]
-
-
-@contextlib.contextmanager
-def uncollected() -> Iterator[None]:
-    """Make many objects that stay without looking for garbage among them, which takes a third of the time."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 def aligned(arrays: Sequence[Any]) -> list[Any]:

@@ -23,13 +23,8 @@ from dask.array.optimization import optimize
 from dask.blockwise import Blockwise, blockwise_token
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from agrad_dask.fusing import Program, last_uses, program_of
+from agrad_dask.fusing import GROUP_BYTES, GROUPS, TASKS, Program, last_uses, program_of
 from agrad_dask.staging import name_of
-
-#: Neighbouring places share a task while their largest blocks have at most this many bytes together.
-GROUP_BYTES = 2**24
-#: Tasks are made smaller than that where there would be fewer than about this many to share out.
-GROUPS = 64
 
 Grid = tuple[int, ...]
 
@@ -731,7 +726,7 @@ def _reached(name: str, below: Mapping[str, Collection[str]], stops: Collection[
 def group_size(count: int, nbytes: float) -> int:
     """Return how many of so many places, with blocks of so many bytes, share a task: a power of two."""
     size = 1
-    while 2 * size * nbytes <= GROUP_BYTES and count >= 2 * size * GROUPS:
+    while count > size * TASKS or (2 * size * nbytes <= GROUP_BYTES and count >= 2 * size * GROUPS):
         size *= 2
     return size
 
