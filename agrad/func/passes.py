@@ -82,12 +82,13 @@ class Running:
     """How programs run on raw arrays."""
 
     def runner(self: Any, backend: Backend, **options: Any) -> Callable[..., tuple[Any, ...]]:
-        """Return what runs the program on raw arrays of a backend, made at the first use; `options` are for that one."""
-        runs: dict[Backend, Any] = self.__dict__.setdefault("_runs", {})
-        found = runs.get(backend)
+        """Return what runs the program on raw arrays of a backend with given options, made at the first use."""
+        runs: dict[Any, Any] = self.__dict__.setdefault("_runs", {})
+        key = backend, *sorted(options.items())
+        found = runs.get(key)
         if found is None:
             fewer = optimized(self.without_detach())
-            found = runs.setdefault(backend, backend.compile(fewer, **options) or fewer.function(backend))
+            found = runs.setdefault(key, backend.compile(fewer, **options) or fewer.function(backend))
         return found  # type: ignore[no-any-return]
 
 

@@ -537,6 +537,19 @@ def test_exact_replays_give_the_bits():
         assert np.array_equal(mean, ag.mean(ag.asarray(x), axis=0).numpy())
 
 
+def test_each_way_to_run_a_program_is_kept_apart():
+    program = ag.func.capture(lambda x: ag.sum(ag.sin(x) * x))(data(300, 40))
+    backend = ag.ones(1)._spec.backend
+    program(data(300, 40))  # in tiles
+    tiled, exact = program.runner(backend), program.runner(backend, exact=True)
+    assert tiled is program.runner(backend)
+    assert exact is not tiled
+    assert exact is program.runner(backend, exact=True)
+    for seed in range(3):
+        x = data(300, 40, seed=seed)
+        assert float(exact(x)[0]) == float(ag.sum(ag.sin(ag.asarray(x)) * x))
+
+
 def test_programs_that_are_let_go_of_are_gone():
     f = ag.compile(lambda x: ag.sum(ag.sin(x)))
     kept = None
