@@ -158,7 +158,9 @@ class StandardMethods:
         """The transpose of a matrix; of a vector or a number the same values, as in NumPy and PyTorch."""
         if self.ndim > 2:
             raise ValueError(f"x.T takes a matrix, not a tensor of shape {self.shape}; use x.mT or agrad.permute_dims")
-        return manipulation.permute_dims(self, tuple(range(self.ndim))[::-1])
+        if self.ndim == 2:
+            return manipulation.matrix_transpose(self)
+        return manipulation.permute_dims(self, tuple(range(self.ndim)))
 
     @property
     def mT(self: Any) -> Tensor:

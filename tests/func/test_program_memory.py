@@ -29,7 +29,7 @@ def test_views_count_as_what_they_are_views_of():
 
     memory = capture(f)(np.ones(1000)).memory()
     by_op = {row.op: row.made for row in memory.rows}
-    assert (by_op["multiply"], by_op["reshape"], by_op["permute_dims"], by_op["sum"]) == (8000, 0, 0, 8)
+    assert (by_op["multiply"], by_op["reshape"], by_op["matrix_transpose"], by_op["sum"]) == (8000, 0, 0, 8)
     assert sorted(row.made for row in memory.rows if row.op == "getitem") == [0, 1600]
     assert memory.outputs == 8000 + 8 + 1600  # a view keeps all of what it is a view of
     assert memory.rows[-1].live == 8000 + memory.constants + memory.outputs
