@@ -165,7 +165,8 @@ DOWNSTREAM = {
     "pymanopt==2.2.1": (
         [],
         # The tests' own fixture, their examples and other backends want TensorFlow, PyTorch and JAX.
-        ["--noconftest", "tests/manifolds", "tests/optimizers", "tests/test_multi_tools.py"]
+        # Its settings make errors of its own warnings.
+        ["--noconftest", "-W", "default", "tests/manifolds", "tests/optimizers", "tests/test_multi_tools.py"]
         + [f"tests/backends/test_{name}.py" for name in ("autograd", "backend_tools", "numpy")]
         + ["tests/test_problem_backend_interface.py"],
     ),

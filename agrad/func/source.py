@@ -40,7 +40,7 @@ from agrad.func.program import (
     refs_in,
     symbolic_text,
 )
-from agrad.func.recording import CREATING, Recorded, Recorder, recording_backend, run_on_some
+from agrad.func.recording import CREATING, CaptureError, Recorded, Recorder, recording_backend, run_on_some
 from agrad.plugin.manager import default_backend
 from agrad.tree import TreeDef
 
@@ -237,7 +237,12 @@ def recorded_kernel(step: Step, shapes: Mapping[int, Shaped]) -> tuple[Recorder,
         args = [mapped(value, part) for part in step.args]
         return kernel(xp, *args, **{name: mapped(value, part) for name, part in step.kwargs.items()})
 
-    made = run_on_some(recorder, run, {number: shapes[number] for number in step.refs})
+    try:
+        made = run_on_some(recorder, run, {number: shapes[number] for number in step.refs})
+    except CaptureError as error:
+        raise TypeError(
+            f"source(): {step.op}, called at {step.line or 'an unknown line'}, cannot be written out: {error}"
+        ) from error
     parts = made if step.several else (made,)
     return recorder, [part.ref.number if isinstance(part, Recorded) else None for part in parts]
 

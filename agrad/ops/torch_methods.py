@@ -378,15 +378,8 @@ class TorchMethods(Reductions):
         return manipulation.reshape(self, other.shape)
 
     def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-        """Axes from `start_dim` to `end_dim` made one.
-
-        start_dim, end_dim : int, optional
-            The first and the last of them. Default: all axes.
-        """
-        rank = max(self.ndim, 1)
-        start, end = start_dim % rank, end_dim % rank
-        shape = self.shape or (1,)
-        return manipulation.reshape(self, (*shape[:start], -1, *shape[end + 1 :]))
+        """Axes from `start_dim` to `end_dim` made one; see `agrad.extra.flatten`."""
+        return extra.flatten(self, start_dim, end_dim)
 
     def ravel(self: Any) -> Tensor:
         """All elements as a vector."""

@@ -390,7 +390,7 @@ class OneCycleLR(LRScheduler):
     >>> import agrad as ag
     >>> optimizer = ag.optim.SGD([ag.zeros(1, requires_grad=True)], lr=0.1, momentum=0.9)
     >>> schedule = ag.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1.0, total_steps=10)
-    >>> schedule.get_last_lr()
+    >>> [round(rate, 3) for rate in schedule.get_last_lr()]
     [0.04]
     """
 

@@ -52,6 +52,15 @@ WHOLE = {
             *("pinv", "qr", "slogdet", "solve", "svd", "svdvals"),
         )
     },
+    **{
+        f"scipy.{name}": Whole(2, _MATRIX)
+        for name in ("lstsq", "lu", "solve_banded", "solve_sylvester", "solve_triangular")
+    },
+    **{
+        f"scipy.{name}": Whole(4, "its derivative is that of a function of a matrix twice as large")
+        for name in ("expm", "expm_frechet", "logm", "sqrtm")
+    },
+    **{f"scipy.{name}": Whole(1, "a filter goes along the whole axis") for name in ("all_pole", "fir")},
     "linalg.adjugate": Whole(3, "the derivative of a product of singular values by each of them, for every matrix", 1),
     "sort": Whole(1, "any element may go anywhere along the axis"),
     **{

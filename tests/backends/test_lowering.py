@@ -965,7 +965,7 @@ def test_workers_need_no_module_of_the_users(cluster, tmp_path, monkeypatch):
 def test_chunks_on_a_cluster_that_are_not_what_the_array_says_are_refused(cluster):
     x, y = chunked(10, 10)
     lying = da.map_blocks(lambda b: b.astype("float32"), x, dtype="float64", meta=np.empty((0, 0)))
-    with pytest.raises(TypeError, match=r"a chunk is float32\[10, 4\], float64\[10\].*pass dtype="):
+    with pytest.raises(TypeError, match=r"a chunk is float32\[\d+, 4\], float64\[\d+\].*pass dtype="):
         agrad_dask.value_and_grad(squares, check=False)(W, lying, y)
 
 

@@ -33,7 +33,11 @@ def checked_axis(name: str, axis: int, rank: int) -> int:
     ------
     IndexError
         If there is no such axis.
+    TypeError
+        If it is no integer.
     """
+    if isinstance(axis, str):  # "F", which NumPy's methods take in this place
+        raise TypeError(f"{name}() takes axes as integers, not {axis!r}{errors.called()}")
     if not -rank <= axis < rank:
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {axis})"

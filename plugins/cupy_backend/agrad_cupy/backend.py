@@ -46,6 +46,9 @@ _MISSING = (
     *("hyp2f1", "iv", "ive", "jv", "kv", "kve", "ndtri_exp", "spence", "stdtr", "stdtrit", "yv"),
 )
 
+#: Functions of `agrad.scipy` that only SciPy has.
+_UNWRITTEN = ("lu", "sqrtm", "logm", "solve_sylvester", "solve_banded")
+
 #: The most kernels that are made of one rule or composition, for different dtypes and parameters.
 VARIANTS = 16
 
@@ -77,7 +80,10 @@ class CupyBackend(Backend):
 
     name = "cupy"
     is_duck_array = True
-    lacks: Mapping[str, str] = {f"special.{name}": "CuPy has no such function" for name in _MISSING}
+    lacks: Mapping[str, str] = {
+        **{f"special.{name}": "CuPy has no such function" for name in _MISSING},
+        **{f"scipy.{name}": "the plugin has no kernel of it" for name in _UNWRITTEN},
+    }
 
     def __init__(self) -> None:
         #: Whether each kernel is waited for, so that its error is raised where it was called.
