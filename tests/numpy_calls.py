@@ -6,23 +6,29 @@ import numpy  # noqa: ICN001 (the calls say `np`)
 
 rng = numpy.random.default_rng(0)
 
+
+def operands(rng):
+    """Return operands by name, drawn anew: each keeps to what its calls take."""
+    return {
+        "x": rng.normal(size=(3, 4)),
+        "y": rng.normal(size=(3, 4)),
+        "v": rng.normal(size=4),
+        "w": rng.normal(size=4),
+        "c": rng.normal(size=(2, 3, 4)),
+        "p": rng.uniform(0.5, 2.0, size=(3, 4)),
+        "u": rng.uniform(-0.9, 0.9, size=(3, 4)),
+        "g": rng.uniform(1.5, 3.0, size=(3, 4)),
+        "s": numpy.array(0.7),
+        "m": rng.normal(size=(3, 3)) + 3 * numpy.eye(3),
+        "h": rng.normal(size=(3, 3)) / 4 + numpy.diag([4.0, 6.0, 9.0]),
+        "z": rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4)),
+        "o": numpy.array([0.3, 1.1, 2.4, 3.2]),
+        "n": numpy.where(rng.uniform(size=(3, 4)) < 0.3, numpy.nan, rng.normal(size=(3, 4))),
+    }
+
+
 #: Operands by name; those of STEPS have no derivative.
-OPERANDS = {
-    "x": rng.normal(size=(3, 4)),
-    "y": rng.normal(size=(3, 4)),
-    "v": rng.normal(size=4),
-    "w": rng.normal(size=4),
-    "c": rng.normal(size=(2, 3, 4)),
-    "p": rng.uniform(0.5, 2.0, size=(3, 4)),
-    "u": rng.uniform(-0.9, 0.9, size=(3, 4)),
-    "g": rng.uniform(1.5, 3.0, size=(3, 4)),
-    "s": numpy.array(0.7),
-    "m": rng.normal(size=(3, 3)) + 3 * numpy.eye(3),
-    "h": rng.normal(size=(3, 3)) / 4 + numpy.diag([4.0, 6.0, 9.0]),
-    "z": rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4)),
-    "o": numpy.array([0.3, 1.1, 2.4, 3.2]),
-    "n": numpy.where(rng.uniform(size=(3, 4)) < 0.3, numpy.nan, rng.normal(size=(3, 4))),
-}
+OPERANDS = operands(rng)
 CONSTANTS = {
     "i": numpy.array([[1, 2, 3, 4], [4, 3, 2, 1], [5, 6, 7, 8]]),
     "j": numpy.array([2, 0, 1]),

@@ -270,6 +270,13 @@ def cast(x: Tensor, dtype: Any) -> Tensor:
     return x if dtype is None else astype(x, dtype, copy=False)
 
 
+def begun(initial: Any, x: Tensor) -> Tensor:
+    """Return what a reduction begins with, in the dtype of what is reduced, as NumPy converts it before it is used."""
+    if isinstance(initial, float) and kind_of(x) == "int":
+        initial = int(initial)  # which refuses infinities
+    return astype(as_operand(initial, x), x.dtype, copy=False)
+
+
 def native(dtype: Any) -> Any:
     """Return what agrad takes for a dtype: NumPy's abstract Python types and characters by name."""
     return None if dtype is None else dtypes.name_of(dtype)

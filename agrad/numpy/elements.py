@@ -8,7 +8,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import NO_VALUE, as_float, count, floating, fresh, given, into, kind_of, plain_axis
+from agrad.numpy.common import NO_VALUE, as_float, count, floating, fresh, given, into, kind_of, plain_axis, refused
 from agrad.numpy.table import STEP, public
 from agrad.numpy.ufuncs import ufunc
 from agrad.ops import creation, data_type, elementwise, extra, special
@@ -20,6 +20,8 @@ def around(a: Any, decimals: int = 0, out: Any = None) -> Tensor:
     x = as_operand(a)
     if decimals == 0:
         return into(out, elementwise.round(x) if x._spec.inexact else fresh(x))
+    if kind_of(x) == "bool":
+        raise refused(f"numpy.round of truth values with decimals={decimals}", "convert them with np.astype")
     scale = 10.0 ** abs(decimals)
     if not x._spec.inexact:
         if decimals > 0:
@@ -159,15 +161,25 @@ def array_equiv(a1: Any, a2: Any) -> bool:
         return False
 
 
+def _ordered(x: Any) -> Tensor:
+    """An operand of tests for the sign of infinities."""
+    x = floating(x)
+    if x._spec.is_complex:
+        raise TypeError(
+            f"This operation is not supported for {x.dtype} values because it would be ambiguous.{errors.called()}"
+        )
+    return x
+
+
 @public(status=STEP)
 def isposinf(x: Any, out: Any = None) -> Tensor:
-    x = floating(x)
+    x = _ordered(x)
     return into(out, elementwise.isinf(x) & (x > 0))
 
 
 @public(status=STEP)
 def isneginf(x: Any, out: Any = None) -> Tensor:
-    x = floating(x)
+    x = _ordered(x)
     return into(out, elementwise.isinf(x) & (x < 0))
 
 

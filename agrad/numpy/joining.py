@@ -7,7 +7,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import axis_of, check_cast, common, flat, into, native, promoted, static
+from agrad.numpy.common import aligned, axis_of, check_cast, common, flat, into, native, promoted, static
 from agrad.numpy.table import public
 from agrad.ops import extra, manipulation
 from agrad.ops.data_type import astype
@@ -172,5 +172,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Tensor:
 
 @public()
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Tensor:
-    choices = common(*choicelist, default)
+    choices = aligned(*choicelist, default)
+    first = next(c for c in choices if isinstance(c, Tensor))
+    choices = tuple(c if isinstance(c, Tensor) else astype(as_operand(c, first), first.dtype) for c in choices)
     return extra.select([as_operand(c) for c in condlist], list(choices[:-1]), choices[-1])

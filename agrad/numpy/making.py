@@ -11,7 +11,19 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import at_least_1d, cast, flat, floatings, fresh, home, native, refused
+from agrad.numpy.common import (
+    aligned,
+    at_least_1d,
+    cast,
+    common,
+    flat,
+    floating,
+    floatings,
+    fresh,
+    home,
+    native,
+    refused,
+)
 from agrad.numpy.shaping import lengths
 from agrad.numpy.table import CREATION, public
 from agrad.ops import creation, elementwise, extra, manipulation
@@ -219,6 +231,13 @@ def _numbers(*values: Any) -> bool:
     return all(isinstance(v, int | float | complex) for v in values)
 
 
+def _ends(start: Any, stop: Any) -> tuple[Tensor, ...]:
+    """Both ends in one floating dtype, for which Python's numbers count by their kind alone."""
+    ends = aligned(start, stop)
+    dtype = next(floating(x).dtype for x in ends if isinstance(x, Tensor))
+    return tuple(converted(x, dtype, copy=False) for x in as_operands(*ends))
+
+
 @public()
 def linspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
@@ -230,7 +249,7 @@ def linspace(
         return _whole(found, dtype)
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.{errors.called()}")
-    first, last = floatings(start, stop)
+    first, last = _ends(start, stop)
     if _device(device) is not None:
         first, last = first.to_device(_device(device)), last.to_device(_device(device))
     gap = last - first
@@ -263,8 +282,9 @@ def logspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
 ) -> Tensor:
     """Differentiable in both ends and the base."""
-    start, stop, base = floatings(start, stop, base)
-    if base.ndim:
+    start, stop = _ends(start, stop)
+    base = base if isinstance(base, int | float) else floating(base)
+    if isinstance(base, Tensor) and base.ndim:
         shape = manipulation.broadcast_shapes(start.shape, stop.shape, base.shape)
         start, stop, base = (manipulation.broadcast_to(v, shape) for v in (start, stop, base))
         base = manipulation.expand_dims(base, axis=axis)
@@ -274,7 +294,7 @@ def logspace(
 @public()
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Tensor:
     """Differentiable in both ends; these are of one sign, or complex."""
-    first, last = floatings(start, stop)
+    first, last = common(*floatings(start, stop))
     sign = first / elementwise.abs(first)
     powers = linspace(elementwise.log10(first / sign), elementwise.log10(last / sign), num, endpoint)
     found = sign * elementwise.pow(10.0, powers)

@@ -68,19 +68,30 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Tensor:
     return manipulation.concat(list(common(*head, x[1:] - x[:-1], *tail)))
 
 
+def _check_numbers(name: str, x: Any) -> None:
+    """Truth values are no numbers to NumPy's differences; its sums would be their disjunction."""
+    if kind_of(as_operand(x)) == "bool":
+        raise refused(f"numpy.{name} of truth values", "convert them with np.astype")
+
+
 @public()
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    _check_numbers("gradient", f)
     return extra.gradient(floating(f), *varargs, axis=axis, edge_order=edge_order)
 
 
 @public()
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
+    _check_numbers("trapezoid", y)
     values = floating(y)
     return extra.trapezoid(values, None if x is None else floating(x), dx=dx, axis=axis_of(axis, values.ndim))
 
 
 @public()
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Tensor:
+    x, xp, fp = (astype(v, promoted(v, "float64"), copy=False) for v in as_operands(x, xp, fp))  # as NumPy does
+    if x._spec.is_complex or xp._spec.is_complex:
+        raise TypeError(f"interp() takes real numbers as places, not complex ones{errors.called()}")
     return extra.interp(x, xp, fp, left=left, right=right, period=period)
 
 
@@ -151,9 +162,11 @@ def cov(
     if ddof is not None and ddof != int(ddof):
         raise ValueError(f"ddof must be integer{errors.called()}")
     correction = (0 if bias else 1) if ddof is None else ddof
-    return extra.cov(
-        _observations(m, y, rowvar, dtype), correction=correction, fweights=fweights, aweights=aweights
-    )  # fmt: skip
+    rows = _observations(m, y, rowvar, dtype)
+    found = extra.cov(rows, correction=correction, fweights=fweights, aweights=aweights)
+    if fweights is aweights is None:
+        return found
+    return astype(found, promoted(found, "float64"), copy=False)  # that of weights
 
 
 @public()
@@ -336,6 +349,8 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Tensor:
     """Differentiable in the weights; how many bins there are is looked at."""
     x = as_operand(x)
     w = None if weights is None else floating(as_operand(weights, x))
+    if w is not None and w._spec.is_complex:
+        raise TypeError(f"bincount() takes real numbers as weights, not {w.dtype}{errors.called()}")
     length = None
     if x._spec.backend.is_lazy:
         length = max(minlength, int(statistical.max(x).item()) + 1 if x.size else 0)
@@ -343,6 +358,8 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Tensor:
 
 
 def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
+    if x._spec.is_complex:
+        raise refused("numpy.histogram of complex numbers", "take their real and imaginary parts")
     if isinstance(bins, str):
         raise refused(f"numpy.histogram with bins={bins!r}", "give their number or their edges")
     given_edges = static(bins.detach() if isinstance(bins, Tensor) else bins)
@@ -380,6 +397,8 @@ def _bins(x: Tensor, edges: Tensor) -> Tensor:
 def _counted(places: Tensor, weights: Any, n: int) -> Tensor:
     """How much falls into each of some bins; what is in none is counted in front and left out."""
     w = None if weights is None else flat(as_operand(weights, places))
+    if w is not None and kind_of(w) == "bool":
+        raise refused("numpy.histogram with truth values as weights=", "convert them with np.astype")
     return extra.bincount(places + 1, w, length=n + 1)[1:]
 
 
@@ -422,7 +441,9 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = N
         places = places * n + place
         outside = place < 0 if outside is None else outside | (place < 0)
     found = manipulation.reshape(_counted(choose(outside, -1, places), weights, math.prod(shape)), shape)
-    found = floating(found)
+    if found._spec.is_complex:
+        raise refused("numpy.histogramdd of complex weights", "take their real and imaginary parts")
+    found = astype(found, "float64", copy=False)
     if density:
         total = statistical.sum(found)
         for i, e in enumerate(edges):

@@ -14,6 +14,7 @@ from agrad.numpy.common import (
     NO_VALUE,
     at_least_1d,
     axes_of,
+    begun,
     cast,
     count,
     dtype_of,
@@ -51,6 +52,8 @@ def _reduced(
     """Reduce, an element that does not count being put in place of those that ``where=`` leaves out."""
     x = as_operand(a)
     x = _summed(x, dtype) if name in ("sum", "prod") else x
+    if given(initial) and initial is not None:
+        initial = begun(initial, x)
     if given(where) and where is not True:
         if empty is None and not given(initial):
             raise ValueError(
@@ -67,7 +70,7 @@ def _reduced(
     axes_of(axis, x.ndim)
     if empty is None and given(initial) and not count(x, axis):
         shape = statistical.sum(x, axis=axis, keepdims=keepdims).shape
-        return into(out, broadcast_to(astype(as_operand(initial, x), x.dtype), shape))
+        return into(out, broadcast_to(initial, shape))
     kept = {"dtype": x.dtype} if name in ("sum", "prod") and not x._spec.inexact else {}
     found = getattr(statistical, name)(x, axis=axis, keepdims=keepdims, **kept)
     if given(initial) and initial is not None:
@@ -190,6 +193,8 @@ def _variance(
             raise ValueError(f"ddof and correction can't be provided simultaneously.{errors.called()}")
         ddof = correction
     x, wanted = _averaged(as_operand(a), dtype)
+    if dtype is not None:  # a complex one too, though variances are real
+        wanted = native(dtype)
     axis, keepdims = plain_axis(axis), bool(or_else(keepdims, False))
     masked = given(where) and where is not True
     if not masked and not given(mean) and not x._spec.is_complex:
@@ -319,6 +324,10 @@ def _quantiles(
         raise refused(f"numpy.{name} with method={method!r}", f"methods are {', '.join([*_PLACES, *_ROUNDED])}")
     if isinstance(q, Tensor) and q.requires_grad:
         raise RuntimeError(f"{name}() has no derivative in q; give q.detach(){errors.called()}")
+    if kind_of(as_operand(a)) == "bool" and method not in _ROUNDED:
+        raise refused(f"numpy.{name} of truth values", "convert them with np.astype")
+    if as_operand(a)._spec.is_complex:
+        raise TypeError(f"a must be an array of real numbers{errors.called()}")
     x, levels = floating(a), as_operand(q)
     if not isinstance(q, int | float) and method not in ("lower", "higher", "nearest"):
         x = astype(x, promoted(x, "float64"), copy=False)
@@ -405,6 +414,8 @@ def _nan_extremum(
     name: str, a: Any, axis: Any, out: Any, keepdims: Any, initial: Any, where: Any, least: float
 ) -> Tensor:
     x = as_operand(a)
+    if x._spec.is_complex:
+        raise refused(f"numpy.nan{name} of complex numbers", "take their real and imaginary parts")
     if not given(initial) and not given(where):
         return into(
             out, getattr(extra, f"nan{name}")(x, axis=plain_axis(axis), keepdims=bool(or_else(keepdims, False)))
@@ -438,6 +449,11 @@ def _there(x: Tensor, where: Any) -> Tensor:
     return there & as_operand(where) if given(where) else there
 
 
+def _check_inexact(name: str, dtype: Any) -> None:
+    if dtype is not None and not dtypes.name_of(native(dtype)).startswith(("float", "complex")):
+        raise refused(f"numpy.{name} with dtype={dtypes.name_of(native(dtype))}", "NaN is a floating-point number")
+
+
 @public()
 def nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE, *, where: Any = NO_VALUE
@@ -445,6 +461,7 @@ def nanmean(
     x = as_operand(a)
     if not x.ndim and x._spec.inexact and axis in (0, -1):
         axis = None
+    _check_inexact("nanmean", dtype)
     x = floating(x)
     return mean(x, axis, dtype, out, keepdims, where=_there(x, where))
 
@@ -455,6 +472,7 @@ def nanvar(
     where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
 ) -> Tensor:  # fmt: skip
     """NaN where as many elements as `ddof`, or fewer, are none."""
+    _check_inexact("nanvar", dtype)
     x = floating(a)
     return _variance("var", x, axis, dtype, out, ddof, keepdims, _there(x, where), mean, correction, math.nan)
 
@@ -465,6 +483,7 @@ def nanstd(
     where: Any = NO_VALUE, mean: Any = NO_VALUE, correction: Any = NO_VALUE,
 ) -> Tensor:  # fmt: skip
     """NaN where as many elements as `ddof`, or fewer, are none."""
+    _check_inexact("nanstd", dtype)
     x = floating(a)
     return _variance("std", x, axis, dtype, out, ddof, keepdims, _there(x, where), mean, correction, math.nan)
 

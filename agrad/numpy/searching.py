@@ -16,6 +16,7 @@ from agrad.numpy.common import (
     axis_of,
     check_cast,
     common,
+    dtype_of,
     flat,
     into,
     kind_of,
@@ -271,7 +272,8 @@ def sort_complex(a: Any) -> Tensor:
     if x._spec.is_complex:
         order = lexsort((elementwise.imag(x), elementwise.real(x)))
         return ops.take_along_axis(x, order, axis=-1)
-    return astype(ops.sort(x), "complex64" if x.dtype == "float32" else "complex128")
+    small = dtype_of(x) in ("int8", "uint8", "int16", "uint16")
+    return astype(ops.sort(x), "complex64" if small else "complex128")
 
 
 @public(status=STEP)
@@ -294,7 +296,10 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tens
 
 @public(status=STEP)
 def digitize(x: Any, bins: Any, right: bool = False) -> Tensor:
-    return extra.digitize(*common(x, bins), right=right)
+    x, bins = common(x, bins)
+    if x._spec.is_complex:
+        raise TypeError(f"x may not be complex{errors.called()}")
+    return extra.digitize(x, bins, right=right)
 
 
 @public(status=STEP)
@@ -524,7 +529,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
 
 @public()
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Tensor:
-    x, y = (flat(v) for v in common(ar1, ar2))
+    x, y = (flat(v) for v in as_operands(ar1, ar2))
     x = _as_set(x, assume_unique)
     return ops.take(x, _true(isin(x, y, invert=True)), axis=0)
 

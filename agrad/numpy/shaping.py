@@ -190,7 +190,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tensor:
 @public()
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Tensor:
     x = as_operand(a)
-    if axis is None:
+    if axis is None or (not x.ndim and axis in (0, -1)):
         x, axis = flat(x), 0
     axis = axis_of(axis, x.ndim)
     counts = static(repeats)

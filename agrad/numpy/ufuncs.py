@@ -19,7 +19,9 @@ from agrad.numpy.common import (
     as_float,
     axes_of,
     axis_of,
+    begun,
     check_cast,
+    dtype_of,
     floating,
     fresh,
     given,
@@ -35,7 +37,7 @@ from agrad.numpy.common import (
 )  # fmt: skip
 from agrad.numpy.table import DIFFERENTIATED, STEP, enter, table
 from agrad.ops import extra, special
-from agrad.ops.data_type import astype
+from agrad.ops.data_type import astype, iinfo
 from agrad.ops.elementwise import abs as absolute
 from agrad.ops.elementwise import (
     add,
@@ -65,6 +67,9 @@ from agrad.ops.statistical import prod
 from agrad.ops.statistical import sum as sum_of
 from agrad.ops.ufunc import UFUNCS
 from agrad.plugin import manager
+
+#: What combines elements in any order without having an identity.
+_REORDERED = frozenset(["maximum", "minimum", "fmax", "fmin"])
 
 #: Numbers that leave the dtype of a floating-point tensor beside them as it is.
 _REAL_NUMBERS = frozenset([bool, int, float])
@@ -236,6 +241,11 @@ class ufunc:  # noqa: N801 (NumPy's own name)
     def _strong(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         """Python's numbers in the dtype of the tensors beside them, all of a kind that the function takes."""
         first = next(x for x in operands if isinstance(x, Tensor))
+        for x in operands:
+            if type(x) is int and kind_of(first) == "int":
+                limits = iinfo(first.dtype)
+                if not limits.min <= x <= limits.max:
+                    raise OverflowError(f"Python integer {x} out of bounds for {first.dtype}{errors.called()}")
         strong = tuple(x if isinstance(x, Tensor) else astype(as_operand(x, first), first.dtype) for x in operands)
         if kind_of(first) not in (self._takes or ()):
             raise TypeError(
@@ -263,13 +273,28 @@ class ufunc:  # noqa: N801 (NumPy's own name)
 
     # -- methods -------------------------------------------------------------------------------------------------------
 
-    def _binary(self, method: str) -> None:
+    def _binary(self, method: str, dtype: Any = None) -> None:
         if self.nin != 2 or self.nout != 1:
             raise ValueError(f"{method} only supported for binary functions{errors.called()}")
         if self._core:
             raise RuntimeError(
                 f"Reduction not defined on ufunc with signature: {self.__name__}.{method}{errors.called()}"
             )
+        if self._boolean and dtype not in (None, "bool"):
+            raise self._no_loop()
+
+    def _lifted(self, x: Tensor, dtype: Any) -> Tensor:
+        """An array to be combined, in the dtype that it is combined in."""
+        if dtype is not None and not self._boolean:
+            x = astype(x, dtype, copy=False)
+        elif self._real:
+            x = floating(x) if self._double else as_float(x)
+        elif self.__name__ in ("add", "multiply"):
+            x = _counted(x)
+        compares = self._boolean and self.identity is None
+        if (compares and kind_of(x) != "bool") or (self._takes and kind_of(x) not in self._takes):
+            raise self._no_loop()
+        return x
 
     def reduce(
         self, array: Any, /, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
@@ -290,17 +315,18 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         where : Tensor of bool, optional
             Which elements count.
         """
-        self._binary("reduce")
-        x = as_operand(array)
         dtype = native(dtype)
-        if dtype is not None and not self._boolean:
-            x = astype(x, dtype, copy=False)
-        elif self._real:
-            x = as_float(x)
-        elif self.__name__ in ("add", "multiply"):
-            x = _counted(x)
+        self._binary("reduce", dtype)
+        x = self._lifted(as_operand(array), dtype)
         axes = axes_of(axis, x.ndim) if x.ndim or axis not in (0, -1) else ()
+        if len(axes) > 1 and self.identity is None and self.__name__ not in _REORDERED:
+            raise ValueError(
+                f"reduction operation '{self.__name__}' is not reorderable, so at most one axis may be specified"
+                f"{errors.called()}"
+            )
         started = given(initial) and initial is not None
+        if started and not self._boolean:
+            initial = begun(initial, x)
         if where is not True:
             start = initial if started else self.identity
             if start is None:
@@ -315,6 +341,8 @@ class ufunc:  # noqa: N801 (NumPy's own name)
             found = self._folded(x, axes, keepdims, started)
         if started:
             found = self(found, initial)
+        if dtype is not None and not self._boolean and found.dtype != dtype_in((found,), dtype):
+            raise self._no_loop()
         return into(out, found)
 
     def _folded(self, x: Tensor, axes: tuple[int, ...], keepdims: bool, started: bool) -> Tensor:
@@ -347,14 +375,9 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         dtype, out : optional
             As for `reduce`.
         """
-        self._binary("accumulate")
-        x = as_operand(array)
-        if dtype is not None:
-            x = astype(x, native(dtype), copy=False)
-        elif self.__name__ in ("add", "multiply"):
-            x = _counted(x)
-        elif self._real:
-            x = as_float(x)
+        dtype = native(dtype)
+        self._binary("accumulate", dtype)
+        x = self._lifted(as_operand(array), dtype)
         x = _truth(x) if self.__name__.startswith("logical") else x
         axis = axis_of(axis, x.ndim)
         if self._running is not None and x.shape[axis]:
@@ -384,10 +407,13 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         if not all(0 <= i < n for i in starts):
             raise IndexError(f"index out of bounds for an axis of length {n}{errors.called()}")
         stops = [*starts[1:], n]
-        parts = [
-            self.reduce(x[part(axis, slice(a, b if b > a else a + 1))], axis=axis, dtype=dtype, keepdims=True)
-            for a, b in zip(starts, stops, strict=True)
-        ]
+        parts = []
+        for a, b in zip(starts, stops, strict=True):
+            slice_ = x[part(axis, slice(a, max(b, a + 1)))]
+            alone = slice_.shape[axis] == 1  # as it is, without the identity
+            parts.append(
+                self.accumulate(slice_, axis, dtype) if alone else self.reduce(slice_, axis, dtype, keepdims=True)
+            )
         return into(out, concat(parts, axis=axis))
 
     def outer(self, A: Any, B: Any, /, **kwargs: Any) -> Any:
@@ -476,7 +502,12 @@ def _frexp(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _ldexp(x1: Any, x2: Any) -> Tensor:
-    x1 = as_float(as_operand(x1))
+    x1, exponent = as_float(as_operand(x1)), as_operand(x2)
+    if x1._spec.is_complex or exponent._spec.inexact or dtype_of(exponent) == "uint64":
+        raise TypeError(
+            f"ufunc 'ldexp' not supported for the input types: {x1.dtype} and {exponent.dtype}; it takes real numbers and"
+            f" integers{errors.called()}"
+        )
     return x1 * astype(2.0 ** astype(as_operand(x2, x1), x1.dtype), x1.dtype)
 
 
@@ -556,11 +587,13 @@ def _vecmat(x1: Any, x2: Any) -> Tensor:
     return squeeze(matmul(row, x2), axis=-2)
 
 
-def _core_axes(call: Callable[..., Any]) -> Callable[..., Any]:
+def _core_axes(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     """Let a product of the last axes take ``axes=`` (a tuple per operand and result), ``axis=`` and ``keepdims=``."""
 
     def product(*operands: Any, axes: Any = NO_VALUE, axis: Any = NO_VALUE, keepdims: bool = False) -> Tensor:
         operands = as_operands(*operands)
+        if name != "vecdot" and (given(axis) or keepdims):
+            raise TypeError(f"{name}() takes axis= and keepdims= only where it combines one axis{errors.called()}")
         if given(axis):
             axes = [(axis,)] * len(operands) + [(axis,) if keepdims else ()]
         if not given(axes):
@@ -637,9 +670,9 @@ _row("radians", extra.deg2rad, real=True, takes=_REAL)
 _row("rad2deg", extra.rad2deg, real=True, takes=_REAL)
 _row("degrees", extra.rad2deg, real=True, takes=_REAL)
 _row("spacing", _spacing, real=True)
-_row("bitwise_count", _bit_count)
+_row("bitwise_count", _bit_count, takes=("bool", "int"))
 _row("modf", _modf, nout=2, real=True)
-_row("frexp", _frexp, nout=2, real=True)
+_row("frexp", _frexp, nout=2, real=True, takes=_REAL)
 
 _row("add", add, 2, entry=add, identity=0, reduce=_along(sum_of), accumulate=_running(extra.cumsum))
 _row("multiply", multiply, 2, entry=multiply, identity=1, reduce=_along(prod), accumulate=_running(extra.cumprod))
@@ -650,12 +683,12 @@ _row("fmin", extra.fmin, 2, takes=("bool", *_REAL))
 _rows("subtract floor_divide remainder power left_shift right_shift", 2)
 _row("divide", divide, 2, real=True, double=True, entry=divide)
 _rows("copysign arctan2 nextafter", 2, real=True)
-_row("hypot", _op("hypot"), 2, real=True, identity=0, reduce=_along(vector_norm))
+_row("hypot", _op("hypot"), 2, real=True, takes=_REAL, identity=0, reduce=_along(vector_norm))
 _row(
-    "logaddexp", _op("logaddexp"), 2, real=True, identity=-math.inf, reduce=_along(special.logsumexp),
+    "logaddexp", _op("logaddexp"), 2, real=True, takes=_REAL, identity=-math.inf, reduce=_along(special.logsumexp),
     accumulate=_running(extra.logcumsumexp),
 )  # fmt: skip
-_row("logaddexp2", _logaddexp2, 2, real=True, identity=-math.inf)
+_row("logaddexp2", _logaddexp2, 2, real=True, takes=_REAL, identity=-math.inf)
 _row("heaviside", extra.heaviside, 2, real=True, takes=_REAL)
 _row("fmod", _fmod, 2, takes=("bool", *_REAL))
 _row("float_power", _float_power, 2)
@@ -670,7 +703,7 @@ _row("logical_xor", _logical("logical_xor"), 2, boolean=True, identity=False)
 _row("bitwise_and", _op("bitwise_and"), 2, identity=-1)
 _row("bitwise_or", _op("bitwise_or"), 2, identity=0)
 _row("bitwise_xor", _op("bitwise_xor"), 2, identity=0)
-_row("matmul", _core_axes(matmul), 2, core=True)
-_row("vecdot", _core_axes(vecdot), 2, core=True)
-_row("matvec", _core_axes(_matvec), 2, core=True)
-_row("vecmat", _core_axes(_vecmat), 2, core=True)
+_row("matmul", _core_axes("matmul", matmul), 2, core=True)
+_row("vecdot", _core_axes("vecdot", vecdot), 2, core=True)
+_row("matvec", _core_axes("matvec", _matvec), 2, core=True)
+_row("vecmat", _core_axes("vecmat", _vecmat), 2, core=True)
