@@ -363,7 +363,11 @@ class Methods(_FromTables):
     def view_as(self, other: Tensor) -> Tensor:
         """`reshape` to the shape of another tensor."""
     def flatten(self, start_dim: int=0, end_dim: int=-1) -> Tensor:
-        """Axes from `start_dim` to `end_dim` made one; see `agrad.extra.flatten`."""
+        """Axes from `start_dim` to `end_dim` made one; see `agrad.extra.flatten`.
+
+        start_dim, end_dim : int, optional
+            The first and the last of them. Default: all axes.
+        """
     def ravel(self) -> Tensor:
         """All elements as a vector."""
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Tensor:

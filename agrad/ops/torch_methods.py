@@ -378,7 +378,11 @@ class TorchMethods(Reductions):
         return manipulation.reshape(self, other.shape)
 
     def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-        """Axes from `start_dim` to `end_dim` made one; see `agrad.extra.flatten`."""
+        """Axes from `start_dim` to `end_dim` made one; see `agrad.extra.flatten`.
+
+        start_dim, end_dim : int, optional
+            The first and the last of them. Default: all axes.
+        """
         return extra.flatten(self, start_dim, end_dim)
 
     def ravel(self: Any) -> Tensor:

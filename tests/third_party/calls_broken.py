@@ -57,6 +57,6 @@ CALLS = [
     call("refused by the library", refuse, X),
     call("MISDECLARED", lambda x: x * x, X, constant=True),
     call("MISDECLARED(constant)", lambda x: x > 0, X),
-    call("MISDECLARED(nan)", lambda x: x**0.5, X),
+    call("WRONG(nan)", lambda x: x**0.5, X),
     call("MISDECLARED(error)", lambda x: x[9], X),
 ]
