@@ -36,14 +36,13 @@ from agrad.autograd.backward import cotangent_for
 from agrad.core import engine, errors, mode
 from agrad.core.backend import backend_of
 from agrad.core.errors import called
-from agrad.core.node import ancestors
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import Argnums, bare_all, check_argnums, give_all, givers, is_raw, name_of, split_aux
 from agrad.func.compiling import Compiled, CompileWarning, Kept
 from agrad.func.program import Leaf, Number, Program
 from agrad.func.recording import CaptureError
-from agrad_dask import computing
+from agrad_dask import additive, computing
 from agrad_dask.fusing import GROUP_BYTES, GROUPS, TASKS, depth_first, direct, last_uses, uncollected
 
 #: In a task, neighbours of at most this many bytes together share one run of the loss: each run costs some tenths of a
@@ -61,15 +60,6 @@ KINDS = 16
 HOW = {"exact": True, "threads": 1}
 #: How many partial sums one task adds up.
 FAN_IN = 8
-#: How many rows of a chunk the check that a loss adds up looks at.
-CHECKED_ROWS = 48
-#: At how many points near the first parameters it looks: at the start of a model, often zeros, many losses add up by chance.
-NEARBY = 3
-#: How far away these points are, in multiples of each parameter (of 1 where it is 0). The nearer ones are tried if the loss
-#: is not finite farther away.
-STEPS = 0.5, 2.0**-5, 2.0**-10
-#: A loss fails the check if the sum of its parts is off by more than this many times its rounding error.
-NOISE = 16
 
 errors.INTERNAL_FILES.add(__file__)
 
@@ -296,6 +286,11 @@ class Step:
     anomaly: bool
     sent: bool
     most: int
+
+    def check_additive(self, sample: list[Any], source: random.Generator) -> None:
+        """Refuse a loss that does not add up over some rows."""
+        assert self.loss is not None
+        additive.check(self.loss.value, self.loss.parameters, sample, self.reduce, self.call, source)
 
     def __repr__(self) -> str:  # what distributed shows where it cannot be pickled, as a rule because of the loss
         return f"<Step: {self.about} and its arguments>"
@@ -525,11 +520,11 @@ class Total:
         else:
             self.add_run(blocks)
         if chunk.number in self.step.check and rows and not self.source.counter:
-            sample = sampled(blocks)
+            sample = additive.sampled(blocks)
             if self.step.loss is None:  # in another process: the caller's own one checks it
                 self.samples.append((chunk, sample))
             else:
-                check_additive(self.step, sample, self.source)
+                self.step.check_additive(sample, self.source)
 
     def add_run(self, blocks: list[Any]) -> None:
         """Run the loss on some rows, forward and backward."""
@@ -581,148 +576,6 @@ class Total:
         if weight != 1.0:
             value, gradients = value / weight, [g / weight for g in gradients]
         return Part(self.rows, value, gradients, self.aux, self.samples)
-
-
-def sampled(blocks: Sequence[Any]) -> list[Any]:
-    """Return some rows, from all over a chunk, which may be sorted; copies."""
-    count = min(len(blocks[0]), CHECKED_ROWS)
-    return [backend_of(b).asarray(b[:: len(b) // count][:count], copy=True) for b in blocks]
-
-
-Losses = Callable[[Sequence[Tensor], Sequence[Tensor]], list[float]]
-
-
-def check_additive(step: Step, blocks: Sequence[Any], source: random.Generator) -> None:
-    """Refuse a loss whose value on some rows does not follow from its values on two parts of them.
-
-    Such are a standard deviation, a maximum, a root mean square, batch normalisation, a softmax over the rows, and a
-    mean where a sum was announced. The parameters are also moved: at zeros the rows of many models are all alike. What
-    draws random numbers, from `source`, cannot be compared.
-    """
-    loss = step.loss
-    assert loss is not None
-    count = len(blocks[0])
-    if count < 2:
-        return
-    cut = max(1, count // 3)
-    some = [ag.asarray(block) for block in blocks]
-
-    def values(parameters: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
-        parts = slice(0, count), slice(0, cut), slice(cut, count)
-        return [loss.value([whole[part] for whole in rows], parameters) for part in parts]
-
-    def losses(parameters: Sequence[Tensor], rows: Sequence[Tensor]) -> list[float]:
-        return list(map(float, values(parameters, rows)))
-
-    rng = np.random.default_rng(step.call)
-    given = loss.parameters
-    try:
-        first = values(given, some)
-    except Exception as error:
-        error.add_note(
-            f"Raised by the check that the loss adds up over rows, which runs it on {count}, {cut} and"
-            f" {count - cut} rows. A loss that takes whole chunks only: value_and_grad(..., check=False)."
-        )
-        raise
-    value = first[0]
-    places = [(given, [float(v.detach()) for v in first])]
-    with ag.no_grad():
-        for _ in range(1 if step.call else NEARBY):
-            places += _nearby(losses, given, some, rng)
-    small = 0.3 * math.sqrt(ag.finfo(value.dtype).eps) if value._spec.inexact else 0.0
-
-    def fits(reduce: str, found: Sequence[float]) -> bool:
-        return abs(found[0] - _combined(reduce, cut / count, found)) <= small * sum(map(abs, found))
-
-    reduce, other = step.reduce, "mean" if step.reduce == "sum" else "sum"
-    for parameters, found in places:
-        if fits(reduce, found) or not all(map(math.isfinite, found)):
-            continue
-        combined = _combined(reduce, cut / count, found)
-        if abs(found[0] - combined) <= NOISE * _noise(losses, found, value, parameters, some) or source.counter:
-            continue
-        if all(fits(other, each) for _, each in places):
-            fix = f'It is the {other}: pass reduce="{other}".'
-        else:
-            fix = (
-                "What needs all rows at once (a standard deviation or maximum over the rows, batch normalisation, a"
-                " softmax over the rows) cannot run chunk by chunk: call the loss on Dask tensors, then backward(). A"
-                " function of one mean or sum can: of a root mean square, reduce the mean square and pass"
-                " after=agrad.sqrt."
-            )
-        where = "" if parameters is given else ", near the parameters given if not at these themselves"
-        raise ValueError(
-            f"the loss of all rows is not the {reduce} of the losses of their parts: {count} rows give {found[0]:.9g},"
-            f" parts of {cut} and {count - cut} rows together {combined:.9g}{where}.\n  {fix}"
-        )
-
-
-def _combined(reduce: str, share: float, found: Sequence[float]) -> float:
-    """What two parts give together; the first has this share of the rows."""
-    _, first, second = found
-    return first + second if reduce == "sum" else share * first + (1 - share) * second
-
-
-def _tried(losses: Losses, parameters: Sequence[Tensor], rows: Sequence[Tensor]) -> list[float] | None:
-    """Run the loss at parameters that the caller did not give; None where it is not defined."""
-    with np.errstate(all="ignore"):
-        try:
-            found = losses(parameters, rows)
-        except Exception:  # noqa: BLE001 (whatever it is, it is no fault of the parameters given)
-            return None
-    return found if all(map(math.isfinite, found)) else None
-
-
-def _nearby(
-    losses: Losses, given: Sequence[Tensor], rows: Sequence[Tensor], rng: np.random.Generator
-) -> list[tuple[Sequence[Tensor], list[float]]]:
-    """Return parameters near those given, and the losses there; none where it is defined at none that was tried."""
-    for far, low in itertools.product(STEPS, (-1, 0, None)):
-        parameters = [_moved(t, far, rng, low=low) for t in given]
-        found = _tried(losses, parameters, rows)
-        if found is not None:
-            return [(parameters, found)]
-    return []
-
-
-def _moved(t: Tensor, far: float, rng: np.random.Generator, *, low: int | None = -1) -> Tensor:
-    """Move the elements of a tensor at random, by at most so many times their size; zeros by that of the others, or 1.
-
-    Parameters
-    ----------
-    low : {-1, 0, None}
-        In both directions, upwards, or downwards.
-    """
-    if not t._spec.inexact:
-        return t
-    by = far * rng.uniform(*((-1, 0) if low is None else (low, 1)), t.shape)
-    if t.is_complex():
-        by = by * np.exp(2j * math.pi * rng.uniform(size=t.shape))
-    size = ag.abs(t)
-    others = int(ag.count_nonzero(t))
-    size = ag.where(size == 0, float(ag.sum(size)) / others if others else 1.0, size)
-    return t + ag.asarray(by, dtype=t.dtype, device=t.device) * size
-
-
-def _noise(
-    losses: Losses, found: list[float], value: Tensor, parameters: Sequence[Tensor], rows: Sequence[Tensor]
-) -> float:
-    """Return the rounding error of losses: how far they move in double precision, and with other last digits.
-
-    The last digits are those of the coarsest dtype among inputs and intermediate values.
-    """
-    specs = [t._spec for t in (value, *parameters, *rows)]
-    specs += itertools.chain.from_iterable(node.out_specs for node in ancestors([value._node] if value._node else []))
-    last = 8 * max(ag.finfo(spec.dtype).eps for spec in specs if spec.inexact)
-    rng = np.random.default_rng(0)
-    changes: list[Callable[[Tensor], Tensor]] = [lambda t: t, _double, *[lambda t: _moved(t, last, rng)] * 4]
-    with ag.no_grad():
-        again = [_tried(losses, list(map(change, parameters)), list(map(change, rows))) for change in changes]
-    return max((abs(x - y) for other in again if other for x, y in zip(found, other, strict=True)), default=0.0)
-
-
-def _double(t: Tensor) -> Tensor:
-    return t if not t._spec.inexact else ag.astype(t, "complex128" if t.is_complex() else "float64")
 
 
 def combine(reduce: str, *parts: Part | None) -> Part | None:
@@ -814,20 +667,13 @@ def make_grouping(arrays: Sequence[Any], join: float) -> Grouping:
     runs = [chunk for members in grouped for chunk in members]
     counts = Counter(chunk.stop - chunk.start for chunk in runs)
     kinds = [int(rows) for rows, _ in counts.most_common() if rows > 0]
-    return Grouping(groups, shared, len(chunks), kinds, _checked(runs))
-
-
-def _checked(chunks: list[Chunk]) -> tuple[int, ...]:
-    """Choose three of the chunks with enough rows (or of the longest): the first, the middle one and the last.
-
-    Those of unknown sizes may have none: then some more.
-    """
-    if math.isnan(chunks[-1].stop):
-        return tuple(sorted({0, len(chunks) - 1, *(2**i for i in range((len(chunks) - 1).bit_length()))}))
-    rows = [min(chunk.stop - chunk.start, CHECKED_ROWS) for chunk in chunks]
-    most = max(rows)
-    enough = [chunk.number for chunk, n in zip(chunks, rows, strict=True) if n == most]
-    return tuple(dict.fromkeys(enough[i] for i in (0, len(enough) // 2, -1)))
+    return Grouping(
+        groups,
+        shared,
+        len(chunks),
+        kinds,
+        tuple(runs[i].number for i in additive.chosen([run.stop - run.start for run in runs])),
+    )
 
 
 def _grouped(chunks: list[Chunk], row: float) -> list[list[Chunk]]:
@@ -1080,13 +926,6 @@ def _tasks(step: Step, plan: Grouping, place: Any) -> tuple[dict[Any, Any], list
     return tasks, level
 
 
-def _due(checked: tuple[int, ...], calls: int) -> tuple[int, ...]:
-    """Return the chunks to check after so many calls: all at first, one at the second, fourth, eighth call..."""
-    if not calls:
-        return checked
-    return (checked[calls.bit_length() % len(checked)],) if not calls & (calls + 1) else ()
-
-
 def data_of(leaf: Any) -> Any:
     """Return the Dask array that a leaf is, None for any other leaf."""
     raw = leaf._raw if isinstance(leaf, Tensor) else leaf
@@ -1250,7 +1089,7 @@ def value_and_grad(
             key=key,
             dtype=ag.get_default_dtype().name,
             chunks=plan.chunks,
-            check=frozenset(_due(plan.checked, calls) if check else ()),
+            check=frozenset(additive.due(plan.checked, calls) if check else ()),
             call=calls,
             anomaly=anomaly,
             sent=not runs.whole,
@@ -1304,11 +1143,11 @@ def _captured(
 
 
 def _check(step: Step, chunk: Chunk, sample: list[Any]) -> None:
-    """Call `check_additive` for rows that came from another process."""
+    """Call `Step.check_additive` for rows that came from another process."""
     source = ChunkGenerator(step.key)
     with random.using(source):
         try:
-            check_additive(step, sample, source)
+            step.check_additive(sample, source)
         except Exception as error:
             error.add_note(_where(step, chunk))
             raise

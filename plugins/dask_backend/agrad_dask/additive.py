@@ -1,0 +1,210 @@
+"""The check that a loss adds up over rows: on some rows of some chunks it is compared with what two parts of them give.
+
+May import Dask; is imported with `agrad_dask.lowering`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import agrad as ag
+from agrad import random
+from agrad.core import errors
+from agrad.core.backend import backend_of
+from agrad.core.node import ancestors
+from agrad.core.tensor import Tensor
+
+#: How many rows of a chunk the check that a loss adds up looks at.
+CHECKED_ROWS = 48
+#: At how many points near the first parameters it looks: at the start of a model, often zeros, many losses add up by chance.
+NEARBY = 3
+#: How far away these points are, in multiples of each parameter (of 1 where it is 0). The nearer ones are tried if the loss
+#: is not finite farther away.
+STEPS = 0.5, 2.0**-5, 2.0**-10
+#: A loss fails the check if the sum of its parts is off by more than this many times its rounding error.
+NOISE = 16
+
+errors.INTERNAL_FILES.add(__file__)
+
+
+def chosen(sizes: Sequence[float]) -> tuple[int, ...]:
+    """Choose three of the runs that have enough rows (or the most): the first, the middle one and the last.
+
+    Those of unknown sizes may have none: then some more.
+    """
+    if any(map(math.isnan, sizes)):
+        return tuple(sorted({0, len(sizes) - 1, *(2**i for i in range((len(sizes) - 1).bit_length()))}))
+    rows = [min(size, CHECKED_ROWS) for size in sizes]
+    most = max(rows)
+    enough = [i for i, n in enumerate(rows) if n == most]
+    return tuple(dict.fromkeys(enough[i] for i in (0, len(enough) // 2, -1)))
+
+
+def due(chosen: Sequence[int], calls: int) -> Sequence[int]:
+    """Return those of the chosen to look at after so many calls: all at first, one at the second, fourth, eighth call..."""
+    if not calls:
+        return chosen
+    return (chosen[calls.bit_length() % len(chosen)],) if not calls & (calls + 1) else ()
+
+
+def sampled(blocks: Sequence[Any]) -> list[Any]:
+    """Return some rows, from all over a chunk, which may be sorted; copies."""
+    count = min(len(blocks[0]), CHECKED_ROWS)
+    return [backend_of(b).asarray(b[:: len(b) // count][:count], copy=True) for b in blocks]
+
+
+Losses = Callable[[Sequence[Tensor], Sequence[Tensor]], list[float]]
+
+
+def check(
+    value_of: Callable[[Sequence[Any], Sequence[Tensor]], Tensor],
+    given: Sequence[Tensor],
+    blocks: Sequence[Any],
+    reduce: str,
+    call: int,
+    source: random.Generator,
+) -> None:
+    """Refuse a loss whose value on some rows does not follow from its values on two parts of them.
+
+    Such are a standard deviation, a maximum, a root mean square, batch normalisation, a softmax over the rows, and a
+    mean where a sum was announced. The parameters are also moved: at zeros the rows of many models are all alike.
+
+    Parameters
+    ----------
+    value_of : callable
+        Gives the loss of some rows at some parameters.
+    given : sequence of Tensor
+        The caller's parameters.
+    blocks : sequence of array
+        The rows.
+    call : int
+        How many calls there have been: later ones look at fewer places.
+    source : Generator
+        Of the random numbers that the loss draws: what draws some cannot be compared.
+    """
+    count = len(blocks[0])
+    if count < 2:
+        return
+    cut = max(1, count // 3)
+    some = [ag.asarray(block) for block in blocks]
+
+    def values(parameters: Sequence[Tensor], rows: Sequence[Tensor]) -> list[Tensor]:
+        parts = slice(0, count), slice(0, cut), slice(cut, count)
+        return [value_of([whole[part] for whole in rows], parameters) for part in parts]
+
+    def losses(parameters: Sequence[Tensor], rows: Sequence[Tensor]) -> list[float]:
+        return list(map(float, values(parameters, rows)))
+
+    rng = np.random.default_rng(call)
+    try:
+        first = values(given, some)
+    except Exception as error:
+        error.add_note(
+            f"Raised by the check that the loss adds up over rows, which runs it on {count}, {cut} and"
+            f" {count - cut} rows. A loss that takes whole chunks only: value_and_grad(..., check=False)."
+        )
+        raise
+    value = first[0]
+    places = [(given, [float(v.detach()) for v in first])]
+    with ag.no_grad():
+        for _ in range(1 if call else NEARBY):
+            places += _nearby(losses, given, some, rng)
+    small = 0.3 * math.sqrt(ag.finfo(value.dtype).eps) if value._spec.inexact else 0.0
+
+    def fits(reduce: str, found: Sequence[float]) -> bool:
+        return abs(found[0] - _combined(reduce, cut / count, found)) <= small * sum(map(abs, found))
+
+    other = "mean" if reduce == "sum" else "sum"
+    for parameters, found in places:
+        if fits(reduce, found) or not all(map(math.isfinite, found)):
+            continue
+        combined = _combined(reduce, cut / count, found)
+        if abs(found[0] - combined) <= NOISE * _noise(losses, found, value, parameters, some) or source.counter:
+            continue
+        if all(fits(other, each) for _, each in places):
+            fix = f'It is the {other}: pass reduce="{other}".'
+        else:
+            fix = (
+                "What needs all rows at once (a standard deviation or maximum over the rows, batch normalisation, a"
+                " softmax over the rows) cannot run chunk by chunk: call the loss on Dask tensors, then backward(). A"
+                " function of one mean or sum can: of a root mean square, reduce the mean square and pass"
+                " after=agrad.sqrt."
+            )
+        where = "" if parameters is given else ", near the parameters given if not at these themselves"
+        raise ValueError(
+            f"the loss of all rows is not the {reduce} of the losses of their parts: {count} rows give {found[0]:.9g},"
+            f" parts of {cut} and {count - cut} rows together {combined:.9g}{where}.\n  {fix}"
+        )
+
+
+def _combined(reduce: str, share: float, found: Sequence[float]) -> float:
+    """What two parts give together; the first has this share of the rows."""
+    _, first, second = found
+    return first + second if reduce == "sum" else share * first + (1 - share) * second
+
+
+def _tried(losses: Losses, parameters: Sequence[Tensor], rows: Sequence[Tensor]) -> list[float] | None:
+    """Run the loss at parameters that the caller did not give; None where it is not defined."""
+    with np.errstate(all="ignore"):
+        try:
+            found = losses(parameters, rows)
+        except Exception:  # noqa: BLE001 (whatever it is, it is no fault of the parameters given)
+            return None
+    return found if all(map(math.isfinite, found)) else None
+
+
+def _nearby(
+    losses: Losses, given: Sequence[Tensor], rows: Sequence[Tensor], rng: np.random.Generator
+) -> list[tuple[Sequence[Tensor], list[float]]]:
+    """Return parameters near those given, and the losses there; none where it is defined at none that was tried."""
+    for far, low in itertools.product(STEPS, (-1, 0, None)):
+        parameters = [_moved(t, far, rng, low=low) for t in given]
+        found = _tried(losses, parameters, rows)
+        if found is not None:
+            return [(parameters, found)]
+    return []
+
+
+def _moved(t: Tensor, far: float, rng: np.random.Generator, *, low: int | None = -1) -> Tensor:
+    """Move the elements of a tensor at random, by at most so many times their size; zeros by that of the others, or 1.
+
+    Parameters
+    ----------
+    low : {-1, 0, None}
+        In both directions, upwards, or downwards.
+    """
+    if not t._spec.inexact:
+        return t
+    by = far * rng.uniform(*((-1, 0) if low is None else (low, 1)), t.shape)
+    if t.is_complex():
+        by = by * np.exp(2j * math.pi * rng.uniform(size=t.shape))
+    size = ag.abs(t)
+    others = int(ag.count_nonzero(t))
+    size = ag.where(size == 0, float(ag.sum(size)) / others if others else 1.0, size)
+    return t + ag.asarray(by, dtype=t.dtype, device=t.device) * size
+
+
+def _noise(
+    losses: Losses, found: list[float], value: Tensor, parameters: Sequence[Tensor], rows: Sequence[Tensor]
+) -> float:
+    """Return the rounding error of losses: how far they move in double precision, and with other last digits.
+
+    The last digits are those of the coarsest dtype among inputs and intermediate values.
+    """
+    specs = [t._spec for t in (value, *parameters, *rows)]
+    specs += itertools.chain.from_iterable(node.out_specs for node in ancestors([value._node] if value._node else []))
+    last = 8 * max(ag.finfo(spec.dtype).eps for spec in specs if spec.inexact)
+    rng = np.random.default_rng(0)
+    changes: list[Callable[[Tensor], Tensor]] = [lambda t: t, _double, *[lambda t: _moved(t, last, rng)] * 4]
+    with ag.no_grad():
+        again = [_tried(losses, list(map(change, parameters)), list(map(change, rows))) for change in changes]
+    return max((abs(x - y) for other in again if other for x, y in zip(found, other, strict=True)), default=0.0)
+
+
+def _double(t: Tensor) -> Tensor:
+    return t if not t._spec.inexact else ag.astype(t, "complex128" if t.is_complex() else "float64")
