@@ -468,8 +468,7 @@ def batch_norm(
     size = list(input.shape)
     if len(size) < 2:
         raise RuntimeError(f"batch_norm() takes input of shape (N, C, ...), not {tuple(size)}{errors.called()}")
-    if input.is_complex() or not input._spec.inexact:
-        raise TypeError(f"batch_norm() takes real floating tensors, not {input.dtype}{errors.called()}")
+    _check_real("batch_norm", input)
     named = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
     for name, value in named.items():
         if value is not None and tuple(value.shape) != (size[1],):

@@ -34,6 +34,14 @@ def _draw(weight: Tensor, bias: Tensor | None) -> None:
         init.uniform_(bias, -bound, bound)
 
 
+def _neutral(weight: Tensor | None, bias: Tensor | None) -> None:
+    """Set what scales to ones, and what shifts to zeros."""
+    if weight is not None:
+        init.ones_(weight)
+    if bias is not None:
+        init.zeros_(bias)
+
+
 class Linear(Module):
     """``x @ weight.T + bias``.
 
@@ -86,20 +94,20 @@ class _Conv(Module):
     #: By how many numbers the size of a window is given, and what the weight's axes before those of the window are.
     axes: int
     transposed = False
+    output_padding: tuple[int, ...] = ()
 
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
         kernel_size: IntOrPair,
-        stride: IntOrPair,
-        padding: IntOrPair | str,
-        dilation: IntOrPair,
-        groups: int,
-        bias: bool,
-        device: Any,
-        dtype: Any,
-        output_padding: IntOrPair = 0,
+        stride: IntOrPair = 1,
+        padding: IntOrPair | str = 0,
+        dilation: IntOrPair = 1,
+        groups: int = 1,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
         super().__init__()
         if groups < 1:
@@ -111,7 +119,6 @@ class _Conv(Module):
         self.kernel_size = self._sizes(kernel_size, "kernel_size")
         self.stride, self.dilation = self._sizes(stride, "stride"), self._sizes(dilation, "dilation")
         self.padding = padding if isinstance(padding, str) else self._sizes(padding, "padding")
-        self.output_padding = self._sizes(output_padding, "output_padding")
         first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         self.weight = Parameter(empty((first, second // groups, *self.kernel_size), device=device, dtype=dtype))
         self.bias = Parameter(empty((out_channels,), device=device, dtype=dtype)) if bias else None
@@ -130,7 +137,7 @@ class _Conv(Module):
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         text += f", padding={self.padding!r}" if self.padding != zeros_ else ""
         text += f", dilation={self.dilation}" if self.dilation != ones_ else ""
-        text += f", output_padding={self.output_padding}" if self.output_padding != zeros_ else ""
+        text += f", output_padding={self.output_padding}" if any(self.output_padding) else ""
         text += f", groups={self.groups}" if self.groups != 1 else ""
         return text + ("" if self.bias is not None else ", bias=False")
 
@@ -174,21 +181,6 @@ class Conv1d(_Conv):
 
     axes = 1
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: IntOrPair,
-        stride: IntOrPair = 1,
-        padding: IntOrPair | str = 0,
-        dilation: IntOrPair = 1,
-        groups: int = 1,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, device, dtype)
-
     def forward(self, input: Any) -> Tensor:
         return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
 
@@ -231,21 +223,6 @@ class Conv2d(_Conv):
     """
 
     axes = 2
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: IntOrPair,
-        stride: IntOrPair = 1,
-        padding: IntOrPair | str = 0,
-        dilation: IntOrPair = 1,
-        groups: int = 1,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, device, dtype)
 
     def forward(self, input: Any) -> Tensor:
         return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
@@ -308,19 +285,8 @@ class ConvTranspose2d(_Conv):
     ) -> None:
         if isinstance(padding, str):
             raise ValueError(f"ConvTranspose2d takes integers as padding, not {padding!r}")  # noqa: TRY004 (a bad value)
-        super().__init__(
-            in_channels,
-            out_channels,
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            groups,
-            bias,
-            device,
-            dtype,
-            output_padding,
-        )
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, device, dtype)
+        self.output_padding = self._sizes(output_padding, "output_padding")
 
     def forward(self, input: Any) -> Tensor:
         return F.conv_transpose2d(
@@ -371,10 +337,7 @@ class LayerNorm(Module):
 
     def reset_parameters(self) -> None:
         """Set the parameters to ones and zeros again."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        _neutral(self.weight, self.bias)
 
     def forward(self, input: Any) -> Tensor:
         return F.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
@@ -424,8 +387,7 @@ class RMSNorm(Module):
 
     def reset_parameters(self) -> None:
         """Set the parameter to ones again."""
-        if self.weight is not None:
-            init.ones_(self.weight)
+        _neutral(self.weight, None)
 
     def forward(self, input: Any) -> Tensor:
         return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
@@ -490,10 +452,7 @@ class GroupNorm(Module):
 
     def reset_parameters(self) -> None:
         """Set the parameters to ones and zeros again."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        _neutral(self.weight, self.bias)
 
     def forward(self, input: Any) -> Tensor:
         return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
@@ -544,10 +503,7 @@ class _BatchNorm(Module):
     def reset_parameters(self) -> None:
         """Set parameters and running values to what they were at first."""
         self.reset_running_stats()
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        _neutral(self.weight, self.bias)
 
     def forward(self, input: Any) -> Tensor:
         rank = len(input.shape)

@@ -68,6 +68,8 @@ class Module:
     training: bool = True
     #: Names of buffers, and whether each belongs to the state that is saved; an instance with buffers has its own.
     _buffers: Mapping[str, bool] = {}
+    #: Whether any of the following tables was ever filled: what a call without hooks reads.
+    _hooked = False
     _before: Mapping[int, Callable[..., Any]] | None = None
     _after: Mapping[int, Callable[..., Any]] | None = None
     _backward: Mapping[int, Callable[..., Any]] | None = None
@@ -77,7 +79,7 @@ class Module:
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._before is None and self._after is None and self._backward is None:
+        if not self._hooked:
             return self.forward(*args, **kwargs)
         for before in list((self._before or {}).values()):
             changed = before(self, args)
@@ -148,6 +150,7 @@ class Module:
         table = vars(self).setdefault(kind, _Table())
         key = _next_key()
         table[key] = hook
+        self._hooked = True
         return Handle(table, key)
 
     # -- attributes -----------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ class _Recurrent(Module):
     gates: int
     #: How many tensors the state has.
     states = 1
+    weight_hh_l0: Tensor
 
     def __init__(
         self,
@@ -74,6 +75,24 @@ class _Recurrent(Module):
     def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
         """Return the state after an element of the sequence, of which `x` is the product with the input's weights."""
         raise NotImplementedError
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[Tensor, Any]:
+        """Return the results of the last layer and the last state of every layer and direction.
+
+        Parameters
+        ----------
+        input : Tensor, shape (L, N, input_size), (N, L, input_size) or (L, input_size)
+            The sequences; see `batch_first`.
+        hx : Tensor, shape (layers * directions, N, hidden_size), optional
+            The first states. Default: zeros.
+
+        Returns
+        -------
+        tuple of Tensor
+            Results, shape (L, N, directions * hidden_size) or as the input, and states, of the shape of `hx`.
+        """
+        output, (h,) = self._layers(input, None if hx is None else (hx,))
+        return output, h
 
     def _run(self, sequence: Tensor, state: tuple[Tensor, ...], name: str) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return the results, shape (L, N, hidden_size), and the last state of one layer in one direction."""
@@ -137,8 +156,6 @@ class _Recurrent(Module):
                     f" times directions, batch, hidden_size.{called()}"
                 )
         return [unstack(state if rank == 3 else expand_dims(state, axis=1), axis=0) for state in states]
-
-    weight_hh_l0: Tensor
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
@@ -211,24 +228,6 @@ class RNN(_Recurrent):
     def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
         act = tanh if self.nonlinearity == "tanh" else F.relu
         return (act(x + F.linear(state[0], weight, bias)),)
-
-    def forward(self, input: Any, hx: Any = None) -> tuple[Tensor, Tensor]:
-        """Return the results of the last layer and the last state of every layer and direction.
-
-        Parameters
-        ----------
-        input : Tensor, shape (L, N, input_size), (N, L, input_size) or (L, input_size)
-            The sequences; see `batch_first`.
-        hx : Tensor, shape (layers * directions, N, hidden_size), optional
-            The first states. Default: zeros.
-
-        Returns
-        -------
-        tuple of Tensor
-            Results, shape (L, N, directions * hidden_size) or as the input, and states, of the shape of `hx`.
-        """
-        output, (h,) = self._layers(input, None if hx is None else (hx,))
-        return output, h
 
 
 class LSTM(_Recurrent):
@@ -307,8 +306,3 @@ class GRU(_Recurrent):
         r, z = both[..., :n], both[..., n:]
         new = tanh(x[..., 2 * n :] + r * y[..., 2 * n :])
         return (new + z * (h - new),)
-
-    def forward(self, input: Any, hx: Any = None) -> tuple[Tensor, Tensor]:
-        """Return the results of the last layer and the last state of every layer and direction; see `RNN.forward`."""
-        output, (h,) = self._layers(input, None if hx is None else (hx,))
-        return output, h

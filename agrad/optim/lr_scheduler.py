@@ -33,6 +33,20 @@ __all__ = [
 ]
 
 
+def _check_optimizer(optimizer: Any) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+
+
+def _per_group(what: str, value: float | Sequence[float], optimizer: Optimizer) -> list[float]:
+    """Return one number per group of parameters: `value` for all, or its elements."""
+    count = len(optimizer.param_groups)
+    values = [value] * count if isinstance(value, int | float) else list(value)
+    if len(values) != count:
+        raise ValueError(f"expected {count} {what}, got {len(values)}")
+    return values
+
+
 class LRScheduler:
     """Base of the schedules; a subclass implements `get_lr`.
 
@@ -62,8 +76,7 @@ class LRScheduler:
     _tells_settings = True
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        _check_optimizer(optimizer)
         self.optimizer = optimizer
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
@@ -411,8 +424,7 @@ class OneCycleLR(LRScheduler):
         three_phase: bool = False,
         last_epoch: int = -1,
     ) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        _check_optimizer(optimizer)
         if total_steps is None:
             if epochs is None or steps_per_epoch is None:
                 raise ValueError(
@@ -440,9 +452,9 @@ class OneCycleLR(LRScheduler):
                 (total_steps - 1, "initial_lr", "min_lr", "max_momentum", "max_momentum"),
             )
         if last_epoch == -1:
-            peaks = _per_group("max_lr", max_lr, optimizer)
-            low = _per_group("base_momentum", base_momentum, optimizer)
-            high = _per_group("max_momentum", max_momentum, optimizer)
+            peaks = _per_group("values for max_lr", max_lr, optimizer)
+            low = _per_group("values for base_momentum", base_momentum, optimizer)
+            high = _per_group("values for max_momentum", max_momentum, optimizer)
             if cycle_momentum and not all("momentum" in g or "betas" in g for g in optimizer.param_groups):
                 raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` option enabled")
             for group, peak, least, most in zip(optimizer.param_groups, peaks, low, high, strict=True):
@@ -477,14 +489,6 @@ class OneCycleLR(LRScheduler):
         if self.anneal_strategy == "linear":
             return start + (end - start) * part
         return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
-
-
-def _per_group(name: str, value: float | Sequence[float], optimizer: Optimizer) -> list[float]:
-    count = len(optimizer.param_groups)
-    values = [value] * count if isinstance(value, int | float) else list(value)
-    if len(values) != count:
-        raise ValueError(f"expected {count} values for {name}, got {len(values)}")
-    return values
 
 
 class SequentialLR(LRScheduler):
@@ -631,12 +635,8 @@ class ReduceLROnPlateau(LRScheduler):
             raise ValueError(f"mode {mode} is unknown!")
         if threshold_mode not in ("rel", "abs"):
             raise ValueError(f"threshold mode {threshold_mode} is unknown!")
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
-        count = len(optimizer.param_groups)
-        self.min_lrs = [min_lr] * count if isinstance(min_lr, int | float) else list(min_lr)
-        if len(self.min_lrs) != count:
-            raise ValueError(f"expected {count} min_lrs, got {len(self.min_lrs)}")
+        _check_optimizer(optimizer)
+        self.min_lrs = _per_group("min_lrs", min_lr, optimizer)
         self.optimizer, self.mode, self.factor, self.patience = optimizer, mode, factor, patience
         self.threshold, self.threshold_mode, self.cooldown, self.eps = threshold, threshold_mode, cooldown, eps
         self.best = math.inf if mode == "min" else -math.inf
