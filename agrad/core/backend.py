@@ -274,7 +274,7 @@ class Backend:
 
     def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
         """Return zeros of a spec with `values` added at `key`, repeated places accumulating: the adjoint of getitem."""
-        xp, device = self.namespace(), self.native_device(spec.device)
+        xp, device = self.xp, self.native_device(spec.device)  # kernels, which say what the library lacks
         zeros = xp.zeros(spec.shape, dtype=values.dtype, device=device)
         places, sums = xp.reshape(self._places(spec.shape, key, device), (-1,)), xp.reshape(values, (-1,))
         # sort by place; within each run of one place add by doubling strides, so that no place touches another
@@ -290,7 +290,7 @@ class Backend:
 
     def setitem(self, array: Any, key: Any, value: Any) -> Any:
         """Return a copy of an array with ``array[key] = value`` done."""
-        xp = self.namespace()
+        xp = self.xp
         if self.assigns:
             made = xp.asarray(array, copy=True)
             try:
@@ -320,8 +320,8 @@ class Backend:
 
     def _places(self, shape: tuple[int, ...], key: Any, device: Any) -> Any:
         """Return the numbers, in row-major order, of the places that a key takes."""
-        xp = self.namespace()
-        return self.xp.getitem(xp.reshape(xp.arange(math.prod(shape), device=device), shape), key)
+        xp = self.xp
+        return xp.getitem(xp.reshape(xp.arange(math.prod(shape), device=device), shape), key)
 
     def setitem_into(self, array: Any, key: Any, value: Any) -> Any:
         """As `setitem`, where the array may be changed: nothing else holds it."""

@@ -264,8 +264,15 @@ def mixed_backends(op: str, names: list[str]) -> BackendError:
 
 def note_call(error: Exception, op: str, operands: tuple[Any, ...]) -> None:
     """Add the operation, the shapes it was given and the user's line to an error that a kernel raised."""
-    shapes = ", ".join(str(getattr(operand, "shape", operand)) for operand in operands)
+    shapes = ", ".join(map(_shape, operands))
     error.add_note(f"Raised by {op} on shapes {shapes}.{called()}")
+
+
+def _shape(operand: Any) -> str:
+    """Return the shape of an operand in words, or the number that it is; of a sequence those of its members."""
+    if isinstance(operand, tuple | list):
+        return f"[{', '.join(map(_shape, operand))}]"
+    return str(getattr(operand, "shape", operand))
 
 
 def not_numbers(dtype: Any) -> TypeError:

@@ -6,7 +6,9 @@ dtypes are the backend's own. There is one object per backend; it pickles by nam
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -138,7 +140,7 @@ class Info:
         Returns
         -------
         dict
-            The backend's own dtypes. `set_default_dtype` changes the first two.
+            The backend's own dtypes, but those that its library does not have. `set_default_dtype` changes the first two.
         """
         self._native(device)
         names = {
@@ -147,7 +149,7 @@ class Info:
             "integral": dtypes.int64,
             "indexing": dtypes.int64,
         }
-        return {kind: self._backend.dtype(name) for kind, name in names.items()}
+        return self._existing(names)
 
     def dtypes(self, *, device: Any = None, kind: str | tuple[str, ...] | None = None) -> dict[str, Any]:
         """Return the dtypes of the standard that are supported, by name.
@@ -172,7 +174,15 @@ class Info:
         native = self._native(device)
         library = self._library()
         names = dtypes.NAMES if library is None else tuple(library.dtypes(device=native))
-        return {n: self._backend.dtype(n) for n in dtypes.NAMES if n in names and _is_of(n, kind)}
+        return self._existing({n: n for n in dtypes.NAMES if n in names and _is_of(n, kind)})
+
+    def _existing(self, names: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the backend's dtypes of these names, but those that it does not have."""
+        found = {}
+        for key, name in names.items():
+            with contextlib.suppress(TypeError):  # which says that there is none
+                found[key] = self._backend.dtype(name)
+        return found
 
     def _native(self, device: Any) -> Any:
         """What the library calls a device of this namespace."""

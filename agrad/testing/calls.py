@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agrad.core.backend import spec_of
+from agrad.core.errors import UnsupportedOp
 from agrad.core.op import OPS
 from agrad.core.tensor import Tensor
 from agrad.plugin import manager
@@ -161,20 +162,36 @@ class Call:
 
 
 class Slopes:
-    """What the derivatives of a call should be, along its tangents.
+    """What the derivatives of a call should be, along its tangents: made when first asked for.
 
     Attributes
     ----------
     results : list
         The results, as reference arrays.
+    known : bool
+        Whether there are any: NumPy's backend takes what the standard lacks of SciPy, which may not be installed.
     pushed : list of list
         Per operand: the tangents of the results for the tangent of this operand alone.
     """
 
     def __init__(self, call: Call) -> None:
         self.call = call
-        self.results = call.raw(call.arrays)
-        self.pushed = [self._first(k) for k in range(len(call.arrays))]
+
+    @functools.cached_property
+    def results(self) -> list[Any]:
+        return self.call.raw(self.call.arrays)
+
+    @functools.cached_property
+    def known(self) -> bool:
+        try:
+            self.results  # noqa: B018 (made here, and kept)
+        except (ImportError, UnsupportedOp):
+            return False
+        return True
+
+    @functools.cached_property
+    def pushed(self) -> list[list[Any]]:
+        return [self._first(k) for k in range(len(self.call.arrays))]
 
     def _at(self, steps: Mapping[int, float]) -> list[Any]:
         """Return the results where some operands have gone a step along their tangents."""

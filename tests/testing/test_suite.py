@@ -49,9 +49,9 @@ def python(*arguments, cwd):
     )
 
 
-def run(*arguments, cwd):
+def run(*arguments, cwd, plugin=PLUGIN):
     """Run part of the kit in a process of its own, away from the repository's settings."""
-    (cwd / "mine.py").write_text(PLUGIN)
+    (cwd / "mine.py").write_text(plugin)
     options = [
         "--rootdir=.",
         "-p",
@@ -119,6 +119,29 @@ class TestMine(Conformance):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 xfailed" in done.stdout
     assert "agrad conformance" in done.stdout
+
+
+def test_without_scipy(tmp_path):
+    """What SciPy would judge is left out, and says so; what the library lacks too is beyond the standard as ever."""
+    (tmp_path / "without.py").write_text("import sys\n\nsys.modules['scipy'] = None\n")
+    with_gamma = PLUGIN.replace(
+        "def nbytes",
+        """def kernel(self, op):
+        import math, numpy as np
+        slow = np.vectorize(math.lgamma, otypes=[float])
+        return (lambda x: self.asarray(slow(np.asarray(x)))) if op == "special.gammaln" else None
+
+    def nbytes""",
+    )
+    done = run(
+        "agrad.testing.suite.test_rules",
+        *("-p", "without", "-rs", "-k", "float64 and (gammaln or betainc-) and not batches and not composition"),
+        cwd=tmp_path,
+        plugin=with_gamma,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "requires SciPy: it gives the expected values of special.gammaln" in done.stdout
+    assert "beyond the standard: " in done.stdout
 
 
 def test_the_plugin_of_pytest_imports_nothing(tmp_path):

@@ -667,6 +667,72 @@ def test_a_capability_that_is_missing(run):
         run(Plugin(Single()), (suite.TestRules, "test_values", "exp", "float64"))
 
 
+def test_a_wrong_value_names_its_sample(run):
+    with pytest.raises(CAUGHT, match="the result is wrong") as caught:
+        run(Plugin(WrongValue()), (suite.TestRules, "test_values", "exp", "float64"))
+    assert [note for note in caught.value.__notes__ if "exp(f[" in note]
+
+
+def test_a_failing_kernel_is_told_in_shapes(run):
+    def refuse(arrays, /, *, axis=0):
+        raise ValueError("error 7 in the library")
+
+    run(Plugin(with_kernel("Unjoined", "concat", refuse)()), (suite.TestRegistration, "test_name_and_contract"))
+    x = ag.ones((30, 100), device="faulty")
+    with pytest.raises(ValueError, match="error 7") as caught:
+        ag.concat([x, ag.ones(2, device="faulty")])
+    assert "Raised by concat on shapes [(30, 100), (2,)]." in caught.value.__notes__[0]
+
+
+class Half:
+    """array-api-strict's namespace without a part of it."""
+
+    def __init__(self, *missing):
+        self.missing = missing
+
+    def __getattr__(self, name):
+        if name in self.missing:
+            raise AttributeError(f"module 'half' has no attribute {name!r}")
+        return getattr(array_api_strict, name)
+
+
+def without(*missing, capabilities):
+    class Without(Sound):
+        def namespace(self):
+            return Half(*missing, "__array_namespace_info__")
+
+    Without.capabilities = {**Sound.capabilities, **dict.fromkeys(capabilities, False)}
+    return Plugin(Without())
+
+
+def test_without_complex_numbers(run):
+    run(
+        without("complex64", "complex128", capabilities=["complex"]),
+        (suite.TestRegistration, "test_name_and_contract"),
+    )
+    info = ag.namespace("faulty").__array_namespace_info__()
+    assert set(info.default_dtypes()) == {"real floating", "integral", "indexing"}
+    assert "float64" in info.dtypes()
+    assert not {"complex64", "complex128"} & set(info.dtypes())
+    assert str(ag.ones(2, device="faulty")) == "tensor([1., 1.], device='faulty')"
+
+
+def test_gradients_without_sorting(run):
+    run(without("argsort", capabilities=[]), (suite.TestRegistration, "test_name_and_contract"))
+    x = ag.asarray([1.0, 2.0], device="faulty", requires_grad=True)
+    with pytest.raises(ag.UnsupportedOp, match="argsort is not supported by the faulty backend"):
+        x[ag.asarray([0, 0], device="faulty")].sum().backward()
+
+
+def test_operators_that_refuse_in_their_own_way(run, monkeypatch):
+    def refuse(self, other):
+        raise ValueError(f"Invalid type {type(other).__name__} received in array initialization.")
+
+    monkeypatch.setattr(type(array_api_strict.asarray(1.0)), "__mul__", refuse)
+    with pytest.raises(pytest.skip.Exception, match="requires operators that give way"):
+        run(Plugin(Sound()), (suite.TestRules, "test_batches", "exp", "float64"))
+
+
 # -- batches: by NumPy, as array-api-strict leaves no operand to another class -----------------------------------------
 
 
@@ -782,6 +848,26 @@ def test_lost_chunks(run, dask_backend):
     type(faulty.agrad_backends()[0]).run_rule = None  # which would mend it
     with pytest.raises(AssertionError, match="the gradient has layout"):
         run(faulty, (suite.TestLaziness, "test_layout_of_gradients"))
+
+
+def single(op):
+    """A kernel that has nothing of more than single precision, and refuses in its own way what is beyond the standard."""
+
+    def exp(x):
+        assert x.dtype != np.float64, "the backend says that it has no float64"
+        return x
+
+    def gammaln(x):
+        raise KeyError("error 7 in the library")
+
+    return {"exp": exp, "special.gammaln": gammaln}.get(op)
+
+
+@pytest.mark.parametrize("op", ["exp", "special.gammaln"])
+def test_laziness_asks_for_what_there_is(op, run, dask_backend):
+    plugin = lazy(single)
+    plugin.backend.capabilities = {**plugin.backend.capabilities, "float64": False}
+    run(plugin, (suite.TestLaziness, "test_forward_and_backward", op))
 
 
 @pytest.mark.parametrize("test", [PROGRAM, (suite.TestLaziness, "test_layout_of_gradients")], ids=["program", "layout"])
