@@ -202,3 +202,9 @@ def compile_source(source: str, filename: str, names: dict[str, Any]) -> dict[st
     errors.INTERNAL_FILES.add(filename)
     exec(compile(source, filename, "exec"), names)  # noqa: S102 (the source is ours, from the op's own declaration)
     return names
+
+
+def forget_source(filename: str) -> None:
+    """Let go of what `compile_source` keeps of source that cannot run any more."""
+    linecache.cache.pop(filename, None)
+    errors.INTERNAL_FILES.discard(filename)

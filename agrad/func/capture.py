@@ -159,7 +159,7 @@ def program_of(
         results=results,
         outside=outside,
         writes=tuple(writes),
-        sources={n: recorder.sources[key] for n, key in recorder.draws if key in recorder.sources},
+        sources={n: recorder.sources[id(key)] for n, key in recorder.draws if id(key) in recorder.sources},
         functions=tuple(dict.fromkeys(recorder.functions)),
         names=names_of(arguments.treedef, arguments.leaves) | {n: str(origin) for n, origin in outside.items()},
     )

@@ -911,6 +911,13 @@ class Compiled:
         finally:
             mode.set_mode(before)
             watcher.is_open = False
+        if not met.is_whole:
+            watcher.give_up(
+                CaptureError(
+                    "capture: a profiler and a debugger (or coverage) are at work together, or the function starts one of them:"
+                    " Python does not tell which functions run, so what they read is not known"
+                )
+            )
         kept = None
         if watcher.failure is None:
             arguments = Structure(treedef, tuple(given))

@@ -119,11 +119,35 @@ def at_place(place: int | Link, leaves: Sequence[Any]) -> Any:
 # -- what functions read ------------------------------------------------------------------------------------------------
 
 
+class MetCode(set[types.CodeType]):
+    """The code of functions that began to run.
+
+    Attributes
+    ----------
+    is_whole : bool
+        Whether none was missed: Python told of all of them.
+    """
+
+    is_whole = True
+
+
 @contextlib.contextmanager
-def met_code() -> Iterator[set[types.CodeType]]:
-    """Collect the code of every function that begins to run within the block."""
-    met: set[types.CodeType] = set()
+def met_code() -> Iterator[MetCode]:
+    """Collect the code of every function that begins to run within the block.
+
+    Python tells a profile function of it, or a trace function where a profiler is at work that cannot be called as well, as
+    cProfile before Python 3.12. Where a debugger or coverage has the trace function then, or code within the block puts
+    another function in place of this one, what was collected is not whole.
+    """
+    met = MetCode()
     before = sys.getprofile()
+    get, put = sys.getprofile, sys.setprofile
+    if before is not None and not callable(before):
+        before, get, put = None, sys.gettrace, sys.settrace
+        if get() is not None:
+            met.is_whole = False
+            yield met
+            return
 
     def note(frame: types.FrameType, event: Any, argument: Any) -> None:
         if event == "call":
@@ -132,10 +156,13 @@ def met_code() -> Iterator[set[types.CodeType]]:
             before(frame, event, argument)
 
     try:
-        sys.setprofile(note)
+        put(note)
         yield met
     finally:
-        sys.setprofile(before)
+        if get() is note:
+            put(before)
+        else:
+            met.is_whole = False
 
 
 class State(NamedTuple):

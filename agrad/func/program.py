@@ -13,6 +13,7 @@ import functools
 import itertools
 import math
 import operator
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import EllipsisType, NoneType
@@ -27,7 +28,7 @@ from agrad.core.kernels import SUBNAMESPACES
 from agrad.core.once import shared
 from agrad.core.op import OPS, Op, general
 from agrad.core.operands import from_raw
-from agrad.core.plan import compile_source
+from agrad.core.plan import compile_source, forget_source
 from agrad.core.port import attaching_to
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
@@ -718,7 +719,9 @@ class Program:
             draw = names[DRAW]
             names[DRAW] = lambda *args, **kwargs: from_raw(draw(*args, **kwargs))
             names["device"] = device  # by agrad's own name, as its functions take it
-        run = compile_source(self.text(notes=False), f"<agrad program {_count()}>", names)["program"]
+        file = f"<agrad program {_count()}>"
+        run = compile_source(self.text(notes=False), file, names)["program"]
+        weakref.finalize(run, forget_source, file).atexit = False
         return functools.partial(run, xp or kernels or backend.xp)
 
 

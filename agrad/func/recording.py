@@ -300,7 +300,7 @@ class Recorder:
     functions : list of str
         The names of the `Function`s that ran: their derivatives are not those of their steps.
     sources : dict
-        The generator of each key that was drawn.
+        By ``id`` of a key that was drawn its generator: two may be in one state.
     region : int
         The recomputation that runs now.
     line : str

@@ -6,6 +6,7 @@ steps, whose operations have to be known, whose names cannot end a line, and whi
 
 from __future__ import annotations
 
+import importlib
 import keyword
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -40,6 +41,9 @@ from agrad.serialization import Kind, register
 
 #: Operations that programs have beside those of `OPS`.
 BESIDE = STANDARD | {"add_into", "broadcast_like", DETACH, DRAW, "scatter_add", "setitem"}
+
+#: Modules that declare the operations called ``scipy.*`` when they are first imported.
+WAITING = ("agrad.ops.scipy.linalg", "agrad.ops.scipy.signal")
 
 #: How deep the arguments of a step may be nested, how long a string among them may be, and a name or line.
 DEPTH, LETTERS, LINE = 10, 200, 2000
@@ -324,8 +328,11 @@ class Reader:
 
     def step(self, op: str, args: Any, kwargs: Any, outs: Any, several: Any, line: Any, region: Any) -> Step:
         """Return a step."""
+        if op not in OPS and op.startswith("scipy."):
+            for module in WAITING:
+                importlib.import_module(module)
         if op not in OPS and op not in BESIDE:
-            wrong(f"the operation {op!a:.60} is not known here")
+            wrong(f"the operation {op!a:.60} is not known here; import the module that declares it before loading")
         if any(
             not name.isidentifier() or keyword.iskeyword(name) for name in kwargs if type(name) is str or wrong(name)
         ):

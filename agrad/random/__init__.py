@@ -191,7 +191,7 @@ def _sample(
     key = source.key()
     recording = recorder()
     if recording is not None:
-        recording.sources[key] = source
+        recording.sources[id(key)] = source
     if batch_levels.get():
         raw = sampled(backend, kind, shape, key, dtype=native, device=where, **parameters)
         return leaf(spec_of(raw).backend, raw, requires_grad)

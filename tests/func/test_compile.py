@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import cProfile
 import gc
+import linecache
+import subprocess
+import sys
+import textwrap
 import threading
 import warnings
 import weakref
@@ -99,6 +104,14 @@ def test_results_are_never_overwritten():
 def test_draws_go_on():
     def make():
         return (lambda x: x + ag.randn(3) * ag.rand(3)), (lambda i: (ag.ones(3),)), (lambda: ag.randn(1).numpy())
+
+    same_over_calls(make)
+
+
+def test_generators_in_one_state_are_told_apart():
+    def make():
+        own = ag.random.Generator(3)  # as the default one is seeded
+        return lambda x: (x + ag.rand(2), x + ag.rand(2, generator=own)), lambda i: (data(2, seed=i),), own.get_state
 
     same_over_calls(make)
 
@@ -417,6 +430,101 @@ def test_what_cannot_be_captured_warns_once_with_line():
         close(f(x), x[x > 0])
 
 
+def scaled_by(name):
+    """Return a function that reads a global of its own, which is a condition."""
+    namespace = {"ag": ag, name: 2.0}
+    exec(f"def scaled(x):\n    return factor(x) * x\ndef factor(x):\n    return {name}\n", namespace)
+    return namespace["scaled"], namespace
+
+
+def test_a_profiler_at_work_changes_nothing():
+    scaled, namespace = scaled_by("size")
+    f, profiler = ag.compile(scaled), cProfile.Profile()
+    profiler.enable()
+    for size in (2.0, 2.0, 3.0, 2.0):  # it is seen what functions read
+        namespace["size"] = size
+        close(f(np.ones(3)), [size] * 3)
+    program = ag.func.capture(scaled)(np.ones(3))
+    profiler.disable()
+    assert len(f.programs) == 2
+    assert len(program.steps) == 1
+    assert any("scaled" in str(entry.code) for entry in profiler.getstats())  # it went on
+    profiler.enable()
+    f(np.ones(3))
+    profiler.disable()
+
+
+def test_a_profile_function_is_called_and_put_back():
+    scaled, _ = scaled_by("size")
+    seen = []
+
+    def note(frame, event, argument):
+        seen.append(frame.f_code.co_name)
+
+    f, before = ag.compile(scaled), sys.getprofile()
+    try:
+        sys.setprofile(note)
+        f(np.ones(3))
+        assert sys.getprofile() is note
+    finally:
+        sys.setprofile(before)
+    assert {"scaled", "factor"} <= set(seen)
+
+
+@pytest.mark.skipif(sys.gettrace() is not None, reason="a debugger or coverage is at work")
+def test_a_profiler_beside_a_debugger():
+    scaled, namespace = scaled_by("size")
+    f, profiler = ag.compile(scaled), cProfile.Profile()
+    alone = sys.version_info < (3, 12)  # later profilers of Python's leave the profile function to others
+    try:
+        sys.settrace(trace := lambda frame, event, argument: None)
+        profiler.enable()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            for size in (2.0, 3.0):
+                namespace["size"] = size
+                close(f(np.ones(3)), [size] * 3)
+        assert sys.gettrace() is trace
+    finally:
+        profiler.disable()
+        sys.settrace(None)
+    assert [("a profiler and a debugger" in str(w.message)) for w in told] == [True] * alone
+    assert len(f.programs) == (0 if alone else 2)
+
+
+def test_a_function_that_starts_a_profiler_runs_as_it_is():
+    def start(x):
+        sys.setprofile(profile)
+        return x * 2
+
+    def profile(frame, event, argument):
+        pass
+
+    f, before = ag.compile(start), sys.getprofile()
+    try:
+        with pytest.warns(CompileWarning, match="starts one of them"):
+            close(f(np.ones(2)), [2.0, 2.0])
+        assert sys.getprofile() is profile
+    finally:
+        sys.setprofile(before)
+
+
+def test_texts_go_with_their_programs():
+    def texts():
+        gc.collect()
+        return {name for name in linecache.cache if name.startswith("<agrad program")}
+
+    before = texts()
+    program = ag.func.capture(lambda x: ag.sum(ag.sin(x) * 2.0))(np.ones(3))
+    for _ in range(3):
+        close(program(ag.tensor([1.0, 2.0, 3.0])), np.sin([1.0, 2.0, 3.0]).sum() * 2)
+        ag.func.grad(program)(ag.tensor([1.0, 2.0, 3.0]))
+    run = program.function(ag.tensor(1.0)._spec.backend)
+    assert len(texts() - before) <= 2
+    del program, run
+    assert texts() == before
+
+
 def test_what_is_assigned_after_that_is_the_functions():
     def f(x):
         first = x[x > 0].sum()  # no program from here on
@@ -651,3 +759,64 @@ def test_an_optimizer_of_lazy_parameters_says_that_it_runs_as_it_is():
         compiled(np.ones(2))
     compiled(np.ones(2))
     close(w.detach().numpy(), [0.8, 0.8])
+
+
+def retaining_within(w, x):
+    y = ag.sin(x * w)
+    y.retain_grad()
+    ag.sum(y * y).backward()
+    return y.grad
+
+
+def retaining_what_it_returns(w, x):
+    y = ag.sin(x * w)
+    y.retain_grad()
+    ag.sum(y * y).backward()
+    return y
+
+
+def retaining_for_a_later_pass(w, x):
+    y = ag.sin(x * w)
+    y.retain_grad()
+    return y
+
+
+@pytest.mark.parametrize(
+    ("function", "programs"), [(retaining_within, 1), (retaining_what_it_returns, 0), (retaining_for_a_later_pass, 0)]
+)
+def test_gradients_that_are_retained(function, programs):
+    w = ag.tensor([2.0, 3.0], requires_grad=True)
+    f = ag.compile(lambda x: function(w, x))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for seed in range(6):
+            w.grad = None
+            x = ag.asarray(data(2, seed=seed))
+            y = np.sin(x.numpy() * [2.0, 3.0])
+            found = f(x)
+            if function is retaining_for_a_later_pass:
+                ag.sum(found * found).backward()
+            close(found if programs else found.grad, 2 * y)
+            close(w.grad, 2 * y * np.cos(x.numpy() * [2.0, 3.0]) * x.numpy())
+    assert len(f.programs) == programs
+    assert [w.category for w in told] == [CompileWarning] * (1 - programs)
+
+
+def test_a_program_of_scipys_operations_is_loaded_alone(tmp_path):
+    from agrad.scipy import linalg, signal
+
+    a, x = data(3, 3), data(4)
+    pytest.importorskip("scipy")
+    program = ag.func.capture(
+        lambda a, x: (linalg.expm(a), signal.fftconvolve(x, x), signal.lfilter([1.0], [1.0, 0.5], x))
+    )(a, x)
+    ag.save(program, tmp_path / "program")
+    np.savez(tmp_path / "arrays.npz", a, x, *program(a, x))
+    code = f"""
+        import numpy as np, agrad as ag
+        program = ag.load({str(tmp_path / "program")!r})
+        a, x, *expected = np.load({str(tmp_path / "arrays.npz")!r}).values()
+        for found, value in zip(program(a, x), expected, strict=True):
+            assert np.array_equal(found, value)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
