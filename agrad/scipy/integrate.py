@@ -25,6 +25,7 @@ from agrad.core.tensor import Tensor, wrap
 from agrad.func.arguments import bare, is_raw
 from agrad.func.grad import jvp, vjp
 from agrad.func.implicit import check_closed
+from agrad.func.often import Often
 from agrad.func.vmap import vmap
 from agrad.ops.creation import asarray, zeros_like
 from agrad.ops.data_type import astype
@@ -199,10 +200,11 @@ class _System:
 
     def __init__(self, rhs: Rhs, run: Any, first: Any = None) -> None:
         self.rhs, self.run, self.first = rhs, run, first or run
+        self._often = Often(rhs)
 
     def numbers(self, theta: Sequence[Tensor], like: Tensor) -> Callable[[Any, Any], Any]:
         """Return the right side as SciPy calls it."""
-        rhs, backend, device = self.rhs, like._spec.backend, like._spec.device
+        rhs, backend, device = self._often, like._spec.backend, like._spec.device
 
         def of(t: Any, y: Any) -> Any:
             held = from_raw(backend.from_host(y.copy(), device))  # SciPy writes to its own
@@ -254,7 +256,7 @@ class _System:
 
         def rest(t: Any, w: Any) -> Any:
             whole = concat([from_raw(backend.from_host(part, device)) for part in (path(t), w.copy())])
-            return _host(self.rhs(whole, asarray(t, device=device), *theta)[n:])
+            return _host(self._often(whole, asarray(t, device=device), *theta)[n:])
 
         found = self.run(rest, _host(y0)[n:], at)[-1]
         return stack([y0, concat([known, from_raw(backend.from_host(found, device))])])
@@ -424,10 +426,11 @@ class _Problem:
         start = y0 if isinstance(y0, Tensor) else asarray(y0, device=device)
         start = astype(start, "complex128" if start._spec.is_complex else "float64", copy=False)
         self.y0 = reshape(start, (-1,)) if not start.ndim else start
-        self.device = self.y0.device
+        self.device = device = self.y0.device
+        rest = [None if i in places else leaf for i, leaf in enumerate(leaves)]
 
         def arguments(theta: Sequence[Tensor]) -> Any:
-            given = list(leaves)
+            given = list(rest)
             for i, value in zip(places, theta, strict=True):
                 given[i] = value
             return tree.unflatten(structure, given)
@@ -435,7 +438,7 @@ class _Problem:
         def rhs(y: Tensor, t: Tensor, *theta: Tensor) -> Tensor:
             args = arguments(theta)
             found = function(t, y, *args) if by_time else function(y, t, *args)
-            made = found if isinstance(found, Tensor) else asarray(found, device=self.device)
+            made = found if isinstance(found, Tensor) else asarray(found, device=device)
             return made if made.ndim else reshape(made, (-1,))
 
         self.rhs, self.arguments = rhs, arguments

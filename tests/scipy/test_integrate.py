@@ -10,7 +10,7 @@ from scipy import integrate as theirs
 
 import agrad as ag
 from agrad.autograd import gradcheck, gradgradcheck
-from agrad.func import ImplicitError
+from agrad.func import ImplicitError, often
 from agrad.scipy import integrate
 from agrad.scipy.integrate import odeint, solve_ivp
 
@@ -327,3 +327,51 @@ class TestSolveIvp:
 
 def test_the_names():
     assert integrate.__all__ == ["odeint", "solve_ivp"]
+
+
+def hunters(y, t, p):
+    return ag.stack([p["a"] * y[0] - y[0] * y[1], p["c"] * y[0] * y[1] - 3 * y[1]])
+
+
+def pulsed(y, t, p):
+    return ag.stack([p["a"] * y[0], -p["c"] * y[1]]) if t > 0.4 else -p["a"] * y
+
+
+def bent(y, t, p):
+    return p["a"] * y if y[0] > 1.2 else -p["c"] * y
+
+
+@pytest.mark.parametrize("rhs", [hunters, pulsed, bent])
+@pytest.mark.parametrize("run", [odeint, lambda f, y, t, args: ivp(f, y, t, args)])
+def test_programs_of_the_right_side_change_nothing(rhs, run, monkeypatch):
+    def all_of(before):
+        monkeypatch.setattr(often, "BEFORE", before)
+        p = {"a": ag.tensor(1.5, requires_grad=True), "c": ag.tensor(0.7, requires_grad=True)}
+        y = run(rhs, ag.asarray([1.0, 0.5]), np.linspace(0, 1, 5), (p,))
+        return [y.detach(), *ag.grad(y.sum(), [*p.values()])]
+
+    recorded = []
+    original = often.Often._recorded
+    monkeypatch.setattr(often.Often, "_recorded", lambda self, *a: recorded.append(original(self, *a)) or recorded[-1])
+    expected = all_of(10**9)
+    assert not recorded
+    for found, known in zip(all_of(3), expected, strict=True):
+        assert np.array_equal(found.numpy(), known.numpy())
+    assert recorded
+    assert all(kept is not None for _, kept, _ in recorded)
+
+
+def ivp(f, y, t, args):
+    return solve_ivp(lambda t, y, *args: f(y, t, *args), (t[0], t[-1]), y, t_eval=t, args=args).y.T
+
+
+def test_a_right_side_that_counts_its_calls_is_called_each_time():
+    calls = []
+
+    def counting(y, t):
+        calls.append(1)
+        return ag.stack([y[1], -y[0]])
+
+    _, info = odeint(counting, [1.0, 0.0], np.linspace(0, 20, 5), full_output=True)
+    assert info["nfe"][-1] > 200
+    assert len(calls) - info["nfe"][-1] in (0, 1)  # once more, before, for what it depends on
