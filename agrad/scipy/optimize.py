@@ -75,9 +75,7 @@ def root(
 
     def solve(*args: Any) -> Any:
         if method in _NEWTONS:
-            options["jac"] = lambda x: to_numpy(
-                jacrev(lambda x: fun(x, *args))(asarray(x, device=_device(x0, args), copy=True)).detach()
-            )
+            options["jac"] = _slopes(fun, args, x0)
         return scipys("optimize").root(_numbers(fun, args, x0), _start(x0), method=method, tol=tol, **options)
 
     return _found("root", solve, fun, "root", x0, args)
@@ -330,10 +328,7 @@ def least_squares(fun: Callable[..., Any], x0: Any, args: Any = (), method: str 
         )
 
     def solve(*args: Any) -> Any:
-        slopes = lambda x: to_numpy(
-            jacrev(lambda x: fun(x, *args))(asarray(x, device=_device(x0, args), copy=True)).detach()
-        )
-        given = {"jac": slopes, "method": method, **options}
+        given = {"jac": _slopes(fun, args, x0), "method": method, **options}
         return scipys("optimize").least_squares(_numbers(fun, args, x0), _start(x0), **given)
 
     def half(x: Tensor, *args: Any) -> Tensor:
@@ -360,6 +355,11 @@ def _numbers(fun: Callable[..., Any], args: Any, x0: Any) -> Callable[..., Any]:
         return to_numpy(found.detach()) if isinstance(found, Tensor) else found
 
     return of
+
+
+def _slopes(fun: Callable[..., Any], args: Any, x0: Any) -> Callable[[Any], Any]:
+    """Return the Jacobian of a function as SciPy calls it."""
+    return _numbers(jacrev(lambda x: fun(x, *args)), (), (x0, args))
 
 
 def _found(what: str, solve: Callable[..., Any], residual: Callable[..., Any], kind: Any, x0: Any, args: Any) -> Any:

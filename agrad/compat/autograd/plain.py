@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from agrad.core import mode
@@ -53,3 +54,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, type) or not (callable(value) or hasattr(value, "__getitem__")):
         return value
     return _plain(value)
+
+
+def names_of(source: Any) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` for a module that has the names of another, or of an object, as `plain`."""
+    return lambda name: plain(getattr(source, name)), lambda: dir(source)

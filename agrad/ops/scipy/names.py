@@ -1,39 +1,26 @@
-"""What `agrad.scipy` has of SciPy's, for the errors of SciPy's own functions: they make NumPy arrays of what they are given."""
+"""The names of `agrad.scipy`, by module; and what SciPy's own functions, which make NumPy arrays of tensors, say of them."""
 
 from __future__ import annotations
 
 from types import FrameType
 
 from agrad.core.errors import line_of
+from agrad.ops import special
 
-#: By SciPy's module, the functions and distributions.
+#: By module, its ``__all__``: what stands below them cannot import them.
 NAMES = {
-    "integrate": frozenset(["odeint", "solve_ivp"]),
-    "linalg": frozenset(
-        [
-            *(
-                "block_diag",
-                "cho_factor",
-                "cho_solve",
-                "cholesky",
-                "det",
-                "expm",
-                "expm_frechet",
-                "inv",
-                "logm",
-                "lstsq",
-                "lu",
-            ),
-            *("pinv", "solve_banded", "solve_sylvester", "solve_triangular", "sqrtm", "toeplitz"),
-        ]
+    "integrate": ("odeint", "solve_ivp"),
+    "interpolate": ("CubicSpline", "RegularGridInterpolator", "interp1d", "make_interp_spline"),
+    "linalg": (
+        *("block_diag", "cho_factor", "cho_solve", "cholesky", "det", "expm", "expm_frechet", "inv", "logdet", "logm"),
+        *("lstsq", "lu", "pinv", "solve_banded", "solve_sylvester", "solve_triangular", "sqrtm", "toeplitz"),
     ),
-    "signal": frozenset(["convolve", "correlate", "fftconvolve", "lfilter", "sosfilt"]),
-    "special": frozenset(["log_softmax", "logsumexp", "multigammaln", "polygamma", "softmax"]),
-    "stats": frozenset(
-        [
-            *("bernoulli", "beta", "binom", "chi2", "dirichlet", "expon", "gamma", "laplace", "lognorm"),
-            *("multivariate_normal", "norm", "poisson", "t", "uniform"),
-        ]
+    "optimize": ("brentq", "fixed_point", "least_squares", "minimize", "root"),
+    "signal": ("convolve", "correlate", "fftconvolve", "lfilter", "sosfilt"),
+    "special": ("jn", "yn", *vars(special)["__all__"]),
+    "stats": (
+        *("bernoulli", "beta", "binom", "chi2", "dirichlet", "expon", "gamma", "laplace", "lognorm"),
+        *("multivariate_normal", "norm", "poisson", "t", "uniform"),
     ),
 }
 
@@ -62,7 +49,10 @@ def _name_of(frame: FrameType) -> str:
     if name == "wrapper" and callable(inner):
         module, name = getattr(inner, "__module__", ""), getattr(inner, "__name__", "")
     chapter = f"{module}..".split(".")[1]
-    if chapter == "stats" and "self" in kept:
+    names = NAMES.get(chapter, ())
+    if "self" in kept:
         kind = type(kept["self"]).__name__.removesuffix("_gen").removesuffix("_frozen")
-        return f"stats.{kind}.{name}" if kind in NAMES["stats"] and not name.startswith("_") else ""
-    return f"{chapter}.{name}" if name in NAMES.get(chapter, ()) else ""
+        if chapter == "stats":
+            return f"stats.{kind}.{name}" if kind in names and not name.startswith("_") else ""
+        name = kind
+    return f"{chapter}.{name}" if name in names else ""

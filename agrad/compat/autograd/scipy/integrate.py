@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import agrad.scipy.integrate as _names
+from agrad.compat.autograd.plain import names_of as _names_of
 from agrad.compat.autograd.plain import plain as _plain
 
 #: What `odeint` may be off by where the caller does not say. SciPy's, 1.5e-8, is as much as finite differences of its
@@ -20,11 +21,4 @@ def odeint(
 
 
 _odeint = _plain(_names.odeint)
-
-
-def __getattr__(name: str) -> Any:
-    return _plain(getattr(_names, name))
-
-
-def __dir__() -> list[str]:
-    return dir(_names)
+__getattr__, __dir__ = _names_of(_names)

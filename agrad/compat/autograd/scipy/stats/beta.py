@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from agrad.compat.autograd.plain import plain as _plain
+from agrad.compat.autograd.plain import names_of as _names_of
 from agrad.scipy.stats import beta as _names
 
-
-def __getattr__(name: str) -> Any:
-    return _plain(getattr(_names, name))
-
-
-def __dir__() -> list[str]:
-    return dir(_names)
+__getattr__, __dir__ = _names_of(_names)
