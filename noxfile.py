@@ -263,11 +263,20 @@ def minimum(session: nox.Session) -> None:
 
 @nox.session
 def wheels(session: nox.Session) -> None:
-    """Build the four distributions into ``dist/``, and test them in an empty environment."""
-    session.install("build", "hatchling>=1.26", "pytest>=8.4")
+    """Build the four distributions into an empty ``dist/``, check their metadata, and test them in an empty environment."""
+    session.install("build", "hatchling>=1.26", "pytest>=8.4", "twine>=6.1")
+    shutil.rmtree("dist", ignore_errors=True)
     for project in (".", *(f"plugins/{name}_backend" for name in ("numpy", "dask", "cupy"))):
         session.run("python", "-m", "build", "--outdir", "dist", project)
+    session.run("twine", "check", "--strict", *sorted(map(str, Path("dist").iterdir())))
     session.run("pytest", "--noconftest", "tests/test_packages.py", *session.posargs)
+
+
+@nox.session
+def audit(session: nox.Session) -> None:
+    """Ask for known vulnerabilities of everything that agrad and its plugins for NumPy and Dask install."""
+    session.install(*CORE, *NUMPY, *DASK, "pip-audit>=2.9")
+    session.run("pip-audit", "--skip-editable", "--strict", *session.posargs)
 
 
 @nox.session

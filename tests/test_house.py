@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import datetime as dt
 import functools
 import os
 import re
+import runpy
 import subprocess
 import sys
 import textwrap
@@ -634,3 +636,64 @@ def test_agrad_knows_its_version():
     import agrad
 
     assert agrad.__version__ == project("pyproject.toml")["version"]
+
+
+@pytest.fixture
+def releasing(tmp_path):
+    """What states the version, copied, and the function that sets it there."""
+    for path in [*PROJECTS, "agrad/__init__.py"]:
+        place = tmp_path / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text((ROOT / path).read_text(encoding="utf-8"), encoding="utf-8")
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]\n\n### Added\n\n- X.\n", encoding="utf-8")
+    return tmp_path, runpy.run_path(str(ROOT / ".ci/set_version.py"))["set_version"]
+
+
+def test_one_script_sets_every_version(releasing):
+    place, set_version = releasing
+    set_version(place, "7.8.9", dt.date(2030, 1, 2))
+    texts = {path: (place / path).read_text(encoding="utf-8") for path in [*PROJECTS, "agrad/__init__.py"]}
+    now = project("pyproject.toml")["version"]
+    for path, text in texts.items():
+        expected = (ROOT / path).read_text(encoding="utf-8")
+        assert text == re.sub(
+            rf'((?:version__|^version) = "|agrad[^"]*==){re.escape(now)}"', r'\g<1>7.8.9"', expected, flags=re.MULTILINE
+        )
+        assert text.count("7.8.9") >= 1
+    changelog = (place / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert changelog == "# Changelog\n\n## [Unreleased]\n\n## [7.8.9] - 2030-01-02\n\n### Added\n\n- X.\n"
+
+
+@pytest.mark.parametrize(
+    ("version", "spoilt", "message"),
+    [
+        ("1.2", None, "'1.2' is no version such as 1.2.3"),
+        (None, None, "already"),
+        ("7.8.9", "plugins/dask_backend/pyproject.toml", "states the version .* 0 times"),
+        ("7.8.9", "CHANGELOG.md", "no section"),
+    ],
+)
+def test_a_version_that_cannot_be_set_changes_nothing(releasing, version, spoilt, message):
+    place, set_version = releasing
+    if spoilt:
+        (place / spoilt).write_text("", encoding="utf-8")
+    before = {file: file.read_bytes() for file in place.rglob("*") if file.is_file()}
+    with pytest.raises(ValueError, match=message):
+        set_version(place, version or project("pyproject.toml")["version"], dt.date(2030, 1, 2))
+    assert {file: file.read_bytes() for file in before} == before
+
+
+# -- what is supported ------------------------------------------------------------------------------------------------
+
+
+def test_the_page_of_supported_versions_states_what_the_projects_declare():
+    page = (ROOT / "docs/supported.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `?([\w.-]+)`? \| ([\d.]+)", page, re.MULTILINE))
+    needs = {}
+    for path in PROJECTS:
+        meta = project(path)
+        assert meta["requires-python"] == f">={rows['Python']}"
+        extras = [need for extra in meta.get("optional-dependencies", {}).values() for need in extra]
+        declared = [re.fullmatch(r"([\w-]+)(?:\[\w+\])?>=([\d.]+)", need) for need in [*meta["dependencies"], *extras]]
+        needs |= {found[1]: found[2] for found in declared if found}
+    assert {name: version for name, version in rows.items() if name != "Python"} == needs
