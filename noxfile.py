@@ -137,27 +137,28 @@ def hips(session: nox.Session) -> None:
     )
 
 
-#: What the site is built with.
-SITE = ["myst-parser>=5", "numpydoc>=1.10", "pydata-sphinx-theme>=0.16", "sphinx>=8.2", "sphinx-design>=0.6"]
+#: What the site is built with, and what its pages use.
+SITE = [
+    "myst-parser>=5",
+    "numpydoc>=1.10",
+    "pydata-sphinx-theme>=0.16",
+    "sphinx>=8.2",
+    "sphinx-design>=0.6",
+    "sphinx-gallery>=0.19",
+]
+PAGES = ["matplotlib", "scikit-learn", "scipy>=1.16", "xarray", "zarr>=3.1"]
 
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Build the documentation site into docs/_build/html; every warning is an error. A minute or two."""
-    session.install(*CORE, *NUMPY, *DASK, *SITE)
-    session.run(
-        "sphinx-build",
-        "-W",
-        "--keep-going",
-        "-q",
-        "-j",
-        "2",
-        "-b",
-        "html",
-        "docs",
-        "docs/_build/html",
-        *session.posargs,
-    )
+    """Build the documentation site into docs/_build/html, its gallery run; test what pages show. A few minutes.
+
+    A warning or a link that leads nowhere is an error. Nothing is fetched. Arguments go to Sphinx.
+    """
+    session.install(*CORE, *NUMPY, *DASK, *SITE, *PAGES, "array-api-strict>=2.4", "pytest>=8.4")
+    sphinx = ["sphinx-build", "-W", "--keep-going", "-q", "-j", "2", "-b", "html"]
+    session.run(*sphinx, *session.posargs, "docs", "docs/_build/html")
+    session.run("pytest", "-q", "tests/test_docs.py", "-k", "pages")
 
 
 #: Libraries built on HIPS autograd: what beside the library its tests need, and which of them.

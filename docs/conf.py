@@ -1,7 +1,7 @@
 """The documentation site: ``nox -s docs`` builds it, warnings are errors.
 
-Pages are the Markdown files of this folder. The reference is written from the public names and their docstrings while the
-site is built, into ``docs/reference/``, which git ignores.
+Pages are the Markdown files of this folder. The gallery's are the scripts of ``docs/gallery/``, which run while the site is
+built. The reference is written from the public names and their docstrings, into ``docs/reference/``; git ignores both results.
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ import importlib
 import inspect
 import re
 import sys
+from html import unescape
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
+
+from sphinx.util import logging
 
 import agrad as ag
 
@@ -22,11 +26,19 @@ author = "The agrad developers"
 copyright = f"2026, {author}"
 version = release = ag.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_design"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "_templates"]
+exclude_patterns = ["_build", "_templates", "gallery"]
 default_role = "code"  # docstrings have names in single backticks
 suppress_warnings = ["config.cache"]
 add_module_names = False
@@ -35,6 +47,18 @@ autosummary_ignore_module_all = False
 autodoc_typehints = "none"  # numpydoc's sections say it
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
+
+sphinx_gallery_conf: dict[str, Any] = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "auto_gallery",
+    "filename_pattern": r"\.py$",
+    "capture_repr": (),
+    "within_subsection_order": "ExampleTitleSortKey",
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "write_computation_times": False,
+}
 
 html_theme = "pydata_sphinx_theme"
 html_title = "agrad"
@@ -116,9 +140,27 @@ def name_files(app: Any, page: str, source: list[str]) -> None:  # noqa: ARG001
     source[0] = re.sub(r"\[([^\]]*)\]\(\.\./([^)]+)\)", r"\1 (`\2`)", source[0])
 
 
+def check_links(app: Any, exception: Exception | None) -> None:
+    """Warn of links within the site that lead nowhere, the written HTML's own among them."""
+    if exception or app.builder.name != "html":
+        return
+    out = Path(app.outdir)
+    pages = {page: page.read_text("utf-8") for page in out.rglob("*.html")}
+    places = {page: set(re.findall(r'\bid="([^"]+)"', text)) for page, text in pages.items()}
+    for page, text in pages.items():
+        for link in set(re.findall(r'<(?:a|img)\b[^>]*?\b(?:href|src)="([^"]*)"', text)):
+            path, _, place = unescape(unquote(link)).partition("#")
+            if re.match(r"[a-z]+:", path):
+                continue
+            target = (page.parent / path).resolve() if path else page
+            if not target.exists() or (place and target in places and place not in places[target]):
+                logging.getLogger(__name__).warning("%s: the link to %s leads nowhere", page.relative_to(out), link)
+
+
 def setup(app: Any) -> None:
-    """Let Sphinx write the reference first."""
+    """Let Sphinx write the reference first, and look at the links last."""
     sys.setrecursionlimit(5000)
+    app.connect("build-finished", check_links)
     app.connect("config-inited", write_reference)
     app.connect("source-read", name_files)
     app.connect("autodoc-process-docstring", escape_stars, priority=900)
