@@ -15,6 +15,7 @@ from agrad.core.describe import rules as rules
 from agrad.core.errors import *
 from agrad.core.function import Function as Function
 from agrad.core.mode import *
+from agrad.core.names import MissingName as _MissingName
 from agrad.core.op import OPS as _OPS
 from agrad.core.tensor import Tensor as Tensor
 from agrad.dtypes import *
@@ -30,7 +31,6 @@ from agrad.ops.namespace import namespace as namespace
 from agrad.ops.searching import *
 from agrad.ops.set_functions import *
 from agrad.ops.statistical import *
-from agrad.ops.ufunc import renamed as _renamed
 from agrad.ops.utility import *
 
 from agrad.ops.extra import (  # isort: skip
@@ -84,11 +84,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports, and is to know what t
     def __getattr__(name: str) -> Any:
         if name in _OPS:  # one that the user has declared
             return _OPS[name].entry
-        message = f"module 'agrad' has no attribute {name!r}"
-        if renamed := _renamed(name):
-            message += f"; here it is agrad.{renamed}"
-        elif name in extra.__all__:
-            message += f"; here it is agrad.extra.{name}"
-        elif not name.startswith("_") and hasattr(Tensor, name):
-            message += f"; tensors have it: x.{name}"
-        raise AttributeError(message)
+        raise _MissingName("agrad", name)
+
+    def __dir__() -> list[str]:
+        return sorted(__all__)

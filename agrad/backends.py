@@ -28,4 +28,8 @@ class _Backends(ModuleType):
         return _rows()
 
 
+def __dir__() -> list[str]:
+    return [row.name for row in _rows()]
+
+
 sys.modules[__name__].__class__ = _Backends

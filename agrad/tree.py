@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from agrad.core import names as _names
 from agrad.core.tensor import Tensor
 from agrad.core.tree import TreeDef, flatten, map, unflatten
 from agrad.ops.creation import asarray, zeros
@@ -128,3 +129,7 @@ def _can_cast(source: Any, target: Any) -> bool:
     if _family(source) != _family(target):
         return False
     return isdtype(target, "complex floating") or not isdtype(source, "complex floating")
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

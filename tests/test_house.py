@@ -34,9 +34,11 @@ LAYERS = [
     [
         "agrad.core.archive",
         "agrad.core.backend",
+        "agrad.core.elsewhere",
         "agrad.core.errors",
         "agrad.core.files",
         "agrad.core.mode",
+        "agrad.core.names",
         "agrad.core.once",
         "agrad.core.port",
         "agrad.core.spec",

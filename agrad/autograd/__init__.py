@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from agrad.autograd import function, graph
 from agrad.autograd.anomaly import (
     detect_anomaly,
@@ -10,6 +12,7 @@ from agrad.autograd.anomaly import (
     set_detect_anomaly,
 )
 from agrad.autograd.backward import backward, grad
+from agrad.core import names as _names
 
 from agrad.autograd import forward_ad, functional  # isort: skip (they use backward)
 from agrad.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
@@ -36,3 +39,6 @@ __all__ = [
     "set_detect_anomaly",
     "set_grad_enabled",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from agrad.core import forward, mode
+from agrad.core import names as _names
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.func.grad import dual_of
@@ -170,3 +171,6 @@ def _number(level: int | None) -> int | None:
 
 
 _complete(globals(), {})
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

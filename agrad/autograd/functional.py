@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from agrad.core import names as _names
 from agrad.core.errors import called
 from agrad.core.history import fresh
 from agrad.core.mode import is_grad_enabled, recorded, set_grad_enabled
@@ -493,3 +494,6 @@ def _unpacked(values: Sequence[Any], single: bool) -> Any:
 
 
 _complete(globals(), {})
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

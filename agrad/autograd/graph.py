@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Self
 
 from agrad import tree
 from agrad.core import files, mode
+from agrad.core import names as _names
 from agrad.core.engine import Pass, running
 from agrad.core.node import Node
 from agrad.core.saved import Disabled, Pair, around
@@ -388,3 +389,7 @@ class _Call:
         if self.kind == "all" and self.fn is not None:
             fn, self.fn = self.fn, None
             fn(self.grads)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

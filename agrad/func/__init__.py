@@ -1,5 +1,8 @@
 """Transforms of functions, PyTorch's ``torch.func``: each takes a function and gives one; they compose in any order."""
 
+from typing import TYPE_CHECKING
+
+from agrad.core import names as _names
 from agrad.func.capture import capture
 from agrad.func.compiling import CompileError, CompileWarning, compile
 from agrad.func.grad import deriv, elementwise_grad, grad, grad_and_value, hvp, jvp, linearize, value_and_grad, vjp
@@ -40,3 +43,6 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agrad.core.names import MissingName as _MissingName
 
 if TYPE_CHECKING:
     from agrad.nn import functional as functional
@@ -22,15 +24,23 @@ _FILES = ("parameter", "module", "layers", "containers", "losses", "recurrent", 
 _PARTS = ("functional", "init", "utils", *_FILES)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _PARTS:
-        return importlib.import_module(f"agrad.nn.{name}")
-    files = (importlib.import_module(f"agrad.nn.{file}") for file in _FILES)
-    if name == "__all__":
-        return sorted([public for file in files for public in file.__all__] + ["functional", "init", "utils"])
-    if not name.startswith("_"):
+if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not
+
+    def __getattr__(name: str) -> object:
+        if name in _PARTS:
+            return importlib.import_module(f"agrad.nn.{name}")
+        files = (
+            [importlib.import_module(f"agrad.nn.{file}") for file in _FILES]
+            if name[0] != "_" or name == "__all__"
+            else []
+        )
+        if name == "__all__":
+            return sorted([public for file in files for public in file.__all__] + ["functional", "init", "utils"])
         for file in files:
             if name in file.__all__:
                 found = globals()[name] = getattr(file, name)
                 return found
-    raise AttributeError(f"module 'agrad.nn' has no attribute {name!r}")
+        raise _MissingName("agrad.nn", name)
+
+    def __dir__() -> list[str]:
+        return __getattr__("__all__")

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agrad import dtypes, random
 from agrad.core import errors
+from agrad.core import names as _names
 from agrad.core.materialize import carry
 from agrad.core.mode import may_look, no_grad
 from agrad.core.operands import as_operand
@@ -1507,3 +1508,6 @@ _complete(
         "stride": "int or pair, optional\n    Steps between windows. Default: `kernel_size`.",
     },
 )
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

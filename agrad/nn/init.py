@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from agrad.core import errors
+from agrad.core import names as _names
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import full
 from agrad.ops.docs import complete as _complete
@@ -163,3 +165,6 @@ _complete(
         "val": "float\n    The value.",
     },
 )
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

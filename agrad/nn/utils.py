@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
+from agrad.core import names as _names
 from agrad.core.mode import no_grad
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
@@ -117,3 +119,6 @@ _complete(
         "vec": "Tensor\n    One value per element.",
     },
 )
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

@@ -21,6 +21,7 @@ import math
 from typing import Any
 
 from agrad import dtypes as _dtypes
+from agrad.core.names import MissingName as _MissingName
 
 e, euler_gamma, inf, nan, newaxis, pi = math.e, 0.5772156649015329, math.inf, math.nan, None, math.pi
 False_, True_ = False, True
@@ -58,8 +59,10 @@ _DTYPES = {
 def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return importlib.import_module(f"{__name__}.{name}")
+    if name == "__all__":
+        return __dir__()
     if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _MissingName(__name__, name)
     if name in _DTYPES:  # another backend has others
         from agrad.plugin.manager import default_backend  # noqa: PLC0415 (plugins load at the first use)
 
@@ -70,7 +73,7 @@ def __getattr__(name: str) -> Any:
         return Room(name)
     entry = table().get(name)
     if entry is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _MissingName(__name__, name)
     if entry.status == LIBRARY:  # another backend has others
         return entry.function.find()
     globals()[name] = entry.function

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from agrad.core import errors
+from agrad.core.names import MissingName
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.numpy.common import dtype_of, floating, into, static
-from agrad.numpy.table import CREATION, public
+from agrad.numpy.table import CREATION, names_in, public
 from agrad.ops import fft as ops
 from agrad.ops.data_type import astype
 
@@ -128,3 +129,13 @@ def fftfreq(n: int, d: Any = 1.0, device: Any = None) -> Tensor:
 @public(status=CREATION)
 def rfftfreq(n: int, d: Any = 1.0, device: Any = None) -> Tensor:
     return ops.rfftfreq(n, d=d, device=None if device == "cpu" else device)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__all__":
+        return __dir__()
+    raise MissingName(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return names_in("fft")

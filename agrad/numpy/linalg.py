@@ -7,6 +7,7 @@ from collections import namedtuple
 from typing import Any
 
 from agrad.core import errors
+from agrad.core.names import MissingName
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.numpy.common import (
@@ -25,7 +26,7 @@ from agrad.numpy.common import (
 )  # fmt: skip
 from agrad.numpy.products import outer as outer_product
 from agrad.numpy.products import tensordot as product_over
-from agrad.numpy.table import STEP, public
+from agrad.numpy.table import STEP, names_in, public
 from agrad.ops import decompositions, eigenvalues, elementwise, manipulation, solving, statistical
 from agrad.ops import linalg as ops
 from agrad.ops.data_type import astype, finfo
@@ -345,4 +346,10 @@ def __getattr__(name: str) -> Any:
             found = getattr(getattr(backend.namespace(), "linalg", None), name, None)
             if found is not None:
                 return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name == "__all__":
+        return __dir__()
+    raise MissingName(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return [*names_in("linalg"), "LinAlgError"]

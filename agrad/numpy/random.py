@@ -13,6 +13,7 @@ from typing import Any
 
 from agrad import dtypes
 from agrad.core import errors
+from agrad.core.names import MissingName
 from agrad.core.operands import HOMELESS, as_operand
 from agrad.core.tensor import Tensor
 from agrad.numpy.common import axis_of, floatings, into, native, refused, static
@@ -450,4 +451,8 @@ weibull = _default.weibull
 def __getattr__(name: str) -> Any:
     if name in _REFUSED:
         return refusal(f"random.{name}", _ELSEWHERE)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise MissingName(__name__, name)
+
+
+def __dir__() -> list[str]:
+    return __all__

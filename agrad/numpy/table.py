@@ -80,6 +80,11 @@ def table() -> dict[str, Entry]:
     return _entries
 
 
+def names_in(room: str) -> list[str]:
+    """Return the names in one of NumPy's modules, as ``linalg``."""
+    return [name.removeprefix(f"{room}.") for name in table() if name.startswith(f"{room}.")]
+
+
 def name_of(function: Any) -> str:
     """Return the name in the table of a function of NumPy's, by its module and its own."""
     room = function.__module__.removeprefix("numpy").lstrip(".")

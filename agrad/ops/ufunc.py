@@ -41,29 +41,6 @@ UFUNCS = {
     "rint": "round",
 }
 
-#: agrad's names of NumPy's other functions, where they differ.
-RENAMED = {
-    "absolute": "abs",
-    "amax": "max",
-    "amin": "min",
-    "array": "asarray",
-    "around": "round",
-    "concatenate": "concat",
-    "cumprod": "cumulative_prod",
-    "cumsum": "cumulative_sum",
-    "dot": "matmul",
-    "fabs": "abs",
-    "norm": "linalg.vector_norm",
-    "transpose": "permute_dims",
-    "unique": "unique_values",
-}
-
-
-def renamed(name: str) -> str | None:
-    """Return agrad's name of what NumPy calls otherwise, None for any other name."""
-    found = RENAMED.get(name, UFUNCS.get(name))
-    return found if found != name else None
-
 
 def call_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call what a ufunc stands for: one of NumPy's, or one of SciPy's that `agrad.special` has.

@@ -6,7 +6,9 @@ They load when first used.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agrad.core.names import MissingName as _MissingName
 
 if TYPE_CHECKING:
     from agrad.optim import lr_scheduler as lr_scheduler
@@ -35,14 +37,15 @@ _HOME_OF = {
 __all__ = sorted(_HOME_OF)  # noqa: PLE0605 (a list, if a computed one)
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOME_OF.get(name)
-    if home is None:
-        raise AttributeError(f"module 'agrad.optim' has no attribute {name!r}")
-    module = importlib.import_module(f"agrad.optim.{home}")
-    value = globals()[name] = module if name == home else getattr(module, name)
-    return value
+if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not
 
+    def __getattr__(name: str) -> object:
+        home = _HOME_OF.get(name)
+        if home is None:
+            raise _MissingName("agrad.optim", name)
+        module = importlib.import_module(f"agrad.optim.{home}")
+        value = globals()[name] = module if name == home else getattr(module, name)
+        return value
 
-def __dir__() -> list[str]:
-    return __all__
+    def __dir__() -> list[str]:
+        return __all__

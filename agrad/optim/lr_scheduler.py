@@ -12,8 +12,9 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from agrad.core import names as _names
 from agrad.core.mode import effect, effect_of, not_recorded, setting
 from agrad.core.tensor import Tensor
 from agrad.optim.optimizer import Optimizer
@@ -676,3 +677,7 @@ class ReduceLROnPlateau(LRScheduler):
                 if group["lr"] - rate > self.eps:
                     group["lr"] = rate
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

@@ -6,9 +6,10 @@ import operator
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agrad import dtypes
+from agrad.core import names as _names
 from agrad.core.backend import spec_of
 from agrad.core.mode import Setting, batch_levels, recorder, within
 from agrad.core.once import lock
@@ -17,6 +18,11 @@ from agrad.func.batching import drawn, sampled
 from agrad.ops.creation import leaf
 from agrad.ops.docs import complete as _complete
 from agrad.plugin import manager
+
+__all__ = [
+    "Generator", "default_generator", "manual_seed", "permutation", "rand", "rand_like", "randint", "randn", "randn_like",
+    "randperm", "using",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -365,3 +371,6 @@ _complete(
         "generator": "Generator, optional\n    Default: the one that `manual_seed` seeds.",
     },
 )
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

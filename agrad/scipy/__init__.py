@@ -14,17 +14,29 @@ tensor([0.0000, 0.1149])
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING
+
+from agrad.core.names import MissingName as _MissingName
+
+if TYPE_CHECKING:
+    from agrad.scipy import integrate as integrate
+    from agrad.scipy import interpolate as interpolate
+    from agrad.scipy import linalg as linalg
+    from agrad.scipy import optimize as optimize
+    from agrad.scipy import signal as signal
+    from agrad.scipy import special as special
+    from agrad.scipy import stats as stats
 
 #: The modules, by SciPy's names.
-_ROOMS = ("integrate", "interpolate", "linalg", "optimize", "signal", "special", "stats")
+__all__ = ["integrate", "interpolate", "linalg", "optimize", "signal", "special", "stats"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}; there are {', '.join(_ROOMS)}")
+if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not
 
+    def __getattr__(name: str) -> object:
+        if name in __all__:
+            return importlib.import_module(f"{__name__}.{name}")
+        raise _MissingName(__name__, name)
 
-def __dir__() -> list[str]:
-    return list(_ROOMS)
+    def __dir__() -> list[str]:
+        return __all__

@@ -15,9 +15,10 @@ import itertools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from agrad import tree
+from agrad.core import names as _names
 from agrad.core.errors import BackendError, UnsupportedOp, called
 from agrad.core.function import Function
 from agrad.core.operands import from_raw
@@ -805,3 +806,7 @@ def _repeated(
             y, f, *more = checkpoint(run, *given) if checkpoints else run(*given)
             rows += more
     return stack(rows or [y for _ in asked])
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from agrad.core import names as _names
 from agrad.core.errors import UnsupportedOp, called
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray, eye, zeros_like
@@ -582,3 +583,7 @@ class RegularGridInterpolator:
         if not self.bounds_error and self.fill_value is not None:
             found = where(_column(outside, 1 + len(rest)), self.fill_value, found)
         return reshape(found, (*places.shape[:-1], *rest))
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

@@ -7,8 +7,9 @@ never change. Where values cannot be looked at (lazy ones, recorded programs), `
 from __future__ import annotations
 
 import builtins
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from agrad.core import names as _names
 from agrad.core.errors import called
 from agrad.core.mode import may_look
 from agrad.core.tensor import Tensor
@@ -725,3 +726,7 @@ def toeplitz(c: Any, r: Any = None) -> Tensor:
     rows, columns = arange(m, device=c.device), arange(n, device=c.device)
     places = columns - expand_dims(rows, axis=-1) + (m - 1)
     return reshape(take(diagonals, reshape(places, (-1,)), axis=-1), (*lead, m, n))
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

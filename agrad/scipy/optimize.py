@@ -7,9 +7,10 @@ Source: Blondel et al., Efficient and modular implicit differentiation, 2021.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agrad import tree
+from agrad.core import names as _names
 from agrad.core.errors import UnsupportedOp
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import bare, is_raw
@@ -391,3 +392,7 @@ def _found(what: str, solve: Callable[..., Any], residual: Callable[..., Any], k
         return x
     reports[0].x = x
     return reports[0]
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agrad import fft
+from agrad.core import names as _names
 from agrad.core.errors import called
 from agrad.core.mode import may_look
 from agrad.core.tensor import Tensor
@@ -365,3 +366,7 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         x, state = lfilter(sos[i, :3], sos[i, 3:], x, axis, given[2][i, ...])
         states.append(state)
     return x, stack(states)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from agrad.core import names as _names
 from agrad.ops import special as _special
 from agrad.ops.special import *  # noqa: F403 (its __all__)
 
@@ -72,3 +73,7 @@ def yn(n: Any, x: Any, /) -> Tensor:
     tensor([0.0883, 0.5104])
     """
     return _special.yv(n, x)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

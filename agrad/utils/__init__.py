@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from agrad.core.names import MissingName as _MissingName
 from agrad.utils import checkpoint
 
 if TYPE_CHECKING:
@@ -13,7 +14,12 @@ if TYPE_CHECKING:
 __all__ = ["checkpoint", "data"]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "data":
-        return importlib.import_module("agrad.utils.data")
-    raise AttributeError(f"module 'agrad.utils' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a type checker reads the import above, and is to know what there is not
+
+    def __getattr__(name: str) -> object:
+        if name == "data":
+            return importlib.import_module("agrad.utils.data")
+        raise _MissingName("agrad.utils", name)
+
+    def __dir__() -> list[str]:
+        return __all__

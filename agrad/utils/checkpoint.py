@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from agrad import random
 from agrad.core import errors, mode
+from agrad.core import names as _names
 from agrad.core.engine import running
 from agrad.core.op import OPS
 from agrad.core.saved import Packed, Pair, active, around
@@ -489,3 +490,6 @@ def _op_name(op: str | Callable[..., Any]) -> str:
 
 
 _complete(globals(), {})
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

@@ -7,9 +7,10 @@ import contextvars
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agrad import random, tree
+from agrad.core import names as _names
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray
@@ -183,3 +184,7 @@ def _ahead(items: Iterator[Any], count: int) -> Iterator[Any]:
     finally:
         left.set()
         thread.join()
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agrad import dtypes
+from agrad.core import names as _names
 from agrad.core.tensor import Tensor, attached
 from agrad.ops.manipulation import concat
 from agrad.plugin import manager
@@ -55,3 +56,7 @@ class Repr:
 
     def __repr__(self: Any) -> str:
         return text_of(self)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

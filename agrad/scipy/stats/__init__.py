@@ -15,6 +15,9 @@ tensor(0.2500)
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from agrad.core import names as _names
 from agrad.scipy.stats.continuous import beta, chi2, expon, gamma, laplace, lognorm, norm, t, uniform
 from agrad.scipy.stats.discrete import bernoulli, binom, poisson
 from agrad.scipy.stats.multivariate import dirichlet, multivariate_normal
@@ -35,3 +38,6 @@ __all__ = [
     "t",
     "uniform",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pluggy
 
+from agrad.core.names import MissingName
 from agrad.plugin import manager
 
 if TYPE_CHECKING:
-    from agrad_cupy.backend import CupyBackend, Memory
+    from agrad_cupy.backend import CupyBackend as CupyBackend
+    from agrad_cupy.backend import Memory as Memory
 
 __version__ = "0.1.0"
+
+__all__ = ["CupyBackend", "Memory", "memory", "synchronous"]
 
 hookimpl = pluggy.HookimplMarker("agrad")
 
@@ -75,10 +79,12 @@ def _backend() -> CupyBackend:
     return manager.get("cupy")  # type: ignore[return-value]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in ("CupyBackend", "Memory"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.backend"), name)
+if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not
 
+    def __getattr__(name: str) -> object:
+        if name not in ("CupyBackend", "Memory"):
+            raise MissingName(__name__, name)
+        return getattr(import_module(f"{__name__}.backend"), name)
 
-__all__ = ["CupyBackend", "Memory", "memory", "synchronous"]
+    def __dir__() -> list[str]:  # with the hooks, which pluggy finds by it
+        return [*__all__, *(name for name in globals() if name.startswith("agrad_"))]

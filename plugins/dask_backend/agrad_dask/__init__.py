@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pluggy
+
+from agrad.core.names import MissingName
+
+if TYPE_CHECKING:
+    from agrad_dask.backend import DaskBackend as DaskBackend
+    from agrad_dask.lowering import value_and_grad as value_and_grad
+    from agrad_dask.sources import ChunkWarning as ChunkWarning
+    from agrad_dask.sources import from_npy as from_npy
+    from agrad_dask.sources import from_npy_stack as from_npy_stack
+    from agrad_dask.sources import from_zarr as from_zarr
 
 __version__ = "0.1.0"
 
@@ -18,6 +28,8 @@ _WHERE = {
     "from_zarr": "sources",
     "value_and_grad": "lowering",
 }
+
+__all__ = ["ChunkWarning", "DaskBackend", "from_npy", "from_npy_stack", "from_zarr", "value_and_grad"]
 
 hookimpl = pluggy.HookimplMarker("agrad")
 
@@ -41,7 +53,12 @@ def agrad_backend_of(array_type: type) -> str | None:
     return "dask" if dask else None
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not
+
+    def __getattr__(name: str) -> object:
+        if name not in _WHERE:
+            raise MissingName(__name__, name)
+        return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)
+
+    def __dir__() -> list[str]:  # with the hooks, which pluggy finds by it
+        return [*__all__, *(name for name in globals() if name.startswith("agrad_"))]

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pluggy
 
+from agrad.core.names import MissingName
+
+if TYPE_CHECKING:
+    from agrad_numpy.backend import NumpyBackend as NumpyBackend
+
 __version__ = "0.1.0"
+
+__all__ = ["NumpyBackend"]
 
 hookimpl = pluggy.HookimplMarker("agrad")
 
@@ -28,7 +35,12 @@ def agrad_backend_of(array_type: type) -> str | None:
 _NAMES = frozenset({"ndarray", "generic"})
 
 
-def __getattr__(name: str) -> Any:
-    if name != "NumpyBackend":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f"{__name__}.backend").NumpyBackend
+if not TYPE_CHECKING:  # a type checker reads the import above, and is to know what there is not
+
+    def __getattr__(name: str) -> object:
+        if name != "NumpyBackend":
+            raise MissingName(__name__, name)
+        return import_module(f"{__name__}.backend").NumpyBackend
+
+    def __dir__() -> list[str]:  # with the hooks, which pluggy finds by it
+        return [*__all__, *(name for name in globals() if name.startswith("agrad_"))]

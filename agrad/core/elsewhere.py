@@ -1,0 +1,394 @@
+"""Names of PyTorch's, NumPy's, SciPy's and JAX's that are called otherwise here, or are not there: a table for messages.
+
+A name that is there under the same name in another namespace needs no line: it is looked for in `NAMESPACES`. A name with a
+dot holds in that namespace of agrad's alone.
+"""
+
+from __future__ import annotations
+
+#: Where a name is looked for, in this order.
+NAMESPACES = (
+    "agrad",
+    "agrad.linalg",
+    "agrad.extra",
+    "agrad.special",
+    "agrad.fft",
+    "agrad.func",
+    "agrad.autograd",
+    "agrad.nn",
+    "agrad.nn.functional",
+    "agrad.optim",
+    "agrad.optim.lr_scheduler",
+    "agrad.random",
+    "agrad.nn.init",
+    "agrad.nn.utils",
+    "agrad.tree",
+    "agrad.utils",
+    "agrad.utils.data",
+    "agrad.utils.checkpoint",
+    "agrad.autograd.graph",
+    "agrad.autograd.forward_ad",
+    "agrad.view",
+    "agrad.scipy.linalg",
+    "agrad.scipy.signal",
+    "agrad.scipy.integrate",
+    "agrad.scipy.interpolate",
+    "agrad.scipy.optimize",
+    "agrad.scipy.stats",
+    "agrad.numpy",
+    "agrad.numpy.linalg",
+    "agrad.numpy.random",
+)
+
+#: What is called so here: the names it has elsewhere.
+_HERE = {
+    # dtypes
+    "agrad.float32": "float FloatType float_",
+    "agrad.float64": "double",
+    "agrad.float16": "half",
+    "agrad.int64": "long int int_",
+    "agrad.int16": "short",
+    "agrad.uint8": "byte",
+    "agrad.complex64": "cfloat csingle",
+    "agrad.complex128": "cdouble complex complex_",
+    "agrad.bool": "bool_",
+    # elementwise
+    "agrad.abs": "absolute fabs",
+    "agrad.acos": "arccos",
+    "agrad.acosh": "arccosh",
+    "agrad.asin": "arcsin",
+    "agrad.asinh": "arcsinh",
+    "agrad.atan": "arctan",
+    "agrad.atan2": "arctan2",
+    "agrad.atanh": "arctanh",
+    "agrad.conj": "conjugate resolve_conj conj_physical",
+    "agrad.bitwise_invert": "invert bitwise_not",
+    "agrad.bitwise_left_shift": "left_shift shift_left",
+    "agrad.bitwise_right_shift": "right_shift shift_right_arithmetic",
+    "agrad.pow": "power float_power integer_pow",
+    "agrad.round": "rint around",
+    "agrad.trunc": "fix",
+    "agrad.divide": "true_divide",
+    "agrad.multiply": "mul",
+    "agrad.subtract": "sub",
+    "agrad.remainder": "mod",
+    "agrad.sign": "sgn",
+    "agrad.isfinite": "is_finite",
+    # shapes, choosing
+    "agrad.asarray": "array scalar_tensor",
+    "agrad.concat": "concatenate",
+    "agrad.permute_dims": "permute transpose",
+    "agrad.expand_dims": "unsqueeze",
+    "agrad.unstack": "unbind",
+    "agrad.broadcast_arrays": "broadcast_tensors",
+    "agrad.moveaxis": "rollaxis",
+    "agrad.flip": "rev fliplr flipud",
+    "agrad.nonzero": "argwhere flatnonzero",
+    "agrad.unique_values": "unique",
+    "agrad.max": "amax reduce_max",
+    "agrad.min": "amin reduce_min",
+    "agrad.sum": "reduce_sum",
+    "agrad.where": "select_n",
+    "agrad.searchsorted": "bucketize",
+    "agrad.topk": "top_k",
+    "agrad.result_type": "promote_types",
+    "agrad.astype": "convert_element_type",
+    "agrad.extra.cumulative_max": "cummax",
+    "agrad.extra.cumulative_min": "cummin",
+    "agrad.extra.trapezoid": "trapz",
+    "agrad.extra.array_split": "tensor_split",
+    "agrad.extra.vstack": "row_stack",
+    "agrad.extra.array_equal": "array_equiv",
+    # linear algebra
+    "agrad.matmul": "mm bmm mv batch_matmul spmm chain_matmul multi_dot dot_general",
+    "agrad.outer": "ger",
+    "agrad.linalg.inv": "inverse",
+    "agrad.linalg.pinv": "pinverse",
+    "agrad.linalg.vector_norm": "frobenius_norm",
+    "agrad.linalg.eigh": "symeig",
+    "agrad.linalg.matrix_norm": "nuclear_norm",
+    "agrad.scipy.linalg.expm": "matrix_exp",
+    "agrad.scipy.linalg.sqrtm": "matrix_sqrth",
+    "agrad.scipy.linalg.lu": "lu_factor lu_unpack",
+    "agrad.scipy.linalg.cho_solve": "cholesky_solve",
+    "agrad.scipy.linalg.solve_triangular": "triangular_solve",
+    # special functions
+    "agrad.special.gammaln": "lgamma",
+    "agrad.special.gammainc": "igamma",
+    "agrad.special.gammaincc": "igammac",
+    "agrad.special.multigammaln": "mvlgamma",
+    "agrad.special.j0": "bessel_j0",
+    "agrad.special.j1": "bessel_j1",
+    "agrad.special.y0": "bessel_y0",
+    "agrad.special.y1": "bessel_y1",
+    "agrad.special.i0": "modified_bessel_i0",
+    "agrad.special.i1": "modified_bessel_i1",
+    "agrad.special.i0e": "bessel_i0e",
+    "agrad.special.i1e": "bessel_i1e",
+    "agrad.special.k0": "modified_bessel_k0",
+    "agrad.special.k1": "modified_bessel_k1",
+    "agrad.special.k0e": "scaled_modified_bessel_k0",
+    "agrad.special.k1e": "scaled_modified_bessel_k1",
+    "agrad.special.erfinv": "erf_inv",
+    "agrad.special.betainc": "regularized_incomplete_beta",
+    # samples
+    "agrad.random.manual_seed": "random.seed set_rng_state PRNGKey random.key",
+    "agrad.random.randn": "random.normal random.standard_normal standard_normal",
+    "agrad.random.rand": "random.uniform random.random",
+    "agrad.random.permutation": "random.shuffle",
+    "agrad.random.using": "fork_rng",
+    "agrad.random.Generator": "default_rng RandomState thread_safe_generator",
+    # transforms and the graph
+    "agrad.compile": "jit script",
+    "agrad.func.capture": "make_jaxpr make_fx symbolic_trace fx",
+    "agrad.func.implicit": "custom_root custom_linear_solve",
+    "agrad.Function": "custom_vjp custom_jvp custom_gradient",
+    "agrad.autograd.detect_anomaly": "debug_nans",
+    "agrad.utils.checkpoint.checkpoint": "remat",
+    "agrad.to_device": "device_put",
+    "agrad.backends": "devices device_count",
+    "agrad.tree": "tree_util pytree",
+    "agrad.tree.map": "tree_map tree_multimap",
+    "agrad.tree.flatten": "tree_flatten tree_leaves tree.leaves",
+    "agrad.tree.unflatten": "tree_unflatten",
+    "agrad.tree.ravel": "ravel_pytree flatten_func",
+    "agrad.set_default_backend": "set_default_device set_backend",
+    "agrad.set_default_dtype": "set_default_tensor_type",
+    "agrad.Tensor": "ndarray Array Variable",
+    "agrad.elementwise_grad": "egrad",
+    "agrad.hessian": "hess",
+    "agrad.jacrev": "jac",
+    "agrad.nn.functional": "F",
+    "agrad.nn.init": "initializers",
+    "agrad.extra.fill_diagonal": "fill_diagonal_",
+    # networks and optimisers
+    "agrad.nn.functional.logsigmoid": "LogSigmoid log_sigmoid",
+    "agrad.nn.functional.silu": "swish",
+    "agrad.nn.functional.cross_entropy": "softmax_cross_entropy",
+    "agrad.nn.functional.scaled_dot_product_attention": "dot_product_attention",
+    "agrad.nn.NLLLoss": "NLLLoss2d",
+    "agrad.nn.init.xavier_uniform_": "xavier_uniform glorot_uniform",
+    "agrad.nn.init.xavier_normal_": "xavier_normal glorot_normal",
+    "agrad.nn.init.kaiming_uniform_": "kaiming_uniform he_uniform",
+    "agrad.nn.init.kaiming_normal_": "kaiming_normal he_normal",
+    "agrad.nn.init.constant_": "nn.init.constant",
+    "agrad.nn.init.normal_": "nn.init.normal",
+    "agrad.nn.init.uniform_": "nn.init.uniform",
+    "agrad.nn.utils.clip_grad_norm_": "clip_grad_norm clip_by_global_norm",
+    "agrad.nn.utils.clip_grad_value_": "clip_grad_value",
+    "agrad.func.functional_call": "stateless",
+    # SciPy's and Dask's
+    "agrad.scipy.stats": "stats distributions",
+    "agrad.scipy.signal": "signal",
+    "agrad.scipy.integrate": "integrate",
+    "agrad.scipy.optimize": "optimize",
+    "agrad.numpy": "np jnp",
+    "agrad_dask.from_zarr": "from_zarr open_zarr",
+    "agrad_dask.from_npy_stack": "from_npy_stack",
+    "agrad_dask.from_npy": "from_npy",
+}
+
+#: What to do instead: the names that are not there.
+_INSTEAD = {
+    "use agrad.ones(shape, dtype=agrad.float32), or another creation function, with dtype=": (
+        "HalfTensor BFloat16Tensor CharTensor ShortTensor IntTensor LongTensor ByteTensor BoolTensor"
+    ),
+    "use agrad.float16, or agrad.float32: no array library knows it everywhere": "bfloat16",
+    'devices are backends: x.to_device("cupy"), agrad.set_default_backend("cupy"); agrad.backends() lists them': (
+        "is_cuda get_device current_device mps xpu accelerator agrad.cuda ipu get_default_device"
+    ),
+    "results do not share memory with their operands: use slices, reshape or agrad.permute_dims": (
+        "as_strided as_strided_ set_ storage untyped_storage storage_offset stride data_ptr share_memory_ empty_strided"
+    ),
+    "use agrad.reshape, or slices: no tensor changes its shape": "resize_ resize_as_",
+    "use float32; scale the loss by hand where float16 is needed": "autocast GradScaler amp",
+    "use agrad.func.grad_and_value or agrad.value_and_grad": "fwd_and_bwd",
+    "use x.detach()": "stop_gradient lax.stop_gradient",
+    "use agrad.vmap, or Dask's chunks: agrad_dask.value_and_grad": "pmap shard_map sharding DataParallel distributed",
+    "write a loop: the graph is recorded as it runs, and agrad.compile keeps it": (
+        "scan fori_loop while_loop cond switch lax associative_scan"
+    ),
+    "use agrad.Function, or declare the op: agrad.elementwise, agrad.custom": "library defvjp defjvp primitive pure_callback",
+    "use agrad.rand(...) < p": "bernoulli bernoulli_",
+    "use agrad.numpy.random, which has NumPy's distributions": "poisson_ exponential_ cauchy_ geometric_ log_normal_ random_",
+    "use mean + std * agrad.randn(shape)": "normal trunc_normal_",
+    "use agrad.numpy.random.multinomial, or agrad.numpy.random.choice": "multinomial",
+    "use agrad.numpy.random.binomial": "binomial",
+    "use agrad.randint(low, high, x.shape)": "randint_like",
+    "use low + (high - low) * agrad.rand(shape)": "uniform uniform_",
+    "use agrad.sort(x)[..., k - 1]": "kthvalue",
+    "use values, counts = agrad.unique_counts(x), and values[agrad.argmax(counts)]": "mode",
+    "use agrad.min and agrad.max": "aminmax",
+    "use agrad.mean and agrad.std": "std_mean",
+    "use agrad.mean and agrad.var": "var_mean",
+    "use x - agrad.trunc(x)": "frac",
+    "use x - agrad.trunc(x / y) * y": "fmod fmod_",
+    "use agrad.sum(agrad.conj(x) * y)": "vdot",
+    "use agrad.linalg.vector_norm(x - y)": "dist",
+    "use agrad.linalg.vector_norm(x - y, axis=-1)": "pairwise_distance PairwiseDistance",
+    "use agrad.extra.cdist, and its upper triangle": "pdist",
+    "use beta * x + alpha * (a @ b)": "addmm addbmm baddbmm addmv addr addmm_ sspaddmm",
+    "use agrad.matrix_transpose(agrad.conj(x))": "adjoint mH",
+    "use agrad.atan2(agrad.imag(z), agrad.real(z))": "angle",
+    "use r * agrad.exp(1j * angle)": "polar",
+    "use agrad.real(z) and agrad.imag(z)": "view_as_real",
+    "use x[..., 0] + 1j * x[..., 1]": "view_as_complex",
+    "use agrad.numpy.logspace, or 10 ** agrad.linspace(...)": "logspace geomspace",
+    "use agrad.arange": "range iota",
+    "use agrad.extra.tril_indices and agrad.extra.triu_indices": "tril_indices_from triu_indices_from",
+    "use agrad.linalg.svd(x, full_matrices=False)": "svd_lowrank pca_lowrank lobpcg",
+    "use s = agrad.linalg.svdvals(x), and s[..., 0] / s[..., -1]": "linalg.cond",
+    "use agrad.linalg.cholesky, which raises where there is none": "cholesky_ex inv_ex solve_ex lu_factor_ex ldl_factor_ex",
+    "use agrad.linalg.solve": "ldl_factor ldl_solve lu_solve tensorsolve",
+    "use agrad.linalg.inv(l @ agrad.matrix_transpose(l))": "cholesky_inverse",
+    "use agrad.linalg.inv of the reshaped tensor": "tensorinv",
+    "use agrad.linalg.qr": "geqrf orgqr ormqr householder_product",
+    "use agrad.linalg.svd: u @ vh is the unitary factor": "linalg.polar",
+    "use the array library's own sparse kinds before agrad: tensors are dense": (
+        "sparse sparse_coo_tensor sparse_csr_tensor to_sparse to_dense is_sparse coalesce indices_ values sparse_coo SparseAdam"
+        " sparse_ sparse_dim dense_dim sparse_mask"
+    ),
+    "use agrad.fft.fftn(x, axes=(-2, -1)), and its kin": "fft2 ifft2 rfft2 irfft2 hfft2 ihfft2",
+    "use agrad.fft.fftn and agrad.conj": "hfftn ihfftn",
+    "use agrad.fft.rfft of the windows: x[starts[:, None] + agrad.arange(n)] * window": "stft istft spectrogram",
+    "use agrad.numpy.hanning, hamming, blackman or bartlett": "hann_window hamming_window blackman_window bartlett_window",
+    "use agrad.numpy.kaiser": "kaiser_window",
+    "use agrad.special.jv(n + 0.5, x) * (agrad.pi / 2 / x) ** 0.5": "spherical_bessel_j0 spherical_jn",
+    "write its recurrence": (
+        "airy_ai airy chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w"
+        " hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p"
+        " shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v"
+        " shifted_chebyshev_polynomial_w"
+    ),
+    "the backend chooses: set the array library's own": (
+        "get_num_threads set_num_threads set_float32_matmul_precision use_deterministic_algorithms set_flush_denormal"
+    ),
+    "print(x) shows numbers as PyTorch does; there are no options": "set_printoptions",
+    "read them with the array library, then agrad.asarray": "from_file fromfile frombuffer",
+    "a leaf is made by agrad.tensor(x, requires_grad=True)": "Buffer UninitializedParameter",
+    "use bool(x)": "is_nonzero",
+    "use agrad.isdtype(x.dtype, kind)": "is_signed isreal iscomplexobj isrealobj issubdtype",
+    "use agrad.profile": "profiler",
+    "use agrad.func.linearize and agrad.func.vjp": "linear_transpose",
+    "agrad.func.capture(f)(x) gives a program, which says the shapes and dtypes of all steps": "eval_shape ShapeDtypeStruct",
+    "call the function as it is": "disable_jit functionalize",
+    "use x.clone()": "new narrow_copy",
+    "use agrad.scatter_add, or agrad.extra.scatter_add": "index_put index_put_ index_reduce scatter_reduce scatter_reduce_ segment_sum",
+    "use agrad.where(mask, source, x) with a source of the same shape": "masked_scatter masked_scatter_",
+    "use agrad.unique_values of the sorted ones": "unique_consecutive",
+    "use agrad.extra.diag_embed, or x[...] = values on a clone": "diagonal_scatter select_scatter slice_scatter",
+    "use slices: x[a:b], x[:, a:b]": "dynamic_slice slice_in_dim dynamic_index_in_dim dynamic_update_slice",
+    "use agrad.random.manual_seed(seed)": "initial_seed get_rng_state",
+    "use agrad.autograd.set_detect_anomaly": "set_anomaly_enabled",
+    "use f(x) as it is: nothing is asynchronous that would need it": "block_until_ready",
+    "use agrad.numpy.histogram": "histc",
+    "use a, b = agrad.meshgrid(x, y, indexing='ij'), and agrad.stack": "cartesian_prod",
+    "use itertools.combinations of indices": "combinations",
+    "shapes are tuples: x.shape": "Size",
+    "use x.split(sizes)": "split_with_sizes unsafe_split unsafe_split_with_sizes",
+    "use x.shape == y.shape": "is_same_size",
+    "use agrad.sum over the axes": "sum_to_size",
+    "use functions of tensors: a loop over elements is not differentiated": "apply_ map_ map2_",
+    "use agrad.astype(x, agrad.int8)": "char",
+    "use dtype=agrad.float64, or agrad.set_default_dtype": "enable_x64",
+    "use agrad.log(-agrad.expm1(-x))": "log1mexp",
+    "use (x + agrad.sqrt(x**2 + b)) / 2": "squareplus",
+    "use agrad.nn.functional.layer_norm": "standardize",
+    "einops takes tensors after `import agrad.einops`": "rearrange",
+    # networks
+    "compose agrad.nn.MultiheadAttention, agrad.nn.LayerNorm and agrad.nn.Linear": (
+        "Transformer TransformerEncoder TransformerEncoderLayer TransformerDecoder TransformerDecoderLayer"
+        " multi_head_attention_forward"
+    ),
+    "use the module with its sizes written out": (
+        "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyConvTranspose1d"
+        " LazyConvTranspose2d LazyConvTranspose3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d"
+    ),
+    "use agrad.nn.GRU, agrad.nn.LSTM or agrad.nn.RNN over a sequence of length 1": "GRUCell LSTMCell RNNCell RNNBase RNNCellBase",
+    "use agrad.nn.functional.conv2d over the slices: three-dimensional ones are not there": (
+        "Conv3d ConvTranspose3d conv3d conv_transpose3d MaxPool3d AvgPool3d max_pool3d avg_pool3d AdaptiveAvgPool3d"
+        " AdaptiveMaxPool3d adaptive_avg_pool3d adaptive_max_pool3d BatchNorm3d Dropout3d dropout3d"
+    ),
+    "use agrad.nn.ConvTranspose2d with a width of 1": "ConvTranspose1d conv_transpose1d",
+    "use agrad.nn.MaxPool2d or agrad.nn.MaxPool1d with the kernel's size written out": (
+        "AdaptiveMaxPool1d AdaptiveMaxPool2d adaptive_max_pool1d adaptive_max_pool2d FractionalMaxPool2d FractionalMaxPool3d"
+    ),
+    "use agrad.nn.GroupNorm(channels, channels)": "InstanceNorm1d InstanceNorm2d InstanceNorm3d instance_norm",
+    "use agrad.nn.BatchNorm2d: a loss over all rows is one pass": "SyncBatchNorm",
+    "use agrad.nn.functional.dropout on a mask: x * dropout(agrad.ones(n, c, 1, 1))": (
+        "Dropout1d Dropout2d dropout1d dropout2d AlphaDropout FeatureAlphaDropout alpha_dropout"
+    ),
+    "use agrad.nn.functional.pad": (
+        "ConstantPad1d ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroPad3d ReflectionPad1d ReflectionPad2d"
+        " ReflectionPad3d ReplicationPad1d ReplicationPad2d ReplicationPad3d CircularPad1d CircularPad2d CircularPad3d"
+        " constant_pad_nd"
+    ),
+    "use agrad.nn.Parameter in an agrad.nn.Module of your own: attributes are registered": "ParameterList ParameterDict BufferDict",
+    "use agrad.clip(x, min, max)": "ReLU6 relu6 Hardtanh hardtanh hard_tanh clamp_max clamp_min",
+    "use agrad.clip(x / 6 + 0.5, 0, 1)": "Hardsigmoid hardsigmoid hard_sigmoid",
+    "use x * agrad.clip(x / 6 + 0.5, 0, 1)": "Hardswish hardswish hard_swish hard_silu",
+    "use x * agrad.tanh(agrad.special.softplus(x))": "Mish mish",
+    "use agrad.where(x > 0, x, weight * x)": "PReLU prelu RReLU rrelu",
+    "use 1.0507009873554805 * agrad.nn.functional.elu(x, 1.6732632423543772)": "SELU selu",
+    "use agrad.where(x > 0, x, alpha * agrad.expm1(x / alpha))": "CELU celu",
+    "use a * agrad.sigmoid(b) with a, b = agrad.chunk(x, 2, axis=-1)": "GLU glu",
+    "use x / (1 + agrad.abs(x))": "Softsign softsign soft_sign",
+    "use x - agrad.tanh(x)": "Tanhshrink tanhshrink",
+    "use agrad.where(agrad.abs(x) > lambd, x, 0.0)": "Hardshrink hardshrink",
+    "use agrad.sign(x) * agrad.maximum(agrad.abs(x) - lambd, 0.0)": "Softshrink softshrink",
+    "use agrad.where(x > threshold, x, value)": "Threshold threshold",
+    "use agrad.softmax(-x)": "Softmin softmin",
+    "use agrad.nn.Softmax(dim=-3)": "Softmax2d",
+    "use agrad.softmax(logits - agrad.log(-agrad.log(agrad.rand(*logits.shape))))": "gumbel_softmax",
+    "use agrad.sum(a * b, axis=-1) of vectors divided by agrad.linalg.vector_norm": (
+        "CosineSimilarity cosine_similarity CosineEmbeddingLoss cosine_embedding_loss"
+    ),
+    "use agrad.einsum('bi,oij,bj->bo', x, weight, y)": "Bilinear bilinear",
+    "use agrad.reshape and agrad.permute_dims": "PixelShuffle PixelUnshuffle pixel_shuffle pixel_unshuffle ChannelShuffle channel_shuffle",
+    "use agrad.extra.unflatten in forward": "Unflatten",
+    "use agrad.nn.functional.embedding, then agrad.mean": "EmbeddingBag embedding_bag",
+    "use agrad.repeat, or agrad.scipy.interpolate": (
+        "Upsample UpsamplingNearest2d UpsamplingBilinear2d upsample upsample_nearest upsample_bilinear interpolate"
+        " grid_sample affine_grid"
+    ),
+    "use slices, or agrad.nn.functional.conv2d": "Fold Unfold fold unfold LPPool1d LPPool2d LPPool3d lp_pool1d lp_pool2d",
+    "use agrad.scatter_add with indices of your own": "MaxUnpool1d MaxUnpool2d MaxUnpool3d max_unpool1d max_unpool2d max_unpool3d",
+    "write it out: agrad.maximum(margin + ..., 0.0) and agrad.mean": (
+        "MarginRankingLoss margin_ranking_loss HingeEmbeddingLoss hinge_embedding_loss MultiMarginLoss multi_margin_loss"
+        " TripletMarginLoss triplet_margin_loss TripletMarginWithDistanceLoss triplet_margin_with_distance_loss"
+        " MultiLabelMarginLoss multilabel_margin_loss"
+    ),
+    "use agrad.mean(agrad.special.softplus(-target * x))": "SoftMarginLoss soft_margin_loss",
+    "use agrad.nn.BCEWithLogitsLoss": "MultiLabelSoftMarginLoss multilabel_soft_margin_loss",
+    "use agrad.mean(agrad.exp(x) - target * x)": "PoissonNLLLoss poisson_nll_loss",
+    "use agrad.mean((x - target) ** 2 / var + agrad.log(var)) / 2": "GaussianNLLLoss gaussian_nll_loss",
+    "write the forward recursion with agrad.logaddexp": "CTCLoss ctc_loss",
+    "use agrad.nn.CrossEntropyLoss": "AdaptiveLogSoftmaxWithLoss LinearCrossEntropyLoss linear_cross_entropy",
+    "use agrad.nn.GroupNorm or agrad.nn.BatchNorm2d": "LocalResponseNorm CrossMapLRN2d local_response_norm",
+    "use agrad.linalg.vector_norm in forward: w * g / norm(w)": "weight_norm spectral_norm parametrize parametrizations",
+    "use agrad.optim.Adam or agrad.optim.AdamW": "Adamax NAdam RAdam Adafactor Lion Muon Lamb",
+    "use agrad.optim.Adagrad or agrad.optim.RMSprop": "Adadelta Rprop",
+    "use agrad.optim.SGD, and average the parameters by hand": "ASGD swa_utils",
+    "use agrad.optim.lr_scheduler.LambdaLR": (
+        "CosineAnnealingWarmRestarts CyclicLR MultiplicativeLR PolynomialLR ChainedScheduler"
+    ),
+    "use agrad.linalg.qr of agrad.randn(n, n): an orthogonal matrix": "orthogonal_ orthogonal",
+    "use agrad.eye under agrad.no_grad()": "eye_ dirac_",
+    "agrad.nn.utils.clip_grad_norm_ gives it, with max_norm=agrad.inf": "get_total_norm",
+    "use agrad.utils.data.TensorDataset, or any object with __len__ and __getitem__": "Dataset IterableDataset Subset random_split",
+    "the DataLoader shuffles and batches itself": "Sampler RandomSampler BatchSampler DistributedSampler",
+    "use the batches as they are: arrays need no pinning": "pin_memory is_pinned record_stream",
+    "use agrad.save(path, model.state_dict()) and agrad.load": "export onnx saved_model",
+    # SciPy
+    "agrad.scipy has SciPy's integrate, interpolate, linalg, optimize, signal, special and stats": "scipy.sparse scipy.cluster scipy.spatial scipy.ndimage scipy.fft",
+    # Dask
+    "use agrad_dask.from_zarr, from_npy or agrad.asarray(dask_array)": "from_array from_delayed from_map from_hdf5",
+}
+
+
+def _by_name(table: dict[str, str]) -> dict[str, str]:
+    return {name: answer for answer, names in table.items() for name in names.split()}
+
+
+HERE = _by_name(_HERE)
+INSTEAD = _by_name(_INSTEAD)

@@ -1,0 +1,85 @@
+"""What a namespace shows, and what it says of a name it does not have: what that is called here, or what to use instead.
+
+A namespace ends with ``__getattr__, __dir__ = names.of(__name__)``, or raises `MissingName` in a ``__getattr__`` of its own.
+Nothing is looked for before somebody reads the message, so ``hasattr`` costs as much as elsewhere.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import NoReturn
+
+#: How alike a name that is meant must be to the one that was written.
+ALIKE = 0.75
+
+
+class MissingName(AttributeError):
+    """A namespace does not have a name; what to write instead is looked for when the message is read."""
+
+    def __init__(self, namespace: str, name: str) -> None:
+        super().__init__(namespace, name, name=name)
+
+    def __str__(self) -> str:
+        namespace, name = self.args
+        return f"module {namespace!r} has no attribute {name!r}{hint(namespace, name)}"
+
+
+def of(namespace: str) -> tuple[Callable[[str], NoReturn], Callable[[], list[str]]]:
+    """Return a module's ``__getattr__`` and ``__dir__``: it shows what its ``__all__`` lists, and nothing else."""
+
+    def missing(name: str) -> NoReturn:
+        raise MissingName(namespace, name)
+
+    def shown() -> list[str]:
+        return sorted(sys.modules[namespace].__all__)
+
+    return missing, shown
+
+
+def hint(namespace: str, name: str) -> str:
+    """Return the end of a message about a name that `namespace` does not have, "" if nothing is known of it.
+
+    Parameters
+    ----------
+    namespace : str
+        A module of agrad's or of a plugin's, or ``"agrad.Tensor"``.
+    name : str
+        As it was written.
+
+    Returns
+    -------
+    str
+        Begins with a semicolon.
+    """
+    import difflib  # noqa: PLC0415 (for messages alone, as the table)
+
+    from agrad.core import elsewhere  # noqa: PLC0415 (see above)
+
+    if name.startswith("_"):
+        return ""
+    for key in (f"{namespace.removeprefix('agrad.')}.{name}", name):
+        if key in elsewhere.HERE:
+            return f"; here it is {elsewhere.HERE[key]}"
+        if key in elsewhere.INSTEAD:
+            return f"; not there: {elsewhere.INSTEAD[key]}"
+    tensor = sys.modules["agrad"].Tensor
+    for other in elsewhere.NAMESPACES:
+        if name in dir(importlib.import_module(other)):
+            return f"; here it is {other}.{name}"
+    if hasattr(tensor, name):
+        return f"; tensors have it: x.{name}"
+    if name.endswith("_") and (base := name[:-1]):
+        if hasattr(tensor, base):
+            return f"; not there in place: use x = x.{base}(...)"
+        for other in elsewhere.NAMESPACES:
+            if base in dir(importlib.import_module(other)):
+                return f"; not there in place: use x = {other}.{base}(x, ...)"
+    own = dir(tensor) if namespace == "agrad.Tensor" else dir(sys.modules[namespace])
+    known = [there for there in own if there[0] != "_"] + [
+        key for key in (*elsewhere.HERE, *elsewhere.INSTEAD) if "." not in key
+    ]
+    for alike in difflib.get_close_matches(name, known, n=1, cutoff=ALIKE):
+        return f"; did you mean {alike!r}?" if alike in own else f"; if {alike!r} is meant{hint(namespace, alike)}"
+    return ""
