@@ -41,6 +41,7 @@ LAYERS = [
         "agrad.core.names",
         "agrad.core.once",
         "agrad.core.port",
+        "agrad.core.requirements",
         "agrad.core.spec",
         "agrad.dtypes",
     ],

@@ -19,6 +19,7 @@ from agrad.core import errors
 from agrad.core.errors import BackendError, UnsupportedOp
 from agrad.core.once import once
 from agrad.core.port import Port
+from agrad.core.requirements import REQUIREMENTS
 from agrad.core.spec import Spec
 
 #: The version of this contract. Raised when a backend written for the old one would no longer be right. This one is
@@ -30,6 +31,9 @@ SPECS_KEPT = 4096
 
 #: The dtypes of double precision, which some devices lack.
 DOUBLE = ("float64", "complex128")
+
+#: Those beside which a complex number is of single precision.
+SINGLE = ("bfloat16", "complex64", "float16", "float32")
 
 
 class Device(str):
@@ -71,10 +75,15 @@ class Backend:
         As ``"numpy"``: the first part of a device.
     contract : int
         The version of this contract the backend was written for.
-    capabilities : mapping
-        What the backend can, by the names ``@requires`` uses.
+    capabilities : mapping of str to bool or str
+        Whether the backend has what `agrad.core.requirements` lists, by name: True, False, or the reason why not. What is
+        not said is as usual there.
+    device_capabilities : mapping of str to mapping
+        The same of single devices, by their names, where it is otherwise than on the rest.
     lacks : mapping of str to str
         Operations it cannot run, with the reason: raised as `UnsupportedOp`, listed in the docs, expected by the kit.
+    computes : mapping of str to str
+        Of a lazy backend, operations that have to compute something when they are called, with the reason.
     is_duck_array : bool
         Its arrays are in memory and NumPy's functions take them (``__array_function__``), so that they can be the chunks
         of an array of another library.
@@ -84,13 +93,10 @@ class Backend:
 
     name: str = ""
     contract: int = CONTRACT
-    capabilities: Mapping[str, bool] = {
-        "boolean indexing": True,
-        "data-dependent shapes": True,
-        "float64": True,
-        "complex": True,
-    }
+    capabilities: Mapping[str, bool | str] = {}
+    device_capabilities: Mapping[str, Mapping[str, bool | str]] = {}
     lacks: Mapping[str, str] = {}
+    computes: Mapping[str, str] = {}
     is_duck_array: bool = False
     is_lazy: bool = False
     #: ``run_rule(vjp, g, saved, node)`` runs a rule of the backward pass on raw arrays of this backend: to do so on a
@@ -117,6 +123,36 @@ class Backend:
         return True, str(getattr(module, "__version__", None) or getattr(library, "__version__", ""))
 
     # -- what follows, unless the library knows better -----------------------------------------------------------------
+
+    def cannot(self, requirement: str, device: str | None = None) -> str:
+        """Return why the backend, or one of its devices, lacks something; an empty text if it has it.
+
+        Parameters
+        ----------
+        requirement : str
+            A name in `agrad.core.requirements.REQUIREMENTS`.
+        device : str, optional
+            One of `devices`. Default: what holds on all of them.
+
+        Examples
+        --------
+        >>> import agrad as ag
+        >>> class Small(ag.Backend):
+        ...     capabilities = {"float64": "the chip has no such numbers", "fft": False}
+        >>> Small().cannot("float64")
+        'the chip has no such numbers'
+        >>> Small().cannot("complex128")  # which needs float64
+        'the chip has no such numbers'
+        >>> Small().cannot("fft"), Small().cannot("linalg")
+        ('it has no Fourier transforms', '')
+        """
+        known = REQUIREMENTS[requirement]
+        said = self.capabilities.get(requirement, known.usual)
+        if device is not None:
+            said = self.device_capabilities.get(device, {}).get(requirement, said)
+        if said is not True:
+            return said or f"it has no {known.meaning}"
+        return next(filter(None, (self.cannot(need, device) for need in known.needs)), "")
 
     def native_devices(self) -> Mapping[str, Any]:
         """Return the library's own device objects by name, as ``{"mine:0": ...}``; empty if there is but one."""
@@ -220,13 +256,52 @@ class Backend:
             # As arrays have it: NumPy's namespace has scalar types, which are equal but hash otherwise.
             found = None if native is None else xp.empty((0,), dtype=native).dtype
             if found is None or self.dtype_name(found) != name:  # some give another one instead
-                single = "; ag.set_default_dtype(ag.float32) makes single precision the default"
-                raise TypeError(f"the {self.name} backend has no dtype {name}{single if name in DOUBLE else ''}")
+                why = f": {reason}" if name in REQUIREMENTS and (reason := self.cannot(name)) else ""
+                if not why and name in DOUBLE:
+                    why = "; ag.set_default_dtype(ag.float32) makes single precision the default"
+                raise TypeError(f"the {self.name} backend has no dtype {name}{why}")
             self._dtypes[name] = found
         return found
 
     @once
     def _dtypes(self) -> dict[str, Any]:
+        return {}
+
+    def default_dtype(self, kind: str = "float", device: str | None = None) -> Any:
+        """Return the backend's own dtype of Python numbers that come without one.
+
+        Floats have that of `set_default_dtype`, complex numbers the complex one of its precision; single precision where
+        the device has no double (`capabilities`). Integers have int64.
+
+        Parameters
+        ----------
+        kind : {"bool", "int", "float", "complex"}, optional
+            What the numbers are.
+        device : str, optional
+            One of `devices`. Default: what holds on all of them.
+
+        Raises
+        ------
+        TypeError
+            If the library has no such numbers.
+        """
+        key = kind, device, dtypes.get_default_dtype().name
+        found = self._defaults.get(key)
+        if found is None:
+            found = self._defaults[key] = self.dtype(self.default_name(kind, device))
+        return found
+
+    def default_name(self, kind: str = "float", device: str | None = None) -> str:
+        """Return the standard's name of `default_dtype`."""
+        single = dtypes.get_default_dtype().name == "float32"
+        if kind == "float":
+            return "float32" if single or self.cannot("float64", device) else "float64"
+        if kind == "complex":
+            return "complex64" if single or self.cannot("complex128", device) else "complex128"
+        return {"bool": "bool", "int": "int64"}[kind]
+
+    @once
+    def _defaults(self) -> dict[tuple[str, str | None, str], Any]:
         return {}
 
     def dtype_name(self, dtype: Any) -> str:
@@ -264,9 +339,9 @@ class Backend:
         ):
             return spec.dtype
         if isinstance(value, complex):
-            single = self.dtype_name(spec.dtype) in ("float32", "complex64", "float16")
+            single = self.dtype_name(spec.dtype) in SINGLE or self.cannot("complex128", spec.device)
             return self.dtype("complex64" if single else "complex128")
-        return self.dtype("int64" if isinstance(value, int) else dtypes.get_default_dtype().name)
+        return self.default_dtype("int" if isinstance(value, int) else "float", spec.device)
 
     def broadcast_like(self, array: Any, spec: Spec) -> Any:
         """Broadcast to a spec's shape (and chunks)."""

@@ -12,6 +12,7 @@ from agrad.core.backend import Backend, kernels_of, plugins
 from agrad.core.cotangents import lent
 from agrad.core.errors import RuleError, UnsupportedOp
 from agrad.core.op import OPS, Op
+from agrad.core.requirements import REQUIREMENTS
 
 #: Sub-namespaces that are agrad's own.
 OWN = ("extra", "nn", "scipy", "special")
@@ -120,7 +121,9 @@ def _found(backend: Backend, name: str) -> Any:
     if found is None and op is not None and op.kernel is not None:
         return functools.partial(op.kernel, backend.xp)
     if found is None:
-        return _lacking(name, backend.name, "its namespace has no function of that name")
+        chapter = name.partition(".")[0]
+        reason = backend.cannot(chapter) if chapter in REQUIREMENTS else ""
+        return _lacking(name, backend.name, reason or "its namespace has no function of that name")
     return functools.partial(_transform, found, name) if name in TRANSFORMS else found
 
 

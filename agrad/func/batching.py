@@ -354,8 +354,8 @@ def leaves_vmap(how: str) -> RuntimeError:
 
 #: Members that a batched backend has of the library's: they are not about shapes.
 OF_THE_LIBRARY = (
-    *("capabilities", "default_device", "dtype", "dtype_name", "kind", "namespace", "native_device", "quiet", "scalar"),
-    "scalar_dtype",
+    *("cannot", "default_device", "default_dtype", "default_name", "dtype", "dtype_name", "kind", "namespace"),
+    *("native_device", "quiet", "scalar", "scalar_dtype"),
 )
 
 

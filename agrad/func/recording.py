@@ -151,7 +151,6 @@ class RecordingBackend(Backend):
     def __init__(self, inner: Backend) -> None:
         self.inner = inner
         self.name = f"recording({inner.name})"
-        self.capabilities = inner.capabilities  # what it lacks its kernels say
         for name in OF_THE_LIBRARY:
             setattr(self, name, getattr(inner, name))
         self.kind_of_array: type[Recorded] = type("Recorded", (Recorded,), {"__slots__": (), "backend": self})
@@ -231,8 +230,8 @@ class RecordingBackend(Backend):
 
 #: Members that the recording backend has of the library's: they are not about arrays.
 OF_THE_LIBRARY = (
-    *("default_device", "device_of", "devices", "dtype", "dtype_name", "kind", "namespace", "native_device", "quiet"),
-    *("scalar", "scalar_dtype"),
+    *("cannot", "default_device", "default_dtype", "default_name", "device_of", "devices", "dtype", "dtype_name"),
+    *("kind", "namespace", "native_device", "quiet", "scalar", "scalar_dtype"),
 )
 
 

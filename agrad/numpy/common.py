@@ -59,9 +59,10 @@ def dtype_of(x: Tensor) -> str:
 
 
 def floating(x: Any) -> Tensor:
-    """Return an operand in a floating dtype, float64 for integers."""
+    """Return an operand in a floating dtype, the default one for integers."""
     x = as_operand(x)
-    return x if x._spec.inexact else astype(x, dtypes.get_default_dtype())
+    spec = x._spec
+    return x if spec.inexact else astype(x, spec.backend.default_dtype("float", spec.device))
 
 
 def numeric(x: Any) -> Tensor:

@@ -36,14 +36,22 @@ def leaf(backend: Backend, raw: Any, requires_grad: bool = False) -> Tensor:
     return made.requires_grad_() if requires_grad else made
 
 
-def _call(name: str, *args: Any, dtype: Any, device: Any, requires_grad: bool = False, default: Any = None) -> Tensor:
-    """Call a creation function of a backend's namespace."""
+def _call(
+    name: str,
+    *args: Any,
+    dtype: Any,
+    device: Any,
+    requires_grad: bool = False,
+    kind: str = "float",
+    **parameters: Any,
+) -> Tensor:
+    """Call a creation function of a backend's namespace; the kind is that of the numbers where no dtype is given."""
     backend, full = manager.device_of(device)
-    wanted = default if dtype is None else dtype
-    dtype = None if wanted is None else backend.dtype(wanted)
+    dtype = backend.default_dtype(kind, full) if dtype is None else backend.dtype(dtype)
     native = backend.native_device(full)
-    kwargs = {} if native is None else {"device": native}
-    raw = getattr(kernels_of(backend), name)(*args, dtype=dtype, **kwargs)
+    if native is not None:
+        parameters["device"] = native
+    raw = getattr(kernels_of(backend), name)(*args, dtype=dtype, **parameters)
     return leaf(backend, raw, requires_grad)
 
 
@@ -74,10 +82,7 @@ def zeros(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requi
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """
-    default = dtypes.get_default_dtype()
-    return _call(
-        "zeros", _whole("zeros", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, default=default
-    )
+    return _call("zeros", _whole("zeros", shape, more), dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def ones(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -91,10 +96,7 @@ def ones(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requir
     >>> ag.ones(3, dtype="int64")
     tensor([1, 1, 1])
     """
-    default = dtypes.get_default_dtype()
-    return _call(
-        "ones", _whole("ones", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, default=default
-    )
+    return _call("ones", _whole("ones", shape, more), dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def empty(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
@@ -108,10 +110,7 @@ def empty(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requi
     >>> ag.empty((2, 3)).shape
     (2, 3)
     """
-    default = dtypes.get_default_dtype()
-    return _call(
-        "empty", _whole("empty", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, default=default
-    )
+    return _call("empty", _whole("empty", shape, more), dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def full(
@@ -136,16 +135,8 @@ def full(
     if not isinstance(fill_value, bool | int | float | complex):
         made = broadcast_to(_fill(fill_value, dtype, device), shape_tuple(shape))
         return made.requires_grad_() if requires_grad else made
-    default = (
-        dtypes.bool
-        if isinstance(fill_value, bool)
-        else dtypes.int64
-        if isinstance(fill_value, int)
-        else dtypes.get_default_dtype()
-        if isinstance(fill_value, float)
-        else complex_default()
-    )
-    return _call("full", shape, fill_value, dtype=dtype, device=device, requires_grad=requires_grad, default=default)
+    kind = next(kind.__name__ for kind in (bool, int, float, complex) if isinstance(fill_value, kind))
+    return _call("full", shape, fill_value, dtype=dtype, device=device, requires_grad=requires_grad, kind=kind)
 
 
 def _fill(value: Any, dtype: Any, device: Any) -> Tensor:
@@ -156,11 +147,6 @@ def _fill(value: Any, dtype: Any, device: Any) -> Tensor:
             f"fill_value must be a number or a 0-d tensor, not one of shape {made.shape}; use broadcast_to"
         )
     return made
-
-
-def complex_default() -> dtypes.DType:
-    """Return the complex dtype of the default floating dtype's precision."""
-    return dtypes.complex64 if dtypes.get_default_dtype() == dtypes.float32 else dtypes.complex128
 
 
 def _like(x: Any, dtype: Any, device: Any) -> tuple[Any, Any]:
@@ -281,9 +267,8 @@ def arange(
     """
     if stop is None:
         start, stop = 0, start
-    integral = all(isinstance(v, int) for v in (start, stop, step))
-    default = dtypes.int64 if integral else dtypes.get_default_dtype()
-    return _call("arange", start, stop, step, dtype=dtype, device=device, requires_grad=requires_grad, default=default)
+    kind = "int" if all(isinstance(v, int) for v in (start, stop, step)) else "float"
+    return _call("arange", start, stop, step, dtype=dtype, device=device, requires_grad=requires_grad, kind=kind)
 
 
 def linspace(
@@ -316,15 +301,18 @@ def linspace(
     for name, end in (("start", start), ("stop", stop)):
         if isinstance(end, Tensor):
             raise errors.not_a_number("linspace", name)
-    backend, where = manager.device_of(device)
-    is_complex = isinstance(start, complex) or isinstance(stop, complex)
-    default = complex_default() if is_complex else dtypes.get_default_dtype()
-    native = backend.native_device(where)
-    kwargs = {} if native is None else {"device": native}
-    raw = kernels_of(backend).linspace(
-        start, stop, num, dtype=backend.dtype(default if dtype is None else dtype), endpoint=endpoint, **kwargs
+    kind = "complex" if isinstance(start, complex) or isinstance(stop, complex) else "float"
+    return _call(
+        "linspace",
+        start,
+        stop,
+        num,
+        dtype=dtype,
+        device=device,
+        requires_grad=requires_grad,
+        kind=kind,
+        endpoint=endpoint,
     )
-    return leaf(backend, raw, requires_grad)
 
 
 def eye(
@@ -353,12 +341,7 @@ def eye(
     tensor([[0., 1., 0.],
             [0., 0., 1.]])
     """
-    backend, where = manager.device_of(device)
-    native = backend.native_device(where)
-    kwargs = {} if native is None else {"device": native}
-    default = dtypes.get_default_dtype() if dtype is None else dtype
-    raw = kernels_of(backend).eye(n_rows, n_cols, k=k, dtype=backend.dtype(default), **kwargs)
-    return leaf(backend, raw, requires_grad)
+    return _call("eye", n_rows, n_cols, dtype=dtype, device=device, requires_grad=requires_grad, k=k)
 
 
 # -- of data --------------------------------------------------------------------------------------------------------------
@@ -404,12 +387,12 @@ def asarray(
         if copy is False and not hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
             raise ValueError("asarray() of Python numbers has to copy; copy=False cannot be met")
         if dtype is None and type(obj) is float:
-            dtype = dtypes.get_default_dtype()
+            dtype = backend.default_dtype("float", where)
         raw = backend.asarray(obj, dtype=dtype, device=where, copy=copy)
         if dtype is None and not hasattr(obj, "dtype"):
             kind = backend.kind(raw.dtype)
-            wanted = {"float": dtypes.get_default_dtype(), "complex": complex_default()}.get(kind)
-            if wanted is not None and wanted != raw.dtype:
+            wanted = backend.default_dtype(kind, where) if kind in ("float", "complex") else raw.dtype
+            if wanted != raw.dtype:
                 raw = backend.asarray(obj, dtype=wanted, device=where)
         if recording is not None and isinstance(obj, bool | int | float | complex | list | tuple):
             recording.constant(raw)

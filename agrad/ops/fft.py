@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agrad import dtypes
 from agrad.core.cotangents import device_of
 from agrad.core.declare import linear
 from agrad.core.tensor import Tensor
@@ -352,8 +351,8 @@ def _frequencies(
     """Whole numbers over ``n * d``."""
     if n < 1:
         raise ValueError(f"{name}() takes a positive number of samples, got {n}")
-    dtype = dtypes.get_default_dtype() if dtype is None else dtype
-    backend, _ = manager.device_of(device)
+    backend, where = manager.device_of(device)
+    dtype = backend.default_dtype("float", where) if dtype is None else dtype
     if backend.kind(backend.dtype(dtype)) != "float":
         raise TypeError(f"{name}() takes a real floating-point dtype, got {dtype}")
     made = arange(start, stop, dtype=dtype, device=device) * (1 / (n * d))

@@ -113,11 +113,10 @@ class Info:
         dict
             Two truth values, and the largest number of axes (None if there is no limit).
         """
-        known = self._backend.capabilities
         library = self._library()
         return {
-            "boolean indexing": known["boolean indexing"],
-            "data-dependent shapes": known["data-dependent shapes"],
+            "boolean indexing": not self._backend.cannot("boolean indexing"),
+            "data-dependent shapes": not self._backend.cannot("data-dependent shapes"),
             "max dimensions": library.capabilities().get("max dimensions") if library else None,
         }
 
@@ -135,21 +134,17 @@ class Info:
         Parameters
         ----------
         device : str, optional
-            Of this namespace. The defaults are the same on all of them.
+            Of this namespace. Default: its default one.
 
         Returns
         -------
         dict
-            The backend's own dtypes, but those that its library does not have. `set_default_dtype` changes the first two.
+            The backend's own dtypes, but those that its library does not have. `set_default_dtype` changes the first two;
+            they are of single precision where the device has no double.
         """
-        self._native(device)
-        names = {
-            "real floating": dtypes.get_default_dtype(),
-            "complex floating": creation.complex_default(),
-            "integral": dtypes.int64,
-            "indexing": dtypes.int64,
-        }
-        return self._existing(names)
+        _, full = self._whole(device)
+        kinds = {"real floating": "float", "complex floating": "complex", "integral": "int", "indexing": "int"}
+        return self._existing({name: self._backend.default_name(kind, full) for name, kind in kinds.items()})
 
     def dtypes(self, *, device: Any = None, kind: str | tuple[str, ...] | None = None) -> dict[str, Any]:
         """Return the dtypes of the standard that are supported, by name.
@@ -186,10 +181,15 @@ class Info:
 
     def _native(self, device: Any) -> Any:
         """What the library calls a device of this namespace."""
+        backend, full = self._whole(device)
+        return backend.native_device(full)
+
+    def _whole(self, device: Any) -> tuple[Backend, str]:
+        """The backend, and the full name of a device of this namespace."""
         backend, full = (self._backend, self.default_device()) if device is None else manager.device_of(device)
         if backend is not self._backend:
             raise ValueError(f"{device!r} is no device of {self._backend.name}: {', '.join(self._backend.devices())}")
-        return backend.native_device(full)
+        return backend, full
 
 
 def _is_of(name: str, kind: str | tuple[str, ...] | None) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from agrad import dtypes
 from agrad.core import names as _names
 from agrad.core.backend import spec_of
 from agrad.core.mode import Setting, batch_levels, recorder, within
@@ -185,14 +184,14 @@ def _sample(
     shape: tuple[int, ...],
     *,
     dtype: Any,
-    default: Any,
     device: Any,
     generator: Generator | None,
+    of: str = "float",
     requires_grad: bool = False,
     **parameters: Any,
 ) -> Tensor:
     backend, where = manager.device_of(device)
-    native = backend.dtype(default if dtype is None else dtype)
+    native = backend.default_dtype(of, where) if dtype is None else backend.dtype(dtype)
     source = generator or default_generator
     key = source.key()
     recording = recorder()
@@ -235,7 +234,6 @@ def rand(
         "uniform",
         _shape(shape),
         dtype=dtype,
-        default=dtypes.get_default_dtype(),
         device=device,
         generator=generator,
         requires_grad=requires_grad,
@@ -263,7 +261,6 @@ def randn(
         "normal",
         _shape(shape),
         dtype=dtype,
-        default=dtypes.get_default_dtype(),
         device=device,
         generator=generator,
         requires_grad=requires_grad,
@@ -306,7 +303,7 @@ def randint(
         "integers",
         (size,) if isinstance(size, int) else tuple(size),
         dtype=dtype,
-        default=dtypes.int64,
+        of="int",
         device=device,
         generator=generator,
         low=low,
@@ -327,9 +324,7 @@ def randperm(n: int, *, dtype: Any = None, device: Any = None, generator: Genera
     >>> sorted(ag.randperm(4).tolist())
     [0, 1, 2, 3]
     """
-    return _sample(
-        "permutation", (n,), dtype=dtype, default=dtypes.int64, device=device, generator=generator, n=operator.index(n)
-    )
+    return _sample("permutation", (n,), dtype=dtype, of="int", device=device, generator=generator, n=operator.index(n))
 
 
 permutation = randperm

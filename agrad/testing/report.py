@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import agrad as ag
+from agrad.core.requirements import REQUIREMENTS
 from agrad.plugin import manager
 
 __all__ = ["Record", "Report", "main", "make", "markdown", "summary", "to_html", "to_text", "write", "writer"]
@@ -61,9 +62,13 @@ def make(device: str, records: Sequence[Record]) -> Report:
     row = next((row for row in manager.backends() if row.name == name), None)
     lacks: dict[str, str] = {}
     capabilities: dict[str, bool] = {}
+    cannot: dict[str, str] = {}
     if row is not None and row.available:
         backend = manager.get(name)
-        lacks, capabilities = dict(backend.lacks), dict(backend.capabilities)
+        lacks = dict(backend.lacks)
+        reasons = {each: backend.cannot(each, device) for each in REQUIREMENTS}
+        capabilities = {each: not reason for each, reason in reasons.items()}
+        cannot = {each: reason for each, reason in reasons.items() if reason and REQUIREMENTS[each].usual}
     return {
         "format": FORMAT,
         "agrad": ag.__version__,
@@ -77,6 +82,7 @@ def make(device: str, records: Sequence[Record]) -> Report:
         "platform": f"{platform.system()} {platform.machine()}",
         "date": dt.datetime.now(tz=dt.UTC).date().isoformat(),
         "capabilities": capabilities,
+        "cannot": cannot,
         "lacks": lacks,
         "results": sorted(records, key=lambda r: (r["area"], r["test"], r["op"], r["dtype"], r["id"])),
     }
@@ -135,7 +141,7 @@ def to_text(report: Report) -> str:
     """Return a report as plain text."""
     lines = [summary(report), ""]
     lines += [f"lacks {op}: {reason}" for op, reason in report["lacks"].items()]
-    lines += [f"cannot: {name}" for name, can in report["capabilities"].items() if not can]
+    lines += [f"requires {name}: {reason}" for name, reason in report["cannot"].items()]
     modes, table = _cells(report)
     rows = [["", *(mode.replace("_", " ") for mode in modes)]]
     rows += [
@@ -169,7 +175,7 @@ def to_html(report: Report) -> str:
         f"<style>{_STYLE}</style><h1>{escape(_title(report))}</h1>",
         f"<p>{escape(summary(report))}. Python {escape(report['python'])}, {escape(report['platform'])}.</p>",
     ]
-    cannot = [f"cannot: {name}" for name, can in report["capabilities"].items() if not can]
+    cannot = [f"requires {name}: {reason}" for name, reason in report["cannot"].items()]
     cannot += [f"lacks {op}: {reason}" for op, reason in report["lacks"].items()]
     parts.extend(f"<p>{escape(line)}</p>" for line in cannot)
     head = "".join(f"<th>{escape(mode.replace('_', ' '))}</th>" for mode in modes)
@@ -242,7 +248,7 @@ def markdown(reports: Sequence[Report]) -> str:
         if not report["available"]:
             rows.append([report["device"], f"not available: {report['reason']}", *["-"] * (len(COLUMNS) + 1)])
             continue
-        lacks = ", ".join([*report["lacks"], *(name for name, can in report["capabilities"].items() if not can)])
+        lacks = ", ".join([*report["lacks"], *report["cannot"]])
         rows.append(
             [report["device"], report["version"], *(_column(report, areas) for _, areas in COLUMNS), lacks or "nothing"]
         )

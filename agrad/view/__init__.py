@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from agrad import dtypes
 from agrad.core import names as _names
 from agrad.core.tensor import Tensor, attached
 from agrad.ops.manipulation import concat
@@ -12,9 +11,6 @@ from agrad.plugin import manager
 from agrad.view.drawing import Graph, Memory, dot, graph, html, memory, svg, text
 from agrad.view.format import DEFAULT_OPTIONS, edges, format_tensor
 from agrad.view.profile import profile
-
-if TYPE_CHECKING:
-    from agrad.dtypes import DType
 
 __all__ = ["Graph", "Memory", "dot", "graph", "html", "memory", "profile", "svg", "text", "text_of"]
 
@@ -33,12 +29,9 @@ def text_of(tensor: Tensor) -> str:
     suffixes = []
     if backend is not manager.default_backend():
         suffixes.append(f"device='{spec.device}'")
-    default = dtypes.get_default_dtype()
-    usual: tuple[DType | str, ...] = (default, "complex64" if default == "float32" else "complex128", "int64", "bool")
-    if spec.size == 0:  # no elements to tell the dtype by
-        usual = usual[:1]
     name = backend.dtype_name(spec.dtype)
-    if name not in map(backend.dtype_name, usual):  # by their names: a backend may lack some of them
+    kinds = ("bool", "int", "float", "complex") if spec.size else ("float",)  # of no elements there is nothing to tell
+    if name not in [backend.default_name(each, spec.device) for each in kinds]:
         suffixes.append(f"dtype={name}")
     if tensor.grad_fn is not None:
         suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")

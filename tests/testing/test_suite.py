@@ -203,7 +203,7 @@ def test_forms_of_reports():
 
 
 def test_requires_knows_capabilities():
-    with pytest.raises(ValueError, match=r"no capability is called float65; there are: .*float64"):
+    with pytest.raises(ValueError, match=r"no requirement is called float65; there are: .*float64"):
         suite.requires("float65")
 
 

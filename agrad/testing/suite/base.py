@@ -10,6 +10,7 @@ import pytest
 import agrad as ag
 from agrad.core.backend import Backend
 from agrad.core.errors import UnsupportedOp
+from agrad.core.requirements import REQUIREMENTS
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.plugin import manager
@@ -22,14 +23,14 @@ __all__ = ["FEW", "Conformance", "requires"]
 FEW = 2
 
 
-def requires(*capabilities: str) -> pytest.MarkDecorator:
-    """Mark a test as one for backends that can do these things.
+def requires(*requirements: str) -> pytest.MarkDecorator:
+    """Mark a test as one for backends that have these things.
 
     Parameters
     ----------
-    *capabilities : str
-        Keys of `agrad.plugin.backend.Backend.capabilities`, as ``"float64"``. Where the backend says False, the test
-        is skipped, and the report says so.
+    *requirements : str
+        Names of `agrad.core.requirements`, as ``"float64"``. Where the backend has it not (`Backend.cannot`), the test is
+        skipped, with a reason that begins with ``requires float64:``.
 
     Examples
     --------
@@ -38,10 +39,10 @@ def requires(*capabilities: str) -> pytest.MarkDecorator:
     ...     @requires("float64", "complex")
     ...     def test_phases(self): ...
     """
-    unknown = [name for name in capabilities if name not in Backend.capabilities]
+    unknown = [name for name in requirements if name not in REQUIREMENTS]
     if unknown:
-        raise ValueError(f"no capability is called {', '.join(unknown)}; there are: {', '.join(Backend.capabilities)}")
-    return pytest.mark.agrad_requires(*capabilities)
+        raise ValueError(f"no requirement is called {', '.join(unknown)}; there are: {', '.join(REQUIREMENTS)}")
+    return pytest.mark.agrad_requires(*requirements)
 
 
 class Conformance:
@@ -112,11 +113,20 @@ class Conformance:
         self.xp = ag.namespace(self.name)
         self.harness = harness_of(self.name)
 
-    def require(self, *capabilities: str) -> None:
-        """Skip the rest of a test unless the backend can do these things."""
-        for capability in capabilities:
-            if not self.backend.capabilities.get(capability, Backend.capabilities[capability]):
-                pytest.skip(f"{self.name} cannot: {capability}")
+    def require(self, *requirements: str) -> None:
+        """Skip the rest of a test unless the backend has these things."""
+        missing = self.missing(*requirements)
+        if missing:
+            pytest.skip(missing)
+
+    def missing(self, *requirements: str) -> str:
+        """Return the first that the backend has not, with the reason, as ``requires fft: ...``; an empty text if none."""
+        reasons = ((name, self.backend.cannot(name, self.device)) for name in requirements)
+        return next((f"requires {name}: {reason}" for name, reason in reasons if reason), "")
+
+    def empty(self, *cases: Any) -> tuple[Any, ...]:
+        """Return cases without elements; none if the backend has no such arrays."""
+        return () if self.missing("empty arrays") else cases
 
     def lacking(self, error: UnsupportedOp) -> None:
         """End the test as an expected failure if the backend declares the operation as lacking; else raise."""
@@ -130,7 +140,7 @@ class Conformance:
     @property
     def real(self) -> str:
         """The real dtype that tests use where any will do."""
-        return "float64" if self.backend.capabilities.get("float64", True) else "float32"
+        return "float32" if self.missing("float64") else "float64"
 
     @property
     def tolerance(self) -> float:

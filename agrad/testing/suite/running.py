@@ -14,6 +14,7 @@ from agrad.core.errors import UnsupportedOp
 from agrad.core.forward import with_tangent
 from agrad.core.kernels import forget_kernels
 from agrad.testing.calls import SINGLE, Slopes, inner, library, slopes_of
+from agrad.testing.needs import of_dtype, of_sample
 from agrad.testing.samples import SAMPLES, Data, Sample
 from agrad.testing.suite.base import FEW, Conformance
 
@@ -92,7 +93,7 @@ class OfSamples(Conformance):
         """
         if once and self.costly(dtype):
             pytest.skip("is checked in double precision")
-        self.require(*(["float64"] if dtype in SINGLE else []), *(["complex"] if dtype.startswith("c") else []))
+        self.require(*of_dtype(dtype))
         samples = self.samples(op, dtype)
         alike = ag.rules[op].kind == "elementwise"
         if (few and alike) or (self.backend.is_lazy and (few or (once and alike))):
@@ -114,7 +115,7 @@ class OfSamples(Conformance):
 
     def costly(self, dtype: str) -> bool:
         """Return whether a precision is to be tested briefly: that of a lazy backend which has a better one."""
-        return self.backend.is_lazy and dtype in DOUBLE and self.backend.capabilities.get("float64", True)
+        return self.backend.is_lazy and dtype in DOUBLE and not self.missing(DOUBLE[dtype])
 
     def would_work(self, op: str, run: Callable[[], None]) -> bool:
         """Return whether a test passes if an operation that is declared to be lacking is not refused."""
@@ -129,30 +130,17 @@ class OfSamples(Conformance):
     def samples(self, op: str, dtype: str) -> list[Sample]:
         """Return the samples of an operation that have this dtype and that the backend can be asked for; skip without."""
         found = self.asked(op, dtype)
-        found = found[:1] if self.quick or self.costly(dtype) else found
         if not found:
-            pytest.skip("no sample")
-        return found
+            of_kind = [sample for sample in SAMPLES[op] if is_complex(sample) == dtype.startswith("complex")]
+            pytest.skip(next((self.missing(*of_sample(sample)) for sample in of_kind), "no sample"))
+        return found[:1] if self.quick or self.costly(dtype) else found
 
     def asked(self, op: str, dtype: str) -> list[Sample]:
-        """Return the samples of an operation that have this dtype and need nothing that the backend cannot."""
-        can = self.backend.capabilities
-        if dtype.startswith("complex") and not can.get("complex", True):
+        """Return the samples of an operation that have this dtype and need nothing that the backend has not."""
+        if self.missing(*of_dtype(dtype)):
             return []
-        found = []
-        for sample in SAMPLES[op]:
-            given = [*sample.args, *sample.kwargs.values()]
-            texts = [v for v in given if isinstance(v, str)]
-            if is_complex(sample) != dtype.startswith("complex"):
-                continue
-            if not can.get("boolean indexing", True) and op in ("getitem", "setitem") and any_data(given, is_mask):
-                continue
-            if not can.get("complex", True) and any(t.startswith("complex") for t in texts):
-                continue
-            if not can.get("float64", True) and any(t in SINGLE for t in texts):
-                continue
-            found.append(sample)
-        return found
+        of_kind = (sample for sample in SAMPLES[op] if is_complex(sample) == dtype.startswith("complex"))
+        return [sample for sample in of_kind if not self.missing(*of_sample(sample))]
 
     def run_samples(self, check: Callable[..., None], samples: Sequence[Sample], dtype: str) -> None:
         left_out = []

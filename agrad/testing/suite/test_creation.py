@@ -10,6 +10,7 @@ import pytest
 
 import agrad as ag
 from agrad.testing.calls import library
+from agrad.testing.needs import of_dtype
 from agrad.testing.suite.base import Conformance
 
 #: Per function: the call with the dtype, and the expected numbers.
@@ -26,6 +27,9 @@ CREATED: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
     "asarray of nothing": (lambda xp, d: xp.asarray([], dtype=d), []),
     "zeros of no elements": (lambda xp, d: xp.zeros((0, 2), dtype=d), []),
 }
+
+#: Those that give no elements.
+EMPTY = ("asarray of nothing", "zeros of no elements")
 
 #: Of a tensor [[1, 2], [3, 4]]: the call, and the expected numbers.
 MADE_OF: dict[str, tuple[Callable[[Any, Any], Any], Any]] = {
@@ -46,7 +50,7 @@ class TestCreation(Conformance):
     @pytest.mark.parametrize("function", CREATED)
     def test_created(self, function: str, dtype: str) -> None:
         """The value, the dtype asked for, the backend's device, no gradient."""
-        self.require(*(["float64"] if dtype == "float64" else []))
+        self.require(*of_dtype(dtype), *(["empty arrays"] if function in EMPTY else []))
         make, expected = CREATED[function]
         made = make(self.xp, getattr(self.xp, dtype))
         assert self.backend.dtype_name(made.dtype) == dtype
@@ -136,7 +140,7 @@ class TestCreation(Conformance):
 
     def test_specs(self) -> None:
         """`Backend.spec` tells shape, dtype and device; it is one object per shape, dtype and device unless lazy."""
-        for shape, dtype in itertools.product(((), (3,), (2, 0), (2, 3)), ("int32", "float32")):
+        for shape, dtype in itertools.product(((), (3,), *self.empty((2, 0)), (2, 3)), ("int32", "float32")):
             array = self.xp.zeros(shape, dtype=getattr(self.xp, dtype))._raw
             spec = self.backend.spec(array)
             assert (spec.shape, self.backend.dtype_name(spec.dtype)) == (shape, dtype)

@@ -9,6 +9,7 @@ import pickle
 import pytest
 
 import agrad as ag
+from agrad.testing.needs import of_dtype
 from agrad.testing.suite.base import Conformance
 
 
@@ -19,7 +20,7 @@ class TestPickling(Conformance):
     @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "complex64"])
     def test_tensors(self, dtype: str, protocol: int) -> None:
         """Value, dtype, device and requires_grad survive."""
-        self.require(*(["float64"] if dtype == "float64" else []), *(["complex"] if dtype == "complex64" else []))
+        self.require(*of_dtype(dtype))
         for data in ([[1, 0], [0, 1]], 1):
             needs = dtype.startswith(("float", "complex"))
             x = self.tensor(data, dtype, requires_grad=needs)

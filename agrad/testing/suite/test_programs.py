@@ -16,7 +16,7 @@ import agrad as ag
 from agrad.testing.calls import library
 from agrad.testing.samples import Sample
 from agrad.testing.suite.running import FACTORS, VALUE, OfSamples, Run, any_data, is_mask, of_rules
-from agrad.testing.suite.test_creation import CREATED, MADE_OF
+from agrad.testing.suite.test_creation import CREATED, EMPTY, MADE_OF
 from agrad.testing.suite.test_in_place import START, WRITES
 
 #: How exact a product of complex numbers is: libraries round it in one way or the other by how the numbers lie in memory.
@@ -206,6 +206,7 @@ class TestPrograms(OfSamples):
     @pytest.mark.parametrize("op", DATA_DEPENDENT)
     def test_shapes_that_depend_on_values(self, op: str) -> None:
         """No program gives them, and the error says which operation would."""
+        self.require("data-dependent shapes")
         with pytest.raises(ag.func.CaptureError, match=op.partition("_")[0]):
             ag.func.capture(getattr(ag, op))(self.tensor([1.0, 0.0, 1.0]))
 
@@ -214,6 +215,7 @@ class TestPrograms(OfSamples):
     @pytest.mark.parametrize("function", CREATED)
     def test_created(self, function: str) -> None:
         """Arrays made of nothing, and combined with an operand."""
+        self.require(*(["empty arrays"] if function in EMPTY else []))
         make, _ = CREATED[function]
         dtype = getattr(self.xp, self.real)
 
@@ -317,6 +319,7 @@ class TestPrograms(OfSamples):
 
     def test_several_threads(self) -> None:
         """Runs at the same time do not disturb each other."""
+        self.require("threads")
         run = ag.func.capture(layer)(*self.operands()).runner(self.backend)
         factors = [0.1 * (i + 1) for i in range(24)]
         given = [[t._raw for t in self.operands(factor)] for factor in factors]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import agrad as ag
-from agrad.core.backend import Backend, backend_of
+from agrad.core.backend import backend_of
 from agrad.core.op import OPS
+from agrad.core.requirements import REQUIREMENTS
 from agrad.plugin import manager
 from agrad.testing.suite.base import Conformance
 
@@ -53,12 +54,27 @@ class TestRegistration(Conformance):
             assert implementation.function(foreign) != self.name, f"{foreign.__name__} is claimed as an array"
 
     def test_capabilities(self) -> None:
-        """Capabilities are known ones and say True or False."""
-        for name, can in self.backend.capabilities.items():
-            assert name in Backend.capabilities, (
-                f"{name!r} is no capability; there are {', '.join(Backend.capabilities)}"
-            )
-            assert isinstance(can, bool), f"{name}: {can!r} is neither True nor False"
+        """Capabilities are known ones and say True, False, or why not; those of devices are of devices that there are."""
+        of_devices = self.backend.device_capabilities
+        assert set(of_devices) <= set(self.backend.devices()), f"device_capabilities names {set(of_devices)}"
+        for said in (self.backend.capabilities, *of_devices.values()):
+            for name, can in said.items():
+                assert name in REQUIREMENTS, f"{name!r} is no capability; there are {', '.join(REQUIREMENTS)}"
+                assert isinstance(can, bool | str), f"{name}: {can!r} is neither True nor False nor a reason"
+                assert can != "", f"{name}: the reason is empty"
+
+    def test_defaults(self) -> None:
+        """Python numbers get a dtype that the device has; the namespace says which, and it can be printed."""
+        known = self.xp.__array_namespace_info__().default_dtypes(device=self.device)
+        numbers: dict[str, complex] = {"real floating": 2.5}
+        if not self.missing("complex"):
+            numbers["complex floating"] = 1j
+        for kind, number in numbers.items():
+            for made in (ag.asarray(number, device=self.device), ag.full((2,), number, device=self.device)):
+                assert made.dtype == known[kind], f"{number} has dtype {made.dtype}, the default is {known[kind]}"
+                assert "dtype=" not in repr(made), f"{made!r} names its dtype, which is the default"
+        beside = self.backend.scalar(0.5, self.tensor([1, 2], "int32")._spec)
+        assert beside.dtype == known["real floating"], f"0.5 beside integers has dtype {beside.dtype}"
 
     def test_lacks(self) -> None:
         """What is declared as lacking is an operation or function of the namespace, with a reason in words."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 import agrad as ag
-from agrad.testing.suite.base import Conformance
+from agrad.testing.suite.base import Conformance, requires
 
 THREADS, TIMES = 4, 5
 
@@ -30,6 +30,7 @@ def at_once(work: Callable[[int], None]) -> None:
         raise errors[0]
 
 
+@requires("threads")
 class TestThreads(Conformance):
     """Several threads on one backend."""
 

@@ -10,6 +10,7 @@ import agrad as ag
 from agrad.core.backend import joined
 from agrad.core.forward import level, tangent_of, with_tangent
 from agrad.testing.calls import library
+from agrad.testing.needs import of_dtype
 from agrad.testing.suite.base import Conformance
 
 DTYPES = ["bool", "int32", "int64", "uint8", "float32", "float64", "complex64", "complex128"]
@@ -21,11 +22,9 @@ class TestTransfers(Conformance):
     @pytest.mark.parametrize("dtype", DTYPES)
     def test_values_and_dtypes_survive(self, dtype: str) -> None:
         """There and back, every dtype, also 0-d and without elements."""
-        self.require(
-            *(["float64"] if dtype in ("float64", "complex128") else []), *(["complex"] if "complex" in dtype else [])
-        )
+        self.require(*of_dtype(dtype))
         np = library()
-        samples: tuple[Any, ...] = ([[0, 1], [2, 3]], 1, [[], []])
+        samples: tuple[Any, ...] = ([[0, 1], [2, 3]], 1, *self.empty([[], []]))
         if dtype == "int64":
             samples += ([2**53 + 1, -(2**63)],)  # which no float64 holds
         for data in samples:

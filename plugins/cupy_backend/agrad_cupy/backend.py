@@ -80,6 +80,7 @@ class CupyBackend(Backend):
 
     name = "cupy"
     is_duck_array = True
+    capabilities: Mapping[str, bool | str] = {"float16": True}
     lacks: Mapping[str, str] = {
         **{f"special.{name}": "CuPy has no such function" for name in _MISSING},
         **{f"scipy.{name}": "the plugin has no kernel of it" for name in _UNWRITTEN},

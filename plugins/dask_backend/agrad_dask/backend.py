@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import array_api_compat.dask.array as xp
@@ -29,6 +29,7 @@ class DaskBackend(Backend):
 
     name = "dask"
     is_lazy = True
+    capabilities: Mapping[str, bool | str] = {"float16": True}
 
     def namespace(self) -> Any:
         return xp

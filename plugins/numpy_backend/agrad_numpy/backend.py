@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import array_api_compat.numpy
@@ -21,6 +21,7 @@ class NumpyBackend(Backend):
 
     name = "numpy"
     is_duck_array = True
+    capabilities: Mapping[str, bool | str] = {"float16": True}
 
     def namespace(self) -> Any:
         return array_api_compat.numpy

@@ -1,0 +1,103 @@
+"""What agrad and its conformance kit ask of an array library, by name: a backend says of each whether it has it.
+
+One table, from which the documentation of backends and the reasons for what the kit leaves out come.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["REQUIREMENTS", "Requirement"]
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """Something that a backend has or has not.
+
+    Attributes
+    ----------
+    name : str
+        As `Backend.capabilities` and ``@requires`` have it.
+    meaning : str
+        What it is, to follow the words "it has no".
+    leaves_out : str
+        What the kit does not run without it.
+    needs : tuple of str
+        The requirements without which there is none of this.
+    usual : bool
+        Whether a backend has it that does not say.
+    """
+
+    name: str
+    meaning: str
+    leaves_out: str
+    needs: tuple[str, ...] = ()
+    usual: bool = True
+
+
+#: By name, in the order of the documentation.
+REQUIREMENTS: dict[str, Requirement] = {
+    each.name: each
+    for each in (
+        Requirement(
+            "float64",
+            "real numbers of double precision",
+            "whatever runs in float64, complex128 with it; where any precision will do, tests run in float32",
+        ),
+        Requirement(
+            "float16",
+            "real numbers of half precision",
+            "creation, casts, promotion and gradients in float16 (the standard has no such dtype)",
+            usual=False,
+        ),
+        Requirement(
+            "bfloat16",
+            "real numbers of the precision bfloat16",
+            "creation, casts, promotion and gradients in bfloat16 (the standard has no such dtype)",
+            usual=False,
+        ),
+        Requirement("complex", "complex numbers", "whatever has complex operands or results"),
+        Requirement(
+            "complex64", "complex numbers of single precision", "whatever runs in complex64", needs=("complex",)
+        ),
+        Requirement(
+            "complex128",
+            "complex numbers of double precision",
+            "whatever runs in complex128",
+            needs=("complex", "float64"),
+        ),
+        Requirement(
+            "linalg",
+            "decompositions of matrices and solutions of linear systems",
+            "`linalg.*`, but for products, diagonals, traces and norms of vectors",
+        ),
+        Requirement(
+            "complex linalg",
+            "decompositions of complex matrices and solutions of their systems",
+            "the same of complex matrices",
+            needs=("linalg", "complex"),
+        ),
+        Requirement("fft", "Fourier transforms", "`fft.*`, but for `fftshift` and `ifftshift`", needs=("complex",)),
+        Requirement(
+            "data-dependent shapes",
+            "results whose shape depends on values",
+            "`nonzero`, `unique_*`",
+        ),
+        Requirement("boolean indexing", "reading and writing by masks", "keys with arrays of truth values"),
+        Requirement("integer indexing", "reading and writing by arrays of integers", "keys with arrays of integers"),
+        Requirement("empty arrays", "arrays without elements", "arrays with an axis of length 0"),
+        Requirement(
+            "zero-size reductions",
+            "sums and other reductions of no elements",
+            "reductions, products and norms of arrays with an axis of length 0",
+            needs=("empty arrays",),
+        ),
+        Requirement("threads", "use by several threads at a time", "tests on several threads"),
+        Requirement(
+            "lazy operations",
+            "operations that all wait until a value is asked for",
+            "of a lazy backend, whether an operation and its gradients compute anything; where only some compute,"
+            " `Backend.computes` names them instead",
+        ),
+    )
+}
