@@ -15,8 +15,10 @@ import subprocess
 import sys
 import textwrap
 import types
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import agrad as ag
@@ -296,10 +298,29 @@ def test_examples_of_pages_run(page, forgetful):
     assert not output, "".join(output)
 
 
+@pytest.fixture
+def temperatures(tmp_path, monkeypatch):
+    """The store that the README's first program reads, small: the model is half of what is left of the truth, per month."""
+    xr = pytest.importorskip("xarray")
+    pytest.importorskip("zarr")
+    monkeypatch.chdir(tmp_path)
+    time = np.datetime64("2001-01-01", "ns") + np.arange(400) * np.timedelta64(1, "D")
+    truth = np.random.default_rng(0).normal(size=(400, 4, 5))
+    model = (truth - (time.astype("datetime64[M]").astype(int) % 12)[:, None, None]) / 2
+    coordinates = {"time": time, "lat": np.linspace(-60, 60, 4), "lon": np.arange(5.0)}
+    fields = {name: (("time", "lat", "lon"), field) for name, field in (("truth", truth), ("model", model))}
+    chunks = {name: {"chunks": (50, 4, 5)} for name in fields}
+    with warnings.catch_warnings():  # that consolidated metadata are not yet part of zarr 3
+        warnings.simplefilter("ignore")
+        xr.Dataset(fields, coordinates).to_zarr("temperatures.zarr", encoding=chunks)
+    return truth, model, time, coordinates["lat"]
+
+
 @pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.name)
-def test_programs_of_pages_run(page, forgetful, capsys):
+def test_programs_of_pages_run(page, forgetful, capsys, request):
     """The blocks of a page are one program, and what a comment says of a line is so."""
     text = page.read_text("utf-8")
+    store = request.getfixturevalue("temperatures") if "temperatures.zarr" in text else None
     if "array_api_strict" in text:
         pytest.importorskip("array_api_strict")
     source = "\n\n".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
@@ -321,6 +342,14 @@ def test_programs_of_pages_run(page, forgetful, capsys):
             exec(compile(program, page.name, "exec"), names)
             assert capsys.readouterr().out.strip() == claim, line
     assert claims
+    if store is not None:
+        truth, model, time, lat = store
+        weights = np.broadcast_to(np.cos(np.deg2rad(lat))[:, None], truth.shape[1:])
+        slope = 2 * (model - truth) * weights / (weights.sum() * len(time))
+        by_day = slope.sum(axis=(1, 2))
+        month = time.astype("datetime64[M]").astype(int) % 12
+        np.testing.assert_allclose(names["offset"].grad.numpy(), [by_day[month == m].sum() for m in range(12)])
+        np.testing.assert_allclose(names["scale"].grad.item(), (slope * model).sum())
 
 
 def test_pages_with_examples_are_found():
