@@ -18,7 +18,7 @@ NUMPY = ["-e", "plugins/numpy_backend"]
 DASK = ["-e", "plugins/dask_backend"]
 CUPY = ["-e", "plugins/cupy_backend"]
 
-CHECKERS = ["mypy>=1.18", "ruff>=0.14"]
+CHECKERS = ["mypy>=1.18", "pyright[nodejs]>=1.1.400", "ruff>=0.14"]
 TESTERS = [
     "array-api-strict>=2.4",
     "distributed>=2025.9",

@@ -1,10 +1,19 @@
-"""A user's type checker sees every generated function, method and module: mypy run on a user's file."""
+"""A user's type checker sees every generated function, method and module: mypy and pyright run on a user's file."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
+
+import pytest
+
+#: A program of 100 lines, whose mistakes stand on these.
+TYPED = Path(__file__).with_name("typed_program.py")
+MISTAKES = {98: "Lineer", 99: "dim", 100: "str"}
 
 PROGRAM = """
     import agrad as ag
@@ -23,6 +32,17 @@ PROGRAM = """
     reveal_type(ag.optim.SGD([x]).param_groups)
     reveal_type(ag.randn(3))
     reveal_type(ag.grad(ag.sin))
+    def square(w: ag.Tensor) -> ag.Tensor:
+        return ag.sum(w * w)
+    reveal_type(ag.grad(square)(x))
+    reveal_type(ag.func.value_and_grad(square)(x))
+    reveal_type(ag.func.grad(lambda w: w.sum())(x))
+    reveal_type(ag.func.vmap(square)(x))
+    reveal_type(nn.Linear(2, 3)(x))
+    @ag.elementwise(x=2.0, kernel=lambda xp, x: x + x)
+    def twice(x: ag.Tensor, /) -> None:
+        "2 x."
+    reveal_type(twice(x))
     reveal_type(ag.grad(x, x))
     ag.multiply(x)
     ag.sum(x, axes=0)
@@ -42,6 +62,12 @@ REVEALED = [
     "list[dict[str, Any]]",
     "agrad.core.tensor.Tensor",
     "def (*Any, **Any) -> Any",
+    "agrad.core.tensor.Tensor",
+    "tuple[agrad.core.tensor.Tensor, agrad.core.tensor.Tensor]",
+    "Any",
+    "agrad.core.tensor.Tensor",
+    "agrad.core.tensor.Tensor",
+    "agrad.core.tensor.Tensor",
     "Any",
 ]
 
@@ -64,3 +90,44 @@ def test_mypy_knows_what_functions_give_and_take(tmp_path):
     assert 'Missing positional argument "x2" in call to "multiply"' in errors[0] or "Too few arguments" in errors[0]
     assert '"axes"' in errors[1]
     assert '"no_such_function"' in errors[2]
+
+
+def mistakes(errors):
+    """Lines of errors, with the word that each is about."""
+    return {line: word for line, message in errors for word in [MISTAKES.get(line, message)] if word in message}
+
+
+def test_mypy_finds_the_three_mistakes_of_a_program_and_nothing_else(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(TYPED.read_text())
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), program.name],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    errors = [line.split(":", 2) for line in done.stdout.splitlines() if ": error:" in line]
+    assert mistakes([(int(line), message) for _, line, message in errors]) == MISTAKES, done.stdout + done.stderr
+    assert len(errors) == len(MISTAKES)
+
+
+def test_pyright_finds_the_three_mistakes_of_a_program_and_nothing_else(tmp_path):
+    if importlib.util.find_spec("pyright") is None:
+        pytest.skip("pyright is not installed")
+    pyright = [sys.executable, "-m", "pyright"]
+    if subprocess.run([*pyright, "--version"], capture_output=True, check=False).returncode:
+        pytest.skip("pyright's package cannot be fetched from npm here")
+    program = tmp_path / "program.py"
+    program.write_text(TYPED.read_text())
+    done = subprocess.run(
+        [*pyright, "--outputjson", "--pythonpath", sys.executable, program.name],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    errors = [(one["range"]["start"]["line"] + 1, one["message"]) for one in found]
+    assert mistakes(errors) == MISTAKES, errors
+    assert len(errors) == len(MISTAKES)

@@ -8,17 +8,33 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agrad.core import errors
 from agrad.core.entry import make_entry
 from agrad.core.op import OPS, Op
 from agrad.core.rule import Derivative, Rule
 
+if TYPE_CHECKING:
+    from typing import ParamSpec, Protocol, overload
+
+    from agrad.core.tensor import Tensor
+
 __all__ = ["custom", "elementwise", "fused", "linear", "multilinear", "nondifferentiable"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Kernel = Callable[..., Any]
+
+if TYPE_CHECKING:
+    P = ParamSpec("P")
+
+    class Declared(Protocol):
+        """To type checkers, an op has the parameters of the function it was declared by, and gives what that says, or a Tensor."""
+
+        @overload
+        def __call__(self, stub: Callable[P, None], /) -> Callable[P, Tensor]: ...
+        @overload
+        def __call__(self, stub: F, /) -> F: ...
 
 
 def elementwise(
@@ -28,7 +44,7 @@ def elementwise(
     source: str = "",
     real: bool = False,
     **partials: Derivative,
-) -> Callable[[F], F]:
+) -> Declared:
     """Declare an op that acts element by element, by its partial derivatives.
 
     Parameters
@@ -49,7 +65,8 @@ def elementwise(
     Returns
     -------
     callable
-        A decorator for the function that gives signature and documentation; its body is never run.
+        A decorator for the function that gives signature and documentation; its body is never run. To type checkers the
+        op gives a Tensor where that function is annotated ``-> None``.
 
     Raises
     ------
@@ -85,7 +102,7 @@ def linear(
     batch: Kernel | None = None,
     least_axes: int = 0,
     **adjoints: Derivative,
-) -> Callable[[F], F]:
+) -> Declared:
     """Declare an op that is linear in all its operands jointly, by its adjoint.
 
     Parameters
@@ -149,7 +166,7 @@ def multilinear(
     batch: Kernel | None = None,
     contracts: Kernel | None = None,
     **adjoints: Derivative,
-) -> Callable[[F], F]:
+) -> Declared:
     """Declare an op that is linear in each operand, by its adjoints; forward mode sums one term per tangent.
 
     Parameters
@@ -186,7 +203,7 @@ def custom(
     batch: Kernel | None = None,
     contracts: Kernel | None = None,
     least_axes: int = 0,
-) -> Callable[[F], F]:
+) -> Declared:
     """Declare an op by its vjp per operand and its jvp.
 
     Parameters
@@ -237,7 +254,7 @@ def fused(
     index: Sequence[str] = (),
     source: str = "",
     real: bool = False,
-) -> Callable[[F], F]:
+) -> Declared:
     """Declare an op that stands for a composition but has a faster kernel and first-order vjp.
 
     Parameters
@@ -283,7 +300,7 @@ def nondifferentiable(
     boolean: bool = False,
     batch: Kernel | None = None,
     least_axes: int = 0,
-) -> Callable[[F], F]:
+) -> Declared:
     """Declare an op without derivative: its result is boolean, integer or a shape.
 
     Parameters

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Concatenate, Literal, TypeVar, overload
 
 from agrad import tree
 from agrad.autograd.backward import cotangent_for
@@ -39,7 +39,8 @@ from agrad.func.arguments import (
 from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import conj, positive
 
-T = TypeVar("T")
+R = TypeVar("R", bound=Any)
+T = TypeVar("T", bound=Any)  # to checkers, a lambda's argument is then anything
 
 # -- one run in reverse mode --------------------------------------------------------------------------------------------
 
@@ -373,6 +374,18 @@ def _run_and_gradient(
     return tape, tree.unflatten(tape.structure, gradients)
 
 
+@overload
+def grad(
+    func: Callable[Concatenate[T, ...], R],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    *,
+    holomorphic: bool = False,
+) -> Callable[..., T]: ...
+@overload
+def grad(
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[..., Any]: ...
 def grad(
     func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[..., Any]:
@@ -419,6 +432,18 @@ def grad(
     return gradient
 
 
+@overload
+def value_and_grad(
+    func: Callable[Concatenate[T, ...], R],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    *,
+    holomorphic: bool = False,
+) -> Callable[..., tuple[R, T]]: ...
+@overload
+def value_and_grad(
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[..., Any]: ...
 def value_and_grad(
     func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[..., Any]:
@@ -444,6 +469,18 @@ def value_and_grad(
     return both
 
 
+@overload
+def grad_and_value(
+    func: Callable[Concatenate[T, ...], R],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    *,
+    holomorphic: bool = False,
+) -> Callable[..., tuple[T, R]]: ...
+@overload
+def grad_and_value(
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[..., Any]: ...
 def grad_and_value(
     func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[..., Any]:
@@ -466,6 +503,18 @@ def grad_and_value(
     return both
 
 
+@overload
+def elementwise_grad(
+    func: Callable[Concatenate[T, ...], R],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    *,
+    holomorphic: bool = False,
+) -> Callable[..., T]: ...
+@overload
+def elementwise_grad(
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
+) -> Callable[..., Any]: ...
 def elementwise_grad(
     func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *, holomorphic: bool = False
 ) -> Callable[..., Any]:
@@ -500,6 +549,10 @@ def elementwise_grad(
     return gradient
 
 
+@overload
+def vjp(func: Callable[..., R], *primals: Any, has_aux: Literal[False] = False) -> tuple[R, Callable[..., Any]]: ...
+@overload
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool) -> Any: ...
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """Run a function; give its result, and the function from cotangents of the result to those of the arguments.
 
@@ -566,6 +619,12 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
 # -- forward mode ---------------------------------------------------------------------------------------------------------
 
 
+@overload
+def jvp(
+    func: Callable[..., R], primals: Any, tangents: Any, *, strict: bool = False, has_aux: Literal[False] = False
+) -> tuple[R, R]: ...
+@overload
+def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool) -> Any: ...
 def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool = False, has_aux: bool = False) -> Any:
     """Run a function in forward mode; give its result and the tangent of that.
 
@@ -648,6 +707,10 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
     return bare_all(found) if raw else found
 
 
+@overload
+def deriv(func: Callable[..., R], argnums: int = 0) -> Callable[..., R]: ...
+@overload
+def deriv(func: Callable[..., Any], argnums: tuple[int, ...]) -> Callable[..., Any]: ...
 def deriv(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
     """Return the function that computes the derivative along ones, in forward mode.
 
@@ -703,7 +766,7 @@ def dual_of(primal: Tensor, tangent: Tensor, at: int) -> Tensor:
 # -- both -----------------------------------------------------------------------------------------------------------------
 
 
-def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+def linearize(func: Callable[..., R], *primals: Any) -> tuple[R, Callable[..., R]]:
     """Run a function once; give its result, and its derivative there as a linear function of tangents.
 
     Parameters

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Concatenate, Literal, overload
 
 from agrad import tree
 from agrad.core.errors import called
@@ -19,13 +19,31 @@ from agrad.func.arguments import (
     give_all,
     is_raw,
 )
-from agrad.func.grad import Tape, check_complex, jvp, of_chosen, ones_of
+from agrad.func.grad import T, Tape, check_complex, jvp, of_chosen, ones_of
 from agrad.func.vmap import check_randomness, over_rows
 from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import conj
 from agrad.ops.manipulation import moveaxis, reshape
 
 
+@overload
+def jacrev(
+    func: Callable[Concatenate[T, ...], Tensor],
+    argnums: Literal[0] = 0,
+    *,
+    has_aux: Literal[False] = False,
+    chunk_size: int | None = None,
+    holomorphic: bool = False,
+) -> Callable[..., T]: ...
+@overload
+def jacrev(
+    func: Callable[..., Any],
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    chunk_size: int | None = None,
+    holomorphic: bool = False,
+) -> Callable[..., Any]: ...
 def jacrev(
     func: Callable[..., Any],
     argnums: Argnums = 0,
@@ -118,6 +136,26 @@ def rows_of(tape: Tape, chunk_size: int | None = None) -> list[Tensor]:
 jacobian = jacrev
 
 
+@overload
+def jacfwd(
+    func: Callable[Concatenate[T, ...], Tensor],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    *,
+    randomness: str = "error",
+    chunk_size: int | None = None,
+    holomorphic: bool = False,
+) -> Callable[..., T]: ...
+@overload
+def jacfwd(
+    func: Callable[..., Any],
+    argnums: Argnums = 0,
+    has_aux: bool = False,
+    *,
+    randomness: str = "error",
+    chunk_size: int | None = None,
+    holomorphic: bool = False,
+) -> Callable[..., Any]: ...
 def jacfwd(
     func: Callable[..., Any],
     argnums: Argnums = 0,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, overload
+from typing import Any, Concatenate, Literal, overload
 
 from agrad.autograd.backward import grad as of_tensors
 from agrad.autograd.gradcheck import gradcheck
@@ -13,7 +13,7 @@ from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import Argnums
 from agrad.func.compiling import compile
-from agrad.func.grad import deriv, elementwise_grad, jvp, value_and_grad, vjp
+from agrad.func.grad import T, deriv, elementwise_grad, jvp, value_and_grad, vjp
 from agrad.func.grad import grad as of_function
 from agrad.func.jacobian import hessian, jacfwd, jacobian, jacrev
 from agrad.func.vmap import vmap
@@ -33,6 +33,16 @@ __all__ = [
     "vjp",
     "vmap",
 ]
+
+
+@overload
+def grad(
+    func: Callable[Concatenate[T, ...], Any],
+    argnums: Literal[0] = 0,
+    has_aux: Literal[False] = False,
+    *,
+    holomorphic: bool = False,
+) -> Callable[..., T]: ...
 
 
 @overload

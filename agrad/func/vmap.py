@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from agrad import tree
 from agrad.core.errors import called
@@ -19,14 +19,17 @@ from agrad.ops.manipulation import concat
 RANDOMNESS = ("error", "different", "same")
 
 
+R = TypeVar("R")
+
+
 def vmap(
-    func: Callable[..., Any],
+    func: Callable[..., R],
     in_dims: Any = 0,
     out_dims: Any = 0,
     randomness: str = "error",
     *,
     chunk_size: int | None = None,
-) -> Callable[..., Any]:
+) -> Callable[..., R]:
     """Return the function that maps a function over an axis of its arguments, all at once.
 
     func : callable

@@ -7,7 +7,7 @@ object's own ``__dict__``, so reading an attribute costs what it costs in any ob
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from agrad.core import errors
 from agrad.core.buffers import assign_data
@@ -17,6 +17,18 @@ from agrad.nn.backward_hooks import Watch
 from agrad.nn.parameter import Parameter
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, isdtype, to_device
+
+if TYPE_CHECKING:
+    from typing import ParamSpec, Protocol, TypeVar
+
+    P = ParamSpec("P")
+    R_co = TypeVar("R_co", covariant=True)
+
+    class Forwards(Protocol[P, R_co]):
+        """What has a `forward`."""
+
+        def forward(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
 
 __all__ = ["Module"]
 
@@ -78,16 +90,22 @@ class Module:
         """Compute; every subclass has its own."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not self._hooked:
-            return self.forward(*args, **kwargs)
-        for before in list((self._before or {}).values()):
-            changed = before(self, args)
-            if changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        if self._backward:
-            return self._watched(list(self._backward.values()), args, kwargs)
-        return self._called(args, kwargs)
+    if TYPE_CHECKING:  # a call takes what `forward` takes, and gives what it gives
+
+        def __call__(self: Forwards[P, R_co], *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    else:
+
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            if not self._hooked:
+                return self.forward(*args, **kwargs)
+            for before in list((self._before or {}).values()):
+                changed = before(self, args)
+                if changed is not None:
+                    args = changed if isinstance(changed, tuple) else (changed,)
+            if self._backward:
+                return self._watched(list(self._backward.values()), args, kwargs)
+            return self._called(args, kwargs)
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         result = self.forward(*args, **kwargs)

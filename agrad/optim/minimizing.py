@@ -137,7 +137,7 @@ class _Problem:
             )
         self.device = vector.device
         self.start = self._host(vector.detach())
-        self.both = value_and_grad(self.of_vector)
+        self.both: Callable[..., Any] = value_and_grad(self.of_vector)
         self.bent = hessian(self.of_vector)
         self.last: tuple[bytes, float] = (b"", 0.0)
 
