@@ -446,9 +446,9 @@ class Recorder:
         if not any(number is not None for number in outs):
             return result
         step_args = tuple(self.part(inner, op, a) for a in args)
-        step_kwargs = {name: self.part(inner, op, v) for name, v in kwargs.items()}
-        if step_kwargs.get("device") is not None:
-            step_kwargs["device"] = HERE
+        step_kwargs = {
+            name: HERE if name == "device" and v is not None else self.part(inner, op, v) for name, v in kwargs.items()
+        }
         line = self.line or errors.line_of(*errors.caller())
         self.steps.append(Step(op, step_args, step_kwargs, tuple(outs), several, line, self.region))
         if not several:

@@ -121,3 +121,18 @@ def test_a_recomputation_has_a_region_of_its_own():
     ag.manual_seed(3)
     for one, other in zip(found, g(x), strict=True):
         np.testing.assert_array_equal(one.detach().numpy(), other.detach().numpy())
+
+
+def test_a_device_is_the_programs_own(strict_backend, monkeypatch):
+    """What rules make beside an operand takes the library's device, of whatever class, which no program has to hold."""
+    backend = ag.ones(1, device=strict_backend)._spec.backend
+    x = ag.asarray([1.0, 3.0, 2.0], device=strict_backend, requires_grad=True)
+    monkeypatch.setitem(vars(backend), "native_devices", dict)
+    of_devices, f = type(x._raw.device), lambda x: ag.autograd.grad(ag.diff(x * x).sum() + ag.max(x), x)[0]
+    name, of_devices.__name__ = of_devices.__name__, "place"
+    try:
+        program = capture(f)(x)
+    finally:
+        of_devices.__name__ = name
+    y = ag.asarray([2.0, -1.0, 5.0], device=strict_backend, requires_grad=True)
+    assert program(y).tolist() == [-4.0, 0.0, 11.0]

@@ -124,6 +124,16 @@ def test_other_backends(name, backend):
         checked(lambda *xs: call(getattr(linalg, name), *xs), *given, second=False)  # noqa: B023 (run at once)
 
 
+def test_a_batch_of_directions(strict_backend):
+    """Of the exponential of one matrix, by blocks: the directions alone have the axis of the batch."""
+    rng = np.random.default_rng(0)
+    a, directions = rng.normal(size=(2, 2)), rng.normal(size=(3, 2, 2))
+    fixed, given = (ag.asarray(v).to_device(strict_backend) for v in (a, directions))
+    found = ag.vmap(lambda e: linalg.expm_frechet(fixed, e, compute_expm=False))(given)
+    wanted = [scipy.linalg.expm_frechet(a, e, compute_expm=False) for e in directions]
+    np.testing.assert_allclose(found.to_device("numpy").numpy(), wanted, rtol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["solve_banded", "solve_sylvester", "lu", "sqrtm", "logm"])
 def test_stacks_in_chunks(name, dask_backend):
     call, *operands = CALLS[name][0]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agrad.core.cotangents import promote
 from agrad.core.declare import custom
 from agrad.ops.batch_rules import matrices, pointwise
+from agrad.ops.manipulation import broadcast_shapes
 from agrad.ops.matrices import adjoint, conj, eye, mm
 
 if TYPE_CHECKING:
@@ -242,8 +243,10 @@ def lu(a: Any, /) -> tuple[Tensor, Tensor, Tensor]:
 def _blocks(xp: Any, a: Any, b: Any, c: Any = None) -> Any:
     """Return ``[[a, b], [0, a]]``, or with `c` below at the right."""
     a, b = promote(xp, a, b)
-    top = xp.concat([a, b], axis=-1)
     c = a if c is None else promote(xp, c, a)[0]
+    shape = broadcast_shapes(a.shape, b.shape, c.shape)  # in a batch only some may have its axis
+    a, b, c = (xp.broadcast_to(part, shape) for part in (a, b, c))
+    top = xp.concat([a, b], axis=-1)
     return xp.concat([top, xp.concat([xp.zeros_like(a), c], axis=-1)], axis=-2)
 
 
