@@ -14,7 +14,7 @@ PAGES = sorted((Path(__file__).resolve().parent.parent / "docs" / "gallery").glo
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_pages_run(page, tmp_path):
-    for library in ("matplotlib", "scipy", "sklearn"):
+    for library in ("dask", "matplotlib", "scipy", "sklearn", "xarray", "zarr"):
         pytest.importorskip(library)
     done = subprocess.run(
         [sys.executable, page],
@@ -34,4 +34,4 @@ def test_pages_run(page, tmp_path):
 def test_pages_assert(page):
     text = page.read_text("utf-8")
     assert "np.testing.assert_allclose(" in text
-    assert text.count("\n") <= 110, "one page teaches one thing"
+    assert page.stem == "tutorial" or text.count("\n") <= 100, "one page teaches one thing"

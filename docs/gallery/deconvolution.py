@@ -56,7 +56,7 @@ results = {"seen": seen}
 for name, loss in {"squares": smooth, "total variation": edges}.items():
     options = {"maxiter": 300, "maxcor": 20, "ftol": 1e-13, "gtol": 1e-8}
     found = ag.optim.minimize(loss, seen, method="L-BFGS-B", options=options)
-    results[name] = found.x.reshape(sharp.shape)
+    results[name] = found.params
     print(f"{name}: {found.nfev} gradients")
 
 figure, axes = plt.subplots(1, 4, figsize=(8, 2.4), layout="constrained")

@@ -35,7 +35,7 @@ def mean_loss(w):
 
 w = ag.optim.minimize(
     mean_loss, np.zeros((64, 10)), method="L-BFGS-B", options={"maxiter": 100}
-).x.reshape(64, 10)
+).params
 
 # %%
 # Mapped over images and labels, not over the weights: 1797 gradients of shape (64, 10).
