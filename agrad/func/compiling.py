@@ -434,6 +434,8 @@ class Kept:
         The inputs that gradients go to.
     saved : tuple of int
         What `backward` needs of `program`.
+    same : dict of int to Link
+        Per result that is a tensor from outside, the very object, its place among the results, and where it is found.
     calls : int
         How often it has run.
     """
@@ -453,6 +455,7 @@ class Kept:
     followed: tuple[int, ...]
     targets: tuple[int, ...]
     saved: tuple[int, ...]
+    same: dict[int, Link]
     calls: int = 0
 
     def __post_init__(self) -> None:
@@ -468,6 +471,7 @@ class Kept:
         self.leaves = [
             (leaf, outs[leaf.number] if type(leaf) in (Leaf, Number) else -1) for leaf in program.results.leaves
         ]
+        self.giving = [(self.same.get(i, leaf), at) for i, (leaf, at) in enumerate(self.leaves)]
         self.puts = [
             (write, link, -1 if write.number is None else outs[write.number])
             for write, link in zip(program.writes, self.written, strict=True)
@@ -488,7 +492,7 @@ class Kept:
         treedef = program.results.treedef
         self.one, self.many = (
             treedef.kind is None,
-            treedef.kind is tuple and treedef.num_leaves == len(treedef.children),
+            treedef.kind is tuple and all(child.kind is None for child in treedef.children),
         )
         self.silent = any(step.line.endswith("(backward)") for step in program.steps)
         self.specs: dict[int, Spec] = {}
@@ -563,12 +567,13 @@ class Kept:
         result._raw, result._spec, result._node = out, spec, None
         return result
 
-    def returned(self, outs: Sequence[Any], values: list[Any], leaves: Sequence[Any], *, whole: bool) -> Any:
-        """Return what the function would."""
+    def returned(
+        self, outs: Sequence[Any], values: list[Any], leaves: Sequence[Any], made_of: dict[int, Tensor], *, whole: bool
+    ) -> Any:
+        """Return what the function would; `made_of` gets the tensors of outputs."""
         node = self.node(outs, values, leaves) if self.backward is not None else None
         results: list[Any] = []
-        made_of: dict[int, Tensor] = {}
-        for leaf, at in self.leaves:
+        for leaf, at in self.giving:
             kind = type(leaf)
             if kind is Leaf:
                 made = made_of.get(at)
@@ -583,7 +588,11 @@ class Kept:
             elif kind is Number:
                 results.append(self.backend.item(outs[at]))
             elif kind is Given:
-                results.append(bare(leaves[leaf.place]) if whole else leaves[leaf.place])
+                given = as_given(leaves[leaf.place])
+                results.append(bare(given) if whole else given)
+            elif kind is Link:
+                found = leaf.get(leaf.key)  # its new value, if it gets one, is put there later
+                results.append(found if not whole or found._node is not None else bare(self.made(outs[at], at)))
             else:
                 results.append(leaf)
         if self.one:
@@ -591,10 +600,15 @@ class Kept:
         assert self.program.results is not None
         return tuple(results) if self.many else tree.unflatten(self.program.results.treedef, results)
 
-    def write(self, outs: Sequence[Any], leaves: Sequence[Any]) -> None:
-        """Write what the function would."""
+    def write(self, outs: Sequence[Any], leaves: Sequence[Any], made_of: Mapping[int, Tensor]) -> None:
+        """Write what the function would; a gradient that it returned is that very tensor."""
         targets = [at_place(link, leaves) for _, link, _ in self.puts]
-        put_back(self.program.writes, targets, iter([self.made(outs[at], at) for _, _, at in self.puts if at >= 0]))
+        made = []
+        for write, _, at in self.puts:
+            if at >= 0:
+                returned = made_of.get(at) if write.what == "grad" else None
+                made.append(self.made(outs[at], at) if returned is None or returned._node is not None else returned)
+        put_back(self.program.writes, targets, iter(made))
 
     def has_written(self, outs: Sequence[Any], leaves: Sequence[Any]) -> bool:
         """Return whether what the function would write is written."""
@@ -1013,10 +1027,21 @@ class Compiled:
             )
         conditions = list(watcher.conditions)
         results = results_of(watcher, returned, values)
+        given_back = list(zip(results.leaves, tree.flatten(returned)[0], strict=True))
+        sought = {id(t) for leaf, t in given_back if isinstance(leaf, Leaf) and not leaf.raw}
+        ways = {
+            id(found.value): found.origin
+            for found in search(roots, lambda value: id(value) in sought)
+            if found.step != ("attribute", "grad")  # another tensor after every backward pass
+        }
         followed = [
             (leaf.number, tensor)
-            for leaf, tensor in zip(results.leaves, tree.flatten(returned)[0], strict=True)
-            if isinstance(leaf, Leaf) and leaf.followed and tensor._node is not None and not tensor.is_leaf
+            for leaf, tensor in given_back
+            if isinstance(leaf, Leaf)
+            and leaf.followed
+            and tensor._node is not None
+            and not tensor.is_leaf
+            and id(tensor) not in ways
         ]
         backward, targets, saved = backward_of(watcher, [tensor for _, tensor in followed], first)
         watcher.also = [
@@ -1043,6 +1068,11 @@ class Compiled:
             if reading.by_hand(found):
                 *way, last = links_along(found.origin)
                 links += (*way, last._replace(value=found.value))
+        the_same = {}
+        for i, (_, tensor) in enumerate(given_back):
+            if id(tensor) in ways:
+                *way, the_same[i] = links_along(ways[id(tensor)])
+                links += way
         outside = []
         before = dict(watcher.inputs.values())
         for number, origin in program.outside.items():
@@ -1095,6 +1125,7 @@ class Compiled:
             tuple(number for number, _ in followed),
             targets,
             tuple(saved),
+            the_same,
         )
 
     # -- replay -------------------------------------------------------------------------------------------------------
@@ -1123,11 +1154,12 @@ class Compiled:
             if kept.asked and not kept.as_captured(outs):
                 give_back(kept, values)
                 return MISSED
-            returned = kept.returned(outs, values, leaves, whole=whole)
+            made: dict[int, Tensor] = {}
+            returned = kept.returned(outs, values, leaves, made, whole=whole)
             for at, do in kept.afterwards:
                 do(kept.backend.item(outs[at]))
             if kept.puts:  # last, in one go: a call has all of its effects, or none
-                kept.write(outs, leaves)
+                kept.write(outs, leaves, made)
         except BaseException:
             if not kept.has_written(outs, leaves):
                 any(map(dict.update, kept.held, before))  # each gives None

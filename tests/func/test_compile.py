@@ -820,3 +820,71 @@ def test_a_program_of_scipys_operations_is_loaded_alone(tmp_path):
             assert np.array_equal(found, value)
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
+
+
+def test_a_tensor_from_outside_that_is_returned_is_that_tensor():
+    class Model:
+        def __init__(self):
+            self.w = ag.tensor([1.0, 2.0], requires_grad=True)
+
+        def step(self, x):
+            self.w.grad = None
+            ag.sum(self.w * self.w * x).backward()
+            with ag.no_grad():
+                self.w.sub_(0.1 * self.w.grad)
+            return self.w, self.w.grad, {"again": self.w * x}
+
+    expected, model = Model(), Model()
+    step = ag.compile(model.step)
+    for i in range(6):
+        if i == 4:  # rebound: the one that is there now
+            model.w, expected.w = (ag.tensor([3.0, 1.0], requires_grad=True) for _ in range(2))
+        x = ag.asarray(data(2, seed=i))
+        w, g, more = step(x)
+        assert w is model.w
+        assert g is model.w.grad
+        _, other, others = expected.step(x)
+        close(w.detach(), expected.w.detach())
+        close(g, other)
+        for made, way in ((more["again"], w), (others["again"], expected.w)):
+            way.grad = None
+            ag.sum(made * way).backward()
+        close(w.grad, expected.w.grad)
+    assert len(step.programs) <= 2
+
+
+@pytest.mark.parametrize("wrap", [lambda y: [y], lambda y: {"y": y}, lambda y: (y,), lambda y: ((y,), y)])
+def test_results_keep_their_containers(wrap):
+    compiled = ag.compile(lambda x: (x * 2, wrap(x * 3)))
+    for seed in range(6):
+        x = data(2, seed=seed)
+        twice, found = compiled(x)
+        close(twice, x * 2)
+        leaves, structure = ag.tree.flatten(found)
+        assert structure == ag.tree.flatten(wrap(x))[1]
+        for leaf in leaves:
+            close(leaf, x * 3)
+
+
+def test_arrays_in_give_arrays_of_what_is_outside():
+    w = ag.tensor([1.0, 2.0])
+
+    def step(x):
+        w.sub_(x)
+        return w, x
+
+    compiled = ag.compile(step)
+    for i in range(1, 6):
+        x = np.ones(2)
+        found, given = compiled(x)
+        assert isinstance(found, np.ndarray)
+        close(found, [1.0 - i, 2.0 - i])
+        assert isinstance(given, np.ndarray)
+        close(given, x)
+    both = ag.compile(lambda x, y: (x, y))
+    for seed in range(5):
+        x, y = data(2, seed=seed), ag.asarray(data(2, seed=seed + 9))
+        found, given = both(x, y)
+        assert isinstance(found, ag.Tensor)
+        close(found, x)
+        assert given is y

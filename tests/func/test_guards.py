@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.core.op import OPS
 
 X = np.array([0.5, -1.0])
 CASES = {}
@@ -518,12 +519,17 @@ def test_a_compiled_function_within_another_may_learn():
     assert len(outer.programs) == 1
 
 
+TABLE = {}
+
+
 def test_what_agrad_notes_for_itself_is_no_state(monkeypatch):
     monkeypatch.setitem(globals(), "helper", ag.nn.functional.silu)
-    compiled = ag.compile(lambda x: helper(ag.special.expit(x)))
-    for _ in range(4):
-        compiled(X)
-    assert len(compiled.programs) == 1
+    monkeypatch.setitem(TABLE, "op", OPS["add"])
+    compiled = ag.compile(lambda x: helper(ag.special.expit(x)) + len(TABLE["op"].name))
+    for shape in ((2,), (1, 1, 1, 1, 2)):  # an operation notes what it has met
+        for _ in range(4):
+            compiled(np.ones(shape) + np.ones(2))
+    assert len(compiled.programs) == 2
 
 
 def test_a_generator_goes_on():
