@@ -568,10 +568,17 @@ class Kept:
         return result
 
     def returned(
-        self, outs: Sequence[Any], values: list[Any], leaves: Sequence[Any], made_of: dict[int, Tensor], *, whole: bool
+        self,
+        outs: Sequence[Any],
+        values: list[Any],
+        leaves: Sequence[Any],
+        *,
+        whole: bool,
+        made_of: dict[int, Tensor] | None = None,
     ) -> Any:
-        """Return what the function would; `made_of` gets the tensors of outputs."""
+        """Return what the function would; `made_of` gets the tensors of outputs, by their places."""
         node = self.node(outs, values, leaves) if self.backward is not None else None
+        made_of = {} if made_of is None else made_of
         results: list[Any] = []
         for leaf, at in self.giving:
             kind = type(leaf)
@@ -1155,7 +1162,7 @@ class Compiled:
                 give_back(kept, values)
                 return MISSED
             made: dict[int, Tensor] = {}
-            returned = kept.returned(outs, values, leaves, made, whole=whole)
+            returned = kept.returned(outs, values, leaves, whole=whole, made_of=made)
             for at, do in kept.afterwards:
                 do(kept.backend.item(outs[at]))
             if kept.puts:  # last, in one go: a call has all of its effects, or none
