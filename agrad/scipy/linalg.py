@@ -17,12 +17,12 @@ from agrad.numpy.common import at_least_1d, common, floatings
 from agrad.ops import decompositions, solving
 from agrad.ops.creation import arange, zeros
 from agrad.ops.data_type import astype, finfo
-from agrad.ops.elementwise import abs, conj, isfinite, log
+from agrad.ops.elementwise import abs, conj, log
 from agrad.ops.linalg import matmul, matrix_transpose
 from agrad.ops.manipulation import broadcast_shapes, broadcast_to, concat, expand_dims, flip, reshape, squeeze
 from agrad.ops.scipy import linalg as ops
 from agrad.ops.searching import argmax, take, where
-from agrad.ops.statistical import all, sum
+from agrad.ops.statistical import sum
 
 __all__ = [
     "block_diag",
@@ -53,14 +53,15 @@ def _given(*arrays: Any, check_finite: bool = True) -> tuple[Tensor, ...]:
     """Return operands as floating tensors of one dtype."""
     tensors = common(*floatings(*arrays))
     for x in tensors:
-        if check_finite and may_look(x._spec.backend) and not _is_finite(x.detach()):
+        if check_finite and may_look(x._spec.backend) and not _is_finite(x):
             raise ValueError(f"array must not contain infs or NaNs{called()}")
     return tensors
 
 
 def _is_finite(x: Tensor) -> bool:
     """Return whether all elements are finite: their sum tells, if it does not overflow."""
-    return bool(isfinite(sum(x))) or bool(all(isfinite(x)))
+    xp, truth = x._spec.backend.xp, x._spec.backend.truth
+    return truth(xp.isfinite(xp.sum(x._raw))) or truth(xp.all(xp.isfinite(x._raw)))
 
 
 def _square(*matrices: Tensor) -> None:
