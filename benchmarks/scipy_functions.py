@@ -1,23 +1,36 @@
-"""Time `agrad.scipy` beside HIPS autograd's scipy: a value and its gradient, in one process each, in turns.
+"""Time `agrad.scipy` beside HIPS autograd's scipy: a value and its gradient, or a value alone, in one process each, in turns.
 
-``python benchmarks/scipy_functions.py --hips PYTHON``, where PYTHON is an interpreter that has autograd and SciPy. Each row is a median of all
-rounds, and the ratio stands beside its goal. Run without other load.
+``python benchmarks/scipy_functions.py --hips PYTHON``, where PYTHON is an interpreter that has autograd and SciPy; with ``--write`` the
+table goes to benchmarks/results/scipy_functions.md. A figure is processor time, one thread: per process the median of some runs, of all
+rounds the median again; beside the ratio stand its least and its largest in a round, and its goal. What both compute must agree. Run
+without other load.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime as dt
+import importlib.metadata
 import json
+import math
+import os
+import platform
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 #: What a ratio may be at most.
 GOAL = 0.7
 ROUNDS, REPEATS = 5, 7
+
+RESULTS = Path(__file__).resolve().parent / "results" / "scipy_functions.md"
+
+#: In the environment of every process: one thread.
+THREADS = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL")}
 
 
 def cases(library: str) -> dict[str, Callable[[], Any]]:
@@ -49,9 +62,10 @@ def cases(library: str) -> dict[str, Callable[[], Any]]:
         pack: Any = tuple
 
         def gradient(function: Any, *operands: Any) -> Callable[[], Any]:
-            def run() -> None:
+            def run() -> list[Any]:
                 leaves = [ag.tensor(v, requires_grad=True) for v in operands]
                 function(*leaves).sum().backward()
+                return [leaf.grad.numpy() for leaf in leaves]
 
             return run
 
@@ -93,41 +107,74 @@ def cases(library: str) -> dict[str, Callable[[], Any]]:
         # the loop's names as defaults: each row keeps its own
         end = lambda p, rhs=rhs, y0=y0, times=times: integrate.odeint(rhs, y0, times, pack((p,)))
         found[f"odeint, {words}"] = gradient(end, p)
+        found[f"odeint, {words}, the value alone"] = lambda p=p, end=end: [np.asarray(end(p))]
     return found
 
 
-def median(run: Callable[[], Any]) -> float:
-    """Return the median of some runs, in milliseconds."""
-    run()
+def measured(run: Callable[[], Any]) -> tuple[float, float]:
+    """Return the median of some runs, in milliseconds, and the length of what they give."""
+    import numpy as np
+
+    length = math.hypot(*(float(np.linalg.norm(np.ravel(part))) for part in run()))
     times = []
     for _ in range(REPEATS):
-        start = time.perf_counter()
+        start = time.process_time()
         run()
-        times.append(time.perf_counter() - start)
-    return 1e3 * statistics.median(times)
+        times.append(time.process_time() - start)
+    return 1e3 * statistics.median(times), length
+
+
+def versions() -> str:
+    """Return those of the libraries in this process."""
+    names = {"agrad", "autograd", "numpy", "scipy"} & {d.name for d in importlib.metadata.distributions()}
+    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in sorted(names))
 
 
 def main() -> int:
     """Time one library, or both in turns."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--hips", default=sys.executable, metavar="PYTHON")
-    parser.add_argument("--one", choices=("agrad", "HIPS"))
+    parser.add_argument("--one", choices=("agrad", "HIPS"), help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--write", action="store_true", help="write the table to benchmarks/results/scipy_functions.md")
     options = parser.parse_args()
     if options.one:
-        print(json.dumps({name: median(run) for name, run in cases(options.one).items()}))
+        rows = {name: measured(run) for name, run in cases(options.one).items()}
+        print(json.dumps({"versions": versions(), "rows": rows}))
         return 0
     times: dict[str, dict[str, list[float]]] = {"agrad": {}, "HIPS": {}}
+    lengths: dict[str, dict[str, float]] = {"agrad": {}, "HIPS": {}}
+    told: dict[str, str] = {}
+    loads = [os.getloadavg()[0]]
     for _ in range(options.rounds):
         for library, python in (("agrad", sys.executable), ("HIPS", options.hips)):
-            done = subprocess.run([python, __file__, f"--one={library}"], capture_output=True, text=True, check=True)
-            for name, value in json.loads(done.stdout).items():
+            command, environment = [python, __file__, f"--one={library}"], os.environ | THREADS
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+            found = json.loads(done.stdout)
+            told[library] = found["versions"]
+            for name, (value, length) in found["rows"].items():
                 times[library].setdefault(name, []).append(value)
-    print(f"{'':48}  agrad ms   HIPS ms   ratio   goal")
+                lengths[library][name] = length
+        loads.append(os.getloadavg()[0])
+    lines = ["| ms | agrad | HIPS autograd | agrad / HIPS autograd |", "|---|---|---|---|"]
+    agree = True
     for name, mine in times["agrad"].items():
         a, b = statistics.median(mine), statistics.median(times["HIPS"][name])
-        print(f"{name:48}{a:10.3f}{b:10.3f}{a / b:8.2f}{GOAL:7.1f}{'' if a <= GOAL * b else '  MISSED'}")
-    return 0
+        ratios = [x / y for x, y in zip(mine, times["HIPS"][name], strict=True)]
+        end = f"{a / b:.2f} [{min(ratios):.2f}, {max(ratios):.2f}] (goal {GOAL}){'' if a <= GOAL * b else ' OVER'}"
+        if not math.isclose(lengths["agrad"][name], lengths["HIPS"][name], rel_tol=1e-5):
+            agree, end = False, f"{end} WRONG: {lengths['agrad'][name]!r}, and {lengths['HIPS'][name]!r}"
+        lines.append(f"| {name} | {a:.3g} | {b:.3g} | {end} |")
+    facts = (
+        f"{dt.datetime.now(tz=dt.UTC).date()}, {platform.machine()}, one thread, Python {platform.python_version()}, {told['agrad']};"
+        f" beside {told['HIPS']}; {options.rounds} rounds; load of the machine {min(loads):.1f} to {max(loads):.1f}."
+    )
+    print(*lines, "", facts, sep="\n")
+    if options.write:
+        how = "`python benchmarks/scipy_functions.py --hips PYTHON --write` makes this page; its docstring says how this is measured."
+        text = ["# Functions of `agrad.scipy` beside HIPS autograd's", facts, "\n".join(lines), how]
+        RESULTS.write_text("\n\n".join(text) + "\n", encoding="utf-8")
+    return int(not agree)
 
 
 if __name__ == "__main__":

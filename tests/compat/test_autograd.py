@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import integrate as theirs
 
 import agrad as ag
 import agrad.compat.autograd.numpy as anp
@@ -47,6 +48,7 @@ from agrad.compat.autograd.misc.fixed_points import fixed_point
 from agrad.compat.autograd.misc.optimizers import adam, rmsprop, sgd
 from agrad.compat.autograd.numpy.numpy_boxes import ArrayBox
 from agrad.compat.autograd.numpy.numpy_vjps import metadata, unbroadcast, unbroadcast_f
+from agrad.compat.autograd.scipy import integrate
 from agrad.compat.autograd.scipy import special as scipy_special
 from agrad.compat.autograd.test_util import check_equivalent, check_grads, combo_check, scalar_close
 from agrad.compat.autograd.tracer import getval, isbox
@@ -632,6 +634,21 @@ assert "autograd" in sys.modules  # which is another's
 
 def test_it_answers_to_autograd_when_asked():
     subprocess.run([sys.executable, "-c", INSTALLED], check=True)
+
+
+def test_odeint_of_plain_arrays_is_scipys():
+    seen = []
+
+    def decay(y, t, rate):
+        seen.append((type(y), type(rate)))
+        return -rate * anp.sqrt(y)
+
+    rate, times = np.array([0.5]), np.linspace(0, 1, 3)
+    plain = integrate.odeint(decay, np.ones(1), times, (rate,))
+    assert set(seen) == {(np.ndarray, np.ndarray)}
+    np.testing.assert_array_equal(plain, theirs.odeint(decay, np.ones(1), times, (rate,), rtol=1e-10, atol=1e-10))
+    end = lambda rate: integrate.odeint(decay, np.ones(1), times, (rate,))[-1, 0]
+    np.testing.assert_allclose(grad(end)(rate), [-0.75], rtol=1e-7)  # of (1 - rate / 2)^2
 
 
 def test_the_page_lists_what_does_not_pass():

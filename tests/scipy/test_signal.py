@@ -78,6 +78,30 @@ def test_convolution_on_other_backends(pair, backend):
         checked(lambda x, y: signal.convolve(x, y, mode, method), *given, second=False)  # noqa: B023
 
 
+@pytest.mark.parametrize("dtype", ["float32", "complex128", "float16"])
+@pytest.mark.parametrize(
+    "shapes",
+    [((90, 40), (5, 6)), ((2, 300, 3), (2, 7, 2)), ((64, 1), (3, 1)), ((5, 6), (90, 40)), ((3, 4, 5, 2), (2, 3, 1, 2))],
+)
+def test_images_by_products_of_matrices(shapes, dtype):
+    rng = np.random.default_rng(3)
+    x, y = (rng.normal(size=shape) for shape in shapes)
+    x, y = (v + 1j * rng.normal(size=v.shape) if dtype == "complex128" else v for v in (x, y))
+    a, b = (ag.tensor(v.astype(dtype), requires_grad=True) for v in (x[::-1], y))
+    found = signal.convolve(a, b, method="direct")
+    assert str(found.dtype).endswith(dtype)
+    tolerance = {"float32": 1e-5, "complex128": 1e-13, "float16": 1e-2}[dtype]
+    close = lambda got, known: np.abs(got - known).max() <= tolerance * np.abs(known).max()
+    expected = scipy.signal.convolve(x[::-1], y, method="direct")
+    assert close(value(found), expected)
+    weights = rng.normal(size=expected.shape)
+    gradients = ag.grad(found, (a, b), ag.asarray(weights.astype(dtype)))
+    for gradient, other, like in zip(gradients, (y, x[::-1]), (x, y), strict=True):
+        known = scipy.signal.correlate(weights, other, method="direct")
+        middle = tuple(slice(n - 1, n - 1 + m) for n, m in zip(other.shape, like.shape, strict=True))
+        assert close(value(gradient), known[middle])
+
+
 def test_integers_stay_integers():
     found = signal.convolve([1, 2, 3], [1, 1])
     assert found.dtype == np.int64

@@ -7,6 +7,11 @@ from typing import Any
 import agrad.scipy.integrate as _names
 from agrad.compat.autograd.plain import names_of as _names_of
 from agrad.compat.autograd.plain import plain as _plain
+from agrad.core.backend import backend_of as _backend_of
+from agrad.core.mode import recorder as _recorder
+from agrad.func.arguments import is_raw as _is_raw
+from agrad.scipy.integrate import scipys as _scipys
+from agrad.tree import flatten as _flatten
 
 #: What `odeint` may be off by where the caller does not say. SciPy's, 1.5e-8, is as much as finite differences of its
 #: results can bear: with a step of 1e-6, that of `check_grads`, they would be off by 1e-2.
@@ -14,10 +19,22 @@ _TOLERANCE = 1e-10
 
 
 def odeint(
-    func: Any, y0: Any, t: Any, *args: Any, rtol: float = _TOLERANCE, atol: float = _TOLERANCE, **options: Any
+    func: Any, y0: Any, t: Any, args: Any = (), *, rtol: float = _TOLERANCE, atol: float = _TOLERANCE, **options: Any
 ) -> Any:
-    """As `agrad.scipy.integrate.odeint`, with tolerances of 1e-10 where none are given."""
-    return _odeint(func, y0, t, *args, rtol=rtol, atol=atol, **options)
+    """As `agrad.scipy.integrate.odeint`, with tolerances of 1e-10 where none are given; of plain arrays SciPy's.
+
+    As in HIPS autograd, SciPy calls the function with plain arrays then.
+    """
+    if _is_numpys(y0, t, args) and "checkpoints" not in options:
+        return _scipys("integrate").odeint(func, y0, t, args, rtol=rtol, atol=atol, **options)
+    return _odeint(func, y0, t, args, rtol=rtol, atol=atol, **options)
+
+
+def _is_numpys(*containers: Any) -> bool:
+    """Return whether containers hold NumPy's arrays and numbers alone, and no program is made of what is done."""
+    owners = [_backend_of(leaf) for leaf in _flatten(containers)[0]]
+    is_numpys = all(owner is None or owner.name == "numpy" for owner in owners)
+    return is_numpys and _is_raw(0, *containers) and _recorder() is None
 
 
 _odeint = _plain(_names.odeint)
