@@ -171,7 +171,7 @@ DOWNSTREAM = {
         + [f"tests/backends/test_{name}.py" for name in ("autograd", "backend_tools", "numpy")]
         + ["tests/test_problem_backend_interface.py"],
     ),
-    "lifelines==0.30.3": (["dill", "flaky", "joblib", "scikit-learn"], ["lifelines/tests/test_estimation.py"]),
+    "lifelines==0.30.3": (["dill", "flaky", "jinja2", "joblib", "scikit-learn"], ["lifelines/tests"]),
     "autograd-gamma==0.5.0": ([], ["tests"]),
 }
 
