@@ -173,7 +173,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Tensor:
     bias : Tensor, shape (out,), optional
         Added to every row.
     Returns : Tensor, shape (..., out)
-    RuntimeError: If the shapes do not fit.
+    RuntimeError: If the shapes do not fit, or the dtypes are of different precision.
 
     >>> x, w, b = ag.ones((2, 3)), ag.ones((1, 3)), ag.tensor([0.5])
     >>> ag.nn.functional.linear(x, w, b)
@@ -182,8 +182,13 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Tensor:
     """
     try:
         rows = weight.shape
-        fits = len(rows) == 2 and input.shape[-1:] == rows[1:] and (bias is None or bias.shape == rows[:1])
-    except AttributeError:  # no array
+        fits = (
+            len(rows) == 2
+            and input.shape[-1:] == rows[1:]
+            and (bias is None or bias.shape == rows[:1])
+            and input._spec.dtype is weight._spec.dtype
+        )
+    except AttributeError:  # no tensors
         fits = False
     if not fits:
         _check_linear(input, weight, bias)
@@ -204,8 +209,20 @@ def _check_linear(input: Any, weight: Any, bias: Any) -> None:
     elif bias is not None and (len(bias.shape) != 1 or _differs(bias.shape[0], weight.shape[0])):
         message = f"linear(): the bias must have shape ({weight.shape[0]},), got {shapes}"
     else:
+        _check_dtypes("linear", "mat1 and mat2 must have the same dtype, but got {} and {}", input, weight)
         return
     raise RuntimeError(message + errors.called())
+
+
+def _check_dtypes(name: str, words: str, input: Any, weight: Any) -> None:
+    """Refuse operands of different precision: one of them would be converted without a word, and with it all that follows."""
+    input, weight = as_operand(input), as_operand(weight)
+    ours, theirs = dtypes.name_of(input.dtype), dtypes.name_of(weight.dtype)
+    if ours != theirs and {ours, theirs} not in ({"float32", "complex64"}, {"float64", "complex128"}):
+        other = f", or the module, net.to(ag.{ours})" if input._spec.inexact else ""
+        raise RuntimeError(
+            f"{words.format(ours, theirs)}\n  {name}(): convert the input, x.to(ag.{theirs}){other}.{errors.called()}"
+        )
 
 
 def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: random.Generator | None = None) -> Tensor:
@@ -334,7 +351,8 @@ def layer_norm(
     """
     input = as_operand(input)
     shape = _normalized("layer_norm", input, normalized_shape, weight=weight, bias=bias)
-    return ops.layer_norm(input, weight, bias, len(shape), eps)
+    result = ops.layer_norm(input, weight, bias, len(shape), eps)
+    return result if result._spec.dtype is input._spec.dtype else astype(result, input.dtype, copy=False)
 
 
 def _normalized(name: str, input: Tensor, normalized_shape: int | Sequence[int], **affine: Any) -> tuple[int, ...]:
@@ -670,7 +688,7 @@ def conv2d(
         Input and output channels are cut into so many groups, convolved separately.
     Returns : Tensor, shape (N, O, Ho, Wo) or (O, Ho, Wo)
         ``Ho = (H + 2 * padding - dilation * (kh - 1) - 1) // stride + 1``, `Wo` likewise.
-    RuntimeError: If the shapes do not fit, or the window is larger than the padded image.
+    RuntimeError: If shapes or dtypes do not fit, or the window is larger than the padded image.
     ValueError: If `padding` is a word that is not known, or "same" with a stride.
 
     >>> x, w = ag.ones((1, 1, 3, 3)), ag.ones((1, 1, 2, 2))
@@ -725,6 +743,7 @@ def _check_real_filters(name: str, input: Tensor, weight: Tensor) -> None:
         raise TypeError(
             f"{name}() takes real images and filters, not {input.dtype} and {weight.dtype}{errors.called()}"
         )
+    _check_dtypes(name, "Input type ({}) and weight type ({}) should be the same", input, weight)
 
 
 def conv1d(
@@ -806,7 +825,7 @@ def conv_transpose2d(
         Steps between the elements of a window.
     Returns : Tensor, shape (N, O, Ho, Wo) or (O, Ho, Wo)
         ``Ho = (H - 1) * stride - 2 * padding + dilation * (kh - 1) + output_padding + 1``, `Wo` likewise.
-    RuntimeError: If the shapes do not fit, `output_padding` is not below the stride, or nothing would be left.
+    RuntimeError: If shapes or dtypes do not fit, `output_padding` is not below the stride, or nothing would be left.
 
     >>> x, w = ag.tensor([[[1.0, 2.0]]]), ag.ones((1, 1, 1, 2))
     >>> ag.nn.functional.conv_transpose2d(x, w)

@@ -728,3 +728,45 @@ def test_dropout_between_recurrent_layers_acts_while_training_only():
     assert not bool(ag.all(first == second))
     net.eval()
     np.testing.assert_array_equal(net(x)[0].tolist(), net(x)[0].tolist())
+
+
+# -- operands of different precision ----------------------------------------------------------------------------------
+
+IMAGES, FILTERS = (1, 1, 4, 4), (1, 1, 2, 2)
+PRODUCTS = {
+    "linear": ((2, 3), (1, 3), "mat1 and mat2 must have the same dtype, but got {} and {}"),
+    "conv1d": ((1, 1, 4), (1, 1, 2), r"Input type \({}\) and weight type \({}\) should be the same"),
+    "conv2d": (IMAGES, FILTERS, r"Input type \({}\) and weight type \({}\) should be the same"),
+    "conv_transpose2d": (IMAGES, FILTERS, r"Input type \({}\) and weight type \({}\) should be the same"),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.parametrize("dtypes", [("float64", "float32"), ("float32", "float64"), ("uint8", "float32")])
+@pytest.mark.parametrize("raw", [False, True])
+def test_products_refuse_operands_of_different_precision(name, dtypes, raw):
+    shape, filters, words = PRODUCTS[name]
+    x = np.ones(shape, dtypes[0])
+    with pytest.raises(RuntimeError, match=words.format(*dtypes)) as error:
+        getattr(F, name)(x if raw else ag.asarray(x), ag.ones(filters, dtype=dtypes[1]))
+    assert f"x.to(ag.{dtypes[1]})" in str(error.value)
+    assert ("net.to" in str(error.value)) == (dtypes[0] != "uint8")
+
+
+def test_a_real_input_meets_complex_weights_of_its_precision():
+    assert F.linear(ag.ones((1, 3), dtype="float32"), ag.ones((2, 3), dtype="complex64")).dtype == ag.complex64
+    with pytest.raises(RuntimeError, match="got float64 and complex64"):
+        F.linear(ag.ones((1, 3)), ag.ones((2, 3), dtype="complex64"))
+
+
+@pytest.mark.parametrize("dtypes", [("float64", "float32"), ("float32", "float64")])
+def test_normalisations_give_the_dtype_of_their_input(dtypes):
+    x = ag.asarray(np.arange(12.0).reshape(2, 6), dtype=dtypes[0])
+    six = ag.ones(6, dtype=dtypes[1])
+    results = [
+        F.layer_norm(x, (6,), six, six),
+        F.rms_norm(x, (6,), six),
+        F.group_norm(x, 2, six, six),
+        F.batch_norm(x, None, None, six, six, training=True),
+    ]
+    assert [result.dtype == dtypes[0] for result in results] == [True] * 4
