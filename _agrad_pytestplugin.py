@@ -23,7 +23,9 @@ def pytest_addoption(parser: Any) -> None:
     )
     group.addoption("--agrad-quick", action="store_true", help="one sample per operation")
     group.addoption("--agrad-xfails", metavar="FILE", help="tests expected to fail: lines of `test id  # reason`")
-    group.addoption("--agrad-report", metavar="FILE", help="write a report: .json, .html or .txt")
+    group.addoption(
+        "--agrad-report", action="append", default=[], metavar="FILE", help="write a report: .json, .html or .txt"
+    )
     parser.addini("agrad_backend", "as --agrad-backend", default="")
 
 

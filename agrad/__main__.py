@@ -1,13 +1,18 @@
-"""``python -m agrad``: the table of backends."""
+"""``python -m agrad``: the table of backends; ``python -m agrad conformance NAME``: the conformance kit."""
 
 from __future__ import annotations
 
+import sys
+
 import agrad
 from agrad.plugin import manager
+from agrad.testing import command
 
 
 def main() -> None:
-    """Print name, version, devices and availability of every backend."""
+    """Print name, version, devices and availability of every backend, or run the conformance kit."""
+    if sys.argv[1:2] == ["conformance"]:
+        sys.exit(command.main(sys.argv[2:]))
     rows = [("backend", "version", "devices", "available")]
     rows += [
         (row.name, row.version or "-", ", ".join(row.devices) or "-", "yes" if row.available else f"no: {row.reason}")

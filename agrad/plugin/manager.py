@@ -353,6 +353,14 @@ def backends() -> tuple[BackendInfo, ...]:
     return (*map(_row, sorted(_givers)), *failed)
 
 
+def backend_info(name: str) -> BackendInfo | None:
+    """Return what `backends` says of one backend, None where no plugin gives it; libraries of others are not imported."""
+    plugins()
+    if name in _givers:
+        return _row(name)
+    return BackendInfo(name, False, "", (), _failures[name]) if name in _failures else None
+
+
 def _row(name: str) -> BackendInfo:
     """Return what `backends` says of one backend, which may not be usable."""
     try:

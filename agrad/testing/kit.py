@@ -7,14 +7,22 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
+import re
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import agrad as ag
-from agrad.testing import report
+from agrad.core.op import OPS
+from agrad.testing import report, reproducing
+from agrad.testing.calls import Call
+
+#: Where agrad is installed.
+HOME = str(Path(ag.__file__).parent) + os.sep
 
 
 def load_plugin(text: str) -> Any:
@@ -71,13 +79,15 @@ class Kit:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.records: list[report.Record] = []
-        for text in config.getoption("agrad_plugin"):
+        self.plugins: list[str] = config.getoption("agrad_plugin")
+        for text in self.plugins:
             ag.register(load_plugin(text))
         path = config.getoption("agrad_xfails")
         self.xfails = read_xfails(path) if path else {}
-        self.file = config.getoption("agrad_report")
-        if self.file and report.writer(self.file) is None:
-            raise pytest.UsageError(f"--agrad-report={self.file}: a report is written as .json, .html or .txt")
+        self.files = config.getoption("agrad_report")
+        for file in self.files:
+            if report.writer(file) is None:
+                raise pytest.UsageError(f"--agrad-report={file}: a report is written as .json, .html or .txt")
 
     @property
     def backend(self) -> str:
@@ -111,35 +121,130 @@ class Kit:
         if missing:
             raise pytest.UsageError(f"--agrad-xfails: no test has the name {', '.join(missing)}")
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note what failed, and how to see it again."""
+        done = yield
+        about: Any = dict(item.user_properties).get("agrad")
+        if about is None or call.excinfo is None:
+            return done
+        if done.failed:
+            about |= self._failure(about, call, item)
+        elif isinstance(call.excinfo.value, pytest.xfail.Exception):  # as `Conformance.lacking` does
+            about["lacks"] = "yes"
+        return done
+
+    def _failure(self, about: report.Record, call: pytest.CallInfo[None], item: pytest.Item) -> report.Record:
+        """Return the error, where it comes from, what it has in common with others, and a program that shows it."""
+        assert call.excinfo is not None
+        raised, op, last = call.excinfo.value, about["op"], call.excinfo.traceback[-1]
+        by_kit = isinstance(raised, pytest.fail.Exception)
+        inside = by_kit or str(last.path).startswith(HOME)
+        text = str(raised).strip()
+        error = text if by_kit else f"{type(raised).__name__}: {text}"
+        if op and inside and call.when == "call" and (by_kit or isinstance(raised, AssertionError)):
+            cause, error = f"what is wrong with {op}", f"{op}: {text}"  # found by the kit: whatever the test
+        else:  # the same words, but for the operation and numbers
+            cause = re.sub(rf"(?<![a-z_]){re.escape(op)}(?![a-z_])", "OP", error) if op else error
+            cause = re.sub(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e[-+]?\d+)?", "0", cause)
+            cause = re.sub(r"[(\[](0(, *)?)*[)\]]", "(0)", cause)[:300]  # shapes of any length
+        failing: tuple[Call, str] | None = getattr(getattr(item, "instance", None), "failing", None)
+        program = failing and reproducing.program_of(*failing, about["test"], self.backend, self.plugins)
+        if program is None:
+            module = f"agrad.testing.suite.{item.path.stem}" if str(item.path).startswith(HOME) else str(item.path)
+            program = self._one_test(module, item.nodeid.partition("::")[2])
+        place = "" if inside else f"{last.path}:{last.lineno + 1}"
+        return {"error": error.partition("\n")[0][:400], "place": place, "cause": cause, "program": program}
+
+    def _one_test(self, module: str, test: str) -> str:
+        """Return a program that runs one test, of a module of the kit or of a file."""
+        given = [
+            *([] if module.endswith(".py") else ["--pyargs"]),
+            f"{module}::{test}",
+            f"--agrad-backend={self.backend}",
+        ]
+        given += [f"--agrad-plugin={text}" for text in self.plugins]
+        return f"import pytest\n\npytest.main({json.dumps(given)})"
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note how a test ended."""
         self._note(report)
 
     def _note(self, done: pytest.TestReport) -> None:
         about: Any = dict(done.user_properties).get("agrad")
+        if about is None and done.when not in (
+            "setup",
+            "call",
+            "teardown",
+        ):  # so pytest-xdist says that a process ended
+            about = self._crash(done)
         if about is None or (done.when != "call" and done.passed):
             return
-        outcome, reason = "ok", ""
+        about, outcome, reason = dict(about), "passed", ""
+        lacks = about.pop("lacks", "")
         if hasattr(done, "wasxfail"):
-            outcome, reason = ("lacks", str(done.wasxfail)) if done.skipped else ("failed", "passes unexpectedly")
+            outcome, reason = "lacks" if lacks else "expected", str(done.wasxfail).removeprefix("reason: ")
         elif done.skipped:
-            outcome = "skipped"
             reason = str(done.longrepr[2] if isinstance(done.longrepr, tuple) else done.longrepr)
+            reason = reason.removeprefix("Skipped: ")
+            outcome = {"requires": "requires", "beyond": "beyond"}.get(reason.partition(" ")[0], "skipped")
         elif done.failed:
-            outcome, reason = "failed", str(done.longreprtext).strip().splitlines()[-1] if done.longreprtext else ""
-        self.records.append({**about, "outcome": outcome, "reason": reason.removeprefix("Skipped: ")})
+            outcome, reason = "failed", about.get("error", "")
+            if not reason:  # what was expected to fail passes
+                reason = done.longreprtext.strip()
+                about |= {"error": reason, "place": "", "cause": reason, "program": f"# {done.nodeid}"}
+        self.records.append({**about, "outcome": outcome, "reason": reason})
+
+    def _crash(self, done: pytest.TestReport) -> report.Record | None:
+        """Return what a test was about whose process ended."""
+        path, _, name = done.nodeid.partition("::")
+        from agrad.testing import suite  # noqa: PLC0415 (only pytest may import tests earlier: it changes them)
+
+        kind = getattr(suite, name.partition("::")[0], None)
+        module = path if kind is None else kind.__module__
+        area = module.removesuffix(".py").rpartition("test_")[2]
+        test, _, parameters = name.rpartition("::")[2].partition("[")
+        op, _, dtype = parameters.removesuffix("]").rpartition("-")
+        op, dtype = (op, dtype) if op in OPS else ("", "")
+        error = "the process ended: a crash of the library, os._exit, or a test that took too long"
+        return {
+            "area": area,
+            "test": test.removeprefix("test_"),
+            "op": op,
+            "dtype": dtype,
+            "id": name.rpartition("::")[2],
+            "error": f"{op}: {error}" if op else error,
+            "place": "",
+            "cause": f"the process ended at {op or name}",
+            "program": self._one_test(module, name),
+        }
 
     def pytest_sessionfinish(self) -> None:
-        """Write the report."""
-        if self.file and not os.environ.get("PYTEST_XDIST_WORKER"):
+        """Write the reports."""
+        if self.files and not os.environ.get("PYTEST_XDIST_WORKER"):
             made = report.make(self.backend, self.records)
-            report.write(made, self.file)
+            for file in self.files:
+                report.write(made, file)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Say how the backend did."""
-        if self.records:
-            made = report.make(self.backend, self.records)
-            terminalreporter.section("agrad conformance")
-            terminalreporter.write_line(report.summary(made))
-            if self.file:
-                terminalreporter.write_line(f"The report is in {self.file}.")
+        """Say how the backend did, and what the failures come from."""
+        if not self.records:
+            return
+        made = report.make(self.backend, self.records)
+        text = report.causes_text(made)
+        if text:
+            terminalreporter.section("what failed, by cause")
+            terminalreporter.write_line(text)
+        terminalreporter.section("agrad conformance")
+        if {record["area"] for record in self.records} == {"basics"}:
+            for record in self.records:
+                name = record["id"].removeprefix("test_").replace("_", " ")
+                terminalreporter.write_line(
+                    f"{record['outcome']:9}{name}{': ' * bool(record['reason'])}{record['reason']}"
+                )
+        terminalreporter.write_line(report.summary(made))
+        terminalreporter.write_line(report.judged(made))
+        for file in self.files:
+            terminalreporter.write_line(f"The report is in {file}.")

@@ -14,6 +14,7 @@ import platform
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +22,57 @@ import agrad as ag
 from agrad.core.requirements import REQUIREMENTS
 from agrad.plugin import manager
 
-__all__ = ["Record", "Report", "main", "make", "markdown", "summary", "to_html", "to_text", "write", "writer"]
+__all__ = [
+    "Cause",
+    "Record",
+    "Report",
+    "causes",
+    "judged",
+    "main",
+    "make",
+    "markdown",
+    "summary",
+    "to_html",
+    "to_text",
+    "write",
+    "writer",
+]
 
-#: How one test ended: area, test, op, dtype, id, outcome (ok, lacks, skipped, failed) and reason.
+#: How one test ended: area, test, op, dtype, id, outcome (of `OUTCOMES`) and reason. Of a failure also error, place (the
+#: line outside agrad that raised it, if one did), cause (equal for failures that are likely one) and program (that shows it).
 Record = dict[str, str]
 
 #: What a JSON report holds.
 Report = dict[str, Any]
 
 #: Raised when readers of old reports would misread new ones.
-FORMAT = 1
+FORMAT = 2
 
-OUTCOMES = ("ok", "lacks", "skipped", "failed")
-DTYPES = ("float32", "float64", "complex64", "complex128")
+#: What was judged: as it should be, or not; failures that the author expects (``--agrad-xfails``); operations that the
+#: backend declares to lack, which are refused in words. And what was left out: it requires what the backend cannot, it goes
+#: beyond the standard and has no kernel, it does not apply.
+JUDGED = ("passed", "failed", "expected", "lacks")
+LEFT_OUT = ("requires", "beyond", "skipped")
+OUTCOMES = (*JUDGED, *LEFT_OUT)
+WORDS = {
+    "expected": "failed as expected",
+    "lacks": "lacking",
+    "requires": "by requirement",
+    "beyond": "beyond the standard",
+    "skipped": "that do not apply",
+}
+
+DTYPES = ("float64", "float32", "complex128", "complex64")
 #: The columns of a report, as far as they have an order.
 MODES = ("values", "reverse", "forward_mode", "second_order", "composition", "single_operands", "batches")
 
 #: The columns of the table of backends: its head, and the areas it sums up.
 COLUMNS = (
     ("rules", ("rules",)),
+    ("programs", ("programs",)),
     ("indexing, creation", ("indexing", "creation", "namespace")),
     ("value semantics", ("in_place", "memory", "pickling", "threads")),
-    ("transfers", ("transfers", "registration", "errors")),
+    ("transfers", ("basics", "transfers", "registration", "errors")),
     ("random", ("random",)),
     ("laziness", ("laziness",)),
 )
@@ -59,7 +89,7 @@ def make(device: str, records: Sequence[Record]) -> Report:
         How each test ended.
     """
     name = device.partition(":")[0]
-    row = next((row for row in manager.backends() if row.name == name), None)
+    row = manager.backend_info(name)
     lacks: dict[str, str] = {}
     capabilities: dict[str, bool] = {}
     cannot: dict[str, str] = {}
@@ -92,8 +122,8 @@ def _counts(records: Sequence[Record]) -> Counter[str]:
     return Counter(record["outcome"] for record in records)
 
 
-def _words(counts: Counter[str]) -> str:
-    return ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome]) or "nothing ran"
+def _words(counts: Counter[str], outcomes: Sequence[str]) -> str:
+    return ", ".join(f"{counts[outcome]:,} {WORDS.get(outcome, outcome)}" for outcome in outcomes if counts[outcome])
 
 
 def _title(report: Report) -> str:
@@ -102,9 +132,100 @@ def _title(report: Report) -> str:
 
 
 def summary(report: Report) -> str:
-    """Return one line on a report."""
+    """Return one line on a report: how what was judged ended."""
     state = "" if report["available"] else f" (unavailable: {report['reason']})"
-    return f"{_title(report)}{state}: {_words(_counts(report['results']))}"
+    return f"{_title(report)}{state}: {_words(_counts(report['results']), JUDGED) or 'nothing was judged'}"
+
+
+def _required(report: Report) -> Counter[str]:
+    """Return how many tests were left out by each requirement."""
+    met = (r["reason"] for r in report["results"] if r["outcome"] == "requires")
+    return Counter(reason.removeprefix("requires ").partition(":")[0] for reason in met)
+
+
+def judged(report: Report) -> str:
+    """Return one line on how much of the kit a report is on, and why the rest was left out."""
+    counts, required = _counts(report["results"]), _required(report)
+    line = f"{sum(counts[o] for o in JUDGED):,} of {counts.total():,} tests judged"
+    left_out = _words(counts, LEFT_OUT)
+    if required:
+        names = ", ".join(f"{name} {count:,}" for name, count in required.most_common())
+        left_out = left_out.replace(WORDS["requires"], f"{WORDS['requires']} ({names})")
+    return f"{line}; left out: {left_out}." if left_out else f"{line}."
+
+
+# -- the causes of failures -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Failures that are likely one: by an exception of the same words, or of one operation's results.
+
+    Attributes
+    ----------
+    error, place, program : str
+        The plainest of them: what was said, the line outside agrad that raised it, and a program that shows it.
+    records : tuple of dict
+        All of them.
+    """
+
+    error: str
+    place: str
+    program: str
+    records: tuple[Record, ...]
+
+    @property
+    def whose(self) -> str:
+        """The operations and the tests that fail by it, in words."""
+        ops = list(dict.fromkeys(r["op"] for r in self.records if r["op"]))
+        tests: dict[str, list[str]] = {}
+        for r in self.records:
+            if r["test"] not in tests.setdefault(r["area"], []):
+                tests[r["area"]].append(r["test"])
+        words = ", ".join(f"test_{area} ({_few(names)})" for area, names in tests.items())
+        return f"{words}, of {_few(ops)}" if ops else words
+
+
+def _few(names: Sequence[str], most: int = 6) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
+
+
+def _plainness(record: Record) -> tuple[int, int]:
+    """Return what sorts the records of a cause: values before derivatives, double precision before single."""
+    test, dtype = record["test"], record["dtype"]
+    return (
+        MODES.index(test) if test in MODES else len(MODES),
+        DTYPES.index(dtype) if dtype in DTYPES else len(DTYPES),
+    )
+
+
+def causes(report: Report) -> list[Cause]:
+    """Return the causes of a report's failures, those with the most first."""
+    found: dict[str, list[Record]] = {}
+    for record in report["results"]:
+        if record["outcome"] == "failed":
+            found.setdefault(record["cause"], []).append(record)
+    made = []
+    for records in found.values():
+        records.sort(key=_plainness)
+        first = records[0]
+        made.append(Cause(first["error"], first["place"], first["program"], tuple(records)))
+    return sorted(made, key=lambda cause: -len(cause.records))
+
+
+def causes_text(report: Report, most: int = 10) -> str:
+    """Return the first causes of a report's failures as text, each with its program."""
+    found = causes(report)
+    blocks = []
+    for k, cause in enumerate(found[:most], 1):
+        lines = [f"{k}. {len(cause.records):,} failed: {cause.error}"]
+        lines += [f"raised at {cause.place}"] if cause.place else []
+        lines += [f"in {cause.whose}", "", *cause.program.splitlines(), ""]
+        blocks.append("\n".join([lines[0], *(f"    {line}".rstrip() for line in lines[1:])]))
+    if len(found) > most:
+        blocks.append(f"and {len(found) - most} more causes: --agrad-report=report.html lists all\n")
+    return "\n".join(blocks)
 
 
 # -- the table of a report: op x mode, a cell per dtype ---------------------------------------------------------------
@@ -125,8 +246,8 @@ def _cells(report: Report) -> tuple[list[str], dict[str, dict[str, list[Record]]
 
 
 def _cell(records: Sequence[Record]) -> str:
-    """Return a cell in words: ok if all are; else what each dtype is."""
-    met = [r for r in records if r["outcome"] != "skipped"]
+    """Return a cell in words: passed if all did; else what each dtype did."""
+    met = [r for r in records if r["outcome"] in JUDGED]
     if not met:
         return "-"
     outcomes = sorted({r["outcome"] for r in met})
@@ -139,7 +260,7 @@ def _cell(records: Sequence[Record]) -> str:
 
 def to_text(report: Report) -> str:
     """Return a report as plain text."""
-    lines = [summary(report), ""]
+    lines = [summary(report), judged(report), ""]
     lines += [f"lacks {op}: {reason}" for op, reason in report["lacks"].items()]
     lines += [f"requires {name}: {reason}" for name, reason in report["cannot"].items()]
     modes, table = _cells(report)
@@ -152,53 +273,109 @@ def to_text(report: Report) -> str:
     others = [r for r in report["results"] if not r["op"]]
     lines += [
         "",
-        *(f"{r['outcome']:8}{r['area']}: {r['id']}{' - ' + r['reason'] if r['reason'] else ''}" for r in others),
+        *(f"{r['outcome']:9}{r['area']}: {r['id']}{' - ' + r['reason'] if r['reason'] else ''}" for r in others),
     ]
-    reasons = [r for r in report["results"] if r["op"] and r["outcome"] in ("lacks", "failed")]
-    lines += ["", *(f"{r['outcome']:8}{r['test']} of {r['op']}, {r['dtype']}: {r['reason']}" for r in reasons)]
+    reasons = [r for r in report["results"] if r["op"] and r["outcome"] in ("expected", "lacks", "failed")]
+    lines += ["", *(f"{r['outcome']:9}{r['test']} of {r['op']}, {r['dtype']}: {r['reason']}" for r in reasons)]
+    lines += ["", causes_text(report, len(reasons) + len(others))]
     return "\n".join(lines).rstrip() + "\n"
 
 
-_STYLE = """body{font:15px/1.5 system-ui,sans-serif;margin:2em;color:#222;background:#fff}
-table{border-collapse:collapse;margin:1em 0}th,td{padding:.2em .7em;border-bottom:1px solid #ddd;text-align:left}
-th{position:sticky;top:0;background:#fff}.ok{color:#176b2c}.lacks,.skipped{color:#80590a}.failed{color:#b00020;font-weight:600}
-@media(prefers-color-scheme:dark){body,th{color:#ddd;background:#181818}th,td{border-color:#444}.ok{color:#6fcf86}.lacks,.skipped{color:#e0b25a}.failed{color:#ff8a80}}
+_STYLE = """:root{--page:#fff;--card:#f6f7f9;--line:#dfe3e8;--text:#1d2329;--dim:#5f6b76;--good:#1a7f43;--mild:#9a6a00;--bad:#c0182b;--none:#8a94a0}
+@media(prefers-color-scheme:dark){:root{--page:#14171a;--card:#1d2126;--line:#353c44;--text:#dde2e7;--dim:#98a3ae;--good:#57c785;--mild:#d9ad4a;--bad:#ff7b83;--none:#76808a}}
+*{box-sizing:border-box}body{font:15px/1.5 system-ui,sans-serif;max-width:84rem;margin:0 auto;padding:2rem 1.5rem 4rem;color:var(--text);background:var(--page)}
+h1{font-size:1.6rem;margin:0}h2{font-size:1.15rem;margin:2.2rem 0 .6rem}p{margin:.3rem 0}.dim{color:var(--dim)}
+.bar{display:flex;height:.8rem;border-radius:.4rem;overflow:hidden;margin:1rem 0 .5rem;background:var(--line)}.bar i{min-width:2px}
+.passed{--own:var(--good)}.expected,.lacks{--own:var(--mild)}.failed{--own:var(--bad)}.requires,.beyond,.skipped{--own:var(--none)}
+.bar i,.key i{background:var(--own)}.key{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem}.key i{display:inline-block;width:.7rem;height:.7rem;border-radius:50%;margin-right:.4rem}
+details{background:var(--card);border:1px solid var(--line);border-radius:.5rem;padding:.5rem .9rem;margin:.5rem 0}summary{cursor:pointer}
+summary b{color:var(--bad);margin-right:.5rem}pre{background:var(--page);border:1px solid var(--line);border-radius:.4rem;padding:.8rem;overflow:auto;font-size:13px}
+table{border-collapse:collapse;width:100%;font-size:14px}th,td{padding:.25rem .6rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
+th{position:sticky;top:0;background:var(--page)}td span{color:var(--own);margin-right:.45rem;white-space:nowrap}td .failed{font-weight:700}td .expected,td .lacks{text-decoration:underline dotted}
+input,button{font:inherit;color:inherit;background:var(--card);border:1px solid var(--line);border-radius:.4rem;padding:.25rem .6rem}button{float:right;font-size:13px}
+"""
+
+_SCRIPT = """document.querySelectorAll("input").forEach(box=>box.oninput=()=>{const asked=box.value.toLowerCase()
+box.nextElementSibling.querySelectorAll("tbody tr").forEach(row=>row.hidden=!row.textContent.toLowerCase().includes(asked))})
+document.querySelectorAll("button").forEach(b=>b.onclick=()=>{navigator.clipboard.writeText(b.nextElementSibling.textContent);b.textContent="copied"})
 """
 
 
 def to_html(report: Report) -> str:
     """Return a report as a page of HTML that needs nothing else."""
-    escape = html.escape
-    modes, table = _cells(report)
+    escape, counts = html.escape, _counts(report["results"])
     parts = [
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(_title(report))}</title>',
-        f"<style>{_STYLE}</style><h1>{escape(_title(report))}</h1>",
-        f"<p>{escape(summary(report))}. Python {escape(report['python'])}, {escape(report['platform'])}.</p>",
+        '<!doctype html><html lang="en"><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width,initial-scale=1">',
+        f"<title>{escape(_title(report))}</title><style>{_STYLE}</style><h1>{escape(_title(report))}</h1>",
+        f'<p class="dim">Python {escape(report["python"])}, {escape(report["platform"])}, ',
+        f"version {report['contract']} of the contract</p>",
+        '<div class="bar">',
+        *(f'<i class="{o}" style="flex:{counts[o]}"></i>' for o in OUTCOMES if counts[o]),
+        '</div><div class="key">',
+        *(
+            f'<span class="{o}"><i></i>{counts[o]:,} {"left out " if o in LEFT_OUT else ""}{WORDS.get(o, o)}</span>'
+            for o in OUTCOMES
+            if counts[o]
+        ),
+        f"</div><p>{escape(judged(report))}</p>",
     ]
-    cannot = [f"requires {name}: {reason}" for name, reason in report["cannot"].items()]
-    cannot += [f"lacks {op}: {reason}" for op, reason in report["lacks"].items()]
-    parts.extend(f"<p>{escape(line)}</p>" for line in cannot)
-    head = "".join(f"<th>{escape(mode.replace('_', ' '))}</th>" for mode in modes)
-    parts.append(f"<table><thead><tr><th>operation</th>{head}</tr></thead>")
-    for op, found in sorted(table.items()):
-        cells = []
-        for mode in modes:
-            shown = []
-            for r in sorted(found.get(mode, []), key=lambda r: DTYPES.index(r["dtype"]) if r["dtype"] in DTYPES else 9):
-                if r["outcome"] != "skipped":
-                    tip = f' title="{escape(r["reason"])}"' if r["reason"] else ""
-                    text = r["dtype"] if r["outcome"] == "ok" else f"{r['dtype']}: {r['outcome']}"
-                    shown.append(f'<span class="{r["outcome"]}"{tip}>{escape(text)}</span>')
-            cells.append(f"<td>{' '.join(shown)}</td>")
-        parts.append(f"<tr><td>{escape(op)}</td>{''.join(cells)}</tr>")
-    parts.append("</table><table><thead><tr><th>area</th><th>test</th><th></th><th></th></tr></thead>")
-    parts.extend(
-        f'<tr><td>{escape(r["area"])}</td><td>{escape(r["id"])}</td><td class="{r["outcome"]}">{r["outcome"]}</td>'
-        f"<td>{escape(r['reason'])}</td></tr>"
-        for r in report["results"]
-        if not r["op"]
-    )
-    return "".join([*parts, "</table></html>\n"])
+    if not report["available"]:
+        parts.append(f"<p>Not available: {escape(report['reason'])}</p>")
+    found = causes(report)
+    if found:
+        parts.append("<h2>What failed, by cause</h2>")
+    for cause in found:
+        place = f'<p class="dim">raised at {escape(cause.place)}</p>' if cause.place else ""
+        parts.append(
+            f"<details><summary><b>{len(cause.records):,}</b>{escape(cause.error)}</summary>{place}"
+            f'<p class="dim">{escape(cause.whose)}</p>'
+            f"<button>copy</button><pre>{escape(cause.program)}</pre></details>"
+        )
+    required = _required(report)
+    lacking = [
+        ("has not", name, reason, f"{required.pop(name, 0):,} tests") for name, reason in report["cannot"].items()
+    ]
+    lacking += [("has not", name, "", f"{count:,} tests") for name, count in required.items()]
+    lacking += [("lacks", op, reason, "") for op, reason in report["lacks"].items()]
+    if lacking:
+        parts.append("<h2>What it cannot do</h2>")
+        parts.append(_table(("", "", "", "left out"), [[escape(cell) for cell in row] for row in lacking]))
+    modes, table = _cells(report)
+    if table:
+        parts.append("<h2>Operations</h2>")
+        heads = ("operation", *(mode.replace("_", " ") for mode in modes))
+        rows = [[escape(op), *(_chips(found.get(mode, [])) for mode in modes)] for op, found in sorted(table.items())]
+        parts.append(f'<input placeholder="filter">{_table(heads, rows)}')
+    others = [r for r in report["results"] if not r["op"]]
+    if others:
+        parts.append("<h2>All other tests</h2>")
+        ended = [[r["area"], r["id"], WORDS.get(r["outcome"], r["outcome"]), r["reason"]] for r in others]
+        rows = [
+            [*map(escape, row[:2]), f'<span class="{r["outcome"]}">{escape(row[2])}</span>', escape(row[3])]
+            for row, r in zip(ended, others, strict=True)
+        ]
+        parts.append(f'<input placeholder="filter">{_table(("area", "test", "", ""), rows)}')
+    return "".join([*parts, f"<script>{_SCRIPT}</script></html>\n"])
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table of cells in HTML."""
+    head = "".join(f"<th>{text}</th>" for text in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _chips(records: Sequence[Record]) -> str:
+    """Return the cell of an operation in a mode: its dtypes, in the colour of how their tests ended."""
+    shown = []
+    for r in sorted(records, key=_plainness):
+        if r["outcome"] in JUDGED:
+            tip = f' title="{html.escape(r["reason"])}"' if r["reason"] else ""
+            text = r["dtype"] or "all"
+            text = text if r["outcome"] == "passed" else f"{text}: {WORDS.get(r['outcome'], r['outcome'])}"
+            shown.append(f'<span class="{r["outcome"]}"{tip}>{html.escape(text)}</span>')
+    return " ".join(shown)
 
 
 def to_json(report: Report) -> str:
@@ -223,10 +400,10 @@ def write(report: Report, path: str) -> None:
 
 def _column(report: Report, areas: Sequence[str]) -> str:
     counts = _counts([r for r in report["results"] if r["area"] in areas])
-    met = counts["ok"] + counts["lacks"] + counts["failed"]
+    met = sum(counts[outcome] for outcome in JUDGED)
     if not met:
         return "-"
-    return "all" if counts["ok"] == met else f"{counts['ok']} of {met}"
+    return "all" if counts["passed"] == met else f"{counts['passed']:,} of {met:,}"
 
 
 def markdown(reports: Sequence[Report]) -> str:
@@ -240,18 +417,18 @@ def markdown(reports: Sequence[Report]) -> str:
     Returns
     -------
     str
-        A row per report: how many of the tests of each kind passed, and what the backend lacks.
+        A row per report: how many of the tests of each kind passed, how much was judged, and what the backend lacks.
     """
-    heads = ["backend", "version", *(head for head, _ in COLUMNS), "lacks"]
+    heads = ["backend", "version", *(head for head, _ in COLUMNS), "judged", "lacks"]
     rows = [heads, ["---"] * len(heads)]
     for report in reports:
         if not report["available"]:
-            rows.append([report["device"], f"not available: {report['reason']}", *["-"] * (len(COLUMNS) + 1)])
+            rows.append([report["device"], f"not available: {report['reason']}", *["-"] * (len(COLUMNS) + 2)])
             continue
         lacks = ", ".join([*report["lacks"], *report["cannot"]])
-        rows.append(
-            [report["device"], report["version"], *(_column(report, areas) for _, areas in COLUMNS), lacks or "nothing"]
-        )
+        columns = [_column(report, areas) for _, areas in COLUMNS]
+        share = judged(report).partition(" tests")[0]
+        rows.append([report["device"], report["version"], *columns, share, lacks or "nothing"])
     return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n" for row in rows)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 import agrad as ag
 from agrad.core.op import OPS
-from agrad.testing import kit, report, suite
+from agrad.testing import kit, report, reproducing, suite
+from agrad.testing.calls import Call
 from agrad.testing.samples import SAMPLES
 
 ROOT = Path(__file__).parents[2]
@@ -76,14 +78,69 @@ def test_a_run_with_expected_failures_and_a_report(tmp_path):
     assert done.returncode == 1, done.stdout + done.stderr
     made = report.read(str(tmp_path / "out.json"))
     outcomes = {record["id"]: (record["outcome"], record["reason"]) for record in made["results"]}
-    assert outcomes["test_nbytes[float32-4]"] == ("lacks", "it counts eight bytes for all")
-    assert outcomes["test_nbytes[float64-8]"] == ("ok", "")
+    assert outcomes["test_nbytes[float32-4]"] == ("expected", "it counts eight bytes for all")
+    assert outcomes["test_nbytes[float64-8]"] == ("passed", "")
     assert outcomes["test_nbytes[int8-1]"][0] == "failed"
     assert outcomes["test_no_cycles"] == ("failed", "[XPASS(strict)] this is not so")
     assert (made["backend"], made["agrad"], made["available"]) == ("strict", ag.__version__, True)
     assert made["version"]
-    line = next(line for line in done.stdout.splitlines() if line.startswith("strict "))
-    assert line == report.summary(made)
+    assert {report.summary(made), report.judged(made)} <= set(done.stdout.splitlines())
+
+
+CRASHING = PLUGIN.replace("import importlib", "import os, importlib", 1).replace(
+    "return 8 * int(array.size)", "return os._exit(3)"
+)
+SINGLE_CRASHES = CRASHING.replace(
+    "os._exit(3)", "os._exit(3) if 'float32' in str(array.dtype) else super().nbytes(array)"
+)
+
+
+def test_a_process_that_ends_is_the_failure_of_one_test(tmp_path):
+    pytest.importorskip("xdist")
+    chosen = ("-n1", "--max-worker-restart=9", "-k", "test_nbytes", "--agrad-report=out.json")
+    done = run("agrad.testing.suite.test_memory", *chosen, cwd=tmp_path, plugin=SINGLE_CRASHES)
+    assert done.returncode == 1, done.stdout + done.stderr
+    made = report.read(str(tmp_path / "out.json"))
+    (crashed,) = (record for record in made["results"] if record["outcome"] == "failed")
+    assert crashed["area"] == "memory"
+    assert crashed["id"] == "test_nbytes[float32-4]"
+    assert "the process ended" in crashed["error"]
+    assert "agrad.testing.suite.test_memory::TestMemory::test_nbytes[float32-4]" in crashed["program"]
+    assert report.summary(made).endswith(" passed, 1 failed")
+
+
+def conformance(*arguments, cwd, plugin=PLUGIN):
+    (cwd / "mine.py").write_text(plugin)
+    return python("-m", "agrad", "conformance", "strict", "--plugin", "mine.py:MyPlugin", *arguments, cwd=cwd)
+
+
+def test_the_command(tmp_path):
+    done = conformance("-n0", "-k", "test_pickling", "--quick", "--json=out.json", "--html=out.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert "passed   the host reads arrays" in lines
+    assert sum(line.endswith("tests judged.") for line in lines) == 2
+    made = report.read(str(tmp_path / "out.json"))
+    assert {record["area"] for record in made["results"]} == {"pickling"}
+    assert report.to_html(made) == (tmp_path / "out.html").read_text(encoding="utf-8")
+
+
+def test_the_command_stops_where_the_basics_fail(tmp_path):
+    refusing = PLUGIN.replace(
+        "def nbytes", "def to_host(self, array):\n        raise OSError('it is asleep')\n\n    def nbytes"
+    )
+    done = conformance("-k", "test_pickling", cwd=tmp_path, plugin=refusing)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "passed   the library makes arrays" in done.stdout
+    assert "failed   the host reads arrays: OSError: it is asleep" in done.stdout
+    assert done.stdout.endswith("The rest of the kit was not run: it stands on these.\n")
+
+
+def test_the_command_says_that_the_process_ended(tmp_path):
+    ending = CRASHING.replace("def nbytes", "def to_host")
+    done = conformance("-k", "test_pickling", cwd=tmp_path, plugin=ending)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "The basics of strict" in done.stdout
 
 
 def test_an_expected_failure_that_no_test_has(tmp_path):
@@ -156,7 +213,7 @@ def test_the_plugin_of_pytest_imports_nothing(tmp_path):
 
 def test_every_file_says_what_it_is_and_is_exported():
     files = sorted(FOLDER.glob("test_*.py"))
-    assert len(files) == 14
+    assert len(files) == 15
     for file in files:
         lines = file.read_text(encoding="utf-8").splitlines()
         assert lines[0].startswith('"""'), file.name
@@ -207,7 +264,7 @@ def test_requires_knows_capabilities():
         suite.requires("float65")
 
 
-def record(test="reverse", op="exp", dtype="float64", outcome="ok", reason="", area="rules"):
+def record(test="reverse", op="exp", dtype="float64", outcome="passed", reason="", area="rules", **failure):
     return {
         "area": area,
         "test": test,
@@ -216,7 +273,14 @@ def record(test="reverse", op="exp", dtype="float64", outcome="ok", reason="", a
         "id": f"test_{test}[{op}-{dtype}]",
         "outcome": outcome,
         "reason": reason,
+        **failure,
     }
+
+
+def failed(error, cause, **about):
+    return record(
+        outcome="failed", reason=error, error=error, cause=cause, place="mine.py:3", program="p = <1>", **about
+    )
 
 
 @pytest.fixture
@@ -227,9 +291,14 @@ def made():
             record(),
             record(dtype="float32"),
             record(op="sort", outcome="lacks", reason="sort: too <long>"),
-            record(op="sort", dtype="float32", outcome="failed", reason="E  wrong | worse"),
+            failed("E  wrong | worse", "what is wrong with sort", op="sort", dtype="float32"),
+            failed("wrong at (2,)", "what is wrong with sort", test="values", op="sort", dtype="float32"),
+            failed("KeyError: 7", "KeyError: 0", op="tan"),
             record(test="values", op="sort"),
+            record(test="values", op="erf", outcome="beyond", reason="beyond the standard: no kernel"),
+            record(test="values", op="fft.fft", outcome="requires", reason="requires complex: it has none"),
             record(test="nbytes", op="", dtype="", area="memory"),
+            record(test="freed", op="", dtype="", area="memory", outcome="expected", reason="known"),
             record(
                 test="a_program", op="", dtype="", area="laziness", outcome="skipped", reason="numpy computes at once"
             ),
@@ -237,24 +306,45 @@ def made():
     )
 
 
+def test_what_was_judged(made):
+    assert report.summary(made).endswith(": 4 passed, 3 failed, 1 failed as expected, 1 lacking")
+    assert report.judged(made) == (
+        "9 of 12 tests judged; left out: 1 by requirement (complex 1), 1 beyond the standard, 1 that do not apply."
+    )
+
+
+def test_causes(made):
+    first, second = report.causes(made)
+    assert (first.error, len(first.records)) == ("wrong at (2,)", 2)  # the plainest of its kind
+    assert first.whose == "test_rules (values, reverse), of sort"
+    assert (second.error, second.place, second.program) == ("KeyError: 7", "mine.py:3", "p = <1>")
+    text = report.causes_text(made, 1)
+    assert text.startswith("1. 2 failed: wrong at (2,)\n    raised at mine.py:3\n")
+    assert "and 1 more causes" in text
+
+
 def test_report_as_text(made):
     lines = report.to_text(made).splitlines()
-    assert lines[0] == report.summary(made)
-    assert lines[0].endswith(": 4 ok, 1 lacks, 1 skipped, 1 failed")
-    assert [line.split() for line in lines[2:5]] == [
+    assert lines[:2] == [report.summary(made), report.judged(made)]
+    assert [line.split() for line in lines[3:8]] == [
         ["values", "reverse"],
-        ["exp", "ok"],
-        ["sort", "ok", "failed:", "float32;", "lacks:", "float64"],
+        ["erf", "-"],
+        ["exp", "passed"],
+        ["fft.fft", "-"],
+        ["sort", *["failed:", "float32;", "passed:", "float64"], *["failed:", "float32;", "lacks:", "float64"]],
     ]
-    assert "lacks   reverse of sort, float64: sort: too <long>" in lines
+    assert "lacks    reverse of sort, float64: sort: too <long>" in lines
 
 
 def test_report_as_html(made):
     page = report.to_html(made)
     assert page.startswith("<!doctype html>")
-    assert '<span class="lacks" title="sort: too &lt;long&gt;">float64: lacks</span>' in page
+    assert '<span class="lacks" title="sort: too &lt;long&gt;">float64: lacking</span>' in page
+    assert "<pre>p = &lt;1&gt;</pre>" in page
     assert "<long>" not in page
-    assert page.count("<tr>") == page.count("</tr>") == 6
+    assert "http" not in page  # it needs nothing else
+    for tag in ("tr", "table", "details", "div", "p"):
+        assert len(re.findall(f"<{tag}[ >]", page)) == page.count(f"</{tag}>"), tag
 
 
 def test_reports_as_one_table(made, tmp_path, capsys):
@@ -267,9 +357,33 @@ def test_reports_as_one_table(made, tmp_path, capsys):
     assert set(line) <= set("| -")
     cells = [cell.strip() for cell in first.split("|")[1:-1]]
     assert cells[0] == "numpy"
-    assert (cells[2], cells[4], cells[-1]) == ("3 of 5", "all", "nothing")
+    assert (cells[2], cells[5], cells[-2], cells[-1]) == ("3 of 7", "1 of 2", "9 of 12", "nothing")
     assert "not available: no &#124; driver" in second
     assert head.count("|") == first.count("|") == second.count("|")
+
+
+@pytest.mark.parametrize("test", reproducing.WAYS)
+@pytest.mark.parametrize("op", ["matmul", "linalg.svd", "getitem", "nn.layer_norm", "linalg.vector_norm", "concat"])
+def test_programs_that_reproduce(op, test, capsys):
+    for sample in SAMPLES[op]:
+        if sample.op == "linalg.svd" and "complex" in repr(sample):
+            continue
+        text = reproducing.program_of(Call(sample), "float32", test, "numpy")
+        exec(compile(text, "program", "exec"), {})
+        first, second = capsys.readouterr().out.split("numpy", 1)[1].split("numpy", 1)
+        assert first == second
+
+
+def test_a_program_registers_the_plugin():
+    text = reproducing.program_of(Call(SAMPLES["exp"][0]), "float32", "values", "mine", ["mine.py:P"])
+    assert text.splitlines()[:4] == [
+        "import agrad as ag",
+        "from agrad.testing.kit import load_plugin",
+        "",
+        'ag.register(load_plugin("mine.py:P"))',
+    ]
+    assert 'for device in ("numpy", "mine"):' in text
+    assert 'dtype="float32"' in text
 
 
 def test_a_file_that_is_no_report(tmp_path):

@@ -13,7 +13,7 @@ A plugin without entry point is named as a module, or a file, and what in it is 
 ``--agrad-quick`` runs one sample per operation. A backend whose library cannot be used here (no GPU) passes the tests of
 its registration, and the others are skipped with its reason.
 
-There is a file per topic: `test_registration`, `test_namespace`, `test_rules` (every rule of ``ag.rules`` in every mode
+There is a file per topic: `test_basics` (what all others stand on), `test_registration`, `test_namespace`, `test_rules` (every rule of ``ag.rules`` in every mode
 and dtype), `test_programs` (captured and replayed), `test_in_place`, `test_creation`, `test_indexing`, `test_transfers`, `test_random`, `test_laziness`,
 `test_memory`, `test_threads`, `test_errors`, `test_pickling`.
 
@@ -56,6 +56,7 @@ makes the arrays to test with (in several chunks), and `computing_nothing` is th
 from __future__ import annotations
 
 from agrad.testing.suite.base import Conformance, requires
+from agrad.testing.suite.test_basics import TestBasics
 from agrad.testing.suite.test_creation import TestCreation
 from agrad.testing.suite.test_errors import TestErrors
 from agrad.testing.suite.test_in_place import TestInPlace
@@ -74,6 +75,7 @@ from agrad.testing.suite.test_transfers import TestTransfers
 __all__ = [
     "Conformance",
     "TestAvailability",
+    "TestBasics",
     "TestCreation",
     "TestErrors",
     "TestInPlace",

@@ -100,7 +100,7 @@ class Conformance:
     def use(self, device: str) -> None:
         """Test this backend (or device): skips where it is not available, unless the tests are about that."""
         self.name, self.device = device.partition(":")[0], device
-        row = next((row for row in manager.backends() if row.name == self.name), None)
+        row = manager.backend_info(self.name)
         if row is None:
             rows = ", ".join(map(str, manager.backends()))
             pytest.fail(f"no backend {self.name!r} is registered; there are: {rows}", pytrace=False)

@@ -13,7 +13,7 @@ from agrad.core.backend import Backend
 from agrad.core.errors import UnsupportedOp
 from agrad.core.forward import with_tangent
 from agrad.core.kernels import forget_kernels
-from agrad.testing.calls import SINGLE, Slopes, inner, library, slopes_of
+from agrad.testing.calls import SINGLE, Call, Slopes, inner, library, slopes_of
 from agrad.testing.needs import of_dtype, of_sample
 from agrad.testing.samples import SAMPLES, Data, Sample
 from agrad.testing.suite.base import FEW, Conformance
@@ -82,6 +82,9 @@ of_rules = pytest.mark.parametrize(("op", "dtype"), cases())
 
 class OfSamples(Conformance):
     """Tests that run all samples of an operation."""
+
+    #: The call whose check failed, and the precision: the report makes a program of it.
+    failing: tuple[Call, str] | None = None
 
     def run(self, check: Callable[..., None], op: str, dtype: str, *, once: bool = False, few: bool = False) -> None:
         """Check all samples of an operation; the error says of which it is.
@@ -156,6 +159,7 @@ class OfSamples(Conformance):
                 check(run)
             except (Exception, pytest.fail.Exception) as error:  # the latter is no Exception
                 error.add_note(f"The sample is {sample}.")
+                self.failing = run.call, dtype
                 raise
         if len(left_out) == len(samples):
             pytest.skip(left_out[0])

@@ -1,0 +1,152 @@
+"""A failing sample of the kit as a short program, to be copied: on NumPy first, then on the backend under test."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from agrad.testing.calls import SINGLE, Call
+from agrad.testing.samples import Data, Like
+
+__all__ = ["program_of"]
+
+#: What a test does with a call, by the test's name: `{call}` is the call on the operands, which `{leaves}` lists.
+GRADIENTS = """\
+    results = {results}
+    print(device, results, ag.autograd.grad(results, [{leaves}], [ag.ones_like(r) for r in results]))
+"""
+WAYS = {
+    "values": """\
+    print(device, {call})
+""",
+    "reverse": GRADIENTS,
+    "single_operands": GRADIENTS,
+    "composition": GRADIENTS,
+    "forward_mode": """\
+    print(device, ag.func.jvp(lambda {leaves}: {call}, ({leaves},), ({ones},)))
+""",
+    "second_order": """\
+    results = {results}
+    gradients = ag.autograd.grad(results, [{leaves}], [ag.ones_like(r) for r in results], create_graph=True)
+    recorded = [g for g in gradients if g.requires_grad]
+    print(device, gradients)
+    print(ag.autograd.grad(recorded, [{leaves}], [ag.ones_like(g) for g in recorded], allow_unused=True))
+""",
+    "batches": """\
+    print(device, ag.func.vmap(lambda {leaves}: {call})({stacks}))
+    results = {results}
+    cotangents = [ag.ones((2, *r.shape), dtype=r.dtype, device=device) for r in results]
+    print(ag.autograd.grad(results, [{leaves}], cotangents, is_grads_batched=True))
+""",
+}
+
+
+def program_of(call: Call, dtype: str, test: str, device: str, plugins: Sequence[str] = ()) -> str | None:
+    """Return a program that does with a sample what a test of the kit does, None where no short one can.
+
+    Parameters
+    ----------
+    call : Call
+        A sample's.
+    dtype : str
+        The precision of the test: inexact operands get it.
+    test : str
+        The test's name, without ``test_``.
+    device : str
+        The backend or device under test.
+    plugins : sequence of str
+        What ``--agrad-plugin`` was given.
+    """
+    way, made, sample = WAYS.get(test), _Arguments(call, dtype in SINGLE.values()), call.sample
+    arguments = [made.text(v) for v in sample.args] + [f"{k}={made.text(v)}" for k, v in sample.kwargs.items()]
+    if way is None or made.specs or (not made.leaves and way is not WAYS["values"]):
+        return None
+    imports, function = _function(sample.op)
+    text = f"{function}({', '.join(arguments)})"
+    imports, calls = _registering(plugins, imports)
+    lines = [
+        *imports,
+        *calls,
+        "",
+        f'for device in ("numpy", "{device}"):',
+        *made.lines,
+        way.format(
+            call=text,
+            results=f"[{text}]" if call.op.rule.outputs is None else f"list({text})",
+            leaves=", ".join(made.leaves),
+            ones=", ".join(f"ag.ones_like({leaf})" for leaf in made.leaves),
+            stacks=", ".join(f"ag.stack([{leaf}, {leaf}])" for leaf in made.leaves),
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def _registering(plugins: Sequence[str], imports: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+    """Return the lines with which a program imports agrad and registers what ``--agrad-plugin`` was given."""
+    imports = ["import agrad as ag", *imports, *(["from agrad.testing.kit import load_plugin"] if plugins else [])]
+    calls = [f"ag.register(load_plugin({json.dumps(text)}))" for text in plugins]
+    return imports, ["", *calls] if calls else []
+
+
+def _function(name: str) -> tuple[list[str], str]:
+    """Return the imports that an operation needs, and what it is called then."""
+    import agrad as ag  # noqa: PLC0415 (which is above this module)
+
+    found: Any = ag
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is not None:
+        return [], f"ag.{name}"
+    return ["from agrad.core.op import OPS"], f'OPS["{name}"].entry'
+
+
+class _Arguments:
+    """The arguments of a sample as they are written, and the lines that make its arrays."""
+
+    def __init__(self, call: Call, single: bool) -> None:
+        self.call = call
+        self.single = single
+        self.lines: list[str] = []
+        self.leaves: list[str] = []
+        self.specs = False
+
+    def text(self, value: Any) -> str:
+        """Return an argument as it is written."""
+        if isinstance(value, Data):
+            return self._array(value)
+        if isinstance(value, tuple | list):
+            parts = ", ".join(map(self.text, value))
+            if isinstance(value, list):
+                return f"[{parts}]"
+            return f"({parts},)" if len(value) == 1 else f"({parts})"
+        self.specs = self.specs or isinstance(value, Like)
+        return "..." if value is Ellipsis else _number(value)
+
+    def _array(self, data: Data) -> str:
+        leaf = id(data) in self.call.places
+        name = f"{'x' if leaf else 'a'}{len(self.lines) + 1}"
+        dtype = SINGLE.get(data.dtype, data.dtype) if self.single else data.dtype
+        made = f"zeros({data.shape}" if 0 in data.shape else f"asarray({_nested(data)}"
+        more = ", requires_grad=True" if leaf else ""
+        self.lines.append(f'    {name} = ag.{made}, dtype="{dtype}", device=device{more})')
+        if leaf:
+            self.leaves.append(name)
+        return name
+
+
+def _nested(data: Data) -> str:
+    """Return the numbers of an array as nested lists, to six digits."""
+    texts = [_number(v) for v in data.values]
+    for size in reversed(data.shape):
+        texts = [f"[{', '.join(texts[i : i + size])}]" for i in range(0, len(texts), size)]
+    return texts[0]
+
+
+def _number(value: Any) -> str:
+    if isinstance(value, complex):
+        return repr(complex(float(f"{value.real:.6g}"), float(f"{value.imag:.6g}")))
+    if isinstance(value, float):
+        return repr(float(f"{value:.6g}")) if math.isfinite(value) else f'float("{value}")'
+    return repr(value)

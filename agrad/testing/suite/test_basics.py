@@ -1,0 +1,88 @@
+"""The basics: arrays, transfers, the four operations and a gradient. What all other tests stand on, in a few seconds.
+
+``python -m agrad conformance NAME`` runs these first, and stops where one fails.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import agrad as ag
+from agrad.core.backend import backend_of
+from agrad.core.errors import UnsupportedOp
+from agrad.testing.calls import library
+from agrad.testing.suite.base import Conformance
+
+FOUR: dict[str, tuple[Callable[[Any, Any], Any], list[float]]] = {
+    "add": (operator.add, [5.0, 2.5]),
+    "subtract": (operator.sub, [-3.0, 1.5]),
+    "multiply": (operator.mul, [4.0, 1.0]),
+    "divide": (operator.truediv, [0.25, 4.0]),
+}
+
+
+class TestBasics(Conformance):
+    """Each test stands on those before it."""
+
+    def test_the_library_makes_arrays(self) -> None:
+        """Of lists, and they are claimed: `Backend.namespace`, `Backend.spec`, the hook ``agrad_backend_of``."""
+        made = self.backend.asarray([[1, 2, 3], [4, 5, 6]], dtype=self.real)
+        found = backend_of(made)
+        assert found is self.backend, (
+            f"an array of type {type(made).__module__}.{type(made).__name__} belongs to {found}: see agrad_backend_of"
+        )
+        spec = self.backend.spec(made)
+        assert spec.shape == (2, 3), f"its shape is {spec.shape}, expected (2, 3)"
+        assert self.backend.dtype_name(spec.dtype) == self.real, f"its dtype is {spec.dtype}, expected {self.real}"
+        x: Any = ag.asarray(made)
+        assert x.device in self.backend.devices(), f"it is on {x.device}, none of {self.backend.devices()}"
+
+    def test_the_host_reads_arrays(self) -> None:
+        """`Backend.to_host`, also of 0-d arrays."""
+        np = library()
+        for value in ([[1.0, 2.0], [3.0, 4.0]], 2.5, [True, False], [1, -2]):
+            x = ag.asarray(value, dtype=self.real if isinstance(value, float) else None, device=self.device)
+            host = np.asarray(self.backend.to_host(self._computed(x)))
+            assert host.shape == x.shape, f"to_host gives the shape {host.shape} for {x.shape}"
+            assert host.tolist() == value
+
+    def test_the_library_takes_arrays_of_the_host(self) -> None:
+        """`Backend.from_host`: transfers there and back."""
+        np = library()
+        for value in ([[1.0, 2.0], [3.0, 4.0]], 2.5, [True, False], [1, -2]):
+            host = np.asarray(value)
+            host = np.astype(host, self.real) if np.isdtype(host.dtype, "real floating") else host
+            x = ag.asarray(host, device="numpy").to_device(self.device)
+            assert x._spec.backend is self.backend, f"a transfer ends on {x.device}"
+            assert x.shape == host.shape, f"from_host makes {x.shape} of the shape {host.shape}"
+            assert x.to_device("numpy")._raw.tolist() == value
+
+    @pytest.mark.parametrize("op", FOUR)
+    def test_the_four_operations(self, op: str) -> None:
+        """Of two tensors, and of a tensor and a number."""
+        function, expected = FOUR[op]
+        x, y = self.tensor([1.0, 2.0]), self.tensor([4.0, 0.5])
+        try:
+            self.close(function(x, y), expected)
+            self.close(function(x, 4.0), [expected[0], function(2.0, 4.0)])
+        except UnsupportedOp as error:
+            self.lacking(error)
+
+    def test_a_gradient(self) -> None:
+        """Of a sum of products."""
+        x, y = self.tensor([1.0, 2.0], requires_grad=True), self.tensor([3.0, 4.0], requires_grad=True)
+        (x * y * 0.5 + y).sum().backward()
+        self.close(x.grad, [1.5, 2.0], what="the gradient by x")
+        self.close(y.grad, [1.5, 2.0], what="the gradient by y")
+
+    def test_a_tensor_prints(self) -> None:
+        """Its numbers and its device."""
+        text = str(self.tensor([1.0, 2.0]))
+        assert text.startswith("tensor("), text
+
+    def _computed(self, x: Any) -> Any:
+        return self.backend.realize(x._raw)[0] if self.backend.is_lazy else x._raw
