@@ -81,6 +81,7 @@ LAYERS = [
         "agrad.xarray",
         "agrad.testing.kit",
         "agrad.testing.report",
+        "agrad.testing.reproducing",
         "agrad.testing.suite.*",
     ],
 ]

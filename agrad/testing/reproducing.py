@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import agrad as ag
 from agrad.testing.calls import SINGLE, Call
 from agrad.testing.samples import Data, Like
 
@@ -92,8 +93,6 @@ def _registering(plugins: Sequence[str], imports: Sequence[str] = ()) -> tuple[l
 
 def _function(name: str) -> tuple[list[str], str]:
     """Return the imports that an operation needs, and what it is called then."""
-    import agrad as ag  # noqa: PLC0415 (which is above this module)
-
     found: Any = ag
     for part in name.split("."):
         found = getattr(found, part, None)
