@@ -578,10 +578,20 @@ class Backend:
         """
         return None
 
-    # -- reserved: agrad does not call this yet -----------------------------------------------------------------------
+    def infer(self, op: str, arguments: Sequence[Any], parameters: Mapping[str, Any]) -> Sequence[Spec] | None:
+        """Return the specs of an operation's results where this library gives others than the standard; else None.
 
-    def infer(self, op: str, specs: Sequence[Spec], parameters: Mapping[str, Any]) -> tuple[Spec, ...] | None:
-        """Return the specs of an operation's results by those of its operands; None: running it tells."""
+        `agrad.func.inference.infer`, which is what users and plugins call, asks here first.
+
+        Parameters
+        ----------
+        op : str
+            The operation's name.
+        arguments : sequence
+            As the call has them by position, with a `Spec` for each array.
+        parameters : mapping
+            The rest, by name.
+        """
         return None
 
     def __repr__(self) -> str:

@@ -213,7 +213,7 @@ def test_the_plugin_of_pytest_imports_nothing(tmp_path):
 
 def test_every_file_says_what_it_is_and_is_exported():
     files = sorted(FOLDER.glob("test_*.py"))
-    assert len(files) == 15
+    assert len(files) == 16
     for file in files:
         lines = file.read_text(encoding="utf-8").splitlines()
         assert lines[0].startswith('"""'), file.name

@@ -14,7 +14,7 @@ A plugin without entry point is named as a module, or a file, and what in it is 
 its registration, and the others are skipped with its reason.
 
 There is a file per topic: `test_basics` (what all others stand on), `test_registration`, `test_namespace`, `test_rules` (every rule of ``ag.rules`` in every mode
-and dtype), `test_programs` (captured and replayed), `test_in_place`, `test_creation`, `test_indexing`, `test_transfers`, `test_random`, `test_laziness`,
+and dtype), `test_programs` (captured and replayed), `test_inference`, `test_in_place`, `test_creation`, `test_indexing`, `test_transfers`, `test_random`, `test_laziness`,
 `test_memory`, `test_threads`, `test_errors`, `test_pickling`.
 
 **In a plugin's own tests.** Import the classes, and name the backend in the ini file, so that ``pytest`` alone runs
@@ -61,6 +61,7 @@ from agrad.testing.suite.test_creation import TestCreation
 from agrad.testing.suite.test_errors import TestErrors
 from agrad.testing.suite.test_in_place import TestInPlace
 from agrad.testing.suite.test_indexing import TestIndexing
+from agrad.testing.suite.test_inference import TestInference
 from agrad.testing.suite.test_laziness import TestLaziness
 from agrad.testing.suite.test_memory import TestMemory
 from agrad.testing.suite.test_namespace import TestNamespace
@@ -80,6 +81,7 @@ __all__ = [
     "TestErrors",
     "TestInPlace",
     "TestIndexing",
+    "TestInference",
     "TestLaziness",
     "TestMemory",
     "TestNamespace",

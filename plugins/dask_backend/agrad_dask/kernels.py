@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import array_api_compat
@@ -13,6 +13,8 @@ import array_api_compat.dask.array as xp
 import dask.array as da
 import numpy as np
 
+from agrad.core.backend import spec_of
+from agrad.func.inference import infer
 from agrad_dask import indexing
 from agrad_dask.image_kernels import IMAGE_KERNELS
 from agrad_dask.indexing import UnknownSizes
@@ -297,9 +299,11 @@ def matched(signature: str, *arrays: Any) -> tuple[Any, ...]:
     return tuple(_broadcast_to(a, lead + core).rechunk(-1) for a, core in zip(arrays, cores, strict=True))
 
 
-def _tiny(x: Any, n: int) -> Any:
-    """A small block of the rank and dtype of an array, to ask a function what dtypes it gives."""
-    return np.broadcast_to(np.eye(n, dtype=x.dtype), (n,) * x.ndim) if x.ndim > 1 else np.ones(n, x.dtype)
+def _dtypes(name: str, arrays: Sequence[Any], parameters: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the dtypes of the results of a function of ``linalg``."""
+    specs = infer(f"linalg.{name}", [spec_of(a) for a in arrays], parameters)
+    assert specs is not None
+    return tuple(spec.dtype for spec in specs)
 
 
 def _stacked(name: str, signature: str) -> Callable[..., Any]:
@@ -313,10 +317,8 @@ def _stacked(name: str, signature: str) -> Callable[..., Any]:
 
     def kernel(*arrays: Any, sizes: dict[str, int] | None = None, signature: str = signature, **parameters: Any) -> Any:
         arrays = matched(signature, *map(da.asarray, arrays))
-        sample = block(*(_tiny(a, 3) for a in arrays), **parameters)
         # given as dtypes, Dask would cast a complex array to a real result's, with a warning
-        like = arrays[0]._meta
-        meta = tuple(np.empty_like(like, r.dtype, shape=(0,)) for r in (sample if type(sample) is tuple else (sample,)))
+        meta = tuple(np.empty_like(arrays[0]._meta, dtype, shape=(0,)) for dtype in _dtypes(name, arrays, parameters))
         return da.apply_gufunc(
             functools.partial(block, **parameters),
             signature,
@@ -395,7 +397,7 @@ def _with_tolerance(name: str, result: str) -> Callable[..., Any]:
     def kernel(x: Any, /, *, rtol: Any = None) -> Any:
         if not hasattr(rtol, "dtype"):
             return plain(x, rtol=rtol)
-        meta = np.empty_like(x._meta, block(_tiny(x, 3), None).dtype, shape=(0,))
+        meta = np.empty_like(x._meta, *_dtypes(name, (x,), {}), shape=(0,))
         signature = f"(i,j),()->{result}"
         x, rtol = matched(signature, x, da.asarray(rtol))
         return da.apply_gufunc(block, signature, x, rtol, meta=meta, allow_rechunk=bool(x.size and rtol.size))
