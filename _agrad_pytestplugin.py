@@ -7,7 +7,12 @@ the kit must not pay for it, nor must a test of ``import agrad`` find it importe
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 
 def pytest_addoption(parser: Any) -> None:
@@ -27,6 +32,7 @@ def pytest_addoption(parser: Any) -> None:
         "--agrad-report", action="append", default=[], metavar="FILE", help="write a report: .json, .html or .txt"
     )
     parser.addini("agrad_backend", "as --agrad-backend", default="")
+    parser.addini("agrad_traceback", "full: show agrad's own frames too", default="")
 
 
 def pytest_configure(config: Any) -> None:
@@ -37,3 +43,15 @@ def pytest_configure(config: Any) -> None:
         from agrad.testing import kit  # noqa: PLC0415 (see above)
 
         config.pluginmanager.register(kit.Kit(config), "agrad-kit")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: Any, call: Any) -> Iterator[None]:
+    """Leave agrad's own frames out of the errors of a test that uses it, as terminals do."""
+    shown = sys.modules.get("agrad.view.tracebacks")
+    if call.excinfo is not None and shown is not None:
+        shown.explain(call.excinfo.value)
+        full = "full" in (os.environ.get("AGRAD_TRACEBACK"), item.config.getini("agrad_traceback"))
+        if not full and not item.config.pluginmanager.has_plugin("agrad-kit"):
+            call.excinfo.traceback = type(call.excinfo.traceback)(shown.without_own(call.excinfo.tb))
+    return (yield)

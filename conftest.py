@@ -14,7 +14,7 @@ from agrad.plugin import manager
 
 # Tests say what they need, also to the programs that they start: those shall print what they print in a fresh shell.
 SETTINGS = (
-    *("AGRAD_BACKEND", "AGRAD_CUPY_SYNC", "PYTEST_ADDOPTS"),
+    *("AGRAD_BACKEND", "AGRAD_CUPY_SYNC", "AGRAD_TRACEBACK", "PYTEST_ADDOPTS"),
     *("COLUMNS", "FORCE_COLOR", "LINES", "NO_COLOR", "PYTHON_COLORS", "PY_COLORS"),
     *("PYTHONDEVMODE", "PYTHONINSPECT", "PYTHONOPTIMIZE", "PYTHONPROFILEIMPORTTIME", "PYTHONVERBOSE", "PYTHONWARNINGS"),
 )

@@ -43,7 +43,7 @@ def check(session: nox.Session) -> None:
 
 
 #: What the survey of other libraries tries beside SciPy; the tests run a sample of it.
-OTHERS = ["array-api-extra", "bottleneck", "einops", "opt_einsum", "pandas", "scikit-learn", "xarray"]
+OTHERS = ["array-api-extra", "bottleneck", "einops", "ipython", "opt_einsum", "pandas", "scikit-learn", "xarray"]
 
 
 @nox.session

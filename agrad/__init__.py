@@ -61,9 +61,12 @@ from agrad.random import (  # isort: skip
 )  # fmt: skip
 from agrad.serialization import *  # isort: skip
 from agrad.view import profile as profile  # isort: skip
+from agrad.view import tracebacks as _tracebacks  # isort: skip
 
 if TYPE_CHECKING:
     from typing import Any
+
+_tracebacks.install()
 
 __version__ = "0.1.0"
 __array_api_version__ = _API_VERSION

@@ -77,14 +77,21 @@ def called() -> str:
 
 
 def line_of(code: CodeType | None, lasti: int) -> str:
-    """Return ``file.py:12`` for an instruction of a code object."""
+    """Return ``file.py:12`` for an instruction of a code object, ``Cell In[3], line 1`` in a notebook."""
     if code is None:
         return "an unknown line"
     line = code.co_firstlineno
     for start, stop, number in code.co_lines():
         if start <= lasti < stop and number is not None:
             line = number
-    return f"{code.co_filename}:{line}"
+    return place(code.co_filename, line)
+
+
+def place(file: str, line: int) -> str:
+    """Return a line of a file as messages name it: cells of IPython by the names they have there."""
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    cell = None if shell is None else shell.compile.format_code_name(file)
+    return f"{file}:{line}" if cell is None else f"{' '.join(cell)}, line {line}"
 
 
 def at(node: Any) -> str:

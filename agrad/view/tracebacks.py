@@ -1,0 +1,158 @@
+"""What terminals and notebooks show of errors and warnings: the user's lines, and what a wrong name is called here.
+
+`install` puts three functions into the places that Python and IPython have for it: where uncaught errors are shown, their
+tracebacks leave out agrad's own frames and those of generated code; a warning of the array library is shown at the user's
+line, with the operation. Errors that a program catches are as they were raised. ``AGRAD_TRACEBACK=full`` in the environment
+keeps all frames. The plugin that pytest loads does the same for the errors of tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+from agrad.core import names
+from agrad.core.errors import INTERNAL_FILES
+from agrad.core.tensor import Tensor
+
+#: What is shown where frames were left out.
+LEFT_OUT = "agrad's own frames are left out above; with AGRAD_TRACEBACK=full in the environment they are shown."
+
+UNEXPECTED = re.compile(r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+
+#: Keywords as PyTorch, NumPy and JAX have them, and as functions here may call them.
+KEYWORDS = {
+    "axes": ("axis",),
+    "axis": ("dim",),
+    "decimals": ("digits",),
+    "dim": ("axis",),
+    "dims": ("axis", "axes", "dim"),
+    "end": ("stop",),
+    "input": ("x", "x1"),
+    "keepdim": ("keepdims",),
+    "keepdims": ("keepdim",),
+    "other": ("x2",),
+    "size": ("shape",),
+    "unbiased": ("correction",),
+}
+
+
+def is_own(frame: FrameType) -> bool:
+    """Return whether a frame is agrad's: of the package, of generated code, or of a plugin named ``agrad_...``."""
+    file = frame.f_code.co_filename
+    return file in INTERNAL_FILES or str(frame.f_globals.get("__name__", "")).startswith("agrad_")
+
+
+def without_own(traceback: TracebackType | None) -> TracebackType | None:
+    """Return a traceback without agrad's own frames; as it is where there would be none left."""
+    kept = []
+    step = traceback
+    while step is not None:
+        if not is_own(step.tb_frame):
+            kept.append(step)
+        step = step.tb_next
+    short = None
+    for step in reversed(kept):
+        short = TracebackType(short, step.tb_frame, step.tb_lasti, step.tb_lineno)
+    return short or traceback
+
+
+def chain(error: BaseException) -> list[BaseException]:
+    """Return an error, and those it came from."""
+    found: list[BaseException] = []
+    rest: list[BaseException | None] = [error]
+    while rest:
+        one = rest.pop()
+        if one is not None and all(one is not other for other in found):
+            found.append(one)
+            rest += [one.__cause__, one.__context__]
+    return found
+
+
+def explain(error: BaseException) -> None:
+    """Add to an error what a missing method of a tensor, or an unknown keyword of a function, is called here."""
+    said = ""
+    if isinstance(error, AttributeError) and isinstance(error.obj, Tensor) and error.name:
+        said = names.hint("agrad.Tensor", error.name)
+    elif isinstance(error, TypeError) and (match := UNEXPECTED.match(str(error))):
+        said = keyword(*match.groups())
+    note = f"{said[2:]}."
+    if said and "did you mean" not in said and note not in getattr(error, "__notes__", ()):  # Python itself says that
+        error.add_note(note)
+
+
+def keyword(function: str, written: str) -> str:
+    """Return what a function of agrad's calls a keyword of other libraries, "" if nothing is known."""
+    from inspect import signature  # noqa: PLC0415 (for messages alone)
+
+    home = sys.modules["agrad"]
+    for namespace in (home, home.extra, home.linalg, home.nn.functional, home.fft, home.special):
+        found = vars(namespace).get(function)
+        if callable(found):
+            takes = signature(found).parameters
+            for name in KEYWORDS.get(written, ()):
+                if name in takes and written not in takes:
+                    return f"; {namespace.__name__}.{function} has {name}= for it"
+    return ""
+
+
+@contextlib.contextmanager
+def shortened(error: BaseException) -> Iterator[bool]:
+    """Leave agrad's frames out of the tracebacks of an error and of what it came from, meanwhile; gives whether any were."""
+    explain(error)
+    full = [] if os.environ.get("AGRAD_TRACEBACK") == "full" else [(one, one.__traceback__) for one in chain(error)]
+    try:
+        short = [(one, without_own(traceback)) for one, traceback in full]
+        for one, traceback in short:
+            one.__traceback__ = traceback
+        yield any(frames(now) < frames(before) for (_, now), (_, before) in zip(short, full, strict=True))
+    finally:
+        for one, traceback in full:
+            one.__traceback__ = traceback
+
+
+def frames(traceback: TracebackType | None) -> int:
+    """Return how many frames a traceback has."""
+    return 0 if traceback is None else 1 + frames(traceback.tb_next)
+
+
+def install() -> None:
+    """Put the functions of this file where Python, and IPython if it runs, look for them."""
+    excepthook, showwarning = sys.excepthook, warnings.showwarning
+
+    def show_error(kind: type[BaseException], error: BaseException, _: TracebackType | None) -> None:
+        with shortened(error) as left_out:
+            excepthook(kind, error, error.__traceback__)
+        if left_out:
+            sys.stderr.write(f"{LEFT_OUT}\n")
+
+    def show_warning(
+        message: Warning | str, category: type[Warning], filename: str, lineno: int, file: Any = None, line: Any = None
+    ) -> None:
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename != filename:
+            frame = frame.f_back
+        if frame is not None and is_own(frame):
+            message = f"{message} (in {filename.strip('<>') if filename[0] == '<' else frame.f_code.co_name})"
+            while frame.f_back is not None and is_own(frame):
+                frame = frame.f_back
+            filename, lineno = frame.f_code.co_filename, frame.f_lineno
+        showwarning(message, category, filename, lineno, file, line)
+
+    sys.excepthook, warnings.showwarning = show_error, show_warning
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is not None:
+        render = shell.InteractiveTB.structured_traceback
+
+        def structured(kind: Any, error: BaseException, _: Any, *args: Any, **kwargs: Any) -> Any:
+            with shortened(error) as left_out:
+                text = render(kind, error, error.__traceback__, *args, **kwargs)
+            return [*text, LEFT_OUT] if left_out else text
+
+        shell.InteractiveTB.structured_traceback = structured

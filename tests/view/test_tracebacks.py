@@ -1,0 +1,144 @@
+"""What terminals, notebooks and pytest show of errors and warnings: each in a process of its own."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+PROGRAM = """
+    import agrad as ag
+
+    def loss(w):
+        return ag.sum(ag.matmul(w, ag.ones((3, 3))))
+
+    x = ag.tensor([0.0, 1.0])
+    ag.grad(loss)(x)
+"""
+
+
+def shown(program, tmp_path, **environment):
+    file = tmp_path / "program.py"
+    file.write_text(textwrap.dedent(program))
+    done = subprocess.run(
+        [sys.executable, str(file)], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+    return done.stderr
+
+
+def test_a_traceback_shows_the_users_lines_alone(tmp_path):
+    text = shown(PROGRAM, tmp_path)
+    files = [line.split('"')[1] for line in text.splitlines() if line.startswith("  File ")]
+    assert files == [str(tmp_path / "program.py")] * 2, text
+    assert "Called at" in text
+    assert "AGRAD_TRACEBACK=full" in text.splitlines()[-1]
+
+
+def test_all_frames_are_shown_when_asked_for(tmp_path):
+    text = shown(PROGRAM, tmp_path, AGRAD_TRACEBACK="full")
+    assert "<agrad.matmul>" in text
+    assert "left out" not in text
+
+
+def test_an_error_keeps_its_traceback_where_it_is_caught(tmp_path):
+    program = PROGRAM.replace(
+        "    ag.grad(loss)(x)", "    try:\n        ag.grad(loss)(x)\n    except ValueError as error:\n"
+    )
+    program += """        import traceback
+        print("".join(traceback.format_exception(error)))
+    """
+    text = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True
+    ).stdout
+    assert "<agrad.matmul>" in text
+
+
+def test_causes_are_shortened_too_and_errors_of_others_are_as_they_were(tmp_path):
+    program = """
+        import agrad as ag
+        try:
+            ag.reshape(ag.ones(3), (2, 2))
+        except ValueError as error:
+            raise KeyError("mine") from error
+    """
+    text = shown(program, tmp_path)
+    assert "direct cause" in text
+    assert "<agrad" not in text
+    text = shown("import agrad\nraise KeyError('mine')\n", tmp_path)
+    assert text.endswith("KeyError: 'mine'\n")
+    assert "left out" not in text
+
+
+@pytest.mark.parametrize(
+    ("call", "note"),
+    [
+        ("ag.sum(x, dim=0)", "agrad.sum has axis= for it."),
+        ("ag.sum(x, keepdim=True)", "agrad.sum has keepdims= for it."),
+        ("ag.std(x, unbiased=True)", "agrad.std has correction= for it."),
+        ("ag.concat([x, x], dim=0)", "agrad.concat has axis= for it."),
+        ("x.unique()", "here it is agrad.unique_values."),
+        ("x.is_cuda", "not there: devices are backends"),
+        ("x.erf_()", "not there in place: use x = x.erf(...)."),
+    ],
+)
+def test_names_of_other_libraries_are_explained_where_an_error_is_shown(call, note, tmp_path):
+    text = shown(f"import agrad as ag\nx = ag.ones(3)\n{call}\n", tmp_path)
+    assert note in text
+    assert call in text
+
+
+def test_a_warning_of_numpys_names_the_operation_and_the_users_line(tmp_path):
+    program = """
+        import agrad as ag
+        x = ag.tensor([0.0, 1.0], requires_grad=True)
+        y = ag.log(x)
+        z = 1 / x
+    """
+    lines = shown(program, tmp_path).splitlines()
+    file = tmp_path / "program.py"
+    assert lines[0] == f"{file}:4: RuntimeWarning: divide by zero encountered in log (in agrad.log)"
+    assert lines[1] == "  y = ag.log(x)"
+    assert lines[2].startswith(f"{file}:5: RuntimeWarning: divide by zero encountered in ")
+    assert "(in agrad Tensor.__rtruediv__)" in lines[2]
+
+
+def test_a_cell_is_named_as_ipython_names_it(tmp_path):
+    if importlib.util.find_spec("IPython") is None:
+        pytest.skip("IPython is not installed")
+    program = """
+        from IPython.core.interactiveshell import InteractiveShell
+        shell = InteractiveShell.instance(colors="NoColor")
+        shell.run_cell("import agrad as ag; x = ag.tensor([0.0, 1.0], requires_grad=True)", store_history=True)
+        shell.run_cell("def loss(w):\\n    return ag.sum(ag.matmul(w, ag.ones((3, 3))))", store_history=True)
+        shell.run_cell("ag.grad(loss)(x)", store_history=True)
+        shell.run_cell("ag.sum(x, dim=0)", store_history=True)
+    """
+    file = tmp_path / "program.py"
+    file.write_text(textwrap.dedent(program))
+    environment = {**os.environ, "IPYTHONDIR": str(tmp_path)}
+    text = subprocess.run(
+        [sys.executable, str(file)], capture_output=True, text=True, check=True, env=environment
+    ).stdout
+    assert "Called at Cell In[2], line 2." in text
+    assert "agrad.sum has axis= for it." in text
+    assert "entry.py" not in text
+    assert "<agrad" not in text
+
+
+def test_pytest_leaves_the_frames_out(tmp_path):
+    test = tmp_path / "test_program.py"
+    test.write_text("import agrad as ag\n\ndef test_it():\n    ag.matmul(ag.ones(2), ag.ones(3))\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(test)]
+    if "agrad" not in importlib.metadata.entry_points(group="pytest11").names:
+        command += ["-p", "_agrad_pytestplugin"]
+    text = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
+    assert "ag.matmul(ag.ones(2), ag.ones(3))" in text
+    assert "entry.py" not in text
+    command = [*command, "-o", "agrad_traceback=full"]
+    text = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
+    assert "entry.py" in text
