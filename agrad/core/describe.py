@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from agrad.core import notebook
 from agrad.core.op import OPS
 from agrad.core.rule import Rule
 
@@ -33,6 +34,10 @@ class _Rules(Mapping[str, Rule]):
 
     def __repr__(self) -> str:
         return f"<rules of {len(self)} ops>"
+
+    def _repr_html_(self) -> str:
+        lines = [(name, rule.kind, ", ".join(rule.vjp), rule.source) for name, rule in self.items()]
+        return notebook.table(("operation", "kind", "differentiated by", "source"), lines)
 
 
 rules = _Rules()

@@ -690,3 +690,5 @@ class Methods(_FromTables):
     # agrad/view/__init__.py, Repr
 
     def __repr__(self) -> str: ...
+    def _repr_html_(self) -> str:
+        """What it is as a table, and its text; of a lazy one what its library shows, without computing it."""

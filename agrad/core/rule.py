@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agrad.core import errors
+from agrad.core import errors, notebook
 
 #: A derivative by one operand: a function of its requests, or a number for a constant partial.
 Derivative = Callable[..., Any] | int | float
@@ -147,6 +147,9 @@ class Rule:
                 f"{self.op}: {what} asks for {', '.join(map(repr, unknown))}, which is not known here. "
                 f"It can ask for: {', '.join(sorted(allowed))}."
             )
+
+    def _repr_html_(self) -> str:
+        return notebook.text(str(self))
 
     def __str__(self) -> str:
         lines = [f"{self.op}  ({'no derivative' if self.kind == 'none' else self.kind})"]

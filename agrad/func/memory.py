@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
+from agrad.core import notebook
 from agrad.core.op import OPS
 from agrad.func.program import DETACH, Program, Step, attached, refs_in
 
@@ -98,6 +98,9 @@ class Memory:
         """The unit that numbers are shown in, and its bytes: what suits the peak."""
         return next((one for one in (("GB", 1e9), ("MB", 1e6)) if self.peak >= one[1]), ("kB", 1e3))
 
+    def _repr_html_(self) -> str:
+        return notebook.text(self.table())
+
     def __repr__(self) -> str:
         unit, one = self._unit
         parts = (("inputs", self.inputs), ("constants", self.constants), ("outputs", self.outputs))
@@ -135,10 +138,7 @@ class Shows:
         lines = str(self).splitlines()
         if len(lines) > 2 * SHOWN:
             lines[SHOWN:-SHOWN] = [f"    ... {len(lines) - 2 * SHOWN} more lines: print() shows them"]
-        text = escape("\n".join(lines))
-        return (
-            f'<pre style="overflow:auto;max-height:80vh;line-height:1.3">{text}\n\n{escape(repr(self.memory()))}</pre>'
-        )
+        return notebook.text("\n".join([*lines, "", repr(self.memory())]))
 
 
 def is_view(step: Step) -> bool:

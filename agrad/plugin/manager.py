@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from agrad.core import errors
+from agrad.core import errors, notebook
 from agrad.core.backend import CONTRACT, Backend, Device
 from agrad.core.kernels import forget_kernels
 from agrad.core.mode import Setting
@@ -63,6 +63,16 @@ class BackendInfo:
     def __str__(self) -> str:
         state = f"{self.version}, {', '.join(self.devices)}" if self.available else f"unavailable: {self.reason}"
         return f"{self.name}: {state}"
+
+
+class Rows(tuple[BackendInfo, ...]):
+    """The rows of `agrad.backends`, a table in notebooks."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        lines = [(row.name, row.version, ", ".join(row.devices), row.reason) for row in self]
+        return notebook.table(("backend", "version", "devices", "why it is not usable"), lines)
 
 
 # -- finding ----------------------------------------------------------------------------------------------------------
@@ -350,7 +360,7 @@ def backends() -> tuple[BackendInfo, ...]:
     """
     plugins()
     failed = [BackendInfo(name, False, "", (), reason) for name, reason in sorted(_failures.items())]
-    return (*map(_row, sorted(_givers)), *failed)
+    return Rows([*map(_row, sorted(_givers)), *failed])
 
 
 def backend_info(name: str) -> BackendInfo | None:

@@ -60,6 +60,10 @@ class Generator:
         self.set_state((operator.index(seed), 0))
         return self
 
+    def __repr__(self) -> str:
+        seed, counter = self.get_state()
+        return f"<Generator of seed {seed}, {counter} draws made>"
+
     def __getstate__(self) -> Key:
         return self.get_state()
 

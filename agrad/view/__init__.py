@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agrad.core import names as _names
+from agrad.core import notebook
 from agrad.core.tensor import Tensor, attached
 from agrad.ops.manipulation import concat
 from agrad.plugin import manager
@@ -49,6 +50,19 @@ class Repr:
 
     def __repr__(self: Any) -> str:
         return text_of(self)
+
+    def _repr_html_(self: Any) -> str:
+        """What it is as a table, and its text; of a lazy one what its library shows, without computing it."""
+        spec = self._spec
+        picture = getattr(self._raw, "_repr_html_", None) if spec.backend.is_lazy else None
+        node = "" if self.grad_fn is None else self.grad_fn.name()
+        known = [
+            ("shape", tuple(self.shape)),
+            ("dtype", spec.backend.dtype_name(spec.dtype)),
+            ("device", spec.device),
+            ("requires_grad", f"{self.requires_grad} {node}"),
+        ]
+        return notebook.table((), known) + (notebook.text(text_of(self)) if picture is None else picture())
 
 
 if not TYPE_CHECKING:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, TypeAlias
 
+from agrad.core import notebook
 from agrad.core.backend import backend_of
 from agrad.core.errors import line_of
 from agrad.core.node import AccumulateGrad, Freed, Node, Output
@@ -149,12 +150,14 @@ class Graph:
         return _table(self.rows, self.note, shown, left_out)
 
 
-def graph(outputs: Any) -> Graph:
+def graph(outputs: Any, names: Any = None) -> Graph:
     """Return the graph behind tensors, or a program, as an object to print, or to show in a notebook.
 
     outputs : Tensor or container of them, or Program
         Tensors require grad. A program shows what was captured of forward and backward in one picture, arrows along the
         values; steps of derivatives have another colour.
+    names : Module or dict of str to Tensor, optional
+        The names of leaves, as of a module's parameters.
     Returns: Its rows are its nodes.
     ValueError: If none of them requires grad: nothing was recorded.
     TypeError: If there is no tensor.
@@ -166,16 +169,17 @@ def graph(outputs: Any) -> Graph:
     <program of 6 nodes, 4 steps, 3 of them backward>
     """
     if not isinstance(outputs, Program):
-        return Graph(_rows(outputs))
+        return Graph(_rows(outputs, names))
     backward = sum(step.is_backward for step in outputs.steps)
     return Graph(_rows(outputs), f"{len(outputs.steps)} steps, {backward} of them backward")
 
 
-def text(outputs: Any) -> str:
+def text(outputs: Any, names: Any = None) -> str:
     """Return the graph behind tensors as text: a line per node, newest first.
 
     outputs : Tensor or container of them
         They require grad.
+    names: As for `graph`.
     Returns: Per node: its number, the numbers of the nodes that its cotangents go to, the operation, its result, what it
         keeps for backward, and the line of the forward call.
     ValueError: If none of them requires grad.
@@ -186,15 +190,18 @@ def text(outputs: Any) -> str:
     2 -> 3  ExpBackward0    float64 (2,)  keeps ans float64 (2,) 16 B
     3       AccumulateGrad  float64 (2,)
     kept for backward: 16 B
+    >>> print(ag.view.text(ag.sum(ag.exp(x)), {"x": x}).splitlines()[2])
+    3       x             float64 (2,)
     """
-    return str(graph(outputs))
+    return str(graph(outputs, names))
 
 
-def dot(outputs: Any) -> str:
+def dot(outputs: Any, names: Any = None) -> str:
     """Return the graph behind tensors in Graphviz's language.
 
     outputs : Tensor or container of them
         They require grad.
+    names: As for `graph`.
     Returns: A ``digraph``; arrows go the way of the cotangents.
     ValueError: If none of them requires grad.
 
@@ -202,7 +209,7 @@ def dot(outputs: Any) -> str:
     >>> ag.view.dot(ag.exp(x)).splitlines()[0]
     'digraph agrad {'
     """
-    rows = _rows(outputs)
+    rows = _rows(outputs, names)
     lines = ["digraph agrad {", '  node [shape=box, fontname="sans-serif", fontsize=10];']
     for row in rows:
         label = "\\n".join(part.replace("\\", "\\\\").replace('"', '\\"') for part in _label(row))
@@ -211,11 +218,12 @@ def dot(outputs: Any) -> str:
     return "\n".join([*lines, "}"])
 
 
-def svg(outputs: Any) -> str:
+def svg(outputs: Any, names: Any = None) -> str:
     """Return a picture of the graph behind tensors, self-contained.
 
     outputs : Tensor or container of them
         They require grad.
+    names: As for `graph`.
     Returns: An ``<svg>`` element. Operations stand above what they lead to; hovering shows a node's whole row.
     ValueError: If none of them requires grad.
 
@@ -223,14 +231,15 @@ def svg(outputs: Any) -> str:
     >>> ag.view.svg(ag.exp(x)).startswith("<svg")
     True
     """
-    return _svg(_rows(outputs))
+    return _svg(_rows(outputs, names))
 
 
-def html(outputs: Any) -> str:
+def html(outputs: Any, names: Any = None) -> str:
     """Return a page with the picture and the table of the graph behind tensors, self-contained.
 
     outputs : Tensor or container of them
         They require grad.
+    names: As for `graph`.
     Returns: The text of an HTML file.
     ValueError: If none of them requires grad.
 
@@ -238,7 +247,7 @@ def html(outputs: Any) -> str:
     >>> "ExpBackward0" in ag.view.html(ag.exp(x))
     True
     """
-    shown = graph(outputs)
+    shown = graph(outputs, names)
     head = f'<meta charset="utf-8"><title>agrad {shown._kind}</title><style>{_STYLE}</style>'
     title = "Recorded graph" if shown._kind == "graph" else "Captured program"
     body = f'<h1>{title}</h1>\n<div class="picture">{_svg(shown.rows)}</div>\n{_table(shown.rows, shown.note)}'
@@ -270,6 +279,11 @@ class Memory:
     def __repr__(self) -> str:
         return f"<{len(self.rows)} values kept for backward, {_size(self.total)}>"
 
+    def _repr_html_(self) -> str:
+        lines = [(row.name, s.name, f"{s.dtype} {s.shape}", s.size, row.line) for row, s in self._saved]
+        total = _kept(s for _, s in self._saved)
+        return notebook.table(("operation", "value", "array", "size", "line"), lines) + notebook.text(total)
+
 
 def memory(outputs: Any) -> Memory:
     """List the values that the graph behind tensors keeps for backward.
@@ -289,8 +303,8 @@ def memory(outputs: Any) -> Memory:
 # -- reading the graph ------------------------------------------------------------------------------------------------
 
 
-def _rows(outputs: Any) -> list[Row]:
-    return _program_rows(outputs) if isinstance(outputs, Program) else _graph_rows(outputs)
+def _rows(outputs: Any, names: Any = None) -> list[Row]:
+    return _program_rows(outputs) if isinstance(outputs, Program) else _graph_rows(outputs, names)
 
 
 def _program_rows(program: Program) -> list[Row]:
@@ -318,7 +332,7 @@ def _program_rows(program: Program) -> list[Row]:
     return rows
 
 
-def _graph_rows(outputs: Any) -> list[Row]:
+def _graph_rows(outputs: Any, names: Any) -> list[Row]:
     tensors = [leaf for leaf in flatten(outputs)[0] if isinstance(leaf, Tensor)]
     if not tensors:
         raise TypeError(f"expected a Tensor or a container of tensors, not {outputs!r}")
@@ -334,7 +348,12 @@ def _graph_rows(outputs: Any) -> list[Row]:
             stack.extend(_ahead(node))
     ordered = sorted(nodes, key=lambda n: -n.seq)
     numbers = {node: i for i, node in enumerate(ordered, 1)}
-    return [_row(node, numbers) for node in ordered]
+    rows = [_row(node, numbers) for node in ordered]
+    named = getattr(names, "named_parameters", getattr(names, "items", tuple))
+    for name, tensor in named():
+        if tensor._node in numbers:
+            rows[numbers[tensor._node] - 1].name = name
+    return rows
 
 
 def _ahead(node: Node) -> list[Node]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from agrad.core import mode
+from agrad.core import mode, notebook
 from agrad.core.backend import backend_of
 from agrad.core.tensor import Tensor
 
@@ -94,6 +94,17 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
         ValueError
             If the order is another.
         """
+        lines = self._lines(sort_by)
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        texts = [
+            "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
+            for line in lines
+        ]
+        rule = "-" * len(texts[0])
+        return "\n".join([texts[0], rule, *texts[1:-1], rule, texts[-1]])
+
+    def _lines(self, sort_by: str) -> list[list[str]]:
+        """The names of the columns, a line per operation, and one for all."""
         orders: dict[str, Callable[[Entry], float]] = {
             "total": lambda e: e.seconds + e.backward_seconds,
             "forward": lambda e: e.seconds,
@@ -125,16 +136,17 @@ class profile(mode.Block):  # noqa: N801 (as torch.profiler.profile)
             ]
             for e in [*entries, total]
         ]
-        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        texts = [
-            "  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
-            for line in lines
-        ]
-        rule = "-" * len(texts[0])
-        return "\n".join([texts[0], rule, *texts[1:-1], rule, texts[-1]])
+        return lines
 
     def __str__(self) -> str:
         return self.table()
+
+    def __repr__(self) -> str:
+        return f"<profile of {len(self.entries)} operations: print() shows them>"
+
+    def _repr_html_(self) -> str:
+        head, *lines = self._lines("total")
+        return notebook.table(head, lines)
 
     # -- what the machinery calls
 
