@@ -28,6 +28,7 @@ TESTERS = [
     "opt_einsum>=3.3",
     "pytest>=8.4",
     "pytest-xdist>=3.6",
+    "safetensors>=0.5",
     "scipy>=1.16",
     "zarr>=3.1",
 ]

@@ -18,6 +18,7 @@ the sizes of the tensors it bounds what `load` allocates, so that a small file c
 from __future__ import annotations
 
 import binascii
+import functools
 import math
 import os
 import re
@@ -39,6 +40,7 @@ __all__ = ["load", "save"]
 VERSION = 1
 SPOOL_BYTES = 2**24  # What passes through a stream waits in memory up to this size, then on disk.
 PIECE = 2**20
+Writer = Callable[[IO[bytes]], object]
 DRAFT = ".agrad-draft"  # How the name of a file ends that is to replace another when it is complete.
 TREE_BYTES = 2**26  # What tree.json may take in memory without saying so.
 PER_LETTER = 9  # The text is there as bytes and as str, and the strings in it may take four bytes a letter, twice.
@@ -87,9 +89,13 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
         A path or a binary file object. A path is replaced only once everything is written: if saving fails, the old
         file stays as it was, and its permissions stay. What a process that was killed while saving has left beside it
         goes when the path is saved to again. A file object likewise receives nothing if `obj` cannot be saved.
+        A path that ends in ``.safetensors`` is written in `that format <https://github.com/huggingface/safetensors>`__,
+        which other libraries read: `obj` is a dict of tensors by name, as a module's ``state_dict()``.
 
     Raises
     ------
+    ImportError
+        If a file of safetensors is asked for, and the library is not installed.
     TypeError
         If the container holds anything else; the message says where.
     ValueError
@@ -110,18 +116,17 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
     >>> ag.load(file)
     {'weight': tensor([1., 2.]), 'epoch': 3}
     """
-    encoder = _Encoder()
-    tree, tensors = encoder.encode(obj), encoder.tensors  # Before anything is opened: most mistakes show here.
+    write = _safetensors_writer(obj) if _is_safetensors(file) else _writer(obj)  # Most mistakes show here.
 
     if not isinstance(file, (str, os.PathLike)):
-        _write_through(tree, tensors, file)
+        _write_through(write, file)
         return
 
     path = os.path.realpath(file)  # A symbolic link stays one.
     there = os.path.exists(path)
     if there and not os.path.isfile(path):
         with open(path, "wb") as stream:  # A pipe or device must not be replaced; a folder gives the usual error.
-            _write_through(tree, tensors, stream)
+            _write_through(write, stream)
         return
     folder, name = os.path.split(path)
     start = os.path.join(folder, f".{os.fsdecode(os.fsencode(name)[:200])}.")  # A name has at most 255 bytes.
@@ -134,7 +139,7 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
     draft = files.locked(lambda: f"{start}{os.urandom(4).hex()}{DRAFT}", 0o600 if there else 0o666)
     try:
         with draft:
-            _write(tree, tensors, draft)
+            write(draft)
             draft.flush()
             os.fsync(draft.fileno())
             if there:
@@ -150,21 +155,21 @@ def save(obj: Any, file: str | os.PathLike[str] | IO[bytes]) -> None:
 
 def save_aside(obj: Any, path: str) -> None:
     """As `save`, to a new file that is this process's alone: without a draft, and without waiting for the disk."""
-    encoder = _Encoder()
-    tree = encoder.encode(obj)
+    write = _writer(obj)
     with open(path, "xb") as stream:
-        _write(tree, encoder.tensors, stream)
+        write(stream)
 
 
 def load(file: str | os.PathLike[str] | IO[bytes], *, device: str | None = None) -> Any:
-    """Read what `save` wrote.
+    """Read what `save` wrote, or a file of safetensors.
 
     Parameters
     ----------
     file
-        A path or a binary file object.
+        A path or a binary file object. A path that ends in ``.safetensors`` is read in that format, whoever wrote it.
     device
-        Where all tensors are put, as ``"numpy"`` or ``"cupy:0"``. Default: where each was when it was saved.
+        Where all tensors are put, as ``"numpy"`` or ``"cupy:0"``. Default: where each was when it was saved; files of
+        safetensors do not say so: the default device.
 
     Returns
     -------
@@ -173,6 +178,8 @@ def load(file: str | os.PathLike[str] | IO[bytes], *, device: str | None = None)
 
     Raises
     ------
+    ImportError
+        As `save`.
     ValueError
         If the file was not written by `save`, is damaged or truncated, has a newer format, or holds a tensor of a
         device that is not here (`device` puts it elsewhere). Its members have to be stored, not compressed: what is
@@ -197,6 +204,8 @@ def load(file: str | os.PathLike[str] | IO[bytes], *, device: str | None = None)
         manager.device_of(device)  # A mistake of the caller's, whatever the file holds.
     name = str(file if isinstance(file, (str, os.PathLike)) else getattr(file, "name", "the file object"))
     try:
+        if _is_safetensors(file):
+            return _load_safetensors(file, device)
         with _seekable(file) as stream:
             archive = Archive(stream)
             entries, tree = _read_header(archive)
@@ -342,6 +351,12 @@ def _parsed(parse: Callable[[], Any]) -> Any:
 # -- archive ----------------------------------------------------------------------------------------------------------
 
 
+def _writer(obj: Any) -> Writer:
+    """Return what writes a container, which is checked now."""
+    encoder = _Encoder()
+    return functools.partial(_write, encoder.encode(obj), encoder.tensors)
+
+
 def _write(tree: Any, tensors: list[Tensor], stream: IO[bytes]) -> None:
     import json  # noqa: PLC0415
     import zipfile  # noqa: PLC0415
@@ -374,12 +389,12 @@ def _write(tree: Any, tensors: list[Tensor], stream: IO[bytes]) -> None:
         archive.writestr(member("tree.json"), text)
 
 
-def _write_through(tree: Any, tensors: list[Tensor], stream: IO[bytes]) -> None:
+def _write_through(write: Writer, stream: IO[bytes]) -> None:
     """Write to a stream only once everything is ready to be written."""
     import tempfile  # noqa: PLC0415
 
     with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
-        _write(tree, tensors, spool)
+        write(spool)
         spool.seek(0)
         while piece := spool.read(PIECE):
             rest = memoryview(piece)
@@ -482,3 +497,57 @@ def from_bytes(data: bytearray, dtype_name: str, shape: tuple[int, ...], device:
     backend, full = manager.device_of(device)
     raw = backend.from_buffer(data, dtype_name, shape, full)
     return wrap(raw, backend.spec(raw))
+
+
+# -- safetensors ------------------------------------------------------------------------------------------------------
+
+
+def _is_safetensors(file: Any) -> bool:
+    return isinstance(file, (str, os.PathLike)) and os.fsdecode(file).endswith(".safetensors")
+
+
+def _safetensors() -> Any:
+    try:
+        import safetensors.numpy  # noqa: PLC0415
+    except ImportError as error:
+        raise ImportError(
+            f'files that end in .safetensors need the library: pip install "agrad[safetensors]" ({error})'
+        ) from error
+    return safetensors
+
+
+def _safetensors_writer(obj: Any) -> Writer:
+    """Return what writes a dict of tensors by name."""
+    library = _safetensors()
+    if not isinstance(obj, dict):
+        raise TypeError(f"a file of safetensors holds a dict of tensors by name, not {type(obj).__name__}")
+    arrays = {}
+    for name, tensor in obj.items():
+        if type(name) is not str or not isinstance(tensor, Tensor):
+            raise TypeError(
+                f"a file of safetensors holds tensors by name, not {type(tensor).__name__} at [{name!r}]; without"
+                " .safetensors at its end, the file takes nested containers, numbers and strings"
+            )
+        tensor._leaves_transform("save()")
+        array = to_numpy(tensor.detach())
+        # safetensors.numpy writes the memory of an array as it lies there, whatever its strides.
+        arrays[name] = array if array.flags.c_contiguous else array.copy(order="C")
+    try:
+        data = library.numpy.save(arrays)
+    except library.SafetensorError as error:  # a dtype that the format does not have
+        raise TypeError(f"cannot save as safetensors: {error}") from error
+    return lambda stream: stream.write(data)
+
+
+def _load_safetensors(path: Any, device: str | None) -> dict[str, Tensor]:
+    library = _safetensors()
+    with open(path, "rb") as stream:
+        data = stream.read()
+    try:
+        arrays = library.numpy.load(data)
+    except library.SafetensorError as error:
+        raise FormatError(f"it is no file of safetensors: {error}") from error
+    return {
+        name: from_bytes(bytearray(array.tobytes()), array.dtype.name, array.shape, device)
+        for name, array in arrays.items()
+    }

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import importlib
 import io
 import json
 import math
@@ -16,6 +17,7 @@ import time
 import zipfile
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 import agrad as ag
@@ -627,3 +629,93 @@ def test_an_entry_that_save_would_not_write(key, value, message):
     file = rewritten(saved([ag.ones(2)]), lambda header: header["tensors"][0].__setitem__(key, value))
     with pytest.raises(ValueError, match=message):
         ag.load(file)
+
+
+# -- safetensors ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def library():
+    pytest.importorskip("safetensors")
+    return importlib.import_module("safetensors.numpy")
+
+
+DTYPES = [
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "uint16",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+]
+ARRAYS = {dtype: np.arange(6).reshape(2, 3).astype(dtype) for dtype in [*DTYPES, "complex64"]} | {
+    "transposed": np.arange(6.0).reshape(2, 3).T,
+    "every other": np.arange(6.0)[::2],
+    "0-d": np.asarray(3),
+    "empty": np.zeros((0, 2)),
+}
+
+
+def test_safetensors_are_those_of_the_library(library, tmp_path):
+    path = tmp_path / "arrays.safetensors"
+    ag.save({name: ag.asarray(array) for name, array in ARRAYS.items()}, path)
+    written = library.load(path.read_bytes())
+    library.save_file({name: array.copy() for name, array in ARRAYS.items()}, path, {"made by": "another"})
+    read = ag.load(path)
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(written[name], array, strict=True)
+        np.testing.assert_array_equal(read[name].numpy(), array, strict=True)
+        assert not read[name].requires_grad
+
+
+def test_a_module_goes_through_safetensors(library, tmp_path):
+    def make():
+        return ag.nn.Sequential(ag.nn.Linear(3, 4), ag.nn.BatchNorm1d(4))
+
+    net, other = make(), make()
+    net(ag.randn(5, 3))
+    ag.save(net.state_dict(), tmp_path / "net.safetensors")
+    other.load_state_dict(ag.load(str(tmp_path / "net.safetensors"), device="numpy"))
+    for name, tensor in net.state_dict().items():
+        np.testing.assert_array_equal(other.state_dict()[name].numpy(), tensor.numpy(), strict=True)
+
+
+@pytest.mark.parametrize(
+    ("obj", "message"),
+    [
+        ([ag.ones(2)], "a dict of tensors by name, not list"),
+        ({1: ag.ones(2)}, r"not Tensor at \[1\]"),
+        ({"epoch": 3}, r"not int at \['epoch'\]"),
+        ({"z": ag.ones(2, dtype=ag.complex128)}, 'Unknown dtype "complex128"'),
+    ],
+)
+def test_what_safetensors_cannot_hold_leaves_the_file_as_it_was(library, tmp_path, obj, message):
+    path = tmp_path / "net.safetensors"
+    ag.save({"a": ag.ones(2)}, path)
+    before = path.read_bytes()
+    with pytest.raises(TypeError, match=message):
+        ag.save(obj, path)
+    assert [file.read_bytes() for file in tmp_path.iterdir()] == [before]
+
+
+@pytest.mark.parametrize("cut", [0, 7, -1])
+def test_damaged_safetensors_are_named(library, tmp_path, cut):
+    path = tmp_path / "net.safetensors"
+    ag.save({"a": ag.ones(2)}, path)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(ValueError, match=r"cannot load .*net\.safetensors: it is no file of safetensors"):
+        ag.load(path)
+
+
+def test_safetensors_without_the_library_say_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
+    with pytest.raises(ImportError, match=r'pip install "agrad\[safetensors\]"'):
+        ag.save({"a": ag.ones(2)}, tmp_path / "net.safetensors")
+    assert not list(tmp_path.iterdir())
