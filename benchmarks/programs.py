@@ -6,6 +6,7 @@ in an environment of its own::
     python benchmarks/programs.py                                    # every program, some 15 minutes
     python benchmarks/programs.py --torch-python venv/bin/python --only mlp-64 --only cnn
     python benchmarks/programs.py --side agrad --side hand --pairs 5  # without PyTorch
+    python benchmarks/programs.py --only elementwise-100k --only elementwise-10m --torch-compile --jax-python venv/bin/python
     python benchmarks/programs.py --write                            # the table goes to benchmarks/results/programs.md
 
 Method. Two libraries in one process evict each other's caches and raise each other's thresholds of the allocator, which
@@ -17,7 +18,10 @@ is wrong gets the mark WRONG. One thread, float32; the garbage collector stays o
 
 Sides: ``agrad`` is the eager library, ``compiled`` the same step through ``agrad.compile``, ``torch`` PyTorch's eager
 mode, ``hand`` the gradient of the suite's own in plain NumPy (``workloads.py``). The goals are: eager beside PyTorch,
-compiled beside NumPy by hand.
+compiled beside NumPy by hand. Two sides more take part where they are asked for, in columns of their own beside
+``compiled``: ``torch-compile``, the same step with the loss through ``torch.compile`` (which needs a C compiler), and ``jax``,
+``jax.jit`` of ``jax.grad``, on one thread too. What they compile is not timed. Programs that need more than NumPy's names have
+no form for JAX.
 """
 
 from __future__ import annotations
@@ -45,6 +49,7 @@ import workloads as w  # isort: skip (likewise)
 HERE = Path(__file__).resolve()
 RESULTS = HERE.parent / "results" / "programs.md"
 SIDES = ("agrad", "compiled", "torch", "hand")
+COMPILERS = ("torch-compile", "jax")
 
 #: Seconds of CPU time that a process warms up and measures, at least; and steps of these.
 WARM, MEASURED, FEWEST = 0.3, 1.0, 5
@@ -89,8 +94,14 @@ ROWS = {
 
 def step_of(side: str, program: w.Program) -> tuple[w.Step, str]:
     """Return a step of a program as a side makes it, and that side's version."""
-    library = {"compiled": "agrad", "hand": "NumPy"}.get(side, side)
+    library = {"compiled": "agrad", "hand": "NumPy", "torch-compile": "torch"}.get(side, side)
+    if side in COMPILERS:  # on one thread, as the others
+        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     lib = load_peer(library)
+    if side == "torch-compile":
+        inner = getattr(program, "program", program)
+        inner.forward = lib.compile(inner.forward)
     step = program.step(library, lib)
     if side == "compiled":
         step = lib.compile(step)
@@ -103,6 +114,7 @@ def measure(side: str, name: str, save: str | None) -> None:
     step, version = step_of(side, program)
     if save is not None:
         np.savez(save, *(np.array(g.detach() if hasattr(g, "detach") else g) for g in step()))
+    step()  # what compiles, does so at its first call
     clock = time.process_time
     start, count = clock(), 0
     while clock() - start < WARM or count < FEWEST:
@@ -132,15 +144,16 @@ class Comparison:
         Per side that is out, why.
     """
 
-    def __init__(self, name: str, sides: Sequence[str], torch_python: str) -> None:
-        self.name, self.row, self.torch_python = name, ROWS[name], torch_python
+    def __init__(self, name: str, sides: Sequence[str], pythons: dict[str, str]) -> None:
+        self.name, self.row, self.pythons = name, ROWS[name], pythons
         self.seconds: dict[str, list[float]] = {side: [] for side in sides}
+        self.compilers = [side for side in COMPILERS if side in sides]
         self.failures: dict[str, str] = {}
         self.versions: set[str] = set()
 
     def sample(self, side: str, save: str | None = None) -> float:
         """Run one process."""
-        python = self.torch_python if side == "torch" else sys.executable
+        python = self.pythons.get(side, sys.executable)
         command = [python, str(HERE), "--measure", side, self.name, *([] if save is None else ["--save", save])]
         done = subprocess.run(command, env=environment(HERE.parents[1]), capture_output=True, text=True, check=False)
         if done.returncode:
@@ -185,8 +198,10 @@ class Comparison:
 
     def line(self) -> str:
         """Return the row of the table."""
-        times = [cell(statistics.median(found) * 1e3 if found else None) for found in map(self.seconds.get, SIDES)]
-        ratios = self.ratio("agrad", "torch", self.row.eager), self.ratio("compiled", "hand", self.row.compiled)
+        sides = (*SIDES, *self.compilers)
+        times = [cell(statistics.median(found) * 1e3 if found else None) for found in map(self.seconds.get, sides)]
+        ratios = [self.ratio("agrad", "torch", self.row.eager), self.ratio("compiled", "hand", self.row.compiled)]
+        ratios += [self.ratio("compiled", side, 1.0) for side in self.compilers]
         return f"| {' | '.join([self.row.title, *times, *ratios])} |"
 
 
@@ -206,7 +221,11 @@ def main() -> int:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], epilog=f"Programs: {', '.join(ROWS)}.")
     parser.add_argument("--only", action="append", choices=tuple(ROWS), metavar="NAME")
-    parser.add_argument("--side", action="append", choices=SIDES, help="which sides take part; all if not given")
+    parser.add_argument(
+        "--side", action="append", choices=SIDES, help="which of these take part; all if not given, beside what follows"
+    )
+    parser.add_argument("--torch-compile", action="store_true", help="also PyTorch's loss through torch.compile")
+    parser.add_argument("--jax-python", help="also jax.jit, by the Python that has JAX")
     parser.add_argument("--pairs", type=int, default=9, help="rounds, of a process per side each")
     parser.add_argument("--torch-python", default=sys.executable, help="the Python that has PyTorch")
     parser.add_argument(
@@ -218,14 +237,17 @@ def main() -> int:
     if options.measure:
         measure(*options.measure, options.save)
         return 0
-    titles = ["CPU time of a step, ms", *SIDES, "agrad / torch", "compiled / hand"]
+    compilers = [*(["torch-compile"] * options.torch_compile), *(["jax"] * (options.jax_python is not None))]
+    pythons = {"torch": options.torch_python, "torch-compile": options.torch_python, "jax": options.jax_python}
+    beside = [f"compiled / {side}" for side in compilers]
+    titles = ["CPU time of a step, ms", *SIDES, *compilers, "agrad / torch", "compiled / hand", *beside]
     lines = [f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
     print(*lines, sep="\n", flush=True)
     notes: dict[str, list[str]] = {}
     versions: set[str] = set()
     loads = [os.getloadavg()[0]]
     for name in options.only or ROWS:
-        comparison = Comparison(name, options.side or SIDES, options.torch_python)
+        comparison = Comparison(name, [*(options.side or SIDES), *compilers], pythons)
         comparison.run(options.pairs)
         lines.append(comparison.line())
         print(lines[-1], flush=True)

@@ -32,7 +32,7 @@ class Program:
         """Return the function to time for one library; it returns the gradients."""
         if peer == "NumPy":
             return self.by_hand
-        return self.hips(lib) if peer == "HIPS" else self.tensors(lib)
+        return {"HIPS": self.hips, "jax": self.jax}.get(peer, self.tensors)(lib)
 
     def tensors(self, lib: Any) -> Step:
         """Return forward and backward in PyTorch's way; gradients do not outlive the step."""
@@ -57,6 +57,16 @@ class Program:
 
         gradient = autograd.grad(function, tuple(range(len(self.leaves))))
         return lambda: gradient(*self.leaves)
+
+    def jax(self, jax: Any) -> Step:
+        """Return forward and backward in JAX's way, compiled."""
+        self.inputs, leaves = (list(map(jax.numpy.asarray, arrays)) for arrays in (self.constants, self.leaves))
+
+        def function(*leaves: Any) -> Any:
+            return self.forward(jax.numpy, *leaves)
+
+        gradient = jax.jit(jax.grad(function, tuple(range(len(leaves)))))
+        return lambda: jax.block_until_ready(gradient(*leaves))
 
 
 def leaf(lib: Any, array: np.ndarray) -> Any:
