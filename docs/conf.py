@@ -68,9 +68,12 @@ html_theme_options: dict[str, Any] = {
     "navigation_with_keys": False,
     "show_toc_level": 2,
     "header_links_before_dropdown": 6,
+    "navigation_depth": 2,
     "secondary_sidebar_items": ["page-toc"],
 }
-html_sidebars: dict[str, list[str]] = {"index": []}
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_sidebars: dict[str, list[str]] = {"index": [], "auto_gallery/tutorial": []}
 
 #: What the reference has a page for: the name that users write, and a line on it.
 NAMESPACES = {
@@ -135,9 +138,17 @@ def escape_stars(app: Any, what: str, name: str, obj: Any, options: Any, lines: 
     lines[:] = [re.sub(r"(?:(?<=\()|(?<=, ))\*(?=[\w.]+[,)])", r"\\*", line) for line in lines]
 
 
+#: Pages that are files of the repository's root.
+OF_ROOT = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
+
+
 def name_files(app: Any, page: str, source: list[str]) -> None:  # noqa: ARG001
     """Show where a link leads that leaves this folder: to a file of the repository, which the site has no page for."""
-    source[0] = re.sub(r"\[([^\]]*)\]\(\.\./([^)]+)\)", r"\1 (`\2`)", source[0])
+    text = source[0]
+    if page in OF_ROOT:
+        text = (HERE.parent / OF_ROOT[page]).read_text("utf-8")
+        text = re.sub(r"\]\((?!https?:|#)(?:docs/)?", lambda m: "](" if m[0].endswith("docs/") else "](../", text)
+    source[0] = re.sub(r"\[([^\]]*)\]\(\.\./([^)]+)\)", r"\1 (`\2`)", text)
 
 
 def check_links(app: Any, exception: Exception | None) -> None:

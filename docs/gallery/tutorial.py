@@ -172,5 +172,6 @@ np.testing.assert_allclose(gradient, features[train].T @ (0.5 - malignant[train]
 # ---------
 #
 # - the :doc:`gallery <index>`, where each page teaches one thing;
-# - coming from :doc:`PyTorch </from_pytorch>`, from :doc:`HIPS autograd and NumPy </from_autograd>`;
+# - coming from :doc:`PyTorch </from_pytorch>`, from :doc:`HIPS autograd and NumPy </from_autograd>`, from
+#   :doc:`JAX </from_jax>`;
 # - :doc:`data larger than memory </dask>`, :doc:`labelled data </xarray>`, :doc:`transforms </func>`, :doc:`programs </compile>`.
