@@ -16,6 +16,17 @@ BY_KEY = frozenset({"getitem", "scatter_add", "setitem"})
 #: Those of `linalg` that no decomposition is for.
 PRODUCTS = frozenset({"linalg.cross", "linalg.diagonal", "linalg.outer", "linalg.trace", "linalg.vector_norm"})
 
+#: Decompositions and solutions beside those of `linalg`.
+OF_MATRICES = frozenset(
+    {
+        *("scipy.expm", "scipy.expm_frechet", "scipy.logm", "scipy.lstsq", "scipy.lu", "scipy.solve_banded"),
+        *("scipy.solve_sylvester", "scipy.solve_triangular", "scipy.sqrtm"),
+    }
+)
+
+#: Those whose results and derivatives are complex, also of real matrices.
+TO_COMPLEX = frozenset({"linalg.eig", "linalg.eigvals", "scipy.logm", "scipy.sqrtm"})
+
 #: Those of `fft` that move elements alone.
 SHIFTS = frozenset({"fft.fftshift", "fft.ifftshift"})
 
@@ -46,8 +57,8 @@ def of_sample(sample: Sample) -> tuple[str, ...]:
     chapter = sample.op.partition(".")[0]
     if chapter == "fft" and sample.op not in SHIFTS:
         found.append("fft")
-    if chapter == "linalg" and sample.op not in PRODUCTS:
-        found.append("complex linalg" if is_complex else "linalg")
+    if (chapter == "linalg" and sample.op not in PRODUCTS) or sample.op in OF_MATRICES:
+        found.append("complex linalg" if is_complex or sample.op in TO_COMPLEX else "linalg")
     if sample.op in BY_KEY:
         found += ["boolean indexing" if is_mask(a) else "integer indexing" for a in arrays if not a.inexact]
     if any(0 in array.shape for array in arrays):

@@ -1,0 +1,456 @@
+"""cubed as a backend: what it has, chunk by chunk; what it has not, in one task that holds whole operands.
+
+cubed knows beforehand what a task will hold, and refuses one that needs more than its Spec allows. So nothing here counts bytes
+but `whole`, which says what its task takes.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import cubed
+import cubed.array_api as xp
+import numpy as np
+from cubed.array_api.array_object import Array
+from cubed.core.ops import elemwise, general_blockwise
+from cubed.primitive.blockwise import ChunkKey, FunctionArgs
+from cubed.storage.virtual import VirtualInMemoryArray
+
+import agrad as ag
+from agrad import Backend
+from agrad.core.spec import Spec
+from agrad.plugin import manager
+from agrad.plugin.backend import PRIMITIVES, check_bounds, key_parts
+
+#: cubed keeps arrays of up to this many bytes in memory, as parts of its plans.
+IN_MEMORY = 10**6
+
+
+class Layout(NamedTuple):
+    """How an array is cut, and the resources that cubed computes it with."""
+
+    chunks: tuple
+    spec: cubed.Spec
+
+
+class CubedBackend(Backend):
+    """Arrays of cubed: lazy, in chunks, computed within the memory of their Spec, through Zarr."""
+
+    name = "cubed"
+    contract = 2
+    is_lazy = True
+    capabilities: ClassVar = {
+        "empty arrays": "cubed cannot index, rechunk or join arrays without elements",
+    }
+    computes: ClassVar = {
+        "nonzero": "cubed has no arrays of unknown shape",
+        "unique_all": "cubed has no arrays of unknown shape",
+    }
+
+    def namespace(self):
+        return xp
+
+    def availability(self):
+        return True, str(cubed.__version__)
+
+    def spec(self, array):
+        return Spec(self, array.shape, array.dtype, self.name, Layout(array.chunks, array.spec))
+
+    def kernel(self, op):
+        rule, numpy = ag.rules.get(op), host_kernel(op)
+        composed = op.startswith(("nn.", "extra.")) and op not in WINDOWS
+        if rule is None or numpy is None or op in PRIMITIVES or composed:
+            return None  # the contract's, or agrad's composition of others
+        if op in COMPUTED:
+            return computed(numpy)
+        by_name = getattr(xp, op, None) if op in OWN or rule.kind == "elementwise" else None
+        own = KERNELS.get(op, by_name)
+        return own or (by_chunk(numpy) if rule.kind == "elementwise" else whole(numpy))
+
+    # -- making arrays and reading them --------------------------------------------------------------------------------
+
+    def asarray(self, value, *, dtype=None, device=None, copy=None, like=None):
+        dtype = None if dtype is None else self.dtype(dtype)
+        if isinstance(value, Array):
+            return value if dtype is None or dtype == value.dtype else xp.astype(value, dtype)
+        return placed(np.asarray(value, dtype=dtype), None if like is None else like.spec)
+
+    def from_host(self, buffer, device):
+        return placed(np.array(buffer))
+
+    def to_host(self, array):
+        return values_of(array)[0]
+
+    def from_dlpack(self, x, *, copy=None):
+        return self.from_host(np.from_dlpack(x), self.name)
+
+    def item(self, array):
+        return self.to_host(array).item()
+
+    def tolist(self, array):
+        return self.to_host(array).tolist()
+
+    def scalar(self, value, spec):
+        return placed(np.asarray(value, self.scalar_dtype(value, spec)), spec.layout.spec)
+
+    def realize(self, *arrays, keep="host", max_memory=None, progress=None):
+        """Compute arrays in one pass; small ones are in memory afterwards, others in cubed's storage."""
+        lazy = [a for a in arrays if not is_known(a)]
+        if lazy:
+            cubed.compute(*lazy, _return_in_memory_array=False)
+        return tuple(a if is_known(a) else stored(a) for a in arrays)
+
+    # -- the primitives ------------------------------------------------------------------------------------------------
+
+    def broadcast_like(self, array, spec):
+        new = len(spec.shape) - array.ndim
+        repeated = [k < new or array.shape[k - new] == 1 for k in range(len(spec.shape))]
+        chunks = [c if repeated[k] else array.chunksize[k - new] for k, c in enumerate(sizes(spec.layout.chunks))]
+        return self.in_layout(xp.broadcast_to(array, spec.shape, chunks=tuple(chunks)), spec)
+
+    def in_layout(self, array, spec):
+        alike = array.chunks == spec.layout.chunks or array.shape != spec.shape
+        return array if alike else array.rechunk(sizes(spec.layout.chunks))
+
+    def setitem(self, array, key, value):
+        check_bounds(array.shape, key)
+        return self.in_layout(SETITEM(array, with_masks(key), value), self.spec(array))
+
+    def scatter_add(self, spec, key, values):
+        made = whole(lambda values, key: scattered(spec.shape, key, values))(values, with_masks(key))
+        return self.in_layout(made, spec)
+
+    def random(self, kind, shape, key, *, dtype, device, **p):
+        if kind == "permutation":
+            return placed(generator(key).permutation(p["n"]).astype(dtype))
+        empty = xp.empty(shape, dtype=dtype)
+        return cubed.map_blocks(draw, empty, dtype=dtype, kind=kind, key=key, p=p)
+
+
+# -- arrays -----------------------------------------------------------------------------------------------------------
+
+
+def sizes(chunks):
+    """Return the chunks of an array as cubed's functions take them: one size per axis."""
+    return tuple(along[0] for along in chunks)
+
+
+def placed(host, spec=None):
+    """Make an array of data in memory."""
+    if host.nbytes <= IN_MEMORY:
+        return xp.asarray(host, spec=spec)
+    return cubed.from_array(host, spec=spec)
+
+
+def is_known(array):
+    """Return whether the values are in memory."""
+    return isinstance(array._zarray, VirtualInMemoryArray)
+
+
+def values_of(*arrays):
+    """Return arrays as NumPy's; those that are not in memory are computed, in one pass."""
+    lazy = [a for a in arrays if not is_known(a)]
+    found = iter(cubed.compute(*lazy) if lazy else ())
+    return [np.asarray(a._zarray.array if is_known(a) else next(found)) for a in arrays]
+
+
+def stored(array):
+    """Return a computed array as one that is read from where its values are."""
+    if array.nbytes <= IN_MEMORY:
+        return xp.asarray(np.asarray(array._read_stored()), chunks=sizes(array.chunks), spec=array.spec)
+    return cubed.from_array(array._zarray.open(), spec=array.spec)
+
+
+def generator(key, block=0):
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([*key, block])))
+
+
+def draw(chunk, block_id=None, *, kind, key, p):
+    source = generator(key, sum(k * 2**20**i for i, k in enumerate(block_id)))
+    if kind == "integers":
+        return source.integers(p["low"], p["high"], chunk.shape, chunk.dtype)
+    drawn = source.random(chunk.shape) if kind == "uniform" else source.standard_normal(chunk.shape)
+    return drawn.astype(chunk.dtype)
+
+
+# -- kernels that cubed lacks --------------------------------------------------------------------------------------------
+
+
+def host_kernel(op):
+    """Return the kernel of agrad's NumPy backend, None if there is none."""
+    found = manager.get("numpy").xp
+    for part in op.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def by_chunk(function):
+    """Return a kernel that runs a function of NumPy's, element by element, on the chunks of its operands."""
+
+    def kernel(*args, **parameters):
+        arrays = []
+        call = taken((args, parameters), arrays)
+
+        def run(*values):
+            args, parameters = given(call, values)
+            return function(*args, **parameters)
+
+        with np.errstate(all="ignore"):
+            dtype = run(*(np.ones((1,) * a.ndim, a.dtype) for a in arrays)).dtype
+        return elemwise(run, *arrays, dtype=dtype)
+
+    return kernel
+
+
+def computed(function):
+    """Return a kernel whose results have shapes that depend on values: it computes its operands."""
+
+    def kernel(*args, **parameters):
+        arrays = []
+        call = taken((args, parameters), arrays)
+        args, parameters = given(call, values_of(*arrays))
+        made, spec = function(*args, **parameters), arrays[0].spec
+        return tuple(placed(m, spec) for m in made) if isinstance(made, tuple) else placed(made, spec)
+
+    return kernel
+
+
+class Slot(NamedTuple):
+    """Where an operand of a task stands in the arguments of its function."""
+
+    number: int
+
+
+def taken(value, arrays):
+    """Return arguments with slots for the arrays in them, which are added to a list."""
+    if isinstance(value, Array):
+        arrays.append(value)
+        return Slot(len(arrays) - 1)
+    if isinstance(value, tuple | list):
+        return type(value)(taken(v, arrays) for v in value)
+    return {k: taken(v, arrays) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def given(value, values):
+    """Return arguments with values for the slots in them."""
+    if isinstance(value, Slot):
+        return values[value.number]
+    if isinstance(value, tuple | list):
+        return type(value)(given(v, values) for v in value)
+    return {k: given(v, values) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def prototype(array):
+    """Return an array of NumPy of the same shape and dtype that factorizations and divisions take."""
+    made = np.zeros(array.shape, array.dtype)
+    if array.ndim > 1 and made.dtype.kind in "fc":  # zeros are in the bounds of any axis
+        made[..., range(min(array.shape[-2:])), range(min(array.shape[-2:]))] = 1
+    return made
+
+
+def whole(function):
+    """Return a kernel that runs a function of NumPy's in one task, on whole operands, if its memory allows for them."""
+
+    def kernel(*args, **parameters):
+        arrays = []
+        call = taken((args, parameters), arrays)
+
+        def run(*values):
+            args, parameters = given(call, values)
+            return function(*args, **parameters)
+
+        with np.errstate(all="ignore"):
+            made = run(*map(prototype, arrays))
+        expected = [np.asarray(m) for m in (made if isinstance(made, tuple | list) else (made,))]
+        if any(m.size for m in expected):
+            done = one_task(run, arrays, [(m.shape, m.dtype) for m in expected])
+        else:  # there is nothing to wait for
+            done = tuple(placed(m, arrays[0].spec) for m in expected)
+        return done if isinstance(made, tuple | list) else done[0]
+
+    return kernel
+
+
+def one_task(run, arrays, expected):
+    """Return the results of a function of whole arrays as arrays of one chunk each, made by one task."""
+    ndim = max(len(shape) for shape, _ in expected)  # of several results cubed wants as many chunks along each axis
+    shapes = [(1,) * (ndim - len(shape)) + shape for shape, _ in expected]
+    dtypes = [dtype for _, dtype in expected]
+    sources = [a.rechunk(a.shape) if a.ndim else a for a in arrays]
+
+    def task(*values):
+        made = run(*values)
+        made = made if isinstance(made, tuple | list) else (made,)
+        made = tuple(np.reshape(m, s) for m, s in zip(made, shapes, strict=True))
+        return made if len(made) > 1 else made[0]
+
+    def operands(out):
+        return FunctionArgs(*(ChunkKey(a.name, (0,) * a.ndim) for a in sources), output_name=out.name)
+
+    taken = sum(a.nbytes for a in arrays) + sum(int(np.prod(s)) * d.itemsize for s, d in expected)
+    made = general_blockwise(
+        task,
+        operands,
+        *sources,
+        shapes=shapes,
+        dtypes=dtypes,
+        chunkss=shapes,
+        target_stores=[None] * len(shapes) if len(shapes) > 1 else None,
+        extra_projected_mem=2 * taken,
+        op_name="whole",
+    )
+    made = made if isinstance(made, tuple) else (made,)
+    return tuple(
+        xp.squeeze(m, tuple(range(ndim - len(shape)))) if len(shape) < ndim else m
+        for m, (shape, _) in zip(made, expected, strict=True)
+    )
+
+
+def scattered(shape, key, values):
+    made = np.zeros(shape, values.dtype)
+    np.add.at(made, key, values)
+    return made
+
+
+def assigned(array, key, value):
+    made = np.array(array)
+    made[key] = value
+    return made
+
+
+SETITEM = whole(assigned)
+GETITEM = whole(lambda x, key: x[key])
+
+
+def getitem(x, key, /):
+    """Index: cubed has slices that go forwards and one array of integers; any other key is for a task of its own."""
+    check_bounds(x.shape, key)
+    parts = key_parts(key)
+    arrays = [part for part in parts if isinstance(part, Array)]
+    if arrays:
+        return GETITEM(x, with_masks(key))
+    backwards = [isinstance(part, slice) and part.step is not None and part.step < 0 for part in parts]
+    return GETITEM(x, parts) if any(backwards) or not x.ndim else x[parts]
+
+
+def with_masks(key):
+    """Return a key with the values of its masks: the shape of what it takes depends on them."""
+    masks = [part for part in key_parts(key) if isinstance(part, Array) and part.dtype == bool]
+    values = iter(values_of(*masks))
+    return tuple(next(values) if any(part is m for m in masks) else part for part in key_parts(key))
+
+
+def reshape(x, /, shape, *, copy=None):  # noqa: ARG001 (arrays of cubed are never written to)
+    """Reshape chunk by chunk where chunks go over into chunks, else in one task."""
+    try:
+        return xp.reshape(x, shape)
+    except (NotImplementedError, ValueError):
+        return RESHAPE(x, shape=tuple(shape))
+
+
+def matrix_transpose(x, /):
+    """Transpose, and remember of what: cubed would write a transpose of data larger than memory to its storage."""
+    made = xp.matrix_transpose(x)
+    made.turned = x if x.ndim == 2 else None
+    return made
+
+
+def matmul(x, y, /):
+    """Multiply matrices; a transpose is read as what it was made of."""
+    left, right = getattr(x, "turned", None), getattr(y, "turned", None)
+    if (left is None and right is None) or not 0 < min(x.ndim, y.ndim) <= max(x.ndim, y.ndim) < 3:
+        return xp.matmul(x, y)
+    axes = (x.ndim - 1 if left is None else 0,), (0 if right is None else 1,)
+    return xp.tensordot(x if left is None else left, y if right is None else right, axes=axes)
+
+
+def tensordot(x, y, /, *, axes=2):
+    if not isinstance(axes, int):
+        axes = tuple(a % x.ndim for a in axes[0]), tuple(a % y.ndim for a in axes[1])
+    return xp.tensordot(x, y, axes=axes)
+
+
+def vecdot(x, y, /, *, axis=-1):
+    return xp.sum(xp.multiply(conj(x), y), axis=axis)
+
+
+def conj(x, /):
+    return xp.conj(x) if xp.isdtype(x.dtype, "complex floating") else x
+
+
+def real(x, /):
+    return xp.real(x) if xp.isdtype(x.dtype, "complex floating") else x
+
+
+def clip(x, /, min=None, max=None):
+    x = x if min is None else xp.maximum(x, min)
+    return x if max is None else xp.minimum(x, max)
+
+
+def concat(arrays, /, *, axis=0):
+    """Join: by cubed where every chunk of the result is one of an operand's."""
+    axis = None if axis is None else axis % arrays[0].ndim
+    if axis is None or len({a.dtype for a in arrays}) > 1:
+        return CONCAT(arrays, axis=axis)
+    size = arrays[0].chunksize[axis]
+    fits = all(a.chunksize == arrays[0].chunksize and a.shape[axis] % size == 0 for a in arrays)
+    return xp.concat(arrays, axis=axis) if fits else CONCAT(arrays, axis=axis)
+
+
+def running(name):
+    function, instead = getattr(xp, name), whole(host_kernel(name))
+
+    def accumulated(x, /, *, axis=None, dtype=None, include_initial=False):
+        axis = 0 if axis is None else axis
+        if include_initial:
+            return instead(x, axis=axis, dtype=dtype, include_initial=True)
+        return function(x, axis=axis, dtype=dtype)
+
+    return accumulated
+
+
+CONCAT = whole(np.concat)
+RESHAPE = whole(np.reshape)
+
+#: What cubed does chunk by chunk, beside the differentiable functions of single elements.
+OWN = {
+    *("abs", "astype", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift"),
+    *(
+        "bitwise_xor",
+        "equal",
+        "greater",
+        "greater_equal",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "less",
+        "less_equal",
+        "logical_and",
+    ),
+    *("logical_not", "logical_or", "logical_xor", "maximum", "minimum", "not_equal", "sign", "signbit", "where"),
+    *("all", "any", "argmax", "argmin", "count_nonzero", "max", "mean", "min", "prod", "std", "sum", "var"),
+    *("broadcast_to", "expand_dims", "flip", "permute_dims", "squeeze", "tril", "triu"),
+}
+
+#: The same with a step of ours before it.
+KERNELS = {
+    "clip": clip,
+    "concat": concat,
+    "conj": conj,
+    "cumulative_prod": running("cumulative_prod"),
+    "cumulative_sum": running("cumulative_sum"),
+    "getitem": getitem,
+    "matmul": matmul,
+    "matrix_transpose": matrix_transpose,
+    "real": real,
+    "reshape": reshape,
+    "tensordot": tensordot,
+    "vecdot": vecdot,
+}
+
+#: What cuts windows out of images: agrad's compositions take slices with steps, of which cubed's fail beside some chunks.
+WINDOWS = {"nn.conv2d", "nn.conv2d_input", "nn.conv2d_weight", "nn.avg_pool2d", "nn.avg_pool2d_adjoint", "nn.max_pool2d",
+           "nn.max_pool2d_adjoint"}  # fmt: skip
+
+#: What gives results of a shape that depends on values.
+COMPUTED = ("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values")

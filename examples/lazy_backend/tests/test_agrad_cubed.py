@@ -1,0 +1,76 @@
+"""What is this plugin's own; everything else is in agrad's conformance kit (``pytest --pyargs agrad.testing.suite``)."""
+
+import subprocess
+import sys
+
+import cubed
+import cubed.array_api as xp
+import numpy as np
+import pytest
+import zarr
+
+import agrad as ag
+
+F = ag.nn.functional
+
+
+@pytest.fixture
+def bound(tmp_path):
+    """Give resources of which a task may have 20 MB."""
+    settings = {"spec.work_dir": str(tmp_path), "spec.allowed_mem": "20MB", "spec.reserved_mem": 0}
+    with cubed.config.set(settings):
+        yield
+
+
+def test_agrad_finds_it_without_importing_cubed():
+    code = (
+        "import agrad, sys; agrad.zeros(1, device='numpy'); print('agrad_cubed' in sys.modules, 'cubed' in sys.modules)"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "True False\n"
+    )
+
+
+def test_nothing_computes_before_a_value_is_asked_for():
+    x = ag.asarray(xp.asarray(np.arange(6.0), chunks=2), requires_grad=True)
+    with cubed.raise_if_computes():
+        (g,) = ag.autograd.grad((x * x).sum(), x)
+    assert g._raw.chunks == x._raw.chunks
+    assert g.tolist() == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
+
+
+@pytest.mark.usefixtures("bound")
+def test_a_gradient_of_more_than_a_task_may_hold(tmp_path):
+    """80 MB in chunks of 0.8 MB, with 20 MB allowed; the gradient is that of NumPy's own products."""
+    rng = np.random.default_rng(0)
+    host, labels = rng.normal(size=(100_000, 100)), (rng.uniform(size=100_000) < 0.5).astype(float)
+    zarr.create_array(tmp_path / "X", data=host, chunks=(1_000, 100))
+    zarr.create_array(tmp_path / "y", data=labels, chunks=(1_000,))
+    X, y = (ag.asarray(cubed.from_zarr(str(tmp_path / name))) for name in "Xy")
+    w = ag.asarray(xp.asarray(np.full(100, 0.01)), requires_grad=True)
+    loss = F.binary_cross_entropy_with_logits(X @ w, y)
+    (g,) = ag.autograd.grad(loss, w)
+    plan = cubed.plan(loss._raw, g._raw)
+    assert plan.max_projected_mem < 20e6
+    assert plan.total_nbytes_written < host.nbytes / 10  # the features are read twice, and never written
+    expected = host.T @ (1 / (1 + np.exp(-(host @ np.full(100, 0.01)))) - labels) / len(labels)
+    np.testing.assert_allclose(g.numpy(), expected, rtol=1e-9)
+
+
+@pytest.mark.usefixtures("bound")
+def test_what_needs_whole_operands_is_refused_where_they_are_too_large():
+    X = ag.asarray(cubed.from_array(np.zeros((2_000, 2_000)), chunks=(100, 2_000)))
+    with pytest.raises(ValueError, match="memory"):
+        ag.sort(X, axis=0).sum().item()
+
+
+@pytest.mark.usefixtures("bound")
+def test_realized_values_are_read_from_where_they_are():
+    """Small ones are in memory, others stay in cubed's storage; neither is computed again."""
+    x = ag.asarray(cubed.from_array(np.arange(400_000.0), chunks=(10_000,)))
+    large, small = ag.compute(x * 2.0, x.sum())
+    with cubed.raise_if_computes():
+        assert small.item() == np.arange(400_000.0).sum()
+    assert cubed.plan(large._raw).num_tasks <= 1
+    assert large[5].item() == 10.0
