@@ -216,9 +216,14 @@ BACKENDS: dict[str, tuple[list[str], list[str]]] = {
         ["array-api-strict>=2.4"],
         [*SUITE, "--agrad-backend=strict", "--agrad-plugin=tests/strict_backend.py:StrictPlugin"],
     ),
-    # Third parties': PyTorch's tensors as plain arrays, and the example of a plugin, for JAX.
+    # Third parties': PyTorch's tensors as plain arrays, MLX's on its CPU, and the examples of plugins, for JAX and cubed.
     "torch": (["torch>=2.6"], [*SUITE, "--agrad-backend=torch", "--agrad-plugin=tests/torch_backend.py:TorchPlugin"]),
+    "mlx": (["mlx[cpu]>=0.32"], [*SUITE, "--agrad-backend=mlx", "--agrad-plugin=tests/mlx_backend.py:MlxPlugin"]),
     "jax": (["-e", "examples/third_party_backend"], [*SUITE, "--agrad-backend=jax"]),
+    "cubed": (
+        ["-e", "examples/lazy_backend"],
+        [*SUITE, "--agrad-backend=cubed", "--agrad-quick", "--agrad-xfails=examples/lazy_backend/xfails.txt"],
+    ),
     # CuPy itself, without a GPU: what it says of itself, views, and NVRTC's compilation of the fused kernels.
     "cupy": (
         [*CUPY, "array-api-strict>=2.4", "cupy-cuda12x", "nvidia-cuda-nvrtc-cu12"],
