@@ -8,8 +8,20 @@ from typing import Any
 
 from agrad.compat.autograd.primitives import name_of as get_name
 from agrad.core.errors import called
+from agrad.core.tensor import Tensor
+from agrad.func.arguments import bare
+from agrad.ops.creation import asarray
+from agrad.ops.data_type import astype
 
 __all__ = ["get_name", "unary_to_nary"]
+
+
+def _floating(x: Any) -> Any:
+    """Return integers and booleans in double precision: in HIPS autograd these, too, are points where derivatives are taken."""
+    if getattr(getattr(x, "dtype", None), "kind", "") not in ("b", "i", "u"):
+        return x
+    made = astype(asarray(x), "float64")
+    return made if isinstance(x, Tensor) else bare(made)
 
 
 def unary_to_nary(unary_operator: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,7 +65,7 @@ def unary_to_nary(unary_operator: Callable[..., Any]) -> Callable[..., Any]:
                 return fun(*every, **kwargs)
 
             of_chosen.__name__ = name
-            chosen = tuple(args[place] for place in argnum) if several else args[argnum]
+            chosen = tuple(_floating(args[place]) for place in argnum) if several else _floating(args[argnum])
             return unary_operator(of_chosen, chosen, *operator_args, **operator_kwargs)
 
         name, what = get_name(fun), get_name(operator)
