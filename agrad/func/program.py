@@ -736,20 +736,28 @@ def spec_of_value(value: Any) -> Spec:
 
 def put_back(writes: Sequence[Write], targets: Sequence[Tensor], made: Iterator[Tensor]) -> None:
     """Give tensors from outside the values and gradients that a program has made for them: of plain leaves all or none."""
-    values = [None if write.number is None else next(made) for write in writes]
-    every = list(zip(writes, targets, values, strict=True))
-    for write, target, value in every:
-        if write.what == "data" and value is not None and value._node is not None:
-            rebind(target, value, "a program")
-    plain = [(t, v) for write, t, v in every if write.what == "data" and v is not None and v._node is None]
-    changed, given = [t for t, _ in plain], [v for _, v in plain]
-    grads: list[Tensor | None] = [None] * len(plain)
+    followed: list[tuple[Tensor, Tensor]] = []
+    gradients: list[tuple[Tensor, Tensor | None]] = []
+    changed: list[Tensor] = []
+    given: list[Tensor] = []
+    grads: list[Tensor | None] = []
     dropped: list[Tensor] = []
-    at = {id(target): i for i, target in enumerate(changed)}
-    later = []
-    for write, target, value in every:
-        if write.what != "grad":
-            continue
+    later: list[tuple[Tensor, Tensor | None]] = []
+    at: dict[int, int] = {}
+    for write, target in zip(writes, targets, strict=True):
+        value = None if write.number is None else next(made)
+        if write.what == "grad":
+            gradients.append((target, value))
+        elif value is not None and value._node is not None:
+            followed.append((target, value))
+        elif value is not None:
+            at[id(target)] = len(changed)
+            changed.append(target)
+            given.append(value)
+            grads.append(None)
+    for target, value in followed:
+        rebind(target, value, "a program")
+    for target, value in gradients:
         if not target.is_leaf or mode.recorder() is not None:
             later.append((target, value))
         elif value is None:

@@ -1,0 +1,417 @@
+"""Watching: a call that is written down while it means what it means, and its backward pass as a program.
+
+`Watcher` is the recorder of `agrad.func.compiling`. The numbers that it gives to Python are `Live`: sums and products of them
+are steps, any other use makes them conditions. Where no program can hold what the call does, it goes on without one.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
+
+from agrad.core import errors, mode
+from agrad.core.backend import Backend, backend_of
+from agrad.core.engine import run as run_backward
+from agrad.core.node import Node, ancestors
+from agrad.core.op import Op
+from agrad.core.tensor import Tensor, wrap
+from agrad.func.guards import Link, called, changed_between, settings_of
+from agrad.func.program import Program
+from agrad.func.recording import CaptureError, Recorder
+from agrad.plugin.manager import default_backend
+
+
+class Live(float):
+    """A Python number that a program computes anew at every call: an argument, a setting, or a value's `item()`.
+
+    Sums, differences, products and quotients with it are steps; whatever else Python does with it makes the number itself
+    a condition for the program.
+    """
+
+    watcher: Watcher
+    array: Any
+    used: bool
+
+    def __new__(cls, value: float, watcher: Watcher, array: Any) -> Self:
+        made = super().__new__(cls, value)
+        made.watcher, made.array, made.used = watcher, array, False
+        return made
+
+    def __reduce__(self) -> Any:
+        return float, (float(self),)
+
+
+def _live(name: str, op: str, *, reflected: bool = False) -> Callable[[Live, Any], Any]:
+    plain = getattr(float, name)
+
+    def method(self: Live, other: Any) -> Any:
+        result = plain(self, other)
+        watcher = self.watcher
+        if result is NotImplemented or not watcher.is_open:
+            return result
+        self.used = True
+        part = other.array if isinstance(other, Live) else float(other)
+        if isinstance(other, Live):
+            other.used = True
+        kernel = getattr(watcher.kernels_of(backend_of(self.array)), op)
+        array = kernel(part, self.array) if reflected else kernel(self.array, part)
+        return Live(result, watcher, array)
+
+    return method
+
+
+def _bound(name: str) -> Callable[..., Any]:
+    plain = getattr(float, name)
+
+    def method(self: Live, *args: Any) -> Any:
+        self.watcher.condition(self)
+        return plain(self, *args)
+
+    return method
+
+
+for _name, _op in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide")):
+    setattr(Live, f"__{_name}__", _live(f"__{_name}__", _op))
+    setattr(Live, f"__r{_name}__", _live(f"__r{_name}__", _op, reflected=True))
+for _name in (
+    *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "int", "float", "repr", "format", "round", "trunc", "floor"),
+    *("ceil", "pow", "rpow", "mod", "rmod", "floordiv", "rfloordiv", "divmod", "rdivmod", "abs", "neg", "pos"),
+):
+    setattr(Live, f"__{_name}__", _bound(f"__{_name}__"))
+Live.__str__ = Live.__repr__  # type: ignore[method-assign]
+
+
+class Condition(NamedTuple):
+    """A value that a program must compute as it was in the capture, else another one is to run.
+
+    Attributes
+    ----------
+    number : int
+        Of the value.
+    value : bool, int, float or complex
+        As Python saw it.
+    line : str
+        Where.
+    """
+
+    number: int
+    value: Any
+    line: str
+
+
+class Watcher(Recorder):
+    """A recorder of a call that means what it means: where no program can hold what it does, it goes on without one.
+
+    Attributes
+    ----------
+    failure : CaptureError or None
+        Why there will be no program.
+    later : bool
+        The next call may be captured: what failed is done once.
+    conditions : list of Condition
+        Values that Python chose its way by.
+    prologue : list
+        What is done, in this order, before a replay: ``("effect", do)`` and ``("setting", number, get)``.
+    epilogue : list of (int, callable)
+        What is done after a replay, with the number of the value it is done with.
+    guards : list of Link
+        What must be as it is, beside what the function leads to.
+    held_by_python : list of dict
+        Whose entries prologue and epilogue change.
+    is_open : bool
+        The function is running.
+    backend : Backend or None
+        Where it computes.
+    lives : list of Live
+        The numbers it gave to Python.
+    tellers : list
+        The optimisers and schedules that the function leads to.
+    told : set
+        Which of their settings were changed by an effect.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failure: CaptureError | None = None
+        self.later = False
+        self.is_open = True
+        self.backend: Backend | None = None
+        self.conditions: list[Condition] = []
+        self.lives: list[Live] = []
+        self.tellers: list[Any] = []
+        self.told: set[Any] = set()
+        self.prologue: list[tuple[Any, ...]] = []
+        self.epilogue: list[tuple[int, Callable[[float], None]]] = []
+        self.guards: list[Link] = []
+        self.held_by_python: list[dict[Any, Any]] = []
+
+    def give_up(self, error: CaptureError, *, later: bool = False) -> None:
+        """Note why there will be no program."""
+        if self.failure is None:
+            self.failure, self.later = error, later
+
+    def _try(self, recorded: Callable[[], Any], plain: Callable[[], Any]) -> Any:
+        """Do something in a way that is written down, or else as it is."""
+        if self.failure is not None:
+            return plain()
+        try:
+            return recorded()
+        except CaptureError as error:
+            self.give_up(error)
+            return plain()
+        except Exception as error:  # noqa: BLE001 (it is told in the warning)
+            result = plain()  # raises, if it is the call's own error
+            self.give_up(CaptureError(f"capture: {type(error).__name__} where it was written down: {error}"))
+            return result
+
+    def around(
+        self, op: Op, backend: Backend, kernel: Callable[..., Any], values: tuple[Any, ...], raw: list[Any]
+    ) -> Callable[..., Any]:
+        if self.backend is not backend and not hasattr(backend, "numbers"):
+            if self.backend is not None:
+                self.give_up(CaptureError(f"capture: two backends take part{errors.called()}"))
+            self.backend = backend
+        recorded = self._try(lambda: super(Watcher, self).around(op, backend, kernel, values, raw), lambda: kernel)
+        return lambda *args, **kwargs: self._try(lambda: recorded(*args, **kwargs), lambda: kernel(*args, **kwargs))
+
+    def operand(self, op: Op, value: Any, array: Any) -> None:
+        if isinstance(value, Live) and value.watcher is self:
+            value.used = True
+            made = self.kernels_of(backend_of(array)).astype(value.array, array.dtype)
+            number = self.number_of(made)
+            assert number is not None
+            self.know(array, number)
+            self.held.append(array)
+            return
+        super().operand(op, value, array)
+
+    def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
+        recorded = super().around_vjp(node, vjp)
+        return lambda *args: self._try(lambda: recorded(*args), lambda: vjp(*args))
+
+    def kernels_of(self, backend: Any) -> Any:
+        return _WatchedKernels(self, super().kernels_of(backend), backend.xp)
+
+    def alias(self, made: Any, array: Any) -> None:
+        self._try(lambda: super(Watcher, self).alias(made, array), lambda: None)
+
+    def draw(self, backend: Backend, kind: str, shape: tuple[int, ...], key: Any, **options: Any) -> Any:
+        return self._try(
+            lambda: super(Watcher, self).draw(backend, kind, shape, key, **options),
+            lambda: backend.random(kind, shape, key, **options),
+        )
+
+    def detached(self, array: Any) -> Any:
+        return self._try(lambda: super(Watcher, self).detached(array), lambda: array)
+
+    def detach(self, tensor: Tensor) -> Any:
+        return self._try(lambda: super(Watcher, self).detach(tensor), lambda: tensor._raw)
+
+    def leaves(self, tensor: Tensor) -> Any:
+        if self.failure is None:
+            try:
+                super().leaves(tensor)
+            except CaptureError as error:
+                self.give_up(error)
+
+    def item(self, tensor: Tensor) -> Any:
+        backend = tensor._spec.backend
+        if self.failure is not None or hasattr(backend, "numbers"):
+            return backend.item(tensor._raw)
+        value = backend.item(tensor._computed() if backend.is_lazy else tensor._raw)
+        self.meet(tensor)
+        if type(value) is float and self.failure is None:
+            made = self._try(lambda: self.live(value, tensor._raw), lambda: value)
+            if isinstance(made, Live):
+                self.lives.append(made)
+            return made
+        self.demand(self.number_of(tensor._raw), value)
+        return value
+
+    def introduce(self, array: Any) -> int:
+        """Return the number of a new input, which stays alive with the recording."""
+        number = self.new(array)
+        self.know(array, number)
+        self.held.append(array)
+        return number
+
+    def float_argument(self, value: float) -> float:
+        backend = default_backend()
+        array = backend.asarray(value, dtype="float64")
+        self.introduce(array)
+        made = Live(value, self, array)
+        self.lives.append(made)
+        return made
+
+    def number_of_float(self, value: Any) -> int | None:
+        return self.number_of(value.array) if isinstance(value, Live) and value.watcher is self else None
+
+    def live(self, value: float, array: Any) -> Live:
+        """Return a number that is computed anew at every call, from a 0-d array."""
+        xp = self.kernels_of(backend_of(array))
+        backend = backend_of(array)
+        assert backend is not None
+        return Live(value, self, xp.astype(xp.reshape(array, ()), backend.dtype("float64"), copy=True))
+
+    def truth(self, tensor: Tensor) -> Any:
+        backend = tensor._spec.backend
+        value = backend.truth(tensor._raw)
+        if self.failure is None and not hasattr(backend, "numbers"):
+            self.meet(tensor)
+            self.demand(self.number_of(tensor._raw), value)
+        return value
+
+    def condition(self, live: Live) -> None:
+        """Make the value of a number a condition for the program."""
+        if self.is_open and self.failure is None:
+            live.used = True
+            self.demand(self.number_of(live.array), float.__pos__(live))
+
+    def demand(self, number: int | None, value: Any) -> None:
+        """Note a value that Python chose its way by."""
+        if number is None:
+            self.give_up(CaptureError(f"capture: a value that is not the program's own decides{errors.called()}"))
+        else:
+            self.conditions.append(Condition(number, value, errors.line_of(*errors.caller())))
+            self.also.append(number)
+
+    def setting(self, get: Callable[[], float]) -> float:
+        value = get()
+        if self.failure is not None:
+            return value
+        backend = default_backend()
+        array = backend.asarray(value, dtype="float64")
+        number = self.introduce(array)
+        self._before_the_run()
+        self.prologue.append(("setting", number, get))
+        return Live(value, self, array)
+
+    def effect(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
+        self._told(do)
+        self._before_the_run()
+        self.held_by_python += held
+        self.prologue.append(("effect", do))
+
+    def _before_the_run(self) -> None:
+        """Refuse what must be done before a replay, though in the function it came after what is done when that is over."""
+        if self.epilogue:
+            self.not_recorded("settings are read or changed after a value has changed some", later=False)
+
+    def _told(self, do: Callable[[], None]) -> None:
+        """Change Python's state, and note which settings of optimisers and schedules that changes."""
+        before = settings_of(self.tellers)
+        do()
+        self.told |= changed_between(before, settings_of(self.tellers)).keys()
+
+    def effect_of(self, value: Any, do: Callable[[float], None], held: Sequence[dict[Any, Any]]) -> None:
+        live = self.item(value) if isinstance(value, Tensor) else value
+        number = float.__pos__(live) if isinstance(live, Live) else float(live)
+        self._told(functools.partial(do, number))
+        if isinstance(live, Live) and self.failure is None:
+            live.used = True
+            known = self.number_of(live.array)
+            assert known is not None
+            self.also.append(known)
+            self.held_by_python += held
+            self.epilogue.append((known, do))
+        elif self.failure is None:
+            self.not_recorded("a number that is not the program's own changes Python's state", later=False)
+
+    def guard(self, get: Callable[[], Any], name: str) -> None:
+        self.guards.append(Link(called, get, get(), name))
+
+    def not_recorded(self, reason: str, later: bool) -> None:
+        self.give_up(CaptureError(f"capture: {reason}{errors.called()}"), later=later)
+
+
+class _WatchedKernels:
+    """Kernels that are written down, or run as they are once there will be no program."""
+
+    def __init__(self, watcher: Watcher, recorded: Any, plain: Any) -> None:
+        self._watcher, self._recorded, self._plain = watcher, recorded, plain
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def kernel(*args: Any, **kwargs: Any) -> Any:
+            return self._watcher._try(
+                lambda: getattr(self._recorded, name)(*args, **kwargs),
+                lambda: getattr(self._plain, name)(*args, **kwargs),
+            )
+
+        return kernel
+
+
+# -- its backward pass --------------------------------------------------------------------------------------------------
+
+
+def backward_of(
+    watcher: Watcher, results: list[Tensor], first: int
+) -> tuple[Program | None, tuple[int, ...], list[int]]:
+    """Run the backward pass of a call's results once, and return it as a program.
+
+    Parameters
+    ----------
+    watcher : Watcher
+        Of the call.
+    results : list of Tensor
+        What may be differentiated.
+    first : int
+        The creation number of the call's first node.
+
+    Returns
+    -------
+    backward : Program or None
+        From what the forward pass has to keep, and a cotangent per result, to gradients.
+    targets : tuple of int
+        The inputs that the gradients are of.
+    saved : list of int
+        What the forward pass has to keep.
+    """
+    if not results:
+        return None, (), []
+    nodes: list[Any] = [t._node for t in results]
+    graph = ancestors(nodes)
+    if any(node.hooks is not None for node in graph if node.seq >= first):
+        raise CaptureError(
+            "capture: hooks are registered on what the function computes, which run anew at every backward"
+        )
+    targets: dict[Any, int] = {}
+    for tensor, array, _ in watcher.met.values():
+        if tensor._node in graph:
+            number = watcher.number_of(array)
+            if number is not None:
+                targets.setdefault(tensor._node, number)
+    for node in targets:
+        if node.hooks is not None:
+            raise CaptureError("capture: an argument or parameter of the function has hooks")
+        if not ancestors(node.inputs).isdisjoint(targets):
+            raise CaptureError("capture: one argument was computed from another, and both are differentiated")
+    backend = results[0]._spec.backend
+    ones = [backend.xp.ones(t.shape, dtype=t.dtype, device=backend.native_device(t._spec.device)) for t in results]
+    cotangents = [watcher.introduce(array) for array in ones]
+    start = len(watcher.steps)
+    before = mode.get_mode()
+    try:
+        mode.push(recorder=watcher, grad=False)
+        found = run_backward(
+            [(node, wrap(one, t._spec)) for node, one, t in zip(nodes, ones, results, strict=True)],
+            retain_graph=True,
+            create_graph=False,
+            targets=set(targets),
+            accumulate=False,
+        )
+    finally:
+        mode.set_mode(before)
+    if watcher.failure is not None:
+        raise watcher.failure
+    reached = {node: number for node, number in targets.items() if found.get(node) is not None}
+    numbers = [watcher.number_of(found[node]) for node in reached]
+    steps, watcher.steps = watcher.steps[start:], watcher.steps[:start]
+    backward = Program(
+        (), tuple(steps), tuple(n for n in numbers if n is not None), watcher.shapes, watcher.constants
+    ).needed()
+    made = {number for step in backward.steps for number in step.made} | {*backward.constants, *cotangents}
+    used = [n for step in backward.steps for n in step.refs] + list(backward.outputs)
+    saved = [number for number in dict.fromkeys(used) if number not in made]
+    keys = tuple(number for number, _ in watcher.draws if number in saved)
+    return backward.replaced(inputs=(*saved, *cotangents), keys=keys), tuple(reached.values()), saved
