@@ -55,6 +55,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from on_paper import OnPaper
+
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
@@ -398,38 +400,23 @@ def client(count: int) -> dict[str, float]:
     """CPU microseconds per chunk of the first call and later ones, of Dask's own work beside them, and megabytes held."""
     import dask
     import dask.array as da
-    import dask.threaded
-    from dask._task_spec import Task, TaskRef
 
     import agrad as ag
     import agrad_dask
     from agrad_dask.lowering import Part
 
     rows = 1_000_000
-    within = [0.0, 0.0]  # the scheduler's time, and the number of tasks
-
-    def nothing(*values: Any) -> None:
-        """Be a task."""
-
-    def on_paper(tasks: Any, keys: Any, **_: Any) -> list[Part]:
-        """Run as many tasks that do nothing."""
-        start = time.process_time()
-        empty = {key: Task(key, nothing, *map(TaskRef, task.dependencies)) for key, task in tasks.items()}
-        made = time.process_time()
-        dask.threaded.get(empty, keys)
-        within[:] = time.process_time() - made, len(tasks)
-        skipped[0] += time.process_time() - start
-        return [Part(1, np.float32(0), [np.zeros(8, np.float32)], [], [])]
+    paper = OnPaper(lambda _: Part(1, [np.float32(0), np.zeros(8, np.float32)], [], []))
 
     def data(chunks: int) -> tuple[Any, Any]:
         return tuple(da.zeros((rows * chunks, *more), chunks=(rows, *more), dtype="float32") for more in ((8,), ()))  # type: ignore[return-value]
 
     def seconds(call: Callable[[], Any]) -> float:
-        start = time.process_time() - skipped[0]
+        paper.clear()
+        start = time.process_time()
         call()
-        return time.process_time() - skipped[0] - start
+        return time.process_time() - paper.away - start
 
-    skipped = [0.0]
     step = agrad_dask.value_and_grad(lambda w, X, y: ag.mean((X @ w - y) ** 2), check=False)
     w = np.zeros(8, np.float32)
     for _ in range(4):
@@ -441,7 +428,7 @@ def client(count: int) -> dict[str, float]:
 
     optimised = seconds(optimise)
     before = status("VmRSS")
-    with dask.config.set(scheduler=on_paper):
+    with dask.config.set(scheduler=paper):
         first = seconds(lambda: step(w, *arrays))
         later = statistics.median(seconds(lambda: step(w, *arrays)) for _ in range(3))
     micro = 1e6 / count
@@ -449,8 +436,8 @@ def client(count: int) -> dict[str, float]:
         "first": first * micro,
         "dask": optimised * micro,
         "later": later * micro,
-        "scheduler": within[0] * micro,
-        "tasks": within[1],
+        "scheduler": paper.scheduler * micro,
+        "tasks": paper.tasks,
         "MB": (status("VmRSS") - before) / 1e6,
     }
 

@@ -32,6 +32,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from on_paper import OnPaper
+
 for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[name] = "1"
 
@@ -73,51 +75,36 @@ def make_step(problem: str, count: int, rows: int) -> Callable[[], Any]:
 def measure(problem: str, size: str, count: int) -> dict[str, float]:
     """Return CPU microseconds per chunk, the number of tasks, and megabytes."""
     import dask
-    import dask.threaded
     import numpy as np
-    from dask._task_spec import Task, TaskRef
 
-    spent = {"scheduler": 0.0, "away": 0.0, "tasks": 0.0}
-
-    def nothing(*values: Any) -> None:
-        """Be a task."""
-
-    def on_paper(tasks: Any, keys: Any, **_: Any) -> list[Any]:
-        """Run as many tasks that do nothing; every result is zeros."""
-        start = time.process_time()
-        empty = {key: Task(key, nothing, *map(TaskRef, task.dependencies)) for key, task in tasks.items()}
-        made = time.process_time()
-        dask.threaded.get(empty, keys)
-        spent["scheduler"] += time.process_time() - made
-        spent["tasks"] += len(tasks)
-        spent["away"] += time.process_time() - start
-        return [np.zeros((SIZE,) * (len(key) - 1), np.float32) for key in keys]
+    paper = OnPaper(lambda key: np.zeros((SIZE,) * (len(key) - 1), np.float32))
+    away = 0.0
 
     def in_turn(tasks: Any, keys: Any, **_: Any) -> list[Any]:
         """Run the tasks themselves."""
+        nonlocal away
         start = time.process_time()
         found = dask.get(tasks, keys)
-        spent["away"] += time.process_time() - start
+        away += time.process_time() - start
         return list(found)
 
     make_step(problem, 8, ROWS["small"])()  # imports, generated code
     step = make_step(problem, count, ROWS[size])
     found: dict[str, list[float]] = {"client": [], "scheduler": [], "work": []}
     for _ in range(3):
-        spent.update(dict.fromkeys(spent, 0.0))
+        paper.clear()
         start = time.process_time()
-        with dask.config.set(scheduler=on_paper):
+        with dask.config.set(scheduler=paper):
             step()
-        found["client"].append(time.process_time() - start - spent["away"])
-        found["scheduler"].append(spent["scheduler"])
-        tasks = spent["tasks"]
+        found["client"].append(time.process_time() - start - paper.away)
+        found["scheduler"].append(paper.scheduler)
         if size == "small":
-            spent["away"] = 0.0
+            away = 0.0
             with dask.config.set(scheduler=in_turn):
                 step()
-            found["work"].append(spent["away"])
+            found["work"].append(away)
     figures = {name: 1e6 / count * statistics.median(times[1:]) for name, times in found.items() if times}
-    return {**figures, "tasks": tasks, "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000}
+    return {**figures, "tasks": paper.tasks, "MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -24,7 +24,10 @@ from agrad.func import CompileError, CompileWarning
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 agrad_dask = pytest.importorskip("agrad_dask")
+losses = pytest.importorskip("agrad_dask.losses")
 lowering = pytest.importorskip("agrad_dask.lowering")
+runs = pytest.importorskip("agrad_dask.runs")
+Task = pytest.importorskip("dask._task_spec").Task
 
 F = ag.nn.functional
 
@@ -94,10 +97,21 @@ def test_logistic_regression_against_scipy():
 def test_small_chunks_share_tasks_and_give_the_same():
     step = agrad_dask.value_and_grad(squares)
     assert_is(step(W, *chunked(1, 1)), by_hand())
-    plan = lowering.grouping_of(chunked(1, 1), lowering.PROGRAM_BYTES)
+    plan = lowering.plan_of(chunked(1, 1), lowering.PROGRAM_BYTES)
     assert plan.chunks == ROWS
-    assert 20 <= len(plan.groups) <= lowering.GROUPS
-    assert not plan.shared, "each of the data's tasks runs where it is needed"
+    assert runs.GROUPS <= len(groups_of(plan)) < ROWS
+    others = {node.func for node in plan.tasks.values() if isinstance(node, Task)} - {lowering.run_group}
+    assert others == {lowering.combine}, "each of the data's tasks runs where it is needed"
+
+
+def groups_of(plan):
+    """Return what each task that runs the loss does."""
+    found = [node for node in plan.tasks.values() if isinstance(node, Task) and node.func is lowering.run_group]
+    return [node.args[1].steps for node in found]
+
+
+def chunks_of(steps):
+    return [task for task, *_ in steps if isinstance(task, lowering.Chunk)]
 
 
 def test_small_neighbours_share_a_run_unless_chunks_matter():
@@ -118,12 +132,12 @@ def test_small_neighbours_share_a_run_unless_chunks_matter():
     with dask.config.set(scheduler="synchronous"):
         assert largest() > 100
         assert largest(check=False) == 3
-    row = data[0].nbytes
-    chunks = [lowering.Chunk(i, i, ((("x", i, 0),),), i * 4096, (i + 1) * 4096) for i in range(40)]
-    runs = lowering._joined(chunks, row, lowering.RUN_BYTES)
-    assert [(run.number, run.last) for run in runs] == [(0, 15), (16, 31), (32, 39)]  # of 2 MiB: 16 of 128 KiB
-    assert list(runs[1].wanted()) == [("x", i, 0) for i in range(16, 32)]
-    assert (runs[2].start, runs[2].stop) == (32 * 4096, 40 * 4096)
+    x = da.zeros((4096 * 256, 4), chunks=(4096, 4))  # 128 KiB each: 8 share a task
+    (first, second), *rest = lowering.grouped([x], 2**19)
+    assert (first.number, first.last, second.number, second.last) == (0, 3, 4, 7)
+    assert second.blocks == (tuple((x.name, i, 0) for i in range(4, 8)),)
+    assert (second.start, second.stop) == (4 * 4096, 8 * 4096)
+    assert len(rest) == runs.GROUPS - 1
 
 
 @pytest.mark.parametrize("kind", ["array", "tensor", "leaf", "list", "dict", "dataclass", "pair"])
@@ -464,9 +478,9 @@ def test_chunks_of_many_sizes():
 def test_buffers_are_as_many_as_runs_at_once():
     step = agrad_dask.value_and_grad(squares, check=False)
     seen = []
-    real = lowering.Kind.run
+    real = losses.Kind.run
     with pytest.MonkeyPatch.context() as patch, dask.config.set(scheduler="threads", num_workers=2):
-        patch.setattr(lowering.Kind, "run", lambda self, *a: seen.append(self.program) or real(self, *a))
+        patch.setattr(losses.Kind, "run", lambda self, *a: seen.append(self.program) or real(self, *a))
         step(W, *chunked(10, 10))
         step(W, *chunked(10, 10))
     programs = {id(p): p for p in seen}.values()
@@ -528,8 +542,28 @@ def test_chunks_of_a_task_are_read_one_after_another():
     with dask.config.set(scheduler="synchronous"):
         found = agrad_dask.value_and_grad(squares, check=False)(W, da.map_blocks(np.asarray, x), y)
     assert_is(found, by_hand())
-    assert len(lowering.grouping_of([x, y], 0).groups[0].steps) > 10 * 2
+    assert len(chunks_of(groups_of(lowering.plan_of([x, y], 0))[0])) > 10
     assert source.most <= 2
+
+
+class Columns(Counting):
+    """Notes which columns are asked for."""
+
+    def __getitem__(self, key):
+        self.columns = self.__dict__.get("columns", set()) | {key[1].stop}
+        return self.array[key]
+
+
+def test_no_more_is_read_than_a_slice_takes():
+    source = Columns(X)
+    x = da.from_array(source, chunks=(10, 4), asarray=False)[:, :2]
+    source.columns = set()
+    value, _ = agrad_dask.value_and_grad(squares, check=False)(W[:2], x, chunked(10, 10)[1])
+    np.testing.assert_allclose(value, np.mean((X[:, :2] @ W[:2] - Y) ** 2), rtol=1e-12)
+    loss = squares(ag.asarray(W[:2], requires_grad=True), ag.asarray(x), ag.asarray(chunked(10, 10)[1]))
+    loss.backward()
+    assert loss.item() == pytest.approx(value)
+    assert source.columns == {2}
 
 
 def test_data_that_several_tasks_need_is_computed_once():
@@ -546,9 +580,7 @@ def test_data_that_several_tasks_need_is_computed_once():
 
 def test_the_plan_is_made_once_for_the_same_data(monkeypatch):
     made = []
-    monkeypatch.setattr(
-        lowering, "make_grouping", lambda *a, real=lowering.make_grouping: made.append(a[0]) or real(*a)
-    )
+    monkeypatch.setattr(lowering, "make_plan", lambda *a, real=lowering.make_plan: made.append(a[0]) or real(*a))
     x, y = chunked(10, 10)
     step = agrad_dask.value_and_grad(squares)
     for w in (W, W + 1, W):
@@ -566,20 +598,20 @@ def test_the_plan_is_made_once_for_the_same_data(monkeypatch):
 
 @pytest.mark.parametrize("known", [True, False])
 def test_many_chunks_share_tasks_however_large_they_are(monkeypatch, known):
-    monkeypatch.setattr(lowering, "TASKS", 4)
-    monkeypatch.setattr(lowering, "GROUP_BYTES", 1)
+    monkeypatch.setattr(runs, "TASKS", 4)
+    monkeypatch.setattr(runs, "GROUP_BYTES", 1)
     x, y = chunked(10, 10)
     if not known:
         x, y = x[y > -1], y[y > -1]
     assert_is(agrad_dask.value_and_grad(squares, check=False)(W, x, y), by_hand())
-    plan = lowering.grouping_of([x, y], 0)
-    assert sorted(len(group.chunks) for group in plan.groups) == [2, 3, 3, 3]
+    plan = lowering.plan_of([x, y], 0)
+    assert [len(chunks_of(steps)) for steps in groups_of(plan)] == [3, 3, 3, 2]
 
 
 @pytest.mark.parametrize(("loss", "reduce"), [(squares, "mean"), (total, "sum")])
 def test_a_program_runs_on_pieces_of_large_chunks(monkeypatch, loss, reduce):
-    monkeypatch.setattr(lowering, "PIECE_BYTES", 400)
-    monkeypatch.setattr(lowering, "FIXED", 1)
+    monkeypatch.setattr(losses, "PIECE_BYTES", 400)
+    monkeypatch.setattr(losses, "FIXED", 1)
     counting, calls = counted(loss)
     step = agrad_dask.value_and_grad(counting, reduce=reduce)
     assert_is(step(W, *chunked(45, 45)), by_hand(mean=reduce == "mean"))
@@ -588,7 +620,7 @@ def test_a_program_runs_on_pieces_of_large_chunks(monkeypatch, loss, reduce):
     counting, calls = counted(loss)
     agrad_dask.value_and_grad(counting, reduce=reduce, check=False)(W, *chunked(45, 45))
     assert set(calls) == {45, 13}, "without the check a run sees a chunk"
-    monkeypatch.setattr(lowering, "FIXED", 10_000)
+    monkeypatch.setattr(losses, "FIXED", 10_000)
     counting, calls = counted(loss)
     assert_is(agrad_dask.value_and_grad(counting, reduce=reduce)(W, *chunked(45, 45)), by_hand(mean=reduce == "mean"))
     assert calls[:5].tolist() == [10, 5, 3, 45, 13], (

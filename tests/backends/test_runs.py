@@ -14,6 +14,7 @@ import agrad as ag
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 computing = pytest.importorskip("agrad_dask.computing")
+fusing = pytest.importorskip("agrad_dask.fusing")
 runs = pytest.importorskip("agrad_dask.runs")
 staging = pytest.importorskip("agrad_dask.staging")
 spec = pytest.importorskip("dask._task_spec")
@@ -97,14 +98,16 @@ def test_the_arrays_above_have_runs_at_all(monkeypatch):
     with dask.config.set(scheduler="sync"):
         for seed in range(40):
             computing.values(*some_arrays(seed))
-    groups = [node.args[0] for graph in found.graphs for node in graph.values() if is_group(node)]
+    groups = [steps for graph in found.graphs for node in graph.values() for steps in [steps_of(node)] if any(steps)]
     assert len(groups) > 100
-    assert sum(len(group.places) > 1 for group in groups) > 20
-    assert sum(any(sums for *_, sums in group.places) for group in groups) > 10
+    assert sum(sum(steps) > 1 for steps in groups) > 20
+    assert sum(not all(steps) for steps in groups) > 10, "sums are made with what they add up"
 
 
-def is_group(node):
-    return isinstance(node, Task) and isinstance(next(iter(node.args), None), runs.Group)
+def steps_of(node):
+    """Return for each step of a task whether it is what a run does at a place."""
+    program = next(iter(node.args), None) if isinstance(node, Task) else None
+    return [type(task) is fusing.Place for task, *_ in program.steps] if isinstance(program, fusing.Program) else []
 
 
 class Watched:

@@ -62,6 +62,16 @@ def values(*arrays: Any) -> list[Any]:
     return found
 
 
+def run(array: Any, tasks: Mapping[Any, GraphNode], key: Any, given: Mapping[Any, Any]) -> Any:
+    """Compute a value that tasks make of an array and of what is given; a cluster is sent that once, not with each task."""
+    run = _Run((array,), keep="host", max_memory=None, progress=None, retries=None)
+    if run.client is None:
+        with run.shown(len(tasks)):
+            return run.locally(tasks | {k: DataNode(k, value) for k, value in given.items()}, [key], None, {})[0]
+    sent = {k: run.client.scatter(value, hash=False) for k, value in given.items()}
+    return run.client.gather(run.on_cluster(run.without_kept(tasks), sent, [key], {}))[0]
+
+
 def _blocks(keys: Any, graph: Mapping[Any, Any]) -> Any:
     if isinstance(keys, list):
         return [_blocks(key, graph) for key in keys]
@@ -110,15 +120,12 @@ class _Run:
         if all(isinstance(graph.get(key), DataNode) for key in keys):
             return [graph[key]() for key in keys]
         if self.client is not None:
-            kept = {k: node.target for k, node in graph.items() if isinstance(node, Alias) and node.target not in graph}
-            self.elsewhere.update(kept)
-            graph = {key: node for key, node in graph.items() if key not in kept}
+            graph = self.without_kept(graph)
         futures: dict[Any, Any] = {}
         sizes = _Sizes(graph, self.written)
         passes, threads = self.planned(graph, keys, sizes)
         values: dict[Any, Any] = {}
-        showing = self.progress and self.client is None
-        with bar(sum(len(staging.culled(graph, targets)) for targets in passes)) if showing else nullcontext():
+        with self.shown(sum(len(staging.culled(graph, targets)) for targets in passes) if self.progress else 0):
             for targets in passes:
                 part = staging.culled(graph, targets)
                 if self.client is None:
@@ -154,7 +161,7 @@ class _Run:
                 lambda key: sizes(key) * len(blocks.get(key, "1")),
             )
         values: dict[Any, Any] = {}
-        with bar(len(outline)) if self.progress else nullcontext():
+        with self.shown(len(outline)):
             for firsts in passes:
                 targets = keys
                 with fusing.uncollected():
@@ -252,6 +259,10 @@ class _Run:
 
     # -- running -------------------------------------------------------------------------------------------------------
 
+    def shown(self, tasks: int) -> AbstractContextManager[Any]:
+        """Show how many of the tasks in this process are done, if that is wanted."""
+        return bar(tasks) if self.progress and self.client is None else nullcontext()
+
     def locally(
         self, graph: dict[Any, GraphNode], targets: list[Any], threads: int | None, options: dict[str, Any]
     ) -> list[Any]:
@@ -269,8 +280,9 @@ class _Run:
         """Return the key of the innermost task that an error came through, also in one that does several things."""
         key, step = _failed_in(error), error.__traceback__
         while step is not None:
-            if isinstance(step.tb_frame.f_locals.get("self"), runs.Group):
-                return runs.key_of(self.written, key, step.tb_frame.f_locals["place"])
+            place = step.tb_frame.f_locals.get("self")
+            if isinstance(place, fusing.Place):
+                return runs.key_of(self.written, key, place.number)
             step = step.tb_next
         return key
 
@@ -307,6 +319,12 @@ class _Run:
                 self.client.sync(_nothing)  # which the client's loop does after it has released them
                 raise error.with_traceback(step)
         return list(made)
+
+    def without_kept(self, graph: Mapping[Any, GraphNode]) -> dict[Any, GraphNode]:
+        """Return a graph without the names of values that are kept on the cluster."""
+        kept = {k: node.target for k, node in graph.items() if isinstance(node, Alias) and node.target not in graph}
+        self.elsewhere.update(kept)
+        return {key: node for key, node in graph.items() if key not in kept}
 
     def kept(self, key: Any) -> Any:
         """Return the future of a value that was persisted on the cluster: Dask leaves it out of the graph."""
@@ -351,7 +369,7 @@ class _Run:
 
     def explain(self, error: BaseException, key: Any) -> None:
         """Add to an error which operation's task raised it, and the line of that operation."""
-        if key is None or any(text.startswith(_NOTE) for text in getattr(error, "__notes__", ())):
+        if key is None or any(text.startswith((_NOTE, CHUNK_NOTE)) for text in getattr(error, "__notes__", ())):
             return
         name = origins.array_of(key)
         origin, exact = origins.of(key, self.written)
@@ -425,8 +443,10 @@ def seceded() -> Iterator[None]:
         rejoin()
 
 
-#: How the note begins that says which task failed.
+#: How the note begins that says which task failed,
 _NOTE = "Raised by a task of"
+#: or which chunk of `value_and_grad`.
+CHUNK_NOTE = "Raised in"
 
 # -- which task failed ------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,9 @@ GROUP_BYTES = 2**24
 GROUPS = 32
 #: Tasks are made larger where there would be more than about this many: Dask's scheduler takes 50 to 100 us for each.
 TASKS = 100_000
+
+#: What is done, under which key its value is held, and the keys of what it needs.
+Do = tuple[Any, Any, tuple[Any, ...]]
 
 
 @contextlib.contextmanager
@@ -38,15 +41,15 @@ def uncollected() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """Tasks that run one after another.
+    """Steps that run one after another.
 
     Attributes
     ----------
     given : tuple of (key, key, int or None)
-        What the tasks need from outside: under which key they know it, under which it is handed in, and which of
+        What the steps need from outside: under which key they know it, under which it is handed in, and which of
         several results it is.
     steps : tuple of (task, key, tuple of keys, tuple of keys)
-        Each task, call or program, the key of its value, what it needs, and what nobody needs after it.
+        Each step, and what nobody needs after it.
     results : tuple of keys
         What is handed out: the value, or a tuple if there are several.
     """
@@ -56,17 +59,33 @@ class Program:
     results: tuple[Any, ...]
 
     def __call__(self, values: Mapping[Any, Any]) -> Any:
-        held = {key: values[outer] if i is None else values[outer][i] for key, outer, i in self.given}
+        return self.run({key: values[outer] if i is None else values[outer][i] for key, outer, i in self.given})
+
+    def run(self, held: dict[Any, Any]) -> Any:
+        """Run with what is given under the keys of the steps; whatever nobody needs any more is deleted there."""
         for task, key, needs, done in self.steps:
-            held[key] = task(held) if type(task) is Call else task({need: held[need] for need in needs})
+            if type(task) is Place:
+                held.update(task(held))
+            elif isinstance(task, GraphNode):
+                held[key] = task({need: held[need] for need in needs})
+            else:
+                held[key] = task(held)
             for other in done:
                 del held[other]
         return held[self.results[0]] if len(self.results) == 1 else tuple(held[key] for key in self.results)
 
+    @property
+    def outer(self) -> tuple[Any, ...]:
+        """The keys of the tasks that hand something in."""
+        return tuple(dict.fromkeys(outer for _, outer, _ in self.given))
+
     def task(self, key: Any) -> Task:
         """Return the task that runs it."""
-        outer = tuple(dict.fromkeys(outer for _, outer, _ in self.given))
-        return Task(key, _run, self, outer, *map(TaskRef, outer))
+        return Task(key, _run, self, self.outer, *map(TaskRef, self.outer))
+
+
+def _run(program: Program, keys: tuple[Any, ...], *values: Any) -> Any:
+    return program(dict(zip(keys, values, strict=True)))
 
 
 class Call:
@@ -85,46 +104,79 @@ class Call:
         return self.function(*[values[a] if given else a for given, a in self.args], **self.kwargs)
 
 
-def _run(program: Program, keys: tuple[Any, ...], *values: Any) -> Any:
-    return program(dict(zip(keys, values, strict=True)))
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """A program that runs at many places alike, at one of them.
+
+    Attributes
+    ----------
+    number : int
+        Of the place.
+    names : tuple of (name, key)
+        As what the program knows each value that it is given there.
+    own : dict
+        What it is given there alone, by name.
+    keys : tuple
+        Of its results.
+    """
+
+    program: Program
+    number: int
+    names: tuple[tuple[Any, Any], ...]
+    own: dict[Any, Any]
+    keys: tuple[Any, ...]
+
+    def __call__(self, values: Mapping[Any, Any]) -> dict[Any, Any]:
+        made = self.program.run({name: values[key] for name, key in self.names} | self.own)
+        return dict(zip(self.keys, made if len(self.keys) > 1 else (made,), strict=True))
+
+    @property
+    def step(self) -> Do:
+        return self, None, tuple(key for _, key in self.names)
 
 
 def program_of(
-    graph: Graph,
-    members: Collection[Any],
+    steps: Sequence[Do],
     results: tuple[Any, ...],
     places: Mapping[Any, tuple[Any, int | None]],
 ) -> Program:
-    """Return the program of some tasks of a graph.
+    """Return the program of some steps, in this order.
 
     Parameters
     ----------
-    members : collection of keys
-        Of the tasks.
     results : tuple of keys
         Whose values others need.
     places : mapping
         Where what they need from outside is handed in under another key: that key, and which of several results it is.
     """
-    order = depth_first(graph, results, members)
+    made: set[Any] = set()
     given: dict[Any, tuple[Any, Any, int | None]] = {}
-    for node in order:
-        for key in node.dependencies:
-            if key not in members:
-                given[key] = (key, *places.get(key, (key, None)))
-    needs = [tuple(node.dependencies) for node in order]
-    steps = tuple(
-        (direct(node), node.key, keys, tuple(key for key in gone if key not in results))
-        for node, keys, gone in zip(order, needs, last_uses(needs), strict=True)
-    )
-    return Program(tuple(given.values()), steps, results)
+    last: dict[Any, int] = {}
+    for at, (task, key, needs) in enumerate(steps):
+        for need in needs:
+            last[need] = at
+            if need not in made and need not in given:
+                given[need] = (need, *places.get(need, (need, None)))
+        made.update(task.keys if type(task) is Place else (key,))
+    done: list[list[Any]] = [[] for _ in steps]
+    for key in last.keys() - set(results):
+        done[last[key]].append(key)
+    both = zip(steps, done, strict=True)
+    return Program(tuple(given.values()), tuple((*step, tuple(keys)) for step, keys in both), results)
 
 
-def last_uses(needs: Iterable[Iterable[Any]]) -> list[list[Any]]:
-    """Return for each step, by what each needs, the keys that none after it needs."""
-    steps = [list(keys) for keys in needs]
-    last = {key: at for at, keys in enumerate(steps) for key in keys}
-    return [[key for key in dict.fromkeys(keys) if last[key] == at] for at, keys in enumerate(steps)]
+def depth_first(graph: Graph, wanted: Iterable[Any], members: Collection[Any]) -> list[Do]:
+    """Return what the needed tasks among members do, depth first: each soon after what it depends on."""
+    found: dict[Any, Do] = {}
+    stack = list(wanted)[::-1]
+    while stack:
+        key = stack[-1]
+        needs = tuple(graph[key].dependencies)
+        waiting = [] if key in found else [d for d in needs if d in members and d not in found]
+        stack.extend(waiting)
+        if not waiting and stack.pop() not in found:
+            found[key] = direct(graph[key]), graph[key].key, needs
+    return list(found.values())
 
 
 def direct(node: GraphNode) -> GraphNode | Program | Call:
@@ -145,17 +197,4 @@ def direct(node: GraphNode) -> GraphNode | Program | Call:
         else:  # data that Dask has put in the place of a key
             data[name] = DataNode(name, ref({}) if isinstance(ref, GraphNode) else ref)
     graph = inner | data
-    return program_of(graph, graph, (result,), outer)
-
-
-def depth_first(graph: Graph, wanted: Iterable[Any], members: Collection[Any]) -> list[GraphNode]:
-    """Return the needed tasks among members, depth first: each soon after what it depends on."""
-    found: dict[Any, GraphNode] = {}
-    stack = list(wanted)[::-1]
-    while stack:
-        key = stack[-1]
-        waiting = [] if key in found else [d for d in graph[key].dependencies if d in members and d not in found]
-        stack.extend(waiting)
-        if not waiting:
-            found[stack.pop()] = graph[key]
-    return list(found.values())
+    return program_of(depth_first(graph, (result,), graph), (result,), outer)

@@ -1,10 +1,10 @@
 """One task per chunk: a loss that adds up over rows runs whole, forward and backward, inside every chunk of the data.
 
 Recorded on Dask tensors, such a loss gives ten to thirty tasks per chunk, which are built, optimised and fused anew at
-every step. Here the loss is captured once for each number of rows that a chunk has (`Kind`), on rows that are made up, and its
-program runs on the rows of every chunk; only its value and the gradients leave the task, and a tree of tasks adds them up.
-What depends on the data alone (how it is read, which chunks share a task) is worked out once and remembered with the data
-(`Grouping`); per call only the parameters (`Step`) are new. They are one node of the graph, which every task refers to.
+every step. Here the loss is captured once for each number of rows that runs of it have (`losses`), and its program runs on the
+rows of every chunk; only its value and the gradients leave the task, and a tree of tasks adds them up. How the rows of a
+chunk are made, and which chunks share a task, is worked out once, by `runs`, and remembered with the data (`Plan`); per call
+only the parameters (`Step`) are new. They are one node of the graph, which every task refers to.
 
 May import Dask; is imported when `agrad_dask.value_and_grad` is first asked for.
 """
@@ -16,232 +16,44 @@ import functools
 import hashlib
 import itertools
 import math
-import pickle
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
-import dask
 import numpy as np
-from dask._task_spec import DataNode, Task, TaskRef, convert_legacy_graph
-from dask.base import get_scheduler
+from dask._task_spec import GraphNode, Task, TaskRef
+from dask.highlevelgraph import HighLevelGraph
 
 import agrad as ag
 from agrad import func, random, tree
-from agrad.autograd.backward import cotangent_for
-from agrad.core import engine, errors, mode
+from agrad.core import errors, mode
 from agrad.core.backend import backend_of
 from agrad.core.errors import called
-from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import Argnums, bare_all, check_argnums, give_all, givers, is_raw, name_of, split_aux
-from agrad.func.compiling import Compiled, CompileWarning, Kept
-from agrad.func.program import Leaf, Number, Program
-from agrad.func.recording import CaptureError
-from agrad_dask import additive, computing
-from agrad_dask.fusing import GROUP_BYTES, GROUPS, TASKS, depth_first, direct, last_uses, uncollected
+from agrad.func.arguments import Argnums, bare_all, check_argnums, give_all, givers, is_raw
+from agrad.func.compiling import Compiled, CompileWarning
+from agrad_dask import additive, computing, runs
+from agrad_dask.fusing import Do, Program, depth_first, program_of, uncollected
+from agrad_dask.losses import HOW, NOTHING, Filled, Kind, Loss, Rows, captured, filled
 
 #: In a task, neighbours of at most this many bytes together share one run of the loss: each run costs some tenths of a
 #: millisecond, however few rows it has.
 RUN_BYTES = 2**21
 #: The same where a program runs, which costs some hundredths.
 PROGRAM_BYTES = 2**17
-#: Runs of a program have rows of at most about so many bytes, so that what they make stays in the processor's caches,
-PIECE_BYTES = 2**21
-#: or of so many times the bytes that the program makes whatever the number of rows.
-FIXED = 4
-#: For how many numbers of rows at most the loss is captured.
-KINDS = 16
-#: How programs run in tasks: to the same bits at the first run and later ones, on the thread of the task.
-HOW = {"exact": True, "threads": 1}
 #: How many partial sums one task adds up.
 FAN_IN = 8
+#: Under which key a task holds its `Total`.
+TOTAL = "total"
 
 errors.INTERNAL_FILES.add(__file__)
 
 
-# -- what the tasks are made of ---------------------------------------------------------------------------------------
-
-
-class Chunk(NamedTuple):
-    """The rows that one run of the loss sees: a chunk of the data, or some neighbours if they are small.
-
-    Attributes
-    ----------
-    number, last : int
-        Which chunks of the data.
-    blocks : tuple
-        The keys of the blocks, for each data array a tuple of as many.
-    start, stop : float
-        The rows; nan where sizes are unknown.
-    """
-
-    number: int
-    last: int
-    blocks: tuple[tuple[Any, ...], ...]
-    start: float
-    stop: float
-
-    def wanted(self) -> Iterable[Any]:
-        """Return the keys of all blocks."""
-        return itertools.chain.from_iterable(self.blocks)
-
-
-class Do(NamedTuple):
-    """One thing that a task does.
-
-    Attributes
-    ----------
-    task : GraphNode, Program or None
-        A task of the data's own; None for the loss.
-    key : key
-        Of its value.
-    needs : tuple of keys
-        What it is given.
-    chunk : Chunk
-        For which chunk.
-    done : tuple of keys
-        Of values that are no longer needed then.
-    """
-
-    task: Any
-    key: Any
-    needs: tuple[Any, ...]
-    chunk: Chunk
-    done: tuple[Any, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Neighbouring chunks that share a task.
-
-    Attributes
-    ----------
-    chunks : list of Chunk
-        In order.
-    nodes : dict
-        The data's own tasks that no other group needs.
-    needs : tuple of keys
-        Tasks that other groups need too: they stay tasks of their own.
-    """
-
-    chunks: list[Chunk]
-    nodes: dict[Any, Any]
-    needs: tuple[Any, ...]
-
-    @functools.cached_property
-    def steps(self) -> list[Do]:
-        """What the task does, in order: worked out where it first runs, not where the plan is made."""
-        order: list[tuple[Any, Any, tuple[Any, ...], Chunk]] = []
-        left = set(self.nodes)
-        for chunk in self.chunks:
-            own = depth_first(self.nodes, [key for key in chunk.wanted() if key in left], left)
-            order += [(direct(node), node.key, tuple(node.dependencies), chunk) for node in own]
-            order.append((None, None, tuple(chunk.wanted()), chunk))
-            left.difference_update(node.key for node in own)
-        gone = last_uses(keys for _, _, keys, _ in order)
-        return [
-            Do(*what, tuple(key for key in keys if key in self.nodes)) for what, keys in zip(order, gone, strict=True)
-        ]
-
-    def __reduce__(self) -> Any:
-        return Group, (self.chunks, self.nodes, self.needs)
-
-    def __dask_tokenize__(self) -> str:
-        return str(id(self))  # its task has a key of its own: no look at the contents is worth while
-
-
-@dataclass(frozen=True, eq=False)
-class Grouping:
-    """Which chunks share a task: it depends on the data, and on how small chunks are joined.
-
-    Attributes
-    ----------
-    groups : list of Group
-        What tasks do.
-    shared : dict
-        Tasks that several groups need.
-    chunks : int
-        How many there are.
-    kinds : list of int
-        The numbers of rows that runs of the loss have, the most frequent first; none where sizes are unknown.
-    checked : tuple of int
-        In which chunks to check that a loss adds up.
-    """
-
-    groups: list[Group]
-    shared: dict[Any, Any]
-    chunks: int
-    kinds: list[int]
-    checked: tuple[int, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Kind:
-    """What runs on chunks of some number of rows: the program of a loss, forward and backward.
-
-    Attributes
-    ----------
-    program : Program
-        Gives value, gradients and auxiliary values.
-    blocks : tuple of (shape, dtype)
-        What the rows of each data array have to be.
-    given : list
-        The inputs of the program; None in place of rows and keys.
-    rows : tuple of (int, int)
-        Which input is which data array.
-    keys : tuple of int
-        Which inputs are keys of draws.
-    outs : tuple of int
-        Which outputs are value, gradients, and what is computed of the auxiliary values.
-    """
-
-    program: Program
-    blocks: tuple[tuple[tuple[int, ...], Any], ...]
-    given: list[Any]
-    rows: tuple[tuple[int, int], ...]
-    keys: tuple[int, ...]
-    outs: tuple[int, ...]
-
-    def fits(self, blocks: Sequence[Any]) -> bool:
-        """Return whether rows are what the program was captured for."""
-        for block, (shape, dtype) in zip(blocks, self.blocks, strict=True):
-            if block.shape != shape or block.dtype != dtype:
-                return False
-        return True
-
-    def run(self, blocks: Sequence[Any], source: random.Generator) -> list[Any]:
-        """Return value, gradients and auxiliary values for some rows."""
-        values = self.given.copy()
-        for at, which in self.rows:
-            values[at] = blocks[which]
-        for at in self.keys:
-            values[at] = source.key()
-        backend = backend_of(blocks[0])
-        assert backend is not None
-        with backend.quiet():
-            outs = self.program.run(backend, values, **HOW)
-        return [backend.as_array(outs[at]) for at in self.outs]
-
-    def __reduce__(self) -> Any:
-        none: dict[str, Any] = {"arguments": None, "results": None, "outside": {}, "sources": {}, "names": {}}
-        text = pickle.dumps(self.program.replaced(**none))  # without what runs it here, or is the caller's own
-        return kind_of, (text, self.blocks, self.given, self.rows, self.keys, self.outs)
-
-
-def kind_of(text: bytes, *rest: Any) -> Kind:
-    """Return what was sent to another process."""
-    return Kind(program_of(text), *rest)
-
-
-@functools.lru_cache(maxsize=64)
-def program_of(text: bytes) -> Program:
-    """Return a program that was sent to this process, the same one at every call: it keeps what runs it."""
-    return pickle.loads(text)  # type: ignore[no-any-return]  # noqa: S301 (as all that Dask sends)
+# -- in the tasks -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,6 +104,17 @@ class Step:
         assert self.loss is not None
         additive.check(self.loss.value, self.loss.parameters, sample, self.reduce, self.call, source)
 
+    def where(self, chunk: Chunk) -> str:
+        """Return the note of an error in a chunk."""
+        rows = "" if math.isnan(chunk.start) else f" (rows {chunk.start} to {chunk.stop - 1})"
+        which = f"chunk {chunk.number + 1}"
+        if chunk.last > chunk.number:
+            which = f"chunks {chunk.number + 1} to {chunk.last + 1}"
+        return (
+            f"{computing.CHUNK_NOTE} {which} of {self.chunks}{rows} of {self.about}, which agrad_dask.value_and_grad runs"
+            " once per chunk."
+        )
+
     def __repr__(self) -> str:  # what distributed shows where it cannot be pickled, as a rule because of the loss
         return f"<Step: {self.about} and its arguments>"
 
@@ -301,6 +124,34 @@ class Step:
 
     def __dask_tokenize__(self) -> str:
         return str(id(self))
+
+
+class Chunk(NamedTuple):
+    """What a task does with a chunk of the data, or with some neighbours if they are small: one run of the loss.
+
+    Attributes
+    ----------
+    number, last : int
+        Which chunks of the data.
+    start, stop : float
+        The rows; nan where sizes are unknown.
+    blocks : tuple of tuple of keys
+        For each data array those of its blocks.
+    """
+
+    number: int
+    last: int
+    start: float
+    stop: float
+    blocks: tuple[tuple[Any, ...], ...]
+
+    def __call__(self, values: Mapping[Any, Any]) -> None:
+        values[TOTAL].add(self, [joined([values[key] for key in keys]) for keys in self.blocks])
+
+
+def joined(blocks: list[Any]) -> Any:
+    """Put the rows of neighbouring chunks together."""
+    return blocks[0] if len(blocks) == 1 else ag.concat([ag.asarray(block) for block in blocks])._raw
 
 
 class ChunkGenerator(random.Generator):
@@ -328,8 +179,8 @@ class Part(NamedTuple):
     ----------
     rows : int
         Their number.
-    value, gradients : array, list of array
-        Sums or means over them.
+    found : list of array
+        Value and gradients: sums or means over them.
     aux : list
         What the loss gives beside, of every run: as it is, or `Filled`.
     samples : list of (Chunk, list of array)
@@ -337,175 +188,46 @@ class Part(NamedTuple):
     """
 
     rows: int
-    value: Any
-    gradients: list[Any]
+    found: list[Any]
     aux: list[Any]
     samples: list[Any]
 
 
-class Filled(NamedTuple):
-    """What a program computes of auxiliary values: for chunks of so many rows, and which values."""
+class Sum:
+    """Adds up value and gradients of some rows after others; means by rows, in units of so many."""
 
-    rows: int
-    values: list[Any]
+    def __init__(self, reduce: str, unit: int = 0) -> None:
+        self.mean, self.unit, self.rows = reduce == "mean", unit, 0
+        self.found: list[Any] = []
 
+    def add(self, rows: int, found: Sequence[Any]) -> None:
+        """Add what some rows give; the first are the unit if there is none."""
+        self.unit = self.unit or rows
+        self.rows += rows
+        if self.mean and rows != self.unit:
+            found = [each * (rows / self.unit) for each in found]
+        if not self.found:  # copies: they are written to, and may be somebody else's
+            self.found = [found[0], *(backend_of(g).asarray(g, copy=True) for g in found[1:])]
+            return
+        self.found[0] = self.found[0] + found[0]
+        for i, g in enumerate(found[1:], 1):
+            self.found[i] += g
 
-# -- the loss ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Loss:
-    """The caller's function, and how it is differentiated.
-
-    Attributes
-    ----------
-    function : callable
-        The caller's.
-    chosen : tuple of int
-        By which arguments.
-    """
-
-    function: Callable[..., Any]
-    chosen: tuple[int, ...]
-    reduce: str
-    has_aux: bool
-
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Tensor], Any]:
-        """Return value and gradients, in a list, and what the function gives beside."""
-        leaves, structure = tree.flatten((args, kwargs))
-        parameters = []
-        for place in self.places(structure):
-            leaves[place] = ag.asarray(leaves[place]).detach().requires_grad_()
-            parameters.append(leaves[place])
-        args, kwargs = tree.unflatten(structure, leaves)
-        value, aux = self.value(args, kwargs)
-        found: dict[Any, Any] = {}
-        if value._node is not None:
-            roots = [(value._node, cotangent_for(0, value._node, None))]
-            targets = {t._node for t in parameters}
-            found = engine.run(roots, retain_graph=False, create_graph=False, targets=targets, accumulate=False)
-        gradients = [found.get(t._node) for t in parameters]
-        made = [ag.zeros_like(t) if g is None else from_raw(g) for t, g in zip(parameters, gradients, strict=True)]
-        aux = tree.map(lambda leaf: leaf.detach() if isinstance(leaf, Tensor) else leaf, aux)
-        return [t.detach() for t in (value, *made)], aux
-
-    def value(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Any]:
-        """Return the value, checked, and what the function gives beside."""
-        value, aux = self.function(*args, **kwargs), None
-        if self.has_aux:
-            value, aux = split_aux(value, "value_and_grad(loss)(*args)")
-        if not isinstance(value, Tensor):
-            raise TypeError(f"the loss must return a 0-d tensor, not {type(value).__name__}")
-        if value.ndim:
-            raise RuntimeError(
-                f"the loss must return a scalar, got a tensor of shape {value.shape}: reduce it, for instance with"
-                f" .{self.reduce}()"
-            )
-        if value.is_complex():
-            raise RuntimeError(f"the loss must return a real scalar, got {value.dtype}")
-        return value, aux
-
-    def places(self, structure: tree.TreeDef) -> list[int]:
-        """Return where the parameters stand among the leaves of all arguments."""
-        starts = [0, *itertools.accumulate(child.num_leaves for child in structure.children[0].children)]
-        return [place for k in self.chosen for place in range(starts[k], starts[k + 1])]
-
-    def __str__(self) -> str:
-        code = getattr(self.function, "__code__", None)
-        where = f" ({code.co_filename}:{code.co_firstlineno})" if code else ""
-        return f"the loss {name_of(self.function)}{where}"
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """A loss and its arguments except the data.
-
-    Attributes
-    ----------
-    leaves : list
-        Of the arguments: raw parameters, None in place of data, the rest as given.
-    places : list of int
-        Where the parameters stand among the leaves.
-    data : tuple of int
-        Where the data stands.
-    """
-
-    loss: Loss
-    leaves: list[Any]
-    structure: tree.TreeDef
-    places: list[int]
-    data: tuple[int, ...]
-
-    def arguments(self, blocks: Iterable[Any], parameters: Iterable[Any] = ()) -> Any:
-        """Return the arguments for some rows, at other parameters if given."""
-        leaves = self.leaves.copy()
-        for place, parameter in zip(self.places, parameters, strict=False):
-            leaves[place] = parameter
-        for place, block in zip(self.data, blocks, strict=True):
-            leaves[place] = ag.asarray(block)
-        return tree.unflatten(self.structure, leaves)
-
-    def value(self, blocks: Iterable[Any], parameters: Iterable[Tensor]) -> Tensor:
-        """Return the value for some rows at some parameters."""
-        return self.loss.value(*self.arguments(blocks, parameters))[0]
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        """The parameters, anew."""
-        return [ag.asarray(self.leaves[place]).detach().requires_grad_() for place in self.places]
-
-
-# -- in the tasks -----------------------------------------------------------------------------------------------------
-
-
-def run_group(step: Step, group: Group, *shared: Any) -> Part | None:
-    """Read chunks and run the loss on each; None if they have no rows."""
-    if ag.get_default_dtype() != step.dtype:  # another process, which computes for this one
-        ag.set_default_dtype(step.dtype)
-    values = dict(zip(group.needs, shared, strict=True))
-    total = Total(step)
-    chunk = group.chunks[0]
-    looking = ag.autograd.detect_anomaly() if step.anomaly else contextlib.nullcontext()
-    with ag.enable_grad(), random.using(total.source), looking:
-        try:
-            for task, key, needs, chunk, done in group.steps:
-                if task is None:
-                    total.add(chunk, [joined(values, keys) for keys in chunk.blocks])
-                else:
-                    values[key] = task({need: values[need] for need in needs} if needs else {})
-                for other in done:
-                    del values[other]
-        except Exception as error:
-            error.add_note(_where(step, chunk))
-            raise
-    return total.part()
-
-
-def joined(values: dict[Any, Any], keys: tuple[Any, ...]) -> Any:
-    """Put the rows of neighbouring chunks together."""
-    return values[keys[0]] if len(keys) == 1 else ag.concat([ag.asarray(values[key]) for key in keys])._raw
-
-
-def _where(step: Step, chunk: Chunk) -> str:
-    rows = "" if math.isnan(chunk.start) else f" (rows {chunk.start} to {chunk.stop - 1})"
-    which = f"chunk {chunk.number + 1}"
-    if chunk.last > chunk.number:
-        which = f"chunks {chunk.number + 1} to {chunk.last + 1}"
-    return (
-        f"Raised in {which} of {step.chunks}{rows} of {step.about}, which agrad_dask.value_and_grad runs once"
-        " per chunk."
-    )
+    def part(self, aux: list[Any], samples: list[Any]) -> Part | None:
+        """Return the sums, or means; None if there were no rows."""
+        if not self.rows:
+            return None
+        weight = self.rows / self.unit if self.mean else 1.0
+        return Part(self.rows, self.found if weight == 1.0 else [each / weight for each in self.found], aux, samples)
 
 
 class Total:
-    """Runs the loss on the chunks of one task and adds up what they give; means by rows, in units of the first's."""
+    """Runs the loss on the chunks of one task and adds up what they give."""
 
     def __init__(self, step: Step) -> None:
-        self.step = step
-        self.source = ChunkGenerator(step.key)
-        self.rows = self.unit = 0
-        self.value: Any = None
-        self.gradients: list[Any] = []
+        self.step, self.sum, self.source = step, Sum(step.reduce), ChunkGenerator(step.key)
+        #: How many runs there have been.
+        self.done = 0
         self.aux: list[Any] = []
         self.samples: list[Any] = []
 
@@ -525,6 +247,7 @@ class Total:
                 self.samples.append((chunk, sample))
             else:
                 self.step.check_additive(sample, self.source)
+        self.done += 1
 
     def add_run(self, blocks: list[Any]) -> None:
         """Run the loss on some rows, forward and backward."""
@@ -537,70 +260,78 @@ class Total:
                 found, aux = found[:count], Filled(rows, found[count:])
         elif any(len(block) != rows for block in blocks):
             raise ValueError(f"the arrays have different numbers of rows here: {[len(b) for b in blocks]}")
-        elif rows:
-            found, aux = self.as_it_is(blocks)
-        else:
+        elif not rows:
             return
-        self.unit = self.unit or rows
-        if rows != self.unit and step.reduce == "mean":
-            found = [part * (rows / self.unit) for part in found]
-        self.rows += rows
-        if step.has_aux:
-            self.aux.append(aux)
-        if self.value is None:  # copies: they are written to, and a rule may give what others hold
-            self.value = found[0]
-            self.gradients = [backend_of(g).asarray(g, copy=True) for g in found[1:]]
-            return
-        self.value = self.value + found[0]
-        for i, g in enumerate(found[1:]):
-            self.gradients[i] += g
-
-    def as_it_is(self, blocks: list[Any]) -> tuple[list[Any], Any]:
-        """Call the caller's function; return value and gradients, and what it gives beside."""
-        loss = self.step.loss
-        if loss is None:
-            found = [f"{block.dtype}{list(block.shape)}" for block in blocks]
+        elif step.loss is None:
+            which = [f"{block.dtype}{list(block.shape)}" for block in blocks]
             raise TypeError(
-                f"a chunk is {', '.join(found)}, which is not what the Dask arrays say of themselves: pass dtype= and meta="
+                f"a chunk is {', '.join(which)}, which is not what the Dask arrays say of themselves: pass dtype= and meta="
                 " where they are made"
             )
-        made, aux = loss.loss.run(*loss.arguments(blocks))
-        return [t._raw for t in made], aux
-
-    def part(self) -> Part | None:
-        """Return the sums, or means."""
-        if not self.rows:
-            return None
-        weight = self.rows / self.unit if self.step.reduce == "mean" else 1.0
-        value, gradients = self.value, self.gradients
-        if weight != 1.0:
-            value, gradients = value / weight, [g / weight for g in gradients]
-        return Part(self.rows, value, gradients, self.aux, self.samples)
+        else:
+            made, aux = step.loss.loss.run(*step.loss.arguments(blocks))
+            found = [t._raw for t in made]
+        self.sum.add(rows, found)
+        if step.has_aux:
+            self.aux.append(aux)
 
 
-def combine(reduce: str, *parts: Part | None) -> Part | None:
+def run_group(step: Step, program: Program, keys: tuple[Any, ...], *values: Any) -> Part | None:
+    """Make the rows of chunk after chunk and run the loss on each; None if they have no rows."""
+    if ag.get_default_dtype() != step.dtype:  # another process, which computes for this one
+        ag.set_default_dtype(step.dtype)
+    total = Total(step)
+    looking = ag.autograd.detect_anomaly() if step.anomaly else contextlib.nullcontext()
+    with ag.enable_grad(), random.using(total.source), looking:
+        try:
+            program(dict(zip(keys, values, strict=True)) | {TOTAL: total})
+        except Exception as error:
+            chunks = [task for task, *_ in program.steps if type(task) is Chunk]
+            error.add_note(step.where(chunks[total.done]))
+            raise
+    return total.sum.part(total.aux, total.samples)
+
+
+def combine(step: Step, *parts: Part | None) -> Part | None:
     """Add up what groups contribute, always in the same order."""
     some = [part for part in parts if part is not None]
-    if not some:
-        return None
-    rows = sum(part.rows for part in some)
-    shares = [part.rows / rows if reduce == "mean" else 1.0 for part in some]
-
-    def total(values: Sequence[Any]) -> Any:
-        result = values[0] * shares[0]  # a new array: what a task was given may be somebody else's
-        for share, value in zip(shares[1:], values[1:], strict=True):
-            result += value * share
-        return result
-
-    gradients = [total(found) for found in zip(*(part.gradients for part in some), strict=True)]
-    aux, samples = [x for part in some for x in part.aux], [x for part in some for x in part.samples]
-    return Part(rows, total([part.value for part in some]), gradients, aux, samples)
+    total = Sum(step.reduce, sum(part.rows for part in some))
+    for part in some:
+        total.add(part.rows, part.found)
+    return total.part([x for part in some for x in part.aux], [x for part in some for x in part.samples])
 
 
 # -- the plan ---------------------------------------------------------------------------------------------------------
 
 
-def grouping_of(arrays: Sequence[Any], join: float) -> Grouping:
+class Plan(NamedTuple):
+    """The tasks that a call consists of: they depend on the data, and on how small chunks are joined.
+
+    Attributes
+    ----------
+    tasks : dict
+        All of them but the step.
+    step : key
+        Where that is.
+    last : key
+        Of the result.
+    chunks : int
+        How many there are.
+    kinds : list of int
+        The numbers of rows that runs of the loss have, the most frequent first; none where sizes are unknown.
+    checked : tuple of int
+        In which chunks to check that a loss adds up.
+    """
+
+    tasks: dict[Any, GraphNode]
+    step: Any
+    last: Any
+    chunks: int
+    kinds: list[int]
+    checked: tuple[int, ...]
+
+
+def plan_of(arrays: Sequence[Any], join: float) -> Plan:
     """Return the plan for data arrays, made once and kept with the first of them.
 
     Parameters
@@ -609,12 +340,12 @@ def grouping_of(arrays: Sequence[Any], join: float) -> Grouping:
         Neighbours of so many bytes together share a run of the loss; 0: none do.
     """
     names = tuple(array.name for array in arrays)
-    kept = getattr(arrays[0], "_agrad_groupings", None)
+    kept = getattr(arrays[0], "_agrad_plans", None)
     if kept is None or kept[0] != names:
-        kept = arrays[0]._agrad_groupings = names, {}
+        kept = arrays[0]._agrad_plans = names, {}
     if join not in kept[1]:
         with uncollected():
-            kept[1][join] = make_grouping(aligned(arrays), join)
+            kept[1][join] = make_plan(aligned(arrays), join)
     return kept[1][join]  # type: ignore[no-any-return]
 
 
@@ -650,280 +381,89 @@ def aligned(arrays: Sequence[Any]) -> list[Any]:
     return [a if along == largest else a.rechunk({0: largest}) for a, along in zip(whole, rows, strict=True)]
 
 
-def make_grouping(arrays: Sequence[Any], join: float) -> Grouping:
-    """Share the chunks, and the tasks that compute them, out to groups."""
-    graph = convert_legacy_graph(dict(dask.optimize(*arrays)[0].__dask_graph__()))
+def grouped(arrays: Sequence[Any], join: float) -> list[list[Chunk]]:
+    """Share the chunks out to tasks; how does not depend on the machine, so neither do the last bits of a sum."""
     sizes = arrays[0].chunks[0]
-    ends = [0, *itertools.accumulate(sizes)]
-    chunks = [
-        Chunk(i, i, tuple(((a.name, i, *(0,) * (a.ndim - 1)),) for a in arrays), ends[i], ends[i + 1])
-        for i in range(len(sizes))
-    ]
-    row = sum(array.dtype.itemsize * math.prod(array.shape[1:]) for array in arrays)
-    grouped = [_joined(members, row, join) for members in _grouped(chunks, row)]
-    groups = _owned(graph, grouped)
-    inside = {key for group in groups for key in group.nodes}
-    shared = _reached(graph, (key for group in groups for key in group.needs), inside)
-    runs = [chunk for members in grouped for chunk in members]
-    counts = Counter(chunk.stop - chunk.start for chunk in runs)
-    kinds = [int(rows) for rows, _ in counts.most_common() if rows > 0]
-    return Grouping(
-        groups,
-        shared,
-        len(chunks),
-        kinds,
-        tuple(runs[i].number for i in additive.chosen([run.stop - run.start for run in runs])),
-    )
+    count, ends = len(sizes), [0, *itertools.accumulate(sizes)]
+    nbytes = max(sizes) * sum(a.dtype.itemsize * math.prod(a.shape[1:]) for a in arrays)
+    nbytes = math.inf if math.isnan(nbytes) else max(1, nbytes)
+    size = runs.group_size(count, nbytes)
+    several = max(1, min(size, int(join / nbytes)))
+    keys = [[(a.name, i, *(0,) * (a.ndim - 1)) for i in range(count)] for a in arrays]
 
+    def chunk(i: int, end: int) -> Chunk:
+        return Chunk(i, end - 1, ends[i], ends[end], tuple(tuple(each[i:end]) for each in keys))
 
-def _grouped(chunks: list[Chunk], row: float) -> list[list[Chunk]]:
-    """Share chunks out to tasks; how does not depend on the machine, so neither do the last bits of a sum."""
-    if math.isnan(chunks[-1].stop):
-        several = -(-len(chunks) // TASKS)
-        return [chunks[i : i + several] for i in range(0, len(chunks), several)]
-    whole = chunks[-1].stop * row
-    return _neighbours(chunks, row, max(min(GROUP_BYTES, whole / GROUPS), whole / TASKS))
-
-
-def _joined(chunks: list[Chunk], row: float, limit: float) -> list[Chunk]:
-    """Join the small chunks of a task."""
-    if not limit or math.isnan(chunks[-1].stop):
-        return chunks
-    several = _neighbours(chunks, row, limit)
     return [
-        some[0]
-        if len(some) == 1
-        else Chunk(
-            *(some[0].number, some[-1].last),
-            tuple(tuple(itertools.chain.from_iterable(keys)) for keys in zip(*(c.blocks for c in some), strict=True)),
-            *(some[0].start, some[-1].stop),
-        )
-        for some in several
+        [chunk(i, min(i + several, first + size, count)) for i in range(first, min(first + size, count), several)]
+        for first in range(0, count, size)
     ]
 
 
-def _neighbours(chunks: list[Chunk], row: float, limit: float) -> list[list[Chunk]]:
-    """Put neighbouring chunks together that begin within the same stretch of this many bytes."""
-    within = max(1, limit)
-    return [list(some) for _, some in itertools.groupby(chunks, lambda chunk: int(chunk.start * row / within))]
+def make_plan(arrays: Sequence[Any], join: float) -> Plan:
+    """Make the tasks: each makes the rows of some chunks and runs the loss on them; a tree of others adds up."""
+    groups = grouped(arrays, join)
+    chunks = list(itertools.chain.from_iterable(groups))
+    targets = [key for chunk in chunks for keys in chunk.blocks for key in keys]
+    graph = HighLevelGraph.merge(*(array.dask for array in arrays))
+    names = {array.name for array in arrays}
+    layers = runs.Runs(runs.Survey(runs.Layers(graph), targets, {}), 1, names)
+    places = layers.taken(names)
+
+    def reads(chunk: Chunk) -> tuple[Chunk, list[Do], list[Any]]:
+        """Say by which steps of runs a chunk's blocks are made, and what tasks must give."""
+        steps = [step for each in places for step in each[chunk.number : chunk.last + 1]]
+        made = {key for place, _, _ in steps for key in place.keys}
+        blocks = [key for keys in chunk.blocks for key in keys if key not in made]
+        return chunk, steps, [*(key for _, _, keys in steps for key in keys), *blocks]
+
+    work = [list(map(reads, group)) for group in groups]
+    wanted = [[key for _, _, needs in group for key in needs] for group in work]
+    made, handed = layers.tasks(itertools.chain.from_iterable(wanted))
+    owned = owned_by(made, [*wanted, [key for key, _ in handed.values()]])[:-1]  # what gives several values stays
+    inside = set().union(*owned)
+    tasks = {key: node for key, node in made.items() if key not in inside}
+    unique = uuid.uuid4().hex
+    step, level = f"step-{unique}", [(f"value_and_grad-{unique}", i) for i in range(len(groups))]
+    for key, group, mine in zip(level, work, owned, strict=True):
+        steps: list[Do] = []
+        for chunk, there, needs in group:
+            own = depth_first(made, [each for each in needs if each in mine], mine)
+            mine.difference_update(done for _, done, _ in own)
+            steps += [*own, *there, (chunk, None, (TOTAL, *itertools.chain.from_iterable(chunk.blocks)))]
+        program = program_of(steps, (), handed)
+        outer = tuple(each for each in program.outer if each != TOTAL)
+        tasks[key] = Task(key, run_group, TaskRef(step), program, outer, *map(TaskRef, outer))
+    while len(level) > 1:
+        parts = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+        level = [(f"add-{len(parts)}-{unique}", i) for i in range(len(parts))]
+        for key, part in zip(level, parts, strict=True):
+            tasks[key] = Task(key, combine, TaskRef(step), *map(TaskRef, part))
+    counts = Counter(chunk.stop - chunk.start for chunk in chunks)
+    kinds = [int(rows) for rows, _ in counts.most_common() if rows > 0]
+    checked = additive.chosen([chunk.stop - chunk.start for chunk in chunks])
+    count = chunks[-1].last + 1
+    return Plan(tasks, step, level[0], count, kinds, tuple(chunks[i].number for i in checked))
 
 
-def _owned(graph: dict[Any, Any], grouped: list[list[Chunk]]) -> list[Group]:
-    """Return the groups, each with the tasks that no other needs."""
+def owned_by(graph: Mapping[Any, GraphNode], wanted: Sequence[Iterable[Any]]) -> list[set[Any]]:
+    """Return for each of several users, by the keys it wants, the tasks of a graph that no other needs."""
     owner: dict[Any, int] = {}
-    several = -1
-    for number, members in enumerate(grouped):
-        stack = [key for chunk in members for key in chunk.wanted()]
+    for number, keys in enumerate(wanted):
+        stack = list(keys)
         while stack:
             key = stack.pop()
-            found = owner.get(key)
-            if found is None and key in graph:
-                owner[key] = number
-            elif found in (None, number, several):
-                continue
-            else:
-                owner[key] = several
-            stack.extend(graph[key].dependencies)
-    nodes: list[dict[Any, Any]] = [{} for _ in grouped]
+            if key in graph and owner.get(key) not in (number, -1):
+                owner[key] = -1 if key in owner else number
+                stack.extend(graph[key].dependencies)
+    found: list[set[Any]] = [set() for _ in wanted]
     for key, number in owner.items():
-        if number != several:
-            nodes[number][key] = graph[key]
-    groups = []
-    for members, mine in zip(grouped, nodes, strict=True):
-        wanted = itertools.chain.from_iterable(chunk.wanted() for chunk in members)
-        below = itertools.chain.from_iterable(node.dependencies for node in mine.values())
-        needs = tuple(dict.fromkeys(key for key in itertools.chain(wanted, below) if key not in mine))
-        groups.append(Group(members, mine, needs))
-    return groups
-
-
-def _reached(graph: dict[Any, Any], keys: Iterable[Any], inside: set[Any]) -> dict[Any, Any]:
-    """Return the tasks outside groups that are needed; a key that is in no graph is a result kept by a cluster."""
-    found: dict[Any, Any] = {}
-    stack = list(keys)
-    while stack:
-        key = stack.pop()
-        if key in graph and key not in found and key not in inside:
-            found[key] = graph[key]
-            stack.extend(graph[key].dependencies)
+        if number >= 0:
+            found[number].add(key)
     return found
-
-
-# -- capture ----------------------------------------------------------------------------------------------------------
-
-
-class Captured(NamedTuple):
-    """What runs in the chunks of one call.
-
-    Attributes
-    ----------
-    kept : dict of int to Kept
-        By numbers of rows, with their guards.
-    kinds : dict of int to Kind
-        The same, for tasks.
-    most : int
-        How many rows a run has at most; 0: a run has a whole chunk.
-    reason : str
-        Why the function itself runs on the rest; "" if there is none.
-    whole : bool
-        All numbers of rows are there.
-    """
-
-    kept: dict[int, Kept]
-    kinds: dict[int, Kind]
-    most: int
-    reason: str
-    whole: bool
-
-
-#: Where nothing is captured.
-NOTHING = Captured({}, {}, 0, "", whole=False)
-
-
-def captured(
-    programs: Compiled, loss: Rows, arrays: Sequence[Any], plan: Grouping, *, split: bool, compare: bool
-) -> Captured:
-    """Capture the loss for all numbers of rows that runs have, or find what was captured.
-
-    Parameters
-    ----------
-    programs : Compiled
-        Of `Loss.run`.
-    arrays : sequence of dask.array.Array
-        The data.
-    split : bool
-        A run may have some rows of a chunk: what they make stays in the processor's caches. Fewer of them than make up
-        for what the program does whatever their number (with the parameters, as a rule) are none the better.
-    compare : bool
-        Call the function on rows that are made up, and check that a program gives the same: it may depend on something
-        that no guard sees.
-    """
-    row = sum(array.dtype.itemsize * math.prod(array.shape[1:]) for array in arrays)
-    most = max(1, PIECE_BYTES // max(1, row)) if split else 0
-    found = _captured_pieces(programs, loss, arrays, plan, most)
-    if most and found.kinds:
-        fixed = max(
-            sum(about.nbytes for about in kind.program.shapes.values() if rows not in about.shape)
-            for rows, kind in found.kinds.items()
-        )
-        if FIXED * fixed > most * row:
-            found = _captured_pieces(programs, loss, arrays, plan, FIXED * fixed // row)
-    if compare and found.kept:
-        rows = min(found.kept)
-        programs.compare(found.kept[rows], *loss.arguments(imagined(array, rows) for array in arrays))
-    return found
-
-
-def _captured_pieces(programs: Compiled, loss: Rows, arrays: Sequence[Any], plan: Grouping, most: int) -> Captured:
-    """Do that for pieces of chunks of at most so many rows."""
-    pieces = [(most, rows % most) if 0 < most < rows else (rows,) for rows in plan.kinds]
-    every = [rows for rows in dict.fromkeys(itertools.chain.from_iterable(pieces)) if rows]
-    kept: dict[int, Kept] = {}
-    kinds: dict[int, Kind] = {}
-    reason = f"its chunks have {len(every)} different numbers of rows" if len(every) > KINDS else ""
-    for rows in every[:KINDS]:
-        args, kwargs = loss.arguments(imagined(array, rows, plain=True) for array in arrays)
-        try:
-            found = programs.find(args, kwargs)
-            if found is None:
-                made_up = loss.arguments(imagined(array, rows) for array in arrays)
-                found = programs.record(*made_up)
-        except CaptureError as error:
-            reason = str(error).removeprefix("capture: ")
-            continue
-        kept[rows] = found
-        given = found.gather(tree.flatten((args, kwargs))[0])
-        places = [(at, loss.data.index(place)) for at, place in found.from_arguments if place in loss.data]
-        for at, _ in places:
-            given[at] = None
-        kinds[rows] = Kind(
-            found.program,
-            tuple(((rows, *array.shape[1:]), array.dtype) for array in arrays),
-            given,
-            tuple(places),
-            tuple(at for at, _ in found.keys),
-            tuple(at for _, at in found.leaves if at >= 0),
-        )
-    return Captured(kept, kinds, most if kinds else 0, reason, whole=bool(every) and len(kinds) == len(every))
-
-
-def imagined(array: Any, rows: int, *, plain: bool = False) -> Any:
-    """Return made-up rows of a Dask array: numbers between 0 and 1, False, zeros; `plain`: all alike, without memory."""
-    shape = rows, *array.shape[1:]
-    if array.dtype.kind not in "fc":
-        made = np.broadcast_to(np.zeros((), array.dtype), shape)
-    elif plain:
-        made = np.broadcast_to(np.ones((), array.dtype), shape)
-    else:
-        made = np.resize(np.random.default_rng(0).uniform(size=min(4099, math.prod(shape))).astype(array.dtype), shape)
-    backend = backend_of(array._meta)
-    return made if backend is None else backend.asarray(made if plain else np.array(made))
-
-
-def filled(aux: Any, kept: dict[int, Kept], parameters: int) -> Any:
-    """Return auxiliary values as the loss gave them, of those that a program has computed."""
-    if not isinstance(aux, Filled):
-        return aux
-    results = kept[aux.rows].program.results
-    assert results is not None
-    values = iter(aux.values)
-    leaves: list[Any] = [None] * (1 + parameters)
-    for leaf in results.leaves[1 + parameters :]:
-        if isinstance(leaf, Number):
-            leaves.append(float(next(values)))
-        elif isinstance(leaf, Leaf):
-            leaves.append(next(values) if leaf.raw else ag.asarray(next(values)))
-        else:
-            leaves.append(leaf)
-    return tree.unflatten(results.treedef, leaves)[1]
 
 
 # -- the call ---------------------------------------------------------------------------------------------------------
-
-
-def compute(step: Step, plan: Grouping, array: Any) -> Part | None:
-    """Run all groups and add up what they give, by the scheduler that Dask would use."""
-    schedule = get_scheduler(collections=[array])
-    owner = getattr(schedule, "__self__", None)
-    client: Any = owner if hasattr(owner, "scatter") else None
-    sent = None if client is None else client.scatter(step, hash=False)  # once; its tasks refer to it
-    with uncollected():
-        tasks, level = _tasks(step, plan, None if sent is None else sent.key)
-    progress = dask.config.get("agrad.progress", False)
-    found: list[Part | None]
-    if client is None:
-        with computing.bar(len(tasks)) if progress else contextlib.nullcontext():
-            found = schedule(tasks, level)
-    else:
-        with computing.seceded():
-            made = client.get(tasks, level, sync=False, retries=dask.config.get("agrad.retries", 0) or None)
-            if progress:
-                computing.show(made)
-            found = client.gather(made)
-    return found[0]
-
-
-def _tasks(step: Step, plan: Grouping, place: Any) -> tuple[dict[Any, Any], list[Any]]:
-    """Return the tasks of a call, and the key of the last; `place` is where the step is, None if that is one of them."""
-    unique = uuid.uuid4().hex
-    tasks = dict(plan.shared)
-    if place is None:
-        place = f"step-{unique}"
-        tasks[place] = DataNode(place, step)
-    level: list[Any] = []
-    ref = TaskRef(place)
-    for i, group in enumerate(plan.groups):
-        key = (f"value_and_grad-{unique}", i)
-        tasks[key] = Task(key, run_group, ref, group, *map(TaskRef, group.needs))
-        level.append(key)
-    add = functools.partial(combine, step.reduce)
-    height = 0
-    while not height or len(level) > 1:
-        several = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
-        level = [(f"add-{unique}", height, i) for i in range(len(several))]
-        tasks.update((key, Task(key, add, *map(TaskRef, part))) for key, part in zip(level, several, strict=True))
-        height += 1
-    return tasks, level
 
 
 def data_of(leaf: Any) -> Any:
@@ -1071,20 +611,21 @@ def value_and_grad(
         key = random.default_generator.key()
         anomaly = ag.autograd.is_anomaly_check_nan_enabled()
         join = check and not has_aux
-        runs = NOTHING
+        programmed = NOTHING
         if capture and not anomaly:
-            plan = grouping_of(arrays, PROGRAM_BYTES * join)
+            plan = plan_of(arrays, PROGRAM_BYTES * join)
             if not any(math.isnan(n) for array in arrays for n in array.shape[1:]):
                 compare = calls > 0 and not calls & (calls + 1)
-                runs = Context().run(_captured, programs, rows, arrays, plan, key, join, compare)
-        if not runs.kinds:
-            plan = grouping_of(arrays, RUN_BYTES * join)
+                how = {"source": ChunkGenerator(key), "split": join, "compare": compare}
+                programmed = Context().run(captured, programs, rows, arrays, plan.kinds, **how)
+        if not programmed.kinds:
+            plan = plan_of(arrays, RUN_BYTES * join)
         step = Step(
             rows,
             str(differentiated),
             reduce,
             has_aux,
-            runs.kinds,
+            programmed.kinds,
             parameters=len(places),
             key=key,
             dtype=ag.get_default_dtype().name,
@@ -1092,11 +633,11 @@ def value_and_grad(
             check=frozenset(additive.due(plan.checked, calls) if check else ()),
             call=calls,
             anomaly=anomaly,
-            sent=not runs.whole,
-            most=runs.most,
+            sent=not programmed.whole,
+            most=programmed.most,
         )
         try:
-            found = compute(step, plan, arrays[0])
+            found = computing.run(arrays[0], plan.tasks, plan.last, {plan.step: step})
             if found is None:
                 raise ValueError(f"the data has no rows{called()}")
             for chunk, sample in found.samples:
@@ -1105,15 +646,15 @@ def value_and_grad(
             _note_uncut(error, arrays[0].shape[0], (leaf for i, leaf in enumerate(leaves) if i not in (*places, *data)))
             raise
         calls += 1
-        if runs.reason and not told:
+        if programmed.reason and not told:
             told = True
             warnings.warn(
-                f"agrad_dask.value_and_grad runs {differentiated} as it is in every chunk, not as a program: {runs.reason}",
+                f"agrad_dask.value_and_grad runs {differentiated} as it is in every chunk, not as a program: {programmed.reason}",
                 CompileWarning,
                 stacklevel=2,
             )
-        made = [ag.asarray(g) for g in found.gradients]
-        value = ag.asarray(found.value)
+        made = [ag.asarray(g) for g in found.found[1:]]
+        value = ag.asarray(found.found[0])
         if after is not None:  # by the chain rule: one number, applied where the gradients are few
             value, slope = func.value_and_grad(after)(value)
             made = [g * ag.astype(slope, g.dtype) for g in made]
@@ -1122,24 +663,10 @@ def value_and_grad(
         gradients = [
             tree.unflatten(structure.children[0].children[k], itertools.islice(each, counts[k])) for k in chosen
         ]
-        returned = (value, [filled(aux, runs.kept, len(places)) for aux in found.aux]) if has_aux else value
+        returned = (value, [filled(aux, programmed.kept, len(places)) for aux in found.aux]) if has_aux else value
         return bare_all(returned) if raw else returned, gradients[0] if isinstance(argnums, int) else tuple(gradients)
 
     return both
-
-
-def _captured(
-    programs: Compiled,
-    loss: Rows,
-    arrays: list[Any],
-    plan: Grouping,
-    key: tuple[int, int],
-    split: bool,
-    compare: bool,
-) -> Captured:
-    """Call `captured` as tasks run."""
-    with np.errstate(all="ignore"), random.using(ChunkGenerator(key)):
-        return captured(programs, loss, arrays, plan, split=split, compare=compare)
 
 
 def _check(step: Step, chunk: Chunk, sample: list[Any]) -> None:
@@ -1149,7 +676,7 @@ def _check(step: Step, chunk: Chunk, sample: list[Any]) -> None:
         try:
             step.check_additive(sample, source)
         except Exception as error:
-            error.add_note(_where(step, chunk))
+            error.add_note(step.where(chunk))
             raise
 
 

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef, convert_legacy_graph, parse_input
-from dask.array.optimization import optimize
+from dask.array.optimization import GETTERS, optimize
 from dask.blockwise import Blockwise, blockwise_token
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from agrad_dask.fusing import GROUP_BYTES, GROUPS, TASKS, Program, last_uses, program_of
+from agrad_dask.fusing import GROUP_BYTES, GROUPS, TASKS, Do, Place, depth_first, direct, program_of
 from agrad_dask.staging import name_of
 
 Grid = tuple[int, ...]
@@ -135,11 +135,18 @@ class Layers:
             name = next(iter(nodes))[0]
             self.grid[name] = grid
             self._examine(name, part)
+            if any(self._reads(other) for other in part.beside or ()) and _gets(next(iter(nodes.values()))):
+                part.beside, part.single = None, ()  # Dask reads no more than is taken
         if part.beside is None:
             part.below = {name_of(d) for node in nodes.values() for d in node.dependencies}
         else:
             part.below = {*part.beside, *map(name_of, part.single)}
         return part
+
+    def _reads(self, name: str) -> bool:
+        """Return whether blocks are read from somewhere."""
+        part = self._of.get(name)
+        return part is not None and part.nodes is None and bool(part.layer.io_deps)
 
     def _tasks(self, given: Mapping[Any, Any]) -> dict[Any, GraphNode]:
         rest, made = {}, dict[Any, GraphNode]()
@@ -181,6 +188,10 @@ class Layers:
         part.beside, part.single = tuple(beside), tuple(single)
 
 
+def _gets(node: GraphNode) -> bool:
+    return isinstance(node, Task) and node.func in GETTERS
+
+
 class _Either(NamedTuple):
     """Two collections of keys."""
 
@@ -196,8 +207,8 @@ def _listed(function: Callable[..., Any], *values: Any) -> Any:
 
 
 def names_of(part: Part) -> list[str]:
-    """Return the names of the blocks of a layer: one, as a rule."""
-    return [part.layer.output] if part.nodes is None else list(dict.fromkeys(map(name_of, part.nodes)))
+    """Return the names of the blocks of a layer: one, as a rule; its own if a cluster keeps all of them."""
+    return [part.layer.output] if part.nodes is None else list(dict.fromkeys(map(name_of, part.nodes))) or [part.name]
 
 
 class Survey:
@@ -350,48 +361,6 @@ def _grid(keys: Iterable[Any]) -> Grid | None:
 # -- runs -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Group:
-    """Neighbouring places of a run that share a task.
-
-    Attributes
-    ----------
-    program : Program
-        What is done at each place; it knows blocks by the names of their arrays, and arrays in one block by their keys.
-    first : int
-        The number of the first place.
-    given : tuple of (key, key, int or None)
-        As for a `Program`.
-    shared : tuple of keys
-        The arrays in one block.
-    places : tuple of (tuple of (str, key), dict, tuple of keys, tuple of (task, keys))
-        For each place: the blocks it is given, what only its own tasks know, the blocks that leave it, and the sums that
-        can be made then, each with what nobody needs afterwards.
-    results : tuple of keys
-        What is handed out.
-    """
-
-    program: Program
-    first: int
-    given: tuple[tuple[Any, Any, int | None], ...]
-    shared: tuple[Any, ...]
-    places: tuple[tuple[Any, ...], ...]
-    results: tuple[Any, ...]
-
-    def __call__(self, values: Mapping[Any, Any]) -> tuple[Any, ...]:
-        found = {key: values[outer] if i is None else values[outer][i] for key, outer, i in self.given}
-        shared = {key: found[key] for key in self.shared}
-        for place, (blocks, own, keys, sums) in enumerate(self.places, self.first):  # noqa: B007 (for notes of errors)
-            made = self.program(shared | own | {name: found.pop(key) for name, key in blocks})
-            found.update(zip(keys, made if len(keys) > 1 else (made,), strict=True))
-            del made
-            for node, done in sums:
-                found[node.key] = node({d: found[d] for d in node.dependencies})
-                for key in done:
-                    del found[key]
-        return tuple(found[key] for key in self.results)
-
-
 @dataclass(slots=True, eq=False)
 class Run:
     """Even layers that hang together.
@@ -424,9 +393,11 @@ class Runs:
     ----------
     chunks : int
         So many tasks shall be able to run at a time.
+    alone : collection of str
+        The names of layers that may be a run by themselves; any other is left to Dask.
     """
 
-    def __init__(self, survey: Survey, chunks: int) -> None:
+    def __init__(self, survey: Survey, chunks: int, alone: Collection[str] = ()) -> None:
         self.survey = survey
         self.of: dict[str, Run] = {}
         self.runs: list[Run] = []
@@ -441,7 +412,11 @@ class Runs:
             count = math.prod(extent)
             size = group_size(count, nbytes[extent])
             members = [part for part in parts if part.wanted]
-            if len(members) > 1 and count // size >= chunks and all(len(part.wanted) == count for part in members):
+            if (
+                (len(members) > 1 or _output(parts[0]) in alone)
+                and count // size >= chunks
+                and all(len(part.wanted) == count for part in members)
+            ):
                 run = Run(members, count, size)
                 self.runs.append(run)
                 self.of.update((_output(part), run) for part in members)
@@ -495,38 +470,54 @@ class Runs:
 
     def results(self, run: Run) -> list[str]:
         """Return the names of the blocks that others need, or that are wanted."""
+        used = self._used(run).union(map(name_of, self.survey.targets))
+        return [name for name in map(_output, (*run.parts, *run.sums)) if name in used]
+
+    def _used(self, run: Run) -> set[str]:
+        """Return the names of the blocks that layers outside of a run need."""
         own = {id(part) for part in (*run.parts, *run.sums)}
-        names = [_output(part) for part in (*run.parts, *run.sums)]
-        used = {name for part in self.survey.parts if part.wanted and id(part) not in own for name in part.below}
-        used.update(map(name_of, self.survey.targets))
-        return [name for name in names if name in used]
+        return {name for part in self.survey.parts if part.wanted and id(part) not in own for name in part.below}
 
     def graph(self) -> dict[Any, GraphNode]:
         """Return the tasks."""
-        survey = self.survey
-        made: dict[Any, GraphNode] = {}
-        places: dict[Any, tuple[Any, int]] = {}
-        wanted = set(survey.targets)
-        mark = uuid.uuid4().hex
-        for number, run in enumerate(sorted(self.runs, key=lambda run: run.parts[0].generation)):
-            for at, group in enumerate(self._groups(run, places)):
-                key = (f"agrad-run-{number}-{mark}", at)
-                outer = tuple(dict.fromkeys(outer for _, outer, _ in group.given))
-                made[key] = Task(key, _run, group, outer, *map(TaskRef, outer))
-                wanted.update(outer)
-                places.update((k, (key, i)) for i, k in enumerate(group.results))
-        rest = self._rest(wanted - made.keys() - places.keys())
-        for key, node in rest.items():
-            if places.keys().isdisjoint(node.dependencies):
-                made[key] = node
-                continue
-            needs = tuple(node.dependencies)
-            given = tuple((d, *places.get(d, (d, None))) for d in needs)
-            made[key] = Program(given, ((node, key, needs, ()),), (key,)).task(key)
-        for key in places.keys() & set(survey.targets):
+        made, places = self.tasks(self.survey.targets)
+        for key in places.keys() & set(self.survey.targets):
             task, i = places[key]
             made[key] = Task(key, operator.getitem, TaskRef(task), i)
         return made
+
+    def tasks(self, wanted: Iterable[Any]) -> tuple[dict[Any, GraphNode], dict[Any, tuple[Any, int]]]:
+        """Return the tasks that make some blocks; and by which task each block is made that is one result of several."""
+        made: dict[Any, GraphNode] = {}
+        places: dict[Any, tuple[Any, int]] = {}
+        needed = set(wanted)
+        mark = uuid.uuid4().hex
+        for number, run in enumerate(sorted(self.runs, key=lambda run: run.parts[0].generation)):
+            for at, (steps, results) in enumerate(self._groups(run)):
+                key = results[0] if len(results) == 1 else (f"agrad-run-{number}-{mark}", at)
+                group = program_of(steps, results, places)
+                made[key] = group.task(key)
+                needed.update(group.outer)
+                if len(results) > 1:
+                    places.update((k, (key, i)) for i, k in enumerate(results))
+        for key, node in self._rest(needed - made.keys() - places.keys()).items():
+            made[key] = node
+            if not places.keys().isdisjoint(node.dependencies):
+                made[key] = program_of([(node, key, tuple(node.dependencies))], (key,), places).task(key)
+        return made, places
+
+    def taken(self, names: Collection[str]) -> list[list[Do]]:
+        """Return for each run of some arrays what it does, place by place; no task does it then.
+
+        A run whose blocks others need too is not among them.
+        """
+        found = []
+        for run in self.runs.copy():
+            own = {_output(part) for part in run.parts}
+            if own.intersection(names) and own.isdisjoint(self._used(run)) and not run.sums:
+                self.runs.remove(run)
+                found.append([place.step for place in self.places(run, own.intersection(names))])
+        return found
 
     def outline(self) -> tuple[dict[Any, GraphNode], dict[Any, list[Any]]]:
         """Return what depends on what, for planning: nothing that could be run.
@@ -581,7 +572,8 @@ class Runs:
         ]
 
     def _rest(self, keys: Collection[Any]) -> dict[Any, GraphNode]:
-        """Return the tasks of all other layers, as Dask makes and fuses them."""
+        """Return the tasks of all other layers, as Dask makes and fuses them; none of what a cluster keeps."""
+        keys = [key for key in keys if self.survey.part[name_of(key)].nodes != {}]
         if not keys:
             return {}
         layers: dict[str, Any] = {}
@@ -593,60 +585,54 @@ class Runs:
         graph = HighLevelGraph(
             layers, {name: self.survey.layers.written.dependencies[name] & layers.keys() for name in layers}
         )
-        return convert_legacy_graph(optimize(graph, list(keys)))
+        return convert_legacy_graph(optimize(graph, keys))
 
-    def _groups(self, run: Run, places: Mapping[Any, tuple[Any, int]]) -> Iterable[Group]:
-        """Return the groups of a run."""
-        survey, results = self.survey, self.results(run)
-        summed = {name for part in run.sums for name in part.below}
-        rows = [_output(part) for part in run.parts]
-        leaving = tuple(name for name in rows if name in summed or name in results)
-        tasks: dict[Any, Task] = {}
-        own: dict[Any, Callable[[int], Any]] = {}
-        for part, name in zip(run.parts, rows, strict=True):
-            tasks[name] = _template(survey, part, own)
-        program = program_of(tasks, tasks.keys(), leaving, {})
-        given = [key for key, _, _ in program.given if key not in own]
-        beside = {name for part in run.parts for name in part.beside or ()}
-        blocks = [name for name in given if name in beside]
-        shared = tuple(key for key in given if key not in beside)
-        for name in blocks.copy():  # data in memory goes with the task
-            nodes = survey.part[name].nodes
-            if nodes is not None and all(isinstance(nodes[key], DataNode) for key in survey.layers.keys(name)):
-                own[name] = _values([nodes[key] for key in survey.layers.keys(name)])
-                blocks.remove(name)
-        block_keys = [(name, survey.layers.keys(name)) for name in blocks]
-        left_keys = [survey.layers.keys(name) for name in leaving]
-        sums: list[list[list[GraphNode]]] = [[[] for _ in range(run.size)] for _ in range(-(-run.count // run.size))]
+    def _groups(self, run: Run) -> Iterable[tuple[list[Do], tuple[Any, ...]]]:
+        """Return what each group of a run does, and the keys of what others need of it."""
+        results = self.results(run)
+        kept = [name for name in results if name in self.of]
+        places = self.places(run, {*kept, *(name for part in run.sums for name in part.below)})
+        sums: list[list[Do]] = [[] for _ in places]
+        left: list[list[Any]] = [[] for _ in places[:: run.size]]
         for part in run.sums:
             for key in part.wanted:
                 group, place = run.group[key]
-                sums[group][place % run.size].append(part.nodes[key])
-        kept = [name for name in results if name in leaving]
-        kept_sums = set(results) - set(kept)
-        for number, made in enumerate(sums):
-            numbers = range(number * run.size, min((number + 1) * run.size, run.count))
-            out = [survey.layers.keys(name)[i] for name in kept for i in numbers]
-            out += [node.key for nodes in made for node in nodes if name_of(node.key) in kept_sums]
-            needs = [list(node.dependencies) for nodes in made for node in nodes]
-            some = {d for keys in needs for d in keys if self._at(run, d) is None}
-            done = iter([[k for k in gone if k not in some and name_of(k) not in results] for gone in last_uses(needs)])
-            each = tuple(
-                (
-                    tuple((name, keys[i]) for name, keys in block_keys),
-                    {key: value(i) for key, value in own.items()},
-                    tuple(keys[i] for keys in left_keys),
-                    tuple((node, tuple(next(done))) for node in made[i % run.size]),
-                )
-                for i in numbers
+                node = part.nodes[key]  # type: ignore[index]
+                sums[place].append((direct(node), key, tuple(node.dependencies)))
+                if part.name in results:
+                    left[group].append(key)
+        for group, keys in enumerate(left):
+            numbers = range(group * run.size, min((group + 1) * run.size, run.count))
+            steps = [step for i in numbers for step in (places[i].step, *sums[i])]
+            blocks = [self.survey.layers.keys(name)[i] for name in kept for i in numbers]
+            yield steps, (*blocks, *keys)
+
+    def places(self, run: Run, wanted: Collection[str]) -> list[Place]:
+        """Return what a run does at each of its places, to make the wanted ones of its blocks."""
+        survey, tasks, own = self.survey, dict[Any, Task](), dict[Any, Callable[[int], Any]]()
+        for part in run.parts:
+            tasks[_output(part)] = _template(survey, part, own)
+        leaving = tuple(name for name in tasks if name in wanted)
+        program = program_of(depth_first(tasks, leaving, tasks), leaving, {})
+        beside = {name for part in run.parts for name in part.beside or ()}
+        given = {key for key, _, _ in program.given} - own.keys()
+        for name in beside & given:  # data in memory goes with the task
+            nodes = survey.part[name].nodes
+            if nodes is not None and all(isinstance(nodes[key], DataNode) for key in survey.layers.keys(name)):
+                own[name] = _values([nodes[key] for key in survey.layers.keys(name)])
+        shared = [(key, key) for key in given - beside]
+        blocks = [(name, survey.layers.keys(name)) for name in given & beside - own.keys()]
+        left = [survey.layers.keys(name) for name in leaving]
+        return [
+            Place(
+                program,
+                i,
+                (*((name, keys[i]) for name, keys in blocks), *shared),
+                {key: value(i) for key, value in own.items()},
+                tuple(keys[i] for keys in left),
             )
-            wanted = [*shared, *some, *(keys[i] for _, keys in block_keys for i in numbers)]
-            where = tuple((key, *places.get(key, (key, None))) for key in dict.fromkeys(wanted))
-            yield Group(program, numbers[0], where, shared, each, tuple(out))
-
-
-def _run(group: Group, keys: tuple[Any, ...], *values: Any) -> Any:
-    return group(dict(zip(keys, values, strict=True)))
+            for i in range(run.count)
+        ]
 
 
 def _template(survey: Survey, part: Part, own: dict[Any, Callable[[int], Any]]) -> Task:
@@ -724,11 +710,8 @@ def _reached(name: str, below: Mapping[str, Collection[str]], stops: Collection[
 
 
 def group_size(count: int, nbytes: float) -> int:
-    """Return how many of so many places, with blocks of so many bytes, share a task: a power of two."""
-    size = 1
-    while count > size * TASKS or (2 * size * nbytes <= GROUP_BYTES and count >= 2 * size * GROUPS):
-        size *= 2
-    return size
+    """Return how many of so many places, with blocks of so many bytes, share a task."""
+    return max(1, -(-count // TASKS), int(min(GROUP_BYTES / max(1, nbytes), count / GROUPS)))
 
 
 def key_of(written: HighLevelGraph, name: str, place: int) -> Any:
