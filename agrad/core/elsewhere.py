@@ -43,8 +43,8 @@ NAMESPACES = (
 #: What is called so here: the names it has elsewhere.
 _HERE = {
     # dtypes
-    "agrad.float32": "float FloatType float_",
-    "agrad.float64": "double",
+    "agrad.float32": "float FloatType",
+    "agrad.float64": "double float_ numpy.float",
     "agrad.float16": "half",
     "agrad.int64": "long int int_",
     "agrad.int16": "short",
@@ -177,6 +177,16 @@ _HERE = {
     "agrad.nn.utils.clip_grad_norm_": "clip_grad_norm clip_by_global_norm",
     "agrad.nn.utils.clip_grad_value_": "clip_grad_value",
     "agrad.func.functional_call": "stateless",
+    # NumPy's that NumPy 2 does not have
+    "agrad.numpy.prod": "product",
+    "agrad.numpy.cumprod": "cumproduct",
+    "agrad.numpy.any": "sometrue",
+    "agrad.numpy.all": "alltrue",
+    "agrad.numpy.isin": "in1d",
+    "agrad.numpy.round": "numpy.round_",
+    "agrad.numpy.inf": "Inf Infinity infty PINF",
+    "agrad.numpy.nan": "NaN NAN",
+    "agrad.numpy.result_type": "find_common_type",
     # SciPy's and Dask's
     "agrad.scipy.stats": "stats distributions",
     "agrad.scipy.signal": "signal",
@@ -378,7 +388,15 @@ _INSTEAD = {
     "use agrad.utils.data.TensorDataset, or any object with __len__ and __getitem__": "Dataset IterableDataset Subset random_split",
     "the DataLoader shuffles and batches itself": "Sampler RandomSampler BatchSampler DistributedSampler",
     "use the batches as they are: arrays need no pinning": "pin_memory is_pinned record_stream",
-    "use agrad.save(path, model.state_dict()) and agrad.load": "export onnx saved_model",
+    "use agrad.save(model.state_dict(), path) and agrad.load": "export onnx saved_model",
+    # NumPy's that NumPy 2 does not have
+    "use -agrad.numpy.inf": "NINF",
+    "use 0.0 and -0.0": "PZERO NZERO",
+    "use agrad.numpy.sort(x, axis=0)": "msort",
+    "use agrad.numpy.asarray(x, dtype=agrad.float64)": "asfarray",
+    "use x.item()": "asscalar",
+    "use arrays of two axes": "mat asmatrix",
+    "use Python's own": "numpy.object numpy.str numpy.unicode_ numpy.string_",
     # SciPy
     "agrad.scipy has SciPy's integrate, interpolate, linalg, optimize, signal, special and stats": "scipy.sparse scipy.cluster scipy.spatial scipy.ndimage scipy.fft",
     # Dask

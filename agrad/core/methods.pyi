@@ -113,8 +113,6 @@ class _FromTables:
     def floor_(self, /) -> Tensor: ...
     def ceil(self, /) -> Tensor: ...
     def ceil_(self, /) -> Tensor: ...
-    def round(self, /) -> Tensor: ...
-    def round_(self, /) -> Tensor: ...
     def trunc(self, /) -> Tensor: ...
     def trunc_(self, /) -> Tensor: ...
     def sign(self, /) -> Tensor: ...
@@ -472,6 +470,11 @@ class Methods(_FromTables):
         """
     def clone(self) -> Tensor:
         """A copy that stays in the graph."""
+    def round(self, decimals: int=0) -> Tensor:
+        """Round to the nearest number of so many decimals, halves to the even one; see `agrad.round`.
+
+        TypeError: If there are decimals to be other than 0, and the dtype is not floating point.
+        """
     def clamp(self, min: Any=None, max: Any=None) -> Tensor:
         """Limit to a range; see `agrad.clip`."""
     def clip(self, min: Any=None, max: Any=None) -> Tensor:
@@ -610,6 +613,8 @@ class Methods(_FromTables):
         """``self += value * tensor1 / tensor2``."""
     def masked_fill_(self, mask: Any, value: Any) -> Tensor:
         """Set to `value` where a mask is true."""
+    def round_(self, decimals: int=0) -> Tensor:
+        """`round`, in place."""
     def clamp_(self, min: Any=None, max: Any=None) -> Tensor:
         """`clamp`, in place."""
     def sigmoid_(self) -> Tensor:

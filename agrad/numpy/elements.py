@@ -22,13 +22,11 @@ def around(a: Any, decimals: int = 0, out: Any = None) -> Tensor:
         return into(out, elementwise.round(x) if x._spec.inexact else fresh(x))
     if kind_of(x) == "bool":
         raise refused(f"numpy.round of truth values with decimals={decimals}", "convert them with np.astype")
-    scale = 10.0 ** abs(decimals)
-    if not x._spec.inexact:
-        if decimals > 0:
-            return into(out, fresh(x))
-        rounded = elementwise.round(data_type.astype(x, "float64") / scale) * scale
-        return into(out, data_type.astype(rounded, x.dtype))
-    return into(out, elementwise.round(x * scale) / scale if decimals > 0 else elementwise.round(x / scale) * scale)
+    if x._spec.inexact:
+        return into(out, x.round(decimals))
+    if decimals > 0:
+        return into(out, fresh(x))
+    return into(out, data_type.astype(data_type.astype(x, "float64").round(decimals), x.dtype))
 
 
 round = around

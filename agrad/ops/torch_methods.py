@@ -45,6 +45,7 @@ ARGUMENTS = {
     "chunks": "int\n    How many parts.",
     "condition": "Tensor\n    Boolean.",
     "data": "object\n    Numbers, an array or a tensor.",
+    "decimals": "int, optional\n    Digits behind the point; negative: zeros before it.",
     "descending": "bool, optional\n    From the largest on.",
     "destination": "int or tuple of int\n    Where the axes go.",
     "device": "int or str, optional\n    The device.",
@@ -599,6 +600,13 @@ class TorchMethods(Reductions):
             return creation.asarray(self, copy=True)
         return elementwise.positive(self)
 
+    def round(self: Any, decimals: int = 0) -> Tensor:
+        """Round to the nearest number of so many decimals, halves to the even one; see `agrad.round`.
+
+        TypeError: If there are decimals to be other than 0, and the dtype is not floating point.
+        """
+        return _rounded(self, decimals)
+
     def clamp(self: Any, min: Any = None, max: Any = None) -> Tensor:
         """Limit to a range; see `agrad.clip`."""
         return elementwise.clip(self, min, max)
@@ -866,6 +874,10 @@ class TorchMethods(Reductions):
         """Set to `value` where a mask is true."""
         return _changed(self, "masked_fill_()", lambda x: searching.where(mask, value, x))
 
+    def round_(self: Any, decimals: int = 0) -> Tensor:
+        """`round`, in place."""
+        return _changed(self, "round_()", _rounded, decimals)
+
     def clamp_(self: Any, min: Any = None, max: Any = None) -> Tensor:
         """`clamp`, in place."""
         return _changed(self, "clamp_()", elementwise.clip, min, max)
@@ -972,13 +984,25 @@ def _source(x: Any, dim: int, index: Any, source: Any, alpha: Any) -> Tensor:
     return data_type.astype(source if alpha == 1 else source * alpha, x.dtype, copy=False)
 
 
+def _rounded(x: Tensor, decimals: int) -> Tensor:
+    """Return a tensor rounded as NumPy does it, by way of a power of ten."""
+    if decimals == 0:
+        return elementwise.round(x)
+    if not x._spec.inexact:
+        raise TypeError(
+            f"round() with decimals takes floating point, not {x.dtype}; numpy.round takes integers{called()}"
+        )
+    scale = 10.0 ** abs(decimals)
+    return elementwise.round(x * scale) / scale if decimals > 0 else elementwise.round(x / scale) * scale
+
+
 # -- what is made from tables ----------------------------------------------------------------------------------------------
 
 #: Functions of one operand that are methods, and in-place methods with an underscore, under their own or another name.
 UNARY_METHODS = {
     **{name: name for name in ("abs", "sqrt", "exp", "expm1", "log", "log1p", "log2", "log10", "sin", "cos", "tan")},
     **{name: name for name in ("sinh", "cosh", "tanh", "asin", "acos", "atan", "asinh", "acosh", "atanh", "square")},
-    **{name: name for name in ("reciprocal", "floor", "ceil", "round", "trunc", "sign", "isnan", "isinf", "isfinite")},
+    **{name: name for name in ("reciprocal", "floor", "ceil", "trunc", "sign", "isnan", "isinf", "isfinite")},
     "neg": "negative",
 }
 #: Functions of two operands that are methods.

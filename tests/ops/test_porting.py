@@ -352,3 +352,31 @@ def test_transposing_axes_that_are_not_there_is_an_error():
 def test_wrong_arguments_are_said_of_the_tensors_method(name):
     with pytest.raises(TypeError, match=rf"^Tensor\.{name}\(\) (takes|got)"):
         getattr(ag.zeros(3), name)(1, 2, 3, 4, 5, 6, 7)
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 3, -1])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_round_takes_decimals(decimals, dtype):
+    array = (np.asarray([1.25, -2.5, 156.7891, 0.0005, np.nan]) * (1 - 2j if dtype == "complex128" else 1)).astype(
+        dtype
+    )
+    expected = array.round(decimals)
+    for result in (
+        ag.asarray(array).round(decimals),
+        ag.asarray(array).round(decimals=decimals),
+        ag.asarray(array).round_(decimals),
+        np.round(ag.asarray(array), decimals),
+    ):
+        assert result.dtype == expected.dtype
+        # NumPy divides complex numbers by a complex power of ten: the last bit may differ.
+        np.testing.assert_allclose(result.numpy(), expected, rtol=4e-16 if dtype == "complex128" else 0)
+    x = ag.asarray(array, requires_grad=True)
+    np.testing.assert_array_equal(ag.grad(ag.abs(x.round(decimals)).sum(), x)[0].numpy(), np.zeros_like(array))
+
+
+def test_round_of_integers_takes_no_decimals():
+    np.testing.assert_array_equal(ag.asarray([1, 2]).round().numpy(), [1, 2])
+    with pytest.raises(
+        TypeError, match=r"round\(\) with decimals takes floating point, not int64; numpy.round takes integers"
+    ):
+        ag.asarray([1, 2]).round(1)
