@@ -4,6 +4,7 @@ Run from an environment where agrad, its CuPy backend and PyTorch for CUDA are i
 
     python benchmarks/gpu.py                        # every workload, a minute or two
     python benchmarks/gpu.py --only chain --rounds 21
+    python benchmarks/gpu.py --output gpu.txt       # into a file, too
     python benchmarks/gpu.py --dry-run              # tiny sizes on the CPU, NumPy in CuPy's place: does the script work?
 
 Method. Runs are paired: every round takes a sample of each library in turn, the order rotates, ratios are formed within a
@@ -28,6 +29,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -326,30 +328,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", action="append", help="workloads whose name begins so; may be given several times")
     parser.add_argument("--rounds", type=int, default=11)
+    parser.add_argument("--output", type=Path, help="a file that gets what is printed")
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes on the CPU, with NumPy in CuPy's place")
     given = parser.parse_args(argv)
     chosen = [w for w in WORKLOADS if not given.only or w.name.startswith(tuple(given.only))]
     if not chosen:
         parser.error("no workload has such a name")
     machine = prepare(dry=given.dry_run)
-    print(heading(machine))
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        lines.append(line)
+
+    say(heading(machine))
     if machine.dry:
-        print("a dry run on the CPU: that the gradients agree, and no times")
+        say("a dry run on the CPU: that the gradients agree, and no times")
     else:
-        print(f"{'ms per step':40} {' '.join(f'{peer:>9}' for peer in PEERS)} {'/torch':>8} {'/CuPy':>8}")
+        say(f"{'ms per step':40} {' '.join(f'{peer:>9}' for peer in PEERS)} {'/torch':>8} {'/CuPy':>8}")
     failed = False
     for workload in chosen:
         times = measure(machine, workload, 1 if machine.dry else given.rounds)
         name = workload.name.format(n=workload.sizes[machine.dry])
         if times is None:
             failed = True
+            lines.append(f"{name:40} WRONG")
         elif machine.dry:
-            print(f"{name:40} agree")
+            say(f"{name:40} agree")
         else:
             medians = " ".join(f"{statistics.median(times[peer]) * 1e3:9.3f}" for peer in PEERS)
-            print(
+            say(
                 f"{name:40} {medians} {ratio(times['agrad'], times['torch']):8.2f} {ratio(times['agrad'], times['CuPy']):8.2f}"
             )
+    if given.output:
+        given.output.write_text("\n".join([*lines, ""]), encoding="utf-8")
     return int(failed)
 
 

@@ -665,15 +665,16 @@ def test_the_benchmark_measures_nothing_without_a_gpu():
     assert done.stderr == f"nothing is measured: the cupy backend cannot be used here: {row().reason}\n"
 
 
-def test_dry_run_of_the_benchmark():
+def test_dry_run_of_the_benchmark(tmp_path):
     if not importlib.util.find_spec("torch"):
         pytest.skip("PyTorch, with which it compares, is not installed")
-    command = [sys.executable, BENCHMARK, "--dry-run"]
+    command = [sys.executable, BENCHMARK, "--dry-run", "--output", tmp_path / "gpu.txt"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = done.stdout.splitlines()[2:]
     assert len(rows) == 5
     assert all(line.endswith(" agree") for line in rows)
+    assert (tmp_path / "gpu.txt").read_text(encoding="utf-8") == done.stdout
 
 
 def test_a_rule_that_writes_to_its_cotangent_changes_no_constant():

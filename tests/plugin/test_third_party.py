@@ -177,11 +177,13 @@ def test_the_snippets_run(tmp_path):
 
 def test_the_kit_takes_the_file(tmp_path):
     (tmp_path / "agrad_mine.py").write_text(blocks("python")[0])
-    commands = [line.split() for line in blocks("console")[0].splitlines()]
-    assert [command[:3] for command in commands] == [["pytest", "--pyargs", "agrad.testing.suite"]] * 2
-    quick = commands[0][1:]
-    text = python("-m", "pytest", *quick, "-q", "-p", "no:cacheprovider", "-k", "test_registration", cwd=tmp_path)
-    assert re.search(r"\b[\d,]+ passed$", text, re.MULTILINE)
+    first, second = blocks("console")[:2]
+    commands = [line.split() for line in [*first.splitlines(), second]]
+    assert [command[:4] for command in commands[:2]] == [["python", "-m", "agrad", "conformance"]] * 2
+    part = ("-p", "no:cacheprovider", "-k", "test_registration")
+    texts = [python(*commands[0][1:], "-n", "0", *part, cwd=tmp_path), python("-m", *commands[2], *part, cwd=tmp_path)]
+    for text in texts:
+        assert re.search(r"\b[\d,]+ passed$", text, re.MULTILINE)
 
 
 def test_the_project_file_is_like_the_examples():
