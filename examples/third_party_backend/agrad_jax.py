@@ -42,7 +42,17 @@ class JaxBackend(Backend):
     def kernel(self, op):
         if op == "permute_dims":  # JAX takes no negative axes
             return lambda x, /, axes: self.jax.numpy.permute_dims(x, tuple(axis % x.ndim for axis in axes))
+        if op in ("scipy.expm", "scipy.expm_frechet"):  # agrad's look at values to choose a scale: jax.jit has none yet
+            return self.exponential(op)
         return None
+
+    def exponential(self, op):
+        from jax.scipy import linalg
+
+        if op == "scipy.expm":
+            return self.jax.numpy.vectorize(linalg.expm, signature="(n,n)->(n,n)")
+        derivative = functools.partial(linalg.expm_frechet, compute_expm=False)
+        return self.jax.numpy.vectorize(derivative, signature="(n,n),(n,n)->(n,n)")
 
     # -- faster than the defaults ------------------------------------------------------------------------------------
 

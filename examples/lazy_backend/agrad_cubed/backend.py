@@ -19,6 +19,7 @@ from cubed.storage.virtual import VirtualInMemoryArray
 import agrad as ag
 from agrad import Backend
 from agrad.core.spec import Spec
+from agrad.func.inference import infer
 from agrad.plugin import manager
 from agrad.plugin.backend import PRIMITIVES, check_bounds, key_parts
 
@@ -65,7 +66,7 @@ class CubedBackend(Backend):
             return computed(numpy)
         by_name = getattr(xp, op, None) if op in OWN or rule.kind == "elementwise" else None
         own = KERNELS.get(op, by_name)
-        return own or (by_chunk(numpy) if rule.kind == "elementwise" else whole(numpy))
+        return own or (by_chunk(op) if rule.kind == "elementwise" else whole(op))
 
     # -- making arrays and reading them --------------------------------------------------------------------------------
 
@@ -117,7 +118,9 @@ class CubedBackend(Backend):
         return self.in_layout(SETITEM(array, with_masks(key), value), self.spec(array))
 
     def scatter_add(self, spec, key, values):
-        made = whole(lambda values, key: scattered(spec.shape, key, values))(values, with_masks(key))
+        arrays = []
+        call = taken(((spec.shape, with_masks(key), values), {}), arrays)
+        (made,) = one_task(task_of(scattered, call), arrays, [(spec.shape, values.dtype)])
         return self.in_layout(made, spec)
 
     def random(self, kind, shape, key, *, dtype, device, **p):
@@ -184,20 +187,14 @@ def host_kernel(op):
     return found
 
 
-def by_chunk(function):
-    """Return a kernel that runs a function of NumPy's, element by element, on the chunks of its operands."""
+def by_chunk(op):
+    """Return a kernel that runs an operation on single elements by NumPy, on the chunks of its operands."""
 
     def kernel(*args, **parameters):
         arrays = []
         call = taken((args, parameters), arrays)
-
-        def run(*values):
-            args, parameters = given(call, values)
-            return function(*args, **parameters)
-
-        with np.errstate(all="ignore"):
-            dtype = run(*(np.ones((1,) * a.ndim, a.dtype) for a in arrays)).dtype
-        return elemwise(run, *arrays, dtype=dtype)
+        ((_, dtype),) = results(op, args, parameters)
+        return elemwise(task_of(host_kernel(op), call), *arrays, dtype=dtype)
 
     return kernel
 
@@ -240,35 +237,46 @@ def given(value, values):
     return {k: given(v, values) for k, v in value.items()} if isinstance(value, dict) else value
 
 
-def prototype(array):
-    """Return an array of NumPy of the same shape and dtype that factorizations and divisions take."""
-    made = np.zeros(array.shape, array.dtype)
-    if array.ndim > 1 and made.dtype.kind in "fc":  # zeros are in the bounds of any axis
-        made[..., range(min(array.shape[-2:])), range(min(array.shape[-2:]))] = 1
-    return made
-
-
-def whole(function):
-    """Return a kernel that runs a function of NumPy's in one task, on whole operands, if its memory allows for them."""
+def whole(op, function=None):
+    """Return a kernel that runs an operation by NumPy in one task, on whole operands, if its memory allows for them."""
 
     def kernel(*args, **parameters):
         arrays = []
         call = taken((args, parameters), arrays)
-
-        def run(*values):
-            args, parameters = given(call, values)
-            return function(*args, **parameters)
-
-        with np.errstate(all="ignore"):
-            made = run(*map(prototype, arrays))
-        expected = [np.asarray(m) for m in (made if isinstance(made, tuple | list) else (made,))]
-        if any(m.size for m in expected):
-            done = one_task(run, arrays, [(m.shape, m.dtype) for m in expected])
+        run = task_of(function or host_kernel(op), call)
+        expected = results(op, args, parameters)
+        if any(0 not in shape for shape, _ in expected):
+            done = one_task(run, arrays, expected)
         else:  # there is nothing to wait for
-            done = tuple(placed(m, arrays[0].spec) for m in expected)
-        return done if isinstance(made, tuple | list) else done[0]
+            done = tuple(placed(np.empty(shape, dtype), arrays[0].spec) for shape, dtype in expected)
+        return done[0] if ag.rules[op].outputs is None else done
 
     return kernel
+
+
+def task_of(function, call):
+    """Return a function of the values of a call's arrays alone."""
+
+    def run(*values):
+        args, parameters = given(call, values)
+        return function(*args, **parameters)
+
+    return run
+
+
+def results(op, args, parameters):
+    """Return the shapes and dtypes of what an operation gives, computing nothing."""
+    backend = manager.get("cubed")
+
+    def outlined(value):
+        if isinstance(value, Array):
+            return backend.spec(value)
+        return type(value)(map(outlined, value)) if type(value) in (tuple, list) else value
+
+    found = infer(op, outlined(args), {name: outlined(value) for name, value in parameters.items()})
+    if found is None:
+        raise ag.UnsupportedOp(op, "cubed", "the shape of its result depends on values")
+    return [(one.shape, np.dtype(one.dtype)) for one in found]
 
 
 def one_task(run, arrays, expected):
@@ -318,8 +326,8 @@ def assigned(array, key, value):
     return made
 
 
-SETITEM = whole(assigned)
-GETITEM = whole(lambda x, key: x[key])
+SETITEM = whole("setitem", assigned)
+GETITEM = whole("getitem", lambda x, key: x[key])
 
 
 def getitem(x, key, /):
@@ -334,10 +342,17 @@ def getitem(x, key, /):
 
 
 def with_masks(key):
-    """Return a key with the values of its masks: the shape of what it takes depends on them."""
-    masks = [part for part in key_parts(key) if isinstance(part, Array) and part.dtype == bool]
-    values = iter(values_of(*masks))
-    return tuple(next(values) if any(part is m for m in masks) else part for part in key_parts(key))
+    """Return a key with places for its masks: the shape of what these take depends on values, so they are computed."""
+    parts = key_parts(key)
+    values = iter(values_of(*(part for part in parts if is_mask(part))))
+    found = []
+    for part in parts:
+        found += map(placed, np.nonzero(next(values))) if is_mask(part) else [part]
+    return tuple(found)
+
+
+def is_mask(part):
+    return isinstance(part, Array) and part.dtype == bool
 
 
 def reshape(x, /, shape, *, copy=None):  # noqa: ARG001 (arrays of cubed are never written to)
@@ -392,13 +407,16 @@ def concat(arrays, /, *, axis=0):
     axis = None if axis is None else axis % arrays[0].ndim
     if axis is None or len({a.dtype for a in arrays}) > 1:
         return CONCAT(arrays, axis=axis)
+    arrays = [a for a in arrays if a.shape[axis]] or arrays[:1]
+    if len(arrays) == 1:
+        return arrays[0]
     size = arrays[0].chunksize[axis]
     fits = all(a.chunksize == arrays[0].chunksize and a.shape[axis] % size == 0 for a in arrays)
     return xp.concat(arrays, axis=axis) if fits else CONCAT(arrays, axis=axis)
 
 
 def running(name):
-    function, instead = getattr(xp, name), whole(host_kernel(name))
+    function, instead = getattr(xp, name), whole(name)
 
     def accumulated(x, /, *, axis=None, dtype=None, include_initial=False):
         axis = 0 if axis is None else axis
@@ -409,8 +427,8 @@ def running(name):
     return accumulated
 
 
-CONCAT = whole(np.concat)
-RESHAPE = whole(np.reshape)
+CONCAT = whole("concat")
+RESHAPE = whole("reshape")
 
 #: What cubed does chunk by chunk, beside the differentiable functions of single elements.
 OWN = {
