@@ -514,8 +514,10 @@ class Compiled:
                 parts += (key_of(leaf._spec), leaf._node is not None)
             elif type(leaf) is float:
                 parts.append(float)
+            elif isinstance(leaf, float | complex):  # NumPy's are: repr tells -0.0 apart
+                parts.append((type(leaf), repr(leaf)))
             elif type(leaf) in PLAIN:
-                parts.append((type(leaf), repr(leaf) if isinstance(leaf, complex) else leaf))
+                parts.append((type(leaf), leaf))
             else:
                 owner = None if isinstance(leaf, NUMBERS) else backend_of(leaf)
                 parts.append(Same(leaf) if owner is None else (key_of(owner.spec(leaf)), "raw"))
@@ -718,15 +720,14 @@ class Compiled:
             for found in search(roots, lambda value: id(value) in sought)
             if found.step != ("attribute", "grad")  # another tensor after every backward pass
         }
-        followed = [
+        new = [
             (leaf.number, tensor)
             for leaf, tensor in given_back
-            if isinstance(leaf, Leaf)
-            and leaf.followed
-            and tensor._node is not None
-            and not tensor.is_leaf
-            and id(tensor) not in ways
+            if isinstance(leaf, Leaf) and leaf.followed and tensor._node is not None and id(tensor) not in ways
         ]
+        followed = [(number, tensor) for number, tensor in new if not tensor.is_leaf]
+        if len(followed) < len(new):
+            raise CaptureError("capture: it returns a leaf that it makes itself, and that requires a gradient")
         backward, targets, saved = backward_of(watcher, [tensor for _, tensor in followed], first)
         watcher.also = [
             *(condition.number for condition in conditions),
@@ -738,9 +739,8 @@ class Compiled:
         tensors = [leaf for leaf in tree.flatten(returned)[0] if isinstance(leaf, Tensor)]
         tensors += [target_of(write.target, values) for write in program.writes]
         tensors += [t.grad for t in tensors if t.is_leaf and t.grad is not None]
-        held = {watcher.number_of(array) for array in arrays_held(tensors)} | {
-            watcher.number_of(a) for a in watcher.held
-        }
+        held = {watcher.number_of(array) for array in (*arrays_held(tensors), *watcher.held)}
+        held |= {watcher.number_of(live.array) for live in watcher.lives}
         escaped = watcher.escaped({*program.outputs, *(number for number in held if number is not None)})
         if escaped is not None:
             raise CaptureError(

@@ -15,6 +15,7 @@ from agrad.core.backend import Backend, backend_of
 from agrad.core.engine import run as run_backward
 from agrad.core.node import Node, ancestors
 from agrad.core.op import Op
+from agrad.core.saved import Packed
 from agrad.core.tensor import Tensor, wrap
 from agrad.func.guards import Link, called, changed_between, settings_of
 from agrad.func.program import Program
@@ -371,7 +372,7 @@ def backward_of(
         return None, (), []
     nodes: list[Any] = [t._node for t in results]
     graph = ancestors(nodes)
-    if any(node.hooks is not None for node in graph if node.seq >= first):
+    if any(node.hooks is not None and not recomputes(node) for node in graph if node.seq >= first):
         raise CaptureError(
             "capture: hooks are registered on what the function computes, which run anew at every backward"
         )
@@ -392,6 +393,7 @@ def backward_of(
     start = len(watcher.steps)
     before = mode.get_mode()
     try:
+        watcher.is_open = True  # checkpoints run their functions again
         mode.push(recorder=watcher, grad=False)
         found = run_backward(
             [(node, wrap(one, t._spec)) for node, one, t in zip(nodes, ones, results, strict=True)],
@@ -402,6 +404,7 @@ def backward_of(
         )
     finally:
         mode.set_mode(before)
+        watcher.is_open = False
     if watcher.failure is not None:
         raise watcher.failure
     reached = {node: number for node, number in targets.items() if found.get(node) is not None}
@@ -415,3 +418,13 @@ def backward_of(
     saved = [number for number in dict.fromkeys(used) if number not in made]
     keys = tuple(number for number, _ in watcher.draws if number in saved)
     return backward.replaced(inputs=(*saved, *cotangents), keys=keys), tuple(reached.values()), saved
+
+
+def recomputes(node: Node) -> bool:
+    """Return whether the hooks of a node are those of checkpoints alone, which compute what it saved again."""
+    hooks = node.hooks
+    if hooks is None or hooks.tensor or hooks.pre or hooks.post or hooks.accumulated or hooks.retained:
+        return False
+    kept = [value for value in node.saved if isinstance(value, Packed)] if type(node.saved) is tuple else []
+    owners = [getattr(pair.unpack, "__self__", None) for value in kept for pair in value.pairs]
+    return bool(kept) and all(getattr(type(owner), "_recomputes", False) is True for owner in owners)

@@ -112,6 +112,8 @@ class _Entry:
 class _Frame:
     """One call of a checkpointed function: how to run it again, and the values found by doing so, per backward pass."""
 
+    _recomputes = True  # for recordings: no hooks of the user's
+
     def __init__(
         self,
         function: Callable[..., Any],

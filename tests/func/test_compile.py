@@ -888,3 +888,67 @@ def test_arrays_in_give_arrays_of_what_is_outside():
         assert isinstance(found, ag.Tensor)
         close(found, x)
         assert given is y
+
+
+def test_a_number_of_a_value_may_be_computed_with_and_returned():
+    def f(x):
+        total = ag.sum(x * x)
+        return total.item() * 2 + 1, total.item()
+
+    compiled = ag.compile(f)
+    for seed in range(6):
+        x = data(3, seed=seed)
+        close(compiled(x), [(x * x).sum() * 2 + 1, (x * x).sum()])
+    assert len(compiled.programs) == 1
+
+
+def test_numbers_of_numpy_are_found_by_value():
+    compiled = ag.compile(lambda x, rate: x * rate)
+    for rate in (0.5, 0.5, -0.0, 0.0, 0.5, 0.0):
+        found = compiled(np.ones(2), np.float64(rate))
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(rate))
+        close(found, [rate, rate])
+    assert len(compiled.programs) == 3
+
+
+def test_a_leaf_that_is_made_and_returned_stays_one():
+    def f(x):
+        v = ag.tensor([1.0, 2.0], requires_grad=True)
+        return v, x * v
+
+    compiled = ag.compile(f)
+    with pytest.warns(CompileWarning, match="returns a leaf that it makes itself"):
+        compiled(ag.asarray(data(2)))
+    for seed in range(5):
+        x = data(2, seed=seed)
+        v, y = compiled(ag.asarray(x))
+        ag.sum(y).backward()
+        close(v.grad, x)
+
+
+def test_checkpoints_differentiated_outside():
+    w = ag.tensor([2.0, 3.0], requires_grad=True)
+
+    def plain(x, s):
+        return ag.nn.functional.dropout(ag.sin(x * w) * (s.item() * 2.0), 0.5) * 2
+
+    def body(v, s):
+        return ag.nn.functional.dropout(ag.sin(v * w) * (s.item() * 2.0), 0.5)
+
+    def kept(x, s):
+        return ag.utils.checkpoint.checkpoint(body, x, s, use_reentrant=False) * 2
+
+    compiled = ag.compile(kept)
+    for seed in range(6):
+        found = []
+        for run in (plain, compiled):
+            w.grad = None
+            ag.manual_seed(seed)
+            x = ag.tensor(data(2, seed=seed), requires_grad=True)
+            y = run(x, ag.tensor(0.5 + seed))
+            (g,) = ag.autograd.grad(ag.sum(y * y), x, create_graph=seed == 5, retain_graph=True)
+            ag.sum(g * g if seed == 5 else y).backward()
+            found.append((y.detach(), g.detach(), w.grad, x.grad))
+        for a, b in zip(*found, strict=True):
+            close(a, b)
+    assert len(compiled.programs) == 1
