@@ -22,18 +22,18 @@ from agrad.core.port import Port
 from agrad.core.requirements import REQUIREMENTS
 from agrad.core.spec import Spec
 
-#: The version of this contract. Raised when a backend written for the old one would no longer be right. This one is
-#: provisional: docs/plugin.md says what may still change.
+#: The version of this contract, which is frozen: raised when a backend written for it would no longer be right.
+#: docs/plugin.md has the changes.
 CONTRACT = 2
 
 #: How many specs a backend keeps interned.
 SPECS_KEPT = 4096
 
-#: The dtypes of double precision, which some devices lack.
-DOUBLE = ("float64", "complex128")
+#: The dtypes of double precision, which some devices lack, with those that take their place.
+SINGLE = {"float64": "float32", "complex128": "complex64"}
 
 #: Those beside which a complex number is of single precision.
-SINGLE = ("bfloat16", "complex64", "float16", "float32")
+SHORT = ("bfloat16", "complex64", "float16", "float32")
 
 
 class Device(str):
@@ -64,6 +64,43 @@ class Device(str):
     def type(self) -> str:
         """The backend's name, as PyTorch spells it."""
         return self.backend
+
+
+class Place(Device):
+    """A device, and what an array there has to have in common with those it meets: a cluster, a stream, a memory limit.
+
+    `Backend.device_of` gives one where arrays carry such a context; what agrad makes beside an operand it makes at the place
+    of that operand. It prints and compares as the device's name; two of them are equal if their contexts are, too.
+
+    Attributes
+    ----------
+    context : object
+        What the library calls it.
+
+    Examples
+    --------
+    >>> from agrad.plugin.backend import Place
+    >>> Place("mine", "a cluster") == "mine", Place("mine", "a cluster") == Place("mine", "another")
+    (True, False)
+    """
+
+    context: Any
+
+    def __new__(cls, device: str, context: Any) -> Place:  # noqa: PYI034 (a str is made by its own)
+        made = super().__new__(cls, device)
+        made.context = context
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return str.__eq__(self, other) and (not isinstance(other, Place) or self.context == other.context)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = str.__hash__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Device, (str(self),)  # a context is this process's
 
 
 class Backend:
@@ -170,8 +207,17 @@ class Backend:
         """Return what the library's own ``device=`` takes for one of `devices`; None for its default."""
         return self._native_devices[device] if self._native_devices else None
 
+    def creation(self, device: str) -> dict[str, Any]:
+        """Return the keywords by which the namespace's creation functions make an array on a device, or at a `Place`."""
+        native = self.native_device(device)
+        return {} if native is None else {"device": native}
+
+    def beside(self, array: Any) -> dict[str, Any]:
+        """Return the keywords by which they make an array that can be used with another one."""
+        return self.creation(self.device_of(array))
+
     def device_of(self, array: Any) -> str:
-        """Return the device of an array."""
+        """Return the device of an array; a `Place`, where arrays carry more that those they meet must share."""
         if not self._native_devices:
             return self.name
         try:
@@ -257,7 +303,7 @@ class Backend:
             found = None if native is None else xp.empty((0,), dtype=native).dtype
             if found is None or self.dtype_name(found) != name:  # some give another one instead
                 why = f": {reason}" if name in REQUIREMENTS and (reason := self.cannot(name)) else ""
-                if not why and name in DOUBLE:
+                if not why and name in SINGLE:
                     why = "; ag.set_default_dtype(ag.float32) makes single precision the default"
                 raise TypeError(f"the {self.name} backend has no dtype {name}{why}")
             self._dtypes[name] = found
@@ -293,12 +339,17 @@ class Backend:
 
     def default_name(self, kind: str = "float", device: str | None = None) -> str:
         """Return the standard's name of `default_dtype`."""
-        single = dtypes.get_default_dtype().name == "float32"
-        if kind == "float":
-            return "float32" if single or self.cannot("float64", device) else "float64"
-        if kind == "complex":
-            return "complex64" if single or self.cannot("complex128", device) else "complex128"
-        return {"bool": "bool", "int": "int64"}[kind]
+        key = kind, device, dtypes.get_default_dtype().name
+        found = self._default_names.get(key)
+        if found is None:
+            name = {"bool": "bool", "int": "int64", "float": "float64", "complex": "complex128"}[kind]
+            single = name in SINGLE and (key[2] == "float32" or self.cannot(name, device))
+            found = self._default_names[key] = SINGLE[name] if single else name
+        return found
+
+    @once
+    def _default_names(self) -> dict[tuple[str, str | None, str], str]:
+        return {}
 
     @once
     def _defaults(self) -> dict[tuple[str, str | None, str], Any]:
@@ -313,13 +364,13 @@ class Backend:
     ) -> Any:
         """Make an array of Python numbers, nested sequences or an array of the library.
 
-        `like` is an array beside which it is to be used: where there is no `device`, its own counts. For libraries whose
-        arrays carry more of a context than a device; agrad gives none yet.
+        `like` is an array beside which it is to be used: where there is no `device`, its own counts. An array of the library
+        stays where it is if neither is given.
         """
         device = self.device_of(like) if device is None and like is not None else device
-        native = {} if device is None or self.native_device(device) is None else {"device": self.native_device(device)}
+        where = {} if device is None else self.creation(device)
         dtype = None if dtype is None else self.dtype(dtype)
-        return self.namespace().asarray(value, dtype=dtype, copy=copy, **native)
+        return self.namespace().asarray(value, dtype=dtype, copy=copy, **where)
 
     def from_dlpack(self, x: Any, *, copy: bool | None = None) -> Any:
         """Make an array of memory that another library exports by DLPack."""
@@ -339,7 +390,7 @@ class Backend:
         ):
             return spec.dtype
         if isinstance(value, complex):
-            single = self.dtype_name(spec.dtype) in SINGLE or self.cannot("complex128", spec.device)
+            single = self.dtype_name(spec.dtype) in SHORT or self.cannot("complex128", spec.device)
             return self.dtype("complex64" if single else "complex128")
         return self.default_dtype("int" if isinstance(value, int) else "float", spec.device)
 
@@ -349,9 +400,9 @@ class Backend:
 
     def scatter_add(self, spec: Spec, key: Any, values: Any) -> Any:
         """Return zeros of a spec with `values` added at `key`, repeated places accumulating: the adjoint of getitem."""
-        xp, device = self.xp, self.native_device(spec.device)  # kernels, which say what the library lacks
-        zeros = xp.zeros(spec.shape, dtype=values.dtype, device=device)
-        places, sums = xp.reshape(self._places(spec.shape, key, device), (-1,)), xp.reshape(values, (-1,))
+        xp, where = self.xp, self.beside(values)  # kernels, which say what the library lacks
+        zeros = xp.zeros(spec.shape, dtype=values.dtype, **where)
+        places, sums = xp.reshape(self._places(spec.shape, key, where), (-1,)), xp.reshape(values, (-1,))
         # sort by place; within each run of one place add by doubling strides, so that no place touches another
         order = xp.argsort(places)
         places, sums = xp.take(places, order), xp.take(sums, order)
@@ -361,7 +412,7 @@ class Backend:
             added = xp.where(same, sums[stride:] + sums[:-stride], sums[stride:])
             sums = xp.concat([sums[:stride], added])
             stride *= 2
-        return _put(xp, zeros, places, sums)
+        return self._put(zeros, places, sums)
 
     def setitem(self, array: Any, key: Any, value: Any) -> Any:
         """Return a copy of an array with ``array[key] = value`` done."""
@@ -375,13 +426,13 @@ class Backend:
                     raise  # but for arrays of integers, which the standard has in no assignment
             else:
                 return made
-        places = self._places(array.shape, key, array.device)
+        places = self._places(array.shape, key, self.beside(array))
         lead = max(value.ndim - places.ndim, 0)  # a value may have leading axes of length 1 that its place lacks
         value = xp.reshape(value, value.shape[lead:]) if set(value.shape[:lead]) <= {1} else value
         value = xp.astype(xp.broadcast_to(value, places.shape), array.dtype)
         places, values = xp.reshape(places, (-1,)), xp.reshape(value, (-1,))
         order = xp.argsort(places, stable=True)  # of several values for one place the last stays last
-        return _put(xp, array, xp.take(places, order), xp.take(values, order))
+        return self._put(array, xp.take(places, order), xp.take(values, order))
 
     @once
     def assigns(self) -> bool:
@@ -393,10 +444,21 @@ class Backend:
             return False
         return True
 
-    def _places(self, shape: tuple[int, ...], key: Any, device: Any) -> Any:
+    def _places(self, shape: tuple[int, ...], key: Any, where: dict[str, Any]) -> Any:
         """Return the numbers, in row-major order, of the places that a key takes."""
         xp = self.xp
-        return xp.getitem(xp.reshape(xp.arange(math.prod(shape), device=device), shape), key)
+        return xp.getitem(xp.reshape(xp.arange(math.prod(shape), **where), shape), key)
+
+    def _put(self, array: Any, places: Any, values: Any) -> Any:
+        """Return an array with values put at places, which are sorted; of several values for one place the last counts."""
+        xp = self.xp
+        if not places.shape[0]:
+            return array
+        every = xp.arange(math.prod(array.shape), **self.beside(array))
+        last = xp.searchsorted(places, every, side="right") - 1
+        last = xp.where(last < 0, xp.zeros_like(last), last)
+        met = xp.take(places, last) == every
+        return xp.reshape(xp.where(met, xp.take(values, last), xp.reshape(array, (-1,))), array.shape)
 
     def setitem_into(self, array: Any, key: Any, value: Any) -> Any:
         """As `setitem`, where the array may be changed: nothing else holds it."""
@@ -596,17 +658,6 @@ class Backend:
 
     def __repr__(self) -> str:
         return f"<agrad backend {self.name}>"
-
-
-def _put(xp: Any, array: Any, places: Any, values: Any) -> Any:
-    """Return an array with values put at places, which are sorted; of several values for one place the last counts."""
-    if not places.shape[0]:
-        return array
-    every = xp.arange(math.prod(array.shape), device=array.device)
-    last = xp.searchsorted(places, every, side="right") - 1
-    last = xp.where(last < 0, xp.zeros_like(last), last)
-    met = xp.take(places, last) == every
-    return xp.reshape(xp.where(met, xp.take(values, last), xp.reshape(array, (-1,))), array.shape)
 
 
 # -- what is defined above --------------------------------------------------------------------------------------------

@@ -46,9 +46,12 @@ def floating(xp: Any, x: Any, spec: Spec) -> Any:
     return xp.real(x) if spec.is_complex else x
 
 
-def device_of(array: Any) -> Any:
-    """Return what the ``device=`` of its namespace takes for the device of an array, raw or Tensor."""
-    return getattr(array, "device", None)
+def beside(array: Any) -> dict[str, Any]:
+    """Return the keywords by which creation functions of its namespace make an array beside one, raw or a Tensor."""
+    if getattr(array, "_spec", None) is not None:
+        return {"device": array.device}
+    backend = backend_of(array)
+    return {} if backend is None else backend.beside(array)
 
 
 def fit(xp: Any, g: Any, spec: Spec) -> Any:

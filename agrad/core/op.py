@@ -225,9 +225,9 @@ def general(op: Op, values: tuple[Any, ...], *, whole: bool = False) -> Any:
             operands.append(member)
             raw[i] = member._raw
         elif argument.kind == "key":
-            raw[i] = _key(value, backend)
+            raw[i] = _key(value, backend, spec)
         else:
-            raw[i] = _index(value, backend)
+            raw[i] = _index(value, backend, spec)
     if op.rule.real:
         specs = [t._spec for t in operands if t is not None]
         if any(s.is_complex for s in specs) or not any(s.is_float for s in specs):
@@ -420,29 +420,33 @@ def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spe
     return made if owner is backend else backend.adopt(made)
 
 
-def _index(value: Any, backend: Backend) -> Any:
-    """Return an index operand as a raw array of the call's backend; ints and the like pass through."""
+def _index(value: Any, backend: Backend, spec: Spec | None) -> Any:
+    """Return an index operand as a raw array of the call's backend; ints and the like pass through.
+
+    A list becomes one beside the operand that has the spec.
+    """
     if isinstance(value, Tensor):
         return (value if value._spec.backend is backend else backend.adopt(value))._raw
     if isinstance(value, list | tuple | range):
-        return backend.asarray(list(value))
+        where = spec.device if spec is not None and spec.backend is backend else None
+        return backend.asarray(list(value), device=where)
     owner = backend_of(value)
     if owner is not None:
         numbers_of(owner, value)  # raises where it is no index; scalars of a library stay what they are
     return value if owner is None or owner is backend else backend.receive(owner, value, backend.default_device())
 
 
-def _key(key: Any, backend: Backend) -> Any:
+def _key(key: Any, backend: Backend, spec: Spec | None) -> Any:
     """Return an indexing key with its arrays raw, on the call's backend."""
     if isinstance(key, tuple):
-        return tuple(_key_part(part, backend) for part in key)
-    return _key_part(key, backend)
+        return tuple(_key_part(part, backend, spec) for part in key)
+    return _key_part(key, backend, spec)
 
 
-def _key_part(part: Any, backend: Backend) -> Any:
+def _key_part(part: Any, backend: Backend, spec: Spec | None) -> Any:
     if part is None or part is Ellipsis or isinstance(part, int):
         return part
     if isinstance(part, slice):
         # a 0-d integer tensor is a bound like any other
         return slice(*(b if b is None else operator.index(b) for b in (part.start, part.stop, part.step)))
-    return _index(part, backend)
+    return _index(part, backend, spec)

@@ -354,7 +354,17 @@ def leaves_vmap(how: str) -> RuntimeError:
 
 #: Members that a batched backend has of the library's: they are not about shapes.
 OF_THE_LIBRARY = (
-    *("cannot", "default_device", "default_dtype", "default_name", "dtype", "dtype_name", "kind", "namespace"),
+    *(
+        "cannot",
+        "creation",
+        "default_device",
+        "default_dtype",
+        "default_name",
+        "dtype",
+        "dtype_name",
+        "kind",
+        "namespace",
+    ),
     *("native_device", "quiet", "scalar", "scalar_dtype"),
 )
 
@@ -419,7 +429,15 @@ class BatchedBackend(Backend):
 
     @once
     def _on_one_device(self) -> bool:
-        return not self.base.is_lazy and len(self.base.devices()) == 1
+        of_names = (
+            type(self.base).creation is Backend.creation
+        )  # else arrays may carry a context, which specs tell apart
+        return of_names and not self.base.is_lazy and len(self.base.devices()) == 1
+
+    def beside(self, array: Any) -> dict[str, Any]:
+        while isinstance(array, Batched):
+            array = array.data
+        return self.base.beside(array)
 
     def kernel(self, op: str) -> Callable[..., Any] | None:
         if op in PRIMITIVES and op not in OPS:

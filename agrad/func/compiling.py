@@ -354,7 +354,7 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, 
     if xp is node.spec.backend.functions:
         return _recorded_backward(gs, saved, node)
     full = [
-        xp.zeros(spec.shape, dtype=spec.dtype, device=spec.backend.native_device(spec.device)) if part is None else part
+        xp.zeros(spec.shape, dtype=spec.dtype, **spec.backend.creation(spec.device)) if part is None else part
         for part, spec in zip(gs, node.out_specs, strict=True)
     ]
     assert kept.backward is not None

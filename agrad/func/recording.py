@@ -175,6 +175,9 @@ class RecordingBackend(Backend):
     def lend(self, array: Any) -> Any:
         return array
 
+    def beside(self, array: Any) -> dict[str, Any]:
+        return self.inner.beside(_bare(array))
+
     def nbytes(self, array: Any) -> int:
         return self.inner.nbytes(array.data if isinstance(array, Recorded) else array)
 
@@ -230,7 +233,17 @@ class RecordingBackend(Backend):
 
 #: Members that the recording backend has of the library's: they are not about arrays.
 OF_THE_LIBRARY = (
-    *("cannot", "default_device", "default_dtype", "default_name", "device_of", "devices", "dtype", "dtype_name"),
+    *(
+        "cannot",
+        "creation",
+        "default_device",
+        "default_dtype",
+        "default_name",
+        "device_of",
+        "devices",
+        "dtype",
+        "dtype_name",
+    ),
     *("kind", "namespace", "native_device", "quiet", "scalar", "scalar_dtype"),
 )
 

@@ -388,7 +388,7 @@ def backward_of(
         if not ancestors(node.inputs).isdisjoint(targets):
             raise CaptureError("capture: one argument was computed from another, and both are differentiated")
     backend = results[0]._spec.backend
-    ones = [backend.xp.ones(t.shape, dtype=t.dtype, device=backend.native_device(t._spec.device)) for t in results]
+    ones = [backend.xp.ones(t.shape, dtype=t.dtype, **backend.creation(t._spec.device)) for t in results]
     cotangents = [watcher.introduce(array) for array in ones]
     start = len(watcher.steps)
     before = mode.get_mode()

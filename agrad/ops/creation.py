@@ -48,10 +48,7 @@ def _call(
     """Call a creation function of a backend's namespace; the kind is that of the numbers where no dtype is given."""
     backend, full = manager.device_of(device)
     dtype = backend.default_dtype(kind, full) if dtype is None else backend.dtype(dtype)
-    native = backend.native_device(full)
-    if native is not None:
-        parameters["device"] = native
-    raw = getattr(kernels_of(backend), name)(*args, dtype=dtype, **parameters)
+    raw = getattr(kernels_of(backend), name)(*args, dtype=dtype, **parameters, **backend.creation(full))
     return leaf(backend, raw, requires_grad)
 
 
@@ -135,7 +132,15 @@ def full(
     if not isinstance(fill_value, bool | int | float | complex):
         made = broadcast_to(_fill(fill_value, dtype, device), shape_tuple(shape))
         return made.requires_grad_() if requires_grad else made
-    kind = next(kind.__name__ for kind in (bool, int, float, complex) if isinstance(fill_value, kind))
+    kind = (
+        "float"
+        if isinstance(fill_value, float)
+        else "bool"
+        if isinstance(fill_value, bool)
+        else "int"
+        if isinstance(fill_value, int)
+        else "complex"
+    )
     return _call("full", shape, fill_value, dtype=dtype, device=device, requires_grad=requires_grad, kind=kind)
 
 
@@ -387,7 +392,7 @@ def asarray(
         if copy is False and not hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
             raise ValueError("asarray() of Python numbers has to copy; copy=False cannot be met")
         if dtype is None and type(obj) is float:
-            dtype = backend.default_dtype("float", where)
+            dtype = backend.default_name("float", where)  # a name is the quickest to look up
         raw = backend.asarray(obj, dtype=dtype, device=where, copy=copy)
         if dtype is None and not hasattr(obj, "dtype"):
             kind = backend.kind(raw.dtype)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agrad.core.cotangents import device_of
+from agrad.core.cotangents import beside
 from agrad.core.declare import linear
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import BatchedCall, along, places
@@ -34,7 +34,7 @@ def _resized(xp: Any, g: Any, axis: int, size: int) -> Any:
         return g
     if extra < 0:
         return g[(*(slice(None),) * axis, slice(0, size), ...)]
-    zeros = xp.zeros((*g.shape[:axis], extra, *g.shape[axis + 1 :]), dtype=g.dtype, device=device_of(g))
+    zeros = xp.zeros((*g.shape[:axis], extra, *g.shape[axis + 1 :]), dtype=g.dtype, **beside(g))
     return xp.concat([g, zeros], axis=axis)
 
 
@@ -47,7 +47,7 @@ def _restored(xp: Any, g: Any, spec: Any, axes: Sequence[int]) -> Any:
 
 def _paired(xp: Any, g: Any, axis: int, n: int, factor: float) -> Any:
     """Multiply those frequencies of half a spectrum that have a partner in the other half, of `n` in all."""
-    k = xp.arange(g.shape[axis], device=device_of(g))
+    k = xp.arange(g.shape[axis], **beside(g))
     inner = xp.reshape((k > 0) & (2 * k < n), (-1,) + (1,) * (g.ndim - axis - 1))
     return xp.where(inner, g * factor, g)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from agrad.core.cotangents import device_of, promote, unbroadcast
+from agrad.core.cotangents import beside, promote, unbroadcast
 from agrad.core.declare import custom, linear, multilinear
 from agrad.core.tensor import check_number
 from agrad.ops import elementwise, statistical
@@ -340,7 +340,7 @@ def _put_on_diagonal(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
     before = max(0, offset)
 
     def zeros(count: int) -> Any:
-        return xp.zeros((*g.shape[:-1], count), dtype=g.dtype, device=device_of(g))
+        return xp.zeros((*g.shape[:-1], count), dtype=g.dtype, **beside(g))
 
     row = (
         g

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from agrad.core.cotangents import device_of, unbroadcast
+from agrad.core.cotangents import beside, unbroadcast
 from agrad.core.declare import linear
 from agrad.core.operands import as_operands
 from agrad.ops.batch_rules import BatchedCall, dynamic, matrices, place, places
@@ -410,7 +410,7 @@ def _repeat_adjoint(xp: Any, g: Any, x_spec: Any, repeats: Any, axis: int | None
         axis = axis % len(shape)
         return xp.sum(xp.reshape(g, (*shape[: axis + 1], repeats, *shape[axis + 1 :])), axis=axis + 1)
     n = x_spec.size if axis is None else shape[axis]
-    sources = xp.repeat(xp.arange(n, device=device_of(g)), xp.broadcast_to(repeats, (n,)))
+    sources = xp.repeat(xp.arange(n, **beside(g)), xp.broadcast_to(repeats, (n,)))
     key = unravel(sources, shape) if axis is None else (slice(None),) * (axis % len(shape)) + (sources,)
     return xp.scatter_add(x_spec, key, g)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agrad.core.cotangents import device_of, is_complex, promote
+from agrad.core.cotangents import beside, is_complex, promote
 from agrad.core.mode import may_look
 
 
@@ -30,7 +30,7 @@ def eye(xp: Any, n: int, like: Any) -> Any:
     dtype = like.dtype
     if is_complex(xp, like):
         dtype = xp.real(like).dtype
-    return xp.eye(n, dtype=dtype, device=device_of(like))
+    return xp.eye(n, dtype=dtype, **beside(like))
 
 
 def real(xp: Any, a: Any) -> Any:

@@ -82,7 +82,8 @@ class StandardMethods:
     @property
     def device(self: Any) -> Any:
         """``"<backend>[:<device>]"``."""
-        return Device(self._spec.device)
+        device = self._spec.device
+        return device if isinstance(device, Device) else Device(device)
 
     def __array_namespace__(self: Any, /, *, api_version: str | None = None) -> Any:
         return namespace(self._spec.device, api_version=api_version)

@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from agrad.core.cotangents import device_of, is_complex
+from agrad.core.cotangents import beside, is_complex
 from agrad.core.declare import custom, elementwise, fused, linear, multilinear, nondifferentiable
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import BatchedCall, along, is_array, pointwise
@@ -471,7 +471,7 @@ def embedding(indices: Any, weight: Any, padding_idx: int | None = None, /) -> T
 def _embedding_adjoint_kernel(xp: Any, grad: Any, indices: Any, spec: Any) -> Any:
     shape = (math.prod(indices.shape), spec.shape[1])
     rows = xp.broadcast_to(xp.reshape(indices, (-1, 1)), shape)
-    columns = xp.astype(xp.arange(shape[1], device=device_of(indices)), indices.dtype)
+    columns = xp.astype(xp.arange(shape[1], **beside(indices)), indices.dtype)
     columns = xp.broadcast_to(columns[None, :], shape)
     return xp.scatter_add(spec, (rows, columns), xp.reshape(grad, shape))
 
@@ -1154,7 +1154,7 @@ def class_axis(rank: int) -> int:
 
 def _is_class(xp: Any, like: Any, target: Any, count: int, axis: int) -> Any:
     """Whether a class is the target, in the shape of the input and on the device of `like`."""
-    classes = xp.astype(xp.arange(count, device=device_of(like)), target.dtype)
+    classes = xp.astype(xp.arange(count, **beside(like)), target.dtype)
     shape = tuple(count if i == axis else 1 for i in range(target.ndim + 1))
     return xp.expand_dims(target, axis=axis) == xp.reshape(classes, shape)
 

@@ -10,7 +10,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.backend import backend_of, numbers_of
 from agrad.core.buffers import check_leaf, owned, rebind
-from agrad.core.cotangents import device_of, unbroadcast
+from agrad.core.cotangents import beside, unbroadcast
 from agrad.core.declare import custom, linear, nondifferentiable
 from agrad.core.kernels import KINDS, at, is_mask, key_parts, visits_once
 from agrad.core.mode import batch_levels, is_grad_enabled, recorder
@@ -64,8 +64,7 @@ def _places_taken(b: BatchedCall, shape: tuple[int, ...], key: Any, like: Any) -
     arrays picks is picked by each in turn, from numbers of places that need no batch.
     """
     xp = b.xp
-    device = getattr(like, "device", None)
-    numbers = xp.reshape(xp.arange(math.prod(shape), device=device), shape)
+    numbers = xp.reshape(xp.arange(math.prod(shape), **beside(like)), shape)
     parts = key_parts(key)
     batched = [i for i, part in enumerate(parts) if b.has(part)]
     if not batched:
@@ -96,7 +95,7 @@ def _first_picked(b: BatchedCall, parts: tuple[Any, ...], ndim: int) -> int:
 def _offset(b: BatchedCall, taken: Any, size: int) -> Any:
     """Add to places with a batch axis what leads to their member's row."""
     xp = b.xp
-    rows = xp.reshape(xp.arange(b.size, device=getattr(taken, "device", None)), (b.size, *(1,) * (taken.ndim - 1)))
+    rows = xp.reshape(xp.arange(b.size, **beside(taken)), (b.size, *(1,) * (taken.ndim - 1)))
     return taken + rows * size
 
 
@@ -167,13 +166,13 @@ def scatter_add(spec: Any, key: Any, values: Any, /) -> Tensor:
 
 
 def _zero_at(xp: Any, g: Any, key: Any) -> Any:
-    return xp.setitem(g, key, xp.zeros((), dtype=g.dtype, device=device_of(g)))
+    return xp.setitem(g, key, xp.zeros((), dtype=g.dtype, **beside(g)))
 
 
 def _where_last(xp: Any, g: Any, key: Any) -> Any:
     """``g[key]``, and 0 where a later entry of the key writes to the same place."""
     parts = xp.getitem(g, key)
-    numbers = xp.reshape(xp.arange(math.prod(parts.shape), device=device_of(g)), parts.shape)
+    numbers = xp.reshape(xp.arange(math.prod(parts.shape), **beside(g)), parts.shape)
     last = xp.getitem(xp.setitem(xp.zeros_like(g, dtype=xp.int64), key, numbers), key)
     return xp.where(last == numbers, parts, xp.zeros_like(parts))
 
@@ -310,7 +309,7 @@ def _assigned_in_place(x: Tensor, source: Tensor, key: Any, value: Any) -> tuple
     if batch_levels.get() and resolve_backend(OPS["setitem"], (source, key, value))[0] is not backend:
         return None
     raw = value._raw if is_tensor else backend.scalar(value, x._spec)
-    places = _key(key, backend)
+    places = _key(key, backend, x._spec)
     buffer = owned(x)  # asked last: to read the value and the key is to end the ownership, if they are `x` itself
     if buffer is None:
         return None
@@ -338,7 +337,7 @@ def _scatter_along_kernel(xp: Any, values: Any, indices: Any, spec: Any, axis: i
             key.append(indices)
         else:  # an axis of length 1 was broadcast to that of the indices
             shape = tuple(-1 if j == i else 1 for j in range(rank))
-            key.append(xp.reshape(xp.arange(n, device=device_of(values)), shape))
+            key.append(xp.reshape(xp.arange(n, **beside(values)), shape))
     return xp.scatter_add(spec, tuple(key), values)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agrad.core.cotangents import device_of, is_complex, promote
+from agrad.core.cotangents import beside, is_complex, promote
 from agrad.core.declare import custom, nondifferentiable
 from agrad.ops.batch_rules import BatchedCall, matrices
 from agrad.ops.docs import complete
@@ -134,7 +134,7 @@ def _cut_pinv_jvp(xp: Any, t: Any, x: Any, rtol: Any) -> Any:
     """
     u, s, vh = xp.linalg.svd(x, full_matrices=False)
     v, uh = adjoint(xp, vh), adjoint(xp, u)
-    bound = xp.asarray(rtol, dtype=s.dtype, device=device_of(s)) * xp.max(s, axis=-1)
+    bound = xp.asarray(rtol, dtype=s.dtype, **beside(s)) * xp.max(s, axis=-1)
     kept = s > bound[..., None]
     safe = xp.where(kept, s, 1.0)
     inverse = xp.where(kept, 1 / safe, 0.0)
@@ -281,7 +281,7 @@ def _products_without(xp: Any, s: Any, *others: Any) -> Any:
 def _adjugate_kernel(xp: Any, x: Any, /) -> Any:
     """Return det(U) det(Vh) V diag(products of the other singular values) U^H: right for any rank."""
     u, s, vh = xp.linalg.svd(x)
-    places = xp.arange(s.shape[-1], device=device_of(x))
+    places = xp.arange(s.shape[-1], **beside(x))
     products = _products_without(xp, s, places[:, None] == places)
     sign = xp.linalg.det(u) * xp.linalg.det(vh)
     return mm(xp, sign[..., None, None] * adjoint(xp, vh) * products[..., None, :], adjoint(xp, u))
@@ -296,7 +296,7 @@ def _adjugate_along(xp: Any, x: Any, change: Any, *, back: bool) -> Any:
     u, s, vh = xp.linalg.svd(x)
     sign = (xp.linalg.det(u) * xp.linalg.det(vh))[..., None, None]
     v = adjoint(xp, vh)
-    places = xp.arange(s.shape[-1], device=device_of(x))
+    places = xp.arange(s.shape[-1], **beside(x))
     same = places[:, None] == places
     products = _products_without(xp, s, same[:, None, :], same[None, :, :])
     products = xp.where(same, xp.zeros_like(products), products)

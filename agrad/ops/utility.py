@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agrad.core import errors
-from agrad.core.cotangents import device_of
+from agrad.core.cotangents import beside
 from agrad.core.declare import linear
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import along
@@ -28,7 +28,7 @@ def _diff_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, n: int) -> Any:
     n = min(n, x_spec.shape[axis])
     if not n:
         return g
-    zeros = xp.zeros((*g.shape[:axis], n, *g.shape[axis + 1 :]), dtype=g.dtype, device=device_of(g))
+    zeros = xp.zeros((*g.shape[:axis], n, *g.shape[axis + 1 :]), dtype=g.dtype, **beside(g))
     made = xp.diff(xp.concat([zeros, g, zeros], axis=axis), axis=axis, n=n)
     return -made if n % 2 else made
 

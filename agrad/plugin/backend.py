@@ -1,6 +1,6 @@
 """The contract as plugins import it; it stands in ``agrad.core.backend``."""
 
-from agrad.core.backend import CONTRACT, SPECS_KEPT, Backend, Device
+from agrad.core.backend import CONTRACT, SPECS_KEPT, Backend, Device, Place
 from agrad.core.kernels import PRIMITIVES, SUBNAMESPACES, check_bounds, forget_kernels, key_parts
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "SUBNAMESPACES",
     "Backend",
     "Device",
+    "Place",
     "check_bounds",
     "forget_kernels",
     "key_parts",

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors, notebook
-from agrad.core.backend import CONTRACT, Backend, Device
+from agrad.core.backend import CONTRACT, Backend, Device, Place
 from agrad.core.kernels import forget_kernels
 from agrad.core.mode import Setting
 from agrad.core.once import lock, shared
@@ -500,6 +500,8 @@ def device_of(device: Any) -> tuple[Backend, str]:
         return backend, name if ":" in name else backend.default_device()
     text = str(device)
     backend = usable(text)
+    if isinstance(device, Place):
+        return backend, device
     return backend, text if ":" in text else backend.default_device()
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from agrad.core.cotangents import device_of
+from agrad.core.cotangents import beside
 from agrad.core.declare import nondifferentiable
 from agrad.core.errors import called
 from agrad.core.operands import as_operand
@@ -86,7 +86,7 @@ def _order_kernel(xp: Any, x: Any, /, ranks: tuple[int, ...]) -> Any:
     order = xp.argsort(x, axis=-1, stable=True)
     if len(ranks) == 1:
         return order[..., ranks[0] : ranks[0] + 1]
-    return xp.take(order, xp.asarray(ranks, dtype=xp.int64, device=device_of(x)), axis=-1)
+    return xp.take(order, xp.asarray(ranks, dtype=xp.int64, **beside(x)), axis=-1)
 
 
 @nondifferentiable("x", name="extra.argrank", kernel=_order_kernel)
