@@ -34,7 +34,7 @@ CPU = "cpu"  # PyTorch's word for where NumPy's arrays are.
 CHANGES = {
     1: (
         "join(others) takes the place of absorbs; specimen and computing_nothing belong to a Harness, which the hook"
-        " agrad_harness gives"
+        " agrad_harness gives; asarray also takes like"
     ),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import types
 
@@ -297,3 +298,89 @@ def test_truth_and_text_and_what_leaves():
     assert backend.read_only(array) is array  # nothing in the standard is read-only
     one = np.asarray(1.0)
     assert backend.read_only(one) is not one
+
+
+# -- what is frozen ---------------------------------------------------------------------------------------------------
+
+#: The members of version 2 of the contract. A line may be added, with a default that is right for backends that do not know
+#: it; to change or take away one is version 3.
+VERSION_2 = """
+    add_into(self, array, other, out)
+    adopt(self, tensor)
+    as_array(self, value)
+    asarray(self, value, *, dtype=None, device=None, copy=None, like=None)
+    assigns
+    availability(self)
+    beside(self, array)
+    broadcast_like(self, array, spec)
+    cannot(self, requirement, device=None)
+    capabilities
+    compile(self, program, **options)
+    computes
+    contract
+    creation(self, device)
+    default_device(self)
+    default_dtype(self, kind='float', device=None)
+    default_name(self, kind='float', device=None)
+    device_capabilities
+    device_of(self, array)
+    devices(self)
+    dtype(self, dtype)
+    dtype_name(self, dtype)
+    from_buffer(self, data, dtype_name, shape, device)
+    from_dlpack(self, x, *, copy=None)
+    from_host(self, buffer, device)
+    functions
+    holds_nan(self, array)
+    in_layout(self, array, spec)
+    infer(self, op, arguments, parameters)
+    is_duck_array
+    is_lazy
+    item(self, array)
+    join(self, others)
+    kernel(self, op)
+    kind(self, dtype)
+    lacks
+    layout(self, array)
+    lend(self, array)
+    may_hold_nan(self, array)
+    may_hold_zero(self, array)
+    name
+    namespace(self)
+    native_device(self, device)
+    native_devices(self)
+    nbytes(self, array)
+    quiet(self)
+    random(self, kind, shape, key, *, dtype, device, **p)
+    read_only(self, array)
+    realize(self, *arrays, keep='host', max_memory=None, progress=None)
+    receive(self, source, array, device)
+    run_function
+    run_rule
+    scalar(self, value, spec)
+    scalar_dtype(self, value, spec)
+    scatter_add(self, spec, key, values)
+    send(self, array, target, device)
+    setitem(self, array, key, value)
+    setitem_into(self, array, key, value)
+    spec(self, array)
+    text_of(self, array)
+    to_host(self, array)
+    tolist(self, array)
+    truth(self, array)
+    watch(self, array)
+    xp
+"""
+
+
+def test_the_contract_is_as_frozen():
+    found = []
+    for name in sorted(name for name in vars(ag.Backend) if not name.startswith("_")):
+        member, text = inspect.getattr_static(ag.Backend, name), ""
+        if inspect.isfunction(member):
+            signature = inspect.signature(member)
+            bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+            text = str(signature.replace(parameters=bare, return_annotation=signature.empty))
+        found.append(name + text)
+    assert ag.CONTRACT == 2
+    assert found == [line.strip() for line in VERSION_2.strip().splitlines()]
