@@ -14,6 +14,7 @@ import sys
 import types
 
 import numpy as np
+import scipy.linalg
 import scipy.special
 
 COUNT = 2
@@ -145,6 +146,12 @@ def function(f):
         return made(f(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()}))
 
     return call
+
+
+def _lu(a, permute_l=False, overwrite_a=False, check_finite=True):
+    if a.ndim != 2:
+        raise np.linalg.LinAlgError(f"{a.ndim}-dimensional array given. Array must be two-dimensional")
+    return scipy.linalg.lu(a, permute_l, overwrite_a, check_finite)
 
 
 def _asarray(obj, dtype=None, **kwargs):
@@ -349,6 +356,8 @@ def install():
     special = cupyx.scipy.special = sys.modules["cupyx.scipy.special"] = types.ModuleType("cupyx.scipy.special")
     special.gammaln, special.psi = function(scipy.special.gammaln), function(scipy.special.psi)
     special.polygamma = function(_polygamma)
+    linalg = cupyx.scipy.linalg = sys.modules["cupyx.scipy.linalg"] = types.ModuleType("cupyx.scipy.linalg")
+    linalg.lu = function(_lu)
     for library in ("nvrtc", "cublas"):
         name = f"cupy_backends.cuda.libs.{library}"
         sys.modules[name] = types.ModuleType(name)

@@ -357,6 +357,27 @@ def test_special_functions_are_cupys(devices):
     """)
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_lu_is_cupys_for_each_matrix(devices):
+    fake(f"""
+        fake_cupy.COUNT = {devices}
+        import scipy.linalg
+        from agrad.scipy.linalg import lu
+        rng = np.random.default_rng(0)
+        for shape in ((3, 3), (2, 4, 3), (2, 1, 3, 5)):
+            a = rng.normal(size=shape)
+            x = ag.asarray(a, device="cupy", requires_grad=True)
+            for got, known in zip(lu(x), scipy.linalg.lu(a), strict=True):
+                same(got.detach(), known)
+        shapes = [tuple(t.shape) for t in lu(ag.zeros((2, 0, 3), device="cupy"))]
+        assert shapes == [(2, 0, 0), (2, 0, 0), (2, 0, 3)], shapes
+        x = ag.asarray(rng.normal(size=(2, 3, 3)), device="cupy", requires_grad=True)
+        p, l, u = lu(x)
+        (g,) = ag.autograd.grad(ag.sum(ag.log(ag.abs(ag.linalg.diagonal(u)))), x)  # of log |det x|
+        np.testing.assert_allclose(g._raw.get(), np.linalg.inv(x._raw.get()).swapaxes(-1, -2))
+    """)
+
+
 def test_rules_run_as_one_kernel():
     fake("""
         ran = fake_cupy.ElementwiseKernel.RAN

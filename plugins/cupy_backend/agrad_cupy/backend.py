@@ -46,8 +46,8 @@ _MISSING = (
     *("hyp2f1", "iv", "ive", "jv", "kv", "kve", "ndtri_exp", "spence", "stdtr", "stdtrit", "yv"),
 )
 
-#: Functions of `agrad.scipy` that only SciPy has.
-_UNWRITTEN = ("lu", "sqrtm", "logm", "solve_sylvester", "solve_banded")
+#: Functions of `agrad.scipy` that CuPy 14 lacks and agrad does not compose of others.
+_UNWRITTEN = ("sqrtm", "logm", "solve_sylvester", "solve_banded")
 
 #: The most kernels that are made of one rule or composition, for different dtypes and parameters.
 VARIANTS = 16
@@ -83,7 +83,7 @@ class CupyBackend(Backend):
     capabilities: Mapping[str, bool | str] = {"float16": True}
     lacks: Mapping[str, str] = {
         **{f"special.{name}": "CuPy has no such function" for name in _MISSING},
-        **{f"scipy.{name}": "the plugin has no kernel of it" for name in _UNWRITTEN},
+        **{f"scipy.{name}": "CuPy has no such function" for name in _UNWRITTEN},
     }
 
     def __init__(self) -> None:
@@ -462,8 +462,29 @@ def _clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     return x.copy() if result is x else result
 
 
-#: Kernels in the place of array-api-compat's, which assign by masks: CuPy waits for the device to count them.
-_INSTEAD = {"clip": _clip, "sign": _sign}
+def _lu(a: Any, /) -> tuple[Any, Any, Any]:
+    """Factor matrices one by one: CuPy's function takes one, and checks it only where it is asked to."""
+    from cupyx.scipy.linalg import lu  # noqa: PLC0415 (CuPy loads late)
+
+    if a.ndim == 2 and a.size:
+        return lu(a, check_finite=False)  # type: ignore[no-any-return] # three arrays
+    (*lead, m, n), k = a.shape, min(a.shape[-2:])
+    shapes = (m, m), (m, k), (k, n)
+    if not a.size:
+        real = a.real.dtype
+        p = cupy.broadcast_to(cupy.eye(m, dtype=real), (*lead, m, m)).copy()
+        return (
+            p,
+            cupy.broadcast_to(cupy.eye(m, k, dtype=a.dtype), (*lead, m, k)).copy(),
+            cupy.zeros((*lead, k, n), a.dtype),
+        )
+    rows = [lu(matrix, check_finite=False) for matrix in a.reshape(-1, m, n)]
+    p, l, u = (cupy.stack(part).reshape(*lead, *s) for part, s in zip(zip(*rows, strict=True), shapes, strict=True))
+    return p, l, u
+
+
+#: Kernels in the place of array-api-compat's, which assign by masks: CuPy waits for the device to count them; and what it lacks.
+_INSTEAD = {"clip": _clip, "scipy.lu": _lu, "sign": _sign}
 
 
 def _arrays(values: tuple[Any, ...]) -> Iterator[Any]:
