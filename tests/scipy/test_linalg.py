@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import scipy.linalg
@@ -292,3 +294,12 @@ def test_dtypes():
     assert linalg.solve_triangular(single, B).dtype == np.float64
     assert linalg.solve_triangular(np.asarray([[2, 1], [0, 1]]), [2, 1]).dtype == np.float64
     assert linalg.toeplitz([1, 2]).dtype == linalg.block_diag([[1]], [[2]]).dtype == np.int64
+
+
+@pytest.mark.parametrize("matrix", [[[1.0, 2.0], [2.0, 4.0]], [[0.0, 0.0], [0.0, 0.0]]])
+def test_the_logarithm_of_a_singular_matrix_has_no_gradient(matrix):
+    a = ag.tensor(matrix, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SciPy's, of an inaccurate result
+        (gradient,) = ag.grad(linalg.logm(a).sum(), a)
+    assert np.isnan(gradient.numpy()).all()

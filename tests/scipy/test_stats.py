@@ -422,3 +422,29 @@ def test_random_numbers():
     assert x.shape == (4, 500, 3)
     np.testing.assert_allclose(x.sum(axis=-1), 1.0)
     np.testing.assert_allclose(x.mean(axis=(0, 1)), ALPHA / ALPHA.sum(), atol=0.02)
+
+
+@pytest.mark.parametrize("method", ["pdf", "logpdf", "cdf", "logcdf", "sf", "logsf", "ppf", "isf"])
+@pytest.mark.parametrize(("name", "shapes"), [("norm", ()), ("gamma", (2.0,)), ("beta", (2.0, 3.0)), ("expon", ())])
+def test_where_a_parameter_is_not_allowed_derivatives_are_nan(name, shapes, method):
+    distribution = getattr(stats, name)
+    allowed = [*shapes, 0.1, 1.2]
+    for place in {*range(len(allowed))} - {len(shapes)}:
+        for value in (0.0, -1.0):
+            given = [ag.tensor(x, requires_grad=True) for x in (0.6, *allowed[:place], value, *allowed[place + 1 :])]
+            found = getattr(distribution, method)(*given)
+            assert all(np.isnan(float(x)) for x in (found.detach(), *ag.grad(found, given)))
+    if method in ("ppf", "isf"):
+        given = [ag.tensor(x, requires_grad=True) for x in (1.1, *allowed)]
+        found = getattr(distribution, method)(*given)
+        assert all(np.isnan(float(x)) for x in (found.detach(), *ag.grad(found, given)))
+
+
+@pytest.mark.parametrize("method", ["pmf", "logpmf", "cdf", "logcdf", "sf", "logsf"])
+@pytest.mark.parametrize(("name", "shapes"), [("poisson", (-2.0,)), ("bernoulli", (1.5,)), ("binom", (3.0, -0.5))])
+@pytest.mark.parametrize("count", [-1.0, 1.0, 9.0])
+def test_so_are_those_of_counts(name, shapes, count, method):
+    p = ag.tensor(shapes[-1], requires_grad=True)
+    found = getattr(getattr(stats, name), method)(count, *shapes[:-1], p)
+    assert np.isnan(float(found.detach()))
+    assert np.isnan(float(ag.grad(found, p)[0]))

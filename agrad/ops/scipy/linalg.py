@@ -359,7 +359,10 @@ def sqrtm(a: Any, /) -> Tensor:
 
 
 def _logm_along(xp: Any, a: Any, t: Any) -> Any:
-    return _beside(xp.scipy.logm(_blocks(xp, a, t)))
+    """Return the derivative along `t`: NaN for a singular matrix, of whose logarithm SciPy gives some number."""
+    found = _beside(xp.scipy.logm(_blocks(xp, a, t)))
+    singular = xp.linalg.slogdet(a)[0][..., None, None] == 0
+    return xp.where(singular, found * math.nan, found)
 
 
 @custom(

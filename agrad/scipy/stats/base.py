@@ -12,7 +12,7 @@ from agrad.core.tensor import Tensor
 from agrad.numpy import random
 from agrad.numpy.common import PYTHON_NUMBERS, floatings
 from agrad.ops.creation import asarray
-from agrad.ops.elementwise import exp, floor, log
+from agrad.ops.elementwise import exp, floor, isnan, log
 from agrad.ops.manipulation import broadcast_shapes
 from agrad.ops.searching import where
 
@@ -43,16 +43,16 @@ def log_or_floor(p: Tensor) -> Tensor:
 
 
 def if_valid(valid: Any, p: Any, x: Tensor) -> Any:
-    """Return a parameter beside `x`, NaN where it is not `valid` (a tensor, or one truth value)."""
+    """Return a parameter beside `x`; NaN where it is not `valid` (a tensor, or one truth value), and so are derivatives by it."""
     if not isinstance(valid, Tensor):
-        return p if valid else NAN
-    return where(valid, p if isinstance(p, Tensor) else asarray(p, dtype=x.dtype, device=valid.device), NAN)
+        return p if valid else p * NAN
+    return p * where(valid, asarray(1, dtype=x.dtype, device=valid.device), NAN)
 
 
 def probabilities(q: Any) -> Tensor:
-    """Return a tensor, NaN where it is no probability."""
+    """Return a tensor; NaN where it is no probability, and so are derivatives by it."""
     (q,) = floatings(q)
-    return where((q < 0) | (q > 1), NAN, q)
+    return if_valid((q >= 0) & (q <= 1), q, q)
 
 
 def uniform_numbers(size: Any, random_state: Any) -> Tensor:
@@ -283,8 +283,8 @@ class Continuous(Distribution):
     def _quantile(self, function: Any, q: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> Tensor:
         q, *shapes, loc, scale = operands(q, *self._given(args, kwds))
         scale = if_valid(self._valid(*shapes) & (scale > 0), scale, q)
-        found: Tensor = function(probabilities(q), *shapes) * scale + loc
-        return found
+        found: Tensor = function(probabilities(q), *shapes) * scale
+        return found + (if_valid(~isnan(found), loc, q) if isinstance(loc, Tensor) else loc)
 
 
 class Discrete(Distribution):
@@ -333,7 +333,9 @@ class Discrete(Distribution):
         if type(loc) is not float or loc != 0:
             k = k - loc
         valid = self._valid(*shapes)
-        return k, [if_valid(valid, s, k) for s in shapes], if_valid(valid, 0.0, k)
+        shapes = [if_valid(valid, s, k) for s in shapes]
+        zero = where(valid, 0.0, shapes[-1]) if isinstance(valid, Tensor) else if_valid(valid, 0.0, k)
+        return k, shapes, zero
 
     def _stepped(self, function: Any, k: Tensor, shapes: list[Any], zero: Any, below: float, above: float) -> Tensor:
         """Return a function of the counts up to each place, with the values below 0 and from the largest count on."""
