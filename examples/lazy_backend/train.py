@@ -32,7 +32,7 @@ F = ag.nn.functional
 FEATURES, ROWS = 256, 2**13  # of the store, and of one chunk
 
 
-def digits(steps):
+def digits(steps, spec):
     """Train 64-32-10 on four fifths of the images by Adam on all at once; print the accuracy on the rest."""
     from sklearn.datasets import load_digits
 
@@ -41,14 +41,14 @@ def digits(steps):
     train, test = order[: len(order) * 4 // 5], order[len(order) * 4 // 5 :]
 
     def placed(host, rows=360):
-        return ag.asarray(xp.asarray(host, chunks=(rows, *host.shape[1:])))
+        return ag.asarray(xp.asarray(host, chunks=(rows, *host.shape[1:]), spec=spec))
 
     images = (images / 16).astype(np.float32)
     X, y = placed(images[train]), placed(classes[train])
     rng = np.random.default_rng(1)
     w1, w2 = (rng.normal(size=s).astype(np.float32) / s[0] ** 0.5 for s in ((64, 32), (32, 10)))
     start = (w1, np.zeros(32, "f4"), w2, np.zeros(10, "f4"))
-    p = [ag.asarray(xp.asarray(host), requires_grad=True) for host in start]
+    p = [ag.asarray(xp.asarray(host, spec=spec), requires_grad=True) for host in start]
 
     def logits(X):
         return F.relu(X @ p[0] + p[1]) @ p[2] + p[3]
@@ -83,11 +83,11 @@ def true_weights():
     return np.random.default_rng(0).normal(size=FEATURES).astype(np.float32) / 4
 
 
-def store(path, steps):
+def store(path, steps, spec):
     """Fit a logistic regression by gradient descent on all rows; print how far the weights are from the true ones."""
-    X, y = (ag.asarray(cubed.from_zarr(str(path / name))) for name in ("X", "y"))
+    X, y = (ag.asarray(cubed.from_zarr(str(path / name), spec=spec)) for name in ("X", "y"))
     print(f"a store of {X._raw.nbytes / 2**20:.0f} MiB")
-    w = ag.asarray(xp.zeros((FEATURES,), dtype=np.float32), requires_grad=True)
+    w = ag.asarray(xp.zeros((FEATURES,), dtype=np.float32, spec=spec), requires_grad=True)
     optimizer = ag.optim.SGD([w], lr=4.0, momentum=0.5)
     for step in range(steps):
         start = time.perf_counter()
@@ -109,15 +109,14 @@ def main():
     parser.add_argument("--memory", default="400MB", help="what a task may hold, the libraries (150 MB) included")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
-        bound = {"work_dir": work, "allowed_mem": options.memory, "reserved_mem": "150MB"}
-        with cubed.config.set({f"spec.{name}": value for name, value in bound.items()}):
-            if options.what == "digits":
-                digits(options.steps)
-            else:
-                path = options.path or Path(work)
-                if not (path / "X").exists():
-                    make_store(path, options.rows)
-                store(path, options.steps)
+        spec = cubed.Spec(work_dir=work, allowed_mem=options.memory, reserved_mem="150MB", zarr_compressor=None)
+        if options.what == "digits":
+            digits(options.steps, spec)
+        else:
+            path = options.path or Path(work)
+            if not (path / "X").exists():
+                make_store(path, options.rows)
+            store(path, options.steps, spec)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
     print(f"Most memory held by this process: {peak:.0f} MiB.")
 

@@ -21,17 +21,10 @@ from agrad import Backend
 from agrad.core.spec import Spec
 from agrad.func.inference import infer
 from agrad.plugin import manager
-from agrad.plugin.backend import PRIMITIVES, check_bounds, key_parts
+from agrad.plugin.backend import PRIMITIVES, Place, check_bounds, key_parts
 
 #: cubed keeps arrays of up to this many bytes in memory, as parts of its plans.
 IN_MEMORY = 10**6
-
-
-class Layout(NamedTuple):
-    """How an array is cut, and the resources that cubed computes it with."""
-
-    chunks: tuple
-    spec: cubed.Spec
 
 
 class CubedBackend(Backend):
@@ -55,7 +48,13 @@ class CubedBackend(Backend):
         return True, str(cubed.__version__)
 
     def spec(self, array):
-        return Spec(self, array.shape, array.dtype, self.name, Layout(array.chunks, array.spec))
+        return Spec(self, array.shape, array.dtype, self.device_of(array), array.chunks)
+
+    def device_of(self, array):
+        return Place(self.name, array.spec)  # cubed mixes no arrays of different resources
+
+    def creation(self, device):
+        return {"spec": context_of(device)}
 
     def kernel(self, op):
         rule, numpy = ag.rules.get(op), host_kernel(op)
@@ -74,10 +73,10 @@ class CubedBackend(Backend):
         dtype = None if dtype is None else self.dtype(dtype)
         if isinstance(value, Array):
             return value if dtype is None or dtype == value.dtype else xp.astype(value, dtype)
-        return placed(np.asarray(value, dtype=dtype), None if like is None else like.spec)
+        return placed(np.asarray(value, dtype=dtype), context_of(device) if like is None else like.spec)
 
     def from_host(self, buffer, device):
-        return placed(np.array(buffer))
+        return placed(np.array(buffer), context_of(device))
 
     def to_host(self, array):
         return values_of(array)[0]
@@ -92,7 +91,7 @@ class CubedBackend(Backend):
         return self.to_host(array).tolist()
 
     def scalar(self, value, spec):
-        return placed(np.asarray(value, self.scalar_dtype(value, spec)), spec.layout.spec)
+        return placed(np.asarray(value, self.scalar_dtype(value, spec)), context_of(spec.device))
 
     def realize(self, *arrays, keep="host", max_memory=None, progress=None):
         """Compute arrays in one pass; small ones are in memory afterwards, others in cubed's storage."""
@@ -106,12 +105,12 @@ class CubedBackend(Backend):
     def broadcast_like(self, array, spec):
         new = len(spec.shape) - array.ndim
         repeated = [k < new or array.shape[k - new] == 1 for k in range(len(spec.shape))]
-        chunks = [c if repeated[k] else array.chunksize[k - new] for k, c in enumerate(sizes(spec.layout.chunks))]
+        chunks = [c if repeated[k] else array.chunksize[k - new] for k, c in enumerate(sizes(spec.layout))]
         return self.in_layout(xp.broadcast_to(array, spec.shape, chunks=tuple(chunks)), spec)
 
     def in_layout(self, array, spec):
-        alike = array.chunks == spec.layout.chunks or array.shape != spec.shape
-        return array if alike else array.rechunk(sizes(spec.layout.chunks))
+        alike = array.chunks == spec.layout or array.shape != spec.shape
+        return array if alike else array.rechunk(sizes(spec.layout))
 
     def setitem(self, array, key, value):
         check_bounds(array.shape, key)
@@ -125,8 +124,8 @@ class CubedBackend(Backend):
 
     def random(self, kind, shape, key, *, dtype, device, **p):
         if kind == "permutation":
-            return placed(generator(key).permutation(p["n"]).astype(dtype))
-        empty = xp.empty(shape, dtype=dtype)
+            return placed(generator(key).permutation(p["n"]).astype(dtype), context_of(device))
+        empty = xp.empty(shape, dtype=dtype, spec=context_of(device))
         return cubed.map_blocks(draw, empty, dtype=dtype, kind=kind, key=key, p=p)
 
 
@@ -136,6 +135,11 @@ class CubedBackend(Backend):
 def sizes(chunks):
     """Return the chunks of an array as cubed's functions take them: one size per axis."""
     return tuple(along[0] for along in chunks)
+
+
+def context_of(device):
+    """Return the Spec in a place, None in a device's name: then cubed's configuration counts."""
+    return getattr(device, "context", None)
 
 
 def placed(host, spec=None):
@@ -347,7 +351,7 @@ def with_masks(key):
     values = iter(values_of(*(part for part in parts if is_mask(part))))
     found = []
     for part in parts:
-        found += map(placed, np.nonzero(next(values))) if is_mask(part) else [part]
+        found += [placed(k, part.spec) for k in np.nonzero(next(values))] if is_mask(part) else [part]
     return tuple(found)
 
 

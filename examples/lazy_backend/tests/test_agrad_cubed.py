@@ -74,3 +74,16 @@ def test_realized_values_are_read_from_where_they_are():
         assert small.item() == np.arange(400_000.0).sum()
     assert cubed.plan(large._raw).num_tasks <= 1
     assert large[5].item() == 10.0
+
+
+def test_what_is_made_beside_an_operand_has_its_spec(tmp_path):
+    """cubed mixes no arrays of different Specs: constants, gradients and random numbers take that of what they meet."""
+    spec = cubed.Spec(work_dir=str(tmp_path), allowed_mem="50MB", zarr_compressor=None)
+    X = ag.asarray(xp.asarray(np.eye(4, 3), chunks=(2, 3), spec=spec))
+    y = ag.asarray(xp.asarray(np.asarray([0, 1, 2, 0]), spec=spec))
+    w = ag.zeros((3, 3), device=X.device, requires_grad=True)
+    F.cross_entropy(X @ w, y).backward()
+    assert w.grad._raw.spec == spec
+    residual = np.full((4, 3), 1 / 3) - np.eye(3)[[0, 1, 2, 0]]
+    np.testing.assert_allclose(w.grad.numpy(), np.eye(4, 3).T @ residual / 4, atol=1e-15)
+    assert ag.rand_like(X)._raw.spec == X[X > 0]._raw.spec == ag.sort(X, axis=0)._raw.spec == spec
