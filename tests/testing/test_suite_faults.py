@@ -103,6 +103,46 @@ class WrongDtype(Sound):
         return total if op == "sum" else None
 
 
+class WronglyInferred(Sound):
+    """Says of sums that they are of single precision."""
+
+    def infer(self, op, arguments, parameters):
+        if op != "sum":
+            return None
+        first = arguments[0]
+        return [type(first)(self, (), array_api_strict.float32, first.device)]
+
+
+class Unheard(Sound):
+    """Says that it has what nobody asks for."""
+
+    capabilities = {"flying": True}
+
+
+class Wordless(Sound):
+    """Has neither a truth value nor a reason."""
+
+    capabilities = {"fft": None}
+
+
+class OfAnotherDevice(Sound):
+    """Says something of a device that it does not have."""
+
+    device_capabilities = {"faulty:gpu": {"float64": False}}
+
+
+class Widening(Sound):
+    """Has single precision alone, and makes floats in double."""
+
+    capabilities = {"float64": "the chip counts in single precision"}
+
+    def default_name(self, kind="float", device=None):
+        return {"float": "float64", "complex": "complex128"}.get(kind, "int64")
+
+    def default_dtype(self, kind="float", device=None):
+        return self.dtype("float32")
+
+
 class WrongValue(Sound):
     """exp is exact to three digits."""
 
@@ -512,6 +552,11 @@ FAULTS = [
     (Aliasing, (suite.TestInPlace, "test_what_a_graph_saved", "x[0] = 7"), "the gradient is wrong"),
     (WrongAddend, (suite.TestInPlace, "test_primitives", "add_into"), "the other addend is wrong"),
     (WrongDtype, (suite.TestRules, "test_values", "sum", "float32"), "the result has dtype float64, expected float32"),
+    (WronglyInferred, (suite.TestInference, "test_specs", "sum", "float64"), "inferred"),
+    (Unheard, (suite.TestRegistration, "test_capabilities"), "'flying' is no capability; there are float64"),
+    (Wordless, (suite.TestRegistration, "test_capabilities"), "neither True nor False nor a reason"),
+    (OfAnotherDevice, (suite.TestRegistration, "test_capabilities"), "device_capabilities names"),
+    (Widening, (suite.TestRegistration, "test_defaults"), "has dtype"),
     (WrongValue, (suite.TestRules, "test_values", "exp", "float64"), "the result is wrong"),
     (WrongValue, (suite.TestRules, "test_values", "exp", "float32"), "the result is wrong"),
     (ReverseOnly, (suite.TestRules, "test_reverse", "sin", "float64"), "the gradient by x is wrong"),
@@ -836,6 +881,20 @@ PROGRAM = (suite.TestLaziness, "test_forward_and_backward", "exp")
 def test_lost_laziness(run, dask_backend):
     with pytest.raises(AssertionError, match="made to compute"):
         run(lazy(eager_exp), PROGRAM)
+
+
+def test_operations_that_are_said_to_compute(run, dask_backend):
+    honest = lazy(eager_exp)
+    type(honest.backend).computes = {"exp": "it is a table in a file"}
+    with pytest.raises(pytest.skip.Exception, match=r"requires lazy operations: exp computes .it is a table"):
+        run(honest, PROGRAM)
+
+
+def test_a_lazy_operation_that_is_said_to_compute(run, dask_backend):
+    modest = lazy()
+    type(modest.backend).computes = {"exp": "it is a table in a file"}
+    with pytest.raises(pytest.fail.Exception, match=r"exp is declared to compute .*, but computes nothing"):
+        run(modest, PROGRAM)
 
 
 def test_lost_chunks(run, dask_backend):
