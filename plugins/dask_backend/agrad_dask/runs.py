@@ -401,7 +401,6 @@ class Runs:
         self.survey = survey
         self.of: dict[str, Run] = {}
         self.runs: list[Run] = []
-        size: dict[Grid, int] = {}
         nbytes: dict[Grid, float] = defaultdict(float)
         for part in survey.parts:
             if part.run:
@@ -431,17 +430,16 @@ class Runs:
         """Let a layer be part of a run if each of its blocks is made in one group of that, and of what all share."""
         if part.beside is not None or part.nodes is None or not part.wanted or part.generation < 0:
             return
-        owners = {id(run): run for d in part.below for run in [self.of.get(d) or self.sums.get(d)]}
-        owner = next(iter(owners.values()))
-        others = [
-            self.survey.part[d]
-            for d in part.below
-            if not (self.of.get(d) or self.sums.get(d)) and d in self.survey.part
-        ]
-        runs = [run for run in owners.values() if run is not None]
-        if len(runs) != 1 or any(o.generation >= 0 for o in others):
+        owners: dict[int, Run] = {}
+        for d in part.below:
+            run = self.of.get(d) or self.sums.get(d)
+            if run is not None:
+                owners[id(run)] = run
+            elif d in self.survey.part and self.survey.part[d].generation >= 0:
+                return
+        if len(owners) != 1:
             return
-        (owner,) = runs
+        (owner,) = owners.values()
         if owner.size == 1 or part.generation != owner.parts[0].generation:
             return
         made: dict[Any, tuple[int, int]] = {}
