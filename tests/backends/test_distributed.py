@@ -61,6 +61,30 @@ def test_the_same_values_as_on_threads(processes):
     np.testing.assert_allclose(grad, expected[1], rtol=1e-12)
 
 
+def test_what_happens_to_a_chunk_is_one_task_there_too(processes, monkeypatch):
+    sent = []
+    real = computing._Run.shipped
+    monkeypatch.setattr(
+        computing._Run, "shipped", lambda self, graph, *a: sent.append(len(graph)) or real(self, graph, *a)
+    )
+    loss, grad = computing.values(*standardised(data()))
+    with dask.config.set(scheduler="threads"):
+        expected = computing.values(*standardised(data()))
+    np.testing.assert_allclose([loss, *grad], [expected[0], *expected[1]], rtol=1e-12)
+    assert sum(sent) < 16 * 10, "three passes: a mean, a deviation, the rest"
+
+
+@pytest.mark.parametrize("chunks", [4, 20])
+def test_an_error_names_the_operation_and_the_block_wherever_it_runs(processes, chunks):
+    blocks = np.stack([np.eye(3)] * (chunks - 1) + [np.zeros((3, 3))])
+    y = ag.linalg.inv(2.0 * ag.asarray(da.from_array(blocks, chunks=(1, 3, 3))))
+    with pytest.raises(np.linalg.LinAlgError, match="Singular") as info:
+        ag.compute(ag.sum(y * y))
+    line = test_an_error_names_the_operation_and_the_block_wherever_it_runs.__code__.co_firstlineno + 3
+    notes = "\n".join(info.value.__notes__)
+    assert f"Raised by a task of linalg.inv, called at {__file__}:{line} (block {chunks - 1}" in notes
+
+
 def inside(entering):
     """Train in a task that may have left its worker's thread pool."""
     with entering():

@@ -15,7 +15,6 @@ from typing import Any
 import dask
 import dask.local
 import dask.threaded
-import numpy as np
 from dask._task_spec import Alias, DataNode, GraphNode, Task, convert_legacy_graph
 from dask.base import get_scheduler, is_dask_collection
 from dask.callbacks import Callback
@@ -103,10 +102,10 @@ class _Run:
         graphs = [array.dask for array in arrays if isinstance(getattr(array, "dask", None), HighLevelGraph)]
         #: The graph by names of arrays, as it was before Dask fused tasks.
         self.written = HighLevelGraph.merge(*graphs) if graphs else HighLevelGraph({}, {})
-        #: Under a limit tasks run as planned, one by one; on a cluster as Dask fuses them.
+        #: Under a limit tasks run as planned, one by one; with annotations for a cluster, which layers have, as Dask fuses them.
         self.contracts = (
-            self.client is None
-            and self.max_memory is None
+            self.max_memory is None
+            and not (self.client is not None and any(layer.annotations for layer in self.written.layers.values()))
             and all(getattr(array, "name", None) in self.written.layers for array in arrays)
         )
 
@@ -121,30 +120,40 @@ class _Run:
             return [graph[key]() for key in keys]
         if self.client is not None:
             graph = self.without_kept(graph)
-        futures: dict[Any, Any] = {}
+        values: dict[Any, Any] = {}
         sizes = _Sizes(graph, self.written)
         passes, threads = self.planned(graph, keys, sizes)
-        values: dict[Any, Any] = {}
         with self.shown(sum(len(staging.culled(graph, targets)) for targets in passes) if self.progress else 0):
             for targets in passes:
-                part = staging.culled(graph, targets)
-                if self.client is None:
-                    found = self.locally(part, targets, threads, options)
-                else:
-                    new = [key for key in targets if key in part]
-                    futures.update(zip(new, self.on_cluster(part, futures, new, options), strict=True))
-                    futures.update((key, self.kept(key)) for key in targets if key not in futures)
-                    found = [futures[key] for key in targets]
+                found = self.computed(staging.culled(graph, targets), targets, values, threads, options)
                 for key, value in zip(targets, found, strict=True):
                     values[key] = value
                     if self.client is None:
                         graph[key] = DataNode(key, value)
                     else:
                         graph.pop(key, None)
-                part = found = value = None  # type: ignore[assignment]  # what is not kept must not outlive its pass
-        if self.client is not None and self.keep == "host":
-            return list(self.client.gather([values[key] for key in keys]))
-        return [values[key] for key in keys]
+                found = value = None  # type: ignore[assignment]  # what is not kept must not outlive its pass
+        return self.brought(values, keys)
+
+    def computed(
+        self,
+        graph: dict[Any, GraphNode],
+        targets: list[Any],
+        known: dict[Any, Any],
+        threads: int | None,
+        options: dict[str, Any],
+    ) -> list[Any]:
+        """Compute a pass; on a cluster its values stay there, as those of earlier ones did, and futures are given."""
+        if self.client is None:
+            return self.locally(graph, targets, threads, options)
+        new = [key for key in targets if key in graph]
+        futures = dict(zip(new, self.on_cluster(graph, known, new, options), strict=True))
+        return [futures[key] if key in futures else self.kept(key) for key in targets]
+
+    def brought(self, values: dict[Any, Any], keys: list[Any]) -> list[Any]:
+        """Return values, from a cluster if they are to be here."""
+        found = [values[key] for key in keys]
+        return list(self.client.gather(found)) if self.client is not None and self.keep == "host" else found
 
     def contracted(self, keys: list[Any], options: dict[str, Any]) -> list[Any]:
         """Compute, with one task for what happens to some chunks."""
@@ -167,12 +176,12 @@ class _Run:
                 with fusing.uncollected():
                     if len(passes) > 1:
                         targets = [key for one in firsts for key in blocks.get(one, [one])]
-                        plan = runs.Runs(runs.Survey(layers, targets, values), chunks)
-                    graph = plan.graph()
+                        plan = runs.Runs(runs.Survey(layers, targets, values, kept=self.client is not None), chunks)
+                    graph = plan.graph() if self.client is None else self.without_kept(plan.graph())
                 if all(isinstance(graph.get(key), DataNode) for key in targets):
                     return [graph[key]() for key in targets]
-                values.update(zip(targets, self.locally(graph, targets, None, options), strict=True))
-        return [values[key] for key in keys]
+                values.update(zip(targets, self.computed(graph, targets, values, None, options), strict=True))
+        return self.brought(values, keys)
 
     # -- planning ------------------------------------------------------------------------------------------------------
 
@@ -273,18 +282,8 @@ class _Run:
         except Exception as error:
             for missing in {d for node in graph.values() for d in node.dependencies} - graph.keys():
                 raise origins.gone(missing, self.written) from error
-            self.explain(error, self.failed_in(error))
+            self.explain(error, *_failed_in(error))
             raise
-
-    def failed_in(self, error: BaseException) -> Any:
-        """Return the key of the innermost task that an error came through, also in one that does several things."""
-        key, step = _failed_in(error), error.__traceback__
-        while step is not None:
-            place = step.tb_frame.f_locals.get("self")
-            if isinstance(place, fusing.Place):
-                return runs.key_of(self.written, key, place.number)
-            step = step.tb_next
-        return key
 
     def on_cluster(
         self, graph: dict[Any, GraphNode], known: dict[Any, Any], targets: list[Any], options: dict[str, Any]
@@ -310,10 +309,9 @@ class _Run:
                 if future.status == "finished":
                     continue
                 error, step = future.exception(), future.traceback()
-                cause = getattr(error, "_agrad_task", None) or self.client.sync(
-                    self.client.scheduler.get_error_cause, keys=[future.key]
-                )
-                self.explain(error, self.given(cause))
+                cause, place = getattr(error, "_agrad_task", (None, None))
+                cause = cause or self.client.sync(self.client.scheduler.get_error_cause, keys=[future.key])
+                self.explain(error, self.given(cause), place)
                 for other in made:  # a traceback keeps what this frame holds, and the cluster would keep the failure
                     other.release()
                 self.client.sync(_nothing)  # which the client's loop does after it has released them
@@ -367,10 +365,12 @@ class _Run:
         layers = {name: MaterializedLayer(part, annotations=said.get(name)) for name, part in parts.items()}
         return HighLevelGraph(layers, {name: set(layers) - {name} for name in layers})
 
-    def explain(self, error: BaseException, key: Any) -> None:
-        """Add to an error which operation's task raised it, and the line of that operation."""
+    def explain(self, error: BaseException, key: Any, place: int | None) -> None:
+        """Add to an error which operation's task raised it, at which place if it runs at many, and that operation's line."""
         if key is None or any(text.startswith((_NOTE, CHUNK_NOTE)) for text in getattr(error, "__notes__", ())):
             return
+        if place is not None:
+            key = runs.key_of(self.written, key, place)
         name = origins.array_of(key)
         origin, exact = origins.of(key, self.written)
         if origin is None:
@@ -451,15 +451,18 @@ CHUNK_NOTE = "Raised in"
 # -- which task failed ------------------------------------------------------------------------------------------------
 
 
-def _failed_in(error: BaseException) -> Any:
-    """Return the key of the innermost task that an error came through in this process."""
-    found, step = None, error.__traceback__
+def _failed_in(error: BaseException) -> tuple[Any, int | None]:
+    """Return the key of the innermost task that an error came through in this process, and at which place of a run."""
+    found: Any = None
+    place, step = None, error.__traceback__
     while step is not None:
         task = step.tb_frame.f_locals.get("self")
-        if isinstance(task, GraphNode | fusing.Call) and getattr(task, "key", None) is not None:
+        if isinstance(task, fusing.Place):
+            place = task.number
+        elif isinstance(task, GraphNode | fusing.Call) and getattr(task, "key", None) is not None:
             found = task.key
         step = step.tb_next
-    return found
+    return found, place
 
 
 def _for_worker(node: Any, names: Mapping[Any, Any]) -> Any:
@@ -488,19 +491,11 @@ class _OnWorker:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
-            return self.function(*map(_aligned, args), **kwargs)
+            return self.function(*map(fusing.aligned, args), **kwargs)
         except Exception as error:
             with suppress(AttributeError):  # of an exception that takes none; then the fused task is named
                 error._agrad_task = _failed_in(error)  # type: ignore[attr-defined]
             raise
-
-
-def _aligned(value: Any) -> Any:
-    if isinstance(value, np.ndarray) and not value.flags.aligned:
-        return value.copy(order="K")
-    if type(value) is dict:  # the tasks in a fused one, data among them
-        return {k: DataNode(k, _aligned(v.value)) if isinstance(v, DataNode) else v for k, v in value.items()}
-    return value
 
 
 # -- sizes ------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
 
 from agrad_dask.staging import Graph
@@ -74,6 +75,9 @@ class Program:
                 del held[other]
         return held[self.results[0]] if len(self.results) == 1 else tuple(held[key] for key in self.results)
 
+    def __dask_tokenize__(self) -> str:
+        return str(id(self))  # its task has a key of its own: a cluster's client would look through all contents
+
     @property
     def outer(self) -> tuple[Any, ...]:
         """The keys of the tasks that hand something in."""
@@ -130,9 +134,28 @@ class Place:
         made = self.program.run({name: values[key] for name, key in self.names} | self.own)
         return dict(zip(self.keys, made if len(self.keys) > 1 else (made,), strict=True))
 
+    def __reduce__(self) -> Any:
+        return _place, (self.program, self.number, self.names, self.own, self.keys)
+
     @property
     def step(self) -> Do:
         return self, None, tuple(key for _, key in self.names)
+
+
+def _place(program: Program, number: int, names: tuple[tuple[Any, Any], ...], own: dict[Any, Any], keys: Any) -> Place:
+    """Return a place that was sent."""
+    return Place(program, number, names, {name: aligned(value) for name, value in own.items()}, keys)
+
+
+def aligned(value: Any) -> Any:
+    """Return what was sent with its items where a processor likes them: see `computing._OnWorker`."""
+    if isinstance(value, np.ndarray) and not value.flags.aligned:
+        return value.copy(order="K")
+    if type(value) is tuple:  # what a task of several results gives
+        return tuple(map(aligned, value))
+    if type(value) is dict:  # the tasks in a fused one, data among them
+        return {k: DataNode(k, aligned(v.value)) if isinstance(v, DataNode) else v for k, v in value.items()}
+    return value
 
 
 def program_of(

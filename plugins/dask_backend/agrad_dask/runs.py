@@ -222,9 +222,13 @@ class Survey:
         Whose values are wanted.
     known : mapping
         Values computed before, by key.
+    kept : bool
+        A cluster keeps them: nothing here makes them.
     """
 
-    def __init__(self, layers: Layers, targets: Collection[Any], known: Mapping[Any, Any]) -> None:
+    def __init__(
+        self, layers: Layers, targets: Collection[Any], known: Mapping[Any, Any], *, kept: bool = False
+    ) -> None:
         self.layers, self.targets = layers, targets
         #: In order, and by the names of blocks.
         self.parts: list[Part] = []
@@ -240,6 +244,8 @@ class Survey:
             for each in given.keys() & set(names):
                 made = part.layer if part.nodes is None else part.nodes
                 part.nodes = given[each] if len(given[each]) == len(made) else dict(made) | given[each]
+                if kept:
+                    part.nodes = {key: node for key, node in part.nodes.items() if key not in given[each]}
                 part.below = {name_of(d) for node in part.nodes.values() for d in node.dependencies}
                 part.beside = None
             self.part.update(dict.fromkeys(names, part))
@@ -571,7 +577,8 @@ class Runs:
 
     def _rest(self, keys: Collection[Any]) -> dict[Any, GraphNode]:
         """Return the tasks of all other layers, as Dask makes and fuses them; none of what a cluster keeps."""
-        keys = [key for key in keys if self.survey.part[name_of(key)].nodes != {}]
+        nodes = {key: self.survey.part[name_of(key)].nodes for key in keys}
+        keys = [key for key, made in nodes.items() if made is None or key in made]
         if not keys:
             return {}
         layers: dict[str, Any] = {}
