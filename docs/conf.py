@@ -42,8 +42,8 @@ exclude_patterns = ["_build", "_templates", "gallery"]
 default_role = "code"  # docstrings have names in single backticks
 suppress_warnings = ["config.cache"]
 add_module_names = False
-autosummary_generate = True
 autosummary_ignore_module_all = False
+autosummary_filename_map = {"agrad.tensor": "agrad.tensor_function"}  # not Tensor's page, where case does not count
 autodoc_typehints = "none"  # numpydoc's sections say it
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
@@ -93,18 +93,25 @@ NAMESPACES = {
     "agrad.nn.utils": "What is done to all parameters together.",
     "agrad.optim": "Optimisers, and SciPy's minimisers.",
     "agrad.optim.lr_scheduler": "Learning rates.",
-    "agrad.scipy": "SciPy's functions with derivatives.",
+    "agrad.random": "Generators.",
+    "agrad.scipy.integrate": "Differential equations.",
+    "agrad.scipy.interpolate": "Splines and grids.",
+    "agrad.scipy.linalg": "Matrix functions and equations that the standard does not have.",
+    "agrad.scipy.optimize": "Roots and minima as functions of their parameters.",
+    "agrad.scipy.signal": "Filters and convolutions.",
     "agrad.utils.checkpoint": "Computing again instead of keeping.",
     "agrad.utils.data": "Batches.",
     "agrad.tree": "Containers of tensors.",
     "agrad.view": "Graphs, memory and profiles as pictures.",
     "agrad.testing": "The conformance kit, for authors of backends.",
+    "agrad_dask": "The Dask backend's own functions: sources, and one task per chunk.",
 }
+autosummary_generate = [str(HERE / "reference" / f"{name}.rst") for name in NAMESPACES]
 
 
 def names_of(module: Any) -> list[str]:
     """Return the public functions and classes of a namespace, in order."""
-    public = getattr(module, "__all__", None) or [name for name in dir(module) if not name.startswith("_")]
+    public = getattr(module, "__all__", None) or [name for name in dir(module) if not name.startswith(("_", "agrad_"))]
     found = []
     for name in public:
         value = getattr(module, name)

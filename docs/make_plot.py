@@ -53,7 +53,8 @@ def picture(table: list[tuple[str, dict[str, float]]]) -> str:
         head + ' role="img" aria-label="Times of programs beside PyTorch and beside NumPy by hand">',
         f'<rect width="{width}" height="{height}" fill="white"/>',
     ]
-    for i, (_, legend, colour) in enumerate(SERIES):
+    measured = [series for series in SERIES if any(series[0] in ratios for _, ratios in table)]
+    for i, (_, legend, colour) in enumerate(measured):
         x = 10 + i * 300
         parts += [
             f'<rect x="{x}" y="10" width="14" height="10" fill="{colour}"/>',
@@ -71,7 +72,7 @@ def picture(table: list[tuple[str, dict[str, float]]]) -> str:
         parts.append(
             f'<text x="{TITLES - 12}" y="{top + 14}" text-anchor="end">{escape(title.replace("`", ""))}</text>'
         )
-        for k, (name, _, colour) in enumerate(SERIES):
+        for k, (name, _, colour) in enumerate(measured):
             if name not in ratios:
                 continue
             start, end = sorted((place(1.0), place(ratios[name])))
