@@ -158,7 +158,7 @@ def docs(session: nox.Session) -> None:
     """
     session.install(*CORE, *NUMPY, *DASK, *SITE, *PAGES, "array-api-strict>=2.4", "pytest>=8.4")
     sphinx = ["sphinx-build", "-W", "--keep-going", "-q", "-j", "2", "-b", "html"]
-    session.run(*sphinx, *session.posargs, "docs", "docs/_build/html")
+    session.run(*sphinx, *session.posargs, "docs", "docs/_build/html", env={"OPENBLAS_NUM_THREADS": "1"})
     session.run("pytest", "-q", "tests/test_docs.py", "-k", "pages")
 
 
