@@ -5,13 +5,12 @@ One table, from which the documentation of backends and the reasons for what the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = ["REQUIREMENTS", "Requirement"]
 
 
-@dataclass(frozen=True)
-class Requirement:
+class Requirement(NamedTuple):
     """Something that a backend has or has not.
 
     Attributes
