@@ -10,7 +10,7 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,7 @@ class Kit:
         assert call.excinfo is not None
         raised, op, last = call.excinfo.value, about["op"], call.excinfo.traceback[-1]
         by_kit = isinstance(raised, pytest.fail.Exception)
-        inside = by_kit or str(last.path).startswith(HOME)
+        inside = by_kit or str(last.path).startswith((HOME, "<agrad"))  # an entry point's own code
         text = str(raised).strip()
         error = text if by_kit else f"{type(raised).__name__}: {text}"
         if op and inside and call.when == "call" and (by_kit or isinstance(raised, AssertionError)):
@@ -239,12 +239,19 @@ class Kit:
             terminalreporter.write_line(text)
         terminalreporter.section("agrad conformance")
         if {record["area"] for record in self.records} == {"basics"}:
-            for record in self.records:
-                name = record["id"].removeprefix("test_").replace("_", " ")
-                terminalreporter.write_line(
-                    f"{record['outcome']:9}{name}{': ' * bool(record['reason'])}{record['reason']}"
-                )
+            for line in self._basics():
+                terminalreporter.write_line(line)
         terminalreporter.write_line(report.summary(made))
         terminalreporter.write_line(report.judged(made))
         for file in self.files:
             terminalreporter.write_line(f"The report is in {file}.")
+
+    def _basics(self) -> Iterator[str]:
+        """Say how each of the basics did, and of one that failed what it asks."""
+        from agrad.testing.suite import TestBasics  # noqa: PLC0415 (as above)
+
+        for record in self.records:
+            name = record["id"].removeprefix("test_").replace("_", " ")
+            yield f"{record['outcome']:9}{name}{': ' * bool(record['reason'])}{record['reason'][:100]}"
+            if record["outcome"] == "failed":
+                yield f"         It asks: {getattr(TestBasics, 'test_' + record['test']).__doc__}"

@@ -215,7 +215,7 @@ def causes(report: Report) -> list[Cause]:
 
 
 def causes_text(report: Report, most: int = 10) -> str:
-    """Return the first causes of a report's failures as text, each with its program."""
+    """Return the causes of a report's failures as text, the first of them with a program each."""
     found = causes(report)
     blocks = []
     for k, cause in enumerate(found[:most], 1):
@@ -224,7 +224,8 @@ def causes_text(report: Report, most: int = 10) -> str:
         lines += [f"in {cause.whose}", "", *cause.program.splitlines(), ""]
         blocks.append("\n".join([lines[0], *(f"    {line}".rstrip() for line in lines[1:])]))
     if len(found) > most:
-        blocks.append(f"and {len(found) - most} more causes: --agrad-report=report.html lists all\n")
+        blocks.append("The others, whose programs are in --html FILE (--agrad-report=FILE.html):\n")
+        blocks += [f"{k}. {len(c.records):,} failed: {c.error}" for k, c in enumerate(found[most:], most + 1)]
     return "\n".join(blocks)
 
 

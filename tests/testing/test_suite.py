@@ -132,7 +132,9 @@ def test_the_command_stops_where_the_basics_fail(tmp_path):
     done = conformance("-k", "test_pickling", cwd=tmp_path, plugin=refusing)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "passed   the library makes arrays" in done.stdout
-    assert "failed   the host reads arrays: OSError: it is asleep" in done.stdout
+    assert (
+        "failed   the host reads arrays: OSError: it is asleep\n         It asks: Does NumPy read them" in done.stdout
+    )
     assert done.stdout.endswith("The rest of the kit was not run: it stands on these.\n")
 
 
@@ -320,7 +322,7 @@ def test_causes(made):
     assert (second.error, second.place, second.program) == ("KeyError: 7", "mine.py:3", "p = <1>")
     text = report.causes_text(made, 1)
     assert text.startswith("1. 2 failed: wrong at (2,)\n    raised at mine.py:3\n")
-    assert "and 1 more causes" in text
+    assert text.endswith("2. 1 failed: KeyError: 7")
 
 
 def test_report_as_text(made):

@@ -29,7 +29,7 @@ class TestBasics(Conformance):
     """Each test stands on those before it."""
 
     def test_the_library_makes_arrays(self) -> None:
-        """Of lists, and they are claimed: `Backend.namespace`, `Backend.spec`, the hook ``agrad_backend_of``."""
+        """Are arrays made of lists, and claimed? (`Backend.namespace`, `Backend.spec`, the hook `agrad_backend_of`)"""
         made = self.backend.asarray([[1, 2, 3], [4, 5, 6]], dtype=self.real)
         found = backend_of(made)
         assert found is self.backend, (
@@ -42,7 +42,7 @@ class TestBasics(Conformance):
         assert x.device in self.backend.devices(), f"it is on {x.device}, none of {self.backend.devices()}"
 
     def test_the_host_reads_arrays(self) -> None:
-        """`Backend.to_host`, also of 0-d arrays."""
+        """Does NumPy read them, 0-d ones too? (`Backend.to_host`)"""
         np = library()
         for value in ([[1.0, 2.0], [3.0, 4.0]], 2.5, [True, False], [1, -2]):
             x = ag.asarray(value, dtype=self.real if isinstance(value, float) else None, device=self.device)
@@ -51,7 +51,7 @@ class TestBasics(Conformance):
             assert host.tolist() == value
 
     def test_the_library_takes_arrays_of_the_host(self) -> None:
-        """`Backend.from_host`: transfers there and back."""
+        """Do values come from NumPy, and go back? (`Backend.from_host`, `Backend.to_host`)"""
         np = library()
         for value in ([[1.0, 2.0], [3.0, 4.0]], 2.5, [True, False], [1, -2]):
             host = np.asarray(value)
@@ -63,7 +63,7 @@ class TestBasics(Conformance):
 
     @pytest.mark.parametrize("op", FOUR)
     def test_the_four_operations(self, op: str) -> None:
-        """Of two tensors, and of a tensor and a number."""
+        """Are they right for two tensors, and for a tensor and a number? (`Backend.namespace`, `Backend.kernel`)"""
         function, expected = FOUR[op]
         x, y = self.tensor([1.0, 2.0]), self.tensor([4.0, 0.5])
         try:
@@ -73,14 +73,14 @@ class TestBasics(Conformance):
             self.lacking(error)
 
     def test_a_gradient(self) -> None:
-        """Of a sum of products."""
+        """Is that of a sum of products right? (`Backend.kernel`, `Backend.broadcast_like`)"""
         x, y = self.tensor([1.0, 2.0], requires_grad=True), self.tensor([3.0, 4.0], requires_grad=True)
         (x * y * 0.5 + y).sum().backward()
         self.close(x.grad, [1.5, 2.0], what="the gradient by x")
         self.close(y.grad, [1.5, 2.0], what="the gradient by y")
 
     def test_a_tensor_prints(self) -> None:
-        """Its numbers and its device."""
+        """Does `print` show it? (`Backend.to_host`)"""
         text = str(self.tensor([1.0, 2.0]))
         assert text.startswith("tensor("), text
 
