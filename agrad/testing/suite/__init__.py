@@ -3,6 +3,10 @@
 It is installed with agrad and tests any registered backend (it needs pytest, and agrad-numpy, whose kernels give the
 expected values)::
 
+    python -m agrad conformance mine --quick
+
+runs the basics first, and all else in a process of its own, whose end by a crash is the failure of one test. By pytest itself::
+
     pytest --pyargs agrad.testing.suite --agrad-backend=mine
 
 A plugin without entry point is named as a module, or a file, and what in it is the plugin::
