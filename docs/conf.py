@@ -42,6 +42,7 @@ exclude_patterns = ["_build", "_templates", "gallery"]
 default_role = "code"  # docstrings have names in single backticks
 suppress_warnings = ["config.cache"]
 add_module_names = False
+toc_object_entries_show_parents = "hide"
 autosummary_ignore_module_all = False
 autosummary_filename_map = {"agrad.tensor": "agrad.tensor_function"}  # not Tensor's page, where case does not count
 autodoc_typehints = "none"  # numpydoc's sections say it
