@@ -6,6 +6,7 @@ but `whole`, which says what its task takes.
 
 from __future__ import annotations
 
+import copy
 from typing import ClassVar, NamedTuple
 
 import cubed
@@ -14,6 +15,7 @@ import numpy as np
 from cubed.array_api.array_object import Array
 from cubed.core.ops import elemwise, general_blockwise
 from cubed.primitive.blockwise import ChunkKey, FunctionArgs
+from cubed.spec import spec_from_config
 from cubed.storage.virtual import VirtualInMemoryArray
 
 import agrad as ag
@@ -54,7 +56,8 @@ class CubedBackend(Backend):
         return Place(self.name, array.spec)  # cubed mixes no arrays of different resources
 
     def creation(self, device):
-        return {"spec": context_of(device)}
+        spec = context_of(device)  # what is configured needs no word, and so programs can hold it
+        return {} if spec is None or spec == spec_from_config(cubed.config) else {"spec": spec}
 
     def kernel(self, op):
         rule, numpy = ag.rules.get(op), host_kernel(op)
@@ -65,7 +68,9 @@ class CubedBackend(Backend):
             return computed(numpy)
         by_name = getattr(xp, op, None) if op in OWN or rule.kind == "elementwise" else None
         own = KERNELS.get(op, by_name)
-        return own or (by_chunk(op) if rule.kind == "elementwise" else whole(op))
+        if own is not None:
+            return apart(own)
+        return by_chunk(op) if rule.kind == "elementwise" else whole(op)
 
     # -- making arrays and reading them --------------------------------------------------------------------------------
 
@@ -103,14 +108,17 @@ class CubedBackend(Backend):
     # -- the primitives ------------------------------------------------------------------------------------------------
 
     def broadcast_like(self, array, spec):
+        array = copy.copy(array)
+        if spec.layout is None:  # in a program, which holds no chunks
+            return xp.broadcast_to(array, spec.shape)
         new = len(spec.shape) - array.ndim
         repeated = [k < new or array.shape[k - new] == 1 for k in range(len(spec.shape))]
         chunks = [c if repeated[k] else array.chunksize[k - new] for k, c in enumerate(sizes(spec.layout))]
         return self.in_layout(xp.broadcast_to(array, spec.shape, chunks=tuple(chunks)), spec)
 
     def in_layout(self, array, spec):
-        alike = array.chunks == spec.layout or array.shape != spec.shape
-        return array if alike else array.rechunk(sizes(spec.layout))
+        alike = spec.layout in (None, array.chunks) or array.shape != spec.shape
+        return array if alike else copy.copy(array).rechunk(sizes(spec.layout))
 
     def setitem(self, array, key, value):
         check_bounds(array.shape, key)
@@ -189,6 +197,18 @@ def host_kernel(op):
     for part in op.split("."):
         found = getattr(found, part, None)
     return found
+
+
+def apart(function):
+    """Return a kernel that hands on copies of its operands: the results' plans hold them, and must not hold agrad's."""
+
+    def kernel(*args, **parameters):
+        arrays = []
+        call = taken((args, parameters), arrays)
+        args, parameters = given(call, [copy.copy(a) for a in arrays])
+        return function(*args, **parameters)
+
+    return kernel
 
 
 def by_chunk(op):
@@ -288,7 +308,7 @@ def one_task(run, arrays, expected):
     ndim = max(len(shape) for shape, _ in expected)  # of several results cubed wants as many chunks along each axis
     shapes = [(1,) * (ndim - len(shape)) + shape for shape, _ in expected]
     dtypes = [dtype for _, dtype in expected]
-    sources = [a.rechunk(a.shape) if a.ndim else a for a in arrays]
+    sources = [copy.copy(a).rechunk(a.shape) if a.ndim else copy.copy(a) for a in arrays]
 
     def task(*values):
         made = run(*values)
