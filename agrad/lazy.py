@@ -1,15 +1,16 @@
-"""compute and persist: the values of lazy tensors, many in one pass."""
+"""compute and persist: the values of lazy tensors, many in one pass; and the chunks of one."""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import Any, Self
 
 from agrad import tree
 from agrad.core.materialize import fill, is_lazy
-from agrad.core.tensor import Tensor
+from agrad.core.mode import recorder
+from agrad.core.tensor import Tensor, attached
 from agrad.ops.docs import complete as _complete
-
-__all__ = ["compute", "persist"]
+from agrad.ops.elementwise import positive
 
 __all__ = ["compute", "persist"]
 
@@ -69,4 +70,66 @@ def _realised(function: str, arguments: tuple[Any, ...], **how: Any) -> Any:
     return arguments[0] if len(arguments) == 1 else arguments
 
 
+@attached
+class InChunks:
+    """What tensors have of this file, those of backends that hold arrays whole too."""
+
+    @property
+    def chunks(self: Any) -> tuple[tuple[int, ...], ...]:
+        """The lengths of the chunks along each axis; backends that hold arrays whole have none."""
+        backend = self._spec.backend
+        asking = sys._getframe(1).f_globals.get("__name__", "")
+        if not backend.is_chunked or asking.startswith("xarray."):  # xarray would give it to a manager of its own
+            raise AttributeError(
+                f'a tensor on {backend.name} has no chunks: its array is whole. x.to_device("dask") has some.'
+            )
+        return getattr(self._raw, "chunks", ())  # a number that is kept on the host has none
+
+    def rechunk(self: Any, chunks: Any) -> Tensor:
+        """The same values in other chunks; of a backend that holds arrays whole, this tensor.
+
+        chunks : int, tuple, dict or str
+            As the library takes them: ``1000`` for every axis, ``(1000, -1)`` for whole rows, ``{0: 1000}``, ``"auto"``.
+        Returns: Part of the graph: its gradient comes back in the chunks of this tensor.
+
+        >>> x = ag.ones((6, 2), device="dask")
+        >>> x.rechunk({0: 2}).chunks
+        ((2, 2, 2), (2,))
+        """
+        backend = self._spec.backend
+        if not backend.is_chunked or recorder() is not None:  # a program says nothing of chunks
+            return self  # type: ignore[no-any-return]
+        made = positive(self)
+        raw = backend.rechunk(made._raw, chunks)
+        made._raw, made._spec = raw, backend.spec(raw)
+        return made
+
+    def compute(self, *, max_memory: int | str | None = None, progress: bool | None = None) -> Self:
+        """Compute the value, which stays in this tensor; nothing is done where it is there.
+
+        max_memory, progress: As for `agrad.compute`, which computes several in one pass.
+        Returns: This tensor.
+
+        >>> x = ag.ones(3, device="dask") * 2.0
+        >>> x.compute() is x
+        True
+        """
+        fill([self], keep="host", max_memory=max_memory, progress=progress)  # type: ignore[list-item]
+        return self
+
+    def persist(self, *, max_memory: int | str | None = None, progress: bool | None = None) -> Self:
+        """Compute the value and keep it where the backend computes, as in the memory of a cluster.
+
+        max_memory, progress: As for `agrad.compute`.
+        Returns: This tensor.
+
+        >>> x = ag.ones(3, device="dask") * 2.0
+        >>> x.persist() is x
+        True
+        """
+        fill([self], keep="backend", max_memory=max_memory, progress=progress)  # type: ignore[list-item]
+        return self
+
+
 _complete(globals(), {})
+_complete(vars(InChunks), {}, methods=True)

@@ -126,6 +126,8 @@ class Backend:
         of an array of another library.
     is_lazy : bool
         Values are computed on demand; specs are not interned.
+    is_chunked : bool
+        Arrays are held in chunks: they have ``chunks``, creation functions take ``chunks=``, and `rechunk` changes them.
     """
 
     name: str = ""
@@ -136,6 +138,7 @@ class Backend:
     computes: Mapping[str, str] = {}
     is_duck_array: bool = False
     is_lazy: bool = False
+    is_chunked: bool = False
     #: ``run_rule(vjp, g, saved, node)`` runs a rule of the backward pass on raw arrays of this backend: to do so on a
     #: device, or by one kernel. None: the rule is called with the kernels, ``vjp(xp, g, saved, node)``.
     run_rule: Callable[..., Any] | None = None
@@ -484,6 +487,10 @@ class Backend:
         """Return a cotangent in the layout of a spec, its operand's: the chunks of a chunked array."""
         return array
 
+    def rechunk(self, array: Any, chunks: Any) -> Any:
+        """Return an array in other chunks, on a backend that `is_chunked`."""
+        return array
+
     def nbytes(self, array: Any) -> int:
         """Return the bytes of an array's values."""
         found = getattr(array, "nbytes", None)
@@ -569,6 +576,10 @@ class Backend:
     def text_of(self, array: Any) -> str | None:
         """Return the text of a tensor of this array; None: that of its elements, as `tolist` gives them."""
         return None
+
+    def shows(self, array: Any) -> bool:
+        """Return whether the text of a tensor shows elements of this array; else its shape and chunks, uncomputed."""
+        return True
 
     def quiet(self) -> AbstractContextManager[Any]:
         """Silence floating-point warnings of the library."""

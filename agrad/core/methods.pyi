@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple, Self
+from typing import Self
 
 Axis = int | tuple[int, ...] | None
 
@@ -189,6 +190,43 @@ class Methods(_FromTables):
         >>> (x * x).sum().backward()
         >>> x.grad
         tensor([2., 4.])
+        """
+
+    # agrad/lazy.py, InChunks
+
+    @property
+    def chunks(self) -> tuple[tuple[int, ...], ...]:
+        """The lengths of the chunks along each axis; backends that hold arrays whole have none."""
+    def rechunk(self, chunks: Any) -> Tensor:
+        """The same values in other chunks; of a backend that holds arrays whole, this tensor.
+
+        chunks : int, tuple, dict or str
+            As the library takes them: ``1000`` for every axis, ``(1000, -1)`` for whole rows, ``{0: 1000}``, ``"auto"``.
+        Returns: Part of the graph: its gradient comes back in the chunks of this tensor.
+
+        >>> x = ag.ones((6, 2), device="dask")
+        >>> x.rechunk({0: 2}).chunks
+        ((2, 2, 2), (2,))
+        """
+    def compute(self, *, max_memory: int | str | None=None, progress: bool | None=None) -> Self:
+        """Compute the value, which stays in this tensor; nothing is done where it is there.
+
+        max_memory, progress: As for `agrad.compute`, which computes several in one pass.
+        Returns: This tensor.
+
+        >>> x = ag.ones(3, device="dask") * 2.0
+        >>> x.compute() is x
+        True
+        """
+    def persist(self, *, max_memory: int | str | None=None, progress: bool | None=None) -> Self:
+        """Compute the value and keep it where the backend computes, as in the memory of a cluster.
+
+        max_memory, progress: As for `agrad.compute`.
+        Returns: This tensor.
+
+        >>> x = ag.ones(3, device="dask") * 2.0
+        >>> x.persist() is x
+        True
         """
 
     # agrad/ops/methods.py, StandardMethods

@@ -43,13 +43,26 @@ def _call(
     device: Any,
     requires_grad: bool = False,
     kind: str = "float",
+    chunks: Any = None,
     **parameters: Any,
 ) -> Tensor:
     """Call a creation function of a backend's namespace; the kind is that of the numbers where no dtype is given."""
     backend, full = manager.device_of(device)
     dtype = backend.default_dtype(kind, full) if dtype is None else backend.dtype(dtype)
+    if chunks is not None:
+        check_chunked(backend, f"{name}()")
+        parameters["chunks"] = chunks
     raw = getattr(kernels_of(backend), name)(*args, dtype=dtype, **parameters, **backend.creation(full))
     return leaf(backend, raw, requires_grad)
+
+
+def check_chunked(backend: Backend, what: str) -> None:
+    """Refuse ``chunks=`` on a backend that holds arrays whole."""
+    if not backend.is_chunked:
+        raise TypeError(
+            f"{what} takes chunks= on backends that hold arrays in chunks; {backend.name} holds them whole"
+            f'\n  Leave chunks= out, or say where with device="dask".{errors.called()}'
+        )
 
 
 def _whole(name: str, shape: Shape, more: tuple[int, ...]) -> Shape:
@@ -67,7 +80,9 @@ def _whole(name: str, shape: Shape, more: tuple[int, ...]) -> Shape:
 # -- of a shape -----------------------------------------------------------------------------------------------------------
 
 
-def zeros(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros(
+    shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False, chunks: Any = None
+) -> Tensor:
     """Zeros of a shape.
 
     *more: The other lengths, if `shape` is the first: PyTorch's ``zeros(2, 3)``.
@@ -79,10 +94,14 @@ def zeros(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requi
     tensor([[0., 0., 0.],
             [0., 0., 0.]])
     """
-    return _call("zeros", _whole("zeros", shape, more), dtype=dtype, device=device, requires_grad=requires_grad)
+    return _call(
+        "zeros", _whole("zeros", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, chunks=chunks
+    )
 
 
-def ones(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(
+    shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False, chunks: Any = None
+) -> Tensor:
     """Ones of a shape.
 
     *more: The other lengths, if `shape` is the first: PyTorch's ``ones(2, 3)``.
@@ -93,10 +112,14 @@ def ones(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requir
     >>> ag.ones(3, dtype="int64")
     tensor([1, 1, 1])
     """
-    return _call("ones", _whole("ones", shape, more), dtype=dtype, device=device, requires_grad=requires_grad)
+    return _call(
+        "ones", _whole("ones", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, chunks=chunks
+    )
 
 
-def empty(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty(
+    shape: Shape, *more: int, dtype: Any = None, device: Any = None, requires_grad: bool = False, chunks: Any = None
+) -> Tensor:
     """Uninitialised memory of a shape.
 
     *more: The other lengths, if `shape` is the first: PyTorch's ``empty(2, 3)``.
@@ -107,11 +130,19 @@ def empty(shape: Shape, *more: int, dtype: Any = None, device: Any = None, requi
     >>> ag.empty((2, 3)).shape
     (2, 3)
     """
-    return _call("empty", _whole("empty", shape, more), dtype=dtype, device=device, requires_grad=requires_grad)
+    return _call(
+        "empty", _whole("empty", shape, more), dtype=dtype, device=device, requires_grad=requires_grad, chunks=chunks
+    )
 
 
 def full(
-    shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+    shape: Shape,
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    chunks: Any = None,
 ) -> Tensor:
     """One value everywhere.
 
@@ -141,7 +172,9 @@ def full(
         if isinstance(fill_value, int)
         else "complex"
     )
-    return _call("full", shape, fill_value, dtype=dtype, device=device, requires_grad=requires_grad, kind=kind)
+    return _call(
+        "full", shape, fill_value, dtype=dtype, device=device, requires_grad=requires_grad, kind=kind, chunks=chunks
+    )
 
 
 def _fill(value: Any, dtype: Any, device: Any) -> Tensor:
@@ -465,7 +498,9 @@ def _stacked(values: Sequence[Any], dtype: Any, device: Any) -> Tensor:
     )
 
 
-def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def tensor(
+    data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, chunks: Any = None
+) -> Tensor:
     """A new leaf with a copy of the data.
 
     Parameters
@@ -474,6 +509,8 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         The data. A Tensor is detached, with PyTorch's warning, and so are tensors in a list: `asarray` keeps those.
     dtype, device, requires_grad : optional
         As for `asarray`.
+    chunks : int, tuple or str, optional
+        As for `zeros`.
 
     Returns
     -------
@@ -512,6 +549,10 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         errors.warn_leaves("tensor()", "agrad.asarray([...]) and agrad.stack keep them in the graph.")
     made = asarray(data, dtype=dtype, device=device, copy=True)
     made = made.detach() if made.requires_grad or made._tangents else made
+    if chunks is not None:
+        backend = made._spec.backend
+        check_chunked(backend, "tensor()")
+        made = leaf(backend, backend.rechunk(made._raw, chunks))
     return made.requires_grad_() if requires_grad else made
 
 
@@ -649,6 +690,9 @@ complete(
     globals(),
     {
         "args": "int or sequence\n    A shape as separate integers (uninitialised then), or one nested sequence of numbers.",
+        "chunks": (
+            "int, tuple or str, optional\n    The lengths of the chunks on a backend that has some, as ``(1000, -1)``; elsewhere a TypeError."
+        ),
         "copy": "bool, optional",
         "device": 'str, optional\n    ``"<backend>[:<device>]"``. Default: the default backend\'s.',
         "dtype": "DType, backend's dtype or str, optional\n    Default: `get_default_dtype`.",

@@ -14,7 +14,7 @@ from agrad.core.mode import Setting, batch_levels, recorder, within
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
 from agrad.func.batching import drawn, sampled
-from agrad.ops.creation import leaf
+from agrad.ops.creation import check_chunked, leaf
 from agrad.ops.docs import complete as _complete
 from agrad.plugin import manager
 
@@ -192,10 +192,14 @@ def _sample(
     generator: Generator | None,
     of: str = "float",
     requires_grad: bool = False,
+    chunks: Any = None,
     **parameters: Any,
 ) -> Tensor:
     backend, where = manager.device_of(device)
     native = backend.default_dtype(of, where) if dtype is None else backend.dtype(dtype)
+    if chunks is not None:
+        check_chunked(backend, "a draw")
+        parameters["chunks"] = chunks
     source = generator or default_generator
     key = source.key()
     recording = recorder()
@@ -215,7 +219,12 @@ def _shape(shape: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def rand(
-    *shape: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Generator | None = None
+    *shape: Any,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Generator | None = None,
+    chunks: Any = None,
 ) -> Tensor:
     """Numbers uniform on [0, 1).
 
@@ -226,7 +235,7 @@ def rand(
     requires_grad : bool, optional
         Record what is done with the result.
     generator: Where keys come from. Default: the generator of `manual_seed`.
-    Returns: A new leaf.
+    Returns: A new leaf. On Dask other chunks hold other numbers.
 
     >>> x = ag.rand(2, 3)
     >>> x.shape
@@ -241,11 +250,17 @@ def rand(
         device=device,
         generator=generator,
         requires_grad=requires_grad,
+        chunks=chunks,
     )
 
 
 def randn(
-    *shape: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, generator: Generator | None = None
+    *shape: Any,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    generator: Generator | None = None,
+    chunks: Any = None,
 ) -> Tensor:
     """Numbers of the standard normal distribution.
 
@@ -268,6 +283,7 @@ def randn(
         device=device,
         generator=generator,
         requires_grad=requires_grad,
+        chunks=chunks,
     )
 
 
@@ -365,6 +381,9 @@ def randn_like(x: Tensor, **kwargs: Any) -> Tensor:
 _complete(
     globals(),
     {
+        "chunks": (
+            "int, tuple or str, optional\n    The lengths of the chunks on a backend that has some, as ``(1000, -1)``; elsewhere a TypeError."
+        ),
         "device": 'str, optional\n    ``"<backend>[:<device>]"``. Default: the default backend\'s.',
         "dtype": "DType, backend's dtype or str, optional",
         "generator": "Generator, optional\n    Default: the one that `manual_seed` seeds.",

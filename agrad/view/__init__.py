@@ -25,23 +25,31 @@ def text_of(tensor: Tensor) -> str:
         return text
     shown = tensor
     kind = backend.kind(spec.dtype)
-    if spec.size > DEFAULT_OPTIONS.threshold:
+    shows = backend.shows(tensor._raw)
+    if shows and spec.size > DEFAULT_OPTIONS.threshold:
         shown = edges(tensor.detach(), spec.shape, concat)
-    suffixes = []
+    suffixes = [] if shows else [f"shape={tuple(spec.shape)}", f"chunks={_chunks(tensor)}"]
     if backend is not manager.default_backend():
         suffixes.append(f"device='{spec.device}'")
     name = backend.dtype_name(spec.dtype)
     kinds = ("bool", "int", "float", "complex") if spec.size else ("float",)  # of no elements there is nothing to tell
-    if name not in [backend.default_name(each, spec.device) for each in kinds]:
+    if not shows or name not in [backend.default_name(each, spec.device) for each in kinds]:
         suffixes.append(f"dtype={name}")
     if tensor.grad_fn is not None:
         suffixes.append(f"grad_fn=<{tensor.grad_fn.name()}>")
     elif tensor.requires_grad:
         suffixes.append("requires_grad=True")
     suffixes += [f"tangent={tangent!r}" for tangent in (tensor._tangents or {}).values()]
+    if not shows:
+        return f"tensor(..., {', '.join(suffixes)})"
     prefix = "Parameter containing:\ntensor(" if type(tensor).__name__ == "Parameter" else "tensor("
     numbers = backend.tolist(shown._computed())  # not its own tolist(), which warns where a derivative is taken
     return format_tensor(numbers, spec.shape, prefix=prefix, suffixes=suffixes, kind=kind)  # type: ignore[arg-type]
+
+
+def _chunks(tensor: Any) -> tuple[Any, ...]:
+    """The lengths of chunks, one number for an axis where all are alike but the last."""
+    return tuple([c[0] if all(n == c[0] for n in c[:-1]) and c[-1] <= c[0] else c for c in tensor.chunks])
 
 
 @attached

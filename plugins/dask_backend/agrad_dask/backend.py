@@ -29,6 +29,7 @@ class DaskBackend(Backend):
 
     name = "dask"
     is_lazy = True
+    is_chunked = True
     capabilities: Mapping[str, bool | str] = {"float16": True}
 
     def namespace(self) -> Any:
@@ -124,6 +125,12 @@ class DaskBackend(Backend):
             return array
         return array.rechunk(spec.layout)
 
+    def rechunk(self, array: Any, chunks: Any) -> Any:
+        made, host = array.rechunk(chunks), indexing.host_of(array)
+        if host is not None:
+            made._agrad_host = made.name, host  # its values are known: so are those in other chunks
+        return made
+
     def nbytes(self, array: Any) -> int:
         """Return the bytes the value takes once computed, 0 where the shape is unknown."""
         found = array.nbytes
@@ -169,6 +176,10 @@ class DaskBackend(Backend):
 
     def tolist(self, array: Any) -> Any:
         return self.to_host(array).tolist()
+
+    def shows(self, array: Any) -> bool:
+        """Show elements of one chunk, and of what is in memory; others may take a pass over large data."""
+        return getattr(array, "npartitions", 1) <= 1 or indexing.host_of(array) is not None or computing.is_held(array)
 
     def realize(
         self,

@@ -52,6 +52,14 @@ def realize(
     return made
 
 
+def is_held(array: Any) -> bool:
+    """Return whether the values of an array are in memory: it was computed or persisted."""
+    layer = array.dask.layers.get(array.name)
+    if not isinstance(layer, MaterializedLayer):
+        return False
+    return not any(isinstance(node, tuple | list | Task | Alias) for node in layer.values())
+
+
 def values(*arrays: Any) -> list[Any]:
     """Compute arrays together; gives arrays of the chunks' library."""
     found = []

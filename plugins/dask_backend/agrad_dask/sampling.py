@@ -22,7 +22,7 @@ def sample(kind: str, shape: tuple[int, ...], key: tuple[int, int], dtype: Any, 
     dtype = np.dtype(dtype)
     if kind == "permutation":
         return from_host(_source(key, 0).permutation(parameters["n"]).astype(dtype))
-    chunks = normalize_chunks("auto", shape, dtype=dtype)
+    chunks = normalize_chunks(parameters.get("chunks", "auto"), shape, dtype=dtype)
     if not shape:
         return from_host(_draw(kind, (), key, 0, dtype, parameters))
     return da.map_blocks(
