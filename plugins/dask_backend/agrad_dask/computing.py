@@ -131,16 +131,17 @@ class _Run:
         values: dict[Any, Any] = {}
         sizes = _Sizes(graph, self.written)
         passes, threads = self.planned(graph, keys, sizes)
-        with self.shown(sum(len(staging.culled(graph, targets)) for targets in passes) if self.progress else 0):
-            for targets in passes:
-                found = self.computed(staging.culled(graph, targets), targets, values, threads, options)
-                for key, value in zip(targets, found, strict=True):
-                    values[key] = value
-                    if self.client is None:
-                        graph[key] = DataNode(key, value)
-                    else:
-                        graph.pop(key, None)
-                found = value = None  # type: ignore[assignment]  # what is not kept must not outlive its pass
+        for number, targets in enumerate(passes, 1):
+            part = staging.culled(graph, targets)
+            with self.shown(part, number, len(passes)):
+                found = self.computed(part, targets, values, threads, options)
+            for key, value in zip(targets, found, strict=True):
+                values[key] = value
+                if self.client is None:
+                    graph[key] = DataNode(key, value)
+                else:
+                    graph.pop(key, None)
+            part = found = value = None  # type: ignore[assignment]  # what is not kept must not outlive its pass
         return self.brought(values, keys)
 
     def computed(
@@ -178,18 +179,26 @@ class _Run:
                 lambda key: sizes(key) * len(blocks.get(key, "1")),
             )
         values: dict[Any, Any] = {}
-        with self.shown(len(outline)):
-            for firsts in passes:
-                targets = keys
-                with fusing.uncollected():
-                    if len(passes) > 1:
-                        targets = [key for one in firsts for key in blocks.get(one, [one])]
-                        plan = runs.Runs(runs.Survey(layers, targets, values, kept=self.client is not None), chunks)
-                    graph = plan.graph() if self.client is None else self.without_kept(plan.graph())
-                if all(isinstance(graph.get(key), DataNode) for key in targets):
-                    return [graph[key]() for key in targets]
-                values.update(zip(targets, self.computed(graph, targets, values, None, options), strict=True))
+        for number, firsts in enumerate(passes, 1):
+            targets = keys
+            with fusing.uncollected():
+                if len(passes) > 1:
+                    targets = [key for one in firsts for key in blocks.get(one, [one])]
+                    plan = runs.Runs(runs.Survey(layers, targets, values, kept=self.client is not None), chunks)
+                graph = plan.graph() if self.client is None else self.without_kept(plan.graph())
+            if all(isinstance(graph.get(key), DataNode) for key in targets):
+                return [graph[key]() for key in targets]
+            with self.shown(graph, number, len(passes)):
+                found = self.computed(graph, targets, values, None, options)
+            values.update(zip(targets, found, strict=True))
         return self.brought(values, keys)
+
+    def shown(self, graph: Mapping[Any, GraphNode], number: int, count: int) -> AbstractContextManager[Any]:
+        """Show how far the tasks of a pass have come, if that is wanted."""
+        if not self.progress or self.client is not None:
+            return nullcontext()
+        tasks = sum(not isinstance(node, DataNode) for node in graph.values())
+        return bar(tasks, f"Pass {number} of {count}" if count > 1 else "Computing")
 
     # -- planning ------------------------------------------------------------------------------------------------------
 
@@ -265,20 +274,30 @@ class _Run:
         else:
             times = math.ceil(peak.nbytes / max(1, limit))
             lines.append(
-                f"Make the chunks {times} times smaller: chunks= where the data is opened, or rechunk the Dask array"
-                " that becomes a tensor."
+                f"Make the chunks {times} times smaller: chunks= where the data is opened or an array is made, or"
+                " x.rechunk()."
             )
+        whole = max((key for key in graph if not graph[key].dependencies), key=sizes, default=None)
+        if whole is not None and (found := self.in_one_chunk(sizes.own(whole), sizes(whole), limit)):
+            lines.append(found)
         if sizes.guessed:
             lines.append(
                 f"Of {len(graph)} blocks {sizes.guessed} have an unknown size, assumed to be their largest input's."
             )
         return MemoryError("\n  ".join(lines))
 
-    # -- running -------------------------------------------------------------------------------------------------------
+    def in_one_chunk(self, key: Any, size: int, limit: int) -> str:
+        """Return what to do about an array that is one chunk and takes much of a limit, "" for another."""
+        name = name_of(key)
+        array = self.written.layers.get(name)
+        keys = () if array is None else array.get_output_keys()
+        if len(keys) != 1 or 4 * size < limit:
+            return ""
+        return (
+            f"{origins.array_of(key)} is one chunk of {format_bytes(size)}: create it with chunks=, as (100_000, -1)."
+        )
 
-    def shown(self, tasks: int) -> AbstractContextManager[Any]:
-        """Show how many of the tasks in this process are done, if that is wanted."""
-        return bar(tasks) if self.progress and self.client is None else nullcontext()
+    # -- running -------------------------------------------------------------------------------------------------------
 
     def locally(
         self, graph: dict[Any, GraphNode], targets: list[Any], threads: int | None, options: dict[str, Any]
@@ -387,6 +406,10 @@ class _Run:
             what = str(origin) if exact else f"{name}, on the way to {origin}"
         block = f" (block {', '.join(map(str, key[1:]))} of {name})" if isinstance(key, tuple) and key[1:] else ""
         error.add_note(f"{_NOTE} {what}{block}.")
+        if isinstance(error, MemoryError):
+            error.add_note(
+                "Make the chunks smaller: chunks= where the data is opened or an array is made, or x.rechunk()."
+            )
 
 
 def _plural(count: int, one: str, several: str) -> str:
@@ -400,7 +423,7 @@ async def _nothing() -> None:
 # -- progress ---------------------------------------------------------------------------------------------------------
 
 
-def bar(tasks: int) -> AbstractContextManager[Any]:
+def bar(tasks: int, what: str = "Computing") -> AbstractContextManager[Any]:
     """Show how many of the tasks in this process are done."""
     try:
         from rich.progress import Progress  # noqa: PLC0415 (optional)
@@ -408,13 +431,13 @@ def bar(tasks: int) -> AbstractContextManager[Any]:
         from dask.diagnostics import ProgressBar  # noqa: PLC0415 (only where asked for)
 
         return ProgressBar()
-    return _rich(Progress(), tasks)
+    return _rich(Progress(), tasks, what)
 
 
 @contextmanager
-def _rich(line: Any, tasks: int) -> Iterator[None]:
+def _rich(line: Any, tasks: int, what: str) -> Iterator[None]:
     with line:
-        task = line.add_task("Computing", total=tasks)
+        task = line.add_task(what, total=tasks)
         with Callback(posttask=lambda *_: line.advance(task)):
             yield
         line.update(task, completed=tasks)

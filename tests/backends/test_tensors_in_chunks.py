@@ -1,0 +1,137 @@
+"""Tensors in chunks: what they show, how they are made in chunks, cut anew, computed and kept."""
+
+from __future__ import annotations
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask.callbacks import Callback
+
+import agrad as ag
+from agrad_dask import computing
+
+
+def no_tasks():
+    """A scheduler that refuses to compute."""
+
+    def get(*args, **kwargs):
+        raise AssertionError("something was computed")
+
+    return dask.config.set(scheduler=get)
+
+
+def test_the_text_of_a_lazy_tensor_says_shape_dtype_and_chunks_and_computes_nothing():
+    x = ag.ones((1000, 4), device="dask", chunks=(300, 4), requires_grad=True)
+    with no_tasks():
+        assert repr(x) == (
+            "tensor(..., shape=(1000, 4), chunks=(300, 4), device='dask', dtype=float64, requires_grad=True)"
+        )
+        assert "grad_fn=<MultiplyBackward0>" in repr(x * 2)
+        uneven = ag.asarray(da.ones(10, chunks=((2, 5, 3),)))
+        assert "chunks=((2, 5, 3),)" in repr(uneven)
+
+
+def test_the_text_of_what_is_in_memory_shows_its_elements():
+    x = ag.ones((4,), device="dask", chunks=2) * 3.0
+    assert repr(x.compute()) == "tensor([3., 3., 3., 3.], device='dask')"
+    assert repr(ag.ones((4,), device="dask", chunks=2).persist()) == "tensor([1., 1., 1., 1.], device='dask')"
+    assert repr(ag.sum(x)) == "tensor(12., device='dask')"
+    assert repr(ag.tensor([1.0, 2.0], device="dask", chunks=1)) == "tensor([1., 2.], device='dask')"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **k: ag.zeros((10, 4), **k),
+        lambda **k: ag.ones(10, 4, **k),
+        lambda **k: ag.empty((10, 4), **k),
+        lambda **k: ag.full((10, 4), 2.0, **k),
+        lambda **k: ag.rand(10, 4, **k),
+        lambda **k: ag.randn(10, 4, **k),
+        lambda **k: ag.tensor(np.ones((10, 4)), **k),
+    ],
+)
+def test_creation_in_chunks(make):
+    x = make(device="dask", chunks=(5, -1), requires_grad=True)
+    assert x.chunks == ((5, 5), (4,))
+    assert x.is_leaf
+    assert x.requires_grad
+    assert x.shape == (10, 4)
+    with pytest.raises(TypeError, match=r"chunks= on backends that hold arrays in chunks; numpy holds them whole"):
+        make(chunks=5)
+
+
+def test_chunks_are_none_of_a_whole_array():
+    with pytest.raises(AttributeError, match=r"a tensor on numpy has no chunks.*to_device\(\"dask\"\)"):
+        _ = ag.ones(3).chunks
+    assert not hasattr(ag.ones(3), "chunks")
+
+
+def test_rechunk_is_differentiated_and_its_gradient_has_the_chunks_of_the_operand():
+    data = np.arange(12.0).reshape(6, 2)
+    x = ag.tensor(data, device="dask", chunks=(2, 2), requires_grad=True)
+    y = x.rechunk({0: 3})
+    assert y.chunks == ((3, 3), (2,))
+    ag.sum(y * y).backward()
+    assert x.grad.chunks == ((2, 2, 2), (2,))
+    np.testing.assert_array_equal(np.asarray(x.grad.detach()), 2 * data)
+    z = ag.tensor(data, requires_grad=True)
+    assert z.rechunk(3) is z
+
+
+def test_compute_and_persist_give_the_tensor_itself():
+    for x in (ag.ones(4), ag.ones(4, device="dask", chunks=2) * 2):
+        assert x.compute() is x
+        assert x.persist() is x
+        with no_tasks():
+            x.tolist()
+    with pytest.raises(MemoryError, match="max_memory"):
+        (ag.ones((1000, 1000), device="dask", chunks=(100, 1000)) * 2).compute(max_memory=1000)
+
+
+def test_a_vector_of_millions_of_rows_is_made_and_multiplied_in_pieces():
+    z = ag.randn(300_000, 5, device="dask", chunks=(50_000, -1))
+    b = ag.randn(5, 100, device="dask")
+    total = ag.sum(z @ b)
+    total.compute(max_memory="120 MB")
+    assert np.isfinite(total.item())
+
+
+@pytest.mark.parametrize("compute", ["one pass", "several passes", "under a limit"])
+def test_progress_counts_the_tasks_that_run(compute, monkeypatch):
+    said = []
+
+    class Counting:
+        def __init__(self, tasks, what):
+            self.tasks, self.ran = tasks, 0
+            self.callback = Callback(posttask=self.count)
+
+        def count(self, *_):
+            self.ran += 1
+
+        def __enter__(self):
+            self.callback.__enter__()
+
+        def __exit__(self, *reason):
+            self.callback.__exit__(*reason)
+            said.append((self.tasks, self.ran))
+
+    monkeypatch.setattr(computing, "bar", Counting)
+    x = ag.asarray(da.random.random((10_000, 20), chunks=(500, 20)))
+    result = ag.sum(ag.softmax(x, axis=0) ** 2) if compute == "several passes" else ag.sum((x - 1.0) ** 2)
+    ag.compute(result, progress=True, max_memory="1GB" if compute == "under a limit" else None)
+    assert len(said) > 1 if compute == "several passes" else len(said) == 1
+    for tasks, ran in said:
+        assert tasks == ran > 0
+
+
+def test_memory_errors_say_what_to_do():
+    z = ag.randn(200_000, 5, device="dask", requires_grad=True)
+    product = ag.sum(z @ ag.randn(5, 100, device="dask"))
+    with pytest.raises(MemoryError, match=r"is one chunk of 7.63 MiB: create it with chunks=") as raised:
+        ag.compute(product, max_memory="20 MB")
+    assert "x.rechunk()" in str(raised.value)
+    with pytest.raises(MemoryError) as raised:
+        ag.compute(ag.sum(ag.randn(270_000_000, 500_000, device="dask", chunks=-1) * 2))
+    assert any("chunks= where the data is opened or an array is made" in note for note in raised.value.__notes__)
