@@ -6,13 +6,15 @@ import sys
 from typing import Any, Self
 
 from agrad import tree
+from agrad.core.backend import Outlook
+from agrad.core.errors import BackendError, called
 from agrad.core.materialize import fill, is_lazy
 from agrad.core.mode import recorder
 from agrad.core.tensor import Tensor, attached
 from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import positive
 
-__all__ = ["compute", "persist"]
+__all__ = ["compute", "explain", "persist"]
 
 
 def compute(*tensors: Any, max_memory: int | str | None = None, progress: bool | None = None) -> Any:
@@ -56,6 +58,34 @@ def persist(*tensors: Any, max_memory: int | str | None = None, progress: bool |
     True
     """
     return _realised("persist", tensors, keep="backend", max_memory=max_memory, progress=progress)
+
+
+def explain(*tensors: Any, max_memory: int | str | None = None) -> Outlook:
+    """Return what computing lazy tensors will read and hold, before anything is computed.
+
+    *tensors : Tensor, or dict, list, tuple, dataclass or None in any nesting
+        Lazy tensors of one backend, as a loss, or a loss and gradients by parameters on Dask.
+    max_memory : int or str, optional
+        As for `compute`, which then takes more passes, or fewer tasks at a time.
+    Returns: Prints as text; its attributes are the numbers. Tasks that are fused when they run hold less than it says.
+    MemoryError: If `max_memory` is too little, as `compute` would raise it.
+
+    >>> x = ag.ones((1000, 10), device="dask", chunks=(100, 10))
+    >>> seen = ag.explain(ag.sum(x * x))
+    >>> seen.passes, seen.chunks, seen.read, seen.result
+    (1, 10, 80000, 8)
+    >>> ag.explain(ag.ones(3))
+    nothing is to be computed
+    """
+    leaves, _ = tree.flatten(tensors)
+    lazy = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf._spec.backend.is_lazy]
+    backends = {leaf._spec.backend for leaf in lazy}
+    if not lazy:
+        return Outlook()
+    if len(backends) > 1:
+        names = " and ".join(sorted(backend.name for backend in backends))
+        raise BackendError(f"explain() takes tensors of one lazy backend, not of {names}{called()}")
+    return lazy[0]._spec.backend.outlook(*(leaf._raw for leaf in lazy), max_memory=max_memory)
 
 
 def _realised(function: str, arguments: tuple[Any, ...], **how: Any) -> Any:

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from agrad import dtypes
-from agrad.core import errors
+from agrad.core import errors, notebook
 from agrad.core.errors import BackendError, UnsupportedOp
 from agrad.core.once import once
 from agrad.core.port import Port
@@ -101,6 +101,63 @@ class Place(Device):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Device, (str(self),)  # a context is this process's
+
+
+class Outlook:
+    """What computing lazy values will read and hold; prints as text.
+
+    Attributes
+    ----------
+    passes : int
+        How often the data are gone through; 0 where nothing is to be computed.
+    tasks : int
+        How many tasks there are in them, before any are fused.
+    threads : int
+        How many run at a time.
+    chunks, read : int
+        How many chunks are read or made from nothing, in all passes together, and their bytes.
+    peak : int
+        About how many bytes are held at a time, at most.
+    largest : int
+        The bytes of the values of the largest task.
+    task : str
+        What that is.
+    result : int
+        The bytes of the results.
+    """
+
+    passes: int = 0
+    tasks: int = 0
+    threads: int = 1
+    chunks: int = 0
+    read: int = 0
+    peak: int = 0
+    largest: int = 0
+    task: str = ""
+    result: int = 0
+
+    def __init__(self, **known: Any) -> None:
+        vars(self).update(known)
+
+    def __repr__(self) -> str:
+        if not self.passes:
+            return "nothing is to be computed"
+        passes = "1 pass" if self.passes == 1 else f"{self.passes} passes"
+        return (
+            f"{passes} over the data: {self.tasks} tasks, {self.threads} at a time"
+            f"\nreads {_bytes(self.read)} in {self.chunks} chunks"
+            f"\nholds about {_bytes(self.peak)}; the largest task {_bytes(self.largest)}: {self.task}"
+            f"\ngives {_bytes(self.result)}"
+        )
+
+    def _repr_html_(self) -> str:
+        return notebook.text(repr(self))
+
+
+def _bytes(count: int) -> str:
+    """Write a number of bytes."""
+    power = max(0, min(int(math.log(max(count, 1), 1024)), 4))
+    return f"{count} B" if power == 0 else f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
 
 
 class Backend:
@@ -602,6 +659,10 @@ class Backend:
             Whether to show how far it has come; None for the backend's own choice.
         """
         return arrays
+
+    def outlook(self, *arrays: Any, max_memory: int | str | None = None) -> Outlook:
+        """Return what `realize` would read and hold for these arrays, before anything is computed."""
+        return Outlook()
 
     def watch(self, array: Any) -> None:
         """Take note that gradients are asked by an array; a lazy backend can tell by it what is computed in vain."""

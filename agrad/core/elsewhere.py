@@ -195,6 +195,7 @@ _HERE = {
     "agrad.numpy": "np jnp",
     "agrad_dask.from_zarr": "from_zarr open_zarr",
     "agrad_dask.from_npy_stack": "from_npy_stack",
+    "agrad_dask.from_xarray": "from_xarray",
     "agrad_dask.from_npy": "from_npy",
 }
 

@@ -9,6 +9,7 @@ import pytest
 from dask.callbacks import Callback
 
 import agrad as ag
+import agrad_dask
 from agrad_dask import computing
 
 
@@ -135,3 +136,46 @@ def test_memory_errors_say_what_to_do():
     with pytest.raises(MemoryError) as raised:
         ag.compute(ag.sum(ag.randn(270_000_000, 500_000, device="dask", chunks=-1) * 2))
     assert any("chunks= where the data is opened or an array is made" in note for note in raised.value.__notes__)
+
+
+def test_explain_says_what_is_read_and_held_and_computes_nothing():
+    x = ag.asarray(da.random.random((1000, 20), chunks=(100, 20)))
+    w = ag.zeros((20,), device="dask", requires_grad=True)
+    with no_tasks():
+        loss = ag.mean((x @ w - 1.0) ** 2)
+        seen = ag.explain(loss)
+        assert (seen.passes, seen.result) == (1, 8)
+        assert seen.read == x.nbytes + w.nbytes
+        assert seen.peak < x.nbytes
+        assert "1 pass over the data" in repr(seen)
+        assert "reads 156.4 KiB in 11 chunks" in repr(seen)
+        loss.backward()
+        both = ag.explain(loss, {"w": w.grad})
+        assert (both.passes, both.result) == (1, 8 + 20 * 8)
+        assert both.read == seen.read
+        thrice = ag.explain(ag.sum(ag.softmax(x, axis=0) ** 2))
+        assert thrice.passes > 1
+        assert thrice.read == thrice.passes * x.nbytes
+    assert repr(ag.explain(loss.compute())) == "nothing is to be computed"
+    assert ag.explain(ag.ones(3)).passes == 0
+    with pytest.raises(MemoryError, match="max_memory"):
+        ag.explain(ag.sum(x * x), max_memory=1000)
+
+
+def test_from_xarray_is_lazy_and_keeps_chunks():
+    xarray = pytest.importorskip("xarray")
+    values = np.arange(12.0).reshape(6, 2)
+    lazy = xarray.DataArray(da.from_array(values, chunks=(2, 2)), dims=("time", "place"))
+    with no_tasks():
+        x = agrad_dask.from_xarray(lazy)
+        assert x.chunks == ((2, 2, 2), (2,))
+        assert agrad_dask.from_xarray(lazy, (3, 2)).chunks == ((3, 3), (2,))
+        assert agrad_dask.from_xarray(lazy, {"time": 6}, dims=("place", "time")).chunks == ((2,), (6,))
+    np.testing.assert_array_equal(np.asarray(x), values)
+    held = xarray.DataArray(values, dims=("time", "place"))
+    assert agrad_dask.from_xarray(held, {"time": 3}).chunks == ((3, 3), (2,))
+    assert agrad_dask.from_xarray(held).shape == (6, 2)
+    with pytest.raises(TypeError, match=r"takes a DataArray or a Variable, not Dataset"):
+        agrad_dask.from_xarray(xarray.Dataset({"a": held}))
+    with pytest.raises(TypeError, match="not ndarray"):
+        agrad_dask.from_xarray(values)

@@ -351,11 +351,13 @@ VERSION_2 = """
     native_device(self, device)
     native_devices(self)
     nbytes(self, array)
+    outlook(self, *arrays, max_memory=None)
     quiet(self)
     random(self, kind, shape, key, *, dtype, device, **p)
     read_only(self, array)
     realize(self, *arrays, keep='host', max_memory=None, progress=None)
     receive(self, source, array, device)
+    rechunk(self, array, chunks)
     run_function
     run_rule
     scalar(self, value, spec)
@@ -364,6 +366,7 @@ VERSION_2 = """
     send(self, array, target, device)
     setitem(self, array, key, value)
     setitem_into(self, array, key, value)
+    shows(self, array)
     spec(self, array)
     text_of(self, array)
     to_host(self, array)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from agrad_dask.sources import ChunkWarning as ChunkWarning
     from agrad_dask.sources import from_npy as from_npy
     from agrad_dask.sources import from_npy_stack as from_npy_stack
+    from agrad_dask.sources import from_xarray as from_xarray
     from agrad_dask.sources import from_zarr as from_zarr
 
 __version__ = "0.1.0"
@@ -25,11 +26,12 @@ _WHERE = {
     "DaskBackend": "backend",
     "from_npy": "sources",
     "from_npy_stack": "sources",
+    "from_xarray": "sources",
     "from_zarr": "sources",
     "value_and_grad": "lowering",
 }
 
-__all__ = ["ChunkWarning", "DaskBackend", "from_npy", "from_npy_stack", "from_zarr", "value_and_grad"]
+__all__ = ["ChunkWarning", "DaskBackend", "from_npy", "from_npy_stack", "from_xarray", "from_zarr", "value_and_grad"]
 
 hookimpl = pluggy.HookimplMarker("agrad")
 

@@ -16,7 +16,7 @@ import dask
 import dask.array as da
 import numpy as np
 
-from agrad.core.backend import Backend, backend_of
+from agrad.core.backend import Backend, Outlook, backend_of
 from agrad.core.errors import UnsupportedOp
 from agrad.core.spec import Spec
 from agrad_dask import computing, indexing, kernels, origins, repeats, scipy_kernels, special_kernels
@@ -203,6 +203,9 @@ class DaskBackend(Backend):
             Show a progress bar; by default Dask's configuration ``agrad.progress`` decides.
         """
         return computing.realize(arrays, keep=keep, max_memory=max_memory, progress=progress)
+
+    def outlook(self, *arrays: Any, max_memory: int | str | None = None) -> Outlook:
+        return computing.outlook(arrays, max_memory=max_memory)
 
     def watch(self, array: Any) -> None:
         if hasattr(array, "dask"):

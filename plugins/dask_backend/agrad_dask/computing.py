@@ -24,6 +24,7 @@ from dask.sizeof import sizeof
 from dask.system import CPU_COUNT
 from dask.utils import format_bytes, parse_bytes
 
+from agrad.core.backend import Outlook
 from agrad.core.once import once
 from agrad_dask import fusing, origins, repeats, runs, staging
 from agrad_dask.staging import name_of
@@ -50,6 +51,13 @@ def realize(
     made: tuple[Any, ...] = dask.persist(*arrays, scheduler=run)
     repeats.remember(layers)
     return made
+
+
+def outlook(arrays: tuple[Any, ...], *, max_memory: int | str | None) -> Outlook:
+    """Return what computing arrays together will read and hold."""
+    run = _Planned(arrays, keep="host", max_memory=max_memory, progress=False, retries=None)
+    dask.persist(*arrays, scheduler=run)
+    return run.found
 
 
 def is_held(array: Any) -> bool:
@@ -410,6 +418,44 @@ class _Run:
             error.add_note(
                 "Make the chunks smaller: chunks= where the data is opened or an array is made, or x.rechunk()."
             )
+
+
+class _Planned(_Run):
+    """A scheduler that computes nothing, and says what there would be to compute."""
+
+    found = Outlook()
+
+    def __call__(self, expression: Any, keys: Any, **_: Any) -> list[Any]:
+        keys = list(flatten(keys))
+        given = expression if isinstance(expression, Mapping) else expression.__dask_graph__()
+        graph: dict[Any, GraphNode] = convert_legacy_graph(given)
+        if not all(isinstance(graph.get(key), DataNode) for key in keys):
+            sizes = _Sizes(graph, self.written)
+            passes, fewer = self.planned(graph, keys, sizes)
+            threads = fewer or self.threads()
+            peak = self.peak(graph, passes, sizes, threads)
+            tasks, read = 0, list[int]()
+            done = set[Any]()
+            for targets in passes:
+                now = {key: DataNode(key, None) if key in done else node for key, node in graph.items()}
+                part = {k: node for k, node in staging.culled(now, targets).items() if not isinstance(node, DataNode)}
+                tasks += len(part)
+                read += [sizes(key) for key, node in part.items() if not node.dependencies]
+                done.update(targets)
+            own = sizes.own(peak.task)
+            origin, _exact = origins.of(own, self.written)
+            self.found = Outlook(
+                passes=len(passes),
+                tasks=tasks,
+                threads=threads,
+                chunks=len(read),
+                read=sum(read),
+                peak=peak.nbytes,
+                largest=peak.largest,
+                task=str(origin or origins.array_of(own)),
+                result=sum(map(sizes, keys)),
+            )
+        return [None] * len(keys)
 
 
 def _plural(count: int, one: str, several: str) -> str:

@@ -89,6 +89,50 @@ def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **opti
     return _tensor(ZarrArray(array), chunks, stored)
 
 
+def from_xarray(data: Any, chunks: Any = None, *, dims: Any = None) -> Tensor:
+    """Return the values of an xarray object as a lazy tensor.
+
+    Parameters
+    ----------
+    data : xarray.DataArray or xarray.Variable
+        As `xarray.open_zarr` and `xarray.open_dataset` give them; not read.
+    chunks : int, tuple, dict or str, optional
+        The chunks, by the names of dimensions or in their order. Default: its own; where it has none, Dask's choice.
+    dims : sequence of str, optional
+        The dimensions in the order of the tensor's axes. Default: as they are.
+
+    Returns
+    -------
+    Tensor
+        On the Dask backend. Names of dimensions and coordinates are left behind: to keep them, `agrad.xarray`.
+
+    Raises
+    ------
+    TypeError
+        If it is a Dataset, or nothing of xarray's.
+
+    Examples
+    --------
+    >>> import agrad_dask, numpy as np, xarray
+    >>> data = xarray.DataArray(np.ones((6, 2)), dims=("time", "place"))
+    >>> agrad_dask.from_xarray(data, {"time": 3}, dims=("place", "time")).chunks
+    ((2,), (3, 3))
+    """
+    if not hasattr(data, "transpose") or not hasattr(data, "dims") or hasattr(data, "data_vars"):
+        raise TypeError(
+            f"from_xarray() takes a DataArray or a Variable, not {type(data).__name__}"
+            f'\n  Of a Dataset take a variable, ds["name"], or ds.to_dataarray().{called()}'
+        )
+    if dims is not None:
+        data = data.transpose(*dims)
+    if chunks is not None or data.chunks is None:
+        by_name = isinstance(chunks, dict | int | str) or chunks is None
+        data = data.chunk(
+            ("auto" if chunks is None else chunks) if by_name else dict(zip(data.dims, chunks, strict=True))
+        )
+    return ag.asarray(data.data)
+
+
 def from_npy(path: str | os.PathLike[str], chunks: Any = None) -> Tensor:
     """Return an array in a ``.npy`` file as a lazy tensor; every chunk is a part of the file, mapped into memory.
 
