@@ -24,7 +24,7 @@ from agrad.core.tensor import Tensor
 #: What is shown where frames were left out.
 LEFT_OUT = "agrad's own frames are left out above; with AGRAD_TRACEBACK=full in the environment they are shown."
 
-UNEXPECTED = re.compile(r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'")
+UNEXPECTED = r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'"
 
 #: Keywords as PyTorch, NumPy and JAX have them, and as functions here may call them.
 KEYWORDS = {
@@ -80,7 +80,7 @@ def explain(error: BaseException) -> None:
     said = ""
     if isinstance(error, AttributeError) and isinstance(error.obj, Tensor) and error.name:
         said = names.hint("agrad.Tensor", error.name)
-    elif isinstance(error, TypeError) and (match := UNEXPECTED.match(str(error))):
+    elif isinstance(error, TypeError) and (match := re.match(UNEXPECTED, str(error))):
         said = keyword(*match.groups())
     note = f"{said[2:]}."
     if said and "did you mean" not in said and note not in getattr(error, "__notes__", ()):  # Python itself says that

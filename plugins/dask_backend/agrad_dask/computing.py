@@ -81,7 +81,7 @@ def run(array: Any, tasks: Mapping[Any, GraphNode], key: Any, given: Mapping[Any
     """Compute a value that tasks make of an array and of what is given; a cluster is sent that once, not with each task."""
     run = _Run((array,), keep="host", max_memory=None, progress=None, retries=None)
     if run.client is None:
-        with run.shown(len(tasks)):
+        with run.shown(tasks, 1, 1):
             return run.locally(tasks | {k: DataNode(k, value) for k, value in given.items()}, [key], None, {})[0]
     sent = {k: run.client.scatter(value, hash=False) for k, value in given.items()}
     return run.client.gather(run.on_cluster(run.without_kept(tasks), sent, [key], {}))[0]
@@ -430,6 +430,8 @@ class _Planned(_Run):
         given = expression if isinstance(expression, Mapping) else expression.__dask_graph__()
         graph: dict[Any, GraphNode] = convert_legacy_graph(given)
         if not all(isinstance(graph.get(key), DataNode) for key in keys):
+            if self.client is not None:
+                graph = self.without_kept(graph)
             sizes = _Sizes(graph, self.written)
             passes, fewer = self.planned(graph, keys, sizes)
             threads = fewer or self.threads()
