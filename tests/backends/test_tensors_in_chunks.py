@@ -179,3 +179,15 @@ def test_from_xarray_is_lazy_and_keeps_chunks():
         agrad_dask.from_xarray(xarray.Dataset({"a": held}))
     with pytest.raises(TypeError, match="not ndarray"):
         agrad_dask.from_xarray(values)
+
+
+@pytest.mark.parametrize("device", ["numpy", "dask"])
+def test_xarray_takes_tensors_for_whole_arrays(device):
+    xarray = pytest.importorskip("xarray")
+    x = ag.tensor(np.arange(12.0).reshape(4, 3), device=device, requires_grad=True)
+    data = xarray.DataArray(x.rechunk(2), dims=("t", "p"), coords={"g": ("t", [0, 1, 0, 1])})
+    assert data.chunks is None
+    assert data.chunksizes == {}
+    groups = data.groupby("g")
+    ag.sum((groups - groups.mean()).data ** 2).backward()
+    np.testing.assert_array_equal(x.grad.compute().tolist(), [[-6.0] * 3] * 2 + [[6.0] * 3] * 2)
