@@ -146,6 +146,13 @@ def test_a_recorded_loss_and_its_gradient_are_one_task_per_chunk(monkeypatch):
     np.testing.assert_allclose(w.grad.numpy(), X.T @ (1 / (1 + np.exp(-z)) - y) / len(y), rtol=1e-12)
 
 
+def test_small_neighbours_and_their_sums_share_a_task(monkeypatch):
+    watched = Watched(monkeypatch)
+    loss, *_ = logistic(1000)
+    loss.backward()
+    assert watched.tasks() < 200
+
+
 def test_few_chunks_run_side_by_side_as_before(monkeypatch):
     watched = Watched(monkeypatch)
     loss, *_ = logistic(staging.CHUNKS // 2)

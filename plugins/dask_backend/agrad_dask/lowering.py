@@ -387,7 +387,7 @@ def grouped(arrays: Sequence[Any], join: float) -> list[list[Chunk]]:
     count, ends = len(sizes), [0, *itertools.accumulate(sizes)]
     nbytes = max(sizes) * sum(a.dtype.itemsize * math.prod(a.shape[1:]) for a in arrays)
     nbytes = math.inf if math.isnan(nbytes) else max(1, nbytes)
-    size = runs.group_size(count, nbytes)
+    size = max(1, -(-count // runs.TASKS), int(min(runs.GROUP_BYTES / nbytes, count / runs.GROUPS)))
     several = max(1, min(size, int(join / nbytes)))
     keys = [[(a.name, i, *(0,) * (a.ndim - 1)) for i in range(count)] for a in arrays]
 

@@ -715,8 +715,11 @@ def _reached(name: str, below: Mapping[str, Collection[str]], stops: Collection[
 
 
 def group_size(count: int, nbytes: float) -> int:
-    """Return how many of so many places, with blocks of so many bytes, share a task."""
-    return max(1, -(-count // TASKS), int(min(GROUP_BYTES / max(1, nbytes), count / GROUPS)))
+    """Return how many of so many places, with blocks of so many bytes, share a task: a power of two, as Dask's sums go."""
+    size = 1
+    while count > size * TASKS or (2 * size * nbytes <= GROUP_BYTES and count >= 2 * size * GROUPS):
+        size *= 2
+    return size
 
 
 def key_of(written: HighLevelGraph, name: str, place: int) -> Any:
