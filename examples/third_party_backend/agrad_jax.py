@@ -1,7 +1,4 @@
-"""JAX's arrays as a backend of agrad, found through the entry point group "agrad". JAX loads when it is first used.
-
-What follows is what JAX does otherwise than the standard, or better than agrad's defaults; see docs/plugin.md of agrad.
-"""
+"""JAX's arrays as a backend of agrad: what JAX does otherwise than the standard, or better than agrad's defaults."""
 
 from __future__ import annotations
 
@@ -27,6 +24,7 @@ class JaxBackend(Backend):
     def jax(self):
         """The library. Importing it takes a second, so it waits for the first array."""
         import jax
+        import jax.scipy.linalg
 
         jax.config.update("jax_enable_x64", True)  # else float64 becomes float32; the choice is for the whole process
         return jax
@@ -42,17 +40,13 @@ class JaxBackend(Backend):
     def kernel(self, op):
         if op == "permute_dims":  # JAX takes no negative axes
             return lambda x, /, axes: self.jax.numpy.permute_dims(x, tuple(axis % x.ndim for axis in axes))
-        if op in ("scipy.expm", "scipy.expm_frechet"):  # agrad's look at values to choose a scale: jax.jit has none yet
-            return self.exponential(op)
+        linalg, vectorize = self.jax.scipy.linalg, self.jax.numpy.vectorize
+        if op == "scipy.expm":  # agrad's looks at values to choose a scale: jax.jit has none yet
+            return vectorize(linalg.expm, signature="(n,n)->(n,n)")
+        if op == "scipy.expm_frechet":
+            derivative = functools.partial(linalg.expm_frechet, compute_expm=False)
+            return vectorize(derivative, signature="(n,n),(n,n)->(n,n)")
         return None
-
-    def exponential(self, op):
-        from jax.scipy import linalg
-
-        if op == "scipy.expm":
-            return self.jax.numpy.vectorize(linalg.expm, signature="(n,n)->(n,n)")
-        derivative = functools.partial(linalg.expm_frechet, compute_expm=False)
-        return self.jax.numpy.vectorize(derivative, signature="(n,n),(n,n)->(n,n)")
 
     # -- faster than the defaults ------------------------------------------------------------------------------------
 
@@ -67,9 +61,6 @@ class JaxBackend(Backend):
     def item(self, array):
         return array.item()
 
-    def tolist(self, array):
-        return array.tolist()
-
     def random(self, kind, shape, key, *, dtype, device, **p):
         random, source = self.jax.random, self.source(key) if isinstance(key, tuple) else key
         with self.jax.default_device(self.native_device(device)):
@@ -81,8 +72,7 @@ class JaxBackend(Backend):
 
     def source(self, key):
         """Return JAX's own key for one of agrad's."""
-        seed, counter = key
-        return self.jax.random.fold_in(self.jax.random.key(seed % 2**63), counter)
+        return self.jax.random.fold_in(self.jax.random.key(key[0] % 2**63), key[1])
 
     def compile(self, program, *, exact=False, **options):
         if exact:  # XLA makes one loop of several operations, and rounds otherwise
