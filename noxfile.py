@@ -51,6 +51,8 @@ OTHERS = ["array-api-extra", "bottleneck", "einops", "ipython", "opt_einsum", "p
 def tests(session: nox.Session) -> None:
     """Lint, check types, run tests, doctests and the kit on three backends; arguments replace what pytest collects.
 
+    On Dask the kit is the quick one, of a sample per operation; the whole is ``nox -s backend -- dask``.
+
     ``nox -s tests -- tests/test_house.py -k layers`` runs part of them.
     """
     session.install(*CORE, *NUMPY, *DASK, *CUPY, *TESTERS, *OTHERS, *DEMO, *CHECKERS)
@@ -58,8 +60,8 @@ def tests(session: nox.Session) -> None:
     # The suite in agrad.testing is for `--pyargs` and a chosen backend; it is no doctest.
     collect = session.posargs or ["tests", "agrad"]
     session.run("pytest", "-n", "2", "--doctest-modules", "--ignore=agrad/testing/suite", *collect)
-    for name in () if session.posargs else ("numpy", "strict", "dask"):
-        session.run("pytest", "-n", "2", "-q", *BACKENDS[name][1], env={"DASK_SCHEDULER": "synchronous"})
+    for name, options in () if session.posargs else (("numpy", []), ("strict", []), ("dask", ["--agrad-quick"])):
+        session.run("pytest", "-n", "2", "-q", *BACKENDS[name][1], *options, env={"DASK_SCHEDULER": "synchronous"})
 
 
 #: What the suite of the standard is run on: agrad over a backend, alone or with every operand requiring a gradient.

@@ -24,8 +24,9 @@ from agrad.plugin import manager
 for name in [name for name in os.environ if name.startswith("DASK_")]:
     del os.environ[name]
 
-#: A backend in a file of its own is a module like others, also for doctests, where its library is installed.
-collect_ignore = [] if importlib.util.find_spec("torch") else ["torch_backend.py"]
+#: Backends in files of their own are modules like others, also for doctests, where their library is installed.
+OPTIONAL = {"mlx": "mlx_backend.py", "torch": "torch_backend.py"}
+collect_ignore = [file for library, file in OPTIONAL.items() if not importlib.util.find_spec(library)]
 
 
 def load(name):

@@ -77,10 +77,10 @@ def elementwise(
     --------
     >>> import agrad as ag
     >>> @ag.elementwise(x=lambda xp, ans: 1 - ans * ans, kernel=lambda xp, x: xp.tanh(x))
-    ... def my_tanh(x, /):
+    ... def tanh_again(x, /):
     ...     "Hyperbolic tangent."
     >>> x = ag.tensor([0.0, 1.0], requires_grad=True)
-    >>> my_tanh(x).sum().backward()
+    >>> tanh_again(x).sum().backward()
     >>> x.grad
     tensor([1.0000, 0.4200])
     """

@@ -162,6 +162,26 @@ def test_explain_says_what_is_read_and_held_and_computes_nothing():
         ag.explain(ag.sum(x * x), max_memory=1000)
 
 
+def test_explain_counts_what_fused_tasks_read(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    stored = zarr.create_array(tmp_path / "x.zarr", shape=(1000, 20), chunks=(100, 20), dtype="float32")
+    stored[:] = 1.0
+    x = agrad_dask.from_zarr(tmp_path / "x.zarr", chunks=(100, 20))
+    made = ag.ones((1000, 20), device="dask", dtype="float32", chunks=(100, 20))
+    w = ag.zeros(20, dtype="float32", requires_grad=True)
+    for loss, read in [
+        (ag.sum(x), 80_000),
+        (ag.sum(ag.exp(x) * x), 80_000),
+        (ag.mean((x @ w - 1.0) ** 2), 80_000),
+        (ag.sum(made * made), 80_000),
+        (ag.sum(x * made), 160_000),
+        (ag.sum(ag.persist(x * 2.0) * made), 80_000),  # what is held already is not read
+    ]:
+        seen = ag.explain(loss)
+        assert seen.read - read in (0, w.nbytes)
+        assert seen.chunks - read // 8_000 in (0, 1)
+
+
 def test_from_xarray_is_lazy_and_keeps_chunks():
     xarray = pytest.importorskip("xarray")
     values = np.arange(12.0).reshape(6, 2)

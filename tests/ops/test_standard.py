@@ -223,7 +223,7 @@ OPERATORS = (
 
 
 #: What functions take beside the standard's arguments, as PyTorch's do: ``zeros(2, 3, requires_grad=True)``.
-ADDED = ("more", "requires_grad")
+ADDED = ("more", "requires_grad", "chunks")
 
 
 def host(tensor):

@@ -15,7 +15,7 @@ from typing import Any
 import dask
 import dask.local
 import dask.threaded
-from dask._task_spec import Alias, DataNode, GraphNode, Task, convert_legacy_graph
+from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, convert_legacy_graph
 from dask.base import get_scheduler, is_dask_collection
 from dask.callbacks import Callback
 from dask.core import flatten
@@ -442,7 +442,7 @@ class _Planned(_Run):
                 now = {key: DataNode(key, None) if key in done else node for key, node in graph.items()}
                 part = {k: node for k, node in staging.culled(now, targets).items() if not isinstance(node, DataNode)}
                 tasks += len(part)
-                read += [sizes(key) for key, node in part.items() if not node.dependencies]
+                read += [nbytes for key in part for nbytes in sizes.sources(key)]
                 done.update(targets)
             own = sizes.own(peak.task)
             origin, _exact = origins.of(own, self.written)
@@ -662,13 +662,35 @@ class _Sizes:
             found = self._inside[kind] = self._way(node, key)
         return found
 
+    def sources(self, key: Any) -> list[int]:
+        """Return the bytes of what a task reads, or makes of nothing; one that was fused may do so several times."""
+        node = self.graph[key]
+        if not (isinstance(node, Task) and node.has_subgraph()):
+            return [self(key)] if all(map(self._is_whole, node.dependencies)) else []
+        inner, _, names, *values = node.args
+        blocks = {
+            name
+            for name, value in zip(names, values, strict=True)
+            if isinstance(value, TaskRef) and not self._is_whole(value.key)
+        } | inner.keys()
+        made = self._made(node, key)
+        return [made[at] for at, task in inner.items() if blocks.isdisjoint(task.dependencies)]
+
+    def _is_whole(self, key: Any) -> bool:
+        """Return whether a key is that of data as they are given, as a store, of which tasks take chunks."""
+        return not isinstance(key, tuple) and isinstance(self.graph.get(key), DataNode)
+
+    def _made(self, node: Task, key: Any) -> dict[Any, int]:
+        """Return the bytes of every value within a fused task."""
+        made = {at: self._stated(at, task) for at, task in node.args[0].items()}
+        guess = max((n for n in made.values() if n is not None), default=self(key))
+        return {at: guess if n is None else n for at, n in made.items()}
+
     def _way(self, node: GraphNode, key: Any) -> int:
         """What a task makes on the way to its result."""
         if isinstance(node, Task) and node.has_subgraph():
             inner: dict[Any, GraphNode] = node.args[0]
-            made = {at: self._stated(at, task) for at, task in inner.items()}
-            guess = max((n for n in made.values() if n is not None), default=self(key))
-            known = {d: self(d) for d in node.dependencies} | {at: guess if n is None else n for at, n in made.items()}
+            known = {d: self(d) for d in node.dependencies} | self._made(node, key)
             given = max(map(self, node.dependencies), default=0)
 
             def size(at: Any) -> int:
