@@ -153,9 +153,13 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         """
         plain = out is dtype is signature is None and where is True and casting == "same_kind" and not more
         if plain and self._entry is not None:
-            if self.nin == 1 and len(operands) == 1 and type(operands[0]) is float:
-                operands = (as_operand(operands[0]),)
-            if self._is_plain(operands):
+            if self.nin == 1 and len(operands) == 1:
+                (x,) = operands
+                if type(x) is float:
+                    x = as_operand(x)
+                if type(x) is Tensor and x._spec.inexact:
+                    return self._entry(x)
+            elif self._is_plain(operands):
                 return self._entry(*operands)
         if signature is not None:
             raise self._refused(" with signature=", "write dtype=")
@@ -210,7 +214,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
             first, second = second, first
         if type(first) is not Tensor or not first._spec.inexact:
             return False
-        return second.dtype == first.dtype if type(second) is Tensor else type(second) in _REAL_NUMBERS
+        return second._spec.dtype == first._spec.dtype if type(second) is Tensor else type(second) in _REAL_NUMBERS
 
     def _operands(self, operands: tuple[Any, ...], dtype: Any, casting: str) -> tuple[Any, ...]:
         if dtype is not None:
