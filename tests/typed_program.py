@@ -27,7 +27,7 @@ class Network(nn.Module):
 
 
 @ag.elementwise(x=lambda xp, ans: 1 - ans * ans, kernel=lambda xp, x: xp.tanh(x))
-def my_tanh(x: ag.Tensor, /) -> None:
+def squashed(x: ag.Tensor, /) -> None:
     """Hyperbolic tangent."""
 
 
@@ -61,7 +61,7 @@ def train(model: Network, x: ag.Tensor, y: ag.Tensor, epochs: int = 3) -> list[f
 
 
 def squared(w: ag.Tensor, x: ag.Tensor, y: ag.Tensor) -> ag.Tensor:
-    return ag.mean((my_tanh(x @ w) - y) ** 2)
+    return ag.mean((squashed(x @ w) - y) ** 2)
 
 
 def newton(w: ag.Tensor, x: ag.Tensor, y: ag.Tensor) -> ag.Tensor:
