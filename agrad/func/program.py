@@ -687,7 +687,25 @@ class Program:
             owner = tensor._spec.backend
             tensors.append(tensor if getattr(owner, "base", owner) is base else tensor.to_device(base.default_device()))
         base = getattr(backend, "base", backend)
-        return list(self.function(base, xp=Functions(base.functions))(*tensors))
+        device = base.default_device()
+        runs: dict[Any, Any] = self.__dict__.setdefault("_runs_on_tensors", {})
+        run = runs.get((base, device))
+        if run is None:
+            run = self._taking_constants.function(base, device=device, xp=Functions(base.functions))
+            run = runs.setdefault((base, device), run)
+        for constant in self.constants.values():  # a tensor of each for this call: what it gives may be written to
+            source = backend_of(constant)
+            assert source is not None
+            array = constant if source is base else base.receive(source, constant, device)
+            tensors.append(wrap(array, base.spec(array)))
+            if recorder is not None:
+                recorder.constant(array)
+        return list(run(*tensors))
+
+    @functools.cached_property
+    def _taking_constants(self) -> Program:
+        """The program with its constants as further inputs."""
+        return self.replaced(inputs=(*self.inputs, *self.constants), constants={})
 
     def function(
         self, backend: Backend, *, device: str | None = None, xp: Any = None, kernels: Any = None
@@ -701,20 +719,16 @@ class Program:
         device : str, optional
             Where arrays are made; default: the backend's default device.
         xp : namespace, optional
-            Functions of tensors that the text takes as ``xp``; default: kernels.
+            Functions of tensors that the text takes as ``xp``, of a program without constants; default: kernels.
         kernels : namespace, optional
             The kernels, of arrays; default: the backend's.
         """
         device = backend.default_device() if device is None else device
         names = environment(backend, device)
-        recorder = mode.recorder()
         for number, value in self.constants.items():
             owner = backend_of(value)
             assert owner is not None
-            array = value if owner is backend else backend.receive(owner, value, device)
-            if xp is not None and recorder is not None:
-                recorder.constant(array)
-            names[self.name_of(number)] = array if xp is None else wrap(array, backend.spec(array))
+            names[self.name_of(number)] = value if owner is backend else backend.receive(owner, value, device)
         if xp is not None:
             draw = names[DRAW]
             names[DRAW] = lambda *args, **kwargs: from_raw(draw(*args, **kwargs))

@@ -952,3 +952,25 @@ def test_checkpoints_differentiated_outside():
         for a, b in zip(*found, strict=True):
             close(a, b)
     assert len(compiled.programs) == 1
+
+
+def test_texts_that_run_on_tensors_are_compiled_once():
+    def f(x):
+        return ag.sum(ag.sin(x) * 2.5)
+
+    compiled, program = ag.compile(f), ag.func.capture(f)(ag.tensor([0.0, 0.0]))
+    texts = []
+    for seed in range(8):
+        x = ag.tensor(data(2, seed=seed), requires_grad=True)
+        for run in (compiled, program):
+            (g,) = ag.autograd.grad(run(x), x, create_graph=True)
+            close(ag.autograd.grad(ag.sum(g), x)[0], -2.5 * np.sin(x.detach().numpy()))
+        texts.append({name for name in linecache.cache if name.startswith("<agrad program")})
+    assert texts[7] == texts[6] == texts[5]
+
+
+def test_constants_that_a_program_gives_are_not_shared_between_its_calls():
+    program = ag.func.capture(lambda x: (x * 2, ag.ones(2)))(ag.tensor([1.0, 2.0]))
+    x = ag.tensor([1.0, 2.0], requires_grad=True)
+    program(x)[1].add_(5.0)
+    close(program(x)[1], [1.0, 1.0])
