@@ -11,6 +11,7 @@ from collections.abc import Sequence
 __all__ = ["main"]
 
 BASICS, WHOLE = "agrad.testing.suite.test_basics", "agrad.testing.suite"
+PROGRAMS = "agrad.testing.suite.test_programs"
 
 #: The exit statuses of pytest itself.
 PYTESTS_OWN = range(6)
@@ -33,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--plugin", action="append", default=[], metavar="MODULE[:OBJECT]", help="of one not installed")
     made.add_argument("--basics", action="store_true", help="stop after the basics")
     made.add_argument("--quick", action="store_true", help="one sample per operation")
+    made.add_argument("--programs", action="store_true", help="every sample captured and replayed, and nothing else")
     made.add_argument("--xfails", metavar="FILE", help="tests expected to fail: lines of `test id  # reason`")
     for form in ("html", "json", "txt"):
         made.add_argument(f"--{form}", metavar="FILE", help=f"write the report as {form}")
@@ -68,7 +70,8 @@ def main(arguments: Sequence[str]) -> int:
     if status or given.basics:
         return status
 
-    print(f"The {'quick ' if given.quick else ''}kit.", flush=True)
+    what = "kit's programs" if given.programs else "kit"
+    print(f"The {'quick ' if given.quick else ''}{what}.", flush=True)
     if given.n != "0" and importlib.util.find_spec("xdist") is not None:  # a process that ends is one test's failure
         pytest += ["-n", given.n, f"--max-worker-restart={RESTARTS}", "-o", f"faulthandler_timeout={given.timeout}"]
         pytest += ["-o", "faulthandler_exit_on_timeout=true"]
@@ -77,4 +80,6 @@ def main(arguments: Sequence[str]) -> int:
     pytest += [f"--agrad-report={file}" for file in (given.html, given.json, given.txt) if file]
     pytest += [f"--agrad-xfails={given.xfails}"] if given.xfails else []
     pytest += ["--agrad-quick"] if given.quick else []
-    return subprocess.run([*pytest, *rest, "--pyargs", WHOLE], check=False).returncode  # noqa: S603 (as above)
+    pytest += ["--agrad-every"] if given.programs else []
+    part = PROGRAMS if given.programs else WHOLE
+    return subprocess.run([*pytest, *rest, "--pyargs", part], check=False).returncode  # noqa: S603 (as above)

@@ -128,6 +128,9 @@ class Kit:
         """Note what failed, and how to see it again."""
         done = yield
         about: Any = dict(item.user_properties).get("agrad")
+        counts = getattr(getattr(item, "instance", None), "counts", None)
+        if about is not None and call.when == "call" and counts is not None:
+            about |= {name: str(counts[name]) for name in report.COUNTED}
         if about is None or call.excinfo is None:
             return done
         if done.failed:

@@ -31,6 +31,7 @@ __all__ = [
     "main",
     "make",
     "markdown",
+    "programs",
     "summary",
     "to_html",
     "to_text",
@@ -40,6 +41,7 @@ __all__ = [
 
 #: How one test ended: area, test, op, dtype, id, outcome (of `OUTCOMES`) and reason. Of a failure also error, place (the
 #: line outside agrad that raised it, if one did), cause (equal for failures that are likely one) and program (that shows it).
+#: Of a test that runs samples also how many (of `COUNTED`).
 Record = dict[str, str]
 
 #: What a JSON report holds.
@@ -61,6 +63,9 @@ WORDS = {
     "beyond": "beyond the standard",
     "skipped": "that do not apply",
 }
+
+#: Of a test's samples: all there are, those that passed, those that are refused because no program can hold them.
+COUNTED = ("samples", "ran", "refused")
 
 DTYPES = ("float64", "float32", "complex128", "complex64")
 #: The columns of a report, as far as they have an order.
@@ -430,6 +435,49 @@ def markdown(reports: Sequence[Report]) -> str:
         columns = [_column(report, areas) for _, areas in COLUMNS]
         share = judged(report).partition(" tests")[0]
         rows.append([report["device"], report["version"], *columns, share, lacks or "nothing"])
+    return _rows(rows)
+
+
+#: The tests that capture and replay samples, and what they capture.
+REPLAYS = {
+    "forward_and_backward": "gradients",
+    "forward_mode": "forward mode",
+    "second_order": "second order",
+    "batches": "batches",
+}
+
+
+def programs(reports: Sequence[Report]) -> str:
+    """Return the table of several backends' programs in Markdown.
+
+    Parameters
+    ----------
+    reports : sequence of dict
+        As their JSON files hold them.
+
+    Returns
+    -------
+    str
+        A row per report: how many samples were captured and replayed in each way, of how many, how many are refused as
+        shapes in them depend on values, and how many tests failed.
+    """
+    rows = [["backend", "version", *REPLAYS.values(), "refused", "failed"]]
+    rows.append(["---"] * len(rows[0]))
+    for report in reports:
+        met = {test: Counter[str]() for test in REPLAYS}
+        failed = 0
+        for record in report["results"]:
+            if record["area"] == "programs":
+                failed += record["outcome"] == "failed"
+                for name in COUNTED if record["test"] in met else ():
+                    met[record["test"]][name] += int(record.get(name, 0))
+        ways = [f"{counts['ran']:,} of {counts['samples']:,}" if counts["ran"] else "-" for counts in met.values()]
+        refused = met["forward_and_backward"]["refused"]
+        rows.append([report["device"], report["version"], *ways, f"{refused:,}", f"{failed:,}"])
+    return _rows(rows)
+
+
+def _rows(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n" for row in rows)
 
 
@@ -454,12 +502,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--text", action="store_true", help="each report as text, instead of one Markdown table")
     form.add_argument("--html", action="store_true", help="each report as a page of HTML")
+    form.add_argument("--programs", action="store_true", help="the table of samples captured and replayed")
     given = parser.parse_args(arguments)
     reports = [read(path) for path in given.files]
     if given.text or given.html:
         sys.stdout.write("\n".join(map(to_text if given.text else to_html, reports)))
     else:
-        sys.stdout.write(markdown(reports))
+        sys.stdout.write((programs if given.programs else markdown)(reports))
 
 
 if __name__ == "__main__":

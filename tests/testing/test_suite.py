@@ -16,6 +16,7 @@ from agrad.core.op import OPS
 from agrad.testing import kit, report, reproducing, suite
 from agrad.testing.calls import Call
 from agrad.testing.samples import SAMPLES
+from agrad.testing.suite.running import any_data, is_complex
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "agrad" / "testing" / "suite"
@@ -123,6 +124,25 @@ def test_the_command(tmp_path):
     made = report.read(str(tmp_path / "out.json"))
     assert {record["area"] for record in made["results"]} == {"pickling"}
     assert report.to_html(made) == (tmp_path / "out.html").read_text(encoding="utf-8")
+
+
+def test_every_sample_is_replayed(tmp_path):
+    chosen = ("--agrad-every", "-k", "atan2-float64 or repeat-float64", "--agrad-report=out.json")
+    done = run("agrad.testing.suite.test_programs", *chosen, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    counts = {
+        (found["test"], found["op"]): tuple(int(found[name]) for name in report.COUNTED)
+        for found in report.read(str(tmp_path / "out.json"))["results"]
+        if found["outcome"] == "passed"
+    }
+    there = {op: [s for s in SAMPLES[op] if not is_complex(s)] for op in ("atan2", "repeat")}
+    counted = sum(any_data(s.args[1:], lambda _: True) for s in there["repeat"])  # by an array
+    assert counted
+    assert counts == {
+        (test, op): (len(there[op]), len(there[op]) - refused, refused)
+        for op, refused in (("atan2", 0), ("repeat", counted))
+        for test in ("forward_and_backward", "forward_mode", "second_order")  # batches the library refuses
+    }
 
 
 def test_the_command_stops_where_the_basics_fail(tmp_path):
@@ -347,6 +367,21 @@ def test_report_as_html(made):
     assert "http" not in page  # it needs nothing else
     for tag in ("tr", "table", "details", "div", "p"):
         assert len(re.findall(f"<{tag}[ >]", page)) == page.count(f"</{tag}>"), tag
+
+
+def test_the_table_of_programs(made, tmp_path, capsys):
+    replays = [
+        record(area="programs", test="forward_and_backward", samples="5", ran="3", refused="2"),
+        record(area="programs", test="forward_and_backward", dtype="float32", samples="1000", ran="1000", refused="0"),
+        record(area="programs", test="second_order", samples="5", ran="2", refused="2"),
+        record(area="programs", test="drawn", op="", dtype="", outcome="failed"),
+        record(test="reverse", samples="7", ran="7", refused="0"),
+    ]
+    report.write({**made, "results": replays}, str(tmp_path / "a.json"))
+    report.main(["--programs", str(tmp_path / "a.json")])
+    head, _, row = capsys.readouterr().out.splitlines()
+    assert head.split(" | ")[2:] == ["gradients", "forward mode", "second order", "batches", "refused", "failed |"]
+    assert row.split(" | ")[2:] == ["1,003 of 1,005", "-", "2 of 5", "-", "2", "1 |"]
 
 
 def test_reports_as_one_table(made, tmp_path, capsys):

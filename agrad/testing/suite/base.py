@@ -74,6 +74,9 @@ class Conformance:
     #: Whether to run one sample per operation.
     quick: bool = False
 
+    #: Whether the longer tests run every sample, too.
+    every: bool = False
+
     name: str
     backend: Backend
     harness: Harness
@@ -93,6 +96,7 @@ class Conformance:
             if test in self.xfails:
                 request.applymarker(pytest.mark.xfail(reason=self.xfails[test], strict=True))
         self.quick = request.config.getoption("agrad_quick", default=False)
+        self.every = request.config.getoption("agrad_every", default=False)
         self.use(device)
         for mark in request.node.iter_markers("agrad_requires"):
             self.require(*mark.args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -50,6 +51,11 @@ def is_mask(data: Data) -> bool:
     return data.dtype == "bool"
 
 
+def of_kind(op: str, dtype: str) -> list[Sample]:
+    """Return the samples of an operation that are complex, or that are not, as the dtype is."""
+    return [sample for sample in SAMPLES[op] if is_complex(sample) == dtype.startswith("complex")]
+
+
 def cases() -> list[Any]:
     """Return operations with the dtypes that their samples have."""
     found: list[Any] = []
@@ -81,7 +87,16 @@ of_rules = pytest.mark.parametrize(("op", "dtype"), cases())
 
 
 class OfSamples(Conformance):
-    """Tests that run all samples of an operation."""
+    """Tests that run all samples of an operation.
+
+    Attributes
+    ----------
+    counts : Counter
+        ``"samples"``: those that there are for the test; ``"ran"``: of these, the ones that passed; ``"refused"``: those
+        that no program can hold. The report gets them.
+    """
+
+    counts: Counter[str]
 
     #: The call whose check failed, and the precision: the report makes a program of it.
     failing: tuple[Call, str] | None = None
@@ -92,8 +107,10 @@ class OfSamples(Conformance):
         ``once`` is for longer tests: a lazy backend, where every call costs, runs them in its best precision alone. Of
         the others it runs one sample of each operation in single precision; and `FEW` in the longer tests of what acts
         element by element, whose samples differ by values and broadcasting. ``few``: that many of such operations on
-        any backend, and of every operation on a lazy one.
+        any backend, and of every operation on a lazy one. ``--agrad-every`` runs all of them in each test.
         """
+        self.counts = Counter(samples=len(of_kind(op, dtype)))
+        once, few = once and not self.every, few and not self.every
         if once and self.costly(dtype):
             pytest.skip("is checked in double precision")
         self.require(*of_dtype(dtype))
@@ -114,6 +131,7 @@ class OfSamples(Conformance):
         reason = self.backend.lacks[op]
         if self.would_work(op, lambda: self.run_samples(check, samples, dtype)):
             pytest.fail(f"{op} is declared to be lacking ({reason}), but works", pytrace=False)
+        self.counts["ran"] = 0
         pytest.xfail(f"{op}: {reason}")
 
     def costly(self, dtype: str) -> bool:
@@ -134,16 +152,14 @@ class OfSamples(Conformance):
         """Return the samples of an operation that have this dtype and that the backend can be asked for; skip without."""
         found = self.asked(op, dtype)
         if not found:
-            of_kind = [sample for sample in SAMPLES[op] if is_complex(sample) == dtype.startswith("complex")]
-            pytest.skip(next((self.missing(*of_sample(sample)) for sample in of_kind), "no sample"))
-        return found[:1] if self.quick or self.costly(dtype) else found
+            pytest.skip(next((self.missing(*of_sample(sample)) for sample in of_kind(op, dtype)), "no sample"))
+        return found[:1] if self.quick or (self.costly(dtype) and not self.every) else found
 
     def asked(self, op: str, dtype: str) -> list[Sample]:
         """Return the samples of an operation that have this dtype and need nothing that the backend has not."""
         if self.missing(*of_dtype(dtype)):
             return []
-        of_kind = (sample for sample in SAMPLES[op] if is_complex(sample) == dtype.startswith("complex"))
-        return [sample for sample in of_kind if not self.missing(*of_sample(sample))]
+        return [sample for sample in of_kind(op, dtype) if not self.missing(*of_sample(sample))]
 
     def run_samples(self, check: Callable[..., None], samples: Sequence[Sample], dtype: str) -> None:
         left_out = []
@@ -157,6 +173,7 @@ class OfSamples(Conformance):
                 continue
             try:
                 check(run)
+                self.counts[run.outcome] += 1
             except (Exception, pytest.fail.Exception) as error:  # the latter is no Exception
                 error.add_note(f"The sample is {sample}.")
                 self.failing = run.call, dtype
@@ -180,7 +197,15 @@ class OfSamples(Conformance):
 
 
 class Run:
-    """One sample on the backend under test, in one precision."""
+    """One sample on the backend under test, in one precision.
+
+    Attributes
+    ----------
+    outcome : str
+        What it counts as when its check has ended: ``"ran"``, ``"refused"`` or ``"left out"``.
+    """
+
+    outcome = "ran"
 
     def __init__(self, kit: Conformance, sample: Sample, dtype: str, factor: float = 1.0) -> None:
         self.kit, self.dtype = kit, dtype
