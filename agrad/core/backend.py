@@ -92,7 +92,8 @@ class Place(Device):
         return made
 
     def __eq__(self, other: object) -> bool:
-        return str.__eq__(self, other) and (not isinstance(other, Place) or self.context == other.context)
+        elsewhere = isinstance(other, Place) and self.context != other.context
+        return False if elsewhere else str.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other

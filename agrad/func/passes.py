@@ -15,7 +15,7 @@ from typing import Any
 
 from agrad.core.backend import Backend, backend_of
 from agrad.core.op import OPS
-from agrad.func.program import DETACH, DRAW, HERE, DType, Program, Ref, Shaped, Step, attached, is_number
+from agrad.func.program import DETACH, DRAW, DType, Program, Ref, Shaped, Step, attached, is_number
 
 #: Kinds of dtype by their names without digits.
 REAL = frozenset({"float", "int", "uint"})
@@ -395,7 +395,7 @@ class Walk:
         owner = backend_of(self.constants[step.refs[0]])
         assert owner is not None
         used = {number: self.constants[number] for number in step.refs}
-        part = Program((), (step,), tuple(step.made), self.shapes, used)
+        part = Program((), (step,), tuple(step.made), self.shapes, used, device=owner.device_of(used[step.refs[0]]))
         with owner.quiet():
             made = iter(part.function(owner)())
         return [None if number is None else owner.as_array(next(made)) for number in step.outs]
@@ -429,8 +429,7 @@ class Walk:
         key = repr(point.value), point.dtype
         number = self._filled.get(key)
         if number is None:
-            options = {"dtype": DType(point.dtype), "device": HERE}
-            step = Step("full", ((), point.value), options, (0,))
+            step = Step("full", ((), point.value), {"dtype": DType(point.dtype)}, (0,))
             number = self._filled[key] = self.insert(step, Shaped((), point.dtype))
         return Ref(number)
 

@@ -110,6 +110,9 @@ class Here:
 #: The one object of its class.
 HERE = Here()
 
+#: Kernels that make an array of no other one: they do it where the program runs.
+CREATING = frozenset({"arange", "empty", "eye", "full", "linspace", "ones", "zeros"})
+
 
 class Shaped(NamedTuple):
     """What a program knows of a value; among the arguments of a step, what becomes a `Spec`.
@@ -329,6 +332,8 @@ class Program:
         Where the keys come from that are not the default generator's.
     functions : tuple of str
         The subclasses of `Function` in it. What they compute is part of it, their derivatives are not: it is not differentiable.
+    device : str or None
+        Where it was captured: there it makes arrays, unless it is given some that are elsewhere.
     """
 
     inputs: tuple[int, ...]
@@ -345,6 +350,7 @@ class Program:
     sources: Mapping[int, Any] = field(default_factory=dict)
     functions: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
+    device: str | None = None
 
     if TYPE_CHECKING:  # what files above put on it, because of what they need: see `attached`
 
@@ -407,13 +413,15 @@ class Program:
         """Return how the text calls a value."""
         return f"{'c' if number in self.constants else 'k' if number in self.keys else 'v'}{number}"
 
-    def text(self, *, notes: bool = True) -> str:
+    def text(self, *, notes: bool = True, where: str = "") -> str:
         """Return the Python text that runs: ``program(xp, *inputs)``, and the functions it calls if it is long.
 
         Parameters
         ----------
         notes : bool, optional
             Whether each line ends with shape, dtype and the user's line.
+        where : str, optional
+            What creation functions get beside their arguments, as ``**here``.
         """
         last = self.last_uses()
         parameters = ", ".join(["xp", *map(self.name_of, self.inputs)])
@@ -421,7 +429,7 @@ class Program:
         about = [f"    # {self.name_of(n)}: {self.about(n)}" for n in (*self.inputs, *self.constants)] if notes else []
         head, tail = [f"def program({parameters}):", *about], [f"    return ({results})"]
         if len(self.steps) <= STEPS_PER_FUNCTION:
-            return "\n".join([*head, *self._lines(0, len(self.steps), last, notes=notes), *tail, ""])
+            return "\n".join([*head, *self._lines(0, len(self.steps), last, notes, where), *tail, ""])
         parts, calls = [], []
         made = dict.fromkeys(self.inputs, -1) | {n: at for at, step in enumerate(self.steps) for n in step.made}
         for start in range(0, len(self.steps), STEPS_PER_FUNCTION):
@@ -432,7 +440,7 @@ class Program:
             left = [n for n, at in made.items() if start <= at < stop and last.get(n, -1) >= stop]
             taking = [f"    {self.name_of(n)} = held{f'.pop({n})' if last[n] < stop else f'[{n}]'}" for n in given]
             keeping = [f"    held[{n}] = {self.name_of(n)}" for n in left]
-            lines = self._lines(start, stop, last, notes=notes)
+            lines = self._lines(start, stop, last, notes, where)
             parts.append("\n".join([f"def {name}(xp, held):", *taking, *lines, *keeping, "    return None", ""]))
             calls.append(f"    {name}(xp, held)")
         held = ", ".join(f"{n}: {self.name_of(n)}" for n in self.inputs)
@@ -448,7 +456,7 @@ class Program:
         value = f" = {number_text(constant)}" if constant is not None and shape.shape == () else ""
         return f"{shape}{value}{f'  {self.names[number]}' if number in self.names else ''}"
 
-    def _lines(self, start: int, stop: int, last: Mapping[int, int], *, notes: bool) -> Iterator[str]:
+    def _lines(self, start: int, stop: int, last: Mapping[int, int], notes: bool, where: str) -> Iterator[str]:
         fixed = {*self.inputs, *self.constants} if stop - start == len(self.steps) else {*self.constants}
         for at in range(start, stop):
             step = self.steps[at]
@@ -456,7 +464,7 @@ class Program:
             gone += [n for n in step.made if n not in last]
             names = ["_" if n is None else self.name_of(n) for n in step.outs]
             target = ", ".join(names) + ("," if step.several and len(names) == 1 else "")
-            call = self.call_text(step)
+            call = self.call_text(step, where)
             line = f"    {target} = {call}" if target else f"    {call}"
             if gone:
                 line += f"; del {', '.join(map(self.name_of, gone))}"
@@ -465,11 +473,12 @@ class Program:
                 line += f"  # {made}{f'  {step.line}' if step.line else ''}"
             yield line
 
-    def call_text(self, step: Step) -> str:
+    def call_text(self, step: Step, where: str = "") -> str:
         """Return the call of a step."""
         if is_symbolic(step):
             return symbolic_text(step, self.part_text)
         parts = [*map(self.part_text, step.args), *(f"{k}={self.part_text(v)}" for k, v in step.kwargs.items())]
+        parts += [where] if where and step.op in CREATING else []
         return f"{'' if step.op in (DRAW, DETACH) else 'xp.'}{step.op}({', '.join(parts)})"
 
     def part_text(self, part: Any) -> str:
@@ -628,8 +637,26 @@ class Program:
             )
         return found  # type: ignore[no-any-return]
 
+    def device_for(self, given: Sequence[Any], backend: Backend) -> str:
+        """Return where it runs on a backend: beside the first of the values it is given, if one is the backend's.
+
+        Else where it was captured, if that is the backend's, or on its default device.
+        """
+        specs = (spec_of_value(value) for value in given if type(value) is not tuple)
+        device = next((s.device for s in specs if getattr(s.backend, "base", s.backend) is backend), self.device)
+        own = device is not None and device.partition(":")[0] == backend.name
+        return device if device is not None and own else backend.default_device()
+
+    def on(self, device: str) -> Program:
+        """Return the program as one that was captured there."""
+        if device == self.device:
+            return self
+        others: dict[str, Program] = self.__dict__.setdefault("_elsewhere", {})
+        return others.get(device) or others.setdefault(device, self.replaced(device=device))
+
     def _on_arrays(self, backend: Backend, given: list[Any]) -> list[Tensor]:
         """Run on raw arrays of a backend."""
+        device = self.device_for(given, backend)
         arrays = []
         for value in given:
             if type(value) is tuple:  # a key
@@ -637,9 +664,9 @@ class Program:
                 continue
             raw = value._raw if isinstance(value, Tensor) else value
             owner = spec_of_value(value).backend
-            arrays.append(raw if owner is backend else backend.receive(owner, raw, backend.default_device()))
+            arrays.append(raw if owner is backend else backend.receive(owner, raw, device))
         with backend.quiet():
-            outs = self.run(backend, arrays)
+            outs = self.on(device).run(backend, arrays)
         made = [backend.as_array(out) for out in outs]
         return [wrap(out, backend.spec(out)) for out in made]
 
@@ -676,6 +703,8 @@ class Program:
         """Run on tensors, so that the steps are recorded, mapped, or become part of another program."""
         tensors: list[Any] = []
         recorder = mode.recorder()
+        base = getattr(backend, "base", backend)
+        device = self.device_for(given, base)
         for value in given:
             if type(value) is tuple:
                 tensors.append(value)
@@ -683,20 +712,15 @@ class Program:
             tensor = value if isinstance(value, Tensor) else wrap(value, spec_of_value(value))
             if recorder is not None:
                 recorder.meet(tensor)
-            base = getattr(backend, "base", backend)
             owner = tensor._spec.backend
-            tensors.append(tensor if getattr(owner, "base", owner) is base else tensor.to_device(base.default_device()))
-        base = getattr(backend, "base", backend)
-        device = base.default_device()
+            tensors.append(tensor if getattr(owner, "base", owner) is base else tensor.to_device(device))
         runs: dict[Any, Any] = self.__dict__.setdefault("_runs_on_tensors", {})
         run = runs.get((base, device))
         if run is None:
             run = self._taking_constants.function(base, device=device, xp=Functions(base.functions))
             run = runs.setdefault((base, device), run)
         for constant in self.constants.values():  # a tensor of each for this call: what it gives may be written to
-            source = backend_of(constant)
-            assert source is not None
-            array = constant if source is base else base.receive(source, constant, device)
+            array = brought(constant, base, device)
             tensors.append(wrap(array, base.spec(array)))
             if recorder is not None:
                 recorder.constant(array)
@@ -717,30 +741,38 @@ class Program:
         backend : Backend
             Whose kernels run.
         device : str, optional
-            Where arrays are made; default: the backend's default device.
+            Where arrays are made; default: the program's, if it is the backend's, else its default device.
         xp : namespace, optional
             Functions of tensors that the text takes as ``xp``, of a program without constants; default: kernels.
         kernels : namespace, optional
             The kernels, of arrays; default: the backend's.
         """
-        device = backend.default_device() if device is None else device
+        device = self.device_for((), backend) if device is None else device
         names = environment(backend, device)
         for number, value in self.constants.items():
-            owner = backend_of(value)
-            assert owner is not None
-            names[self.name_of(number)] = value if owner is backend else backend.receive(owner, value, device)
+            names[self.name_of(number)] = brought(value, backend, device)
         if xp is not None:
             draw = names[DRAW]
             names[DRAW] = lambda *args, **kwargs: from_raw(draw(*args, **kwargs))
             names["device"] = device  # by agrad's own name, as its functions take it
+            names["here"] = {"device": device}
+        where = "**here" if names["here"] else ""
         file = f"<agrad program {_count()}>"
-        run = compile_source(self.text(notes=False), file, names)["program"]
+        run = compile_source(self.text(notes=False, where=where), file, names)["program"]
         weakref.finalize(run, forget_source, file).atexit = False
         return functools.partial(run, xp or kernels or backend.xp)
 
 
 #: Puts the members of a class on `Program`.
 attached = attaching_to(Program)
+
+
+def brought(constant: Any, backend: Backend, device: str) -> Any:
+    """Return a constant of a program where that runs."""
+    owner = backend_of(constant)
+    assert owner is not None
+    there = owner is backend and backend.device_of(constant) == device
+    return constant if there else backend.receive(owner, constant, device)
 
 
 def spec_of_value(value: Any) -> Spec:
@@ -896,6 +928,7 @@ def environment(backend: Backend, device: str) -> dict[str, Any]:
     return {
         **dtypes_of(backend),
         "device": backend.native_device(device),
+        "here": backend.creation(device),
         "spec": spec,
         DRAW: draw,
         DETACH: lambda value: value.detach() if isinstance(value, Tensor) else value,

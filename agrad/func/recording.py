@@ -27,7 +27,7 @@ from agrad.core.tensor import Tensor
 from agrad.core.transfers import joined_with
 from agrad.dtypes import NAMES
 from agrad.func.batching import Batched, BatchedBackend, batched_backend, rewrap
-from agrad.func.program import BACKWARD, DETACH, DRAW, HERE, LITERALS, DType, Program, Ref, Shaped, Step
+from agrad.func.program import BACKWARD, CREATING, DETACH, DRAW, HERE, LITERALS, DType, Program, Ref, Shaped, Step
 from agrad.ops.methods import BINARY, COMPARISON, UNARY
 from agrad.plugin.manager import default_backend
 
@@ -36,9 +36,6 @@ DATA_DEPENDENT = frozenset({"nonzero", "unique_all", "unique_counts", "unique_in
 
 #: Kernels whose second argument is a key, which may be a mask.
 BY_KEY = frozenset({"getitem", "scatter_add", "setitem"})
-
-#: Kernels that make an array of no other one.
-CREATING = frozenset({"arange", "empty", "eye", "full", "linspace", "ones", "zeros"})
 
 
 class CaptureError(RuntimeError):
@@ -313,6 +310,8 @@ class Recorder:
         The names of the `Function`s that ran: their derivatives are not those of their steps.
     sources : dict
         By ``id`` of a key that was drawn its generator: two may be in one state.
+    device : str or None
+        That of the first array.
     region : int
         The recomputation that runs now.
     line : str
@@ -337,6 +336,7 @@ class Recorder:
         self.functions: list[str] = []
         self.sources: dict[Any, Any] = {}
         self.held: list[Any] = []
+        self.device: str | None = None
         self.region = self._regions = 0
         self.line = ""
         self._count = first
@@ -353,6 +353,8 @@ class Recorder:
             assert backend is not None
             spec = backend.spec(array)
             self.shapes[number] = Shaped(spec.shape, backend.dtype_name(spec.dtype))
+            if self.device is None:
+                self.device = spec.device
         return number
 
     def know(self, array: Any, number: int) -> None:
@@ -458,6 +460,10 @@ class Recorder:
             outs.append(number)
         if not any(number is not None for number in outs):
             return result
+        if op in CREATING:  # they create where the program runs: no word of it is the program's
+            (array,) = (part for part in parts if part is not None)
+            where = {"device", *inner.creation(inner.device_of(inner.as_array(array)))}
+            kwargs = {name: value for name, value in kwargs.items() if name not in where}
         step_args = tuple(self.part(inner, op, a) for a in args)
         step_kwargs = {
             name: HERE if name == "device" and v is not None else self.part(inner, op, v) for name, v in kwargs.items()
@@ -723,6 +729,7 @@ class Recorder:
             self.shapes,
             self.constants,
             tuple(at for at, _ in self.draws),
+            device=self.device,
         )
         return made.needed()
 

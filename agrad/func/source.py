@@ -21,6 +21,7 @@ from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.func.origins import Argument
 from agrad.func.program import (
+    CREATING,
     DRAW,
     HERE,
     LITERALS,
@@ -40,7 +41,7 @@ from agrad.func.program import (
     refs_in,
     symbolic_text,
 )
-from agrad.func.recording import CREATING, CaptureError, Recorded, Recorder, recording_backend, run_on_some
+from agrad.func.recording import CaptureError, Recorded, Recorder, recording_backend, run_on_some
 from agrad.plugin.manager import default_backend
 from agrad.tree import TreeDef
 

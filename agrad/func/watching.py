@@ -411,7 +411,12 @@ def backward_of(
     numbers = [watcher.number_of(found[node]) for node in reached]
     steps, watcher.steps = watcher.steps[start:], watcher.steps[:start]
     backward = Program(
-        (), tuple(steps), tuple(n for n in numbers if n is not None), watcher.shapes, watcher.constants
+        (),
+        tuple(steps),
+        tuple(n for n in numbers if n is not None),
+        watcher.shapes,
+        watcher.constants,
+        device=watcher.device,
     ).needed()
     made = {number for step in backward.steps for number in step.made} | {*backward.constants, *cotangents}
     used = [n for step in backward.steps for n in step.refs] + list(backward.outputs)

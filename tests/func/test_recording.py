@@ -136,3 +136,21 @@ def test_a_device_is_the_programs_own(strict_backend, monkeypatch):
         of_devices.__name__ = name
     y = ag.asarray([2.0, -1.0, 5.0], device=strict_backend, requires_grad=True)
     assert program(y).tolist() == [-4.0, 0.0, 11.0]
+
+
+def test_a_program_runs_on_the_device_it_is_given(strict_backend):
+    devices = ag.namespace(strict_backend).__array_namespace_info__().devices()
+
+    def f(x):
+        made = ag.sin(x * 2.0) + ag.arange(3, dtype="float64", device=x.device) * ag.ones(3, device=x.device)
+        return made, ag.autograd.grad(ag.sum(made * made), x)[0]
+
+    for captured in devices:
+        program = capture(f)(ag.asarray([1.0, 3.0, 2.0], device=captured, requires_grad=True))
+        compiled = ag.compile(f)
+        for run in (program, compiled, compiled):
+            for device in devices:
+                x = ag.asarray([2.0, -1.0, 5.0], device=device, requires_grad=True)
+                for found, wanted in zip(run(x), f(x), strict=True):
+                    assert found.device == device
+                    assert found.tolist() == wanted.tolist()

@@ -219,10 +219,71 @@ def test_what_is_made_stays_beside(place, use, backend):
     assert x.grad.device == x.device
 
 
+#: What no program holds: a module of the function's own, and where a value goes that leaves its backend.
+NO_PROGRAMS = {"a network", "a crossing"}
+
+
+@pytest.mark.parametrize("use", sorted(USES.keys() - NO_PROGRAMS))
+def test_programs_run_beside_what_they_are_given(use, backend):
+    """Captured in one context, a program runs in any: with its constants, and with what it makes."""
+
+    def gradient(x):
+        made = USES[use](x)
+        made = ag.sum(made if not made._spec.is_complex else ag.abs(made))
+        return made, ag.grad(made, [x])[0]
+
+    program = ag.func.capture(gradient)(on("another", 1.0, 2.0, 3.0))
+    for place in ("the first", "another", "a third"):
+        ag.manual_seed(3)
+        found = program(on(place, 2.0, 0.5, -1.0))
+        ag.manual_seed(3)
+        wanted = gradient(on(place, 2.0, 0.5, -1.0))
+        for one, other in zip(found, wanted, strict=True):
+            assert cluster(one) == place
+            assert one.detach().tolist() == other.detach().tolist()
+
+
+def test_programs_are_differentiated_beside_what_they_are_given(backend):
+    program = ag.func.capture(lambda x: (x * ag.arange(3, dtype="float64", device=x.device) + 2.0) ** 2)(
+        on("one", 1.0, 2.0, 3.0)
+    )
+    x = on("two", 1.0, 2.0, 3.0)
+    (program(x) * 0.5).sum().backward()
+    assert cluster(x.grad) == "two"
+    assert bare(x.grad._raw).tolist() == [0.0, 4.0, 16.0]  # (k x + 2) k
+    rows = ag.func.vmap(program)(on("two", [1.0, 2.0, 3.0], [0.0, 0.0, 1.0]))
+    assert bare(rows.detach()._raw).tolist() == [[4.0, 16.0, 64.0], [4.0, 4.0, 16.0]]
+
+
+def test_compiled_functions_run_beside_what_they_are_given(backend):
+    @ag.compile(check="first")
+    def step(x, w):
+        loss = ((x * w + ag.ones(3, device=x.device)) ** 2).sum() * 0.5
+        return loss, ag.grad(loss, [w])[0]
+
+    for _ in range(3):
+        for place in ("one", "two"):
+            loss, slope = step(on(place, 1.0, 2.0, 3.0), on(place, 1.0, 0.0, -1.0))
+            assert (cluster(loss), cluster(slope)) == (place, place)
+            assert (loss.item(), bare(slope._raw).tolist()) == (4.5, [2.0, 2.0, -6.0])
+    assert len(step.programs) == 2
+
+
+def test_a_saved_program_holds_no_context(backend, tmp_path):
+    ag.save(ag.func.capture(lambda x: x * 2.0 + ag.ones(2, device=x.device))(on("one", 1.0, 2.0)), tmp_path / "p")
+    program = ag.load(tmp_path / "p")
+    assert "cluster" not in str(program)
+    for place in ("the first", "two"):
+        found = program(on(place, 3.0, 4.0))
+        assert cluster(found) == place
+        assert bare(found._raw).tolist() == [7.0, 9.0]
+
+
 def test_places(backend):
     x, y = on("one", 1.0), on("two", 1.0)
     assert x.device == "held" == y.device
     assert x.device != y.device
+    assert x.device not in (None, 5, "numpy")
     assert (x._spec is on("one", 2.0)._spec) is True
     assert x._spec is not y._spec
     assert str(x.device) == "held"
