@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import pickle
 import re
 import subprocess
 import sys
 import threading
+import tracemalloc
 import types
 from array import array
 from collections import Counter
@@ -107,7 +110,7 @@ def test_small_chunks_share_tasks_and_give_the_same():
 def groups_of(plan):
     """Return what each task that runs the loss does."""
     found = [node for node in plan.tasks.values() if isinstance(node, Task) and node.func is lowering.run_group]
-    return [node.args[1].steps for node in found]
+    return [node.args[1].made().steps for node in found]
 
 
 def chunks_of(steps):
@@ -133,11 +136,12 @@ def test_small_neighbours_share_a_run_unless_chunks_matter():
         assert largest() > 100
         assert largest(check=False) == 3
     x = da.zeros((4096 * 256, 4), chunks=(4096, 4))  # 128 KiB each: 8 share a task
-    (first, second), *rest = lowering.grouped([x], 2**19)
+    division = lowering.divided([x], 2**19)
+    first, second = map(division.chunk, division.runs(0))
     assert (first.number, first.last, second.number, second.last) == (0, 3, 4, 7)
     assert second.blocks == (tuple((x.name, i, 0) for i in range(4, 8)),)
     assert (second.start, second.stop) == (4 * 4096, 8 * 4096)
-    assert len(rest) == runs.GROUPS - 1
+    assert (division.size, division.count) == (8, 8 * runs.GROUPS)
 
 
 @pytest.mark.parametrize("kind", ["array", "tensor", "leaf", "list", "dict", "dataclass", "pair"])
@@ -606,6 +610,35 @@ def test_many_chunks_share_tasks_however_large_they_are(monkeypatch, known):
     assert_is(agrad_dask.value_and_grad(squares, check=False)(W, x, y), by_hand())
     plan = lowering.plan_of([x, y], 0)
     assert [len(chunks_of(steps)) for steps in groups_of(plan)] == [3, 3, 3, 2]
+
+
+def test_a_plan_of_large_chunks_holds_little_of_each():
+    rows, count = 1_000_000, 2_000  # on paper
+    x, y = da.zeros((rows * count, 8), chunks=(rows, 8)), da.zeros(rows * count, chunks=rows)
+    lowering.plan_of((x[:rows], y[:rows]), 0)  # imports
+    tracemalloc.start()
+    try:
+        plan = lowering.plan_of((x, y), 0)
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_500 * count, "two tasks of Dask's hold as much"
+    assert len(groups_of(plan)) == count
+    assert all(task.args[1].program is None for task in plan.tasks.values() if task.func is lowering.run_group)
+
+
+def test_what_is_worked_out_for_small_chunks_is_kept():
+    x, y = chunked(10, 10)
+    agrad_dask.value_and_grad(squares)(W, x, y)
+    plan = lowering.plan_of((x, y), lowering.PROGRAM_BYTES)
+    groups = [task.args[1] for task in plan.tasks.values() if task.func is lowering.run_group]
+    assert groups
+    for group in groups:
+        assert group.program is group.made()
+        assert [type(task) for task, *_ in pickle.loads(pickle.dumps(group)).made().steps] == [
+            type(task) for task, *_ in group.program.steps
+        ]
 
 
 @pytest.mark.parametrize(("loss", "reduce"), [(squares, "mean"), (total, "sum")])

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
@@ -137,9 +137,38 @@ class Place:
     def __reduce__(self) -> Any:
         return _place, (self.program, self.number, self.names, self.own, self.keys)
 
-    @property
-    def step(self) -> Do:
-        return self, None, tuple(key for _, key in self.names)
+
+class Pattern(NamedTuple):
+    """A program that runs at many places alike.
+
+    Attributes
+    ----------
+    blocks : sequence of (name, callable)
+        As what the program knows each value that it is given, and what gives its key by the number of a place.
+    shared : tuple of (name, key)
+        The same for what all places are given.
+    own : mapping of name to callable
+        What is given at one place alone, by its number.
+    results : sequence of callable
+        What gives the keys of the results.
+    """
+
+    program: Program
+    blocks: Sequence[tuple[Any, Callable[[int], Any]]]
+    shared: tuple[tuple[Any, Any], ...]
+    own: Mapping[Any, Callable[[int], Any]]
+    results: Sequence[Callable[[int], Any]]
+
+    def __call__(self, i: int) -> Do:
+        """Return what is done at a place."""
+        names = (*((name, key(i)) for name, key in self.blocks), *self.shared)
+        own = {name: value(i) for name, value in self.own.items()}
+        place = Place(self.program, i, names, own, tuple(key(i) for key in self.results))
+        return place, None, tuple(key for _, key in names)
+
+    def needs(self, i: int) -> list[Any]:
+        """Return the keys of what is handed in at a place."""
+        return [key(i) for _, key in self.blocks] + [key for _, key in self.shared]
 
 
 def _place(program: Program, number: int, names: tuple[tuple[Any, Any], ...], own: dict[Any, Any], keys: Any) -> Place:

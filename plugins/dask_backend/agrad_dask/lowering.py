@@ -21,7 +21,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Context
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ from agrad.core.tensor import Tensor
 from agrad.func.arguments import Argnums, bare_all, check_argnums, give_all, givers, is_raw
 from agrad.func.compiling import Compiled, CompileWarning
 from agrad_dask import additive, computing, runs
-from agrad_dask.fusing import Do, Program, depth_first, program_of, uncollected
+from agrad_dask.fusing import Do, Pattern, Program, depth_first, program_of, uncollected
 from agrad_dask.losses import HOW, NOTHING, Filled, Kind, Loss, Rows, captured, filled
 
 #: In a task, neighbours of at most this many bytes together share one run of the loss: each run costs some tenths of a
@@ -47,6 +47,8 @@ RUN_BYTES = 2**21
 PROGRAM_BYTES = 2**17
 #: How many partial sums one task adds up.
 FAN_IN = 8
+#: What a task does is held for chunks of at most so many bytes. To work it out takes some 20 us a chunk.
+KEPT_BYTES = 2**21
 #: Under which key a task holds its `Total`.
 TOTAL = "total"
 
@@ -276,8 +278,34 @@ class Total:
             self.aux.append(aux)
 
 
-def run_group(step: Step, program: Program, keys: tuple[Any, ...], *values: Any) -> Part | None:
+class Group:
+    """What a task does: a program that is put together where it first runs, or is sent, and kept where chunks are small."""
+
+    __slots__ = "number", "program", "work"
+
+    def __init__(self, work: Work | None, number: int, program: Program | None = None) -> None:
+        self.work, self.number, self.program = work, number, program
+
+    def made(self) -> Program:
+        """Return the program."""
+        if self.program is not None:
+            return self.program
+        assert self.work is not None
+        program = self.work.program(self.number)
+        if self.work.division.nbytes <= KEPT_BYTES:
+            self.program = program
+        return program
+
+    def __reduce__(self) -> Any:
+        return Group, (None, self.number, self.made())
+
+    def __dask_tokenize__(self) -> str:
+        return str(id(self))  # a cluster's client would look through all contents
+
+
+def run_group(step: Step, group: Group, keys: tuple[Any, ...], *values: Any) -> Part | None:
     """Make the rows of chunk after chunk and run the loss on each; None if they have no rows."""
+    program = group.made()
     if ag.get_default_dtype() != step.dtype:  # another process, which computes for this one
         ag.set_default_dtype(step.dtype)
     total = Total(step)
@@ -381,73 +409,149 @@ def aligned(arrays: Sequence[Any]) -> list[Any]:
     return [a if along == largest else a.rechunk({0: largest}) for a, along in zip(whole, rows, strict=True)]
 
 
-def grouped(arrays: Sequence[Any], join: float) -> list[list[Chunk]]:
-    """Share the chunks out to tasks; how does not depend on the machine, so neither do the last bits of a sum."""
+class Division(NamedTuple):
+    """How the chunks are shared out to tasks: not by the machine, so neither do the last bits of a sum depend on it.
+
+    Attributes
+    ----------
+    ends : list of float
+        Where each chunk begins, in rows, and the last one ends.
+    arrays : tuple of (str, int)
+        The names of the data arrays, and how many axes they have beside the rows.
+    size : int
+        How many chunks a task has.
+    several : int
+        How many chunks share a run of the loss.
+    nbytes : float
+        Of a chunk; infinity where sizes are unknown.
+    """
+
+    ends: list[float]
+    arrays: tuple[tuple[str, int], ...]
+    size: int
+    several: int
+    nbytes: float
+
+    @property
+    def count(self) -> int:
+        """How many chunks there are."""
+        return len(self.ends) - 1
+
+    def task(self, number: int) -> range:
+        """Return the chunks of a task."""
+        return range(number * self.size, min((number + 1) * self.size, self.count))
+
+    def runs(self, number: int) -> list[range]:
+        """Return the chunks of each run of a task."""
+        task = self.task(number)
+        return [task[i : i + self.several] for i in range(0, len(task), self.several)]
+
+    def rows(self, run: range) -> float:
+        """Return how many rows a run has."""
+        return self.ends[run.stop] - self.ends[run.start]
+
+    def chunk(self, run: range) -> Chunk:
+        """Return what is done for a run."""
+        blocks = tuple(tuple((name, i, *(0,) * more) for i in run) for name, more in self.arrays)
+        return Chunk(run.start, run.stop - 1, self.ends[run.start], self.ends[run.stop], blocks)
+
+
+def divided(arrays: Sequence[Any], join: float) -> Division:
+    """Share the chunks out to tasks."""
     sizes = arrays[0].chunks[0]
-    count, ends = len(sizes), [0, *itertools.accumulate(sizes)]
     nbytes = max(sizes) * sum(a.dtype.itemsize * math.prod(a.shape[1:]) for a in arrays)
     nbytes = math.inf if math.isnan(nbytes) else max(1, nbytes)
-    size = max(1, -(-count // runs.TASKS), int(min(runs.GROUP_BYTES / nbytes, count / runs.GROUPS)))
+    size = max(1, -(-len(sizes) // runs.TASKS), int(min(runs.GROUP_BYTES / nbytes, len(sizes) / runs.GROUPS)))
     several = max(1, min(size, int(join / nbytes)))
-    keys = [[(a.name, i, *(0,) * (a.ndim - 1)) for i in range(count)] for a in arrays]
+    names = tuple((a.name, a.ndim - 1) for a in arrays)
+    return Division([0, *itertools.accumulate(sizes)], names, size, several, nbytes)
 
-    def chunk(i: int, end: int) -> Chunk:
-        return Chunk(i, end - 1, ends[i], ends[end], tuple(tuple(each[i:end]) for each in keys))
 
-    return [
-        [chunk(i, min(i + several, first + size, count)) for i in range(first, min(first + size, count), several)]
-        for first in range(0, count, size)
-    ]
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What all tasks do, by the numbers of their chunks.
+
+    Attributes
+    ----------
+    patterns : list of Pattern
+        Make blocks of data at every place,
+    others : list of (str, int)
+        and these arrays have the other blocks.
+    made : dict
+        Tasks that run within others,
+    owned : dict of int to set of keys
+        within which.
+    handed : mapping
+        What others hand in as one of several results: the task's key, and which of them.
+    """
+
+    division: Division
+    patterns: list[Pattern]
+    others: list[tuple[str, int]]
+    made: dict[Any, GraphNode]
+    owned: Mapping[int, set[Any]]
+    handed: Mapping[Any, tuple[Any, int]]
+
+    def needs(self, chunks: range) -> list[Any]:
+        """Return the keys of what some chunks are made of."""
+        made = [key for pattern in self.patterns for i in chunks for key in pattern.needs(i)]
+        return made + [(name, i, *(0,) * more) for name, more in self.others for i in chunks]
+
+    def outer(self, number: int) -> tuple[Any, ...]:
+        """Return the keys of what a task is handed in."""
+        own = self.owned.get(number, ())
+        inner = (d for key in own for d in self.made[key].dependencies)
+        needs = (key for key in itertools.chain(self.needs(self.division.task(number)), inner) if key not in own)
+        return tuple(dict.fromkeys(self.handed[key][0] if key in self.handed else key for key in needs))
+
+    def program(self, number: int) -> Program:
+        """Return what a task does."""
+        own, steps = set(self.owned.get(number, ())), list[Do]()
+        for run in self.division.runs(number):
+            mine = depth_first(self.made, [key for key in self.needs(run) if key in own], own)
+            own.difference_update(key for _, key, _ in mine)
+            steps += [*mine, *(pattern(i) for pattern in self.patterns for i in run)]
+            chunk = self.division.chunk(run)
+            steps.append((chunk, None, (TOTAL, *itertools.chain.from_iterable(chunk.blocks))))
+        return program_of(steps, (), self.handed)
 
 
 def make_plan(arrays: Sequence[Any], join: float) -> Plan:
     """Make the tasks: each makes the rows of some chunks and runs the loss on them; a tree of others adds up."""
-    groups = grouped(arrays, join)
-    chunks = list(itertools.chain.from_iterable(groups))
-    targets = [key for chunk in chunks for keys in chunk.blocks for key in keys]
+    division = divided(arrays, join)
+    targets = [(name, i, *(0,) * more) for name, more in division.arrays for i in range(division.count)]
     graph = HighLevelGraph.merge(*(array.dask for array in arrays))
     names = {array.name for array in arrays}
     layers = runs.Runs(runs.Survey(runs.Layers(graph), targets, {}), 1, names)
-    places = layers.taken(names)
-
-    def reads(chunk: Chunk) -> tuple[Chunk, list[Do], list[Any]]:
-        """Say by which steps of runs a chunk's blocks are made, and what tasks must give."""
-        steps = [step for each in places for step in each[chunk.number : chunk.last + 1]]
-        made = {key for place, _, _ in steps for key in place.keys}
-        blocks = [key for keys in chunk.blocks for key in keys if key not in made]
-        return chunk, steps, [*(key for _, _, keys in steps for key in keys), *blocks]
-
-    work = [list(map(reads, group)) for group in groups]
-    wanted = [[key for _, _, needs in group for key in needs] for group in work]
+    patterns = layers.taken(names)
+    there = {name for pattern in patterns for name in pattern.program.results}
+    work = Work(division, patterns, [each for each in division.arrays if each[0] not in there], {}, {}, {})
+    count = -(-division.count // division.size)
+    wanted = [work.needs(division.task(number)) for number in range(count)]
     made, handed = layers.tasks(itertools.chain.from_iterable(wanted))
-    owned = owned_by(made, [*wanted, [key for key, _ in handed.values()]])[:-1]  # what gives several values stays
-    inside = set().union(*owned)
-    tasks = {key: node for key, node in made.items() if key not in inside}
+    owned = owned_by(made, [*wanted, [key for key, _ in handed.values()]])
+    owned.pop(count, None)  # what gives several values stays
+    inside = {key: made.pop(key) for keys in owned.values() for key in keys}
+    work = replace(work, made=inside, owned=owned, handed=handed)
     unique = uuid.uuid4().hex
-    step, level = f"step-{unique}", [(f"value_and_grad-{unique}", i) for i in range(len(groups))]
-    for key, group, mine in zip(level, work, owned, strict=True):
-        steps: list[Do] = []
-        for chunk, there, needs in group:
-            own = depth_first(made, [each for each in needs if each in mine], mine)
-            mine.difference_update(done for _, done, _ in own)
-            steps += [*own, *there, (chunk, None, (TOTAL, *itertools.chain.from_iterable(chunk.blocks)))]
-        program = program_of(steps, (), handed)
-        outer = tuple(each for each in program.outer if each != TOTAL)
-        tasks[key] = Task(key, run_group, TaskRef(step), program, outer, *map(TaskRef, outer))
+    step, tasks, level = f"step-{unique}", made, [(f"value_and_grad-{unique}", i) for i in range(count)]
+    for number, key in enumerate(level):
+        outer = work.outer(number)
+        tasks[key] = Task(key, run_group, TaskRef(step), Group(work, number), outer, *map(TaskRef, outer))
     while len(level) > 1:
         parts = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
         level = [(f"add-{len(parts)}-{unique}", i) for i in range(len(parts))]
         for key, part in zip(level, parts, strict=True):
             tasks[key] = Task(key, combine, TaskRef(step), *map(TaskRef, part))
-    counts = Counter(chunk.stop - chunk.start for chunk in chunks)
-    kinds = [int(rows) for rows, _ in counts.most_common() if rows > 0]
-    checked = additive.chosen([chunk.stop - chunk.start for chunk in chunks])
-    count = chunks[-1].last + 1
-    return Plan(tasks, step, level[0], count, kinds, tuple(chunks[i].number for i in checked))
+    every = [run for number in range(count) for run in division.runs(number)]
+    rows = list(map(division.rows, every))
+    kinds = [int(each) for each, _ in Counter(rows).most_common() if each > 0]
+    checked = tuple(every[i].start for i in additive.chosen(rows))
+    return Plan(tasks, step, level[0], division.count, kinds, checked)
 
 
-def owned_by(graph: Mapping[Any, GraphNode], wanted: Sequence[Iterable[Any]]) -> list[set[Any]]:
-    """Return for each of several users, by the keys it wants, the tasks of a graph that no other needs."""
+def owned_by(graph: Mapping[Any, GraphNode], wanted: Sequence[Iterable[Any]]) -> dict[int, set[Any]]:
+    """Return for each of several users, by the keys it wants, the tasks of a graph that no other needs, if there are any."""
     owner: dict[Any, int] = {}
     for number, keys in enumerate(wanted):
         stack = list(keys)
@@ -456,10 +560,10 @@ def owned_by(graph: Mapping[Any, GraphNode], wanted: Sequence[Iterable[Any]]) ->
             if key in graph and owner.get(key) not in (number, -1):
                 owner[key] = -1 if key in owner else number
                 stack.extend(graph[key].dependencies)
-    found: list[set[Any]] = [set() for _ in wanted]
+    found: dict[int, set[Any]] = {}
     for key, number in owner.items():
         if number >= 0:
-            found[number].add(key)
+            found.setdefault(number, set()).add(key)
     return found
 
 

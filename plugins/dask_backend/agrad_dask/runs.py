@@ -23,7 +23,7 @@ from dask.array.optimization import GETTERS, optimize
 from dask.blockwise import Blockwise, blockwise_token
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
-from agrad_dask.fusing import GROUP_BYTES, GROUPS, TASKS, Do, Place, depth_first, direct, program_of
+from agrad_dask.fusing import GROUP_BYTES, GROUPS, TASKS, Do, Pattern, depth_first, direct, program_of
 from agrad_dask.staging import name_of
 
 Grid = tuple[int, ...]
@@ -510,8 +510,8 @@ class Runs:
                 made[key] = program_of([(node, key, tuple(node.dependencies))], (key,), places).task(key)
         return made, places
 
-    def taken(self, names: Collection[str]) -> list[list[Do]]:
-        """Return for each run of some arrays what it does, place by place; no task does it then.
+    def taken(self, names: Collection[str]) -> list[Pattern]:
+        """Return for each run of some arrays what it does at every place; no task does it then.
 
         A run whose blocks others need too is not among them.
         """
@@ -520,7 +520,7 @@ class Runs:
             own = {_output(part) for part in run.parts}
             if own.intersection(names) and own.isdisjoint(self._used(run)) and not run.sums:
                 self.runs.remove(run)
-                found.append([place.step for place in self.places(run, own.intersection(names))])
+                found.append(self.pattern(run, own.intersection(names)))
         return found
 
     def outline(self) -> tuple[dict[Any, GraphNode], dict[Any, list[Any]]]:
@@ -596,9 +596,9 @@ class Runs:
         """Return what each group of a run does, and the keys of what others need of it."""
         results = self.results(run)
         kept = [name for name in results if name in self.of]
-        places = self.places(run, {*kept, *(name for part in run.sums for name in part.below)})
-        sums: list[list[Do]] = [[] for _ in places]
-        left: list[list[Any]] = [[] for _ in places[:: run.size]]
+        pattern = self.pattern(run, {*kept, *(name for part in run.sums for name in part.below)})
+        sums: list[list[Do]] = [[] for _ in range(run.count)]
+        left: list[list[Any]] = [[] for _ in range(0, run.count, run.size)]
         for part in run.sums:
             for key in part.wanted:
                 group, place = run.group[key]
@@ -608,11 +608,11 @@ class Runs:
                     left[group].append(key)
         for group, keys in enumerate(left):
             numbers = range(group * run.size, min((group + 1) * run.size, run.count))
-            steps = [step for i in numbers for step in (places[i].step, *sums[i])]
+            steps = [step for i in numbers for step in (pattern(i), *sums[i])]
             blocks = [self.survey.layers.keys(name)[i] for name in kept for i in numbers]
             yield steps, (*blocks, *keys)
 
-    def places(self, run: Run, wanted: Collection[str]) -> list[Place]:
+    def pattern(self, run: Run, wanted: Collection[str]) -> Pattern:
         """Return what a run does at each of its places, to make the wanted ones of its blocks."""
         survey, tasks, own = self.survey, dict[Any, Task](), dict[Any, Callable[[int], Any]]()
         for part in run.parts:
@@ -625,19 +625,9 @@ class Runs:
             nodes = survey.part[name].nodes
             if nodes is not None and all(isinstance(nodes[key], DataNode) for key in survey.layers.keys(name)):
                 own[name] = _values([nodes[key] for key in survey.layers.keys(name)])
-        shared = [(key, key) for key in given - beside]
-        blocks = [(name, survey.layers.keys(name)) for name in given & beside - own.keys()]
-        left = [survey.layers.keys(name) for name in leaving]
-        return [
-            Place(
-                program,
-                i,
-                (*((name, keys[i]) for name, keys in blocks), *shared),
-                {key: value(i) for key, value in own.items()},
-                tuple(keys[i] for keys in left),
-            )
-            for i in range(run.count)
-        ]
+        blocks = [(name, keys_of(name, survey.layers.grid[name])) for name in given & beside - own.keys()]
+        shared = tuple((key, key) for key in given - beside)
+        return Pattern(program, blocks, shared, own, [keys_of(name, survey.layers.grid[name]) for name in leaving])
 
 
 def _template(survey: Survey, part: Part, own: dict[Any, Callable[[int], Any]]) -> Task:
@@ -651,9 +641,9 @@ def _template(survey: Survey, part: Part, own: dict[Any, Callable[[int], Any]]) 
     name = _output(part)
     beside = part.beside or ()
     if part.nodes is not None:
-        nodes, keys = part.nodes, survey.layers.keys(name)
+        nodes, key_at = part.nodes, keys_of(name, survey.layers.grid[name])
         needs = (*beside, *part.single)
-        own[name, "task"] = lambda i: nodes[keys[i]]
+        own[name, "task"] = lambda i: nodes[key_at(i)]
         return Task(name, _placed, TaskRef((name, "task")), needs, *map(TaskRef, needs))
     layer = part.layer
     inner = {label for _, ind in layer.indices if ind is not None for label in ind} - set(layer.output_indices)
@@ -664,7 +654,7 @@ def _template(survey: Survey, part: Part, own: dict[Any, Callable[[int], Any]]) 
             changes[token] = arg if isinstance(arg, GraphNode | TaskRef) else DataNode(None, arg)
         elif arg in layer.io_deps:
             changes[token] = TaskRef((name, token))
-            own[name, token] = _reader(layer, arg, ind, survey.layers.keys(name))
+            own[name, token] = _reader(layer, arg, ind, keys_of(name, survey.layers.grid[name]))
         else:
             block: Any = TaskRef(arg if arg in beside else (arg, *(0,) * len(ind)))
             if layer.concatenate is not True:  # to put one block together is to take it as it is
@@ -674,7 +664,7 @@ def _template(survey: Survey, part: Part, own: dict[Any, Callable[[int], Any]]) 
     return layer.task.substitute(changes, key=name)
 
 
-def _reader(layer: Blockwise, arg: str, ind: tuple[str, ...], keys: list[Any]) -> Callable[[int], Any]:
+def _reader(layer: Blockwise, arg: str, ind: tuple[str, ...], key_at: Callable[[int], Any]) -> Callable[[int], Any]:
     """Return the function that gives what a layer is told about the block of a place."""
     said = layer.io_deps[arg]
     axes = [
@@ -683,7 +673,7 @@ def _reader(layer: Blockwise, arg: str, ind: tuple[str, ...], keys: list[Any]) -
     ]
 
     def read(i: int) -> Any:
-        key = keys[i]
+        key = key_at(i)
         at = tuple(0 if axis is None else key[axis] for axis in axes)
         value = parse_input(said.get(at, at))
         return value() if isinstance(value, GraphNode) else value
@@ -722,16 +712,29 @@ def group_size(count: int, nbytes: float) -> int:
     return size
 
 
+def keys_of(name: str, grid: Grid) -> Callable[[int], Any]:
+    """Return the function that gives the key of the block at a place: nothing is held for each."""
+    several = [axis for axis, n in enumerate(grid) if n > 1]
+    if len(several) == 1:
+        before, after = (name, *(0,) * several[0]), (0,) * (len(grid) - several[0] - 1)
+        return lambda i: (*before, i, *after)
+
+    def key(i: int) -> Any:
+        at = []
+        for n in reversed(grid):
+            i, along = divmod(i, n)
+            at.append(along)
+        return (name, *reversed(at))
+
+    return key
+
+
 def key_of(written: HighLevelGraph, name: str, place: int) -> Any:
     """Return the key of the block of an even layer at a place."""
     layer = written.layers.get(name)
     if not isinstance(layer, Blockwise):
         return name
-    at = []
-    for label in reversed(layer.output_indices):
-        place, i = divmod(place, layer.dims[label])
-        at.append(i)
-    return (name, *reversed(at))
+    return keys_of(name, tuple(layer.dims[label] for label in layer.output_indices))(place)
 
 
 def _output(part: Part) -> str:
