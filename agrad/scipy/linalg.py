@@ -13,6 +13,7 @@ from agrad.core import names as _names
 from agrad.core.errors import called
 from agrad.core.mode import may_look
 from agrad.core.tensor import Tensor
+from agrad.numpy import linalg as numpy_linalg
 from agrad.numpy.common import at_least_1d, common, floatings
 from agrad.ops import decompositions, solving
 from agrad.ops.creation import arange, zeros
@@ -68,6 +69,18 @@ def _square(*matrices: Tensor) -> None:
     for a in matrices:
         if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
             raise ValueError(f"expected square matrix, not an array of shape {a.shape}{called()}")
+
+
+def _of_square(a: Tensor) -> None:
+    """Refuse what is no square matrix as SciPy's functions of matrices do."""
+    if a.ndim < 2:
+        raise numpy_linalg.LinAlgError(
+            f"The input array must be at least two-dimensional, not of shape {a.shape}{called()}"
+        )
+    if a.shape[-1] != a.shape[-2]:
+        raise numpy_linalg.LinAlgError(
+            f"Last 2 dimensions of the array must be square, not of shape {a.shape}{called()}"
+        )
 
 
 def _solved(a: Tensor, b: Tensor, rows: int, solve: Any) -> Tensor:
@@ -522,7 +535,7 @@ def expm(A: Any) -> Tensor:
 
     Raises
     ------
-    ValueError
+    numpy.linalg.LinAlgError
         If a matrix is not square.
 
     Notes
@@ -545,7 +558,7 @@ def expm(A: Any) -> Tensor:
             [0.1667, 0.5000]])
     """
     (a,) = _given(A, check_finite=False)
-    _square(a)
+    _of_square(a)
     return ops.expm(a)
 
 
@@ -604,10 +617,8 @@ def sqrtm(A: Any) -> Tensor:
 
     Raises
     ------
-    ValueError
-        If a matrix is not square.
     numpy.linalg.LinAlgError
-        In backward, if there is no derivative: `A` is singular.
+        If a matrix is not square; in backward, if there is no derivative: `A` is singular.
 
     Notes
     -----
@@ -621,7 +632,7 @@ def sqrtm(A: Any) -> Tensor:
             [0., 3.]])
     """
     (a,) = _given(A, check_finite=False)
-    _square(a)
+    _of_square(a)
     return ops.sqrtm(a)
 
 

@@ -16,7 +16,6 @@ import scipy.stats
 
 import agrad as ag
 import agrad.scipy
-from agrad.ops.scipy.names import NAMES
 
 V = np.asarray([0.2, 0.3, 0.5])
 M = np.eye(3)
@@ -87,9 +86,8 @@ def test_ufuncs_of_scipy_are_differentiated():
     np.testing.assert_allclose(g.numpy(), scipy.special.psi(V))
 
 
-def test_the_names_are_those_of_the_modules():
-    assert set(NAMES) == set(dir(agrad.scipy))
-    for chapter, names in NAMES.items():
+def test_every_name_of_a_module_is_there():
+    for chapter in dir(agrad.scipy):
         room = importlib.import_module(f"agrad.scipy.{chapter}")
-        assert sorted(names) == sorted(room.__all__)
-        assert all(hasattr(room, name) for name in names)
+        assert room.__all__
+        assert all(hasattr(room, name) for name in room.__all__)

@@ -252,9 +252,11 @@ def test_defective_matrices():
         (lambda m: m.cholesky(-SPD), np.linalg.LinAlgError, "positive definite"),
         (lambda m: m.cho_solve(m.cho_factor(SPD), B[:2]), ValueError, "incompatible"),
         (lambda m: m.lu(A[0]), ValueError, "at least two-dimensional"),
-        (lambda m: m.expm(TALL), ValueError, "square"),
+        (lambda m: m.expm(TALL), np.linalg.LinAlgError, "square"),
+        (lambda m: m.expm(A[0]), np.linalg.LinAlgError, "at least two-dimensional"),
         (lambda m: m.logm(TALL), ValueError, "square"),
-        (lambda m: m.sqrtm(TALL), ValueError, "square"),
+        (lambda m: m.sqrtm(TALL), np.linalg.LinAlgError, "square"),
+        (lambda m: m.sqrtm(A[0]), np.linalg.LinAlgError, "at least two-dimensional"),
     ],
 )
 def test_bad_input(call, kind, message):

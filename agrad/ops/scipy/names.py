@@ -1,28 +1,12 @@
-"""The names of `agrad.scipy`, by module; and what SciPy's own functions, which make NumPy arrays of tensors, say of them."""
+"""What SciPy's own functions, which make NumPy arrays of tensors, say: the function of `agrad.scipy` to call instead."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Collection
 from types import FrameType
 
 from agrad.core.errors import line_of
-from agrad.ops import special
-
-#: By module, its ``__all__``: what stands below them cannot import them.
-NAMES = {
-    "integrate": ("odeint", "solve_ivp"),
-    "interpolate": ("CubicSpline", "RegularGridInterpolator", "interp1d", "make_interp_spline"),
-    "linalg": (
-        *("block_diag", "cho_factor", "cho_solve", "cholesky", "det", "expm", "expm_frechet", "inv", "logdet", "logm"),
-        *("lstsq", "lu", "pinv", "solve_banded", "solve_sylvester", "solve_triangular", "sqrtm", "toeplitz"),
-    ),
-    "optimize": ("brentq", "fixed_point", "least_squares", "minimize", "root"),
-    "signal": ("convolve", "correlate", "fftconvolve", "lfilter", "sosfilt"),
-    "special": ("jn", "yn", *vars(special)["__all__"]),
-    "stats": (
-        *("bernoulli", "beta", "binom", "chi2", "dirichlet", "expon", "gamma", "laplace", "lognorm"),
-        *("multivariate_normal", "norm", "poisson", "t", "uniform"),
-    ),
-}
 
 
 def instead_of(frame: FrameType | None) -> str:
@@ -49,10 +33,16 @@ def _name_of(frame: FrameType) -> str:
     if name == "wrapper" and callable(inner):
         module, name = getattr(inner, "__module__", ""), getattr(inner, "__name__", "")
     chapter = f"{module}..".split(".")[1]
-    names = NAMES.get(chapter, ())
+    names = _names_in(chapter)
     if "self" in kept:
         kind = type(kept["self"]).__name__.removesuffix("_gen").removesuffix("_frozen")
         if chapter == "stats":
             return f"stats.{kind}.{name}" if kind in names and not name.startswith("_") else ""
         name = kind
     return f"{chapter}.{name}" if name in names else ""
+
+
+def _names_in(chapter: str) -> Collection[str]:
+    """Return what a module of `agrad.scipy` has, which is imported for the message alone; nothing if there is none."""
+    rooms = importlib.import_module("agrad.scipy")
+    return getattr(rooms, chapter).__all__ if chapter in rooms.__all__ else ()
