@@ -174,7 +174,10 @@ DOWNSTREAM = {
         + [f"tests/backends/test_{name}.py" for name in ("autograd", "backend_tools", "numpy")]
         + ["tests/test_problem_backend_interface.py"],
     ),
-    "lifelines==0.30.3": (["dill", "flaky", "jinja2", "joblib", "scikit-learn"], ["lifelines/tests"]),
+    "lifelines==0.30.3": (
+        ["dill", "flaky", "jinja2", "joblib", "pytest-timeout", "scikit-learn"],
+        ["--timeout=1200", "lifelines/tests"],  # seconds, of one test: the longest take minutes
+    ),
     "autograd-gamma==0.5.0": ([], ["tests"]),
 }
 

@@ -45,6 +45,7 @@ CALLS = [
     call("piecewise constant", lambda x: x > 0, X, constant=True),
     call("WRONG(gradient)", lambda x: x * detached(x), X),
     call("WRONG(one operand)", lambda x, y: x * detached(y), X, P),
+    call("WRONG(one element)", lambda x: [x[:4], x[4] * detached(x[4])], X),
     call("WRONG(complex)", lambda z: z * detached(z), X + 1j * P),
     call("WRONG(value)", lambda x: x * (2.0 if isinstance(x, ag.Tensor) else 3.0), X),
     call("WRONG(result missing)", lambda x: [x] if isinstance(x, ag.Tensor) else [x, x], X),

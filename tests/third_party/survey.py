@@ -6,7 +6,7 @@
 
 A call is written down once, in one of the ``calls_*.py`` beside this file, as a function of arrays and its operands. It
 runs on NumPy arrays and on tensors that require gradients. The gradient of a weighted sum of all floating-point results
-is compared with finite differences of the run on NumPy arrays. The exit status is 1 if any call is WRONG or LOST, if
+is compared with finite differences of the run on NumPy arrays, along directions that are drawn. The exit status is 1 if any call is WRONG or LOST, if
 less than 60 % differentiate, or if a call's declaration does not hold.
 """
 
@@ -66,6 +66,8 @@ ANNOUNCED = {
 GOOD = ("differentiates", "piecewise constant")
 BAD = ("WRONG", "LOST", "MISDECLARED")
 SHARE = 0.6
+#: In so many directions is each operand moved.
+DIRECTIONS = 3
 
 
 @dataclasses.dataclass
@@ -117,24 +119,38 @@ def weighted(results: list[Any]) -> float:
 # -- the gradient, twice ----------------------------------------------------------------------------------------------
 
 
-def finite_differences(call: Call) -> list[Any]:
-    """Give the gradient by central differences of fourth order; of complex operands as d/d re + 1j * d/d im."""
+def directions(x: Any) -> list[Any]:
+    """Give the directions in which an operand is moved, drawn with elements of at most 1: along none is a mistake hidden."""
+    rng = np.random.default_rng(x.size)
+    drawn = rng.uniform(-1, 1, (DIRECTIONS, *x.shape))
+    if x.dtype.kind == "c":
+        drawn = (drawn + 1j * rng.uniform(-1, 1, drawn.shape)) / np.sqrt(2)
+    return list(drawn) if x.dtype.kind in "fc" else []
 
-    def at(position: int, index: Any, change: complex) -> float:
+
+def along(gradients: list[Any], operands: Sequence[Any]) -> list[Any]:
+    """Give the derivatives in these directions that gradients tell, an array per operand."""
+    return [
+        np.asarray([np.sum((g.conj() * v).real) for v in directions(x)])
+        for g, x in zip(gradients, operands, strict=True)
+    ]
+
+
+def finite_differences(call: Call) -> list[Any]:
+    """Give the derivatives in these directions by central differences of fourth order, an array per operand."""
+
+    def at(position: int, change: Any) -> float:
         operands = [x.copy() for x in call.operands]
-        operands[position][index] += change
+        operands[position] += change
         return weighted(values(call.function(*operands)))
 
     found = []
     for position, x in enumerate(call.operands):
-        grad = np.zeros_like(x)
-        if x.dtype.kind in "fc":
-            for index in np.ndindex(x.shape):
-                for unit in (1.0, 1j) if x.dtype.kind == "c" else (1.0,):
-                    h = call.step * unit
-                    near, far = (at(position, index, k * h) - at(position, index, -k * h) for k in (1, 2))
-                    grad[index] += unit * (8 * near - far) / (12 * call.step)
-        found.append(grad)
+        slopes = []
+        for v in directions(x):
+            near, far = (at(position, k * call.step * v) - at(position, -k * call.step * v) for k in (1, 2))
+            slopes.append((8 * near - far) / (12 * call.step))
+        found.append(np.asarray(slopes))
     return found
 
 
@@ -143,7 +159,7 @@ _LAST: list[Any] = []
 
 
 def expected_of(call: Call) -> tuple[list[Any], list[Any]]:
-    """Give the values of a call on NumPy arrays and its finite differences."""
+    """Give the values of a call on NumPy arrays and its finite differences, as `finite_differences` does."""
     if not (_LAST and _LAST[0] is call.function and all(map(operator.is_, _LAST[1], call.operands))):
         found = values(call.function(*(x.copy() for x in call.operands))), finite_differences(call)
         _LAST[:] = [call.function, call.operands, found]
@@ -222,19 +238,21 @@ def attempt(call: Call) -> Row:
         except Exception as error:  # noqa: BLE001 (any error is a row of the report)
             return dataclasses.replace(honest(error), call=call)
     said = {w.category for w in seen}.intersection(ANNOUNCED)
+    slopes = along(found, call.operands)
+    right_slopes = agree(slopes, expected, call.tolerance)
     right = agree(found_values, expected_values, 1e-9 if call.tolerance < 1e-4 else call.tolerance)
-    if said and not (right and agree(found, expected, call.tolerance)):
+    if said and not (right and right_slopes):
         return Row(call, "warns", ", ".join(sorted(ANNOUNCED[category] for category in said)))
     if not right:
         if call.broken and agree(found_values, values(call.function(*map(strict.asarray, call.operands))), 1e-9):
             return Row(call, "wrong in the library")
         return Row(call, "WRONG", f"values {found_values} instead of {expected_values}")
-    if agree(found, expected, call.tolerance):
+    if right_slopes:
         remark = "; ".join(filter(None, [call.remark, *sorted("but " + ANNOUNCED[category] for category in said)]))
         return Row(call, "piecewise constant" if constant else "differentiates", remark)
     if not graph:
         return Row(call, "LOST")
-    return Row(call, "WRONG", f"gradients {found} instead of {expected}")
+    return Row(call, "WRONG", f"derivatives {slopes} instead of {expected}, gradients {found}")
 
 
 # -- the report -------------------------------------------------------------------------------------------------------
