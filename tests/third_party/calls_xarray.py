@@ -21,29 +21,32 @@ GAPS = np.where(np.arange(24).reshape(6, 4) % 7 == 3, np.nan, X)
 WEIGHTS = sample(6, seed=92, low=0.2, high=1.5)
 LINE = sample(5, seed=93, low=0.4, high=2.0)
 #: Where values are missing; what is missing has no derivative, and stays missing beside it.
-MISSING = np.isnan(GAPS)
+PRESENT = xr.DataArray(~np.isnan(GAPS), dims=("time", "place"))
 
 
-def array(x: Any, **more: Any) -> xr.DataArray:
-    """Give an array with coordinates, also along no dimension and along both, and attributes."""
-    return xr.DataArray(
-        x,
-        dims=("time", "place"),
-        coords={
-            "time": DAYS,
-            "place": ("place", PLACES, {"units": "km"}),
-            "height": 2.0,
-            "season": ("time", [0, 0, 1, 1, 1, 2]),
-        },
-        name="temperature",
-        attrs={"units": "K", "source": "drawn"},
-        **more,
-    )
+#: An array with coordinates, also along no dimension, and attributes.
+LABELLED = xr.DataArray(
+    X,
+    dims=("time", "place"),
+    coords={
+        "time": DAYS,
+        "place": ("place", PLACES, {"units": "km"}),
+        "height": 2.0,
+        "season": ("time", [0, 0, 1, 1, 1, 2]),
+    },
+    name="temperature",
+    attrs={"units": "K", "source": "drawn"},
+)
+
+
+def array(x: Any) -> xr.DataArray:
+    """Give other numbers with these labels."""
+    return LABELLED.copy(deep=False, data=x)
 
 
 def gappy(x: Any) -> xr.DataArray:
     """Give an array, with values missing."""
-    return array(x).where(~xr.DataArray(MISSING, dims=("time", "place")))
+    return array(x).where(PRESENT)
 
 
 def dataset(x: Any) -> xr.Dataset:
