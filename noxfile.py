@@ -208,7 +208,13 @@ def downstream(session: nox.Session) -> None:
             session.run(
                 # With no settings for warnings: neither its own nor agrad's, which makes errors of them.
                 *["pytest", "-q", "-c", os.devnull, "--rootdir", ".", "-p", "downstream_plugin", *collect, *options],
-                env={"DOWNSTREAM": one.partition("==")[0], "MPLBACKEND": "agg", "PYTHONPATH": str(own)},
+                # lifelines tests its plots where there is a display, which "agg" does without.
+                env={
+                    "DOWNSTREAM": one.partition("==")[0],
+                    "DISPLAY": ":0",
+                    "MPLBACKEND": "agg",
+                    "PYTHONPATH": str(own),
+                },
             )
 
 

@@ -34,6 +34,7 @@ NAMESPACES = (
     "agrad.scipy.integrate",
     "agrad.scipy.interpolate",
     "agrad.scipy.optimize",
+    "agrad.scipy.special",
     "agrad.scipy.stats",
     "agrad.numpy",
     "agrad.numpy.linalg",

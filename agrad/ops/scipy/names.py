@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Collection
 from types import FrameType
 
+from agrad.core.elsewhere import NAMESPACES
 from agrad.core.errors import line_of
 
 
@@ -43,6 +44,6 @@ def _name_of(frame: FrameType) -> str:
 
 
 def _names_in(chapter: str) -> Collection[str]:
-    """Return what a module of `agrad.scipy` has, which is imported for the message alone; nothing if there is none."""
-    rooms = importlib.import_module("agrad.scipy")
-    return getattr(rooms, chapter).__all__ if chapter in rooms.__all__ else ()
+    """Return what a module of `agrad.scipy` shows, which is imported for the message alone; nothing if there is none."""
+    room = f"agrad.scipy.{chapter}"
+    return dir(importlib.import_module(room)) if room in NAMESPACES else ()
