@@ -250,6 +250,7 @@ def fused(
     kernel: Kernel,
     vjp: dict[str, Derivative],
     residuals: Sequence[str] = (),
+    joint: Sequence[str] = (),
     name: str | None = None,
     index: Sequence[str] = (),
     source: str = "",
@@ -268,6 +269,9 @@ def fused(
     residuals : sequence of str, optional
         Names of what the kernel gives beside its result. A kernel of a backend's own gives the same, in the same shapes:
         the rule may run on other kernels than the call did, as for a batch of cotangents or a lazy one.
+    joint : sequence of str, optional
+        Operands that have one function in `vjp`, which gives all their cotangents, in this order: for those that have much
+        of their computation in common.
     name, index, source
         As for `linear`.
     real : bool, optional
@@ -288,6 +292,7 @@ def fused(
         index=index,
         define=define,
         residuals=tuple(residuals),
+        joint=tuple(joint),
         real=real,
     )
 
@@ -346,6 +351,7 @@ def _declare(
     jvp: Kernel | None = None,
     define: Kernel | None = None,
     residuals: tuple[str, ...] = (),
+    joint: tuple[str, ...] = (),
     boolean: bool = False,
     drops: bool = False,
     views: bool = False,
@@ -380,6 +386,7 @@ def _declare(
         jvp=jvp,
         define=define,
         residuals=residuals,
+        joint=joint,
         outputs=outputs,
         source=source,
         boolean=boolean,

@@ -151,6 +151,10 @@ class Plan:
             kept = [i for i, need in enumerate(self.needs) if need]
             results = [f"fit(xp, gs[{i}], node.specs[{i}])" for i in kept]
         else:
+            shared = next((name for name in self.wanted if name in rule.joint), None)
+            if shared is not None:
+                names["_of_joint"] = rule.vjp[shared]
+                lines.append(f"    gs = _of_joint({self._arguments(shared)})")
             results = [self._expression(name, names) for name in self.wanted]
         kind = "MaskedCotangents" if rule.drops else "Transferred" if rule.crosses else None
         lines.append(
@@ -177,7 +181,9 @@ class Plan:
 
     def _expression(self, operand: str, names: dict[str, Any]) -> str:
         derivative = self.rule.vjp[operand]
-        if isinstance(derivative, int | float):
+        if operand in self.rule.joint:
+            text = f"gs[{self.rule.joint.index(operand)}]"
+        elif isinstance(derivative, int | float):
             known: dict[float, str] = {1: "g", -1: "xp.negative(g)", 0: "xp.zeros_like(g)"}
             text = known.get(derivative, f"g * {derivative!r}")
         elif derivative.__code__.co_code == _IDENTITY and len(requests_of(derivative)) == 1:

@@ -78,6 +78,8 @@ class Rule:
         ``define(xp, ...)``: the composition a fused op stands for.
     residuals : tuple of str
         Names of what a fused kernel gives beside its result.
+    joint : tuple of str
+        Operands that share one function in `vjp`, which gives all their cotangents, in this order.
     outputs : int or None
         Number of results; 0 where it varies with the call, None for a plain result.
     source : str
@@ -108,6 +110,7 @@ class Rule:
     jvp: Callable[..., Any] | None = None
     define: Callable[..., Any] | None = None
     residuals: tuple[str, ...] = ()
+    joint: tuple[str, ...] = ()
     outputs: int | None = None
     source: str = ""
     boolean: bool = False

@@ -160,14 +160,18 @@ class MultiheadAttention(Module):
         heads = [self._heads(operand, i) for i, operand in enumerate(operands)]
         mask = self._mask(attn_mask, key_padding_mask, n, length, keys, heads[0])
         rate = self.dropout if self.training else 0.0
-        result, weights = F._attention(heads[0], heads[1], heads[2], mask, rate, None)
+        weights: Tensor | None = None
+        if need_weights:
+            result, weights = F._weighted(heads[0], heads[1], heads[2], mask, rate)
+        else:
+            result = F.scaled_dot_product_attention(heads[0], heads[1], heads[2], mask, rate)
         joined = reshape(moveaxis(result, 1, 2), (n, length, self.embed_dim))
         output: Tensor = self.out_proj(joined)
-        if average_attn_weights and need_weights:
+        if average_attn_weights and weights is not None:
             weights = mean(weights, axis=1)
         if rank == 2:
-            return squeeze(output, 0), squeeze(weights, 0) if need_weights else None
-        return output if batch == 0 else moveaxis(output, 0, 1), weights if need_weights else None
+            return squeeze(output, 0), None if weights is None else squeeze(weights, 0)
+        return output if batch == 0 else moveaxis(output, 0, 1), weights
 
     def _heads(self, operand: Tensor, which: int) -> Tensor:
         """Return the projection of one operand, shape (N, num_heads, length, features of a head)."""

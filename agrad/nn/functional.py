@@ -243,18 +243,26 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: ran
     >>> sorted(set(y.tolist()))
     [0.0, 1.3333333333333333]
     """
-    check_number("dropout", "p", p)
-    if not 0 <= p <= 1:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}{errors.called()}")
+    _check_probability("dropout", "p", p)
     operand = as_operand(input)
     if not training or p == 0:
         return operand
-    input, spec = operand, operand._spec
-    if not spec.inexact:
+    if not operand._spec.inexact:
         raise TypeError(f"dropout() takes floating point tensors, not {operand.dtype}{errors.called()}")
+    return ops.dropout(operand, _kept(operand, tuple(operand.shape), p, generator), 0.0 if p == 1 else 1 / (1 - p))
+
+
+def _check_probability(name: str, argument: str, p: float) -> None:
+    check_number(name, argument, p)
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}{errors.called()}")
+
+
+def _kept(like: Tensor, shape: tuple[int, ...], p: float, generator: random.Generator | None = None) -> Tensor:
+    """Return truth values beside a tensor, each false with probability `p`."""
+    spec = like._spec
     dtype = "float64" if spec.backend.dtype_name(spec.dtype) in ("float64", "complex128") else "float32"
-    mask = random.rand(spec.shape, dtype=dtype, device=spec.device, generator=generator) >= p
-    return ops.dropout(input, mask, 0.0 if p == 1 else 1 / (1 - p))
+    return random.rand(shape, dtype=dtype, device=spec.device, generator=generator) >= p
 
 
 def embedding(input: Any, weight: Any, padding_idx: int | None = None) -> Tensor:
@@ -1138,7 +1146,9 @@ def scaled_dot_product_attention(
     Returns : Tensor, shape (..., L, Ev)
     RuntimeError: If the shapes do not fit, or `attn_mask` and `is_causal` are both given.
     TypeError: If the operands are not real floating point.
-    The weights, shape (..., L, S), are kept for the backward pass.
+    Where there are more than four million weights they are worked out for some queries at a time, and again in the backward
+    pass, for which one number per query is kept (with dropout also a truth value per weight). Fewer, and those of lazy
+    backends, are kept.
 
     >>> q = ag.tensor([[0.0, 0.0]])
     >>> ag.nn.functional.scaled_dot_product_attention(q, ag.ones((2, 2)), ag.tensor([[1.0], [3.0]]))
@@ -1159,18 +1169,36 @@ def scaled_dot_product_attention(
         raise RuntimeError(
             f"{name}: Explicit attn_mask should not be set when is_causal=True\n  got {shapes}.{errors.called()}"
         )
-    if is_causal:
-        rows, columns = (arange(operand.shape[-2], device=query.device) for operand in (query, key))
-        attn_mask = elementwise.greater_equal(manipulation.expand_dims(rows, axis=1), columns)
-    return _attention(query, key, value, attn_mask, dropout_p, scale)[0]
+    _check_probability(name, "dropout_p", dropout_p)
+    query = query * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    mask = seen = kept = None
+    if attn_mask is not None:
+        attn_mask = as_operand(attn_mask)
+        if attn_mask.ndim < 2:
+            attn_mask = manipulation.reshape(attn_mask, (1, -1))
+        mask, seen = (None, attn_mask) if attn_mask._spec.backend.kind(attn_mask.dtype) == "bool" else (attn_mask, None)
+    lazy = query._spec.backend.is_lazy
+    if dropout_p or not lazy:
+        stacks = (tuple(x.shape[:-2]) for x in (query, key, attn_mask) if x is not None)
+        scores = *manipulation.broadcast_shapes(*stacks), query.shape[-2], key.shape[-2]
+    if dropout_p:
+        kept = _kept(query, scores, dropout_p)
+    block = None if lazy or math.prod(scores) <= SCORES else max(1, SCORES * scores[-2] // math.prod(scores))
+    result = ops.attention(query, key, value, mask, seen, kept, is_causal, block)
+    return result * (0.0 if dropout_p == 1 else 1 / (1 - dropout_p)) if dropout_p else result
 
 
-def _attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Any, dropout_p: float, scale: float | None
+#: How many scores of queries with keys are held at a time, and up to how many weights are kept for backward: fewer take
+#: less time to keep than to work out again. A lazy backend has its chunks.
+SCORES = 1 << 22
+
+
+def _weighted(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float
 ) -> tuple[Tensor, Tensor]:
-    """Return the weighted means of the values, and the weights."""
-    scores = linalg.matmul(query * (1 / math.sqrt(query.shape[-1]) if scale is None else scale), key.mT)
-    weights = ops.softmax(scores, axis=-1) if mask is None else _masked_softmax(scores, as_operand(mask))
+    """Return what `scaled_dot_product_attention` does, and the weights."""
+    scores = linalg.matmul(query * (1 / math.sqrt(query.shape[-1])), key.mT)
+    weights = ops.softmax(scores, axis=-1) if mask is None else _masked_softmax(scores, mask)
     weights = dropout(weights, dropout_p)
     return linalg.matmul(weights, value), weights
 

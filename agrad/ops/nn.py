@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from agrad.core.cotangents import beside, is_complex
+from agrad.core.cotangents import beside, is_complex, unbroadcast
 from agrad.core.declare import custom, elementwise, fused, linear, multilinear, nondifferentiable
 from agrad.core.tensor import Tensor
 from agrad.ops.batch_rules import BatchedCall, along, is_array, pointwise
@@ -934,6 +935,269 @@ def max_pool2d_tangent(
     tangent: Any, x: Any, best: Any, window: Pair, stride: Pair, padding: Padding, dilation: Pair, /
 ) -> Tensor:
     """The tangents that stand where the largest element of each window does."""
+
+
+# -- attention ----------------------------------------------------------------------------------------------------------
+#
+# A query's weights are exp(score - lse), with the logarithm of the sum of the exponentials of its scores. Where there are
+# many, kernels work them out for a block of queries at a time, and again in backward, for which they keep lse; few are
+# faster kept than worked out again. A key that is hidden has the score -inf; a query from which all are hidden has the lse
+# inf, and with it the weights 0.
+
+
+def _query_blocks(length: int, keys: int, causal: bool, block: int | None) -> Iterator[tuple[slice, slice]]:
+    """Give the queries of each block, and the keys that they may look at."""
+    if block is None:
+        yield slice(None), slice(None)
+    else:
+        for start in range(0, length, block):
+            stop = min(start + block, length)
+            yield slice(start, stop), slice(min(stop, keys)) if causal else slice(None)
+
+
+def _part(mask: Any, rows: slice, keys: slice) -> Any:
+    """What a mask says of some queries and keys; an axis of length 1 says it of all."""
+    return mask[..., slice(None) if mask.shape[-2] == 1 else rows, slice(None) if mask.shape[-1] == 1 else keys]
+
+
+def _scores(xp: Any, query: Any, key: Any, mask: Any, seen: Any, causal: bool, rows: slice, keys: slice) -> Any:
+    scores = xp.matmul(query[..., rows, :], xp.matrix_transpose(key[..., keys, :]))
+    if mask is not None:
+        scores = scores + _part(mask, rows, keys)
+    if seen is not None:
+        scores = xp.where(_part(seen, rows, keys), scores, xp.full_like(scores, -math.inf))
+    if causal:
+        last = xp.arange(query.shape[-2], **beside(query))[rows]
+        shown = xp.expand_dims(last, axis=1) >= xp.arange(key.shape[-2], **beside(key))[keys]
+        scores = xp.where(shown, scores, xp.full_like(scores, -math.inf))
+    return scores
+
+
+def _thinned(xp: Any, weights: Any, kept: Any, rows: slice, keys: slice) -> Any:
+    """Weights, or their cotangents, after dropout."""
+    return weights if kept is None else weights * xp.astype(_part(kept, rows, keys), weights.dtype)
+
+
+def _attention_define(
+    xp: Any, query: Any, key: Any, value: Any, mask: Any, seen: Any, kept: Any, causal: bool, _: int | None
+) -> Any:
+    every = slice(None), slice(None)
+    scores = _scores(xp, query, key, mask, seen, causal, *every)
+    if mask is None and seen is None:
+        weights = xp.nn.softmax(scores, axis=-1)
+    else:
+        nothing = xp.all(scores == -math.inf, axis=-1, keepdims=True)
+        zeros = xp.zeros_like(scores)
+        weights = xp.where(nothing, zeros, xp.nn.softmax(xp.where(nothing, zeros, scores), axis=-1))
+    return xp.matmul(_thinned(xp, weights, kept, *every), value)
+
+
+def _attention_kernel(
+    xp: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    seen: Any = None,
+    kept: Any = None,
+    causal: bool = False,
+    block: int | None = None,
+) -> tuple[Any, Any, Any]:
+    if block is None:
+        scores = _scores(xp, query, key, mask, seen, causal, slice(None), slice(None))
+        weights = xp.nn.softmax(scores, axis=-1) if mask is None and seen is None else _softmax_of_some(xp, scores)
+        return xp.matmul(_thinned(xp, weights, kept, slice(None), slice(None)), value), None, weights
+    results, lses = [], []
+    for rows, keys in _query_blocks(query.shape[-2], key.shape[-2], causal, block):
+        weights, total, most = _exponentials(xp, _scores(xp, query, key, mask, seen, causal, rows, keys))
+        results.append(xp.matmul(_thinned(xp, weights, kept, rows, keys), value[..., keys, :]) / total)
+        lses.append(most + xp.log(total))
+    return _rows_joined(xp, results), _rows_joined(xp, lses), None
+
+
+def _exponentials(xp: Any, scores: Any) -> tuple[Any, Any, Any]:
+    """exp(scores - most) for the largest score of each query, their sums, and these largest."""
+    most = (xp.sum if 0 in scores.shape else xp.max)(scores, axis=-1, keepdims=True)
+    most = xp.where(most == -math.inf, xp.zeros_like(most), most)
+    weights = xp.exp(scores - most)
+    total = xp.sum(weights, axis=-1, keepdims=True)
+    return weights, xp.where(total == 0, xp.full_like(total, math.inf), total), most
+
+
+def _softmax_of_some(xp: Any, scores: Any) -> Any:
+    weights, total, _ = _exponentials(xp, scores)
+    return weights / total
+
+
+def _rows_joined(xp: Any, blocks: list[Any]) -> Any:
+    return blocks[0] if len(blocks) == 1 else xp.concat(blocks, axis=-2)
+
+
+def _by_scores(
+    xp: Any, g: Any, operands: Sequence[Any], ans: Any, lse: Any, weights: Any, causal: bool, rows: slice, keys: slice
+) -> tuple[Any, Any]:
+    """The weights of some queries, and the cotangents of their scores: weights * (those of weights - sum(g * ans))."""
+    query, key, value, mask, seen, kept = operands
+    if weights is None:
+        weights = xp.exp(_scores(xp, query, key, mask, seen, causal, rows, keys) - lse[..., rows, :])
+    g, ans = g[..., rows, :], ans[..., rows, :]
+    by_weights = _thinned(xp, xp.matmul(g, xp.matrix_transpose(value[..., keys, :])), kept, rows, keys)
+    return weights, weights * (by_weights - xp.sum(g * ans, axis=-1, keepdims=True))
+
+
+def _attention_adjoint_kernel(
+    xp: Any,
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    seen: Any,
+    kept: Any,
+    ans: Any,
+    lse: Any,
+    weights: Any,
+    causal: bool,
+    block: int | None,
+) -> tuple[Any, Any, Any]:
+    operands = query, key, value, mask, seen, kept
+    by_query, by_key, by_value = [], None, None
+    for rows, keys in _query_blocks(query.shape[-2], key.shape[-2], causal, block):
+        used, by_scores = _by_scores(xp, g, operands, ans, lse, weights, causal, rows, keys)
+        thinned = _thinned(xp, used, kept, rows, keys)
+        hidden = 0 if keys.stop is None else key.shape[-2] - keys.stop
+        by_query.append(xp.matmul(by_scores, key[..., keys, :]))
+        by_key = _added(xp, by_key, xp.matmul(xp.matrix_transpose(by_scores), query[..., rows, :]), hidden)
+        by_value = _added(xp, by_value, xp.matmul(xp.matrix_transpose(thinned), g[..., rows, :]), hidden)
+    return _rows_joined(xp, by_query), by_key, by_value
+
+
+def _added(xp: Any, total: Any, part: Any, missing: int) -> Any:
+    """A total and a part that lacks the last rows."""
+    if missing:
+        part = xp.nn.pad(part, (*((0, 0),) * (part.ndim - 2), (0, missing), (0, 0)))
+    return part if total is None else total + part
+
+
+def _attention_mask_kernel(
+    xp: Any,
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    seen: Any,
+    kept: Any,
+    ans: Any,
+    lse: Any,
+    weights: Any,
+    causal: bool,
+    block: int | None,
+) -> Any:
+    operands = query, key, value, mask, seen, kept
+    parts = []
+    for rows, keys in _query_blocks(query.shape[-2], key.shape[-2], False, block):
+        _, by_scores = _by_scores(xp, g, operands, ans, lse, weights, causal, rows, keys)
+        parts.append(unbroadcast(xp, by_scores, _part(mask, rows, keys).shape))
+    return functools.reduce(operator.add, parts) if mask.shape[-2] == 1 else _rows_joined(xp, parts)
+
+
+@nondifferentiable(
+    *("g", "query", "key", "value", "mask", "seen", "kept", "ans", "lse", "weights"),
+    name="nn.attention_adjoint",
+    kernel=_attention_adjoint_kernel,
+    outputs=3,
+)
+def _attention_adjoint(
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    seen: Any,
+    kept: Any,
+    ans: Any,
+    lse: Any,
+    weights: Any,
+    causal: bool,
+    block: int | None,
+    /,
+) -> tuple[Tensor, ...]:
+    """The first-order vjp of `attention` by queries, keys and values; higher orders go through its definition."""
+
+
+@nondifferentiable(
+    *("g", "query", "key", "value", "mask", "seen", "kept", "ans", "lse", "weights"),
+    name="nn.attention_mask",
+    kernel=_attention_mask_kernel,
+)
+def _attention_mask(
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    seen: Any,
+    kept: Any,
+    ans: Any,
+    lse: Any,
+    weights: Any,
+    causal: bool,
+    block: int | None,
+    /,
+) -> Tensor:
+    """The first-order vjp of `attention` by its mask; higher orders go through its definition."""
+
+
+def _by_operands(
+    xp: Any,
+    g: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any,
+    seen: Any,
+    kept: Any,
+    ans: Any,
+    lse: Any,
+    weights: Any,
+    causal: bool,
+    block: int | None,
+) -> Any:
+    return xp.nn.attention_adjoint(g, query, key, value, mask, seen, kept, ans, lse, weights, causal, block)
+
+
+@fused(
+    name="nn.attention",
+    real=True,
+    define=_attention_define,
+    kernel=_attention_kernel,
+    index=("seen", "kept"),
+    residuals=("lse", "weights"),
+    joint=("query", "key", "value"),
+    vjp={
+        **dict.fromkeys(("query", "key", "value"), _by_operands),
+        "mask": lambda xp, g, query, key, value, mask, seen, kept, ans, lse, weights, causal, block: (
+            xp.nn.attention_mask(g, query, key, value, mask, seen, kept, ans, lse, weights, causal, block)
+        ),
+    },
+    source="Dao, Fu, Ermon, Rudra, Re: FlashAttention (2022), section 3.1 and appendix B.2",
+)
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    seen: Any = None,
+    kept: Any = None,
+    causal: bool = False,
+    block: int | None = None,
+    /,
+) -> Tensor:
+    """Means of values under the softmax of ``query @ key.mT + mask``, worked out for `block` queries at a time.
+
+    `seen` says which keys a query may look at, `kept` which weights are not zeroed after the softmax.
+    """
 
 
 # -- losses -------------------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ REDUCING = frozenset(
         *("extra.contraction", "extra.logcumsumexp", "extra.nanmax", "extra.nanmin", "matmul", "max", "mean", "min"),
         *("nn.conv2d", "nn.cross_entropy", "nn.l1_loss", "nn.layer_norm", "nn.linear", "nn.log_softmax", "nn.mse_loss"),
         *("nn.nll_loss", "nn.softmax", "prod", "special.logsumexp_over", "std", "sum", "tensordot", "var", "vecdot"),
-        *("linalg.trace", "linalg.vector_norm"),
+        *("linalg.trace", "linalg.vector_norm", "nn.attention"),
     }
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from agrad.testing.samples.data import Data, Like, add, cplx, integers, mask, positive, real, spaced
 from agrad.testing.samples.special import unit
 
@@ -91,6 +93,21 @@ add("nn.max_pool2d", _IMAGE, *_DILATED)
 for _op in ("nn.max_pool2d_adjoint", "nn.max_pool2d_tangent"):
     _shape = _LARGEST.shape if _op.endswith("adjoint") else _IMAGE.shape
     add(_op, real(*_shape), _IMAGE, _LARGEST, *_DILATED)
+
+# -- attention ----------------------------------------------------------------------------------------------------------
+
+
+def _wave(*shape: int, phase: float = 0.0) -> Data:
+    return Data(shape, tuple(math.sin(1.7 * i + phase) for i in range(math.prod(shape))), "float64")
+
+
+_QKV = _wave(3, 2), _wave(4, 2, phase=1.0), _wave(4, 3, phase=2.0)
+_SEEN, _KEPT = mask(1, 1, 0, 1, shape=(1, 4)), mask(*(1, 0, 1, 1, 1, 1, 0, 0, 1, 1, 1, 1), shape=(3, 4))
+add("nn.attention", *_QKV)
+add("nn.attention", *_QKV, None, _SEEN, _KEPT)
+add("nn.attention", *_QKV, None, None, _KEPT, True, 2)
+add("nn.attention", _wave(2, 3, 2), *_QKV[1:], _wave(3, 1, phase=3.0), _SEEN, None, False, 2)
+add("nn.attention", *_QKV, _wave(1, 4, phase=3.0), None, None, False, 2)
 
 # -- losses -------------------------------------------------------------------------------------------------------------
 
