@@ -198,6 +198,13 @@ def note_write(tensor: Any) -> None:
         now.meet(tensor)
 
 
+def note_hook(tensor: Any, hook: Any, handle: Any) -> None:
+    """Tell a recording that a hook was registered on a tensor."""
+    now = recorder()
+    if now is not None:
+        now.hook(tensor, hook, handle)
+
+
 def note_grad(tensor: Any, what: str) -> None:
     """Tell a recording that the gradient of a tensor is "read", or about to be "set"."""
     now = recorder()

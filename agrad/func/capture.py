@@ -15,7 +15,7 @@ from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, argument_of
 from agrad.func.origins import Argument, Found, Origin, search
 from agrad.func.program import Given, Leaf, Number, Program, Structure, Write
-from agrad.func.recording import CaptureError, Recorder
+from agrad.func.recording import CaptureError, Hooked, Recorder
 
 
 def capture(function: Callable[..., Any]) -> Callable[..., Program]:
@@ -106,6 +106,11 @@ def captured_call(
         returned = function(*args, **kwargs)
     finally:
         mode.set_mode(before)
+    if hooks_left(recorder, returned):
+        raise CaptureError(
+            "capture: a hook is registered on what the function computes, and the derivative of a program's steps runs"
+            f" none: capture the function that runs the backward pass, too{errors.called()}"
+        )
     roots = [function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
     results = results_of(recorder, returned, leaves)
     program = program_of(recorder, results, Structure(treedef, tuple(given)), tensors, roots)
@@ -218,6 +223,16 @@ def writes_of(recorder: Recorder, roots: Sequence[Any], given: Sequence[Any]) ->
         for key, (_, _, grad) in recorder.met.items()
     }
     return [Write(ways[id(tensor)], what, number, had[id(tensor)]) for tensor, what, number in changed]
+
+
+def hooks_left(recorder: Recorder, returned: Any) -> list[Hooked]:
+    """Return the hooks that a backward pass from what a function returned will run, of those that it registered: of the oldest node first."""
+    if not recorder.hooked:
+        return []
+    tensors = [leaf for leaf in tree.flatten(returned)[0] if isinstance(leaf, Tensor)]
+    graph = ancestors(t._node for t in tensors if t._node is not None and not is_freed(t))
+    left = [hooked for hooked in recorder.hooked if hooked.is_there and hooked.node in graph]
+    return sorted(left, key=lambda hooked: hooked.node.seq)
 
 
 def is_freed(tensor: Tensor) -> bool:

@@ -26,7 +26,7 @@ from agrad.core.operands import from_raw
 from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, argument_of, bare, bare_all, is_raw, name_of
-from agrad.func.capture import introduced, program_of, results_of
+from agrad.func.capture import hooks_left, introduced, program_of, results_of
 from agrad.func.guards import (
     PLAIN,
     Entry,
@@ -49,9 +49,10 @@ from agrad.func.guards import (
     state_of,
     tells_settings,
 )
+from agrad.func.hooks import Reads, are_alike, hooks_on, keep_zero, reads_of
 from agrad.func.origins import Argument, Found, search, target_of
 from agrad.func.program import Given, Leaf, Number, Program, Structure, put_back
-from agrad.func.recording import CaptureError
+from agrad.func.recording import CaptureError, Hooked
 from agrad.func.watching import Condition, Live, Watcher, backward_of
 from agrad.plugin.manager import choice, default_backend
 from agrad.random import noting
@@ -93,7 +94,7 @@ class Kept:
         Tensors from outside, with the last link to each.
     alone : list of Outside
         Tensors that require a gradient, and whose values are not needed.
-    hooks : list of (int, tuple)
+    hooked : list of (int, tuple)
         Arguments that require a gradient: the place among the leaves, and the hooks on it.
     written : list of (int or Link)
         Per write its target: the place among the leaves of the arguments, or the last link to it.
@@ -113,6 +114,12 @@ class Kept:
         What `backward` needs of `program`.
     same : dict of int to Link
         Per result that is a tensor from outside, the very object, its place among the results, and where it is found.
+    hooks : list of (int, callable)
+        The hooks that `backward` holds: the number of the value on whose gradient each is, and the hook.
+    reads : list of Reads
+        What these depend on.
+    keeps_zero : bool
+        They give zeros for zeros, so that zeros may stand for the gradient of a result that nothing came from.
     calls : int
         How often it has run.
     """
@@ -123,7 +130,7 @@ class Kept:
     links: list[Link]
     outside: list[Outside]
     alone: list[Outside]
-    hooks: list[tuple[int, Any]]
+    hooked: list[tuple[int, Any]]
     written: list[Any]
     conditions: list[Condition]
     prologue: list[tuple[Any, ...]]
@@ -133,6 +140,9 @@ class Kept:
     targets: tuple[int, ...]
     saved: tuple[int, ...]
     same: dict[int, Link]
+    hooks: list[tuple[int, Callable[..., Any]]]
+    reads: list[Reads]
+    keeps_zero: bool
     calls: int = 0
 
     def __post_init__(self) -> None:
@@ -171,6 +181,14 @@ class Kept:
         self.one = treedef.kind is None
         #: What makes the results' container of a list of them; None if there is more to it.
         self.many = treedef.kind if treedef.kind in (tuple, list) and flat else None
+        #: What runs where the results are differentiated by way of the steps: gives the values that have hooks, too.
+        self.stepwise = program.replaced(outputs=(*program.outputs, *(number for number, _ in self.hooks)))
+        self.vjp = _hooked_backward if self.hooks else _backward
+        late = Entry()
+        for link in (link for each in self.reads for link in each.links):
+            late.guard(link)
+        #: Of (): whether what the hooks read is as it was; a list, or the name of what is not.
+        self.enter_hooks = late.function(())
         self.silent = any(step.line.endswith("(backward)") for step in program.steps)
         self.specs: dict[int, Spec] = {}
         #: Of a call's leaves: the inputs, but for settings and keys, or the name of what is not as it was in the capture.
@@ -185,7 +203,7 @@ class Kept:
             entry.guard(link)
         for outside in self.outside:
             values[place[outside.number]] = entry.tensor(outside)
-        for at, hooks in self.hooks:
+        for at, hooks in self.hooked:
             entry.hooks(f"leaves[{at}]", hooks, f"argument {at}")
         for write, link, _ in self.puts:
             if write.what == "grad" and write.had_grad is not None:
@@ -225,6 +243,8 @@ class Kept:
         for condition in self.conditions:
             if condition.number not in self.floats:
                 return f"capture: a value decides which way it goes ({condition.line})"
+        if self.hooks:
+            return "capture: it registers hooks on what it computes"
         if self.puts:
             return f"capture: it writes to {self.puts[0][0].target}"
         return "capture: it reads or changes the settings of an optimiser" if self.prologue or self.epilogue else ""
@@ -312,7 +332,7 @@ class Kept:
         node.seq = next_seq()
         node.edges, node.second = tuple(at_place(place, leaves)._node for place in self.differentiated), None
         node.saved = tuple(outs[i] for i in self.kept_outs)
-        node.vjp = _backward
+        node.vjp = self.vjp
         node.spec = Specs(specs) if len(specs) > 1 else specs[0]
         node.params = ()
         node.code, node.lasti = errors.caller()
@@ -367,6 +387,16 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, 
     return tuple(map(backend.as_array, kept.backward.run(backend, [*saved, *full])))
 
 
+def _hooked_backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
+    """Return the same where hooks are part of the backward pass: as in the capture if what they read is as it was."""
+    kept: Kept = node.kept
+    gs = g if isinstance(g, list) else [g]
+    as_it_was = isinstance(kept.enter_hooks(()), list) and (kept.keeps_zero or all(part is not None for part in gs))
+    if as_it_was or xp is node.spec.backend.functions:
+        return _backward(xp, g, saved, node)
+    return _recorded_backward([None if part is None else from_raw(part) for part in gs], saved, node)
+
+
 def _recorded_backward(gs: list[Any], saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
     """Return the same as tensors, recorded: by way of the program's own steps."""
     kept: Kept = node.kept
@@ -393,8 +423,11 @@ def _recorded_backward(gs: list[Any], saved: tuple[Any, ...], node: Any) -> tupl
                 targets[number] = given[-1]._node
             else:
                 given.append(from_raw(value))
-        outs = kept.program.on_tensors(node.spec.backend, given)
-        by_number = dict(zip(kept.program.outputs, outs, strict=True))
+        outs = kept.stepwise.on_tensors(node.spec.backend, given)
+        by_number = dict(zip(kept.stepwise.outputs, outs, strict=True))
+        for number, hook in kept.hooks:
+            if by_number[number]._node is not None:
+                by_number[number].register_hook(hook)
         roots = [(by_number[n]._node, g) for n, g in zip(kept.followed, gs, strict=True) if g is not None]
         nodes = [targets[number] for number in kept.targets]
         found = run_backward(
@@ -686,6 +719,10 @@ class Compiled:
         first: int,
     ) -> Kept:
         """Return the kept program of a call that was recorded."""
+        hooks = hooks_left(watcher, returned)
+        self._check_hooks(watcher, hooks)
+        reads = [reads_of(hooked.hook) for hooked in hooks]
+        met.update(code for each in reads for code in each.codes)
         reading = Reading(met, state)
         other = changed(state, reading)
         if other is not None:
@@ -728,7 +765,7 @@ class Compiled:
         followed = [(number, tensor) for number, tensor in new if not tensor.is_leaf]
         if len(followed) < len(new):
             raise CaptureError("capture: it returns a leaf that it makes itself, and that requires a gradient")
-        backward, targets, saved = backward_of(watcher, [tensor for _, tensor in followed], first)
+        backward, targets, saved = backward_of(watcher, [tensor for _, tensor in followed], first, hooks)
         watcher.also = [
             *(condition.number for condition in conditions),
             *(number for number, _ in watcher.epilogue),
@@ -736,6 +773,8 @@ class Compiled:
         ]
         asked = [item[1] for item in watcher.prologue if item[0] == "setting"]
         program = program_of(watcher, results, arguments, values, roots, asked)
+        if not {one.number for one in hooks} <= {number for step in program.steps for number in step.made}:
+            raise CaptureError("capture: a hook is registered on a value that no result is computed from")
         tensors = [leaf for leaf in tree.flatten(returned)[0] if isinstance(leaf, Tensor)]
         tensors += [target_of(write.target, values) for write in program.writes]
         tensors += [t.grad for t in tensors if t.is_leaf and t.grad is not None]
@@ -764,7 +803,7 @@ class Compiled:
             links += way
             value = before[number] if origin.way[-1] == ("attribute", "grad") else last.value
             outside.append(Outside.of(number, last, value))
-        hooks = [
+        hooked = [
             (at, hooks_at(value))
             for at, value in enumerate(values)
             if isinstance(value, Tensor) and value._node is not None
@@ -800,7 +839,7 @@ class Compiled:
             [*{link.place: link for link in links}.values(), *watcher.guards],
             outside,
             alone,
-            hooks,
+            hooked,
             targets_written,
             conditions,
             list(watcher.prologue),
@@ -810,7 +849,23 @@ class Compiled:
             targets,
             tuple(saved),
             the_same,
+            [(one.number, one.hook) for one in hooks if one.number is not None],
+            reads,
+            len(followed) == 1 or keep_zero(hooks),
         )
+
+    def _check_hooks(self, watcher: Watcher, left: Sequence[Hooked]) -> None:
+        """Refuse hooks that no backward program can hold; `left` are those on what is differentiated outside."""
+        outside = {id(tensor._node) for tensor, *_ in watcher.met.values()}
+        if any(id(one.node) in outside and one.is_there for one in watcher.hooked):
+            raise CaptureError(
+                "capture: a hook is registered on a tensor that the function did not make: it is there once more after"
+                " every call"
+            )
+        if any(one.handle() is not None for one in left):
+            raise CaptureError("capture: the handle of a hook is kept, by which it may be taken away before it runs")
+        if any(one.number is None for one in left):
+            raise CaptureError("capture: a hook is registered on a tensor within vmap")
 
     # -- replay -------------------------------------------------------------------------------------------------------
 
@@ -863,6 +918,7 @@ class Compiled:
         targets = [at_place(link, leaves) for _, link, _ in kept.puts]
         keys: list[Any] = []
         settings: list[Any] = []
+        first = next_seq()
         returned = mode.within(mode.SETTINGS, settings, noting, keys, self._eager, leaves, treedef)
         if len(keys) != len(kept.keys) or len(settings) != len(kept.settings):
             raise self._differs("how many random numbers it draws, or settings it reads")
@@ -873,6 +929,8 @@ class Compiled:
         outs = self._outputs(kept, values)
         if not kept.as_captured(outs):
             return returned  # another program's call
+        if kept.hooks and not are_alike(hooks_on(returned, first), kept.reads):
+            raise self._differs("which hooks it registers, or what they read")
         backend, results = kept.backend, kept.program.results
         assert results is not None
         found, structure = tree.flatten(returned)

@@ -379,7 +379,7 @@ def hooks_at(tensor: Tensor) -> tuple[Any, ...] | None:
     if hooks is None:
         return ()
     kinds = hooks.tensor, hooks.pre, hooks.post, hooks.accumulated
-    return (*(tuple(kind.items()) for kind in kinds), hooks.grad_dtype)
+    return (*(tuple(kind.values()) for kind in kinds), hooks.grad_dtype)
 
 
 def key_of(spec: Spec) -> Any:

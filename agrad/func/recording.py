@@ -12,11 +12,12 @@ import gc
 import operator
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from agrad.core import errors, mode
 from agrad.core.backend import BACKENDS, Backend, backend_of
 from agrad.core.function import FunctionNode
+from agrad.core.hooks import Handle
 from agrad.core.kernels import is_mask, key_parts
 from agrad.core.node import AccumulateGrad, Node
 from agrad.core.once import once, shared
@@ -36,6 +37,35 @@ DATA_DEPENDENT = frozenset({"nonzero", "unique_all", "unique_counts", "unique_in
 
 #: Kernels whose second argument is a key, which may be a mask.
 BY_KEY = frozenset({"getitem", "scatter_add", "setitem"})
+
+
+class Hooked(NamedTuple):
+    """A hook that was registered on a tensor within a recording.
+
+    Attributes
+    ----------
+    number : int or None
+        Of the tensor's value.
+    node : Node
+        Of the tensor.
+    hook : callable
+        What was registered.
+    handle : weakref
+        To what takes it away.
+    """
+
+    number: int | None
+    node: Node
+    hook: Callable[..., Any]
+    handle: weakref.ref[Handle]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has not been taken away."""
+        hooks = self.node.hooks
+        return hooks is not None and any(
+            hook is self.hook for table in (hooks.tensor, hooks.accumulated) for hook in table.values()
+        )
 
 
 class CaptureError(RuntimeError):
@@ -308,6 +338,8 @@ class Recorder:
         Those that stay alive with it.
     functions : list of str
         The names of the `Function`s that ran: their derivatives are not those of their steps.
+    hooked : list of Hooked
+        The hooks that were registered on tensors.
     sources : dict
         By ``id`` of a key that was drawn its generator: two may be in one state.
     device : str or None
@@ -334,6 +366,7 @@ class Recorder:
         self.draws: list[tuple[int, Any]] = []
         self.also: list[int] = []
         self.functions: list[str] = []
+        self.hooked: list[Hooked] = []
         self.sources: dict[Any, Any] = {}
         self.held: list[Any] = []
         self.device: str | None = None
@@ -432,6 +465,12 @@ class Recorder:
             self.input(array)
             if grad is not None:
                 self.meet(grad)
+
+    def hook(self, tensor: Tensor, hook: Callable[..., Any], handle: Handle) -> None:
+        """Take note of a hook on a tensor."""
+        self.use(tensor)
+        assert tensor._node is not None
+        self.hooked.append(Hooked(self.number_of(tensor._raw), tensor._node, hook, weakref.ref(handle)))
 
     def use(self, tensor: Tensor) -> None:
         """Take note of a tensor that is used: if its array is new, it is from outside."""

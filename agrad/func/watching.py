@@ -7,19 +7,20 @@ are steps, any other use makes them conditions. Where no program can hold what t
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple, Self
 
 from agrad.core import errors, mode
 from agrad.core.backend import Backend, backend_of
-from agrad.core.engine import run as run_backward
+from agrad.core.engine import Pass
+from agrad.core.hooks import Handle, Hooks
 from agrad.core.node import Node, ancestors
 from agrad.core.op import Op
 from agrad.core.saved import Packed
 from agrad.core.tensor import Tensor, wrap
 from agrad.func.guards import Link, called, changed_between, settings_of
 from agrad.func.program import Program
-from agrad.func.recording import CaptureError, Recorder
+from agrad.func.recording import CaptureError, Hooked, Recorder
 from agrad.plugin.manager import default_backend
 
 
@@ -187,6 +188,9 @@ class Watcher(Recorder):
             return
         super().operand(op, value, array)
 
+    def hook(self, tensor: Tensor, hook: Callable[..., Any], handle: Handle) -> None:
+        self._try(lambda: super(Watcher, self).hook(tensor, hook, handle), lambda: None)
+
     def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
         recorded = super().around_vjp(node, vjp)
         return lambda *args: self._try(lambda: recorded(*args), lambda: vjp(*args))
@@ -346,7 +350,7 @@ class _WatchedKernels:
 
 
 def backward_of(
-    watcher: Watcher, results: list[Tensor], first: int
+    watcher: Watcher, results: list[Tensor], first: int, hooks: Sequence[Hooked]
 ) -> tuple[Program | None, tuple[int, ...], list[int]]:
     """Run the backward pass of a call's results once, and return it as a program.
 
@@ -358,6 +362,8 @@ def backward_of(
         What may be differentiated.
     first : int
         The creation number of the call's first node.
+    hooks : list of Hooked
+        Those on its way that only compute.
 
     Returns
     -------
@@ -372,10 +378,15 @@ def backward_of(
         return None, (), []
     nodes: list[Any] = [t._node for t in results]
     graph = ancestors(nodes)
-    if any(node.hooks is not None and not recomputes(node) for node in graph if node.seq >= first):
+    known = {id(hooked.hook) for hooked in hooks}
+    if any(not is_recorded(node, known) for node in graph if node.seq >= first):
         raise CaptureError(
-            "capture: hooks are registered on what the function computes, which run anew at every backward"
+            "capture: hooks are registered on what the function computes, which run anew at every backward: on nodes, or on"
+            " tensors whose gradients are kept"
         )
+    below = ancestors([node for root in nodes for node in root.inputs])
+    if any(root.hooks is not None and root.hooks.tensor and root not in below for root in nodes):
+        raise CaptureError("capture: a hook is registered on what the function returns: register it outside")
     targets: dict[Any, int] = {}
     for tensor, array, _ in watcher.met.values():
         if tensor._node in graph:
@@ -383,30 +394,33 @@ def backward_of(
             if number is not None:
                 targets.setdefault(tensor._node, number)
     for node in targets:
-        if node.hooks is not None:
-            raise CaptureError("capture: an argument or parameter of the function has hooks")
+        if node.hooks is not None and any(tensor() is not None for tensor in node.hooks.retained):
+            raise CaptureError("capture: the gradient of an argument is kept by retain_grad()")
         if not ancestors(node.inputs).isdisjoint(targets):
             raise CaptureError("capture: one argument was computed from another, and both are differentiated")
     backend = results[0]._spec.backend
     ones = [backend.xp.ones(t.shape, dtype=t.dtype, **backend.creation(t._spec.device)) for t in results]
     cotangents = [watcher.introduce(array) for array in ones]
-    start = len(watcher.steps)
+    start, asked, numbers_given = len(watcher.steps), len(watcher.conditions), len(watcher.lives)
     before = mode.get_mode()
     try:
         watcher.is_open = True  # checkpoints run their functions again
         mode.push(recorder=watcher, grad=False)
-        found = run_backward(
-            [(node, wrap(one, t._spec)) for node, one, t in zip(nodes, ones, results, strict=True)],
-            retain_graph=True,
-            create_graph=False,
-            targets=set(targets),
-            accumulate=False,
-        )
+        roots = [(node, wrap(one, t._spec)) for node, one, t in zip(nodes, ones, results, strict=True)]
+        task = _UpTo(roots, True, False, set(targets), False, (), False)
+        task.execute()
+        found = task.captured
+    except Exception as error:
+        if hooks:
+            raise CaptureError(f"capture: {type(error).__name__} in a backward pass with hooks: {error}") from error
+        raise
     finally:
         mode.set_mode(before)
         watcher.is_open = False
     if watcher.failure is not None:
         raise watcher.failure
+    if hooks and (watcher.conditions[asked:] or not all(live.used for live in watcher.lives[numbers_given:])):
+        raise CaptureError("capture: a hook on what the function computes chooses its way by a value")
     reached = {node: number for node, number in targets.items() if found.get(node) is not None}
     numbers = [watcher.number_of(found[node]) for node in reached]
     steps, watcher.steps = watcher.steps[start:], watcher.steps[:start]
@@ -425,11 +439,25 @@ def backward_of(
     return backward.replaced(inputs=(*saved, *cotangents), keys=keys), tuple(reached.values()), saved
 
 
-def recomputes(node: Node) -> bool:
-    """Return whether the hooks of a node are those of checkpoints alone, which compute what it saved again."""
+class _UpTo(Pass):
+    """A backward pass that ends before the hooks of its targets: where its program is run, these see what it gives."""
+
+    def run_tensor_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
+        assert self.targets is not None
+        return g if node in self.targets else super().run_tensor_hooks(node, hooks, g)
+
+
+def is_recorded(node: Node, known: Container[int]) -> bool:
+    """Return whether all hooks of a node are known, by id, or those of checkpoints, which compute what it saved again."""
     hooks = node.hooks
-    if hooks is None or hooks.tensor or hooks.pre or hooks.post or hooks.accumulated or hooks.retained:
+    if hooks is None:
+        return True
+    if hooks.pre or hooks.post or hooks.accumulated or any(tensor() is not None for tensor in hooks.retained):
         return False
+    if any(id(hook) not in known for hook in hooks.tensor.values()):
+        return False
+    if not hooks.packed:
+        return True
     kept = [value for value in node.saved if isinstance(value, Packed)] if type(node.saved) is tuple else []
     owners = [getattr(pair.unpack, "__self__", None) for value in kept for pair in value.pairs]
     return bool(kept) and all(getattr(type(owner), "_recomputes", False) is True for owner in owners)

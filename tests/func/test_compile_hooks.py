@@ -1,0 +1,382 @@
+"""Hooks in compiled functions: those that only compute are part of the program, all others run as without compiling."""
+
+from __future__ import annotations
+
+import functools
+import random
+import warnings
+
+import numpy as np
+import pytest
+
+import agrad as ag
+
+CompileError, CompileWarning = ag.func.CompileError, ag.func.CompileWarning
+
+FACTOR = 2.0
+SEEN = []
+WEIGHT = ag.tensor([2.0, 3.0, 4.0])
+
+
+def point(i):
+    return ag.tensor(np.linspace(-1.0, 1.0, 3) + 0.1 * i, requires_grad=True)
+
+
+def gradients(function, x):
+    """Give first and second derivatives of the last result, and what a backward pass puts into `.grad`."""
+    values = function(x)
+    (g,) = ag.autograd.grad(values[-1], x, create_graph=True)
+    (second,) = ag.autograd.grad(ag.sum(g * g), x)
+    function(x)[-1].backward()
+    return [*(v.detach().numpy() for v in values), g.detach().numpy(), second.numpy(), x.grad.numpy()]
+
+
+def check(function, programs=1, calls=9):
+    """Compare a function with its compiled form, bit by bit, over calls; give what it warned of."""
+    compiled = ag.compile(function)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for i in range(calls):
+            for one, other in zip(gradients(compiled, point(i)), gradients(function, point(i)), strict=True):
+                np.testing.assert_array_equal(one, other, err_msg=f"call {i}")
+    told = [str(warning.message) for warning in told if warning.category is CompileWarning]
+    assert len(compiled.programs) == programs, told
+    return told
+
+
+def with_hooks(*hooks):
+    def function(x):
+        h = ag.sin(x) * 2.0
+        for hook in hooks:
+            h.register_hook(hook)
+        return h * 3.0, ag.sum(h * h * x)
+
+    return function
+
+
+def by_the_global(g):
+    return g * FACTOR
+
+
+def made(factor):
+    def times(g):
+        return g * factor
+
+    return lambda g: times(g) - 1.0
+
+
+def local(g):
+    def inside(t):
+        nonlocal total
+        total = t + 1.0
+        return total
+
+    total = g
+    parts = [inside(total), *(t * 2.0 for t in (g, total))]
+    parts[0] = parts[1]
+    return ag.sum(ag.stack(parts), axis=0)
+
+
+def masking(g):
+    g[1:] = 0.5
+    return g.clamp_(-1.0, 1.0)
+
+
+COMPUTING = {
+    "scaling": (lambda g: g * 2.0,),
+    "a global": (by_the_global,),
+    "cells": (made(3.0),),
+    "a default value": (lambda g, factor=2.5: g * factor,),
+    "partial": (functools.partial(lambda g, factor: g * factor, factor=-1.0),),
+    "clipping": (lambda g: ag.clip(g, -0.5, 0.5),),
+    "clipping by the norm": (lambda g: g * (1.0 / ag.maximum(1.0, ag.linalg.vector_norm(g))),),
+    "an item": (lambda g: g * (1.0 / (1.0 + ag.sum(g * g).item())),),
+    "seeing alone": (lambda g: None,),
+    "two in order": (lambda g: g + 1.0, lambda g: g * g),
+    "in place": (masking,),
+    "its own variables": (local,),
+    "detached": (lambda g: g * g.detach(),),
+}
+
+
+@pytest.mark.parametrize("name", COMPUTING)
+def test_hooks_that_only_compute_are_part_of_the_program(name):
+    assert not check(with_hooks(*COMPUTING[name]))
+
+
+class Counting:
+    def __init__(self):
+        self.count = 0
+
+    def __call__(self, g):
+        self.count += 1
+
+    def hook(self, g):
+        self.count += 1
+        return g
+
+
+def counting():
+    count = 0
+
+    def hook(g):
+        nonlocal count
+        count += 1
+        SEEN.append(count)
+
+    return hook
+
+
+def counting_in_a_cell():
+    count = 0
+
+    def hook(g):
+        nonlocal count
+        count += 1
+        return g * count
+
+    return hook
+
+
+def counting_in_a_global(g):
+    global FACTOR  # noqa: PLW0603 (that it may change is the point)
+    FACTOR = FACTOR + 0.0
+
+
+def on_itself(g):
+    on_itself.count = 1
+
+
+def importing(g):
+    import math
+
+    return g * math.pi
+
+
+EFFECTS = {
+    "a list": (lambda g: SEEN.append(1), "uses SEEN"),
+    "a method": (SEEN.append, "is no plain function"),
+    "an object": (Counting(), "is no plain function"),
+    "a bound method": (Counting().hook, "is no plain function"),
+    "print": (lambda g: print("seen"), "uses print"),
+    "a cell": (counting_in_a_cell(), "store_deref count"),
+    "a global": (counting_in_a_global, "store_global FACTOR"),
+    "an attribute": (on_itself, "store_attr count"),
+    "an import": (importing, "import_name math"),
+    "a function that counts": (lambda g: counting()(g), "uses SEEN"),
+    "draws": (lambda g: g * ag.rand(3), r"uses \.rand"),
+    "a tensor": (lambda g: g * WEIGHT, "reads the tensor WEIGHT"),
+    "a hook in a hook": (lambda g: g.register_hook(print), r"uses \.register_hook"),
+    "setattr": (lambda g: setattr(g, "seen", 1), "uses setattr"),
+    "a container": (lambda g, kept=[0]: g * kept[0], "uses a default value"),
+    "a library": (lambda g: np.clip(g, 0, 1), "uses np"),
+    "a branch by value": (lambda g: g * 2.0 if ag.sum(g) > 0.0 else g, "by a value"),
+    "a number": (lambda g: g * int(ag.sum(g)), "by a value"),
+    "an array": (lambda g: g * float(g.tolist()[0]), "a value is asked for"),
+}
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_hooks_that_may_do_more_run_as_they_are(name, capsys):
+    hook, reason = EFFECTS[name]
+    del SEEN[:]
+    compiled = ag.compile(with_hooks(hook))
+    with pytest.warns(CompileWarning, match=reason) as told:
+        compiled(point(0))
+    assert len(told) == 1
+    assert not SEEN
+    assert not capsys.readouterr().out  # it did not run
+    if name in {"a cell", "draws", "a hook in a hook"}:  # gives another gradient each time
+        return
+    assert len(check(with_hooks(hook), programs=0)) == 1
+
+
+def test_the_warning_names_the_line_of_the_hook():
+    with pytest.warns(CompileWarning, match=r"uses print.*\n.*The hook's code is at .*test_compile_hooks\.py:\d+"):
+        ag.compile(with_hooks(EFFECTS["print"][0]))(point(0))
+
+
+def keeping_the_handle(x):
+    h = ag.sin(x)
+    SEEN.append(h.register_hook(lambda g: g * 2.0))
+    return ag.sum(h * x), SEEN.pop()
+
+
+def test_a_hook_that_can_be_taken_away_runs_as_it_is():
+    compiled = ag.compile(keeping_the_handle)
+    with pytest.warns(CompileWarning, match="the handle of a hook is kept"):
+        compiled(point(0))
+    for remove in (False, True, False):
+        x = point(1)
+        loss, handle = compiled(x)
+        if remove:
+            handle.remove()
+        loss.backward()
+        at = x.detach().numpy()
+        np.testing.assert_allclose(x.grad.numpy(), np.sin(at) + (1.0 if remove else 2.0) * at * np.cos(at), rtol=1e-12)
+
+
+def taking_it_away(x):
+    h = ag.sin(x)
+    h.register_hook(lambda g: SEEN.append(1)).remove()
+    with h.register_hook(print):
+        pass
+    h.register_hook(lambda g: g * 3.0)
+    return h, ag.sum(h * x)
+
+
+def on_a_node(x):
+    h = ag.sin(x)
+    h.grad_fn.register_prehook(lambda gs: (gs[0] * 2.0,))
+    return h, ag.sum(h * x)
+
+
+def on_a_result(x):
+    h = ag.sin(x) * x
+    h.register_hook(lambda g: g * 2.0)
+    return h + 1.0, ag.sum(h).register_hook(lambda g: g * 2.0) and ag.sum(h)
+
+
+def on_the_loss(x):
+    loss = ag.sum(ag.sin(x) * x)
+    loss.register_hook(lambda g: g * 2.0)
+    return x * 2.0, loss
+
+
+@pytest.mark.parametrize(
+    ("function", "programs"), [(taking_it_away, 1), (on_a_result, 1), (on_a_node, 0), (on_the_loss, 0)]
+)
+def test_where_hooks_are(function, programs):
+    assert len(check(function, programs)) == 1 - programs
+
+
+def test_a_hook_on_an_argument_stays_one_that_the_engine_runs():
+    def function(x):
+        return x * 2.0, ag.sum(ag.sin(x) * x)
+
+    calls = []
+
+    def hooked(run, x):
+        x.register_hook(lambda g: calls.append(1))
+        x.register_hook(by_the_global)
+        x.register_post_accumulate_grad_hook(lambda t: calls.append(2))
+        return gradients(run, x)
+
+    compiled = ag.compile(function)
+    for i in range(6):
+        found = hooked(compiled, point(i))
+        once = list(calls)
+        calls.clear()
+        for one, other in zip(found, hooked(function, point(i)), strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert calls == once
+        calls.clear()
+
+
+def test_new_arguments_with_the_same_hook_need_no_program_of_their_own():
+    compiled = ag.compile(lambda x: ag.sum(ag.sin(x) * x))
+    for i in range(9):
+        x = point(i)
+        x.register_hook(by_the_global)
+        compiled(x).backward()
+        at = x.detach().numpy()
+        np.testing.assert_allclose(x.grad.numpy(), FACTOR * (np.sin(at) + at * np.cos(at)), rtol=1e-12)
+    assert len(compiled.programs) == 1
+
+
+def test_a_hook_registered_on_an_argument_at_every_call_runs_as_often():
+    def function(x):
+        x.register_hook(lambda g: g * 2.0)
+        return ag.sum(x * x)
+
+    compiled = ag.compile(function)
+    x = point(0)
+    for i in range(4):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            loss = compiled(x)
+        assert bool(told) is (i == 0)
+        (g,) = ag.autograd.grad(loss, x)
+        np.testing.assert_allclose(g.numpy(), 2.0 ** (i + 2) * x.detach().numpy())
+
+
+def test_what_a_hook_reads_is_a_condition(monkeypatch):
+    function = with_hooks(by_the_global)
+    compiled = ag.compile(function)
+    for i in range(9):
+        monkeypatch.setitem(globals(), "FACTOR", 2.0 + i // 3)
+        for one, other in zip(gradients(compiled, point(i)), gradients(function, point(i)), strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert len(compiled.programs) == 3
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_what_a_hook_reads_is_read_when_the_backward_pass_runs(create_graph, monkeypatch):
+    compiled, function = ag.compile(with_hooks(by_the_global)), with_hooks(by_the_global)
+    for i in range(5):
+        found = []
+        for run in (compiled, function):
+            monkeypatch.setitem(globals(), "FACTOR", 2.0)
+            x = point(i)
+            loss = run(x)[-1]
+            monkeypatch.setitem(globals(), "FACTOR", 5.0 + i)
+            found.append(ag.autograd.grad(loss, x, create_graph=create_graph)[0].detach().numpy())
+        np.testing.assert_array_equal(*found)
+    assert len(compiled.programs) == 1
+
+
+def test_a_hook_does_not_run_where_no_gradient_comes():
+    def function(x):
+        h, k = ag.sin(x), ag.cos(x)
+        h.register_hook(lambda g: g + 1.0)
+        k.register_hook(lambda g: g / ag.linalg.vector_norm(g))
+        return ag.sum(h * x), ag.sum(k * x)
+
+    assert not check(function)
+
+
+def test_what_no_guard_sees_of_a_hook_is_found_by_a_compared_call():
+    def function(x):
+        factor = random.random()
+        h = ag.sin(x)
+        h.register_hook(lambda g: g * factor)
+        return ag.sum(h)
+
+    compiled = ag.compile(function)
+    compiled(point(0))
+    with pytest.raises(CompileError, match="which hooks it registers, or what they read"):
+        compiled(point(0))
+
+
+def test_hooks_within_a_checkpoint():
+    def body(x):
+        h = ag.sin(x)
+        h.register_hook(lambda g: g * 2.0)
+        return h * x
+
+    def function(x):
+        return x * 1.0, ag.sum(ag.utils.checkpoint.checkpoint(body, x * 2.0, use_reentrant=False) * x)
+
+    assert not check(function)
+
+
+def test_many_gradients_at_once():
+    function = with_hooks(lambda g: ag.clip(g, -0.5, 0.5))
+    compiled = ag.compile(function)
+    for i in range(4):
+        found = []
+        for run in (compiled, function):
+            x = point(i)
+            found.append(ag.autograd.grad(run(x)[0], x, ag.eye(3), is_grads_batched=True)[0].numpy())
+        np.testing.assert_array_equal(*found)
+
+
+def test_capture_refuses_hooks_that_a_later_backward_pass_would_run():
+    with pytest.raises(ag.func.CaptureError, match="a hook is registered on what the function computes"):
+        ag.func.capture(with_hooks(by_the_global))(point(0))
+
+    def whole(x):
+        return ag.autograd.grad(with_hooks(by_the_global)(x)[-1], x)[0]
+
+    x = point(0)
+    np.testing.assert_array_equal(ag.func.capture(whole)(x)(point(1)).numpy(), whole(point(1)).numpy())
