@@ -162,6 +162,7 @@ def full(
     """
     if not isinstance(fill_value, bool | int | float | complex):
         made = broadcast_to(_fill(fill_value, dtype, device), shape_tuple(shape))
+        made = made if chunks is None else _in_chunks("full()", made, chunks)
         return made.requires_grad_() if requires_grad else made
     kind = (
         "float"
@@ -284,6 +285,7 @@ def arange(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    chunks: Any = None,
 ) -> Tensor:
     """Evenly spaced numbers from `start` to before `stop`.
 
@@ -306,7 +308,14 @@ def arange(
     if stop is None:
         start, stop = 0, start
     kind = "int" if all(isinstance(v, int) for v in (start, stop, step)) else "float"
-    return _call("arange", start, stop, step, dtype=dtype, device=device, requires_grad=requires_grad, kind=kind)
+    return _call(
+        *("arange", start, stop, step),
+        dtype=dtype,
+        device=device,
+        requires_grad=requires_grad,
+        kind=kind,
+        chunks=chunks,
+    )
 
 
 def linspace(
@@ -319,6 +328,7 @@ def linspace(
     device: Any = None,
     endpoint: bool = True,
     requires_grad: bool = False,
+    chunks: Any = None,
 ) -> Tensor:
     """A number of evenly spaced numbers from `start` to `stop`.
 
@@ -349,6 +359,7 @@ def linspace(
         device=device,
         requires_grad=requires_grad,
         kind=kind,
+        chunks=chunks,
         endpoint=endpoint,
     )
 
@@ -362,6 +373,7 @@ def eye(
     dtype: Any = None,
     device: Any = None,
     requires_grad: bool = False,
+    chunks: Any = None,
 ) -> Tensor:
     """Ones on a diagonal, zeros elsewhere.
 
@@ -379,14 +391,21 @@ def eye(
     tensor([[0., 1., 0.],
             [0., 0., 1.]])
     """
-    return _call("eye", n_rows, n_cols, dtype=dtype, device=device, requires_grad=requires_grad, k=k)
+    return _call("eye", n_rows, n_cols, dtype=dtype, device=device, requires_grad=requires_grad, chunks=chunks, k=k)
 
 
 # -- of data --------------------------------------------------------------------------------------------------------------
 
 
 def asarray(
-    obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False
+    obj: Any,
+    /,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool = False,
+    chunks: Any = None,
 ) -> Tensor:
     """A Tensor of an array, of numbers, or of nested sequences of them.
 
@@ -411,6 +430,9 @@ def asarray(
     >>> ag.grad(ag.asarray([x[0], 5.0]).sum(), x)[0]
     tensor([1., 0.])
     """
+    if chunks is not None:
+        made = _in_chunks("asarray()", asarray(obj, dtype=dtype, device=device, copy=copy), chunks)
+        return made.requires_grad_() if requires_grad else made
     if isinstance(obj, Tensor):
         return _of_tensor(obj, dtype, device, copy, requires_grad=requires_grad)
     recording = recorder()
@@ -451,6 +473,14 @@ def asarray(
             wanted = raw.dtype if dtype is None else owner.dtype(dtype)
             raw = recording.kernels_of(owner).astype(raw, wanted, copy=bool(copy))
     return leaf(owner, raw, requires_grad)
+
+
+def _in_chunks(what: str, x: Tensor, chunks: Any) -> Tensor:
+    backend = x._spec.backend
+    check_chunked(backend, what)
+    if x._is_followed() or recorder() is not None:
+        return x.rechunk(chunks)
+    return leaf(backend, backend.rechunk(x._raw, chunks))  # values that are known stay so
 
 
 def _of_tensor(x: Tensor, dtype: Any, device: Any, copy: bool | None, *, requires_grad: bool) -> Tensor:
@@ -550,9 +580,7 @@ def tensor(
     made = asarray(data, dtype=dtype, device=device, copy=True)
     made = made.detach() if made.requires_grad or made._tangents else made
     if chunks is not None:
-        backend = made._spec.backend
-        check_chunked(backend, "tensor()")
-        made = leaf(backend, backend.rechunk(made._raw, chunks))
+        made = _in_chunks("tensor()", made, chunks)
     return made.requires_grad_() if requires_grad else made
 
 

@@ -295,6 +295,7 @@ def randint(
     dtype: Any = None,
     device: Any = None,
     generator: Generator | None = None,
+    chunks: Any = None,
 ) -> Tensor:
     """Integers uniform from `low` (0 if left out) to before `high`.
 
@@ -326,6 +327,7 @@ def randint(
         of="int",
         device=device,
         generator=generator,
+        chunks=chunks,
         low=low,
         high=high,
     )

@@ -50,7 +50,11 @@ def test_the_text_of_what_is_in_memory_shows_its_elements():
         lambda **k: ag.full((10, 4), 2.0, **k),
         lambda **k: ag.rand(10, 4, **k),
         lambda **k: ag.randn(10, 4, **k),
+        lambda **k: ag.full((10, 4), ag.tensor(2.0), **k),
+        lambda **k: ag.eye(10, 4, **k),
         lambda **k: ag.tensor(np.ones((10, 4)), **k),
+        lambda **k: ag.asarray(np.ones((10, 4)), **k),
+        lambda **k: ag.asarray([[1.0] * 4] * 10, **k),
     ],
 )
 def test_creation_in_chunks(make):
@@ -61,6 +65,36 @@ def test_creation_in_chunks(make):
     assert x.shape == (10, 4)
     with pytest.raises(TypeError, match=r"chunks= on backends that hold arrays in chunks; numpy holds them whole"):
         make(chunks=5)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **k: ag.arange(2, 12, **k),
+        lambda **k: ag.arange(0.0, 5.0, 0.5, **k),
+        lambda **k: ag.linspace(0.0, 1.0, 10, **k),
+        lambda **k: ag.asarray(range(10), **k),
+        lambda **k: ag.randint(5, (10,), **k),
+    ],
+)
+def test_vectors_in_chunks(make):
+    x = make(device="dask", chunks=4)
+    assert x.chunks == ((4, 4, 2),)
+    ag.manual_seed(0)
+    whole = make()
+    assert (x.shape, x.dtype) == (whole.shape, whole.dtype)
+    if make().tolist() == whole.tolist():  # no draw
+        assert x.tolist() == whole.tolist()
+    with pytest.raises(TypeError, match=r"chunks= on backends that hold arrays in chunks; numpy holds them whole"):
+        make(chunks=5)
+
+
+def test_a_tensor_in_other_chunks_stays_in_the_graph():
+    x = ag.ones(6, device="dask", chunks=2, requires_grad=True)
+    y = ag.asarray(x * 2, chunks=3)
+    assert y.chunks == ((3, 3),)
+    assert ag.autograd.grad(ag.sum(y), x)[0].tolist() == [2.0] * 6
+    np.testing.assert_array_equal(ag.eye(5, 7, k=1, device="dask", chunks=(2, 3)).compute().numpy(), np.eye(5, 7, k=1))
 
 
 def test_chunks_are_none_of_a_whole_array():

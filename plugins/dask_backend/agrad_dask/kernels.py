@@ -57,11 +57,14 @@ def _filled(name: str) -> Callable[..., Any]:
     return kernel
 
 
-def _eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
+def _eye(
+    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None, chunks: Any = None
+) -> Any:
     """Dask's own leaves out blocks where there are more columns than rows in a chunk: cut out of a square."""
     columns = n_rows if n_cols is None else n_cols
     size = max(n_rows, columns)
-    return da.eye(size, k=k, dtype=dtype)[:n_rows, :columns]
+    made = da.eye(size, k=k, dtype=dtype)[:n_rows, :columns]
+    return made if chunks is None else made.rechunk(chunks)
 
 
 def _reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
@@ -209,11 +212,22 @@ def _take_along_block(x: Any, indices: Any, axis: int) -> Any:
     return np.take_along_axis(x, indices, axis=axis)
 
 
-def _linspace(start: Any, stop: Any, /, num: int, *, dtype: Any = None, endpoint: bool = True, **kwargs: Any) -> Any:
+def _linspace(
+    start: Any,
+    stop: Any,
+    /,
+    num: int,
+    *,
+    dtype: Any = None,
+    endpoint: bool = True,
+    chunks: Any = None,
+    **kwargs: Any,
+) -> Any:
     """NumPy's sums, so that the last element is `stop` itself; Dask's own is off by rounding."""
     made = np.result_type(start, stop, np.float64) if dtype is None else np.dtype(dtype)
     parts = num - 1 if endpoint else num
-    places = da.arange(num, dtype=np.int64, chunks=indexing.chunks_like(None, (num,), made), **kwargs)
+    chunks = indexing.chunks_like(None, (num,), made) if chunks is None else chunks
+    places = da.arange(num, dtype=np.int64, chunks=chunks, **kwargs)
     values = places.astype(np.result_type(start, stop, np.float64)) * ((stop - start) / max(parts, 1)) + start
     return (da.where(places == parts, stop, values) if parts else values).astype(made)
 
