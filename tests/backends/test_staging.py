@@ -19,7 +19,10 @@ from agrad.plugin import manager
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 
-from agrad_dask import computing, origins, staging  # noqa: E402 (needs Dask)
+from dask.callbacks import Callback  # noqa: E402 (needs Dask)
+
+import agrad_dask  # noqa: E402 (as above)
+from agrad_dask import computing, origins, staging  # noqa: E402 (as above)
 
 CHUNKS, ROWS, COLUMNS = 64, 50, 8
 
@@ -451,3 +454,45 @@ def test_progress_counts_to_the_end(rich, capsys, monkeypatch):
     assert "100%" in capsys.readouterr().out
     manager.get("dask").realize(x.sum())
     assert not capsys.readouterr().out
+
+
+def test_steps_and_their_passes_are_counted(capsys, monkeypatch):
+    progress = pytest.importorskip("rich.progress")
+    done = []
+    remove = progress.Progress.remove_task
+
+    def removed(self, number):
+        (task,) = (t for t in self.tasks if t.id == number)
+        done.append((task.description, task.completed, task.total))
+        remove(self, number)
+
+    monkeypatch.setattr(progress.Progress, "remove_task", removed)
+    x = da.ones((640, 8), chunks=(10, 8))
+    ran = []
+    for step in agrad_dask.steps(range(3)):
+        with Callback(posttask=lambda key, *_: ran.append(key)):
+            manager.get("dask").realize((x - x.mean()).sum() * step)
+        passes, counts = zip(*((what, (n, total)) for what, n, total in done), strict=True)
+        assert passes == ("Pass 1 of 2", "Pass 2 of 2")
+        assert sum(n for n, _ in counts) == len(ran)
+        assert all(n == total for n, total in counts)
+        done.clear()
+        ran.clear()
+    assert "3/3" in capsys.readouterr().out
+    manager.get("dask").realize(x.sum())
+    assert not done
+    assert not capsys.readouterr().out
+
+
+def test_steps_within_steps_without_rich(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rich.progress", None)
+    for _ in agrad_dask.steps(letter for letter in "ab"):
+        for _ in agrad_dask.steps(range(2)):
+            manager.get("dask").realize(da.ones(4, chunks=2).sum())
+            break
+    out = capsys.readouterr().out
+    assert [line for line in out.splitlines() if line.startswith("Steps")] == ["Steps 1", "Steps 2"]
+    assert "100%" in out
+    for _ in agrad_dask.steps([1, 2]):
+        pass
+    assert capsys.readouterr().out == "Steps 1 of 2\nSteps 2 of 2\n"

@@ -11,6 +11,7 @@ from agrad.core.names import MissingName
 
 if TYPE_CHECKING:
     from agrad_dask.backend import DaskBackend as DaskBackend
+    from agrad_dask.computing import steps as steps
     from agrad_dask.lowering import value_and_grad as value_and_grad
     from agrad_dask.sources import ChunkWarning as ChunkWarning
     from agrad_dask.sources import from_npy as from_npy
@@ -28,10 +29,20 @@ _WHERE = {
     "from_npy_stack": "sources",
     "from_xarray": "sources",
     "from_zarr": "sources",
+    "steps": "computing",
     "value_and_grad": "lowering",
 }
 
-__all__ = ["ChunkWarning", "DaskBackend", "from_npy", "from_npy_stack", "from_xarray", "from_zarr", "value_and_grad"]
+__all__ = [
+    "ChunkWarning",
+    "DaskBackend",
+    "from_npy",
+    "from_npy_stack",
+    "from_xarray",
+    "from_zarr",
+    "steps",
+    "value_and_grad",
+]
 
 hookimpl = pluggy.HookimplMarker("agrad")
 

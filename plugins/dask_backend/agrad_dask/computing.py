@@ -7,10 +7,12 @@ that is active: the threads of this process, or a `distributed` cluster.
 from __future__ import annotations
 
 import math
+import operator
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import Any
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 import dask
 import dask.local
@@ -29,6 +31,8 @@ from agrad.core.once import once
 from agrad_dask import fusing, origins, repeats, runs, staging
 from agrad_dask.staging import name_of
 from agrad_numpy import allocator  # noqa: F401 (chunks in flight are freed and made anew all the time)
+
+T = TypeVar("T")
 
 
 def realize(
@@ -111,7 +115,8 @@ class _Run:
         self.client: Any = client if hasattr(client, "persist") else None
         self.keep = keep
         self.max_memory = None if max_memory is None else parse_bytes(max_memory)
-        self.progress = dask.config.get("agrad.progress", False) if progress is None else progress
+        wanted = _LINES.get() is not None or dask.config.get("agrad.progress", False)
+        self.progress = wanted if progress is None else progress
         self.retries = dask.config.get("agrad.retries", 0) if retries is None else retries
         #: What the names of this run's tasks on a cluster end with, and the names of values kept there.
         self.mark, self.elsewhere = uuid.uuid4().hex, dict[Any, Any]()
@@ -471,24 +476,104 @@ async def _nothing() -> None:
 # -- progress ---------------------------------------------------------------------------------------------------------
 
 
-def bar(tasks: int, what: str = "Computing") -> AbstractContextManager[Any]:
-    """Show how many of the tasks in this process are done."""
-    try:
-        from rich.progress import Progress  # noqa: PLC0415 (optional)
-    except ImportError:
-        from dask.diagnostics import ProgressBar  # noqa: PLC0415 (only where asked for)
+#: What the loop over `steps` that runs shows its lines in.
+_LINES: ContextVar[Any] = ContextVar("agrad_dask_lines", default=None)
 
-        return ProgressBar()
-    return _rich(Progress(), tasks, what)
+
+def steps(iterable: Iterable[T], total: int | None = None) -> Iterator[T]:
+    """Iterate, and show how many steps are done and how far the pass is that is being computed.
+
+    Parameters
+    ----------
+    iterable : iterable
+        What a loop goes over, as ``range(100)`` or the batches of a loader.
+    total : int, optional
+        How many steps there are. Default: the length of `iterable`, if it knows one.
+
+    Yields
+    ------
+    object
+        The items of `iterable`.
+
+    Notes
+    -----
+    Two lines of `rich`, if that is installed: the steps, and the pass of the present one. Without it a printed line per step
+    that is done, and Dask's own bar per pass. A step is done when the loop asks for the next one. On a cluster passes are
+    shown as Dask shows them there.
+
+    Examples
+    --------
+    >>> import agrad as ag, agrad_dask
+    >>> X = ag.ones((6, 2), device="dask", chunks=(2, 2))
+    >>> w = ag.ones(2, requires_grad=True)
+    >>> for _ in agrad_dask.steps(range(3)):  # doctest: +SKIP
+    ...     ag.sum((X @ w) ** 2).backward()
+    """
+    with _lines() as lines:
+        task = lines.add_task("Steps", total=operator.length_hint(iterable) or None if total is None else total)
+        for item in iterable:
+            yield item
+            lines.advance(task)
 
 
 @contextmanager
-def _rich(line: Any, tasks: int, what: str) -> Iterator[None]:
-    with line:
-        task = line.add_task(what, total=tasks)
-        with Callback(posttask=lambda *_: line.advance(task)):
-            yield
-        line.update(task, completed=tasks)
+def _lines() -> Iterator[Any]:
+    """Open lines for a loop over steps, in those of the loop around it if there is one."""
+    outer = _LINES.get()
+    if outer is not None:
+        yield outer
+        return
+    display = _display()
+    with display or nullcontext():
+        _LINES.set(display or _Printed())
+        try:
+            yield _LINES.get()
+        finally:
+            _LINES.set(None)
+
+
+class _Printed:
+    """Stands in for `rich`."""
+
+    def add_task(self, what: str, total: int | None) -> list[Any]:
+        return [what, 0, "" if total is None else f" of {total}"]
+
+    def advance(self, task: list[Any]) -> None:
+        task[1] += 1
+        print("{} {}{}".format(*task))  # noqa: T201 (asked for)
+
+
+def _display() -> Any:
+    """Return a new display of `rich`, None where that is not installed."""
+    try:
+        from rich.progress import MofNCompleteColumn, Progress  # noqa: PLC0415 (optional)
+    except ImportError:
+        return None
+    return Progress(*Progress.get_default_columns(), MofNCompleteColumn())
+
+
+def bar(tasks: int, what: str = "Computing") -> AbstractContextManager[Any]:
+    """Show how many of the tasks in this process are done."""
+    lines = _LINES.get() or _display()
+    if lines is None or isinstance(lines, _Printed):
+        from dask.diagnostics import ProgressBar  # noqa: PLC0415 (only where asked for)
+
+        return ProgressBar()
+    return _rich(lines, tasks, what)
+
+
+@contextmanager
+def _rich(lines: Any, tasks: int, what: str) -> Iterator[None]:
+    within = lines is _LINES.get()
+    with nullcontext() if within else lines:
+        task = lines.add_task(what, total=tasks)
+        try:
+            with Callback(posttask=lambda *_: lines.advance(task)):
+                yield
+            lines.update(task, completed=tasks)
+        finally:
+            if within:
+                lines.remove_task(task)
 
 
 def show(futures: Any) -> None:
