@@ -240,6 +240,33 @@ def lost_assignment(how: str, instead: str) -> RuntimeError:
     )
 
 
+#: Modules of NumPy's names: a file that has imported one is code for NumPy.
+NUMPYS = ("agrad.numpy", "agrad.compat.autograd", "agrad.compat.autograd.numpy")
+
+
+def is_for_numpy(frame: FrameType) -> bool:
+    """Return whether the file of a frame has imported NumPy's names from agrad."""
+    modules = {id(sys.modules[name]) for name in NUMPYS if name in sys.modules}
+    return not modules.isdisjoint(map(id, frame.f_globals.values()))
+
+
+def check_meaning(numpys: str, torchs: str) -> None:
+    """Refuse a method that NumPy and PyTorch give two meanings, if code for NumPy calls it; agrad's is PyTorch's.
+
+    Parameters
+    ----------
+    numpys, torchs : str
+        What to write for the one meaning, and for the other.
+    """
+    frame = sys._getframe(2)  # who calls the method: within agrad it is PyTorch's for whomever agrad is called by
+    if is_for_numpy(frame):
+        raise TypeError(
+            f"x.{sys._getframe(1).f_code.co_name}() has two meanings: write {numpys}, or {torchs}"
+            "\n  It is an error where agrad.numpy or agrad.compat.autograd is imported: code for NumPy relies on NumPy's"
+            f" meaning, and a tensor's methods have PyTorch's.{called()}"
+        )
+
+
 def warn_lost_write(what: str) -> None:
     frame = user_frame(sys._getframe(1))
     message = (
@@ -247,8 +274,7 @@ def warn_lost_write(what: str) -> None:
         " not share memory with their operands in agrad. To change the other, write to it directly (x[0] += 1 for row ="
         " x[0]; row += 1); to leave it as it is, work on a copy (row.clone()) or write the operation out (row = row + 1)."
     )
-    numpys = sys.modules.get("agrad.numpy")
-    if numpys is not None and any(value is numpys for value in frame.f_globals.values()):
+    if is_for_numpy(frame):
         raise LostWriteWarning(
             f"{message}\n  It is an error where agrad.numpy is imported: code for NumPy relies on it."
         )

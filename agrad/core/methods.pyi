@@ -356,17 +356,29 @@ class Methods(_FromTables):
         """Some entries along an axis, from one on."""
     def where(self, condition: Any, other: Any) -> Tensor:
         """Where a condition holds this tensor, elsewhere another; see `agrad.where`."""
-    def nonzero(self, *, as_tuple: bool=False) -> Any:
-        """Indices of the elements that are not zero; see `agrad.nonzero`, which gives a tuple."""
+    def nonzero(self, *, as_tuple: bool | None=None) -> Any:
+        """Indices of the elements that are not zero; see `agrad.nonzero`, which gives a tuple.
+
+        TypeError: In code for NumPy, unless it says `as_tuple`: NumPy's gives the tuple.
+        """
     def masked_fill(self, mask: Any, value: Any) -> Tensor:
         """A copy with `value` where a mask is true; see `agrad.where`."""
     def sort(self, dim: int=-1, descending: bool=False, *, stable: bool=True) -> Sorted:
-        """Sorted along an axis: values and indices. `agrad.sort` gives values only."""
-    def argsort(self, dim: int=-1, descending: bool=False, *, stable: bool=True, axis: int | None=None) -> Tensor:
+        """Sorted along an axis: values and indices. `agrad.sort` gives values only.
+
+        TypeError: In code for NumPy: NumPy's sorts in place.
+        """
+    def argsort(self, dim: int | None=-1, descending: bool | str=False, *, stable: bool=True, axis: int | None=-1, kind: str | None=None) -> Tensor:
         """The indices that sort along an axis; see `agrad.argsort`.
 
-        axis : int, optional
+        dim : int or None, optional
+            The axis; None for all elements, counted in rows.
+        descending : bool, optional
+            From the largest on. A text is NumPy's `kind`, which stands in this place.
+        axis : int or None, optional
             As `dim`.
+        kind : str, optional
+            Not looked at.
         """
     def topk(self, k: int, dim: int=-1, largest: bool=True, sorted: bool=True) -> Any:
         """The largest elements along an axis: values and indices; see `agrad.topk`."""
@@ -423,6 +435,7 @@ class Methods(_FromTables):
             The other axis.
         *axes : int
             More of the new order. Without any argument the order is reversed.
+        TypeError: ``x.transpose(0, 1)`` of a matrix, in code for NumPy, where it is `x` itself.
         """
     def t(self) -> Tensor:
         """The transpose of a matrix.
@@ -452,6 +465,7 @@ class Methods(_FromTables):
 
         *repetitions : int, or one tuple of int
             How often along each axis.
+        TypeError: In code for NumPy: NumPy's repeats each element.
         """
     def unbind(self, axis: int=0) -> tuple[Tensor, ...]:
         """The slices along an axis; see `agrad.unstack`.
@@ -565,7 +579,7 @@ class Methods(_FromTables):
     mv = matmul
     bmm = matmul
     def dot(self, other: Any) -> Tensor:
-        """Sum of the products of two vectors.
+        """Sum of the products of two vectors; of more axes as ``numpy.dot``.
 
         other: The second factor, which is not conjugated.
         """
@@ -579,8 +593,14 @@ class Methods(_FromTables):
         """``beta * self + alpha * (mat1 @ mat2)``."""
     def outer(self, other: Any) -> Tensor:
         """All products of the elements of two vectors; see `agrad.linalg.outer`."""
-    def trace(self) -> Tensor:
-        """The sum of the diagonal of a matrix; see `agrad.linalg.trace`."""
+    def trace(self, offset: int=0, axis1: int=0, axis2: int=1, dtype: Any=None, out: Any=None) -> Tensor:
+        """The sum of the diagonal over two axes, as ``numpy.trace``; `agrad.linalg.trace` takes the last two.
+
+        axis1, axis2 : int, optional
+            The axes. Default: the first two.
+        out : Tensor, optional
+            What the result is written to.
+        """
     def det(self) -> Tensor:
         """Determinant; see `agrad.linalg.det`."""
     def inverse(self) -> Tensor:

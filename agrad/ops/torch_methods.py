@@ -14,7 +14,7 @@ from typing import Any
 from agrad import dtypes
 from agrad.core.buffers import check_leaf, rebind
 from agrad.core.entry import make_operator
-from agrad.core.errors import called
+from agrad.core.errors import called, check_meaning
 from agrad.core.methods import Sorted
 from agrad.core.op import OPS
 from agrad.core.operands import as_operand
@@ -34,6 +34,7 @@ from agrad.ops import (
 )
 from agrad.ops.docs import complete, summary
 from agrad.ops.extra.common import along, checked_axis
+from agrad.ops.ufunc import numpys
 
 Axis = int | tuple[int, ...] | None
 
@@ -293,8 +294,16 @@ class TorchMethods(Reductions):
         """Where a condition holds this tensor, elsewhere another; see `agrad.where`."""
         return searching.where(condition, self, other)
 
-    def nonzero(self: Any, *, as_tuple: bool = False) -> Any:
-        """Indices of the elements that are not zero; see `agrad.nonzero`, which gives a tuple."""
+    def nonzero(self: Any, *, as_tuple: bool | None = None) -> Any:
+        """Indices of the elements that are not zero; see `agrad.nonzero`, which gives a tuple.
+
+        TypeError: In code for NumPy, unless it says `as_tuple`: NumPy's gives the tuple.
+        """
+        if as_tuple is None:
+            check_meaning(
+                "np.nonzero(x), which gives a tuple, as NumPy's x.nonzero() does",
+                "np.argwhere(x), which gives a matrix, as PyTorch's does",
+            )
         found = searching.nonzero(self)
         return found if as_tuple else manipulation.stack(found, axis=1)
 
@@ -305,21 +314,44 @@ class TorchMethods(Reductions):
     # -- order ----------------------------------------------------------------------------------------------------------
 
     def sort(self: Any, dim: int = -1, descending: bool = False, *, stable: bool = True) -> Sorted:
-        """Sorted along an axis: values and indices. `agrad.sort` gives values only."""
+        """Sorted along an axis: values and indices. `agrad.sort` gives values only.
+
+        TypeError: In code for NumPy: NumPy's sorts in place.
+        """
+        check_meaning(
+            "x = np.sort(x) for NumPy's x.sort(), which sorts in place",
+            "np.sort(x) and np.argsort(x) for the values and indices that PyTorch's gives",
+        )
         if self.ndim == 0:
             return Sorted(elementwise.positive(self), creation.zeros_like(self, dtype="int64"))
         indices = searching.argsort(self, axis=dim, descending=descending, stable=True)
         return Sorted(searching.take_along_axis(self, indices, axis=dim), indices)
 
     def argsort(
-        self: Any, dim: int = -1, descending: bool = False, *, stable: bool = True, axis: int | None = None
+        self: Any,
+        dim: int | None = -1,
+        descending: bool | str = False,
+        *,
+        stable: bool = True,
+        axis: int | None = -1,
+        kind: str | None = None,
     ) -> Tensor:
         """The indices that sort along an axis; see `agrad.argsort`.
 
-        axis : int, optional
+        dim : int or None, optional
+            The axis; None for all elements, counted in rows.
+        descending : bool, optional
+            From the largest on. A text is NumPy's `kind`, which stands in this place.
+        axis : int or None, optional
             As `dim`.
+        kind : str, optional
+            Not looked at.
         """
-        found: Sorted = self.detach().sort(dim if axis is None else axis, descending)
+        dim = dim if axis == -1 else axis
+        x = self.detach()
+        if dim is None:
+            x, dim = x.ravel(), -1
+        found: Sorted = x.sort(dim, descending=not isinstance(descending, str) and descending)
         return found.indices
 
     def topk(self: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
@@ -413,6 +445,7 @@ class TorchMethods(Reductions):
             The other axis.
         *axes : int
             More of the new order. Without any argument the order is reversed.
+        TypeError: ``x.transpose(0, 1)`` of a matrix, in code for NumPy, where it is `x` itself.
         """
         if axes:
             return manipulation.permute_dims(self, (axis0, axis1, *axes))  # type: ignore[arg-type]
@@ -424,6 +457,11 @@ class TorchMethods(Reductions):
             raise TypeError(f"transpose() takes two axes, or one tuple of all axes, not {axis0!r} and {axis1!r}")
         order = list(range(self.ndim))
         i, j = (checked_axis("transpose", axis, self.ndim) for axis in (axis0, axis1))
+        if self.ndim == 2 and i < j:
+            check_meaning(
+                "x for NumPy's x.transpose(0, 1), which names the axes in their new order",
+                "x.T, which exchanges the two, as PyTorch's does",
+            )
         order[i], order[j] = j, i
         return manipulation.permute_dims(self, tuple(order))
 
@@ -470,7 +508,12 @@ class TorchMethods(Reductions):
 
         *repetitions : int, or one tuple of int
             How often along each axis.
+        TypeError: In code for NumPy: NumPy's repeats each element.
         """
+        check_meaning(
+            "np.repeat(x, 2), which repeats each element, as NumPy's x.repeat(2) does",
+            "x.tile(2), which repeats the whole, as PyTorch's does",
+        )
         return manipulation.tile(self, shape_of(repetitions))
 
     def unbind(self: Any, axis: int = 0) -> tuple[Tensor, ...]:
@@ -706,11 +749,13 @@ class TorchMethods(Reductions):
     bmm = matmul
 
     def dot(self: Any, other: Any) -> Tensor:
-        """Sum of the products of two vectors.
+        """Sum of the products of two vectors; of more axes as ``numpy.dot``.
 
         other: The second factor, which is not conjugated.
         """
-        return linalg.tensordot(self, other, axes=1)
+        if self._spec.shape and isinstance(other, Tensor) and 0 < len(other._spec.shape) < 3:
+            return linalg.tensordot(self, other, axes=1)
+        return numpys("dot")(self, other)
 
     def norm(self: Any) -> Tensor:
         """The Euclidean norm of all elements.
@@ -728,9 +773,15 @@ class TorchMethods(Reductions):
         """All products of the elements of two vectors; see `agrad.linalg.outer`."""
         return linalg.outer(self, other)
 
-    def trace(self: Any) -> Tensor:
-        """The sum of the diagonal of a matrix; see `agrad.linalg.trace`."""
-        return linalg.trace(self)
+    def trace(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Tensor:
+        """The sum of the diagonal over two axes, as ``numpy.trace``; `agrad.linalg.trace` takes the last two.
+
+        axis1, axis2 : int, optional
+            The axes. Default: the first two.
+        out : Tensor, optional
+            What the result is written to.
+        """
+        return numpys("trace")(self, offset, axis1, axis2, dtype, out)
 
     def det(self: Any) -> Tensor:
         """Determinant; see `agrad.linalg.det`."""

@@ -96,8 +96,8 @@ def to_numpy(tensor: Tensor) -> Any:
     return numpy.read_only(numpy.from_host(tensor._spec.backend.to_host(tensor._computed()), numpy.name))
 
 
-def _numpys(name: str) -> Any:
-    """A function of the table of NumPy's names."""
+def numpys(name: str) -> Any:
+    """Return a function of the table of NumPy's names."""
     from agrad.numpy.table import table  # noqa: PLC0415 (its files use all chapters)
 
     return table()[name].function
@@ -108,29 +108,29 @@ class ArrayMethods:
 
     def argpartition(self: Any, kth: Any, axis: int | None = -1, kind: str = "introselect") -> Tensor:
         """Indices that part the elements at one or several ranks; here they sort altogether."""
-        return _numpys("argpartition")(self, kth, axis, kind)
+        return numpys("argpartition")(self, kth, axis, kind)
 
     def astype(self: Any, dtype: Any, order: str = "K", casting: str = "unsafe", copy: bool = True) -> Tensor:
         """The elements converted to another dtype."""
-        if casting != "unsafe" and not _numpys("can_cast")(self, dtype, casting):
+        if casting != "unsafe" and not numpys("can_cast")(self, dtype, casting):
             raise TypeError(f"Cannot cast array data from {self.dtype} to {dtype} according to the rule '{casting}'")
-        return _numpys("astype")(self, dtype, copy=copy)
+        return numpys("astype")(self, dtype, copy=copy)
 
     def choose(self: Any, choices: Any, out: Any = None, mode: str = "raise") -> Tensor:
         """Elements of several tensors, this one saying of which."""
-        return _numpys("choose")(self, choices, out, mode)
+        return numpys("choose")(self, choices, out, mode)
 
     def compress(self: Any, condition: Any, axis: int | None = None, out: Any = None) -> Tensor:
         """The parts along an axis where a condition is true; it is looked at."""
-        return _numpys("compress")(condition, self, axis, out)
+        return numpys("compress")(condition, self, axis, out)
 
     def conjugate(self: Any) -> Tensor:
         """Complex conjugates."""
-        return _numpys("conjugate")(self)
+        return numpys("conjugate")(self)
 
     def copy(self: Any, order: str = "C") -> Tensor:
         """A tensor of the same value, which stays in the graph."""
-        return _numpys("copy")(self, order)
+        return numpys("copy")(self, order)
 
     def fill(self: Any, value: Any) -> None:
         """One value everywhere, in place."""
@@ -139,7 +139,7 @@ class ArrayMethods:
     @property
     def flat(self: Any) -> Tensor:
         """All elements as a vector."""
-        return _numpys("ravel")(self)
+        return numpys("ravel")(self)
 
     @property
     def itemsize(self: Any) -> int:
@@ -148,15 +148,15 @@ class ArrayMethods:
 
     def put(self: Any, indices: Any, values: Any, mode: str = "raise") -> None:
         """Values put at places of the elements counted in rows, in place."""
-        _numpys("put")(self, indices, values, mode)
+        numpys("put")(self, indices, values, mode)
 
     def searchsorted(self: Any, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
         """Where values would be inserted to keep the order."""
-        return _numpys("searchsorted")(self, v, side, sorter)
+        return numpys("searchsorted")(self, v, side, sorter)
 
     def take(self: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Tensor:
         """The elements at places along an axis, or counted in rows."""
-        return _numpys("take")(self, indices, axis, out, mode)
+        return numpys("take")(self, indices, axis, out, mode)
 
     def tobytes(self: Any, order: str = "C") -> bytes:
         """The bytes of the value.

@@ -1,0 +1,129 @@
+"""ndarray's methods on tensors: the same value and effect as NumPy's, or an error, never silently another meaning."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+import agrad as ag
+import agrad.numpy as anp
+
+VALUES = {
+    "v": np.array([3.0, 1.0, 2.0]),
+    "z": np.array([1.0, 0.0, 2.0]),
+    "m": np.array([[0.5, -1.0, 2.0, 0.0], [3.0, 1.5, -2.0, 4.0], [2.5, -0.5, 1.0, 6.0]]),
+    "q": np.arange(16.0).reshape(4, 4) % 7,
+    "k": np.sin(np.arange(64.0)).reshape(4, 4, 4),
+    "c": np.cos(np.arange(24.0)).reshape(2, 3, 4),
+    "one": np.arange(3.0).reshape(1, 3, 1),
+    "i": np.array([2, 0, 1, 0]),
+    "s": np.array(2.5),
+    "b": np.array([True, False, True]),
+    "w": np.array([3.0, 1.0, 2.0]) + 1j * np.array([0.0, 2.0, 1.0]),
+}
+
+#: Calls that mean the same on both.
+SAME = """
+m.argsort() m.argsort(0) m.argsort(axis=0) m.argsort(None) m.argsort(axis=None) m.argsort(-1,'stable')
+m.argsort(-1,None) m.argsort(kind='stable') m.argsort(0,kind='stable') m.argpartition(1,0) m.argpartition(1,None)
+m.transpose() c.transpose() c.transpose(0,2,1) c.transpose((2,0,1)) m.transpose(1,0) m.transpose((0,1)) c.transpose(None)
+v.transpose() s.transpose() c.swapaxes(0,2) one.squeeze() one.squeeze(0) one.squeeze((0,2)) m.T v.T s.T m.mT c.mT
+m.take(2) m.take([2,0]) m.take([2,0],0) m.take([2,0],axis=1) m.take(i,1,None,'wrap') m.compress([True,False,True],0)
+v.round() v.round(1) m.round(decimals=1) i.round() s.round() w.round(1)
+m.std() m.std(0) m.std(1,ddof=1) m.std(axis=0,keepdims=True) m.var() m.var(0) m.var(1,ddof=1) i.std() w.var()
+m.max() m.max(0) m.max((0,1)) m.max(0,None) m.max(axis=1,keepdims=True) m.min() m.min(0) b.min() w.max()
+m.argmax() m.argmax(0) m.argmax(1,None) m.argmax(axis=0,keepdims=True) m.argmin() m.argmin(1) w.argmax()
+m.sum() m.sum(0) m.sum((0,1)) m.sum(0,'float32') m.sum(0,None) m.sum(0,None,None) m.sum(0,float) b.sum() i.sum()
+m.mean() m.mean(0) m.mean(0,None) m.mean((0,1)) i.mean() b.mean() m.prod() m.prod(0) m.prod(0,None) b.prod()
+b.all() b.any() q.all(0) q.any(1) q.any(0,keepdims=True) v.cumsum() m.cumsum(0) m.cumsum(1) i.cumsum() b.cumsum() m.cumprod(1)
+m.diagonal() m.diagonal(1) c.diagonal() c.diagonal(0,1,2) c.diagonal(1,0,2) c.diagonal(axis1=1,axis2=2) c.diagonal(0,2,1)
+m.trace() q.trace() q.trace(1) q.trace(offset=-1) c.trace() c.trace(0,1,2) c.trace(axis1=1,axis2=2) i[:,None].trace()
+m.flatten() c.flatten() s.flatten() m.ravel() s.ravel() m.reshape(4,3) m.reshape((4,3)) m.reshape(-1) m.reshape([2,6])
+v.clip(1.5,2.5) v.clip(1.5) v.clip(None,2.5) v.clip(min=1.5) v.dot(v) m.dot(q) c.dot(q) v.dot(2.0) m.dot(2.0) s.dot(v)
+q.dot(k) m.dot(k) k.dot(k) v.dot([1,2,3]) v.searchsorted(9.0) w.conj() w.conjugate() v.conj() w.real w.imag i.imag
+s.item() v.tolist() m.tolist() s.tolist() v.astype('float32') v.astype(int) v.astype(bool) v.astype(complex)
+m.ndim m.nbytes m.itemsize m.flat[3] m.flat[2:5] v.copy() v.tobytes() len(m) float(s) abs(v) v@v
+i.choose([q[0],q[1],q[2]])
+m.put([0],[9.0]) v.fill(3.0)
+"""
+
+#: Calls that NumPy and PyTorch give two meanings.
+TWOFOLD = """
+v.repeat(2) m.repeat(2) m.repeat(2,0) c.repeat(2,2) m.repeat((2,)) v.repeat([1,2,3]) v.repeat((1,2,3)) s.repeat(2)
+z.nonzero() m.nonzero() i.nonzero() b.nonzero() v.sort() m.sort() m.sort(0) m.sort(-1) w.sort()
+m.transpose(0,1) m.transpose(-2,-1)
+"""
+
+
+def called(text, values, **names):
+    """Return what a call gives in a file that has imported these names, and its operand afterwards."""
+    scope = {"np": np, **values, **names}
+    return eval(compile(text, "elsewhere.py", "eval"), scope), scope.get(text.partition(".")[0])
+
+
+def equal(found, expected):
+    if isinstance(expected, tuple | list):
+        return len(found) == len(expected) and all(map(equal, found, expected))
+    if expected is None or isinstance(expected, bytes):
+        return found == expected
+    found, expected = (np.asarray(x.detach() if isinstance(x, ag.Tensor) else x) for x in (found, expected))
+    return found.shape == expected.shape and found.dtype == expected.dtype and np.allclose(found, expected)
+
+
+def fresh(convert):
+    return {name: convert(value.copy()) for name, value in VALUES.items()}
+
+
+@pytest.mark.parametrize("text", SAME.split())
+def test_values_and_effects_are_numpys(text):
+    expected, after = called(text, fresh(lambda value: value))
+    found, changed = called(text, fresh(ag.asarray))
+    assert equal(found, expected), (found, expected)
+    if after is not None:
+        assert equal(changed, after)
+
+
+@pytest.mark.parametrize("module", ["agrad.numpy", "agrad.compat.autograd", "agrad.compat.autograd.numpy"])
+@pytest.mark.parametrize("text", TWOFOLD.split())
+def test_two_meanings_are_an_error_in_code_for_numpy(text, module):
+    with pytest.raises(TypeError, match=r"has two meanings: write .*NumPy's.* or .*PyTorch's") as caught:
+        called(text, fresh(ag.asarray), anp=importlib.import_module(module))
+    assert "Called at elsewhere.py:1." in str(caught.value)
+    called(text, fresh(ag.asarray))  # in other files it is PyTorch's
+
+
+#: What the errors say to write, and NumPy's method that it stands for.
+WRITTEN = {
+    "np.repeat(m, 2)": "m.repeat(2)",
+    "np.nonzero(m)": "m.nonzero()",
+    "np.sort(m)": "m[[[0], [1], [2]], m.argsort()]",
+    "m": "m.transpose(0, 1)",
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_what_the_errors_say_to_write_is_numpys(written):
+    expected, _ = called(WRITTEN[written].strip(), fresh(lambda value: value))
+    assert equal(eval(written, {"np": anp, **fresh(ag.asarray)}), expected)
+
+
+def test_what_the_errors_say_to_write_is_pytorchs():
+    m, plain = ag.asarray(VALUES["m"]), VALUES["m"]
+    assert equal(m.tile(2), np.tile(plain, 2))
+    assert equal(anp.argwhere(m), np.argwhere(plain))
+    assert equal(m.T, plain.T)
+
+
+def test_within_agrad_the_methods_are_pytorchs_for_every_caller():
+    x = ag.asarray(VALUES["v"]).requires_grad_()
+    assert anp.median(x).item() == 2.0
+    assert x.argsort().tolist() == [1, 2, 0]
+    assert x.topk(2).values.tolist() == [3.0, 2.0]
+
+
+@pytest.mark.parametrize("keywords", [{"as_tuple": False}, {"as_tuple": True}])
+def test_as_tuple_says_which_is_meant(keywords):
+    found = ag.asarray(VALUES["z"]).nonzero(**keywords)
+    assert equal(found, (np.array([0, 2]),) if keywords["as_tuple"] else np.array([[0], [2]]))
