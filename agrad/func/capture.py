@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from agrad import tree
 from agrad.core import errors, mode
 from agrad.core.backend import backend_of
-from agrad.core.node import Freed, ancestors
+from agrad.core.node import Freed, Node, ancestors
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, argument_of
 from agrad.func.origins import Argument, Found, Origin, search
@@ -106,7 +106,7 @@ def captured_call(
         returned = function(*args, **kwargs)
     finally:
         mode.set_mode(before)
-    if hooks_left(recorder, returned):
+    if recorder.hooked and hooks_left(recorder, graph_of(returned)):
         raise CaptureError(
             "capture: a hook is registered on what the function computes, and the derivative of a program's steps runs"
             f" none: capture the function that runs the backward pass, too{errors.called()}"
@@ -225,14 +225,16 @@ def writes_of(recorder: Recorder, roots: Sequence[Any], given: Sequence[Any]) ->
     return [Write(ways[id(tensor)], what, number, had[id(tensor)]) for tensor, what, number in changed]
 
 
-def hooks_left(recorder: Recorder, returned: Any) -> list[Hooked]:
-    """Return the hooks that a backward pass from what a function returned will run, of those that it registered: of the oldest node first."""
-    if not recorder.hooked:
-        return []
+def graph_of(returned: Any, first: int = 0) -> list[Node]:
+    """Return the nodes that a backward pass from what a function returned will come to, oldest first, from a number on."""
     tensors = [leaf for leaf in tree.flatten(returned)[0] if isinstance(leaf, Tensor)]
-    graph = ancestors(t._node for t in tensors if t._node is not None and not is_freed(t))
-    left = [hooked for hooked in recorder.hooked if hooked.is_there and hooked.node in graph]
-    return sorted(left, key=lambda hooked: hooked.node.seq)
+    roots = [t._node for t in tensors if t._node is not None and not is_freed(t)]
+    return sorted(ancestors(roots, oldest=first), key=lambda node: node.seq)
+
+
+def hooks_left(recorder: Recorder, nodes: Sequence[Node]) -> list[Hooked]:
+    """Return the hooks that a backward pass through nodes will run, of those that were registered in a recording."""
+    return [hooked for node in nodes for hooked in recorder.hooked if hooked.node is node and hooked.is_there]
 
 
 def is_freed(tensor: Tensor) -> bool:

@@ -26,7 +26,7 @@ from agrad.core.operands import from_raw
 from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, argument_of, bare, bare_all, is_raw, name_of
-from agrad.func.capture import hooks_left, introduced, program_of, results_of
+from agrad.func.capture import graph_of, hooks_left, introduced, program_of, results_of
 from agrad.func.guards import (
     PLAIN,
     Entry,
@@ -49,7 +49,7 @@ from agrad.func.guards import (
     state_of,
     tells_settings,
 )
-from agrad.func.hooks import Reads, are_alike, hooks_on, keep_zero, reads_of
+from agrad.func.hooks import Reads, are_alike, functions_on, hooks_on, keep_zero, reads_of
 from agrad.func.origins import Argument, Found, search, target_of
 from agrad.func.program import Given, Leaf, Number, Program, Structure, put_back
 from agrad.func.recording import CaptureError, Hooked
@@ -118,6 +118,8 @@ class Kept:
         The hooks that `backward` holds: the number of the value on whose gradient each is, and the hook.
     reads : list of Reads
         What these depend on.
+    late : list of Link
+        What must be as it was when `backward` runs, too.
     keeps_zero : bool
         They give zeros for zeros, so that zeros may stand for the gradient of a result that nothing came from.
     calls : int
@@ -142,6 +144,7 @@ class Kept:
     same: dict[int, Link]
     hooks: list[tuple[int, Callable[..., Any]]]
     reads: list[Reads]
+    late: list[Link]
     keeps_zero: bool
     calls: int = 0
 
@@ -183,12 +186,12 @@ class Kept:
         self.many = treedef.kind if treedef.kind in (tuple, list) and flat else None
         #: What runs where the results are differentiated by way of the steps: gives the values that have hooks, too.
         self.stepwise = program.replaced(outputs=(*program.outputs, *(number for number, _ in self.hooks)))
-        self.vjp = _hooked_backward if self.hooks else _backward
-        late = Entry()
-        for link in (link for each in self.reads for link in each.links):
-            late.guard(link)
-        #: Of (): whether what the hooks read is as it was; a list, or the name of what is not.
-        self.enter_hooks = late.function(())
+        self.vjp = _hooked_backward if self.late else _backward
+        entry = Entry()
+        for link in self.late:
+            entry.guard(link)
+        #: Of (): whether what hooks and `Function`s read is as it was; a list, or the name of what is not.
+        self.enter_backward = entry.function(())
         self.silent = any(step.line.endswith("(backward)") for step in program.steps)
         self.specs: dict[int, Spec] = {}
         #: Of a call's leaves: the inputs, but for settings and keys, or the name of what is not as it was in the capture.
@@ -391,9 +394,16 @@ def _hooked_backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tupl
     """Return the same where hooks are part of the backward pass: as in the capture if what they read is as it was."""
     kept: Kept = node.kept
     gs = g if isinstance(g, list) else [g]
-    as_it_was = isinstance(kept.enter_hooks(()), list) and (kept.keeps_zero or all(part is not None for part in gs))
+    other = kept.enter_backward(())
+    as_it_was = isinstance(other, list) and (kept.keeps_zero or all(part is not None for part in gs))
     if as_it_was or xp is node.spec.backend.functions:
         return _backward(xp, g, saved, node)
+    if kept.program.functions:
+        raise RuntimeError(
+            f"{other} is another than at the call of the compiled function, and its backward pass goes through the"
+            f" Function {kept.program.functions[0]}, of which the program holds what it computes: do not change it in"
+            f" between, or do not compile{errors.at(node)}"
+        )
     return _recorded_backward([None if part is None else from_raw(part) for part in gs], saved, node)
 
 
@@ -719,10 +729,18 @@ class Compiled:
         first: int,
     ) -> Kept:
         """Return the kept program of a call that was recorded."""
-        hooks = hooks_left(watcher, returned)
+        nodes = graph_of(returned, first)
+        hooks = hooks_left(watcher, nodes)
         self._check_hooks(watcher, hooks)
         reads = [reads_of(hooked.hook) for hooked in hooks]
-        met.update(code for each in reads for code in each.codes)
+        single = sum(isinstance(leaf, Tensor) and leaf._node is not None for leaf in tree.flatten(returned)[0]) == 1
+        late = [*reads, *functions_on(nodes, alone=single)]
+        met.update(code for each in late for code in each.codes)
+        keeps_zero = single or keep_zero(hooks)
+        if watcher.functions and not keeps_zero:
+            raise CaptureError(
+                f"capture: hooks stand beside the Function {watcher.functions[0]}, and may run only where a gradient comes"
+            )
         reading = Reading(met, state)
         other = changed(state, reading)
         if other is not None:
@@ -851,7 +869,8 @@ class Compiled:
             the_same,
             [(one.number, one.hook) for one in hooks if one.number is not None],
             reads,
-            len(followed) == 1 or keep_zero(hooks),
+            [link for each in late for link in each.links],
+            keeps_zero,
         )
 
     def _check_hooks(self, watcher: Watcher, left: Sequence[Hooked]) -> None:
@@ -929,7 +948,7 @@ class Compiled:
         outs = self._outputs(kept, values)
         if not kept.as_captured(outs):
             return returned  # another program's call
-        if kept.hooks and not are_alike(hooks_on(returned, first), kept.reads):
+        if kept.hooks and not are_alike(hooks_on(graph_of(returned, first)), kept.reads):
             raise self._differs("which hooks it registers, or what they read")
         backend, results = kept.backend, kept.program.results
         assert results is not None

@@ -15,14 +15,14 @@ class _Pass(Function):
     """Tensors as they are, in a node of their own, whose gradients a function sees and may change."""
 
     @staticmethod
-    def forward(ctx: Any, see: Callable[[tuple[Any, ...]], tuple[Any, ...]], *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.see = see
+    def forward(ctx: Any, see: Callable[[tuple[Any, ...]], tuple[Any, ...]], hooks: Any, *tensors: Tensor) -> Any:
+        ctx.see, ctx.module_hooks = see, hooks
         ctx.set_materialize_grads(False)
         return tensors
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        return None, *ctx.see(grads)
+        return None, None, *ctx.see(grads)
 
 
 class Watch:
@@ -38,7 +38,7 @@ class Watch:
         if is_grad_enabled():
             self.entered = [i for i, arg in enumerate(args) if isinstance(arg, Tensor) and arg.requires_grad]
         if self.entered:
-            passed = _Pass.apply(self._by_arguments, *(args[i] for i in self.entered))
+            passed = _Pass.apply(self._by_arguments, self.hooks, *(args[i] for i in self.entered))
             for i, tensor in zip(self.entered, passed, strict=True):
                 found[i] = tensor
         return tuple(found)
@@ -59,7 +59,7 @@ class Watch:
                 self._call((None,) * self.count)
             return grads
 
-        for i, tensor in zip(left, _Pass.apply(of_results, *(found[i] for i in left)), strict=True):
+        for i, tensor in zip(left, _Pass.apply(of_results, self.hooks, *(found[i] for i in left)), strict=True):
             found[i] = tensor
         if not several:
             return found[0]

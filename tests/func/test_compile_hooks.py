@@ -192,7 +192,7 @@ def test_hooks_that_may_do_more_run_as_they_are(name, capsys):
 
 
 def test_the_warning_names_the_line_of_the_hook():
-    with pytest.warns(CompileWarning, match=r"uses print.*\n.*The hook's code is at .*test_compile_hooks\.py:\d+"):
+    with pytest.warns(CompileWarning, match=r"uses print.*\n.*The code is at .*test_compile_hooks\.py:\d+"):
         ag.compile(with_hooks(EFFECTS["print"][0]))(point(0))
 
 
@@ -380,3 +380,115 @@ def test_capture_refuses_hooks_that_a_later_backward_pass_would_run():
 
     x = point(0)
     np.testing.assert_array_equal(ag.func.capture(whole)(x)(point(1)).numpy(), whole(point(1)).numpy())
+
+
+# -- hooks of modules, and Functions --------------------------------------------------------------------------------------
+
+
+def with_a_module(*hooks, results=1):
+    net = ag.nn.Linear(3, 3)
+    for hook in hooks:
+        net.register_full_backward_hook(hook)
+
+    def function(x):
+        y = net(ag.sin(x))
+        return (*(x.detach() for _ in range(2 - results)), *(ag.sum(y) for _ in range(results - 1)), ag.sum(y * x))
+
+    return function
+
+
+def first_gradients(function, x):
+    function(x)[-1].backward()
+    return [x.grad.numpy()]
+
+
+def test_backward_hooks_of_modules_that_only_compute():
+    function = with_a_module(lambda module, before, after: (before[0] * FACTOR,))
+    compiled = ag.compile(function)
+    for i in range(5):
+        found = (first_gradients(run, point(i))[0] for run in (compiled, function))
+        np.testing.assert_array_equal(*found)
+    assert len(compiled.programs) == 1
+
+
+@pytest.mark.parametrize(
+    ("hook", "results", "reason"),
+    [
+        (lambda module, before, after: SEEN.append(1), 1, "a backward hook of a module uses SEEN"),
+        (lambda module, before, after: (before[0] * module.weight[0],), 1, r"uses module\.weight"),
+        (lambda module, before, after: None, 2, "several results are differentiated"),
+    ],
+)
+def test_backward_hooks_of_modules_that_run_as_they_are(hook, results, reason):
+    function = with_a_module(hook, results=results)
+    compiled = ag.compile(function)
+    del SEEN[:]
+    with pytest.warns(CompileWarning, match=reason):
+        compiled(point(0))
+    assert not SEEN
+    for i in range(5):
+        found = []
+        for run in (compiled, function):
+            found.append((first_gradients(run, point(i))[0].tolist(), len(SEEN)))
+            del SEEN[:]
+        assert found[0] == found[1]
+
+
+class Scaled(ag.Function):
+    @staticmethod
+    def forward(ctx, x, share):
+        ctx.share = share
+        return x * share
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.share * FACTOR, None
+
+
+class Counted(Scaled):
+    @staticmethod
+    def backward(ctx, g):
+        SEEN.append(1)
+        return g * ctx.share, None
+
+
+class Listed(Scaled):
+    @staticmethod
+    def forward(ctx, x, share):
+        ctx.share, ctx.seen = share, SEEN
+        return x * share
+
+    @staticmethod
+    def backward(ctx, g):
+        ctx.seen.append(1)
+        return g * ctx.share, None
+
+
+@pytest.mark.parametrize(("kind", "reason"), [(Counted, "Counted uses SEEN"), (Listed, r"Listed uses ctx\.seen")])
+def test_what_the_backward_of_a_function_changes_is_changed_as_often(kind, reason):
+    compiled = ag.compile(lambda x: ag.sum(kind.apply(ag.sin(x), 0.5)))
+    del SEEN[:]
+    with pytest.warns(CompileWarning, match=reason):
+        compiled(point(0))
+    for i in range(5):
+        assert len(SEEN) == i
+        compiled(point(i)).backward()
+
+
+def test_what_the_backward_of_a_function_reads_is_a_condition(monkeypatch):
+    compiled = ag.compile(lambda x: ag.sum(Scaled.apply(ag.sin(x), 0.5)))
+    for i in range(9):
+        monkeypatch.setitem(globals(), "FACTOR", 2.0 + i // 3)
+        x = point(i)
+        compiled(x).backward()
+        np.testing.assert_allclose(x.grad.numpy(), 0.5 * (2.0 + i // 3) * np.cos(x.detach().numpy()), rtol=1e-12)
+    assert len(compiled.programs) == 3
+
+
+def test_what_the_backward_of_a_function_reads_may_not_change_before_it_runs(monkeypatch):
+    compiled = ag.compile(lambda x: ag.sum(Scaled.apply(ag.sin(x), 0.5)), check=False)
+    compiled(point(0))
+    loss = compiled(point(0))
+    monkeypatch.setitem(globals(), "FACTOR", 7.0)
+    with pytest.raises(RuntimeError, match="FACTOR is another than at the call of the compiled function"):
+        loss.backward()
