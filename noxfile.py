@@ -174,7 +174,7 @@ DOWNSTREAM = {
         + ["tests/test_problem_backend_interface.py"],
     ),
     "lifelines==0.30.3": (
-        ["dill", "flaky", "jinja2", "joblib", "pytest-timeout", "scikit-learn"],
+        ["dill", "flaky", "jinja2", "joblib", "pytest-timeout", "scikit-learn", "seaborn"],
         ["--timeout=1200", "lifelines/tests"],  # seconds, of one test: the longest take minutes
     ),
     "autograd-gamma==0.5.0": ([], ["tests"]),

@@ -440,7 +440,10 @@ def asarray(
     if owner is None and isinstance(obj, list | tuple) and (tensors := _tensors_in(obj)):
         if copy is False:
             raise ValueError("asarray() of a list of tensors has to copy; copy=False cannot be met")
-        made = _stacked(obj, result_type(*_numbers_in(obj)) if dtype is None else dtype, tensors[0].device)
+        if dtype is None and _are_alike(obj):
+            made = stack(obj)
+        else:
+            made = _stacked(obj, result_type(*_numbers_in(obj)) if dtype is None else dtype, tensors[0].device)
         return _of_tensor(made, None, device, None, requires_grad=requires_grad)
     if owner is None:
         backend, where = manager.device_of(device)
@@ -516,6 +519,12 @@ def _tensors_in(values: Sequence[Any]) -> list[Tensor]:
     if tensors and strange:
         raise errors.not_an_operand("asarray", "obj", strange[0])
     return tensors
+
+
+def _are_alike(values: Sequence[Any]) -> bool:
+    """Return whether values are tensors of one shape, dtype and device, as they are in most lists."""
+    spec = values[0]._spec if isinstance(values[0], Tensor) else None
+    return spec is not None and all(isinstance(v, Tensor) and v._spec is spec for v in values)
 
 
 def _stacked(values: Sequence[Any], dtype: Any, device: Any) -> Tensor:

@@ -43,3 +43,9 @@ def seeded():
     random.seed(42)
     np.random.seed(42)
     autograd.numpy.random.seed(42)
+
+
+@pytest.fixture
+def block():
+    """Let no window of lifelines' plots stay open: its own fixture is in its repository alone."""
+    return False
