@@ -38,6 +38,7 @@ class TorchBackend(ag.Backend):
             return functools.partial(transform, getattr(xp.fft, op[4:]))
         found = {
             "getitem": getitem,
+            "pow": power,
             "var": variance,
             "std": lambda x, /, **p: variance(x, **p) ** 0.5,
             "unique_all": unique,
@@ -68,6 +69,11 @@ def getitem(x, key, /):
         x = x.flip(axis) if backwards else x
         axis += x.ndim - sum(taken) if part is ... else count
     return x[tuple(forwards)]
+
+
+def power(x, y, /):
+    """Raise to a power: of a number to the same bits as of an array of it, which PyTorch computes otherwise."""
+    return x ** (y.item() if y.ndim == 0 and x.dtype == y.dtype else y)
 
 
 def mirrored(part, n):
