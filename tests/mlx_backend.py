@@ -41,11 +41,26 @@ def large(dtype):
 
 def total(function):
     """Return a sum or product in a dtype that holds it."""
+    reduce = of_some(function, int(function is mx.prod))
+    return lambda x, /, *, axis=None, dtype=None, keepdims=False: reduce(
+        x.astype(dtype or large(x.dtype)), axis=axis, keepdims=keepdims
+    )
 
-    def reduced(x, /, *, axis=None, dtype=None, keepdims=False):
-        return function(x.astype(dtype or large(x.dtype)), axis=axis, keepdims=keepdims)
+
+def of_some(function, empty):
+    """Return a reduction that gives what it is of no elements without MLX, whose at times never end (0.32.4)."""
+
+    def reduced(x, /, *, axis=None, keepdims=False):
+        if x.size:
+            return function(x, axis=axis, keepdims=keepdims)
+        axes = axes_of(x, axis)
+        shape = [1 if a in axes else n for a, n in enumerate(x.shape) if keepdims or a not in axes]
+        return mx.full(shape, empty, mx.bool_ if type(empty) is bool else x.dtype)
 
     return reduced
+
+
+mean = of_some(mx.mean, math.nan)
 
 
 def running(function):
@@ -65,10 +80,10 @@ def running(function):
 
 def spread(x, /, *, axis=None, correction=0.0, keepdims=False):
     axes = axes_of(x, axis)
-    squares = mx.square(mx.abs(x - mx.mean(x, axis=axes, keepdims=True)))
+    squares = mx.square(mx.abs(x - mean(x, axis=axes, keepdims=True)))
     squares = mx.real(squares) if squares.dtype == mx.complex64 else squares
     count = math.prod(x.shape[a] for a in axes) - correction
-    return mx.sum(squares, axis=axes, keepdims=keepdims) / mx.array(count, squares.dtype)
+    return total(mx.sum)(squares, axis=axes, keepdims=keepdims) / mx.array(count, squares.dtype)
 
 
 def ordered(function):
@@ -95,7 +110,7 @@ def matmul(x, y, /):
         return mx.matmul(x, y)
     left = x[None] if x.ndim == 1 else x  # MLX multiplies no matrices of integers
     right = y[:, None] if y.ndim == 1 else y
-    product = mx.sum(left[..., None] * right[..., None, :, :], axis=-2)
+    product = total(mx.sum)(left[..., None] * right[..., None, :, :], axis=-2, dtype=mx.result_type(x, y))
     product = product[..., 0, :] if x.ndim == 1 else product
     return product[..., 0] if y.ndim == 1 else product
 
@@ -121,8 +136,8 @@ def norm(x, /, *, axis=None, keepdims=False, ord=2):
     if ord in (math.inf, -math.inf):
         return (mx.max if ord > 0 else mx.min)(x, axis=axes, keepdims=keepdims)
     if ord == 0:
-        return mx.sum((x != 0).astype(x.dtype), axis=axes, keepdims=keepdims)
-    return mx.sum(x**ord, axis=axes, keepdims=keepdims) ** (1 / ord)
+        return total(mx.sum)((x != 0).astype(x.dtype), axis=axes, keepdims=keepdims)
+    return total(mx.sum)(x**ord, axis=axes, keepdims=keepdims) ** (1 / ord)
 
 
 def transform(function):
@@ -208,6 +223,9 @@ OTHERWISE = {
     "concat": concat,
     "sum": total(mx.sum),
     "prod": total(mx.prod),
+    "mean": mean,
+    "all": of_some(mx.all, True),
+    "any": of_some(mx.any, False),
     "cumulative_sum": running(mx.cumsum),
     "cumulative_prod": running(mx.cumprod),
     "var": spread,
