@@ -1,4 +1,7 @@
-"""Backends by name: ``from agrad.backends import numpy as xp``; called, ``agrad.backends()`` lists them."""
+"""Backends by name: ``from agrad.backends import numpy as xp``; called, ``agrad.backends()`` lists them.
+
+``agrad.backends.get("numpy")`` is the `Backend` itself, as plugins know it.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,40 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from agrad.core.backend import Backend
 from agrad.core.errors import BackendError
 from agrad.ops.namespace import namespace as _namespace
 from agrad.plugin.manager import BackendInfo
 from agrad.plugin.manager import backends as _rows
+from agrad.plugin.manager import get as _get
+
+
+def get(name: str) -> Backend:
+    """Return a backend as the contract for plugins has it: its kernels, how it makes arrays, what it cannot do.
+
+    Parameters
+    ----------
+    name : str
+        The backend's, or a device's, as ``"cupy:1"``.
+
+    Returns
+    -------
+    Backend
+        The one object of it.
+
+    Raises
+    ------
+    BackendError
+        If there is none of the name, or it is unusable here; the message says why and what to install.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> backend = ag.backends.get("numpy")
+    >>> backend.devices(), backend.cannot("float64")
+    (('numpy',), '')
+    """
+    return _get(name)
 
 
 def __getattr__(name: str) -> Any:

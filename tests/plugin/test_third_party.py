@@ -145,12 +145,13 @@ def test_torch_as_arrays_passes_the_kit(tmp_path):
 WHOLE = "outputs_are or inputs_stay or several_threads or test_exact or test_options"
 
 
-def test_torch_compile_runs_programs(tmp_path):
-    """It compiles for seconds, so not every sample."""
-    pytest.importorskip("torch")
-    plugin = f"--agrad-plugin={ROOT / 'tests' / 'torch_backend.py'}:CompilingPlugin"
-    text = python(*KIT, "--agrad-backend=torch", plugin, "-k", f"test_programs and ({WHOLE})", cwd=tmp_path)
-    assert re.search(r"\b5 passed$", text, re.MULTILINE)
+@pytest.mark.parametrize(("library", "name", "passed"), [("torch", "torch", 5), ("mlx.core", "mlx", 4)])
+def test_other_compilers_run_programs(library, name, passed, tmp_path):
+    """They compile for seconds, so not every sample."""
+    pytest.importorskip(library)
+    plugin = f"--agrad-plugin={ROOT / 'tests' / f'{name}_backend.py'}:CompilingPlugin"
+    text = python(*KIT, f"--agrad-backend={name}", plugin, "-k", f"test_programs and ({WHOLE})", cwd=tmp_path)
+    assert re.search(rf"\b{passed} passed$", text, re.MULTILINE)
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------

@@ -15,14 +15,12 @@ import numpy as np
 from cubed.array_api.array_object import Array
 from cubed.core.ops import elemwise, general_blockwise
 from cubed.primitive.blockwise import ChunkKey, FunctionArgs
-from cubed.spec import spec_from_config
 from cubed.storage.virtual import VirtualInMemoryArray
 
 import agrad as ag
 from agrad import Backend
 from agrad.core.spec import Spec
 from agrad.func.inference import infer
-from agrad.plugin import manager
 from agrad.plugin.backend import PRIMITIVES, Place, check_bounds, key_parts
 
 #: cubed keeps arrays of up to this many bytes in memory, as parts of its plans.
@@ -56,8 +54,8 @@ class CubedBackend(Backend):
         return Place(self.name, array.spec)  # cubed mixes no arrays of different resources
 
     def creation(self, device):
-        spec = context_of(device)  # what is configured needs no word, and so programs can hold it
-        return {} if spec is None or spec == spec_from_config(cubed.config) else {"spec": spec}
+        spec = context_of(device)
+        return {} if spec is None else {"spec": spec}
 
     def kernel(self, op):
         rule, numpy = ag.rules.get(op), host_kernel(op)
@@ -193,7 +191,7 @@ def draw(chunk, block_id=None, *, kind, key, p):
 
 def host_kernel(op):
     """Return the kernel of agrad's NumPy backend, None if there is none."""
-    found = manager.get("numpy").xp
+    found = ag.backends.get("numpy").xp
     for part in op.split("."):
         found = getattr(found, part, None)
     return found
@@ -290,7 +288,7 @@ def task_of(function, call):
 
 def results(op, args, parameters):
     """Return the shapes and dtypes of what an operation gives, computing nothing."""
-    backend = manager.get("cubed")
+    backend = ag.backends.get("cubed")
 
     def outlined(value):
         if isinstance(value, Array):

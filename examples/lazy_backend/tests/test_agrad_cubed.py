@@ -87,3 +87,18 @@ def test_what_is_made_beside_an_operand_has_its_spec(tmp_path):
     residual = np.full((4, 3), 1 / 3) - np.eye(3)[[0, 1, 2, 0]]
     np.testing.assert_allclose(w.grad.numpy(), np.eye(4, 3).T @ residual / 4, atol=1e-15)
     assert ag.rand_like(X)._raw.spec == X[X > 0]._raw.spec == ag.sort(X, axis=0)._raw.spec == spec
+
+
+def test_programs_run_under_the_spec_of_what_they_are_given(tmp_path):
+    def f(x):
+        made = ag.sum(ag.sin(x * 2.0) + ag.ones(3, device=x.device))
+        return made, ag.grad(made, [x])[0]
+
+    specs = [cubed.Spec(work_dir=str(tmp_path / name), allowed_mem="50MB") for name in "ab"]
+    programs = [ag.func.capture(f)(ag.asarray(xp.ones(3, spec=spec), requires_grad=True)) for spec in specs]
+    for program in programs:
+        for spec in specs:
+            x = ag.asarray(xp.asarray(np.arange(3.0), spec=spec), requires_grad=True)
+            value, slope = program(x)
+            assert value._raw.spec == slope._raw.spec == spec
+            np.testing.assert_allclose(slope.numpy(), 2 * np.cos(2 * np.arange(3.0)), rtol=1e-15)
