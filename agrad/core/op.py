@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import opcode
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import get_ident
@@ -18,6 +20,7 @@ from agrad.core.backend import Backend, backend_of, joined, numbers_of, plugins
 from agrad.core.mode import get_mode, recorder
 from agrad.core.node import Constants, Freed, Node, next_seq, output_of
 from agrad.core.once import once
+from agrad.core.operands import listed
 from agrad.core.plan import Plan, compile_source
 from agrad.core.rule import Rule
 from agrad.core.saved import pack_node, unpacked
@@ -173,11 +176,31 @@ def _as_tensors(value: Any) -> Any:
 
 
 def operate(op: Op, values: tuple[Any, ...]) -> Any:
-    """Call the op of an operator, NotImplemented where an operand is no array."""
+    """Call the op of an operator, NotImplemented where an operand is no array nor a list of numbers."""
     for value in values:
         if not isinstance(value, Tensor | bool | int | float | complex) and backend_of(value) is None:
-            return NotImplemented
+            return _beside_a_list(op, values)
     return general(op, values)
+
+
+#: What Python runs for ``a += b``, NB_INPLACE_ADD: of a list it asks for ``a + b`` before it extends the list.
+_EXTENDS = bytes((opcode.opmap["BINARY_OP"], 13))
+
+
+def _beside_a_list(op: Op, values: tuple[Any, ...]) -> Any:
+    """Call the op of an operator on a tensor and a list or tuple, as NumPy does; NotImplemented of what has no numbers.
+
+    What Python itself has a meaning for stays that: a list repeated by an integer, and extended by ``+=``.
+    """
+    tensor = next(value for value in values if isinstance(value, Tensor))
+    if op.name == "multiply" and tensor.size == 1 and tensor._spec.backend.kind(tensor.dtype) == "int":
+        return NotImplemented
+    if op.name == "add" and type(values[0]) is list:
+        frame = errors.user_frame(sys._getframe(1))
+        if frame.f_code.co_code[frame.f_lasti : frame.f_lasti + 2] == _EXTENDS:
+            return NotImplemented
+    operands = tuple(value if value is tensor else listed(value, tensor) for value in values)
+    return NotImplemented if any(operand is None for operand in operands) else general(op, operands)
 
 
 def general(op: Op, values: tuple[Any, ...], *, whole: bool = False) -> Any:

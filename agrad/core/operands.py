@@ -28,11 +28,11 @@ def tensor_of(array: Any) -> Tensor:
     return wrap(raw, backend.spec(raw))
 
 
-def as_tensor(value: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+def as_tensor(value: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Tensor:
     """Return what `agrad.asarray` makes of a value, for files that rank below its chapter."""
     backend = None if isinstance(value, HOMELESS) else backend_of(value)
     functions = (backend or plugins().default_backend()).functions
-    made: Tensor = functions.asarray(value, device=device, copy=copy)
+    made: Tensor = functions.asarray(value, dtype=dtype, device=device, copy=copy)
     return made
 
 
@@ -62,6 +62,47 @@ def as_operand(value: Any, beside: Any = None) -> Tensor:
     if made._spec.inexact or not is_grad_enabled():
         return made
     return as_tensor(value, copy=True)  # mostly places or a mask, which nodes keep: the caller may change the array
+
+
+def listed(value: Any, beside: Tensor) -> Tensor | None:
+    """Return a list or tuple, nested perhaps, as an operand beside a tensor; None where it holds no numbers or is ragged.
+
+    Python's numbers alone follow the tensor's dtype, as the widest of them would.
+    """
+    if type(value) not in (list, tuple) or _shape_of(value) is None:
+        return None
+    members = _members(value)
+    if not all(isinstance(member, _NUMBERS) for member in members):
+        return as_tensor(value, device=beside.device)
+    widest = max(members, key=_rank, default=False)
+    return as_tensor(value, dtype=beside._spec.backend.scalar_dtype(widest, beside._spec), device=beside.device)
+
+
+#: Python's numbers in rising order; bool is an int.
+_NUMBERS = (bool, int, float, complex)
+
+
+def _rank(number: Any) -> int:
+    return next(i for i, kind in enumerate(_NUMBERS) if isinstance(number, kind))
+
+
+def _shape_of(value: Any) -> tuple[int, ...] | None:
+    """Return the shape of nested lists of numbers, tensors and arrays; None of anything else."""
+    if isinstance(value, _NUMBERS):
+        return ()
+    if isinstance(value, Tensor):
+        return value.shape
+    if type(value) in (list, tuple):
+        shapes = {_shape_of(member) for member in value} or {()}
+        shape = shapes.pop()
+        return None if shapes or shape is None else (len(value), *shape)
+    backend = backend_of(value)
+    return None if backend is None else tuple(backend.as_array(value).shape)
+
+
+def _members(value: Any) -> list[Any]:
+    """Return what nested lists hold."""
+    return [held for member in value for held in _members(member)] if type(value) in (list, tuple) else [value]
 
 
 def as_operands(*values: Any) -> tuple[Tensor, ...]:
