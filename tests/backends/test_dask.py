@@ -409,6 +409,66 @@ def test_diff_stays_lazy(never_computes, dask_backend, kernels):
         np.testing.assert_array_equal(found.compute(), np.diff(np.arange(6.0) ** 2, prepend=-1, append=0))
 
 
+def in_one_layer(found, x):
+    """Whether what a kernel made says how its blocks are made, and made no task for each."""
+    from dask.blockwise import Blockwise
+
+    return isinstance(found.dask.layers[found.name], Blockwise) and found.dask.dependencies[found.name] == {x.name}
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [1, -1, (1, 2), (-1, 1)])
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "any", "all"])
+def test_reductions_within_chunks_make_no_tasks_of_their_own(kernels, name, axis, keepdims):
+    for dtype in ("float64", "float32", "int8", "bool", "complex64"):
+        a = (random(6, 4, 3) * 2).astype(dtype if dtype != "bool" else "int8").astype(dtype)
+        if dtype == "float64":
+            a[2, 1, 0], a[3] = np.nan, -0.0
+        elif dtype == "complex64" and name in ("max", "min"):
+            continue
+        x = da.from_array(a, chunks=(4, 4, 3))
+        found = getattr(kernels, name)(x, axis=axis, keepdims=keepdims)
+        expected = getattr(np, name)(a, axis=axis, keepdims=keepdims)
+        assert in_one_layer(found, x)
+        assert (found.dtype, found.shape, found.ndim) == (expected.dtype, expected.shape, expected.ndim)
+        made = found.compute()
+        np.testing.assert_array_equal(made, expected)
+        if dtype == "float64" and name not in ("any", "all"):
+            np.testing.assert_array_equal(np.signbit(made), np.signbit(expected))
+
+
+def test_a_reduction_over_several_chunks_is_dasks(kernels):
+    a = random(6, 4)
+    for axis in (0, None, (0, 1)):
+        found = kernels.sum(da.from_array(a, chunks=(4, 4)), axis=axis)
+        np.testing.assert_allclose(found.compute(), a.sum(axis=axis), rtol=1e-12)
+    with pytest.raises(ValueError, match=r"(?i)axis 2 is out of bounds"):
+        kernels.sum(da.from_array(a, chunks=(4, 4)), axis=2)
+
+
+@pytest.mark.parametrize("shape", [(6, 4, 3), (6, 2, 6), (6, 12, 1), (6, 1, 3, 4)])
+def test_reshaping_within_chunks_makes_no_tasks_of_its_own(kernels, shape):
+    a = random(6, 12)
+    x = da.from_array(a, chunks=(4, 12))
+    found = kernels.reshape(x, shape)
+    assert in_one_layer(found, x)
+    assert found.chunks[0] == (4, 2)
+    np.testing.assert_array_equal(found.compute(), a.reshape(shape))
+    back = kernels.reshape(found, (6, 12))
+    assert in_one_layer(back, found)
+    np.testing.assert_array_equal(back.compute(), a)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, (0, 2), (1, -1)])
+def test_new_axes_make_no_tasks_of_their_own(kernels, axis):
+    a = random(6, 4)
+    x = da.from_array(a, chunks=(4, 3))
+    for given in (x, x[x[:, 0] > 0]):
+        found = kernels.expand_dims(given, axis=axis)
+        assert in_one_layer(found, given)
+        np.testing.assert_array_equal(found.compute(), np.expand_dims(a if given is x else a[a[:, 0] > 0], axis))
+
+
 @pytest.mark.parametrize("shape", [(4, 6), (3, 8), (24,), (2, 2, 6), (1, 24), (6, 4)])
 def test_general_reshape(kernels, shape):
     a = random(6, 4)

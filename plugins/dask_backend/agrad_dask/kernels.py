@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -75,10 +76,62 @@ def _reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
         return _reshape_ones(x, shape)
     if 0 in x.shape:
         return indexing.empty_like(x, np.empty(x.shape, np.bool_).reshape(shape).shape)
+    kept = sum(1 for _ in itertools.takewhile(lambda both: both[0] == both[1], zip(x.shape, shape, strict=False)))
+    rest = x.shape[kept:]
+    if kept and set(x.numblocks[kept:]) <= {1} and math.prod(shape[kept:]) == math.prod(rest):
+        return _reshape_rest(x, kept, shape[kept:])
     try:
         return da.reshape(x, shape)
     except NotImplementedError:  # axes that neither merge nor split evenly
         return da.reshape(da.reshape(x, (-1,)), shape)
+
+
+def _reshape_rest(x: Any, kept: int, rest: tuple[int, ...]) -> Any:
+    """Reshape the axes after some, which are in one chunk each; Dask's own makes a task for every block at once."""
+    first, count = tuple(range(kept)), len(rest)
+    return da.blockwise(
+        _reshape_block,
+        (*first, *range(kept, kept + count)),
+        *(x, (*first, *range(kept + count, x.ndim + count))),
+        new_axes=dict(enumerate(rest, kept)),
+        concatenate=False,
+        token="reshape",  # noqa: S106 (what the tasks are called)
+        dtype=x.dtype,
+        meta=np.empty_like(x._meta, shape=(0,) * (kept + count)),
+        kept=kept,
+        rest=rest,
+    )
+
+
+def _reshape_block(x: Any, kept: int, rest: tuple[int, ...]) -> Any:
+    x = _only(x)
+    return x.reshape((*x.shape[:kept], *rest))
+
+
+def _only(block: Any) -> Any:
+    """Return the block that stands in lists, one for each axis that the result lacks."""
+    while type(block) is list:
+        (block,) = block
+    return block
+
+
+def _expand_dims(x: Any, /, axis: Any = 0) -> Any:
+    """Dask's own reshapes, which makes a task for every block at once."""
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    rank = x.ndim + len(axes)
+    new = {a % rank for a in axes if -rank <= a < rank}
+    if len(new) < len(axes) or not isinstance(x, da.Array):
+        return xp.expand_dims(x, axis=axis)
+    return da.blockwise(
+        np.expand_dims,
+        range(rank),
+        *(x, tuple(i for i in range(rank) if i not in new)),
+        new_axes=dict.fromkeys(new, 1),
+        token="expand-dims",  # noqa: S106 (what the tasks are called)
+        dtype=x.dtype,
+        meta=np.empty_like(x._meta, shape=(0,) * rank),
+        axis=tuple(sorted(new)),
+    )
 
 
 def _reshape_ones(x: Any, shape: tuple[int, ...]) -> Any:
@@ -174,6 +227,38 @@ def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(x, axis=None if _is_of_number(x, axis) else axis, **parameters)
 
     return kernel
+
+
+def _within(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a reduction that needs no other chunks where its axes are in one each; Dask's own makes a task for every block."""
+
+    def kernel(x: Any, /, *, axis: Any = None, keepdims: bool = False, **options: Any) -> Any:
+        axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
+        whole = {a % x.ndim for a in axes if -x.ndim <= a < x.ndim and x.numblocks[a] == 1}
+        if not whole or len(whole) < len(axes) or 0 in x.shape:
+            return function(x, axis=axis, keepdims=keepdims, **options)
+        labels = tuple(range(x.ndim))
+        result = labels if keepdims else tuple(i for i in labels if i not in whole)
+        dtype = getattr(np, name)(np.ones((1,), x.dtype), **options).dtype
+        return da.blockwise(
+            _reduce_block,
+            result,
+            *(x, labels),
+            adjust_chunks=dict.fromkeys(whole, 1) if keepdims else None,
+            concatenate=False,
+            token=name,
+            dtype=dtype,
+            meta=np.empty_like(x._meta, dtype, shape=(0,) * len(result)),
+            function=functools.partial(getattr(np, name), **options),
+            axes=tuple(sorted(whole)),
+            kept=keepdims,
+        )
+
+    return kernel
+
+
+def _reduce_block(x: Any, function: Callable[..., Any], axes: tuple[int, ...], kept: bool) -> Any:
+    return function(_only(x), axis=axes, keepdims=kept)
 
 
 # -- elements ---------------------------------------------------------------------------------------------------------
@@ -513,12 +598,13 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "clip": _clip,
     "diff": _diff,
     "extra.scatter_along": indexing.scatter_along,
+    "expand_dims": _expand_dims,
     "eye": _eye,
     "getitem": indexing.getitem,
     "linspace": _linspace,
     "matmul": _matmul,
-    "max": _of_numbers(_extremum(da.max)),
-    "min": _of_numbers(_extremum(da.min)),
+    "max": _of_numbers(_within("max", _extremum(da.max))),
+    "min": _of_numbers(_within("min", _extremum(da.min))),
     "ones_like": _ones_like,
     "repeat": _repeat,
     "reshape": _reshape,
@@ -534,8 +620,10 @@ KERNELS: dict[str, Callable[..., Any]] = {
     **{name: _known(name) for name in ("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values")},
     **{name: _filled(name) for name in ("empty", "full", "ones", "zeros")},
     **{name: in_single(getattr(xp, name)) for name in ("cumulative_prod", "cumulative_sum", "std", "var")},
-    **{name: _of_numbers(in_single(getattr(xp, name))) for name in ("mean", "prod", "sum")},
-    **{name: _of_numbers(getattr(xp, name)) for name in ("all", "any", "argmax", "argmin", "count_nonzero")},
+    "mean": _of_numbers(in_single(xp.mean)),
+    **{name: _of_numbers(in_single(_within(name, getattr(xp, name)))) for name in ("prod", "sum")},
+    **{name: _of_numbers(_within(name, getattr(xp, name))) for name in ("all", "any")},
+    **{name: _of_numbers(getattr(xp, name)) for name in ("argmax", "argmin", "count_nonzero")},
     **{f"fft.{name}": _fourier(name) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
     **{f"fft.{name}": _fourier(name) for name in ("fftn", "ifftn", "rfftn", "irfftn")},
     "linalg.cholesky": _stacked("cholesky", "(i,j)->(i,j)"),
