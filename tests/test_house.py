@@ -464,8 +464,9 @@ def test_the_reader_sees_what_it_should():
     assert calls == ["torch.nn"]
 
 
-def test_the_stub_of_methods_is_up_to_date():
-    script = ROOT / "docs/make_methods.py"
+@pytest.mark.parametrize("script", ["make_methods.py", "make_numpy_names.py"])
+def test_stubs_are_up_to_date(script):
+    script = ROOT / "docs" / script
     done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

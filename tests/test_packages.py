@@ -27,8 +27,8 @@ PROJECTS = {
     "agrad_dask": (ROOT / "plugins/dask_backend", {"agrad_dask"}),
     "agrad_cupy": (ROOT / "plugins/cupy_backend", {"agrad_cupy"}),
 }
-#: And the stubs in them: of the methods of `Tensor`.
-STUBS = {"agrad": {"agrad/core/methods.pyi"}}
+#: And the stubs in them: of the methods of `Tensor`, and of NumPy's names.
+STUBS = {"agrad": {"agrad/core/methods.pyi", "agrad/numpy/names.pyi"}}
 #: What of an environment belongs to this checkout and must not reach the other one.
 OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 

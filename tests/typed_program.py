@@ -1,4 +1,4 @@
-"""A user's file with three mistakes on its last lines: what type checkers make of it is tested in `test_typing`."""
+"""A user's file with four mistakes on its last lines: what type checkers make of it is tested in `test_typing`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import agrad as ag
 import agrad.nn.functional as F
+import agrad.numpy as np
 import agrad_dask
 from agrad import func, nn, optim
 from agrad.optim import lr_scheduler
@@ -88,6 +89,7 @@ def main() -> None:
     print(min(losses), model(x, scale=2.0).shape, model.first.weight.dtype)
     w = newton(ag.zeros(4), x, y)
     slopes = func.grad(penalty)({"w": w})
+    print(np.sum(np.array([w[0] ** 2, np.sin(w[1])])).item(), np.linalg.norm(w, axis=0), np.float32, np.pi)
     print(slopes["w"].tolist(), ag.grad(lambda v: (v * v).sum())(w))
     rows = func.vmap(func.grad(squared), in_dims=(None, 0, 0))(w, x, y)
     print(rows.shape, ag.compile(squared)(w, x, y))
@@ -99,3 +101,4 @@ def main() -> None:
     print(planted, ag.sum(x, dim=0))
     wrong: str = model(x)
     print(wrong)
+    print(np.meann(x))

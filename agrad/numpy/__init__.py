@@ -18,10 +18,13 @@ from __future__ import annotations
 
 import importlib
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agrad import dtypes as _dtypes
 from agrad.core.names import MissingName as _MissingName
+
+if TYPE_CHECKING:
+    from agrad.numpy.names import *  # a stub, written by docs/make_numpy_names.py
 
 e, euler_gamma, inf, nan, newaxis, pi = math.e, 0.5772156649015329, math.inf, math.nan, None, math.pi
 False_, True_ = False, True
@@ -56,32 +59,33 @@ _DTYPES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ROOMS:
-        return importlib.import_module(f"{__name__}.{name}")
-    if name == "__all__":
-        return __dir__()
-    if name.startswith("__"):
-        raise _MissingName(__name__, name)
-    if name in _DTYPES:  # another backend has others
-        from agrad.plugin.manager import default_backend  # noqa: PLC0415 (plugins load at the first use)
+if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not
 
-        return getattr(default_backend().namespace(), _DTYPES[name])
-    from agrad.numpy.table import LIBRARY, Room, table  # noqa: PLC0415 (all chapters)
+    def __getattr__(name: str) -> Any:
+        if name in _ROOMS:
+            return importlib.import_module(f"{__name__}.{name}")
+        if name == "__all__":
+            return __dir__()
+        if name.startswith("__"):
+            raise _MissingName(__name__, name)
+        if name in _DTYPES:  # another backend has others
+            from agrad.plugin.manager import default_backend  # noqa: PLC0415 (plugins load at the first use)
 
-    if name == "lib":
-        return Room(name)
-    entry = table().get(name)
-    if entry is None:
-        raise _MissingName(__name__, name)
-    if entry.status == LIBRARY:  # another backend has others
-        return entry.function.find()
-    globals()[name] = entry.function
-    return entry.function
+            return getattr(default_backend().namespace(), _DTYPES[name])
+        from agrad.numpy.table import LIBRARY, Room, table  # noqa: PLC0415 (all chapters)
 
+        if name == "lib":
+            return Room(name)
+        entry = table().get(name)
+        if entry is None:
+            raise _MissingName(__name__, name)
+        if entry.status == LIBRARY:  # another backend has others
+            return entry.function.find()
+        globals()[name] = entry.function
+        return entry.function
 
-def __dir__() -> list[str]:
-    from agrad.numpy.table import table  # noqa: PLC0415 (all chapters)
+    def __dir__() -> list[str]:
+        from agrad.numpy.table import table  # noqa: PLC0415 (all chapters)
 
-    own = ["False_", "True_", "e", "euler_gamma", "inf", "nan", "newaxis", "pi"]
-    return sorted({*own, *_ROOMS, *_DTYPES, *(name for name in table() if "." not in name)})
+        own = ["False_", "True_", "e", "euler_gamma", "inf", "nan", "newaxis", "pi"]
+        return sorted({*own, *_ROOMS, *_DTYPES, *(name for name in table() if "." not in name)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors
 from agrad.core.names import MissingName
@@ -131,11 +131,12 @@ def rfftfreq(n: int, d: Any = 1.0, device: Any = None) -> Tensor:
     return ops.rfftfreq(n, d=d, device=None if device == "cpu" else device)
 
 
-def __getattr__(name: str) -> Any:
-    if name == "__all__":
-        return __dir__()
-    raise MissingName(__name__, name)
+if not TYPE_CHECKING:  # a type checker is to know what there is not
 
+    def __getattr__(name: str) -> Any:
+        if name == "__all__":
+            return __dir__()
+        raise MissingName(__name__, name)
 
-def __dir__() -> list[str]:
-    return names_in("fft")
+    def __dir__() -> list[str]:
+        return names_in("fft")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors
 from agrad.core.names import MissingName
@@ -340,16 +340,20 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
     return of_axes(x, offset, -2, -1, native(dtype))
 
 
-def __getattr__(name: str) -> Any:
-    if name == "LinAlgError":  # what the array library raises
-        for backend in (manager.default_backend(), manager.usable("numpy")):
-            found = getattr(getattr(backend.namespace(), "linalg", None), name, None)
-            if found is not None:
-                return found
-    if name == "__all__":
-        return __dir__()
-    raise MissingName(__name__, name)
+if TYPE_CHECKING:
+    LinAlgError: type[Exception]
 
+if not TYPE_CHECKING:  # a type checker is to know what there is not
 
-def __dir__() -> list[str]:
-    return [*names_in("linalg"), "LinAlgError"]
+    def __getattr__(name: str) -> Any:
+        if name == "LinAlgError":  # what the array library raises
+            for backend in (manager.default_backend(), manager.usable("numpy")):
+                found = getattr(getattr(backend.namespace(), "linalg", None), name, None)
+                if found is not None:
+                    return found
+        if name == "__all__":
+            return __dir__()
+        raise MissingName(__name__, name)
+
+    def __dir__() -> list[str]:
+        return [*names_in("linalg"), "LinAlgError"]

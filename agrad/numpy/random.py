@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agrad import dtypes
 from agrad.core import errors
@@ -448,11 +448,12 @@ wald = _default.wald
 weibull = _default.weibull
 
 
-def __getattr__(name: str) -> Any:
-    if name in _REFUSED:
-        return refusal(f"random.{name}", _ELSEWHERE)
-    raise MissingName(__name__, name)
+if not TYPE_CHECKING:  # a type checker is to know what there is not
 
+    def __getattr__(name: str) -> Any:
+        if name in _REFUSED:
+            return refusal(f"random.{name}", _ELSEWHERE)
+        raise MissingName(__name__, name)
 
-def __dir__() -> list[str]:
-    return __all__
+    def __dir__() -> list[str]:
+        return __all__
