@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from agrad import tree
 from agrad.core.backend import Outlook
-from agrad.core.errors import BackendError, called
+from agrad.core.errors import BackendError, called, in_dask
 from agrad.core.materialize import fill, is_lazy
 from agrad.core.mode import recorder
 from agrad.core.tensor import Tensor, attached
@@ -137,6 +137,25 @@ class InChunks:
         raw = backend.rechunk(made._raw, chunks)
         made._raw, made._spec = raw, backend.spec(raw)
         return made
+
+    def to_dask_array(self: Any) -> Any:
+        """The value as a Dask array, which Dask's own functions ask for; it has no history.
+
+        Returns: dask.array.Array, lazy where this tensor is; the values of other backends are one chunk.
+        RuntimeError: While a gradient is required and recording is on, or a tangent in forward mode.
+
+        >>> ag.ones(3, device="dask").to_dask_array().compute()
+        array([1., 1., 1.])
+        """
+        if self._is_followed():
+            raise in_dask()
+        return self.detach().to_device("dask")._raw
+
+    def __dask_tokenize__(self: Any) -> Any:
+        """What names a task of Dask's that takes this tensor."""
+        if self._is_followed():
+            raise in_dask()
+        return sys.modules["dask.base"].normalize_token((type(self), self.__reduce__()))  # Dask calls this: it is there
 
     def compute(self, *, max_memory: int | str | None = None, progress: bool | None = None) -> Self:
         """Compute the value, which stays in this tensor; nothing is done where it is there.

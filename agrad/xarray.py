@@ -2,7 +2,8 @@
 
 Most of xarray does so without it, as it calls NumPy's functions, which take tensors: arithmetic, reductions, groups, windows,
 calculus. What needs this module are `interp`, `ffill`, `bfill`, `first` and `last` of groups, and choosing points by arrays
-(``da.isel(time=points, place=points)``). xarray itself has to be installed.
+(``da.isel(time=points, place=points)``). ``da.chunk(time=100)`` cuts the tensor itself, which stays part of the graph. xarray has
+to be installed.
 
 Examples
 --------
@@ -21,7 +22,7 @@ import functools
 import itertools
 from typing import Any
 
-from xarray.core import indexing, missing, nputils
+from xarray.core import dataset, indexing, missing, nputils
 from xarray.core.variable import Variable, broadcast_variables
 
 import agrad as ag
@@ -173,8 +174,32 @@ def _points(self: Any, indexer: Any) -> Any:
     return nputils.NumpyVIndexAdapter(self.array)[indexer.tuple]
 
 
+# -- chunks -----------------------------------------------------------------------------------------------------------------
+
+_chunk, _maybe_chunk = Variable.chunk, dataset._maybe_chunk
+
+
+@functools.wraps(_chunk)
+def _in_chunks(self: Any, chunks: Any = {}, *args: Any, **options: Any) -> Any:  # noqa: B006 (xarray's)
+    if not isinstance(self._data, ag.Tensor):
+        return _chunk(self, chunks, *args, **options)
+    if not chunks or isinstance(chunks, dict):
+        wanted = dict(chunks or {}, **options)
+        chunks = {axis: wanted[dim] for axis, dim in enumerate(self.dims) if dim in wanted}
+    return self._replace(data=self._data.to_device("dask").rechunk(chunks))
+
+
+@functools.wraps(_maybe_chunk)
+def _of_dataset(name: Any, var: Any, chunks: Any, *args: Any, **options: Any) -> Any:
+    if not isinstance(var._data, ag.Tensor):
+        return _maybe_chunk(name, var, chunks, *args, **options)
+    return var.chunk(chunks) if var.ndim else var
+
+
 missing._interpnd = _of_tensors
 missing.push = _filled
 nputils.nanfirst = _nan_end(nputils.nanfirst, last=False)
 nputils.nanlast = _nan_end(nputils.nanlast, last=True)
 indexing.ArrayApiIndexingAdapter._vindex_get = _points
+Variable.chunk = _in_chunks
+dataset._maybe_chunk = _of_dataset

@@ -208,6 +208,17 @@ class Methods(_FromTables):
         >>> x.rechunk({0: 2}).chunks
         ((2, 2, 2), (2,))
         """
+    def to_dask_array(self) -> Any:
+        """The value as a Dask array, which Dask's own functions ask for; it has no history.
+
+        Returns: dask.array.Array, lazy where this tensor is; the values of other backends are one chunk.
+        RuntimeError: While a gradient is required and recording is on, or a tangent in forward mode.
+
+        >>> ag.ones(3, device="dask").to_dask_array().compute()
+        array([1., 1., 1.])
+        """
+    def __dask_tokenize__(self) -> Any:
+        """What names a task of Dask's that takes this tensor."""
     def compute(self, *, max_memory: int | str | None=None, progress: bool | None=None) -> Self:
         """Compute the value, which stays in this tensor; nothing is done where it is there.
 

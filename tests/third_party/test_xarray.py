@@ -162,3 +162,42 @@ def test_xarray_in_transforms():
     np.testing.assert_allclose(hessian[0, 0, 0, 1], 2 / 9)
     _, tangent = ag.func.jvp(loss, (ag.asarray(X),), (ag.ones((2, 3)),))
     np.testing.assert_allclose(float(tangent), expected.sum())
+
+
+class TestChunks:
+    """`chunk` is a step of the graph; what has Dask run a function on blocks is refused."""
+
+    def test_chunk_is_recorded_after_the_import(self):
+        da = pytest.importorskip("dask.array")
+        import agrad.xarray  # noqa: F401 (other tests run without)
+
+        for made in (
+            ag.asarray(X, requires_grad=True),
+            ag.asarray(da.from_array(X, chunks=(2, 1)), requires_grad=True),
+        ):
+            for cut in (series(made).chunk(run=1), series(made).to_dataset(name="t").chunk({"run": 1})["t"]):
+                assert cut.data.chunks[0] == (1, 1)
+                assert cut.data.chunks[1] == ((3,) if made.device == "numpy" else (1, 1, 1))
+                assert (cut.dims, cut.attrs) == (("run", "place"), {"units": "K"})
+                made.grad = None
+                ((cut * X).sum() + (cut**2).sum()).data.backward()
+                np.testing.assert_allclose(made.grad.numpy(), 3 * X)
+        assert series(X).chunk(run=1).chunks == ((1, 1), (3,))  # an array as before
+        assert isinstance(series(X).chunk(run=1).data, da.Array)
+
+    @pytest.mark.parametrize("way", [
+        lambda a, f: xr.apply_ufunc(np.multiply, a, f, dask="parallelized", output_dtypes=[float]),
+        lambda a, f: xr.map_blocks(np.multiply, a, args=[f], template=a),
+        lambda a, f: xr.map_blocks(lambda a, f: a * f, a, kwargs={"f": f.data}, template=a),
+    ])  # fmt: skip
+    def test_functions_of_blocks_are_refused(self, way):
+        pytest.importorskip("dask.array")
+        f = series(ag.asarray(X, requires_grad=True))
+        with pytest.raises(RuntimeError, match="Can't make a Dask array or task of a Tensor that requires grad"):
+            way(series(X).chunk(run=1), f)
+
+    def test_functions_that_are_given_the_tensors_are_recorded(self):
+        pytest.importorskip("dask.array")
+        f = series(ag.asarray(X, requires_grad=True))
+        xr.apply_ufunc(np.multiply, series(2 * X).chunk(run=1), f, dask="allowed").sum().data.backward()
+        np.testing.assert_allclose(f.data.grad.numpy(), 2 * X)

@@ -17,6 +17,7 @@ import re
 import warnings
 from pathlib import Path
 
+import dask.array as da
 import numpy as np
 import pytest
 
@@ -91,6 +92,22 @@ WAYS = {
     "`np.ma.log(x)`, `masked * x`": (lambda x: np.ma.log(x), RAISES, RAISES),
     "`x * masked`, `x * objects`, `x * np.matrix`": (lambda x: x * np.array([1, 2], dtype=object), RAISES, RAISES),
     "`np.from_dlpack(x)`, `torch.from_dlpack`": (np.from_dlpack, RAISES, RAISES),
+    # -- functions of Dask
+    "`da.where(d > 0, x, 1.0)`, `da.stack`, `da.from_array(x)`, `x_labelled.chunk()`": (
+        lambda x: da.where(da.ones(2) > 0, x, 1.0),
+        RAISES,
+        RAISES,
+    ),
+    '`da.map_blocks(f, d, x)`, `xr.apply_ufunc(dask="parallelized")`, `xr.map_blocks`': (
+        lambda x: da.map_blocks(np.multiply, da.ones(2), x),
+        RAISES,
+        RAISES,
+    ),
+    "`d.map_blocks(lambda b: b * x)`, `dask.delayed(f)(x)`, once computed": (
+        lambda x: ag.asarray(da.ones(2).map_blocks(lambda b: b * x, dtype=float)).compute(),
+        RAISES,
+        "warns or raises",
+    ),
     # -- copies
     "`copy.copy(x)`, `x.clone()`": (lambda x: [copy.copy(x), x.clone()], RECORDED, RECORDED),
     "`copy.deepcopy(x)` of a result": (lambda x: copy.deepcopy(x * 2), RAISES, RAISES),

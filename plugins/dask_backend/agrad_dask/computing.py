@@ -27,7 +27,9 @@ from dask.system import CPU_COUNT
 from dask.utils import format_bytes, parse_bytes
 
 from agrad.core.backend import Outlook
+from agrad.core.errors import in_dask
 from agrad.core.once import once
+from agrad.core.tensor import Tensor
 from agrad_dask import fusing, origins, repeats, runs, staging
 from agrad_dask.staging import name_of
 from agrad_numpy import allocator  # noqa: F401 (chunks in flight are freed and made anew all the time)
@@ -318,12 +320,15 @@ class _Run:
         """Compute a pass in this process."""
         lowered = {} if threads is None else {"num_workers": threads}
         try:
-            return list(self.schedule(graph, targets, **lowered, **options))
+            found = list(self.schedule(graph, targets, **lowered, **options))
         except Exception as error:
             for missing in {d for node in graph.values() for d in node.dependencies} - graph.keys():
                 raise origins.gone(missing, self.written) from error
             self.explain(error, *_failed_in(error))
             raise
+        if Tensor in map(type, found) and any(isinstance(v, Tensor) and v._is_followed() for v in found):
+            raise in_dask()  # a function of the user's, which tasks call, takes a tensor from outside
+        return found
 
     def on_cluster(
         self, graph: dict[Any, GraphNode], known: dict[Any, Any], targets: list[Any], options: dict[str, Any]
