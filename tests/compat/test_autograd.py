@@ -428,6 +428,12 @@ def test_vector_spaces_differ_by_shape_dtype_and_structure():
             vspace(value)
 
 
+def test_the_numbers_are_numpys_own():
+    """Code asks whether a number ``is np.inf``."""
+    for name in ("e", "euler_gamma", "inf", "nan", "pi"):
+        assert getattr(anp, name) is getattr(np, name)
+
+
 def test_flatten():
     value = {"w": A, "b": [1.0, (X,)], "none": ()}
     vector, unflatten = flatten(value)

@@ -448,3 +448,11 @@ def test_so_are_those_of_counts(name, shapes, count, method):
     found = getattr(getattr(stats, name), method)(count, *shapes[:-1], p)
     assert np.isnan(float(found.detach()))
     assert np.isnan(float(ag.grad(found, p)[0]))
+
+
+@pytest.mark.parametrize("mean", [0.0, 2.5, -1.0, np.nan])
+def test_one_mean_of_many_counts(mean):
+    k = np.asarray([0.0, 1.0, 5.0])
+    expected = scipy.stats.poisson.logpmf(k, mean)
+    for given in (mean, ag.tensor(mean), ag.tensor([mean])):
+        np.testing.assert_allclose(stats.poisson.logpmf(k, given).numpy(), expected, rtol=1e-14)

@@ -5,12 +5,24 @@ Formulas are those of Johnson, Kemp & Kotz, Univariate Discrete Distributions, 2
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from agrad.core.mode import may_look
 from agrad.core.tensor import Tensor
-from agrad.ops.elementwise import floor, log1p
+from agrad.ops.elementwise import floor, log, log1p
 from agrad.ops.special import betainc, betaincc, betaln, gammaln, pdtr, pdtrc, xlog1py, xlogy
 from agrad.scipy.stats.base import Discrete
+
+
+def _times_log(k: Tensor, p: Any) -> Tensor:
+    """Return ``xlogy(k, p)``; with one logarithm where `p` is one number, which is seen to be positive."""
+    if not isinstance(p, Tensor):
+        return k * math.log(p) if p > 0 else xlogy(k, p)
+    backend = p._spec.backend
+    if not p.ndim and may_look(backend) and backend.truth(backend.xp.greater(p._raw, 0)):
+        return k * log(p)
+    return xlogy(k, p)
 
 
 class Poisson(Discrete):
@@ -27,7 +39,7 @@ class Poisson(Discrete):
         return mu >= 0
 
     def _logpmf(self, k: Tensor, mu: Any) -> Tensor:
-        return xlogy(k, mu) - gammaln(k + 1) - mu
+        return _times_log(k, mu) - gammaln(k + 1) - mu
 
     def _cdf(self, k: Tensor, mu: Any) -> Tensor:
         return pdtr(k, mu)
