@@ -209,6 +209,27 @@ def reshape(x, /, shape, *, copy=None):
     return mx.reshape(x, shape)
 
 
+def repeat(x, repeats, /, *, axis=None):
+    if isinstance(repeats, int):
+        return mx.repeat(x, repeats, axis)
+    x, axis = (x.reshape(-1), 0) if axis is None else (x, axis)
+    places = np.repeat(np.arange(x.shape[axis]), np.array(repeats))  # the shape depends on values
+    return mx.take(x, mx.array(places), axis)
+
+
+def moveaxis(x, source, destination, /):
+    source, destination = (axes_of(x, axis) for axis in (source, destination))
+    order = [a for a in range(x.ndim) if a not in source]
+    for to, a in sorted(zip(destination, source, strict=True)):
+        order.insert(to, a)
+    return mx.transpose(x, order)
+
+
+def vecdot(x, y, /, *, axis=-1):
+    x = mx.conj(x) if x.dtype == mx.complex64 else x
+    return total(mx.sum)(x * y, axis=axis, dtype=mx.result_type(x, y))
+
+
 OTHERWISE = {
     "bool": mx.bool_,
     **{name: made(getattr(mx, name)) for name in ("asarray", "arange", "empty", "ones", "zeros", "linspace")},
@@ -220,6 +241,9 @@ OTHERWISE = {
     "eye": eye,
     "clip": clip,
     "reshape": reshape,
+    "repeat": repeat,
+    "moveaxis": moveaxis,
+    "vecdot": vecdot,
     "concat": concat,
     "sum": total(mx.sum),
     "prod": total(mx.prod),
@@ -249,6 +273,13 @@ def pinv(x, /, *, rtol=None):
     rtol = max(x.shape[-2:]) * mx.finfo(x.dtype).eps if rtol is None else rtol
     kept = s > rtol * mx.max(s, axis=-1, keepdims=True)
     return mx.swapaxes(mx.where(kept, 1 / s, 0)[..., :, None] * v, -1, -2) @ mx.swapaxes(u, -1, -2)
+
+
+def solve(x, y, /):
+    if y.ndim == 1:
+        return solve(x, y[:, None])[..., 0]
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    return mx.linalg.solve(*(mx.broadcast_to(a, (*batch, *a.shape[-2:])) for a in (x, y)))
 
 
 def matrix_power(x, n, /):
@@ -281,7 +312,8 @@ LINALG = {
     "matmul": matmul,
     "matrix_transpose": mx.matrix_transpose,
     "tensordot": mx.tensordot,
-    "vecdot": mx.vecdot,
+    "vecdot": vecdot,
+    "solve": solve,
     "outer": mx.outer,
     "pinv": pinv,
     "matrix_power": matrix_power,
@@ -360,7 +392,9 @@ class MlxBackend(ag.Backend):
 
     def scatter_add(self, spec, key, values):
         zeros = mx.zeros(spec.shape, values.dtype)
-        return zeros.at[key].add(values)
+        if not spec.shape:  # where every place is the one
+            return total(mx.sum)(values)
+        return zeros.at[key].add(values) if values.size else zeros
 
     def item(self, array):
         return array.item()
