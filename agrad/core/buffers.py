@@ -158,7 +158,7 @@ def rebind(
     node = target._node
     if mode.is_grad_enabled():
         if isinstance(node, AccumulateGrad):
-            raise errors.leaf_in_place(what)
+            raise errors.leaf_in_place(target, what)
         node = result._node
     if target._base is not None:
         target._base = None
@@ -191,7 +191,7 @@ def rebind(
 def check_leaf(target: Tensor, what: str) -> None:
     """Refuse, before anything is computed, to change a leaf that requires grad while recording."""
     if isinstance(target._node, AccumulateGrad) and mode.is_grad_enabled():
-        raise errors.leaf_in_place(what)
+        raise errors.leaf_in_place(target, what)
 
 
 # -- assignments that would be lost ------------------------------------------------------------------------------------

@@ -225,12 +225,21 @@ def inexact_only(dtype: Any) -> RuntimeError:
     )
 
 
-def leaf_in_place(what: str) -> RuntimeError:
-    return RuntimeError(
-        f"a leaf Variable that requires grad is being used in an in-place operation.\n  {what} would overwrite a value"
-        " that gradients are asked for. Use an out-of-place operation, or wrap an update of parameters in ag.no_grad()."
-        f"{called()}"
-    )
+def leaf_in_place(target: Any, what: str) -> RuntimeError:
+    message = "a leaf Variable that requires grad is being used in an in-place operation."
+    if target._node.active:
+        cure = (
+            f"{what} would overwrite a value that gradients are asked for. Use an out-of-place operation, or wrap an update"
+            " of parameters in ag.no_grad()."
+        )
+    else:  # the name that a transform gave to an argument: unrecorded, the derivative would be silently wrong
+        bound = user_frame(sys._getframe(1)).f_locals.items()
+        name = next((name for name, value in bound if value is target), "x")
+        cure = (
+            f"{name} is an argument of the function that is being differentiated, and {what} would overwrite it. Work on a"
+            f" copy: {name} = {name}.copy() first."
+        )
+    return RuntimeError(f"{message}\n  {cure}{called()}")
 
 
 def lost_assignment(how: str, instead: str) -> RuntimeError:

@@ -108,9 +108,11 @@ class Tape:
                 tensors, self.structure, self.gives = arguments_of(tuple(primals), what)
             floor = next_seq()
             self.inputs = [variable(t, recording=self.recording) for t in tensors]
+            # a leaf refuses to be written to; of a tensor with a history the function gets a name of its own to write to
+            given = [t if type(t._node) is AccumulateGrad else fresh(t, t._node) for t in self.inputs]
             if flat or self.structure is ONE:
-                return floor, function(*self.inputs)
-            return floor, function(*tree.unflatten(self.structure, self.inputs))
+                return floor, function(*given)
+            return floor, function(*tree.unflatten(self.structure, given))
 
         self.floor, returned = mode.recorded(run)
         self.aux: Any = None

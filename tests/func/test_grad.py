@@ -459,3 +459,42 @@ def test_deriv_is_the_derivative_along_ones():
         ag.deriv(turn, 2)(0.3, 2.0)
     with pytest.raises(ValueError, match="floating point"):
         ag.deriv(ag.sin)(1)
+
+
+# -- functions that write to their arguments ---------------------------------------------------------------------------
+
+
+def doubling(w):
+    w *= 2.0
+    return ag.sum(w**2)
+
+
+def putting(w):
+    w[0] = 5.0
+    return ag.sum(w**3)
+
+
+@pytest.mark.parametrize("transform", [ag.grad, ag.value_and_grad, ag.jacobian, lambda f: lambda x: vjp(f, x)])
+@pytest.mark.parametrize("f", [doubling, putting])
+def test_writing_to_an_argument_says_what_to_write(f, transform):
+    with pytest.raises(RuntimeError, match="w is an argument of the function") as caught:
+        transform(f)(np.ones(3))
+    assert "w = w.copy() first" in str(caught.value)
+    assert "no_grad" not in str(caught.value)
+    np.testing.assert_allclose(
+        ag.grad(lambda w: f(w.copy()))(np.ones(3)), [8.0] * 3 if f is doubling else [0.0, 3.0, 3.0]
+    )
+
+
+@pytest.mark.parametrize(("f", "second"), [(doubling, [8.0, 8.0, 8.0]), (putting, [0.0, 6.0, 6.0])])
+def test_writing_to_an_argument_that_has_a_history(f, second):
+    inner = lambda w: ag.sum(ag.grad(f)(w))
+    np.testing.assert_allclose(ag.grad(inner)(np.ones(3)), second)
+    np.testing.assert_allclose(ag.grad(lambda p: inner(p["w"]))({"w": np.ones(3)})["w"], second)
+    np.testing.assert_allclose(ag.hessian(f)(np.ones(3)), np.diag(second))
+    x = ag.ones(3, requires_grad=True)
+    np.testing.assert_allclose(ag.grad(f)(x).detach().numpy(), [8.0] * 3 if f is doubling else [0.0, 3.0, 3.0])
+    y = x * 1.0
+    gradient = ag.grad(f)(y)
+    assert y.tolist() == [1.0, 1.0, 1.0]
+    assert ag.autograd.grad(ag.sum(gradient), x)[0].tolist() == second
