@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 import math
+import sys
 import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +54,7 @@ from agrad.func.hooks import Reads, are_alike, functions_on, hooks_on, keep_zero
 from agrad.func.origins import Argument, Found, search, target_of
 from agrad.func.program import Given, Leaf, Number, Program, Structure, put_back
 from agrad.func.recording import CaptureError, Hooked
-from agrad.func.watching import Condition, Live, Watcher, backward_of
+from agrad.func.watching import Condition, Live, Watcher, Whole, backward_of
 from agrad.plugin.manager import choice, default_backend
 from agrad.random import noting
 
@@ -540,7 +541,7 @@ class Compiled:
                 outcome = self._run(kept, difference, leaves, treedef, whole=is_raw(leaves))
                 if outcome is not MISSED:
                     return outcome
-                difference = "a value that decides"
+                difference = f"a value that decides ({', '.join(dict.fromkeys(c.line for c in kept.conditions))})"
             differing = differing or difference
         if self._refused.get(key, 0) >= REFUSALS:
             return self._eager(leaves, treedef)
@@ -650,10 +651,11 @@ class Compiled:
         try:
             with met_code() as met:
                 mode.push(recorder=watcher)
+                watcher.frame = sys._getframe()
                 returned = self.function(*args, **kwargs)
         finally:
             mode.set_mode(before)
-            watcher.is_open = False
+            watcher.is_open, watcher.frame = False, None
         if not met.is_whole:
             watcher.give_up(
                 CaptureError(
@@ -668,7 +670,7 @@ class Compiled:
                 kept = self._made(watcher, arguments, values, returned, roots, state, settings, met, first)
             except CaptureError as error:
                 watcher.give_up(error)
-        returned = tree.map(lambda leaf: float(leaf) if isinstance(leaf, Live) else leaf, returned)
+        returned = tree.map(as_python, returned)
         return returned, kept, watcher
 
     def _capture(self, key: Any, leaves: list[Any], treedef: tree.TreeDef, differing: str | None) -> Any:
@@ -760,8 +762,12 @@ class Compiled:
                     " with another tensor from outside: which of them a later call means no program can tell"
                 )
         for live in watcher.lives:
-            if not live.used and not any(leaf is live for leaf in tree.flatten(returned)[0]):
+            ways_out = [live, *(value for value, array in watcher.returned if array is live.array)]
+            if not live.used and not any(leaf is out for leaf in tree.flatten(returned)[0] for out in ways_out):
                 watcher.demand(watcher.number_of(live.array), float.__pos__(live))
+        for value, array in watcher.returned:
+            if not any(leaf is value for leaf in tree.flatten(returned)[0]):
+                watcher.demand(watcher.number_of(array), value)
         if watcher.conditions and any(kind == "effect" for kind, *_ in watcher.prologue):
             raise CaptureError(
                 f"capture: a value decides ({watcher.conditions[0].line}) in a call that changes an optimiser's state"
@@ -1011,6 +1017,11 @@ class Same:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Same) and other.value is self.value
+
+
+def as_python(leaf: Any) -> Any:
+    """Return a number of the program's as Python has it."""
+    return float(leaf) if isinstance(leaf, Live) else int(leaf) if isinstance(leaf, Whole) else leaf
 
 
 def as_given(leaf: Any) -> Any:

@@ -7,6 +7,8 @@ are steps, any other use makes them conditions. Where no program can hold what t
 from __future__ import annotations
 
 import functools
+import sys
+import types
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -21,6 +23,7 @@ from agrad.core.tensor import Tensor, wrap
 from agrad.func.guards import Link, called, changed_between, settings_of
 from agrad.func.program import Program
 from agrad.func.recording import CaptureError, Hooked, Recorder
+from agrad.func.returned import is_returned
 from agrad.plugin.manager import default_backend
 
 
@@ -73,15 +76,29 @@ def _bound(name: str) -> Callable[..., Any]:
     return method
 
 
+def _float(self: Live) -> float:
+    value = float.__pos__(self)
+    if self.watcher.is_returned():
+        self.watcher.returned.append((value, self.array))
+    else:
+        self.watcher.condition(self)
+    return value
+
+
+Live.__float__ = _float  # type: ignore[assignment, method-assign]
 for _name, _op in (("add", "add"), ("sub", "subtract"), ("mul", "multiply"), ("truediv", "divide")):
     setattr(Live, f"__{_name}__", _live(f"__{_name}__", _op))
     setattr(Live, f"__r{_name}__", _live(f"__r{_name}__", _op, reflected=True))
 for _name in (
-    *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "int", "float", "repr", "format", "round", "trunc", "floor"),
+    *("lt", "le", "gt", "ge", "eq", "ne", "bool", "hash", "int", "repr", "format", "round", "trunc", "floor"),
     *("ceil", "pow", "rpow", "mod", "rmod", "floordiv", "rfloordiv", "divmod", "rdivmod", "abs", "neg", "pos"),
 ):
     setattr(Live, f"__{_name}__", _bound(f"__{_name}__"))
 Live.__str__ = Live.__repr__  # type: ignore[method-assign]
+
+
+class Whole(int):
+    """An integer that the function only returns, as an object of its own: it is told from others by identity."""
 
 
 class Condition(NamedTuple):
@@ -127,6 +144,10 @@ class Watcher(Recorder):
         Where it computes.
     lives : list of Live
         The numbers it gave to Python.
+    returned : list of (number, array)
+        Plain floats and integers that the function only returns, and the arrays that they are of.
+    frame : frame or None
+        Where the function is called.
     tellers : list
         The optimisers and schedules that the function leads to.
     told : set
@@ -141,6 +162,8 @@ class Watcher(Recorder):
         self.backend: Backend | None = None
         self.conditions: list[Condition] = []
         self.lives: list[Live] = []
+        self.returned: list[tuple[Any, Any]] = []
+        self.frame: types.FrameType | None = None
         self.tellers: list[Any] = []
         self.told: set[Any] = set()
         self.prologue: list[tuple[Any, ...]] = []
@@ -231,6 +254,10 @@ class Watcher(Recorder):
             if isinstance(made, Live):
                 self.lives.append(made)
             return made
+        if type(value) is int and self.is_returned():
+            made = Whole(value)
+            self.returned.append((made, self.kernels_of(backend).reshape(tensor._raw, ())))
+            return made
         self.demand(self.number_of(tensor._raw), value)
         return value
 
@@ -250,7 +277,17 @@ class Watcher(Recorder):
         return made
 
     def number_of_float(self, value: Any) -> int | None:
-        return self.number_of(value.array) if isinstance(value, Live) and value.watcher is self else None
+        if isinstance(value, Live) and value.watcher is self:
+            return self.number_of(value.array)
+        array = next((array for number, array in self.returned if number is value), None)
+        return None if array is None else self.number_of(array)
+
+    def is_returned(self) -> bool:
+        """Return whether a number that Python asks for now is only returned by the function itself."""
+        if not self.is_open or self.failure is not None:
+            return False
+        frame = errors.user_frame(sys._getframe())
+        return frame.f_back is self.frame and is_returned(frame.f_code, frame.f_lasti)
 
     def live(self, value: float, array: Any) -> Live:
         """Return a number that is computed anew at every call, from a 0-d array."""

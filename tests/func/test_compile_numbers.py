@@ -1,0 +1,173 @@
+"""Numbers that a compiled function gives to Python: results where they are only returned, conditions where they may decide."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import agrad as ag
+
+CompileWarning = ag.func.CompileWarning
+LIMIT = 5.0
+
+
+def returned(x):
+    return float(ag.sum(x))
+
+
+def named(x):
+    value = float(ag.sum(x))
+    y = x * 2.0
+    return y, value
+
+
+def in_containers(x):
+    with ag.no_grad():
+        return {"loss": float(ag.sum(x)), "rest": [ag.mean(x).item(), (float(ag.max(x).item() * 2.0),)]}
+
+
+def count(x):
+    right = ag.sum(x > 1.5).item()
+    return ag.sum(x).item(), right
+
+
+def count_of_one(x):
+    return ag.sum(ag.reshape(x > 1.5, (1, -1)), axis=1).item()
+
+
+def arithmetic(x):
+    return x * (0.1 * ag.sum(x).item() + 1.0)
+
+
+RESULTS = (returned, lambda x: float(ag.sum(x)), named, in_containers, count, count_of_one, arithmetic)
+
+
+def leaves(value):
+    return [x.tolist() if isinstance(x, ag.Tensor) else x for x in ag.tree.flatten(value)[0]]
+
+
+@pytest.mark.parametrize("function", RESULTS)
+def test_numbers_that_are_only_returned_are_results(function):
+    compiled = ag.compile(function)
+    for i in range(12):
+        x = ag.asarray(np.array([0.25, 1.0, 2.0]) + 0.1 * i)
+        found, eager = leaves(compiled(x)), leaves(function(x))
+        assert found == eager
+        assert list(map(type, found)) == list(map(type, eager))
+    assert len(compiled.programs) == 1
+
+
+def decided(x):
+    value = float(ag.sum(x))
+    if value > LIMIT:
+        return value, 1
+    return value, 2
+
+
+def changed(x):
+    value = float(ag.sum(x))
+    value += 1.0
+    return value
+
+
+def used(x):
+    value = float(ag.sum(x))
+    return value, math.sqrt(value)
+
+
+def counted(x):
+    right = ag.sum(x > 1.5).item()
+    return sum(1 for _ in range(right)), right
+
+
+def sliced(x):
+    right = ag.sum(x > 1.5).item()
+    return x[:right], right
+
+
+def read_within(x):
+    value = float(ag.sum(x))
+
+    def inner():
+        return value
+
+    return value, inner() * 2.0
+
+
+def by_another(x):
+    return returned(x) * 2.0
+
+
+def given_on(x):
+    return round(float(ag.sum(x)), 1)
+
+
+def walrus(x):
+    return (value := float(ag.sum(x))), value * 2.0
+
+
+def recursive(x, depth=1):
+    if depth:
+        value = recursive(x, 0)
+        return value, math.floor(value)
+    return float(ag.sum(x))
+
+
+CONDITIONS = (decided, changed, used, counted, sliced, read_within, by_another, given_on, walrus, recursive)
+
+
+@pytest.mark.parametrize("function", CONDITIONS)
+def test_numbers_that_may_be_used_are_conditions(function):
+    compiled = ag.compile(function, check=False)
+    for i in range(4):
+        for _ in range(3):
+            x = ag.asarray(np.array([0.25, 1.0, 2.0]) + 0.6 * i)
+            assert leaves(compiled(x)) == leaves(function(x))
+    assert len(compiled.programs) > 1
+
+
+def test_where_there_is_no_text_a_float_is_a_condition():
+    names = {"ag": ag}
+    exec("def function(x):\n    return float(ag.sum(x))", names)
+    compiled = ag.compile(names["function"], check=False)
+    for i in range(3):
+        assert compiled(ag.asarray([1.0, float(i)])) == 1.0 + i
+    assert len(compiled.programs) > 1
+
+
+def test_a_training_step_that_returns_numbers_is_one_program():
+    w = ag.tensor([0.5, -1.0], requires_grad=True)
+    optimizer = ag.optim.SGD([w], lr=0.1)
+
+    @ag.compile
+    def step(x, y):
+        optimizer.zero_grad()
+        out = x @ w
+        loss = ag.mean((out - y) ** 2)
+        loss.backward()
+        optimizer.step()
+        right = ag.sum((out > 0.0) == (y > 0.0)).item()
+        return float(loss.detach()), loss.item(), right
+
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        x = rng.normal(size=(8, 2))
+        before = w.detach().numpy().copy()
+        out, y = x @ before, x @ [1.0, 2.0]
+        loss, again, right = step(x, y)
+        assert loss == again
+        np.testing.assert_allclose(loss, np.mean((out - y) ** 2), rtol=1e-12)
+        assert right == np.sum((out > 0.0) == (y > 0.0))
+        assert type(right) is int
+        np.testing.assert_allclose(w.detach().numpy(), before - 0.1 * x.T @ (out - y) / 4, rtol=1e-12)
+    assert len(step.programs) == 1
+
+
+def test_the_warning_of_many_ways_names_the_line():
+    compiled = ag.compile(lambda x: x * float(ag.sum(x)), check=False)
+    for i in range(8):
+        compiled(ag.asarray([float(i)]))
+    with pytest.warns(CompileWarning, match=r"differ in a value that decides \(.*test_compile_numbers\.py:\d+\)"):
+        compiled(ag.asarray([9.0]))
