@@ -269,8 +269,15 @@ def found_outside(recorder: Recorder, arrays: dict[int, Any], roots: Sequence[An
             raise CaptureError(
                 f"capture: an array of shape {tuple(array.shape)} is used that no call could find again: neither the"
                 f" function's closure nor globals nor arguments lead to it{errors.called()}"
+                f"\n  What {_library(array)} itself makes within the function is none of its steps. Make it by agrad's function of the"
+                " name (ag.eye, ag.arange), or by agrad.numpy's; or make it outside and pass it."
             )
     return {number: places[number] for number in arrays}
+
+
+def _library(array: Any) -> str:
+    backend = backend_of(array)
+    return "an array library" if backend is None else backend.name
 
 
 def parameters_of(function: Callable[..., Any], count: int) -> tuple[str, ...]:

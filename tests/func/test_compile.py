@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
+import agrad.numpy
 
 CompileError, CompileWarning = ag.func.CompileError, ag.func.CompileWarning
 
@@ -732,6 +733,19 @@ def test_what_shows_values_to_python_runs_as_it_is(name):
         close(compiled(ag.tensor([1.0, 2.0])), 20.0)
     for _ in range(3):  # another warning would be an error
         close(compiled(ag.tensor([1.0, 3.0])), 40.0)
+
+
+def test_an_array_that_numpy_makes_within_the_function_says_what_makes_it_a_step():
+    made = {"np.eye": np.eye, "ag.eye": ag.eye, "agrad.numpy.eye": agrad.numpy.eye}
+
+    def f(x, name):
+        return ag.sum((x @ made[name](2)) ** 2)
+
+    x = ag.tensor([1.0, 2.0])
+    with pytest.warns(CompileWarning, match=r"What numpy itself makes .*\(ag\.eye, ag\.arange\), or by agrad\.numpy's"):
+        close(ag.compile(f)(x, "np.eye"), 5.0)
+    for name in ("ag.eye", "agrad.numpy.eye"):
+        close(ag.compile(f)(x, name), 5.0)  # a warning would be an error
 
 
 def test_an_optimizer_of_lazy_parameters_says_that_it_runs_as_it_is():
