@@ -100,8 +100,11 @@ NAMESPACES = {
     "agrad.scipy.linalg": "Matrix functions and equations that the standard does not have.",
     "agrad.scipy.optimize": "Roots and minima as functions of their parameters.",
     "agrad.scipy.signal": "Filters and convolutions.",
+    "agrad.scipy.special": "All of :doc:`agrad.special <agrad.special>`, by SciPy's module; and two names more.",
+    "agrad.scipy.stats": "Distributions, which have their methods in common.",
     "agrad.utils.checkpoint": "Computing again instead of keeping.",
     "agrad.utils.data": "Batches.",
+    "agrad.compat.autograd": "HIPS autograd's interface; what differs is in :doc:`from HIPS autograd </from_autograd>`.",
     "agrad.tree": "Containers of tensors.",
     "agrad.view": "Graphs, memory and profiles as pictures.",
     "agrad.testing": "The conformance kit, for authors of backends.",
@@ -116,9 +119,22 @@ def names_of(module: Any) -> list[str]:
     found = []
     for name in public:
         value = getattr(module, name)
-        if (inspect.isroutine(value) or inspect.isclass(value)) and value.__doc__:
+        if (inspect.isroutine(value) or inspect.isclass(value)) and value.__doc__ and value.__module__ != "builtins":
             found.append(name)
     return sorted(found, key=str.lower)
+
+
+def of_objects(module: Any) -> str:
+    """Return the text on a namespace of objects: what each is, and then the methods of their classes."""
+    objects = {member: getattr(module, member) for member in module.__all__}
+    text = "".join(f".. autodata:: {member}\n   :no-value:\n\n" for member in objects)
+    classes = dict.fromkeys(
+        base
+        for value in objects.values()
+        for base in type(value).__mro__[:-1]
+        if any(inspect.isfunction(part) and not name.startswith("_") for name, part in vars(base).items())
+    )
+    return text + "".join(f".. autoclass:: {one.__module__}.{one.__qualname__}()\n   :members:\n\n" for one in classes)
 
 
 def write_reference(*_: Any) -> None:
@@ -131,7 +147,8 @@ def write_reference(*_: Any) -> None:
         own = [member for member in names_of(module) if id(getattr(module, member)) not in described]
         described.update(id(getattr(module, member)) for member in own)
         names = "\n".join(f"   {member}" for member in own)
-        text = f"{name}\n{'=' * len(name)}\n\n{line}\n\n.. currentmodule:: {name}\n\n.. autosummary::\n   :toctree: names\n\n{names}\n"
+        text = f"{name}\n{'=' * len(name)}\n\n{line}\n\n.. currentmodule:: {name}\n\n"
+        text += f".. autosummary::\n   :toctree: names\n\n{names}\n" if own else of_objects(module)
         page = folder / f"{name}.rst"
         if not page.exists() or page.read_text("utf-8") != text:
             page.write_text(text, "utf-8")
