@@ -112,7 +112,7 @@ class Outlook:
     passes : int
         How often the data are gone through; 0 where nothing is to be computed.
     tasks : int
-        How many tasks there are in them, before any are fused.
+        How many tasks the scheduler is given, in all passes together; one does what happens to some chunks.
     threads : int
         How many run at a time.
     chunks, read : int

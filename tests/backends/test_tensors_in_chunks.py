@@ -196,6 +196,22 @@ def test_explain_says_what_is_read_and_held_and_computes_nothing():
         ag.explain(ag.sum(x * x), max_memory=1000)
 
 
+@pytest.mark.parametrize("max_memory", [None, "100 MB"])
+def test_explain_counts_the_tasks_that_run(max_memory):
+    from dask.callbacks import Callback
+
+    x = ag.asarray(da.random.default_rng(0).random((1600, 20), chunks=(10, 20)))
+    w = ag.zeros(20, requires_grad=True)
+    loss = ag.mean((x @ w - 1.0) ** 2)
+    for tensor in (loss, ag.sum(ag.softmax(x, axis=0) ** 2), x[:100] * 2.0):
+        said, ran = ag.explain(tensor, max_memory=max_memory), []
+        with Callback(posttask=lambda key, *_: ran.append(key)):  # noqa: B023 (called here)
+            ag.compute(tensor, max_memory=max_memory)
+        assert said.tasks == len(ran) > 0
+    if max_memory is None:
+        assert ag.explain(loss).tasks < 160, "neighbours share tasks"
+
+
 def test_explain_counts_what_fused_tasks_read(tmp_path):
     zarr = pytest.importorskip("zarr")
     stored = zarr.create_array(tmp_path / "x.zarr", shape=(1000, 20), chunks=(100, 20), dtype="float32")

@@ -181,6 +181,25 @@ class _Run:
 
     def contracted(self, keys: list[Any], options: dict[str, Any]) -> list[Any]:
         """Compute, with one task for what happens to some chunks."""
+        values: dict[Any, Any] = {}
+        for targets, graph, number, count in self.contractions(keys, values):
+            if all(isinstance(graph.get(key), DataNode) for key in targets):
+                return [graph[key]() for key in targets]
+            with self.shown(graph, number, count):
+                found = self.computed(graph, targets, values, None, options)
+            values.update(zip(targets, found, strict=True))
+        return self.brought(values, keys)
+
+    def contractions(
+        self, keys: list[Any], values: Mapping[Any, Any]
+    ) -> Iterator[tuple[list[Any], dict[Any, GraphNode], int, int]]:
+        """Give for pass after pass what is to be computed, the tasks, its number and how many there are.
+
+        Parameters
+        ----------
+        values : mapping
+            Holds what the passes so far have computed.
+        """
         chunks = max(staging.CHUNKS, self.threads())
         with fusing.uncollected():
             layers = runs.Layers(self.written)
@@ -193,7 +212,6 @@ class _Run:
                 dict.fromkeys(first.get(key, key) for key in keys),
                 lambda key: sizes(key) * len(blocks.get(key, "1")),
             )
-        values: dict[Any, Any] = {}
         for number, firsts in enumerate(passes, 1):
             targets = keys
             with fusing.uncollected():
@@ -201,12 +219,7 @@ class _Run:
                     targets = [key for one in firsts for key in blocks.get(one, [one])]
                     plan = runs.Runs(runs.Survey(layers, targets, values, kept=self.client is not None), chunks)
                 graph = plan.graph() if self.client is None else self.without_kept(plan.graph())
-            if all(isinstance(graph.get(key), DataNode) for key in targets):
-                return [graph[key]() for key in targets]
-            with self.shown(graph, number, len(passes)):
-                found = self.computed(graph, targets, values, None, options)
-            values.update(zip(targets, found, strict=True))
-        return self.brought(values, keys)
+            yield targets, graph, number, len(passes)
 
     def shown(self, graph: Mapping[Any, GraphNode], number: int, count: int) -> AbstractContextManager[Any]:
         """Show how far the tasks of a pass have come, if that is wanted."""
@@ -446,14 +459,18 @@ class _Planned(_Run):
             passes, fewer = self.planned(graph, keys, sizes)
             threads = fewer or self.threads()
             peak = self.peak(graph, passes, sizes, threads)
-            tasks, read = 0, list[int]()
-            done = set[Any]()
+            tasks, read, done = 0, list[int](), dict[Any, Any]()
             for targets in passes:
-                now = {key: DataNode(key, None) if key in done else node for key, node in graph.items()}
+                now = graph | {key: DataNode(key, None) for key in done}
                 part = {k: node for k, node in staging.culled(now, targets).items() if not isinstance(node, DataNode)}
                 tasks += len(part)
                 read += [nbytes for key in part for nbytes in sizes.sources(key)]
-                done.update(targets)
+                done.update(dict.fromkeys(targets))
+            if self.contracts:
+                tasks, done = 0, {}
+                for targets, part, *_number in self.contractions(keys, done):
+                    tasks += sum(not isinstance(node, DataNode) for node in part.values())
+                    done.update(dict.fromkeys(targets))
             own = sizes.own(peak.task)
             origin, _exact = origins.of(own, self.written)
             self.found = Outlook(
