@@ -492,3 +492,35 @@ def test_what_the_backward_of_a_function_reads_may_not_change_before_it_runs(mon
     monkeypatch.setitem(globals(), "FACTOR", 7.0)
     with pytest.raises(RuntimeError, match="FACTOR is another than at the call of the compiled function"):
         loss.backward()
+
+
+def test_hooks_on_lazy_arrays():
+    da = pytest.importorskip("dask.array")
+    pytest.importorskip("agrad_dask")
+    function = with_hooks(lambda g: ag.clip(g, -0.5, 0.5))
+    compiled = ag.compile(function)
+    for i in range(3):
+        found = []
+        for run in (compiled, function):
+            x = ag.asarray(da.from_array(np.linspace(-1.0, 1.0, 4) + i, chunks=2), requires_grad=True)
+            (g,) = ag.autograd.grad(run(x)[-1], x, create_graph=True)
+            found.append((np.asarray(g.detach()), np.asarray(ag.autograd.grad(ag.sum(g * g), x)[0])))
+        np.testing.assert_array_equal(*found)
+    assert len(compiled.programs) == 1
+
+
+def test_a_hook_in_a_function_of_plain_arrays():
+    w = ag.tensor([2.0, 3.0], requires_grad=True)
+
+    def function(x):
+        h = ag.sin(w * x)
+        h.register_hook(by_the_global)
+        return ag.sum(h)
+
+    compiled = ag.compile(function)
+    for i in range(5):
+        x = np.array([0.5, 1.0]) + i
+        w.grad = None
+        compiled(x).backward()
+        np.testing.assert_allclose(w.grad.numpy(), FACTOR * np.cos([2.0, 3.0] * x) * x, rtol=1e-12)
+    assert len(compiled.programs) == 1
