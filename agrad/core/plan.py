@@ -153,8 +153,8 @@ class Plan:
         else:
             shared = next((name for name in self.wanted if name in rule.joint), None)
             if shared is not None:
-                names["_of_joint"] = rule.vjp[shared]
-                lines.append(f"    gs = _of_joint({self._arguments(shared)})")
+                names[f"_by_{shared}"] = rule.vjp[shared]
+                lines.append(f"    gs = _by_{shared}({self._arguments(shared)})")
             results = [self._expression(name, names) for name in self.wanted]
         kind = "MaskedCotangents" if rule.drops else "Transferred" if rule.crosses else None
         lines.append(

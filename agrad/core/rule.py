@@ -127,6 +127,8 @@ class Rule:
             raise errors.RuleError(
                 f"{self.op}: {', '.join(taken)} cannot be the name of an argument; derivatives use it themselves"
             )
+        if len({self.vjp.get(name) for name in self.joint}) > 1 or None in map(self.vjp.get, self.joint):
+            raise errors.RuleError(f"{self.op}: joint= names operands that have one function in vjp, not {self.joint}")
         known = {"xp", "ans", "ans_spec", *self.operands, *self.index, *self.params, *self.residuals}
         known |= {f"{name}_spec" for name in self.operands}
         for name, derivative in self.vjp.items():

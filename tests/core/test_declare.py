@@ -367,6 +367,43 @@ def test_a_rule_that_gives_the_wrong_shape_is_named():
     assert x.grad is None
 
 
+def test_operands_with_one_function_for_all_their_cotangents():
+    calls = []
+
+    def both(xp, g, a, b):
+        calls.append(1)
+        return g * b * b, 2 * g * a * b
+
+    def of(joint, vjp):
+        return ag.fused(
+            name=f"mine.joint_{len(OPS)}",
+            define=lambda xp, a, b, c: a * b * b + c,
+            kernel=lambda xp, a, b, c: a * b * b + c,
+            joint=joint,
+            vjp={**vjp, "c": lambda g: g},
+        )
+
+    @of(("a", "b"), {"a": both, "b": both})
+    def product(a, b, c, /):
+        """a b^2 + c."""
+
+    x = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = ag.tensor(2.0, requires_grad=True)
+    product(x, y, x).sum().backward()
+    assert len(calls) == 1
+    assert x.grad.tolist() == [5.0, 5.0, 5.0]
+    assert y.grad.item() == 24.0
+    assert ag.autograd.grad(product(1.0, y, 0.0), y)[0].item() == 4.0
+    assert ag.autograd.gradcheck(product, (x, y, x), check_forward_ad=True)
+    assert ag.autograd.gradgradcheck(product, (x, y, x))
+    for wrong in ({"a": both}, {"a": both, "b": lambda g: g}):
+        with pytest.raises(ag.RuleError, match="joint= names operands that have one function in vjp"):
+
+            @of(("a", "b"), wrong)
+            def refused(a, b, c, /):
+                """Refused."""
+
+
 def test_fused():
     calls = []
 
