@@ -76,6 +76,12 @@ def called() -> str:
     return f"\n  Called at {line_of(*caller())}."
 
 
+def name_of(value: Any, otherwise: str) -> str:
+    """Return what the user's function calls a value."""
+    bound = user_frame(sys._getframe(1)).f_locals.items()
+    return next((name for name, held in bound if held is value), otherwise)
+
+
 def line_of(code: CodeType | None, lasti: int) -> str:
     """Return ``file.py:12`` for an instruction of a code object, ``Cell In[3], line 1`` in a notebook."""
     if code is None:
@@ -233,8 +239,7 @@ def leaf_in_place(target: Any, what: str) -> RuntimeError:
             " of parameters in ag.no_grad()."
         )
     else:  # the name that a transform gave to an argument: unrecorded, the derivative would be silently wrong
-        bound = user_frame(sys._getframe(1)).f_locals.items()
-        name = next((name for name, value in bound if value is target), "x")
+        name = name_of(target, "x")
         cure = (
             f"{name} is an argument of the function that is being differentiated, and {what} would overwrite it. Work on a"
             f" copy: {name} = {name}.copy() first."

@@ -240,8 +240,10 @@ def fresh(x: Tensor) -> Tensor:
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-def into(out: Any, result: Tensor, casting: str = "same_kind") -> Tensor:
+def into(out: Any, result: Tensor, casting: str = "same_kind", *, arrays: bool = False) -> Any:
     """Return a result, written to ``out=`` if a tensor was given for it, as far as `casting` allows.
+
+    With `arrays` an array of the result's backend is written to as well: the caller knows that no graph is left by that.
 
     Raises
     ------
@@ -252,17 +254,21 @@ def into(out: Any, result: Tensor, casting: str = "same_kind") -> Tensor:
         (out,) = out
     if out is None:
         return result
-    if not isinstance(out, Tensor):
+    array = not isinstance(out, Tensor)
+    if array and not (arrays and backend_of(out) is result._spec.backend and hasattr(out, "__setitem__")):
         kind = type(out).__name__
         raise TypeError(f"out= takes a tensor, not {kind}: write y = f(x) in place of f(x, out=y).{errors.called()}")
     if out.shape != result.shape:
         raise ValueError(
             f"out= has the wrong shape: the result has {result.shape}, the tensor {out.shape}{errors.called()}"
         )
-    if casting != "same_kind":
+    if array or casting != "same_kind":
         check_cast("output", result, out.dtype, casting)
         result = astype(result, out.dtype, copy=False)
-    assign(out, ..., result)
+    if array:
+        out[...] = result._raw
+    else:
+        assign(out, ..., result)
     return out
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from agrad import dtypes
 from agrad.core import errors
+from agrad.core.mode import recorder, transforming
 from agrad.core.op import OPS
 from agrad.core.operands import as_operand, as_operands, is_holder
 from agrad.core.tensor import Tensor
@@ -70,6 +71,12 @@ from agrad.plugin import manager
 
 #: What combines elements in any order without having an identity.
 _REORDERED = frozenset(["maximum", "minimum", "fmax", "fmin"])
+
+#: What Python runs a ufunc for with its first operand as ``out=``: ``a += b``.
+_OPERATORS = {
+    "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "floor_divide": "//", "remainder": "%", "power": "**",
+    "matmul": "@", "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "left_shift": "<<", "right_shift": ">>",
+}  # fmt: skip
 
 #: Numbers that leave the dtype of a floating-point tensor beside them as it is.
 _REAL_NUMBERS = frozenset([bool, int, float])
@@ -173,6 +180,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         if len(operands) < self.nin:
             raise TypeError(f"{self.__name__}() takes {self.nin} operands, got {len(operands)}{errors.called()}")
         outs = out if isinstance(out, tuple) else (out,) * (1 if self.nout == 1 else 0) or (None,) * self.nout
+        arrays = out is not None and self._takes_arrays(operands, outs)
         given = operands
         operands = self._operands(operands, native(dtype), casting)
         if casting != "same_kind":
@@ -180,15 +188,32 @@ class ufunc:  # noqa: N801 (NumPy's own name)
                 if type(x) not in PYTHON_NUMBERS:
                     check_cast(f"ufunc '{self.__name__}' input", as_operand(x), converted.dtype, casting)
         if where is not True:
-            return self._chosen(operands, outs, where, casting, more)
+            return self._chosen(operands, outs, where, casting, more, arrays=arrays)
         found = self._function(*operands, **more)
         if dtype is not None:
             wanted = dtype_in(operands, dtype)
             if any(x.dtype != wanted for x in ((found,) if self.nout == 1 else found)):
                 raise self._no_loop()
         if self.nout > 1:
-            return tuple(into(o, f, casting) for o, f in zip(outs, found, strict=True))
-        return into(outs, found, casting)
+            return tuple(into(o, f, casting, arrays=arrays) for o, f in zip(outs, found, strict=True))
+        return into(outs, found, casting, arrays=arrays)
+
+    def _takes_arrays(self, operands: tuple[Any, ...], outs: tuple[Any, ...]) -> bool:
+        """Return whether results may be written to arrays: where nothing is followed that would be lost by it."""
+        array = next((o for o in outs if not isinstance(o, Tensor | None)), None)
+        if array is None:
+            return False
+        followed = any(isinstance(x, Tensor) and x._is_followed() for x in operands)
+        if not followed and not transforming.get() and recorder() is None:
+            return True
+        symbol = _OPERATORS.get(self.__name__)
+        if symbol is not None and array is operands[0]:
+            name = errors.name_of(array, "y")
+            raise TypeError(
+                f"out= takes a tensor, not {type(array).__name__}, by which the gradient would be lost: write"
+                f" {name} = {name} {symbol} ... in place of {name} {symbol}= ...{errors.called()}"
+            )
+        return False
 
     def _handed_over(self, operands: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Let a labelled array among operands call NumPy's ufunc on what it holds."""
@@ -258,8 +283,9 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         return strong
 
     def _chosen(
-        self, operands: tuple[Any, ...], outs: tuple[Any, ...], where: Any, casting: str, more: dict[str, Any]
-    ) -> Any:
+        self, operands: tuple[Any, ...], outs: tuple[Any, ...], where: Any, casting: str, more: dict[str, Any],
+        *, arrays: bool,
+    ) -> Any:  # fmt: skip
         """Compute only where a mask is true; what is not computed may lie outside of the domain."""
         if self._core:
             raise TypeError(f"{self.__name__}() got an unexpected keyword argument 'where'{errors.called()}")
@@ -268,11 +294,18 @@ class ufunc:  # noqa: N801 (NumPy's own name)
                 " with where= and without out=",
                 f"where= leaves elements undefined: write np.where(mask, np.{self.__name__}(...), ...)",
             )
+        if not (arrays or isinstance(outs[0], Tensor)):
+            raise TypeError(
+                f"out= takes a tensor, not {type(outs[0]).__name__}: write out=np.zeros_like(x), with the np of agrad.numpy"
+                f"{errors.called()}"
+            )
         mask = as_operand(where)
         operands = tuple(choose(mask, x, astype(as_operand(1, x), x.dtype)) for x in as_operands(*operands))
         found = self._function(*operands, **more)
         results = found if self.nout > 1 else (found,)
-        chosen = tuple(into(o, choose(mask, f, o), casting) for o, f in zip(outs, results, strict=True))
+        chosen = tuple(
+            into(o, choose(mask, f, as_operand(o)), casting, arrays=arrays) for o, f in zip(outs, results, strict=True)
+        )
         return chosen if self.nout > 1 else chosen[0]
 
     # -- methods -------------------------------------------------------------------------------------------------------

@@ -812,9 +812,7 @@ def test_comparisons_of_arrays_with_tensors():
 REFUSED = {
     "unknown ufunc": (lambda x, a: np.isnat(x), "numpy.isnat is not defined for tensors"),
     "unknown function": (lambda x, a: np.packbits(x), "numpy.packbits is not defined for tensors"),
-    "out=": (lambda x, a: np.add(x, a, out=a), "out= takes a tensor, not ndarray"),
     "where=": (lambda x, a: np.sin(x, where=a > 0), "numpy.sin with where= and without out="),
-    "in place on an array": (lambda x, a: operator.iadd(a, x), "out= takes a tensor, not ndarray"),
     "at": (lambda x, a: np.multiply.at(x, [0], 2.0), "numpy.multiply.at is not defined for tensors"),
 }
 
@@ -831,6 +829,19 @@ def test_the_rest_of_numpy_raises(case, requires_grad):
         function(x, a)
     assert x.tolist() == [1.0, 2.0]
     assert a.tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("change", [lambda x, a: np.add(x, a, out=a), lambda x, a: operator.iadd(a, x)])
+def test_an_array_is_not_written_to_if_a_gradient_is_lost_by_it(change):
+    x, a = ag.tensor([1.0, 2.0], requires_grad=True), np.array([3.0, 4.0])
+    with pytest.raises(TypeError, match="out= takes a tensor, not ndarray") as info:
+        change(x, a)
+    assert __file__ in str(info.value)
+    assert a.tolist() == [3.0, 4.0]
+    with ag.no_grad():
+        assert change(x, a) is a
+    assert change(x.detach(), a) is a
+    assert a.tolist() == [5.0, 8.0]
 
 
 def test_numpy_may_ask_for_the_shape():

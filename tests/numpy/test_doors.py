@@ -83,6 +83,44 @@ def test_out_takes_the_history():
         np.add(x, x, out=x)
 
 
+def test_arrays_are_written_to_where_nothing_is_followed():
+    w = same = np.array([1.0, 2.0, 3.0])
+    v, g = np.array([4.0, 1.0, 9.0]), np.array([2.0, 4.0, 6.0])
+    w -= 0.1 * g / (anp.sqrt(v) + 1e-8)
+    w *= anp.mean(v)
+    assert w is same
+    np.testing.assert_array_equal(w, (np.array([1.0, 2.0, 3.0]) - 0.1 * g / (np.sqrt(v) + 1e-8)) * np.mean(v))
+    mask = np.array([True, False, True])
+    np.testing.assert_array_equal(anp.log(g, where=mask, out=np.zeros(3)), np.log(g, where=mask, out=np.zeros(3)))
+    whole, rest = np.zeros(3), np.zeros(3)
+    assert anp.divmod(g, 4.0, out=(whole, rest))[1] is rest
+    assert (whole.tolist(), rest.tolist()) == ([0.0, 1.0, 1.0], [2.0, 0.0, 2.0])
+    parameter = ag.ones(3, requires_grad=True)
+    with ag.no_grad():
+        v -= parameter
+    assert v.tolist() == [3.0, 0.0, 8.0]
+    with pytest.raises(TypeError, match="Cannot cast output from float64 to int64"):
+        np.add(parameter.detach(), 1.0, out=np.arange(3))
+    with pytest.raises(ValueError, match="read-only"):
+        np.add(v, 1.0, out=parameter.detach().numpy())
+
+
+@pytest.mark.parametrize(
+    "transform", [ag.grad, ag.compile, lambda f: lambda x: ag.func.jvp(f, (x,), (x,)), ag.func.vmap]
+)
+def test_arrays_are_not_written_to_where_something_is_lost(transform):
+    def f(x):
+        total = np.zeros(2)
+        total -= x
+        return anp.sum(total)
+
+    with pytest.raises(TypeError, match=r"write total = total - \.\.\. in place of total -= \.\.\."):
+        transform(f)(ag.ones((2, 2) if transform is ag.func.vmap else 2))
+    x = ag.ones(2, requires_grad=True)
+    with pytest.raises(TypeError, match=r"write out=np\.zeros_like\(x\), with the np of agrad\.numpy"):
+        np.log(x, where=np.array([True, False]), out=np.zeros(2))
+
+
 def test_ufuncs_refuse_what_has_no_meaning():
     x = ag.asarray(V)
     for call in (

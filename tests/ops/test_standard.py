@@ -837,8 +837,9 @@ def test_ufuncs_mean_what_numpy_means(name, numpy_backend):
         np.testing.assert_allclose(host(found), expected, rtol=1e-12, strict=True)
         if expected.dtype.kind == "f" and name != "nextafter":
             assert found.requires_grad
-    with pytest.raises(TypeError, match="out= takes a tensor, not ndarray"):
-        ufunc(*tensors, out=expected)
+    if any(t.requires_grad for t in tensors):
+        with pytest.raises(TypeError, match="out= takes a tensor, not ndarray"):
+            ufunc(*tensors, out=expected)
 
 
 def test_ufuncs_of_scipy_special_stay_in_the_graph(numpy_backend):
