@@ -1,9 +1,9 @@
 """xarray on tensors: once this module is imported, xarray's methods that ask SciPy, pandas or bottleneck take tensors too.
 
 Most of xarray does so without it, as it calls NumPy's functions, which take tensors: arithmetic, reductions, groups, windows,
-calculus. What needs this module are `interp`, `ffill`, `bfill`, `first` and `last` of groups, and choosing points by arrays
-(``da.isel(time=points, place=points)``). ``da.chunk(time=100)`` cuts the tensor itself, which stays part of the graph. xarray has
-to be installed.
+calculus. What needs this module are `interp`, `ffill`, `bfill`, `first` and `last` of groups, choosing points by arrays
+(``da.isel(time=points, place=points)``), `chunk`, which cuts the tensor itself and stays part of the graph, `compute`, `load`
+and `persist`, and writing files. xarray has to be installed.
 
 Examples
 --------
@@ -22,11 +22,14 @@ import functools
 import itertools
 from typing import Any
 
+from xarray.backends import writers
 from xarray.core import dataset, indexing, missing, nputils
+from xarray.core.dataset import Dataset
 from xarray.core.variable import Variable, broadcast_variables
 
 import agrad as ag
 import agrad.numpy as np
+from agrad.core.errors import called
 
 __all__: list[str] = []
 
@@ -196,6 +199,40 @@ def _of_dataset(name: Any, var: Any, chunks: Any, *args: Any, **options: Any) ->
     return var.chunk(chunks) if var.ndim else var
 
 
+def _of_tensors_too(method: Any, computing: Any) -> Any:
+    """Return `load` or `persist` of a Dataset which computes tensors too, in one pass."""
+
+    @functools.wraps(method)
+    def of_both(self: Any, **options: Any) -> Any:
+        computing(*(v._data for v in self.variables.values() if isinstance(v._data, ag.Tensor)))
+        return method(self, **options)
+
+    return of_both
+
+
+# -- files ------------------------------------------------------------------------------------------------------------------
+
+
+def _of_arrays(write: Any) -> Any:
+    """A writer that is given arrays for tensors: Dask's for what is lazy, so that each chunk is written when it is computed."""
+
+    def array(name: Any, variable: Any) -> Any:
+        tensor = variable._data
+        if tensor._is_followed():
+            raise RuntimeError(
+                f"Can't call {write.__name__}() on Tensor that requires grad. Use a.copy(data=a.data.detach()) instead."
+                f"\n  It is the variable {name!r}; nothing was written.{called()}"
+            )
+        return variable._replace(data=tensor.to_dask_array() if hasattr(tensor._raw, "dask") else tensor.numpy())
+
+    @functools.wraps(write)
+    def written(dataset: Any, *args: Any, **options: Any) -> Any:
+        arrays = {name: array(name, v) for name, v in dataset.variables.items() if isinstance(v._data, ag.Tensor)}
+        return write(dataset.assign(arrays) if arrays else dataset, *args, **options)
+
+    return written
+
+
 missing._interpnd = _of_tensors
 missing.push = _filled
 nputils.nanfirst = _nan_end(nputils.nanfirst, last=False)
@@ -203,3 +240,7 @@ nputils.nanlast = _nan_end(nputils.nanlast, last=True)
 indexing.ArrayApiIndexingAdapter._vindex_get = _points
 Variable.chunk = _in_chunks
 dataset._maybe_chunk = _of_dataset
+Dataset.load = _of_tensors_too(Dataset.load, ag.compute)
+Dataset.persist = _of_tensors_too(Dataset.persist, ag.persist)
+for _name in ("to_netcdf", "to_zarr", "dump_to_store"):
+    setattr(writers, _name, _of_arrays(getattr(writers, _name)))

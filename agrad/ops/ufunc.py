@@ -224,6 +224,12 @@ class NumpyMethods(ArrayMethods):
                 or "\n  NumPy made an array of it, or a library that takes NumPy's only. One tensor of several: agrad.stack."
                 "\n  In xarray's interp, ffill, bfill and first: import agrad.xarray before.",
             )
+        if self._spec.backend.is_lazy and str(sys._getframe(1).f_globals.get("__name__")).startswith("zarr."):
+            raise RuntimeError(
+                "zarr can't write a lazy tensor: its thread would compute it, and wait for itself where the data come from"
+                " zarr.\n  Write x.numpy(), or by chunks dask.array.to_zarr(x.to_dask_array(), ...). In xarray's to_zarr:"
+                f" import agrad.xarray before.{errors.called()}"
+            )
         array = self.numpy()
         if dtype is not None and dtype != array.dtype:
             if copy is False:

@@ -201,3 +201,71 @@ class TestChunks:
         f = series(ag.asarray(X, requires_grad=True))
         xr.apply_ufunc(np.multiply, series(2 * X).chunk(run=1), f, dask="allowed").sum().data.backward()
         np.testing.assert_allclose(f.data.grad.numpy(), 2 * X)
+
+    @pytest.mark.parametrize("method", ["compute", "load", "persist"])
+    def test_values_are_computed_where_xarray_is_asked_to(self, method):
+        da = pytest.importorskip("dask.array")
+        import agrad.xarray  # noqa: F401 (other tests run without)
+
+        x = ag.asarray(da.from_array(X, chunks=(1, 3)), requires_grad=True)
+        reads = []
+        counted = da.from_array(X, chunks=(1, 3)).map_blocks(lambda b: reads.append(1) or b, dtype=float, meta=X[:0])
+        both = xr.Dataset({"t": series(x) * series(counted), "u": series(x) + 1})
+        for found in (getattr(both, method)()["t"], getattr(both["t"], method)()):
+            np.testing.assert_array_equal(found.data.detach().numpy(), X * X)
+        assert len(reads) == 2
+        both["t"].sum().data.backward()
+        np.testing.assert_allclose(x.grad.numpy(), X)
+
+
+class TestFiles:
+    """Writing takes arrays: lazy tensors are written by chunks, and what is followed is refused before anything is."""
+
+    @pytest.fixture(autouse=True)
+    def imported(self):
+        import agrad.xarray  # noqa: F401 (other tests run without)
+
+    @pytest.fixture
+    def field(self, tmp_path):
+        """A labelled field that zarr reads in chunks."""
+        pytest.importorskip("zarr")
+        pytest.importorskip("dask.array")
+        values = np.random.default_rng(0).normal(size=(8, 6))
+        made = xr.DataArray(
+            values, dims=("time", "lat"), coords={"time": np.arange(8), "lat": np.arange(6.0)}, name="t"
+        )
+        made.chunk(time=2).to_zarr(tmp_path / "field.zarr", zarr_format=2)
+        return xr.open_zarr(tmp_path / "field.zarr").t
+
+    def test_a_lazy_gradient_is_written_by_chunks(self, field, tmp_path):
+        guess = ag.zeros((8, 6), device="dask", chunks=(2, 6), requires_grad=True)
+        ag.sum((guess - ag.asarray(field.data)) ** 2).backward()
+        written = field.copy(data=guess.grad).assign_attrs(units="K").drop_encoding()
+        written.to_zarr(tmp_path / "gradient.zarr", zarr_format=2)
+        found = xr.open_zarr(tmp_path / "gradient.zarr").t
+        assert found.chunks == ((2, 2, 2, 2), (6,))
+        xr.testing.assert_allclose(found, -2 * field)
+        assert found.attrs == {"units": "K"}
+
+    def test_tensors_in_memory_are_written_with_their_coordinates(self, field, tmp_path):
+        held = field.copy(data=ag.asarray(field.values)).assign_coords(weight=("lat", ag.ones(6))).drop_encoding()
+        held.to_zarr(tmp_path / "held.zarr", zarr_format=2)
+        expected = field.assign_coords(weight=("lat", np.ones(6)))
+        xr.testing.assert_equal(xr.open_zarr(tmp_path / "held.zarr").t, expected)
+        xr.DataTree(held.to_dataset()).to_zarr(tmp_path / "tree.zarr", zarr_format=2)
+        xr.testing.assert_equal(xr.open_zarr(tmp_path / "tree.zarr").t, expected)
+
+    def test_what_is_followed_is_refused_before_the_store_is_touched(self, field, tmp_path):
+        followed = field.copy(data=ag.asarray(field.values, requires_grad=True)).drop_encoding()
+        with pytest.raises(RuntimeError, match=r"Can't call to_zarr\(\) on Tensor that requires grad.*\n.*'t'"):
+            followed.to_zarr(tmp_path / "field.zarr", mode="w", zarr_format=2)
+        xr.testing.assert_equal(xr.open_zarr(tmp_path / "field.zarr").t, field)
+
+    def test_zarr_itself_refuses_what_is_lazy(self, field, tmp_path):
+        zarr = pytest.importorskip("zarr")
+        lazy = ag.asarray(field.data) * 2
+        store = zarr.create_array(tmp_path / "own.zarr", shape=(8, 6), chunks=(2, 6), dtype="f8", zarr_format=2)
+        with pytest.raises(RuntimeError, match="zarr can't write a lazy tensor"):
+            store[:] = lazy
+        store[:] = lazy.numpy()
+        np.testing.assert_array_equal(store[:], 2 * field.values)
