@@ -14,7 +14,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from agrad import dtypes, tree
 from agrad.core import errors, mode
@@ -50,13 +50,15 @@ from agrad.func.guards import (
     state_of,
     tells_settings,
 )
-from agrad.func.hooks import Reads, are_alike, functions_on, hooks_on, keep_zero, reads_of
 from agrad.func.origins import Argument, Found, search, target_of
 from agrad.func.program import Given, Leaf, Number, Program, Structure, put_back
 from agrad.func.recording import CaptureError, Hooked
 from agrad.func.watching import Condition, Live, Watcher, Whole, backward_of
 from agrad.plugin.manager import choice, default_backend
 from agrad.random import noting
+
+if TYPE_CHECKING:
+    from agrad.func.hooks import Reads
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -731,6 +733,8 @@ class Compiled:
         first: int,
     ) -> Kept:
         """Return the kept program of a call that was recorded."""
+        from agrad.func.hooks import functions_on, keep_zero, reads_of  # noqa: PLC0415 (only where a call is captured)
+
         nodes = graph_of(returned, first)
         hooks = hooks_left(watcher, nodes)
         self._check_hooks(watcher, hooks)
@@ -954,8 +958,11 @@ class Compiled:
         outs = self._outputs(kept, values)
         if not kept.as_captured(outs):
             return returned  # another program's call
-        if kept.hooks and not are_alike(hooks_on(graph_of(returned, first)), kept.reads):
-            raise self._differs("which hooks it registers, or what they read")
+        if kept.hooks:
+            from agrad.func.hooks import are_alike, hooks_on  # noqa: PLC0415 (as above)
+
+            if not are_alike(hooks_on(graph_of(returned, first)), kept.reads):
+                raise self._differs("which hooks it registers, or what they read")
         backend, results = kept.backend, kept.program.results
         assert results is not None
         found, structure = tree.flatten(returned)

@@ -23,7 +23,6 @@ from agrad.core.tensor import Tensor, wrap
 from agrad.func.guards import Link, called, changed_between, settings_of
 from agrad.func.program import Program
 from agrad.func.recording import CaptureError, Hooked, Recorder
-from agrad.func.returned import is_returned
 from agrad.plugin.manager import default_backend
 
 
@@ -286,6 +285,8 @@ class Watcher(Recorder):
         """Return whether a number that Python asks for now is only returned by the function itself."""
         if not self.is_open or self.failure is not None:
             return False
+        from agrad.func.returned import is_returned  # noqa: PLC0415 (only where a number is asked for)
+
         frame = errors.user_frame(sys._getframe())
         return frame.f_back is self.frame and is_returned(frame.f_code, frame.f_lasti)
 
