@@ -35,6 +35,12 @@ class JaxBackend(Backend):
     def native_devices(self):
         return {f"jax:{device.platform}:{device.id}": device for device in self.jax.local_devices()}
 
+    def device_of(self, array):  # what jax.jit traces has none: it will be where the operands are
+        return None if isinstance(array, self.jax.core.Tracer) else super().device_of(array)
+
+    def creation(self, device):
+        return {} if device is None else super().creation(device)
+
     # -- where JAX departs from the standard -------------------------------------------------------------------------
 
     def kernel(self, op):

@@ -108,7 +108,8 @@ def test_compiled_functions_go_through_jit(monkeypatch):
     monkeypatch.setattr(jax, "jit", counted)
 
     def step(x, w):
-        loss = ag.mean(ag.nn.functional.dropout(ag.tanh(x @ w), 0.5) ** 2)
+        hidden = ag.nn.functional.dropout(ag.tanh(x @ w), 0.5)
+        loss = ag.mean(hidden**2) + ag.nn.functional.cross_entropy(hidden, ag.asarray([0, 2, 1], device=x.device))
         return loss, *ag.autograd.grad(loss, [w])
 
     x, w = (ag.asarray(jnp.reshape(jnp.arange(9.0) / 9, (3, 3)), requires_grad=r) for r in (False, True))
