@@ -65,6 +65,15 @@ def user_frame(frame: FrameType) -> FrameType:
     return frame
 
 
+def own_frame(frame: FrameType) -> FrameType:
+    """Return the first frame outside agrad and what is installed, counting outwards; that of the user if there is none."""
+    user = user_frame(frame)
+    found: FrameType | None = user
+    while found is not None and any(part in found.f_code.co_filename for part in ("site-packages", "dist-packages")):
+        found = found.f_back
+    return user if found is None else found
+
+
 def caller() -> tuple[CodeType, int]:
     """Return the code object and instruction of the user's call (a frame would keep all the caller's locals alive)."""
     frame = user_frame(sys._getframe(1))
@@ -365,8 +374,10 @@ def warn_leaves(how: str, instead: str) -> None:
 
 
 def leaves_graph(how: str, instead: str = "") -> RuntimeError:
+    frame = own_frame(sys._getframe(1))
     return RuntimeError(
-        f"Can't call {how} on Tensor that requires grad. Use tensor.detach().{how} instead.{instead}{called()}"
+        f"Can't call {how} on Tensor that requires grad. Use tensor.detach().{how} instead.{instead}"
+        f"\n  Called at {line_of(frame.f_code, frame.f_lasti)}."
     )
 
 

@@ -218,11 +218,15 @@ class NumpyMethods(ArrayMethods):
         if self._is_followed():
             from agrad.ops.scipy.names import instead_of  # noqa: PLC0415 (for this message alone)
 
+            cure = instead_of(sys._getframe(1)) or (
+                "\n  NumPy, or a library that takes NumPy's arrays alone, made an array of it. To keep the gradient:"
+                " import agrad.numpy as np, whose array, zeros, r_ and vectorize take tensors; agrad.stack makes one tensor"
+                " of several."
+            )
+            if "xarray" in sys.modules:
+                cure += "\n  In xarray's interp, ffill, bfill and first: import agrad.xarray before."
             raise errors.leaves_graph(
-                "numpy()",
-                instead_of(sys._getframe(1))
-                or "\n  NumPy made an array of it, or a library that takes NumPy's only. One tensor of several: agrad.stack."
-                "\n  In xarray's interp, ffill, bfill and first: import agrad.xarray before.",
+                "numpy()", f"{cure}\n  tensor.detach() gives the value alone: it loses the gradient."
             )
         if self._spec.backend.is_lazy and str(sys._getframe(1).f_globals.get("__name__")).startswith("zarr."):
             raise RuntimeError(

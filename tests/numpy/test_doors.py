@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 
 import numpy as np
@@ -229,6 +230,33 @@ def test_creation_by_numpy_follows_the_tensor():
     with ag.use_backend("dask"):
         assert anp.zeros(3).device == "dask"
         assert anp.zeros(3, like=ag.ones(2, device="numpy")).device == "numpy"
+
+
+CURES = {
+    "np.array([x[0], x[1]])": "import agrad.numpy as np",
+    "np.r_[x, 1.0]": "import agrad.numpy as np",
+    "np.vectorize(np.sin)(x)": "import agrad.numpy as np",
+    "scipy.fft.fft(x)": "use agrad.fft.fft.",
+    "scipy.linalg.norm(x)": "use agrad.numpy.linalg.norm.",
+    "scipy.linalg.expm(A)": "use agrad.scipy.linalg.expm.",
+    "scipy.linalg.solve(A, x)": "use agrad.linalg.solve.",
+    "scipy.integrate.trapezoid(x)": "use agrad.numpy.trapezoid.",
+    "scipy.stats.norm.logpdf(x)": "use agrad.scipy.stats.norm.logpdf.",
+    "scipy.spatial.distance.cdist(A, A)": "import agrad.numpy as np",
+}
+
+
+@pytest.mark.parametrize("text", CURES)
+def test_where_numpy_makes_an_array_the_cure_comes_first(text):
+    names = ("scipy.fft", "scipy.integrate", "scipy.linalg", "scipy.spatial.distance", "scipy.stats")
+    scipy = [importlib.import_module(name) for name in names] and importlib.import_module("scipy")
+    x, matrix = ag.ones(3, requires_grad=True), ag.eye(3).requires_grad_()
+    with pytest.raises(RuntimeError, match=r"^Can't call numpy\(\) on Tensor that requires grad") as caught:
+        eval(compile(text, "mine.py", "eval"), {"np": np, "scipy": scipy, "x": x, "A": matrix})
+    lines = str(caught.value).splitlines()
+    assert CURES[text] in lines[1]
+    assert lines[-2] == "  tensor.detach() gives the value alone: it loses the gradient."
+    assert lines[-1] == "  Called at mine.py:1."
 
 
 def test_random_numbers():

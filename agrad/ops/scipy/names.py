@@ -1,4 +1,4 @@
-"""What SciPy's own functions, which make NumPy arrays of tensors, say: the function of `agrad.scipy` to call instead."""
+"""What SciPy's own functions, which make NumPy arrays of tensors, say: the function of agrad's to call instead."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def instead_of(frame: FrameType | None) -> str:
     if not found:
         return ""
     line = f", called at {line_of(frame.f_code, frame.f_lasti)}," if frame is not None else ""
-    return f"\n  SciPy's own function{line} takes arrays only: use agrad.scipy.{found}."
+    return f"\n  SciPy's own function{line} takes arrays only: use {found}."
 
 
 def _name_of(frame: FrameType) -> str:
@@ -38,9 +38,20 @@ def _name_of(frame: FrameType) -> str:
     if "self" in kept:
         kind = type(kept["self"]).__name__.removesuffix("_gen").removesuffix("_frozen")
         if chapter == "stats":
-            return f"stats.{kind}.{name}" if kind in names and not name.startswith("_") else ""
+            return f"agrad.scipy.stats.{kind}.{name}" if kind in names and not name.startswith("_") else ""
         name = kind
-    return f"{chapter}.{name}" if name in names else ""
+    if name in names:
+        return f"agrad.scipy.{chapter}.{name}"
+    rooms = _ELSEWHERE.get(chapter, ())
+    return next((f"{room}.{name}" for room in rooms if name in dir(importlib.import_module(room))), "")
+
+
+#: Modules of SciPy's that have functions which are not in `agrad.scipy`, and where these are: of the same meaning.
+_ELSEWHERE = {
+    "fft": ("agrad.fft",),
+    "linalg": ("agrad.linalg", "agrad.numpy.linalg"),
+    "integrate": ("agrad.numpy",),
+}
 
 
 def _names_in(chapter: str) -> Collection[str]:
