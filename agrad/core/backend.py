@@ -161,6 +161,15 @@ def _bytes(count: int) -> str:
     return f"{count} B" if power == 0 else f"{count / 1024**power:.1f} {('KiB', 'MiB', 'GiB', 'TiB')[power - 1]}"
 
 
+class _Other:
+    """What no library knows, and can be multiplied."""
+
+    __array_ufunc__ = None
+
+    def __rmul__(self, other: object) -> _Other:
+        return self
+
+
 class Backend:
     """The contract between agrad and an array library.
 
@@ -200,6 +209,8 @@ class Backend:
     #: ``run_rule(vjp, g, saved, node)`` runs a rule of the backward pass on raw arrays of this backend: to do so on a
     #: device, or by one kernel. None: the rule is called with the kernels, ``vjp(xp, g, saved, node)``.
     run_rule: Callable[..., Any] | None = None
+    #: The same of a node of another backend, whose cotangent is of this one; ``vjp(xp, g, saved, node)`` where it is None.
+    run_crossed: Callable[..., Any] | None = None
     #: ``run_function(function, args, kwargs)`` runs a `Function` among whose arguments is a tensor of this backend, as one
     #: of batched arrays does. None: its own methods run.
     run_function: Callable[..., Any] | None = None
@@ -251,6 +262,14 @@ class Backend:
         if said is not True:
             return said or f"it has no {known.meaning}"
         return next(filter(None, (self.cannot(need, device) for need in known.needs)), "")
+
+    @once
+    def gives_way(self) -> bool:
+        """Whether operators of its arrays leave an operand of another class, as a tensor or a batch is, to that class."""
+        try:
+            return isinstance(self.asarray([1.0]) * _Other(), _Other)
+        except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
+            return False
 
     def native_devices(self) -> Mapping[str, Any]:
         """Return the library's own device objects by name, as ``{"mine:0": ...}``; empty if there is but one."""

@@ -515,7 +515,8 @@ class Pass:
         instead, as hooks do.
         """
         if not self.deferring:
-            return vjp(here.xp, g, saved, node)
+            run_rule = here.run_crossed
+            return vjp(here.xp, g, saved, node) if run_rule is None else run_rule(vjp, g, saved, node)
         if node.plan is None:
             multi_output = isinstance(g, list)
             parts = [self.materialized(p, s) for p, s in zip(g if multi_output else (g,), node.out_specs, strict=True)]

@@ -91,6 +91,11 @@ REQUIREMENTS: dict[str, Requirement] = {
             "reductions, products and norms of arrays with an axis of length 0",
             needs=("empty arrays",),
         ),
+        Requirement(
+            "operators that give way",
+            "operators that return `NotImplemented` for an operand of a class they do not know",
+            "`array * tensor`, which is the library's own call: users write `tensor * array` or `ag.asarray(array) * tensor`",
+        ),
         Requirement("threads", "use by several threads at a time", "tests on several threads"),
         Requirement(
             "lazy operations",

@@ -20,11 +20,13 @@ from agrad.core import errors, mode
 from agrad.core.backend import BACKENDS, SPECS_KEPT, Backend, backend_of, joined
 from agrad.core.cotangents import Transferred
 from agrad.core.function import run
+from agrad.core.history import rebuilt
 from agrad.core.kernels import PRIMITIVES, key_parts
 from agrad.core.mode import batch_levels, transforming, within
 from agrad.core.node import Node, next_seq
 from agrad.core.once import lock, once, shared
 from agrad.core.op import OPS, Op
+from agrad.core.operands import from_raw
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
 from agrad.ops import batch_rules
@@ -399,10 +401,18 @@ class BatchedBackend(Backend):
         members = {"__slots__": (), "number": number, "backend": self}
         self.kind_of_array: type[Batched] = type("Batched", (Batched,), members)
         BACKENDS[self.kind_of_array] = self
+        if not self.base.gives_way:
+            self.run_rule = self.run_crossed = self._rule_on_tensors
 
     @once
     def functions(self) -> Any:
         return self.base.functions
+
+    def _rule_on_tensors(self, vjp: Callable[..., Any], g: Any, saved: tuple[Any, ...], node: Node) -> Any:
+        """Run a rule on tensors: where an array meets a batch, its own operator would refuse it."""
+        if node.plan is None or node.plan.rule.define is not None:
+            return vjp(self.xp, g, saved, node)  # a Function's, or one of a fused op, which calls kernels alone
+        return _on_tensors(vjp, self.functions, g, rebuilt(node, saved), node)
 
     def spec(self, array: Any) -> Spec:
         if not isinstance(array, Batched):
@@ -540,6 +550,31 @@ class BatchedBackend(Backend):
         return run(function, tree.map(adopted, args), tree.map(adopted, kwargs))
 
 
+def _on_tensors(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function with tensors instead of raw arrays, and give raw arrays again."""
+    before = mode.get_mode()
+    try:
+        mode.push(grad=False)
+        found = function(*_exchanged(args), **dict(zip(kwargs, _exchanged(tuple(kwargs.values())), strict=True)))
+    finally:
+        mode.set_mode(before)
+    return _raw(found)
+
+
+def _exchanged(value: Any) -> Any:
+    """Return a raw array, or those in tuples and lists, as tensors without history."""
+    if type(value) in (tuple, list):
+        return type(value)(map(_exchanged, value))
+    return value if isinstance(value, Tensor) or backend_of(value) is None else from_raw(value)
+
+
+def _raw(value: Any) -> Any:
+    """Return the array of a tensor, or those of tensors in a tuple or list."""
+    if isinstance(value, tuple | list):
+        return type(value)(map(_raw, value))
+    return value._raw if isinstance(value, Tensor) else value
+
+
 # -- kernels ----------------------------------------------------------------------------------------------------------
 
 
@@ -589,6 +624,8 @@ def _composed(backend: BatchedBackend, op: Op) -> Callable[..., Any]:
     def composed(*args: Any, **kwargs: Any) -> Any:
         if level_in(number, args) is None and level_in(number, kwargs.values()) is None:
             return get(inner)(*args, **kwargs)
+        if not backend.base.gives_way:
+            return _on_tensors(functools.partial(kernel, backend.functions), *args, **kwargs)
         return kernel(backend.xp, *args, **kwargs)
 
     return composed

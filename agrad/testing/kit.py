@@ -255,6 +255,6 @@ class Kit:
 
         for record in self.records:
             name = record["id"].removeprefix("test_").replace("_", " ")
-            yield f"{record['outcome']:9}{name}{': ' * bool(record['reason'])}{record['reason'][:100]}"
+            yield f"{record['outcome']:9}{name}{': ' * bool(record['reason'])}{record['reason'][:200]}"
             if record["outcome"] == "failed":
                 yield f"         It asks: {getattr(TestBasics, 'test_' + record['test']).__doc__}"

@@ -181,20 +181,6 @@ class OfSamples(Conformance):
         if len(left_out) == len(samples):
             pytest.skip(left_out[0])
 
-    def require_giving_way(self) -> None:
-        """Skip the rest of a test unless the library's operators leave an operand of another class, as a batch, to it."""
-
-        class Other:
-            __array_ufunc__ = None
-
-            def __rmul__(self, other: Any) -> Other:
-                return self
-
-        with contextlib.suppress(Exception):  # libraries refuse in their own ways
-            if isinstance(self.tensor([1.0])._raw * Other(), Other):
-                return
-        pytest.skip("requires operators that give way: the library's refuse operands of other classes, as batches are")
-
 
 class Run:
     """One sample on the backend under test, in one precision.

@@ -15,7 +15,7 @@ import agrad as ag
 from agrad.core.backend import backend_of
 from agrad.core.errors import UnsupportedOp
 from agrad.testing.calls import library
-from agrad.testing.suite.base import Conformance
+from agrad.testing.suite.base import Conformance, requires
 
 FOUR: dict[str, tuple[Callable[[Any, Any], Any], list[float]]] = {
     "add": (operator.add, [5.0, 2.5]),
@@ -78,6 +78,22 @@ class TestBasics(Conformance):
         (x * y * 0.5 + y).sum().backward()
         self.close(x.grad, [1.5, 2.0], what="the gradient by x")
         self.close(y.grad, [1.5, 2.0], what="the gradient by y")
+
+    @requires("operators that give way")
+    def test_an_array_beside_a_tensor(self) -> None:
+        """Is `array * tensor` a tensor? (operators that return NotImplemented for classes they do not know)"""
+        x = self.tensor([1.0, 2.0], requires_grad=True)
+        try:
+            made: Any = self.tensor([3.0, 0.5])._raw * x
+            what = f"is a {type(made).__name__}"
+        except Exception as error:  # noqa: BLE001 (libraries refuse in their own ways)
+            made, what = None, f"raises {type(error).__name__}"
+        if not isinstance(made, ag.Tensor):
+            pytest.skip(
+                f"requires operators that give way: array * tensor {what}, the library's own: tell users to write"
+                " tensor * array, or ag.asarray(array) * tensor"
+            )
+        self.close(made.detach(), [3.0, 1.0])
 
     def test_a_tensor_prints(self) -> None:
         """Does `print` show it? (`Backend.to_host`)"""

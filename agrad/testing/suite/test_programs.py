@@ -185,7 +185,6 @@ class TestPrograms(OfSamples):
     @of_rules
     def test_batches(self, op: str, dtype: str) -> None:
         """Gradients per example within a program, and the program of one example over a batch."""
-        self.require_giving_way()
         np = library()
 
         def check(run: Run) -> None:

@@ -228,8 +228,6 @@ class TestRules(OfSamples):
         """Several cotangents at once (jacrev), and vmap over examples along several axes: to each its own."""
         np = library()
 
-        self.require_giving_way()
-
         def check(run: Run) -> None:
             leaves = run.leaves(run.every)
             results = run.results(leaves)
