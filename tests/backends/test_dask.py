@@ -466,6 +466,8 @@ def test_new_axes_make_no_tasks_of_their_own(kernels, axis):
     for given in (x, x[x[:, 0] > 0]):
         found = kernels.expand_dims(given, axis=axis)
         assert in_one_layer(found, given)
+        if axis == 1:
+            assert in_one_layer(kernels.getitem(given, (slice(None), None)), given)
         np.testing.assert_array_equal(found.compute(), np.expand_dims(a if given is x else a[a[:, 0] > 0], axis))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 import random
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -217,3 +218,40 @@ def test_a_task_travels(monkeypatch):
     sent = pickle.loads(pickle.dumps(graph))
     for value, expected in zip(dask.local.get_sync(sent, targets), dask.local.get_sync(graph, targets), strict=True):
         np.testing.assert_array_equal(value, expected)
+
+
+# -- what is written twice --------------------------------------------------------------------------------------------
+
+
+def logistic_twice(z, y):
+    return ag.mean(ag.maximum(z(), 0.0) - z() * y[:, None] + ag.log1p(ag.exp(-ag.abs(z()))))
+
+
+def softplus(z, y):
+    return ag.mean(ag.nn.functional.softplus(z()) - z() * y[:, None])
+
+
+def squares_twice(z, y):
+    return ag.mean((z() - y[:, None]) ** 2 + ag.abs(z() - y[:, None]) * (z() - y[:, None]) ** 2)
+
+
+@pytest.mark.parametrize("loss", [logistic_twice, softplus, squares_twice])
+def test_a_product_that_is_written_twice_is_not_held(loss):
+    rows, count, width = 1000, 24, 64
+    X = ag.asarray(da.random.default_rng(0).random((rows * count, 4), chunks=(rows, 4)))
+    y = ag.asarray(da.zeros(rows * count, chunks=rows))
+    w = ag.asarray(np.random.default_rng(1).normal(size=(4, width)), requires_grad=True)
+    with dask.config.set(scheduler="synchronous"):
+        z = X.numpy() @ w.detach().numpy()
+        expected = loss(lambda: ag.asarray(z), ag.asarray(y.numpy())).item()
+        tracemalloc.start()
+        try:
+            value = loss(lambda: X @ w, y)
+            value.backward()
+            found = value.item()
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    chunk = rows * width * 8
+    assert peak < 10 * chunk, "some blocks of one chunk at a time, and the plan"

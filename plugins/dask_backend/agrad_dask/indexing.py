@@ -248,8 +248,27 @@ def _basic(x: Any, basic: tuple[Any, ...]) -> Any:
     if _is_trivial(basic):
         return x
     key, flipped = _forwards(basic, x.shape)
-    y = x if _is_trivial(key) else x[key]
+    taken = tuple(part for part in key if part is not None)
+    y = x if _is_trivial(taken) else x[taken]
+    left = [part for part in key if part is None or isinstance(part, slice)]
+    if None in left:
+        y = with_axes(y, tuple(axis for axis, part in enumerate(left) if part is None))
     return da.flip(y, flipped) if flipped else y
+
+
+def with_axes(x: Any, new: tuple[int, ...]) -> Any:
+    """Insert axes of length 1; Dask's own make a task for every block at once, of which nothing can be joined to a run."""
+    rank = x.ndim + len(new)
+    return da.blockwise(
+        np.expand_dims,
+        range(rank),
+        *(x, tuple(i for i in range(rank) if i not in new)),
+        new_axes=dict.fromkeys(new, 1),
+        token="expand-dims",  # noqa: S106 (what the tasks are called)
+        dtype=x.dtype,
+        meta=np.empty_like(x._meta, shape=(0,) * rank),
+        axis=new,
+    )
 
 
 def filled(x: Any) -> Any:

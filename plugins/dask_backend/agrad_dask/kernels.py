@@ -116,22 +116,12 @@ def _only(block: Any) -> Any:
 
 
 def _expand_dims(x: Any, /, axis: Any = 0) -> Any:
-    """Dask's own reshapes, which makes a task for every block at once."""
     axes = axis if isinstance(axis, tuple) else (axis,)
     rank = x.ndim + len(axes)
     new = {a % rank for a in axes if -rank <= a < rank}
     if len(new) < len(axes) or not isinstance(x, da.Array):
         return xp.expand_dims(x, axis=axis)
-    return da.blockwise(
-        np.expand_dims,
-        range(rank),
-        *(x, tuple(i for i in range(rank) if i not in new)),
-        new_axes=dict.fromkeys(new, 1),
-        token="expand-dims",  # noqa: S106 (what the tasks are called)
-        dtype=x.dtype,
-        meta=np.empty_like(x._meta, shape=(0,) * rank),
-        axis=tuple(sorted(new)),
-    )
+    return indexing.with_axes(x, tuple(sorted(new)))
 
 
 def _reshape_ones(x: Any, shape: tuple[int, ...]) -> Any:
