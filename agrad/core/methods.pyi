@@ -324,15 +324,17 @@ class Methods(_FromTables):
 
         Returns: Integer.
         """
-    def cumsum(self, axis: int | None=None, *, dim: int | None=None) -> Tensor:
+    def cumsum(self, axis: int | None=None, dtype: Any=None, *, dim: int | None=None) -> Tensor:
         """Running sum along an axis; see `agrad.cumulative_sum`.
 
-        axis: As for `agrad.cumulative_sum`.
+        axis : int, optional
+            The axis. Default: all elements, counted in rows.
         """
-    def cumprod(self, axis: int | None=None, *, dim: int | None=None) -> Tensor:
+    def cumprod(self, axis: int | None=None, dtype: Any=None, *, dim: int | None=None) -> Tensor:
         """Running product along an axis; see `agrad.cumulative_prod`.
 
-        axis: As for `agrad.cumulative_prod`.
+        axis : int, optional
+            The axis. Default: all elements, counted in rows.
         """
     def squeeze(self, axis: Axis=None, *, dim: Axis=None) -> Tensor:
         """Axes of length 1 removed; see `agrad.squeeze`.
@@ -405,11 +407,13 @@ class Methods(_FromTables):
         """Exponentials that sum to 1 along an axis; see `agrad.softmax`."""
     def log_softmax(self, dim: int, dtype: Any=None) -> Tensor:
         """The logarithm of `softmax`; see `agrad.log_softmax`."""
-    def reshape(self, *shape: Any) -> Tensor:
+    def reshape(self, *shape: Any, order: str='C') -> Tensor:
         """The same elements in another shape; see `agrad.reshape`.
 
         *shape : int, or one tuple of int
             The shape; one entry may be -1.
+        order : {'C', 'F', 'A'}, optional
+            'F' counts the elements in columns, as in NumPy.
         """
     def view(self, *shape: Any) -> Tensor:
         """As `reshape`; results never alias here.
@@ -421,14 +425,20 @@ class Methods(_FromTables):
         """`reshape` to the shape of another tensor."""
     def view_as(self, other: Tensor) -> Tensor:
         """`reshape` to the shape of another tensor."""
-    def flatten(self, start_dim: int=0, end_dim: int=-1) -> Tensor:
+    def flatten(self, start_dim: int | str=0, end_dim: int=-1, *, order: str='C') -> Tensor:
         """Axes from `start_dim` to `end_dim` made one; see `agrad.extra.flatten`.
 
         start_dim, end_dim : int, optional
-            The first and the last of them. Default: all axes.
+            The first and the last of them. Default: all axes. A text is NumPy's `order`, which stands in the first place.
+        order : {'C', 'F', 'A', 'K'}, optional
+            'F' counts the elements in columns, as in NumPy.
         """
-    def ravel(self) -> Tensor:
-        """All elements as a vector."""
+    def ravel(self, order: str='C') -> Tensor:
+        """All elements as a vector.
+
+        order : {'C', 'F', 'A', 'K'}, optional
+            'F' counts the elements in columns, as in NumPy.
+        """
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Tensor:
         """One axis made several; see `agrad.extra.unflatten`."""
     def permute(self, *axes: Any) -> Tensor:

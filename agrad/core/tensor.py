@@ -486,8 +486,13 @@ class Tensor(Methods):
         if mode.transforming.get() and self._is_followed():
             errors.warn_leaves(how, "If that is meant, say so: x.detach().")
 
-    def item(self) -> Any:
+    def item(self, *index: Any) -> Any:
         """Return the one element as a Python number.
+
+        Parameters
+        ----------
+        *index : int
+            As in NumPy: which element, counted in rows or by one number per axis.
 
         Returns
         -------
@@ -505,6 +510,10 @@ class Tensor(Methods):
             Where a transform of `agrad.func` follows this tensor.
         """
         self._leaves_transform("item()")
+        if index:
+            place = index[0] if len(index) == 1 else index
+            found: Any = self[place] if isinstance(place, tuple) else self.ravel()[place]
+            return found._item()
         return self._item()
 
     def _item(self) -> Any:

@@ -284,9 +284,47 @@ def begun(initial: Any, x: Tensor) -> Tensor:
     return astype(as_operand(initial, x), x.dtype, copy=False)
 
 
+#: NumPy's texts for dtypes: kind and bytes, characters, and names of C's and Python's types.
+_TEXTS = {
+    **{f"{kind}{n}": f"{name}{8 * n}" for kind, name in (("i", "int"), ("u", "uint")) for n in (1, 2, 4, 8)},
+    "f2": "float16",
+    "f4": "float32",
+    "f8": "float64",
+    "c8": "complex64",
+    "c16": "complex128",
+    "b1": "bool",
+    "?": "bool",
+    "b": "int8",
+    "B": "uint8",
+    "h": "int16",
+    "H": "uint16",
+    "i": "int32",
+    "I": "uint32",
+    "q": "int64",
+    "Q": "uint64",
+    "e": "float16",
+    "f": "float32",
+    "d": "float64",
+    "F": "complex64",
+    "D": "complex128",
+    "int": "int64",
+    "uint": "uint64",
+    "float": "float64",
+    "complex": "complex128",
+    "half": "float16",
+    "single": "float32",
+    "double": "float64",
+    "csingle": "complex64",
+    "cdouble": "complex128",
+}
+
+
 def native(dtype: Any) -> Any:
-    """Return what agrad takes for a dtype: NumPy's abstract Python types and characters by name."""
-    return None if dtype is None else dtypes.name_of(dtype)
+    """Return what agrad takes for a dtype: NumPy's abstract Python types, and its texts as "f8" and "d", by name."""
+    if dtype is None:
+        return None
+    name = dtypes.name_of(dtype)
+    return _TEXTS.get(name.removeprefix("<").removeprefix("="), name)
 
 
 # -- axes --------------------------------------------------------------------------------------------------------------

@@ -207,19 +207,27 @@ class Reductions:
         """
         return searching.argmin(self, axis=_axes(axis, dim), keepdims=keepdims)
 
-    def cumsum(self: Any, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+    def cumsum(self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None) -> Tensor:
         """Running sum along an axis; see `agrad.cumulative_sum`.
 
-        axis: As for `agrad.cumulative_sum`.
+        axis : int, optional
+            The axis. Default: all elements, counted in rows.
         """
-        return statistical.cumulative_sum(self, axis=_axes(axis, dim))
+        axis = _axes(axis, dim)
+        if dtype is not None or (axis is None and self.ndim != 1):
+            return numpys("cumsum")(self, axis, dtype)
+        return statistical.cumulative_sum(self, axis=axis)
 
-    def cumprod(self: Any, axis: int | None = None, *, dim: int | None = None) -> Tensor:
+    def cumprod(self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None) -> Tensor:
         """Running product along an axis; see `agrad.cumulative_prod`.
 
-        axis: As for `agrad.cumulative_prod`.
+        axis : int, optional
+            The axis. Default: all elements, counted in rows.
         """
-        return statistical.cumulative_prod(self, axis=_axes(axis, dim))
+        axis = _axes(axis, dim)
+        if dtype is not None or (axis is None and self.ndim != 1):
+            return numpys("cumprod")(self, axis, dtype)
+        return statistical.cumulative_prod(self, axis=axis)
 
     def squeeze(self: Any, axis: Axis = None, *, dim: Axis = None) -> Tensor:
         """Axes of length 1 removed; see `agrad.squeeze`.
@@ -386,12 +394,16 @@ class TorchMethods(Reductions):
 
     # -- shapes ---------------------------------------------------------------------------------------------------------
 
-    def reshape(self: Any, *shape: Any) -> Tensor:
+    def reshape(self: Any, *shape: Any, order: str = "C") -> Tensor:
         """The same elements in another shape; see `agrad.reshape`.
 
         *shape : int, or one tuple of int
             The shape; one entry may be -1.
+        order : {'C', 'F', 'A'}, optional
+            'F' counts the elements in columns, as in NumPy.
         """
+        if order != "C":
+            return numpys("reshape")(self, shape_of(shape), order)
         return manipulation.reshape(self, shape_of(shape))
 
     def view(self: Any, *shape: Any) -> Tensor:
@@ -410,16 +422,26 @@ class TorchMethods(Reductions):
         """`reshape` to the shape of another tensor."""
         return manipulation.reshape(self, other.shape)
 
-    def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    def flatten(self: Any, start_dim: int | str = 0, end_dim: int = -1, *, order: str = "C") -> Tensor:
         """Axes from `start_dim` to `end_dim` made one; see `agrad.extra.flatten`.
 
         start_dim, end_dim : int, optional
-            The first and the last of them. Default: all axes.
+            The first and the last of them. Default: all axes. A text is NumPy's `order`, which stands in the first place.
+        order : {'C', 'F', 'A', 'K'}, optional
+            'F' counts the elements in columns, as in NumPy.
         """
+        if isinstance(start_dim, str) or order != "C":
+            return numpys("ravel")(self, start_dim if isinstance(start_dim, str) else order)
         return extra.flatten(self, start_dim, end_dim)
 
-    def ravel(self: Any) -> Tensor:
-        """All elements as a vector."""
+    def ravel(self: Any, order: str = "C") -> Tensor:
+        """All elements as a vector.
+
+        order : {'C', 'F', 'A', 'K'}, optional
+            'F' counts the elements in columns, as in NumPy.
+        """
+        if order != "C":
+            return numpys("ravel")(self, order)
         return manipulation.reshape(self, (-1,))
 
     def unflatten(self: Any, dim: int, sizes: Sequence[int]) -> Tensor:

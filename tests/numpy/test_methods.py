@@ -47,6 +47,10 @@ s.item() v.tolist() m.tolist() s.tolist() v.astype('float32') v.astype(int) v.as
 m.ndim m.nbytes m.itemsize m.flat[3] m.flat[2:5] v.copy() v.tobytes() len(m) float(s) abs(v) v@v
 i.choose([q[0],q[1],q[2]])
 m.put([0],[9.0]) v.fill(3.0)
+m.reshape(4,3,order='F') m.reshape((4,3),order='F') c.reshape(-1,order='F') m.ravel('F') m.ravel(order='F') c.ravel('C')
+m.ravel('K') m.flatten('C') m.flatten('F') m.flatten(order='F') c.flatten('F') m.cumsum() m.cumprod() m.cumsum(axis=None)
+c.cumsum() s.cumsum() m.cumsum(0,'float32') m.cumsum(dtype=complex) i.cumprod(dtype=float) v.item(2) m.item(5) m.item(1,2)
+m.item((1,2)) v.item(-1) c.item(1,2,3) v.astype('f4') v.astype('i8') v.astype('d') i.astype('float') v.astype('c16') v.astype('?')
 """
 
 #: Calls that NumPy and PyTorch give two meanings.
@@ -127,3 +131,49 @@ def test_within_agrad_the_methods_are_pytorchs_for_every_caller():
 def test_as_tuple_says_which_is_meant(keywords):
     found = ag.asarray(VALUES["z"]).nonzero(**keywords)
     assert equal(found, (np.array([0, 2]),) if keywords["as_tuple"] else np.array([[0], [2]]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "d",
+        "f",
+        "e",
+        "f2",
+        "f4",
+        "f8",
+        "<f8",
+        "c8",
+        "c16",
+        "F",
+        "D",
+        "i1",
+        "i2",
+        "i4",
+        "i8",
+        "u1",
+        "u8",
+        "=i4",
+        "?",
+        "b",
+        "B",
+        "h",
+        "q",
+        "int",
+        "float",
+        "complex",
+        "single",
+        "double",
+        "half",
+    ],
+)
+def test_texts_of_dtypes_are_numpys(text):
+    assert anp.zeros(2, text).dtype == anp.asarray([0, 1], dtype=text).dtype == np.dtype(text)
+    assert ag.asarray(VALUES["i"]).astype(text).dtype == np.dtype(text)
+
+
+def test_order_of_elements_is_followed():
+    weights = np.cos(np.arange(12.0))
+    for f in (lambda x: x.reshape(12, order="F"), lambda x: x.ravel("F"), lambda x: x.flatten("F")):
+        found = ag.grad(lambda x, f=f: anp.sum(f(x) * weights))(VALUES["m"])
+        np.testing.assert_array_equal(found, weights.reshape(4, 3).T)
