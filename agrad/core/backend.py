@@ -271,6 +271,17 @@ class Backend:
         except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
             return False
 
+    @once
+    def pickles(self) -> bool:
+        """Whether the library pickles its arrays; else a tensor is pickled as NumPy's array and the device's name."""
+        import pickle  # noqa: PLC0415 (only here)
+
+        try:
+            pickle.dumps(self.asarray([1.0]))
+        except Exception:  # noqa: BLE001 (libraries refuse in their own ways)
+            return False
+        return True
+
     def native_devices(self) -> Mapping[str, Any]:
         """Return the library's own device objects by name, as ``{"mine:0": ...}``; empty if there is but one."""
         return {}

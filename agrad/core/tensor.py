@@ -14,7 +14,7 @@ from itertools import starmap
 from typing import TYPE_CHECKING, Any, Self
 
 from agrad.core import errors, mode
-from agrad.core.backend import backend_of, numbers_of
+from agrad.core.backend import backend_of, numbers_of, plugins
 from agrad.core.methods import Methods
 from agrad.core.node import AccumulateGrad, Node, hooks_of
 from agrad.core.port import Port, attaching_to
@@ -651,7 +651,9 @@ class Tensor(Methods):
                 )
                 warnings.warn(message, UserWarning, stacklevel=2)
         state = {**self._instance_dict(), "requires_grad": self.requires_grad}
-        data = self._raw
+        data, backend = self._raw, self._spec.backend
+        if not backend.pickles:
+            data = plugins().get("numpy").receive(backend, data, "numpy")
         return _restore, (type(self), self._spec.device, data, state)
 
     def _instance_dict(self) -> dict[str, Any]:
@@ -743,6 +745,10 @@ def _restore(cls: type[Tensor], device: str, data: Any, state: dict[str, Any]) -
     made = _new(cls)
     backend = backend_of(data)
     assert backend is not None, device
+    owner = device.partition(":")[0]
+    if backend.name != owner:  # the library does not pickle its arrays: NumPy's was pickled
+        source, backend = backend, plugins().get(owner)
+        data = backend.receive(source, data, device)
     made._raw, made._spec, made._node = data, backend.spec(data), None
     requires_grad = state.pop("requires_grad")
     made.__dict__.update(state)

@@ -10,6 +10,7 @@ import importlib.util
 import json
 import os
 import re
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,7 @@ def load_plugin(text: str) -> Any:
     place, _, name = text.rpartition(":") if ":" in text[2:] else (text, "", "")  # not the colon of C:\\
     try:
         if place.endswith(".py"):
-            spec = importlib.util.spec_from_file_location(Path(place).stem, place)
-            assert spec is not None
-            assert spec.loader is not None
-            found: Any = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(found)
+            found: Any = _module_in(Path(place).resolve())
         else:
             found = importlib.import_module(place)
         if name:
@@ -48,6 +45,28 @@ def load_plugin(text: str) -> Any:
     except (ImportError, AttributeError, OSError) as error:
         raise pytest.UsageError(f"--agrad-plugin={text}: {type(error).__name__}: {error}") from error
     return found() if isinstance(found, type) else found
+
+
+def _module_in(path: Path) -> Any:
+    """Return the module in a file, under whose name what it defines can be imported and pickled."""
+    name = path.stem
+    known = importlib.util.find_spec(name) if name.isidentifier() else None
+    ours = known is None or Path(known.origin or "").resolve() == path
+    if ours and name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    if ours:  # a file may have a library's name
+        sys.modules[name] = found
+    try:
+        spec.loader.exec_module(found)
+    except BaseException:
+        if ours:
+            del sys.modules[name]
+        raise
+    return found
 
 
 def read_xfails(path: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -258,6 +259,10 @@ def test_load_plugin(tmp_path):
     assert type(kit.load_plugin(f"{path}:Plugin")).__name__ == "Plugin"
     assert type(kit.load_plugin(f"{path}:made")).__name__ == "Plugin"
     assert kit.load_plugin("json:loads") is json.loads
+    assert isinstance(pickle.loads(pickle.dumps(kit.load_plugin(f"{path}:made"))), kit.load_plugin(str(path)).Plugin)
+    library = tmp_path / "json.py"  # a file may have a library's name
+    library.write_text("import json\n")
+    assert kit.load_plugin(str(library)).json is json
     for text, says in (
         ("nonsense_module", "No module named"),
         ("json:nothing", "no attribute"),
