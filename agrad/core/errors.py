@@ -7,6 +7,7 @@ operation and the line of the forward call) follows.
 from __future__ import annotations
 
 import contextlib
+import opcode
 import os
 import sys
 import warnings
@@ -358,6 +359,16 @@ def real_only(op: str, dtypes: list[Any]) -> TypeError:
     return TypeError(
         f"{op}() takes real floating tensors, not {' and '.join(map(str, dtypes))}\n  Convert it first, for instance with ag.astype(x, ag.float64)"
         f" or ag.real(z).{called()}"
+    )
+
+
+def where_stored(frame: FrameType) -> str:
+    """Return the sentence for a number that is asked for by ``y[i] = x``, where `y` is the array library's; else nothing."""
+    code = frame.f_code.co_code
+    if code[frame.f_lasti] != opcode.opmap["STORE_SUBSCR"]:
+        return ""
+    return (
+        " An element of an array was set to it: make that array with agrad.numpy, as by np.zeros, to keep the gradient."
     )
 
 

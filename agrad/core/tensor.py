@@ -553,7 +553,8 @@ class Tensor(Methods):
         if self._is_followed():
             warnings.warn(
                 "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior.\nConsider"
-                f" using tensor.detach() first. ({what} gives a Python number: what follows is not differentiated)",
+                f" using tensor.detach() first. ({what} gives a Python number: what follows is not differentiated)"
+                f"{errors.where_stored(sys._getframe(2))}",
                 errors.LeavesGraphWarning,
                 stacklevel=3,
             )

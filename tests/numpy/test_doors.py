@@ -259,6 +259,18 @@ def test_where_numpy_makes_an_array_the_cure_comes_first(text):
     assert lines[-1] == "  Called at mine.py:1."
 
 
+def test_an_element_of_numpys_array_that_is_set_to_a_tensor_says_what_to_make():
+    x, y = ag.ones(3, requires_grad=True), np.zeros(3)
+    with pytest.warns(ag.LeavesGraphWarning, match=r"make that array with agrad\.numpy, as by np\.zeros"):
+        y[0] = x[0]
+    with pytest.warns(ag.LeavesGraphWarning) as caught:
+        float(x[0])
+    assert "agrad.numpy" not in str(caught[0].message)
+    made = anp.zeros(3)
+    made[0] = x[0]
+    assert made.requires_grad
+
+
 def test_random_numbers():
     anp.random.seed(3)
     first = anp.random.normal(size=(2, 3))
