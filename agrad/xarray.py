@@ -20,16 +20,19 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 from typing import Any
 
+import xarray
 from xarray.backends import writers
-from xarray.core import dataset, indexing, missing, nputils
+from xarray.core import dataset, duck_array_ops, indexing, missing, nputils
 from xarray.core.dataset import Dataset
 from xarray.core.variable import Variable, broadcast_variables
 
 import agrad as ag
 import agrad.numpy as np
-from agrad.core.errors import called
+from agrad.core import errors
+from agrad.core.backend import joined
 
 __all__: list[str] = []
 
@@ -221,7 +224,7 @@ def _of_arrays(write: Any) -> Any:
         if tensor._is_followed():
             raise RuntimeError(
                 f"Can't call {write.__name__}() on Tensor that requires grad. Use a.copy(data=a.data.detach()) instead."
-                f"\n  It is the variable {name!r}; nothing was written.{called()}"
+                f"\n  It is the variable {name!r}; nothing was written.{errors.called()}"
             )
         return variable._replace(data=tensor.to_dask_array() if hasattr(tensor._raw, "dask") else tensor.numpy())
 
@@ -233,6 +236,29 @@ def _of_arrays(write: Any) -> Any:
     return written
 
 
+# -- operands of several backends, and arrays beside tensors -----------------------------------------------------------------
+
+_namespace_of, _einsum = duck_array_ops.get_array_namespace, duck_array_ops.einsum
+
+
+@functools.wraps(_namespace_of)
+def _namespace(*values: Any) -> Any:
+    backends = {v._spec.backend: v for v in values if isinstance(v, ag.Tensor)}
+    if len(backends) > 1 and (where := joined(backends)) is not None:
+        return backends[where].__array_namespace__()
+    return _namespace_of(*values)
+
+
+@functools.wraps(_einsum)
+def _products(*operands: Any, **options: Any) -> Any:
+    if any(isinstance(x, ag.Tensor) for x in operands):
+        return np.einsum(*operands, **options)  # xarray asks the library of the first, which may be Dask
+    return _einsum(*operands, **options)
+
+
+errors.INTERNAL_FILES.update(
+    errors.sources(os.path.dirname(xarray.__file__))
+)  # the user's line is the one that calls them
 missing._interpnd = _of_tensors
 missing.push = _filled
 nputils.nanfirst = _nan_end(nputils.nanfirst, last=False)
@@ -240,6 +266,8 @@ nputils.nanlast = _nan_end(nputils.nanlast, last=True)
 indexing.ArrayApiIndexingAdapter._vindex_get = _points
 Variable.chunk = _in_chunks
 dataset._maybe_chunk = _of_dataset
+duck_array_ops.get_array_namespace = _namespace
+duck_array_ops.einsum = _products
 Dataset.load = _of_tensors_too(Dataset.load, ag.compute)
 Dataset.persist = _of_tensors_too(Dataset.persist, ag.persist)
 for _name in ("to_netcdf", "to_zarr", "dump_to_store"):

@@ -18,11 +18,20 @@ __all__ = ["BackendError", "LeavesGraphWarning", "LostWriteWarning", "RecomputeW
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
-#: Files whose frames are not the user's: those of the package, what is generated (added by ``compile_source``), and
-#: the one that stands between a ``with`` statement and a context manager of ours.
-INTERNAL_FILES: set[str] = {str(contextlib.__file__)} | {
-    os.path.join(folder, name) for folder, _, names in os.walk(PACKAGE) for name in names if name.endswith(".py")
-}
+
+def sources(package: str) -> set[str]:
+    """Return the files of a package in a folder."""
+    return {
+        os.path.join(folder, name) for folder, _, names in os.walk(package) for name in names if name.endswith(".py")
+    }
+
+
+#: Files whose frames are not the user's: those of the package, what is generated (added by ``compile_source``), the one
+#: that stands between a ``with`` statement and a context manager of ours, and xarray's (added by ``agrad.xarray``).
+INTERNAL_FILES: set[str] = {str(contextlib.__file__)} | sources(PACKAGE)
+
+#: Libraries that call tensors' methods in the user's name: messages pass over their frames too.
+LIBRARIES = frozenset({"dask", "distributed", "numpy", "opt_einsum", "pandas", "scipy", "xarray", "zarr"})
 
 
 class UnsupportedOp(NotImplementedError):
@@ -81,9 +90,20 @@ def caller() -> tuple[CodeType, int]:
     return frame.f_code, frame.f_lasti
 
 
+def calling_frame() -> FrameType:
+    """Return the first frame outside agrad and the libraries that call it; where there is none, the first outside agrad."""
+    first = frame = user_frame(sys._getframe(1))
+    while str(frame.f_globals.get("__name__")).partition(".")[0] in LIBRARIES:
+        if frame.f_back is None:
+            return first
+        frame = user_frame(frame.f_back)
+    return frame
+
+
 def called() -> str:
     """Return the sentence that closes a message with the user's line."""
-    return f"\n  Called at {line_of(*caller())}."
+    frame = calling_frame()
+    return f"\n  Called at {line_of(frame.f_code, frame.f_lasti)}."
 
 
 def name_of(value: Any, otherwise: str) -> str:
@@ -292,7 +312,7 @@ def check_meaning(numpys: str, torchs: str) -> None:
 
 
 def warn_lost_write(what: str) -> None:
-    frame = user_frame(sys._getframe(1))
+    frame = calling_frame()
     message = (
         f"{what} changes this tensor alone, not the one it was taken from, as it would in NumPy and PyTorch: results do"
         " not share memory with their operands in agrad. To change the other, write to it directly (x[0] += 1 for row ="
@@ -373,7 +393,7 @@ def where_stored(frame: FrameType) -> str:
 
 
 def warn_leaves(how: str, instead: str) -> None:
-    frame = user_frame(sys._getframe(1))
+    frame = calling_frame()
     warnings.warn_explicit(
         f"{how} takes the value of a tensor out of the graph where a derivative is taken: what is computed from it is"
         f" constant. {instead}",

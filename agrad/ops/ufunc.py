@@ -224,7 +224,10 @@ class NumpyMethods(ArrayMethods):
                 " of several."
             )
             if "xarray" in sys.modules:
-                cure += "\n  In xarray's interp, ffill, bfill and first: import agrad.xarray before."
+                cure += (
+                    "\n  In xarray: a.copy(data=a.data.detach()) has the value. Its interp, ffill, bfill, first and chunk, and"
+                    " files, take tensors after import agrad.xarray."
+                )
             raise errors.leaves_graph(
                 "numpy()", f"{cure}\n  tensor.detach() gives the value alone: it loses the gradient."
             )
@@ -232,7 +235,7 @@ class NumpyMethods(ArrayMethods):
             raise RuntimeError(
                 "zarr can't write a lazy tensor: its thread would compute it, and wait for itself where the data come from"
                 " zarr.\n  Write x.numpy(), or by chunks dask.array.to_zarr(x.to_dask_array(), ...). In xarray's to_zarr:"
-                f" import agrad.xarray before.{errors.called()}"
+                " import agrad.xarray before."
             )
         array = self.numpy()
         if dtype is not None and dtype != array.dtype:

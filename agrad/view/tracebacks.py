@@ -18,7 +18,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from agrad.core import names
-from agrad.core.errors import INTERNAL_FILES
+from agrad.core.errors import INTERNAL_FILES, LIBRARIES
 from agrad.core.tensor import Tensor
 
 #: What is shown where frames were left out.
@@ -45,8 +45,10 @@ KEYWORDS = {
 
 def is_own(frame: FrameType) -> bool:
     """Return whether a frame is agrad's: of the package, of generated code, or of a plugin named ``agrad_...``."""
-    file = frame.f_code.co_filename
-    return file in INTERNAL_FILES or str(frame.f_globals.get("__name__", "")).startswith("agrad_")
+    name = str(frame.f_globals.get("__name__", ""))
+    if name.partition(".")[0] in LIBRARIES:  # whose frames are passed over for the user's line alone
+        return False
+    return frame.f_code.co_filename in INTERNAL_FILES or name.startswith("agrad_")
 
 
 def without_own(traceback: TracebackType | None) -> TracebackType | None:
@@ -80,11 +82,20 @@ def explain(error: BaseException) -> None:
     said = ""
     if isinstance(error, AttributeError) and isinstance(error.obj, Tensor) and error.name:
         said = names.hint("agrad.Tensor", error.name)
+    elif isinstance(error, AttributeError) and is_labelled(error.obj) and hasattr(Tensor, error.name or ""):
+        said = f"; the tensor is in .data: a.data.{error.name}"
+    elif isinstance(error, TypeError) and str(error).startswith("Mixed array types ['agrad."):
+        said = "; import agrad.xarray puts them on one"
     elif isinstance(error, TypeError) and (match := re.match(UNEXPECTED, str(error))):
         said = keyword(*match.groups())
     note = f"{said[2:]}."
     if said and "did you mean" not in said and note not in getattr(error, "__notes__", ()):  # Python itself says that
         error.add_note(note)
+
+
+def is_labelled(value: object) -> bool:
+    """Return whether a value is xarray's and holds a tensor."""
+    return type(value).__module__.startswith("xarray.") and isinstance(getattr(value, "data", None), Tensor)
 
 
 def keyword(function: str, written: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.view.tracebacks import explain
 
 pd = pytest.importorskip("pandas")
 xr = pytest.importorskip("xarray")
@@ -216,6 +217,73 @@ class TestChunks:
         assert len(reads) == 2
         both["t"].sum().data.backward()
         np.testing.assert_allclose(x.grad.numpy(), X)
+
+
+class TestParametersBesideChunks:
+    """A parameter in memory and a field in chunks go together where xarray asks for one namespace, as in arithmetic."""
+
+    @pytest.mark.parametrize("loss", [
+        lambda f, obs: (f * obs).fillna(f),
+        lambda f, obs: xr.where(obs.isnull(), f, f * obs),
+        lambda f, obs: xr.where(f > 1.5, f * obs, 0 * f).fillna(1.0),
+        lambda f, obs: (f * obs).combine_first(f),
+        lambda f, obs: (f * obs).where(obs.notnull(), f),
+        lambda f, obs: xr.concat([(f * obs).isel(run=0).fillna(0.0), f], "z"),
+        lambda f, obs: xr.dot(obs.fillna(0.0), f),
+        lambda f, obs: obs.fillna(0.0).weighted(f).mean(),
+        lambda f, obs: (f * obs).fillna(0.0).clip(min=f * f - 1.0),
+    ])  # fmt: skip
+    def test_gradients_are_those_of_finite_differences(self, loss):
+        pytest.importorskip("dask.array")
+        import agrad.xarray  # noqa: F401 (other tests run without)
+
+        obs = series(np.where(X == 2.0, np.nan, X)).chunk(run=1)
+        at, step = np.array([1.0, 2.0, 3.0]), 1e-6
+
+        def value(w):
+            return (loss(xr.DataArray(w, dims="place", coords={"place": obs.place}), obs) ** 2).sum().data
+
+        found = ag.asarray(at, requires_grad=True)
+        value(found).backward()
+        expected = [(value(at + step * e) - value(at - step * e)).compute() / (2 * step) for e in np.eye(3)]
+        np.testing.assert_allclose(found.grad.numpy(), expected, rtol=1e-6, atol=1e-8)
+
+
+class TestMessages:
+    """They name the line of the program, not xarray's, and say what to write there."""
+
+    @pytest.fixture(autouse=True)
+    def imported(self):
+        import agrad.xarray  # noqa: F401 (other tests run without)
+
+    def test_recorded_operations_are_those_of_the_users_line(self):
+        squares = (series(ag.asarray(X, requires_grad=True)) ** 2).mean()
+        assert squares.data.grad_fn.code.co_filename == __file__
+
+    def test_errors_below_xarray_and_dask_name_the_users_line(self):
+        da = pytest.importorskip("dask.array")
+        f = series(ag.asarray(X, requires_grad=True))
+        for way in (lambda: f.values, lambda: f.to_pandas(), lambda: da.where(da.ones(3) > 0, f.data, 0.0)):
+            with pytest.raises(RuntimeError, match="Tensor that requires grad") as caught:
+                way()
+            assert f"Called at {__file__}" in str(caught.value)
+        with pytest.raises(RuntimeError, match=r"a\.copy\(data=a\.data\.detach\(\)\)"):
+            f.to_numpy()
+
+    def test_what_tensors_have_is_found_in_data(self):
+        with pytest.raises(AttributeError) as caught:
+            series(ag.asarray(X, requires_grad=True)).sum().backward()
+        explain(caught.value)
+        assert caught.value.__notes__ == ["the tensor is in .data: a.data.backward."]
+        with pytest.raises(AttributeError) as caught:
+            series(X).sum().backward()
+        explain(caught.value)
+        assert not hasattr(caught.value, "__notes__")
+
+    def test_labelled_data_are_given_by_from_xarray(self):
+        agrad_dask = pytest.importorskip("agrad_dask")
+        with pytest.raises(ValueError, match=r"give a DataArray as agrad_dask\.from_xarray\(a\)"):
+            agrad_dask.value_and_grad(lambda w, x: ag.sum(x * w))(ag.ones(()), series(X).chunk(run=1))
 
 
 class TestFiles:

@@ -705,9 +705,13 @@ def value_and_grad(
         for place in places:
             leaves[place] = _parameter(leaves[place])
         if not data:
-            raise ValueError(
-                f"no argument is a Dask array; in memory, agrad.func.value_and_grad does the same{called()}"
+            labelled = any(type(leaf).__module__.startswith("xarray.") for leaf in leaves)
+            instead = (
+                "give a DataArray as agrad_dask.from_xarray(a)"
+                if labelled
+                else "in memory, agrad.func.value_and_grad does the same"
             )
+            raise ValueError(f"no argument is a Dask array; {instead}{called()}")
         arrays = [data_of(leaves[place]) for place in data]
         for place in data:
             leaves[place] = None
