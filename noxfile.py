@@ -59,7 +59,10 @@ def tests(session: nox.Session) -> None:
     check(session)
     # The suite in agrad.testing is for `--pyargs` and a chosen backend; it is no doctest.
     collect = session.posargs or ["tests", "agrad"]
-    session.run("pytest", "-n", "2", "--doctest-modules", "--ignore=agrad/testing/suite", *collect)
+    # Two processes on two cores: BLAS's own threads would only be in their way.
+    session.env.update(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1")
+    suite = ["-n", "2", "--dist", "worksteal", "--doctest-modules", "--ignore=agrad/testing/suite"]
+    session.run("pytest", *suite, *collect)
     for name, options in () if session.posargs else (("numpy", []), ("strict", []), ("dask", ["--agrad-quick"])):
         session.run("pytest", "-n", "2", "-q", *BACKENDS[name][1], *options, env={"DASK_SCHEDULER": "synchronous"})
 

@@ -198,11 +198,11 @@ def note_write(tensor: Any) -> None:
         now.meet(tensor)
 
 
-def note_hook(tensor: Any, hook: Any, handle: Any) -> None:
+def note_hook(tensor: Any, handle: Any) -> None:
     """Tell a recording that a hook was registered on a tensor."""
     now = recorder()
     if now is not None:
-        now.hook(tensor, hook, handle)
+        now.hook(tensor, handle)
 
 
 def note_grad(tensor: Any, what: str) -> None:

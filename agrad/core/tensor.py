@@ -381,7 +381,7 @@ class Tensor(Methods):
         if self._node is None:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         handle: Handle = hooks_of(self._node).add("tensor", hook)
-        mode.note_hook(self, hook, handle)
+        mode.note_hook(self, handle)
         return handle
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> Handle:
@@ -411,7 +411,7 @@ class Tensor(Methods):
                 f"post accumulate grad hooks cannot be registered on non-leaf tensors{errors.at(self._node)}"
             )
         handle: Handle = hooks_of(self._node).add("accumulated", hook)
-        mode.note_hook(self, hook, handle)
+        mode.note_hook(self, handle)
         return handle
 
     def detach(self) -> Tensor:

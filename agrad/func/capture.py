@@ -234,7 +234,7 @@ def graph_of(returned: Any, first: int = 0) -> list[Node]:
 
 def hooks_left(recorder: Recorder, nodes: Sequence[Node]) -> list[Hooked]:
     """Return the hooks that a backward pass through nodes will run, of those that were registered in a recording."""
-    return [hooked for node in nodes for hooked in recorder.hooked if hooked.node is node and hooked.is_there]
+    return [hooked for node in nodes for hooked in recorder.hooked if hooked.node is node and hooked.hook is not None]
 
 
 def is_freed(tensor: Tensor) -> bool:

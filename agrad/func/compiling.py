@@ -738,7 +738,7 @@ class Compiled:
         nodes = graph_of(returned, first)
         hooks = hooks_left(watcher, nodes)
         self._check_hooks(watcher, hooks)
-        reads = [reads_of(hooked.hook) for hooked in hooks]
+        reads = [reads_of(hooked.hook) for hooked in hooks if hooked.hook is not None]
         single = sum(isinstance(leaf, Tensor) and leaf._node is not None for leaf in tree.flatten(returned)[0]) == 1
         late = [*reads, *functions_on(nodes, alone=single)]
         met.update(code for each in late for code in each.codes)
@@ -877,7 +877,7 @@ class Compiled:
             targets,
             tuple(saved),
             the_same,
-            [(one.number, one.hook) for one in hooks if one.number is not None],
+            [(one.number, hook) for one in hooks if one.number is not None and (hook := one.hook) is not None],
             reads,
             [link for each in late for link in each.links],
             keeps_zero,
@@ -886,7 +886,7 @@ class Compiled:
     def _check_hooks(self, watcher: Watcher, left: Sequence[Hooked]) -> None:
         """Refuse hooks that no backward program can hold; `left` are those on what is differentiated outside."""
         outside = {id(tensor._node) for tensor, *_ in watcher.met.values()}
-        if any(id(one.node) in outside and one.is_there for one in watcher.hooked):
+        if any(id(one.node) in outside and one.hook is not None for one in watcher.hooked):
             raise CaptureError(
                 "capture: a hook is registered on a tensor that the function did not make: it is there once more after"
                 " every call"

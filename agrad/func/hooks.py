@@ -264,8 +264,7 @@ def keep_zero(hooks: Sequence[Hooked]) -> bool:
     """Return whether hooks that only compute give zeros for zeros: then it is the same whether they run or not."""
     with no_grad():
         for node in {hooked.node: None for hooked in hooks}:
-            backend = node.spec.backend
-            if backend.is_lazy or node.hooks is None:
+            if node is None or node.hooks is None or (backend := node.spec.backend).is_lazy:
                 return False
             spec, xp = node.spec, backend.xp
             zeros = from_raw(xp.zeros(spec.shape, dtype=spec.dtype, **backend.creation(spec.device)))

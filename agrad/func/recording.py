@@ -42,30 +42,37 @@ BY_KEY = frozenset({"getitem", "scatter_add", "setitem"})
 class Hooked(NamedTuple):
     """A hook that was registered on a tensor within a recording.
 
+    It holds neither the hook nor the graph: what lives on after the function is the function's doing.
+
     Attributes
     ----------
     number : int or None
         Of the tensor's value.
-    node : Node
-        Of the tensor.
-    hook : callable
-        What was registered.
+    to : weakref
+        To the tensor's node.
+    hooks : weakref
+        To the table that the hook stands in, or stood.
+    key : int
+        Of the hook in that table.
     handle : weakref
         To what takes it away.
     """
 
     number: int | None
-    node: Node
-    hook: Callable[..., Any]
+    to: weakref.ref[Node]
+    hooks: Callable[[], dict[int, Callable[..., Any]] | None]
+    key: int
     handle: weakref.ref[Handle]
 
     @property
-    def is_there(self) -> bool:
-        """Whether it has not been taken away."""
-        hooks = self.node.hooks
-        return hooks is not None and any(
-            hook is self.hook for table in (hooks.tensor, hooks.accumulated) for hook in table.values()
-        )
+    def node(self) -> Node | None:
+        """The tensor's node, while it lives."""
+        return self.to()
+
+    @property
+    def hook(self) -> Callable[..., Any] | None:
+        """What was registered, if it has not been taken away."""
+        return (self.hooks() or {}).get(self.key)
 
 
 class CaptureError(RuntimeError):
@@ -467,11 +474,13 @@ class Recorder:
             if grad is not None:
                 self.meet(grad)
 
-    def hook(self, tensor: Tensor, hook: Callable[..., Any], handle: Handle) -> None:
+    def hook(self, tensor: Tensor, handle: Handle) -> None:
         """Take note of a hook on a tensor."""
         self.use(tensor)
         assert tensor._node is not None
-        self.hooked.append(Hooked(self.number_of(tensor._raw), tensor._node, hook, weakref.ref(handle)))
+        assert handle._hooks is not None
+        number, node = self.number_of(tensor._raw), weakref.ref(tensor._node)
+        self.hooked.append(Hooked(number, node, handle._hooks, handle._key, weakref.ref(handle)))
 
     def use(self, tensor: Tensor) -> None:
         """Take note of a tensor that is used: if its array is new, it is from outside."""

@@ -210,8 +210,8 @@ class Watcher(Recorder):
             return
         super().operand(op, value, array)
 
-    def hook(self, tensor: Tensor, hook: Callable[..., Any], handle: Handle) -> None:
-        self._try(lambda: super(Watcher, self).hook(tensor, hook, handle), lambda: None)
+    def hook(self, tensor: Tensor, handle: Handle) -> None:
+        self._try(lambda: super(Watcher, self).hook(tensor, handle), lambda: None)
 
     def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
         recorded = super().around_vjp(node, vjp)

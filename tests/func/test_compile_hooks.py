@@ -524,3 +524,12 @@ def test_a_hook_in_a_function_of_plain_arrays():
         compiled(x).backward()
         np.testing.assert_allclose(w.grad.numpy(), FACTOR * np.cos([2.0, 3.0] * x) * x, rtol=1e-12)
     assert len(compiled.programs) == 1
+
+
+def test_a_hook_on_what_is_dropped_keeps_nothing_alive():
+    def function(x):
+        ag.exp(x).register_hook(lambda g: g * 2)
+        return x * 2
+
+    x = ag.tensor([0.5, 1.0], requires_grad=True)
+    assert ag.func.capture(function)(x)(x).tolist() == [1.0, 2.0]

@@ -154,10 +154,10 @@ def joint(call, dtype):
     return function, [single(a) for a in call.arrays]
 
 
-@pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_every_operation_forward_and_backward(dtype, tmp_path):
+@pytest.mark.parametrize(("dtype", "samples"), [("float64", 2), ("float32", 1)])
+def test_every_operation_forward_and_backward(dtype, samples, tmp_path):
     jobs, wanted, about = [], [], []
-    for sample in (sample for samples in SAMPLES.values() for sample in samples[:2]):
+    for sample in (sample for of_one in SAMPLES.values() for sample in of_one[:samples]):
         function, arrays = joint(Call(sample), dtype)
         try:
             program = capture(function)(*(ag.tensor(a, requires_grad=a.dtype.kind in "fc") for a in arrays))
@@ -175,7 +175,7 @@ def test_every_operation_forward_and_backward(dtype, tmp_path):
         with np.errstate(all="ignore"):
             wanted.append((program(*arrays), run(*arrays)))
         about.append(str(sample))
-    assert len(jobs) > 350
+    assert len(jobs) > 175 * samples
     tolerance = {"float64": 1e-9, "float32": 2e-4}[dtype]
     for result, (eager, standard), name in zip(alone(jobs, tmp_path), wanted, about, strict=True):
         assert_same(result, standard, name)

@@ -25,15 +25,15 @@ def check(count, judges, longest):
 
 
 def test_programs_on_numpy():
-    check(50, ON_NUMPY, 40)
+    check(25, ON_NUMPY, 40)
 
 
 def test_programs_are_captured_and_replayed():
-    check(20, ("replayed",), 40)
+    check(10, ("replayed",), 40)
 
 
 def test_programs_are_compiled():
-    check(15, ("compiled",), 30)
+    check(6, ("compiled",), 30)
 
 
 def test_programs_on_dask():
