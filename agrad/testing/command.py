@@ -15,6 +15,7 @@ PROGRAMS = "agrad.testing.suite.test_programs"
 
 #: The exit statuses of pytest itself.
 PYTESTS_OWN = range(6)
+NOTHING = 5
 
 #: How often a process of tests that ended is replaced by another.
 RESTARTS = 1000
@@ -44,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the kit and return pytest's exit status.
+    """Run the kit and return pytest's exit status; 5 where nothing was judged, as of a backend that is not available.
 
     Parameters
     ----------
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str]) -> int:
             if status not in PYTESTS_OWN
             else ""
         )
+        ended = "Nothing was judged: the reason stands above. " if status == NOTHING else ended
         print(f"{ended}The rest of the kit was not run: it stands on these.")
     if status or given.basics:
         return status

@@ -5,12 +5,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import json
+import math
 import os
 import re
+import subprocess
 import sys
+import threading
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +29,9 @@ from agrad.testing.calls import Call
 
 #: Where agrad is installed.
 HOME = str(Path(ag.__file__).parent) + os.sep
+
+#: Seconds after which a test that still runs is named.
+LONG = 30
 
 
 def load_plugin(text: str) -> Any:
@@ -98,6 +106,9 @@ class Kit:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.records: list[report.Record] = []
+        self.running: dict[str, float] = {}  # when each test began
+        self.others = False  # whether a test passed that is not of the kit
+        self.told: set[str] = set()  # causes
         self.plugins: list[str] = config.getoption("agrad_plugin")
         for text in self.plugins:
             ag.register(load_plugin(text))
@@ -178,6 +189,9 @@ class Kit:
             module = f"agrad.testing.suite.{item.path.stem}" if str(item.path).startswith(HOME) else str(item.path)
             program = self._one_test(module, item.nodeid.partition("::")[2])
         place = "" if inside else f"{last.path}:{last.lineno + 1}"
+        if place and not Path(last.path).is_file():  # compiled code: the innermost line that can be read, too
+            read = next((e for e in reversed(call.excinfo.traceback) if Path(e.path).is_file()), last)
+            place += f", called at {read.path}:{read.lineno + 1}"
         return {"error": error.partition("\n")[0][:400], "place": place, "cause": cause, "program": program}
 
     def _one_test(self, module: str, test: str) -> str:
@@ -190,9 +204,49 @@ class Kit:
         given += [f"--agrad-plugin={text}" for text in self.plugins]
         return f"import pytest\n\npytest.main({json.dumps(given)})"
 
+    @property
+    def is_worker(self) -> bool:
+        """Whether another process prints and writes the reports."""
+        return "PYTEST_XDIST_WORKER" in os.environ
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note when a test began; the first says so of all that take long."""
+        if not (self.is_worker or self.running):
+            threading.Thread(target=self._watch, daemon=True).start()
+        self.running[nodeid] = time.monotonic()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Forget a test that ended."""
+        if nodeid in self.running:
+            self.running[nodeid] = math.inf
+
+    def _watch(self) -> None:
+        """Name the tests that run longer than `LONG` seconds."""
+        while True:
+            time.sleep(LONG / 6)
+            self._name_long_ones()
+
+    def _name_long_ones(self) -> None:
+        """Print the name of each test that has been running for long, once."""
+        for test, began in self.running.copy().items():
+            if time.monotonic() - began > LONG and test not in self.told:
+                self.told.add(test)
+                self._tell(f"running for more than {LONG} s: {test.rpartition('/')[2]}")
+
+    def _tell(self, line: str) -> None:
+        """Print a line between the dots."""
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None and not self.is_worker:
+            terminal.write_line(f"\n{line}")  # behind the dots
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note how a test ended."""
+        """Note how a test ended, and print the cause of a failure when it is the first by it."""
         self._note(report)
+        if report.failed and self.records and self.records[-1]["outcome"] == "failed":
+            record = self.records[-1]
+            if record["cause"] not in self.told:
+                self.told.add(record["cause"])
+                self._tell(f"{record['area']}, {record['id']}: {record['error']}")
 
     def _note(self, done: pytest.TestReport) -> None:
         about: Any = dict(done.user_properties).get("agrad")
@@ -202,6 +256,7 @@ class Kit:
             "teardown",
         ):  # so pytest-xdist says that a process ended
             about = self._crash(done)
+        self.others = self.others or (about is None and done.when == "call" and done.passed)
         if about is None or (done.when != "call" and done.passed):
             return
         about, outcome, reason = dict(about), "passed", ""
@@ -230,7 +285,7 @@ class Kit:
         test, _, parameters = name.rpartition("::")[2].partition("[")
         op, _, dtype = parameters.removesuffix("]").rpartition("-")
         op, dtype = (op, dtype) if op in OPS else ("", "")
-        error = "the process ended: a crash of the library, os._exit, or a test that took too long"
+        error = f"the process ended: {self._end_of(done)}"
         return {
             "area": area,
             "test": test.removeprefix("test_"),
@@ -243,9 +298,27 @@ class Kit:
             "program": self._one_test(module, name),
         }
 
-    def pytest_sessionfinish(self) -> None:
-        """Write the reports."""
-        if self.files and not os.environ.get("PYTEST_XDIST_WORKER"):
+    def _end_of(self, done: Any) -> str:
+        """Return how the process of a test ended."""
+        began = self.running.get(done.nodeid, math.inf)
+        self.running[done.nodeid] = math.inf
+        limit = float(self.config.getini("faulthandler_timeout") or 0)
+        if 0 < limit <= time.monotonic() - began:
+            return f"the test took more than {limit:g} s, its stacks are printed above"
+        process = getattr(getattr(done.node.gateway, "_io", None), "popen", None)  # where execnet has started one
+        status = None
+        with contextlib.suppress(subprocess.TimeoutExpired):  # its connection has ended: as a rule it has, too
+            status = None if process is None else process.wait(10)
+        if status is None:
+            return "by a crash of the library or os._exit"
+        return f"a crash of the library, signal {-status}" if status < 0 else f"by exit or os._exit, status {status}"
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the reports; a run of the kit in which nothing was judged has not passed."""
+        judged = any(record["outcome"] in report.JUDGED for record in self.records)
+        if self.records and not judged and not self.others and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+        if self.files and not self.is_worker:
             made = report.make(self.backend, self.records)
             for file in self.files:
                 report.write(made, file)

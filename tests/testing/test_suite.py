@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import pickle
 import re
@@ -106,7 +107,8 @@ def test_a_process_that_ends_is_the_failure_of_one_test(tmp_path):
     (crashed,) = (record for record in made["results"] if record["outcome"] == "failed")
     assert crashed["area"] == "memory"
     assert crashed["id"] == "test_nbytes[float32-4]"
-    assert "the process ended" in crashed["error"]
+    assert "the process ended: by exit or os._exit, status 3" in crashed["error"]
+    assert f"memory, test_nbytes[float32-4]: {crashed['error']}" in done.stdout.splitlines()  # as it was met
     assert "agrad.testing.suite.test_memory::TestMemory::test_nbytes[float32-4]" in crashed["program"]
     assert report.summary(made).endswith(" passed, 1 failed")
 
@@ -121,7 +123,7 @@ def test_the_command(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert "passed   the host reads arrays" in lines
-    assert sum(line.endswith("tests judged.") for line in lines) == 2
+    assert sum("tests judged" in line for line in lines) == 2
     made = report.read(str(tmp_path / "out.json"))
     assert {record["area"] for record in made["results"]} == {"pickling"}
     assert report.to_html(made) == (tmp_path / "out.html").read_text(encoding="utf-8")
@@ -157,6 +159,25 @@ def test_the_command_stops_where_the_basics_fail(tmp_path):
         "failed   the host reads arrays: OSError: it is asleep\n         It asks: Does NumPy read them" in done.stdout
     )
     assert done.stdout.endswith("The rest of the kit was not run: it stands on these.\n")
+
+
+def test_the_command_stops_where_nothing_is_judged(tmp_path):
+    absent = PLUGIN.replace(
+        "def nbytes", "def availability(self):\n        return False, 'no driver'\n\n    def nbytes"
+    )
+    done = conformance(cwd=tmp_path, plugin=absent)
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert "strict is not available: no driver" in done.stdout
+    assert "Nothing was judged" in done.stdout.splitlines()[-1]
+    assert "The quick kit" not in done.stdout
+
+
+def test_how_long_a_test_may_run_unnamed():
+    made, lines = object.__new__(kit.Kit), []
+    made.running, made.told, made._tell = {"a/test_b.py::test_c": -math.inf}, set(), lines.append
+    made._name_long_ones()
+    made._name_long_ones()
+    assert lines == ["running for more than 30 s: test_b.py::test_c"]
 
 
 def test_the_command_says_that_the_process_ended(tmp_path):
