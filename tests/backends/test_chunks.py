@@ -241,6 +241,32 @@ def test_programs_are_lazy_and_linear(program, never_computes, dask_backend):
         check([result], [x], 3 * LENGTH * WIDTH)
 
 
+def test_steps_of_a_stencil_by_rolling_keep_the_chunks():
+    """Every step makes as many tasks as the one before, forward and back; with Dask's own roll they multiply."""
+    values = np.random.default_rng(2).normal(size=(12, 9))
+
+    def step(u):
+        return u + 0.2 * (np.roll(u, 1, 0) + np.roll(u, -1, 0) + np.roll(u, (1, 2), (0, 1)) + np.roll(u, -2) - 4 * u)
+
+    counts, at = [], values
+    for steps in range(1, 4):
+        x = u = ag.asarray(da.from_array(values, chunks=(4, 5)), requires_grad=True)
+        for _ in range(steps):
+            u = step(u)
+        assert u._raw.chunks == x._raw.chunks
+        (gradient,) = ag.autograd.grad(ag.sum(u**2) / 2, x)
+        assert gradient._raw.chunks == x._raw.chunks
+        counts.append(len(dict(gradient._raw.__dask_graph__())))
+        at = step(at)
+    assert np.ptp(np.diff(counts)) <= 0.1 * counts[0], counts
+    np.testing.assert_allclose(u.detach().numpy(), at, rtol=1e-12)
+    direction = np.random.default_rng(3).normal(size=values.shape)
+    moved = direction
+    for _ in range(3):
+        moved = step(moved)  # the steps are linear: their tangent is themselves
+    np.testing.assert_allclose(np.vdot(gradient.numpy(), direction), np.vdot(at, moved), rtol=1e-10)
+
+
 @pytest.mark.parametrize("duplicates", [False, True])
 def test_gradient_of_a_table(duplicates):
     """Of rows in any order, and of the same row many times: as many tasks as chunks, and sums where they meet."""

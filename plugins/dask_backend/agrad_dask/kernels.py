@@ -172,6 +172,12 @@ def _tile(x: Any, repetitions: Any, /) -> Any:
     return indexing.empty_like(x, tuple(n * k for n, k in zip(*sizes, strict=True)))
 
 
+def _roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
+    """Roll in the chunks of the operand; Dask's own makes one more each time, and time steps of a stencil ever more."""
+    made = da.roll(x, shift, axis)
+    return made.rechunk(x.chunks) if isinstance(x, da.Array) else made
+
+
 def _triangle(x: Any, k: int, *, lower: bool) -> Any:
     rows, columns = (da.arange(n, chunks=along) for n, along in zip(x.shape[-2:], x.chunks[-2:], strict=True))
     inside = columns[None, :] - rows[:, None] <= k if lower else columns[None, :] - rows[:, None] >= k
@@ -598,6 +604,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "ones_like": _ones_like,
     "repeat": _repeat,
     "reshape": _reshape,
+    "roll": _roll,
     "searchsorted": _searchsorted,
     "sort": _sorted("sort"),
     "take": _take,
