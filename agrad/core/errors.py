@@ -31,7 +31,9 @@ def sources(package: str) -> set[str]:
 INTERNAL_FILES: set[str] = {str(contextlib.__file__)} | sources(PACKAGE)
 
 #: Libraries that call tensors' methods in the user's name: messages pass over their frames too.
-LIBRARIES = frozenset({"dask", "distributed", "numpy", "opt_einsum", "pandas", "scipy", "xarray", "zarr"})
+LIBRARIES = frozenset(
+    {"dask", "distributed", "matplotlib", "numpy", "opt_einsum", "pandas", "scipy", "sklearn", "xarray", "zarr"}
+)
 
 
 class UnsupportedOp(NotImplementedError):
@@ -73,15 +75,6 @@ def user_frame(frame: FrameType) -> FrameType:
     while frame.f_code.co_filename in INTERNAL_FILES and frame.f_back is not None:
         frame = frame.f_back
     return frame
-
-
-def own_frame(frame: FrameType) -> FrameType:
-    """Return the first frame outside agrad and what is installed, counting outwards; that of the user if there is none."""
-    user = user_frame(frame)
-    found: FrameType | None = user
-    while found is not None and any(part in found.f_code.co_filename for part in ("site-packages", "dist-packages")):
-        found = found.f_back
-    return user if found is None else found
 
 
 def caller() -> tuple[CodeType, int]:
@@ -405,10 +398,8 @@ def warn_leaves(how: str, instead: str) -> None:
 
 
 def leaves_graph(how: str, instead: str = "") -> RuntimeError:
-    frame = own_frame(sys._getframe(1))
     return RuntimeError(
-        f"Can't call {how} on Tensor that requires grad. Use tensor.detach().{how} instead.{instead}"
-        f"\n  Called at {line_of(frame.f_code, frame.f_lasti)}."
+        f"Can't call {how} on Tensor that requires grad. Use tensor.detach().{how} instead.{instead}{called()}"
     )
 
 
