@@ -14,6 +14,7 @@ from agrad.numpy.reductions import sum as total
 from agrad.numpy.table import public
 from agrad.ops import creation, elementwise, extra, linalg, manipulation, searching, statistical
 from agrad.ops.data_type import astype as converted
+from agrad.ops.extra.shaping import windows
 from agrad.ops.linalg import matrix_transpose as transposed
 
 
@@ -461,13 +462,7 @@ def sliding_window_view(
     if any(size < 0 for size in sizes):
         raise ValueError(f"`window_shape` cannot contain negative values{errors.called()}")
     for place, size in zip(axes, sizes, strict=True):
-        count = found.shape[place] - size + 1
-        if count < 1:
+        if found.shape[place] < size:
             raise ValueError(f"window shape cannot be larger than input array shape{errors.called()}")
-        within = creation.arange(size, device=found.device) + manipulation.reshape(
-            creation.arange(count, device=found.device), (-1, 1)
-        )
-        taken = searching.take(found, flat(within), axis=place)
-        parts = manipulation.reshape(taken, (*found.shape[:place], count, size, *found.shape[place + 1 :]))
-        found = manipulation.moveaxis(parts, place + 1, -1)
+        found = windows(found, size, axis=place)
     return found

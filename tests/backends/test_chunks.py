@@ -10,6 +10,7 @@ import pytest
 
 import agrad as ag
 import agrad.nn.functional as F
+import agrad.numpy as anp
 from agrad.core.op import OPS
 from agrad.testing.calls import Call
 from agrad.testing.samples import SAMPLES
@@ -66,6 +67,10 @@ WHOLE = {
     **{
         name: Whole(1, "any element may be asked for anywhere along the axis")
         for name in ("take_along_axis", "extra.scatter_along")
+    },
+    **{
+        f"extra.{name}": Whole(2, "a block holds whole windows, and is as long as one along the axis")
+        for name in ("windows", "overlap_add")
     },
     "nn.cross_entropy": Whole(1, "the classes of a row are compared with its label"),
     "nn.nll_loss": Whole(1, "the classes of a row are compared with its label"),
@@ -216,6 +221,7 @@ PROGRAMS = {
     "vector_norm": lambda x: ag.linalg.vector_norm(x, axis=0),
     "fft": lambda x: ag.real(ag.fft.fft(x, axis=1)),
     "sort": lambda x: ag.sort(x, axis=1),
+    "windows": lambda x: ag.sum(anp.lib.stride_tricks.sliding_window_view(x, 3, 0) ** 2, axis=-1),
 }
 
 

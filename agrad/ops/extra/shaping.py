@@ -7,10 +7,13 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+from agrad.core.cotangents import beside
+from agrad.core.declare import linear
 from agrad.core.errors import called
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
 from agrad.ops import nn
+from agrad.ops.batch_rules import BatchedCall, place
 from agrad.ops.creation import asarray, zeros
 from agrad.ops.data_type import astype
 from agrad.ops.elementwise import positive
@@ -404,3 +407,72 @@ def _constant(x: Tensor, widths: tuple[tuple[int, int], ...], value: float) -> T
     shape = tuple(a + n + b for n, (a, b) in zip(x.shape, widths, strict=True))
     around = broadcast_to(asarray(value, dtype=x.dtype, device=x.device), shape)
     return setitem(around, tuple(slice(a, a + n) for n, (a, _) in zip(x.shape, widths, strict=True)), x)
+
+
+# -- windows ----------------------------------------------------------------------------------------------------------
+
+
+def _windows_kernel(xp: Any, x: Any, /, size: int, *, axis: int) -> Any:
+    axis %= x.ndim
+    count = x.shape[axis] - size + 1
+    if not size:
+        return xp.reshape(x[along(axis, slice(0))], (*x.shape[:axis], count, *x.shape[axis + 1 :], 0))
+    parts = [x[along(axis, slice(i, i + count))] for i in range(size)]
+    return xp.moveaxis(xp.stack(parts, axis=axis + 1), axis + 1, -1)  # the axes that follow are copied in one piece
+
+
+def _overlap_add_kernel(xp: Any, x: Any, /, *, axis: int) -> Any:
+    axis %= x.ndim - 1
+    count, size = x.shape[axis], x.shape[-1]
+    rows = xp.moveaxis(xp.moveaxis(x, axis, 0), -1, 0)  # one for each place in the window
+    rest = rows.shape[2:]
+    rows = xp.concat([rows, xp.zeros((size, size, *rest), dtype=x.dtype, **beside(x))], axis=1)
+    # rows of one element less: each begins one place further on, below the element it is added to
+    shifted = xp.reshape(rows, (size * (count + size), *rest))[along(0, slice(size * (count + size - 1)))]
+    total = xp.sum(xp.reshape(shifted, (size, count + size - 1, *rest)), axis=0)
+    total = xp.astype(total, x.dtype, copy=False)  # sums of small integers have a larger dtype
+    return xp.moveaxis(total, 0, axis)
+
+
+def _windows_batch(b: BatchedCall, x: Any, /, size: int, *, axis: int) -> Any:
+    return b.kernel(b.data(x), size, axis=place(axis, x.ndim))
+
+
+def _overlap_add_batch(b: BatchedCall, x: Any, /, *, axis: int) -> Any:
+    return b.kernel(b.data(x), axis=place(axis, x.ndim - 1))
+
+
+@linear(
+    name="extra.windows",
+    x=lambda xp, g, axis: xp.extra.overlap_add(g, axis=axis),
+    kernel=_windows_kernel,
+    batch=_windows_batch,
+    least_axes=1,
+)
+def windows(x: Any, /, size: int, *, axis: int) -> Tensor:
+    """The windows of a size along an axis, each along a new last axis.
+
+    x: At least one axis.
+    size : int
+        Elements of a window, at most one more than the axis has.
+    axis : int
+        The axis.
+    Returns: Of the shape of `x` with ``n - size + 1`` for the ``n`` of the axis, and `size` at the end.
+    """
+
+
+@linear(
+    name="extra.overlap_add",
+    x=lambda xp, g, x_spec, axis: xp.extra.windows(g, x_spec.shape[-1], axis=axis % (len(x_spec.shape) - 1)),
+    kernel=_overlap_add_kernel,
+    batch=_overlap_add_batch,
+    least_axes=2,
+)
+def overlap_add(x: Any, /, *, axis: int) -> Tensor:
+    """Windows added up where they overlap: the adjoint of `windows`.
+
+    x: The windows along the last axis, at least one axis before it.
+    axis : int
+        The axis along which windows follow each other, counted without the last.
+    Returns: Of the shape of `x` without the last axis; the axis has ``count + size - 1`` elements.
+    """

@@ -19,6 +19,7 @@ from agrad.func.inference import infer
 from agrad_dask import indexing
 from agrad_dask.image_kernels import IMAGE_KERNELS
 from agrad_dask.indexing import UnknownSizes
+from agrad_dask.windows import WINDOW_KERNELS
 from agrad_numpy.kernels import in_single
 
 # -- shapes and chunks ------------------------------------------------------------------------------------------------
@@ -588,6 +589,7 @@ def _fourier_block(x: Any, name: str, parameters: dict[str, Any]) -> Any:
 #: By the op's name.
 KERNELS: dict[str, Callable[..., Any]] = {
     **IMAGE_KERNELS,
+    **WINDOW_KERNELS,
     "argsort": _sorted("argsort"),
     "broadcast_like": broadcast_like,
     "broadcast_to": _broadcast_to,
