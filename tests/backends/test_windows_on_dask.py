@@ -57,6 +57,20 @@ def test_blocks_of_windows_are_no_larger_than_those_of_the_operand():
     assert gradient.chunks == x.chunks
 
 
+def test_a_long_series_is_cut_along_itself():
+    values = np.random.default_rng(0).normal(size=60_000)
+    x = ag.asarray(da.from_array(values, chunks=20_000), requires_grad=True)
+    windows = sliding_window_view(x, 200, 0)
+    assert math.prod(map(max, windows.chunks)) * 8 <= 2**22
+    means = ag.mean(windows, axis=-1)
+    (gradient,) = ag.autograd.grad(ag.sum(means**2) / 2, x)
+    assert gradient.chunks == x.chunks
+    box = np.full(200, 1 / 200)
+    expected = np.convolve(values, box, "valid")
+    np.testing.assert_allclose(means.detach().numpy(), expected, atol=1e-12)
+    np.testing.assert_allclose(gradient.numpy(), np.convolve(expected, box), atol=1e-12)
+
+
 def test_the_gradient_of_float16_is_added_in_float32():
     x = ag.asarray(da.from_array(np.ones(3000, np.float16), chunks=500), requires_grad=True)
     (gradient,) = ag.autograd.grad(sliding_window_view(x, 900, 0), x, ag.asarray(da.full((2101, 900), np.float16(1.1))))

@@ -30,7 +30,10 @@ def _composed(op: str, x: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def windows(x: Any, /, size: int, *, axis: int) -> Any:
-    """Return the windows as views of blocks; the other axes are cut so that these are no larger than the operand's."""
+    """Return the windows as views of blocks, which are no larger than the operand's as far as cutting goes.
+
+    The other axes are cut first, then this one, into blocks no shorter than a window.
+    """
     axis %= x.ndim
     if size < 2 or not x.size > 0:  # nothing overlaps, or without elements, or of unknown sizes (nan)
         return _composed("extra.windows", x, size, axis=axis)
@@ -42,6 +45,9 @@ def windows(x: Any, /, size: int, *, axis: int) -> Any:
         if parts > 1:
             chunks[a] = tuple(n for along in x.chunks[a] for n in _cut(along, parts))
             over /= parts
+    if over > 1:
+        cuts = [_cut(along, max(1, min(math.ceil(over), along // size))) for along in chunks[axis]]
+        chunks[axis] = tuple(n for cut in cuts for n in cut)
     return sliding_window_view(x.rechunk(chunks), size, axis, automatic_rechunk=False)
 
 
