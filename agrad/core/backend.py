@@ -210,7 +210,7 @@ class Backend:
     #: device, or by one kernel. None: the rule is called with the kernels, ``vjp(xp, g, saved, node)``.
     run_rule: Callable[..., Any] | None = None
     #: The same of a node of another backend, whose cotangent is of this one; ``vjp(xp, g, saved, node)`` where it is None.
-    run_crossed: Callable[..., Any] | None = None
+    _run_crossed: Callable[..., Any] | None = None
     #: ``run_function(function, args, kwargs)`` runs a `Function` among whose arguments is a tensor of this backend, as one
     #: of batched arrays does. None: its own methods run.
     run_function: Callable[..., Any] | None = None
@@ -264,7 +264,7 @@ class Backend:
         return next(filter(None, (self.cannot(need, device) for need in known.needs)), "")
 
     @once
-    def gives_way(self) -> bool:
+    def _gives_way(self) -> bool:
         """Whether operators of its arrays leave an operand of another class, as a tensor or a batch is, to that class."""
         try:
             return isinstance(self.asarray([1.0]) * _Other(), _Other)
@@ -272,7 +272,7 @@ class Backend:
             return False
 
     @once
-    def pickles(self) -> bool:
+    def _pickles(self) -> bool:
         """Whether the library pickles its arrays; else a tensor is pickled as NumPy's array and the device's name."""
         import pickle  # noqa: PLC0415 (only here)
 

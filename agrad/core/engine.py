@@ -515,7 +515,7 @@ class Pass:
         instead, as hooks do.
         """
         if not self.deferring:
-            run_rule = here.run_crossed
+            run_rule = here._run_crossed
             return vjp(here.xp, g, saved, node) if run_rule is None else run_rule(vjp, g, saved, node)
         if node.plan is None:
             multi_output = isinstance(g, list)

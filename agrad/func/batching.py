@@ -401,8 +401,8 @@ class BatchedBackend(Backend):
         members = {"__slots__": (), "number": number, "backend": self}
         self.kind_of_array: type[Batched] = type("Batched", (Batched,), members)
         BACKENDS[self.kind_of_array] = self
-        if not self.base.gives_way:
-            self.run_rule = self.run_crossed = self._rule_on_tensors
+        if not self.base._gives_way:
+            self.run_rule = self._run_crossed = self._rule_on_tensors
 
     @once
     def functions(self) -> Any:
@@ -624,7 +624,7 @@ def _composed(backend: BatchedBackend, op: Op) -> Callable[..., Any]:
     def composed(*args: Any, **kwargs: Any) -> Any:
         if level_in(number, args) is None and level_in(number, kwargs.values()) is None:
             return get(inner)(*args, **kwargs)
-        if not backend.base.gives_way:
+        if not backend.base._gives_way:
             return _on_tensors(functools.partial(kernel, backend.functions), *args, **kwargs)
         return kernel(backend.xp, *args, **kwargs)
 

@@ -181,7 +181,7 @@ class RecordingBackend(Backend):
     """
 
     is_lazy = True  # what would look at elements, to check them, passes on
-    gives_way = True
+    _gives_way = True
 
     def __init__(self, inner: Backend) -> None:
         self.inner = inner

@@ -41,20 +41,14 @@ class JaxBackend(Backend):
     def creation(self, device):
         return {} if device is None else super().creation(device)
 
-    # -- where JAX departs from the standard -------------------------------------------------------------------------
-
     def kernel(self, op):
         if op == "permute_dims":  # JAX takes no negative axes
             return lambda x, /, axes: self.jax.numpy.permute_dims(x, tuple(axis % x.ndim for axis in axes))
         linalg, vectorize = self.jax.scipy.linalg, self.jax.numpy.vectorize
         if op == "scipy.expm":  # agrad's looks at values to choose a scale: jax.jit has none yet
             return vectorize(linalg.expm, signature="(n,n)->(n,n)")
-        if op == "scipy.expm_frechet":
-            derivative = functools.partial(linalg.expm_frechet, compute_expm=False)
-            return vectorize(derivative, signature="(n,n),(n,n)->(n,n)")
-        return None
-
-    # -- faster than the defaults ------------------------------------------------------------------------------------
+        frechet = functools.partial(linalg.expm_frechet, compute_expm=False)
+        return vectorize(frechet, signature="(n,n),(n,n)->(n,n)") if op == "scipy.expm_frechet" else None
 
     def scatter_add(self, spec, key, values):
         zeros = self.xp.zeros(spec.shape, dtype=values.dtype, device=self.native_device(spec.device))

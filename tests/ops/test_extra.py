@@ -843,7 +843,7 @@ A, B = ag.tensor(M), ag.tensor(V)
         (lambda: E.flatten(A, 1, 0), RuntimeError, "start_dim cannot come after"),
         (lambda: A.flatten(1, 0), RuntimeError, "start_dim cannot come after"),
         (lambda: A.flatten(5), IndexError, "Dimension out of range"),
-        (lambda: A.flatten("F"), TypeError, "takes axes as integers, not 'F'"),
+        (lambda: A.flatten("Q"), ValueError, "order must be one of"),
         (lambda: E.unflatten(A, 1, (3, -1)), RuntimeError, "don't multiply up"),
         (lambda: E.hstack([]), ValueError, "non-empty"),
         (lambda: E.cat(A), TypeError, "list or tuple"),
