@@ -260,15 +260,33 @@ def with_axes(x: Any, new: tuple[int, ...]) -> Any:
     """Insert axes of length 1; Dask's own make a task for every block at once, of which nothing can be joined to a run."""
     rank = x.ndim + len(new)
     return da.blockwise(
-        np.expand_dims,
+        _with_axes,
         range(rank),
         *(x, tuple(i for i in range(rank) if i not in new)),
-        new_axes=dict.fromkeys(new, 1),
+        *of_length_one(new),
         token="expand-dims",  # noqa: S106 (what the tasks are called)
         dtype=x.dtype,
         meta=np.empty_like(x._meta, shape=(0,) * rank),
         axis=new,
     )
+
+
+def _with_axes(x: Any, *_: Any, axis: tuple[int, ...]) -> Any:
+    return np.expand_dims(x, axis)
+
+
+def of_length_one(axes: tuple[int, ...]) -> tuple[Any, ...]:
+    """Return the operands of `dask.array.blockwise` that give the result axes of length 1.
+
+    Its ``new_axes`` are for longer ones alone: where Dask fuses layers, such an axis has one block in all of them, also
+    where it was broadcast to several since.
+    """
+    return (_one(len(axes)), axes) if axes else ()
+
+
+@functools.cache
+def _one(rank: int) -> Any:
+    return da.from_array(np.ones((1,) * rank), name=f"agrad-axes-{rank}")
 
 
 def filled(x: Any) -> Any:

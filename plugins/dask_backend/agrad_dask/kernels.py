@@ -90,11 +90,13 @@ def _reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
 def _reshape_rest(x: Any, kept: int, rest: tuple[int, ...]) -> Any:
     """Reshape the axes after some, which are in one chunk each; Dask's own makes a task for every block at once."""
     first, count = tuple(range(kept)), len(rest)
+    new = dict(enumerate(rest, kept))
     return da.blockwise(
         _reshape_block,
         (*first, *range(kept, kept + count)),
         *(x, (*first, *range(kept + count, x.ndim + count))),
-        new_axes=dict(enumerate(rest, kept)),
+        *indexing.of_length_one(tuple(axis for axis, n in new.items() if n == 1)),
+        new_axes={axis: n for axis, n in new.items() if n != 1},
         concatenate=False,
         token="reshape",  # noqa: S106 (what the tasks are called)
         dtype=x.dtype,
@@ -104,7 +106,7 @@ def _reshape_rest(x: Any, kept: int, rest: tuple[int, ...]) -> Any:
     )
 
 
-def _reshape_block(x: Any, kept: int, rest: tuple[int, ...]) -> Any:
+def _reshape_block(x: Any, *_: Any, kept: int, rest: tuple[int, ...]) -> Any:
     x = _only(x)
     return x.reshape((*x.shape[:kept], *rest))
 
