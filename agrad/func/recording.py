@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import gc
 import operator
+import threading
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -757,14 +759,17 @@ class Recorder:
         """Return an array that a step made and something still holds, but for those of numbers in `kept`; None if none is."""
         numbers = frozenset(kept)
         made = {number for step in self.steps for number in step.made} - numbers
-        for attempt in range(2):
+        for attempt in range(3):
             alive = [(n, array) for n, ref in tuple(self._known.values()) if (array := alive_of(ref)) is not None]
             below = {id(base) for n, array in alive if n not in made for base in bases_of(array)}
             found = next((a for n, a in alive if n in made and n not in numbers and id(a) not in below), None)
-            if found is None or attempt:
+            if found is None or attempt == 2:
                 return found
             del alive, found
-            gc.collect()  # what is held in a circle, as an exception's frames
+            if attempt == 0:
+                gc.collect()  # what is held in a circle, as an exception's frames
+            elif threading.active_count() > 1:
+                time.sleep(0.02)  # another thread may hold a frame for a moment, as that of Dask's profiler does
         return None
 
     # -- the program --------------------------------------------------------------------------------------------------

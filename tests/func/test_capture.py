@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.func import recording
 
 capture = ag.func.capture
 
@@ -188,3 +193,32 @@ def test_other_arguments_are_refused(args, error, words):
     program = capture(lambda x, a: x * a)(np.ones(2), 2.0)
     with pytest.raises(error, match=words):
         program(*args)
+
+
+def test_a_thread_that_looks_at_frames_for_a_moment(monkeypatch):
+    """As Dask's profiler does: it holds a frame, and with it what the function made, a little longer than the call."""
+    main, asked, taken, waited = threading.get_ident(), *(threading.Event() for _ in range(3))
+
+    def look():
+        asked.wait()
+        frame = sys._current_frames()[main]
+        taken.set()
+        waited.wait()
+        del frame
+
+    def function(x):
+        made = ag.exp(x)
+        asked.set()
+        taken.wait()
+        return ag.sum(made * 2)
+
+    thread = threading.Thread(target=look)
+    monkeypatch.setattr(recording, "time", SimpleNamespace(sleep=lambda _: (waited.set(), thread.join())))
+    thread.start()
+    try:
+        program = capture(function)(np.zeros(3))
+    finally:
+        asked.set()
+        waited.set()
+        thread.join()
+    assert program(np.zeros(3)).item() == 6.0
