@@ -76,5 +76,7 @@ def test_a_failure_is_shrunk(monkeypatch):
     monkeypatch.setattr(programs.Once, "backward", staticmethod(wrong))
     candidates = (drawn(seed, ("grad",)) for seed in range(100))
     program = next(p for p in candidates if "function Once" in programs.traits(p) and len(p.steps) > 10 and fails(p))
-    small = shrunk(program)
-    assert [step[:2] for step in small.steps] == [("function", "Once")]
+    (step,) = shrunk(program).steps
+    while step[0] == "block":  # it may stand in one, as in a checkpoint
+        (step,) = step[3]
+    assert step[:2] == ("function", "Once")
