@@ -12,6 +12,7 @@ import pytest
 
 import agrad as ag
 from agrad.core import elsewhere, names
+from agrad.view.tracebacks import shortened
 
 NAMESPACES = [
     *elsewhere.NAMESPACES,
@@ -213,6 +214,23 @@ def test_each_of_jax_and_numpys_names_is_there_or_explained(theirs):
         ("agrad.tree", "leaves", "; here it is agrad.tree.flatten"),
         ("agrad.utils", "DataLoader", "; here it is agrad.utils.data.DataLoader"),
         ("agrad.numpy", "unsqueeze", "; here it is agrad.expand_dims"),
+        ("agrad.numpy", "trapz", "; here it is agrad.numpy.trapezoid"),
+        ("agrad.numpy", "ma", "; not there: it is NumPy's own, for arrays: import numpy"),
+        ("agrad.numpy", "PolynomialL", ""),
+        ("agrad", "ode", ""),
+        ("agrad", "test_util", "; here it is agrad.compat.autograd.test_util"),
+        (
+            "agrad",
+            "make_vjp",
+            "; not there: use value, pull = agrad.func.vjp(f, x), or HIPS autograd's: agrad.compat.autograd.make_vjp",
+        ),
+        ("agrad.scipy.stats", "invgamm", ""),
+        ("agrad.scipy.linalg", "polar", "; not there: use agrad.linalg.svd: u @ vh is the unitary factor"),
+        (
+            "agrad.scipy.linalg",
+            "lu_factor",
+            "; not there: use agrad.linalg.solve, or agrad.scipy.linalg.lu, which gives p, l and u apart",
+        ),
         ("agrad.numpy.linalg", "expm", "; here it is agrad.scipy.linalg.expm"),
         ("agrad.scipy", "intergrate", "; did you mean 'integrate'?"),
         ("agrad.scipy.stats", "gama", "; did you mean 'gamma'?"),
@@ -230,6 +248,29 @@ def test_a_missing_name_says_what_it_is_called_here(namespace, name, message):
     assert not hasattr(module, name)
 
 
+@pytest.mark.parametrize(
+    ("line", "note"),
+    [
+        ("from agrad import holomorphic_grad", "use agrad.grad(f, holomorphic=True), or HIPS autograd's"),
+        ("import agrad.misc", "here it is agrad.compat.autograd.misc."),
+        ("from agrad.extend import primitive", "here it is agrad.compat.autograd.extend."),
+        ("from agrad.scipy.linalg import eigh", "here it is agrad.linalg.eigh."),
+    ],
+)
+def test_an_import_that_fails_says_where_it_is(line, note):
+    with pytest.raises(ImportError) as raised:
+        exec(line, {})
+    with shortened(raised.value):
+        assert any(note in said for said in raised.value.__notes__)
+
+
+def test_imports_from_other_packages_are_left_alone():
+    with pytest.raises(ImportError) as raised:
+        exec("from json import makes_vjp", {})
+    with shortened(raised.value):
+        assert not hasattr(raised.value, "__notes__")
+
+
 def test_what_the_table_says_is_there():
     said = set(elsewhere.HERE.values())
     for sentence in elsewhere.INSTEAD.values():
@@ -238,7 +279,8 @@ def test_what_the_table_says_is_there():
         if path in MODULES:
             continue
         home, _, name = path.rpartition(".")
-        assert name in dir(getattr(ag, home[6:], None) or importlib.import_module(home)), path
+        if name not in dir(getattr(ag, home[6:], None) or importlib.import_module(home)):
+            importlib.import_module(path)
 
 
 def test_no_name_stands_twice_in_the_table():

@@ -1,4 +1,4 @@
-"""Names of PyTorch's, NumPy's, SciPy's and JAX's that are called otherwise here, or are not there: a table for messages.
+"""Names of PyTorch's, NumPy's, SciPy's, JAX's and HIPS autograd's that are called otherwise here, or are not there: a table for messages.
 
 A name that is there under the same name in another namespace needs no line: it is looked for in `NAMESPACES`. A name with a
 dot holds in that namespace of agrad's alone.
@@ -110,7 +110,7 @@ _HERE = {
     "agrad.linalg.matrix_norm": "nuclear_norm",
     "agrad.scipy.linalg.expm": "matrix_exp",
     "agrad.scipy.linalg.sqrtm": "matrix_sqrth",
-    "agrad.scipy.linalg.lu": "lu_factor lu_unpack",
+    "agrad.scipy.linalg.lu": "lu_unpack",
     "agrad.scipy.linalg.cho_solve": "cholesky_solve",
     "agrad.scipy.linalg.solve_triangular": "triangular_solve",
     # special functions
@@ -145,7 +145,7 @@ _HERE = {
     "agrad.func.implicit": "custom_root custom_linear_solve",
     "agrad.Function": "custom_vjp custom_jvp custom_gradient",
     "agrad.autograd.detect_anomaly": "debug_nans",
-    "agrad.utils.checkpoint.checkpoint": "remat",
+    "agrad.utils.checkpoint.checkpoint": "remat agrad.checkpoint",
     "agrad.to_device": "device_put",
     "agrad.backends": "devices device_count",
     "agrad.tree": "tree_util pytree",
@@ -179,6 +179,7 @@ _HERE = {
     "agrad.nn.utils.clip_grad_value_": "clip_grad_value",
     "agrad.func.functional_call": "stateless",
     # NumPy's that NumPy 2 does not have
+    "agrad.numpy.trapezoid": "numpy.trapz",
     "agrad.numpy.prod": "product",
     "agrad.numpy.cumprod": "cumproduct",
     "agrad.numpy.any": "sometrue",
@@ -188,6 +189,20 @@ _HERE = {
     "agrad.numpy.inf": "Inf Infinity infty PINF",
     "agrad.numpy.nan": "NaN NAN",
     "agrad.numpy.result_type": "find_common_type",
+    # HIPS autograd's
+    "agrad.compat.autograd.make_ggnvp": "make_ggnvp make_ggnvp_func",
+    "agrad.compat.autograd.multigrad_dict": "multigrad_dict",
+    "agrad.compat.autograd.hessian_tensor_product": "hessian_tensor_product",
+    "agrad.compat.autograd.tensor_jacobian_product": "tensor_jacobian_product",
+    "agrad.compat.autograd.vector_jacobian_product": "vector_jacobian_product",
+    "agrad.compat.autograd.extend": "agrad.extend",
+    "agrad.compat.autograd.misc": "agrad.misc",
+    "agrad.compat.autograd.test_util": "agrad.test_util",
+    "agrad.compat.autograd.tracer": "agrad.tracer",
+    "agrad.compat.autograd.builtins": "agrad.builtins",
+    "agrad.compat.autograd.wrap_util": "agrad.wrap_util",
+    "agrad.compat.autograd.util": "agrad.util",
+    "agrad.compat.autograd.differential_operators": "agrad.differential_operators",
     # SciPy's and Dask's
     "agrad.scipy.stats": "stats distributions",
     "agrad.scipy.signal": "signal",
@@ -210,7 +225,7 @@ _INSTEAD = {
         "is_cuda get_device current_device mps xpu accelerator agrad.cuda ipu get_default_device"
     ),
     "results do not share memory with their operands: use slices, reshape or agrad.permute_dims": (
-        "as_strided as_strided_ set_ storage untyped_storage storage_offset stride data_ptr share_memory_ empty_strided"
+        "as_strided as_strided_ set_ storage untyped_storage storage_offset stride data_ptr share_memory_ is_shared empty_strided"
     ),
     "use agrad.reshape, or slices: no tensor changes its shape": "resize_ resize_as_",
     "use float32; scale the loss by hand where float16 is needed": "autocast GradScaler amp",
@@ -220,7 +235,20 @@ _INSTEAD = {
     "write a loop: the graph is recorded as it runs, and agrad.compile keeps it": (
         "scan fori_loop while_loop cond switch lax associative_scan"
     ),
-    "use agrad.Function, or declare the op: agrad.elementwise, agrad.custom": "library defvjp defjvp primitive pure_callback",
+    "use agrad.Function, or declare the op: agrad.elementwise, agrad.custom": "library pure_callback",
+    "use agrad.compat.autograd.extend, which is HIPS autograd's, or agrad.Function": (
+        "defvjp defjvp defvjp_argnum primitive notrace_primitive"
+    ),
+    "use value, pull = agrad.func.vjp(f, x), or HIPS autograd's: agrad.compat.autograd.make_vjp": "make_vjp",
+    "use agrad.func.jvp(f, (x,), (v,)), or HIPS autograd's: agrad.compat.autograd.make_jvp": "make_jvp make_jvp_reversemode",
+    "use agrad.func.hvp(f, (x,), (v,)), or HIPS autograd's: agrad.compat.autograd.make_hvp": (
+        "make_hvp hessian_vector_product make_hessian_vector_product"
+    ),
+    "use agrad.grad(f, has_aux=True), or HIPS autograd's: agrad.compat.autograd.grad_and_aux": "grad_and_aux",
+    "use agrad.grad(f, argnums), or HIPS autograd's: agrad.compat.autograd.grad_named": "grad_named",
+    "use agrad.grad(f, holomorphic=True), or HIPS autograd's: agrad.compat.autograd.holomorphic_grad": "holomorphic_grad",
+    "use agrad.autograd.gradcheck, or HIPS autograd's: agrad.compat.autograd.test_util": "check_grads check_vjp check_jvp",
+    "use agrad.tree.ravel and agrad.optim, or HIPS autograd's: agrad.compat.autograd.misc": "optimizers fixed_points",
     "use agrad.rand(...) < p": "bernoulli bernoulli_",
     "use agrad.numpy.random, which has NumPy's distributions": "poisson_ exponential_ cauchy_ geometric_ log_normal_ random_",
     "use mean + std * agrad.randn(shape)": "normal trunc_normal_",
@@ -250,12 +278,13 @@ _INSTEAD = {
     "use agrad.extra.tril_indices and agrad.extra.triu_indices": "tril_indices_from triu_indices_from",
     "use agrad.linalg.svd(x, full_matrices=False)": "svd_lowrank pca_lowrank lobpcg",
     "use s = agrad.linalg.svdvals(x), and s[..., 0] / s[..., -1]": "linalg.cond",
-    "use agrad.linalg.cholesky, which raises where there is none": "cholesky_ex inv_ex solve_ex lu_factor_ex ldl_factor_ex",
-    "use agrad.linalg.solve": "ldl_factor ldl_solve lu_solve tensorsolve",
+    "use agrad.linalg.cholesky, which raises where there is none": "cholesky_ex inv_ex solve_ex ldl_factor_ex",
+    "use agrad.linalg.solve": "ldl_factor ldl_solve tensorsolve",
+    "use agrad.linalg.solve, or agrad.scipy.linalg.lu, which gives p, l and u apart": "lu_factor lu_factor_ex lu_solve",
     "use agrad.linalg.inv(l @ agrad.matrix_transpose(l))": "cholesky_inverse",
     "use agrad.linalg.inv of the reshaped tensor": "tensorinv",
     "use agrad.linalg.qr": "geqrf orgqr ormqr householder_product",
-    "use agrad.linalg.svd: u @ vh is the unitary factor": "linalg.polar",
+    "use agrad.linalg.svd: u @ vh is the unitary factor": "linalg.polar scipy.linalg.polar",
     "use the array library's own sparse kinds before agrad: tensors are dense": (
         "sparse sparse_coo_tensor sparse_csr_tensor to_sparse to_dense is_sparse coalesce indices_ values sparse_coo SparseAdam"
         " sparse_ sparse_dim dense_dim sparse_mask"
@@ -267,7 +296,7 @@ _INSTEAD = {
     "use agrad.numpy.kaiser": "kaiser_window",
     "use agrad.special.jv(n + 0.5, x) * (agrad.pi / 2 / x) ** 0.5": "spherical_bessel_j0 spherical_jn",
     "write its recurrence": (
-        "airy_ai airy chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w"
+        "airy_ai chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w"
         " hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p"
         " shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v"
         " shifted_chebyshev_polynomial_w"
@@ -400,7 +429,16 @@ _INSTEAD = {
     "use arrays of two axes": "mat asmatrix",
     "use Python's own": "numpy.object numpy.str numpy.unicode_ numpy.string_",
     # SciPy
-    "agrad.scipy has SciPy's integrate, interpolate, linalg, optimize, signal, special and stats": "scipy.sparse scipy.cluster scipy.spatial scipy.ndimage scipy.fft",
+    "agrad.scipy has SciPy's integrate, interpolate, linalg, optimize, signal, special and stats": "scipy.sparse scipy.cluster scipy.spatial scipy.ndimage scipy.misc",
+    "use agrad.numpy.fft": "scipy.fft",
+    "use agrad.special's functions, or a backward pass of your own: agrad.Function": "scipy.special.airy",
+    "write its log density with agrad.special, or as one of agrad.scipy.stats": (
+        "scipy.stats.nbinom scipy.stats.cauchy scipy.stats.halfnorm scipy.stats.invgamma scipy.stats.weibull_min"
+        " scipy.stats.halfcauchy scipy.stats.invgauss scipy.stats.weibull_max"
+    ),
+    "it is NumPy's own, for arrays: import numpy": (
+        "numpy.testing numpy.ma numpy.polynomial numpy.typing numpy.emath numpy.ctypeslib numpy.lib numpy.rec numpy.char"
+    ),
     # Dask
     "use agrad_dask.from_zarr, from_npy or agrad.asarray(dask_array)": "from_array from_delayed from_map from_hdf5",
 }

@@ -11,8 +11,12 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn
 
-#: How alike a name that is meant must be to the one that was written.
-ALIKE = 0.75
+#: How alike a name that is meant must be to the one that was written: of the namespace itself, and of the table.
+ALIKE, ALIKE_ELSEWHERE = 0.75, 0.85
+#: Names this short are alike by chance: NumPy's `ma` is not a `max` written wrong.
+SHORT = 3
+#: Where a name that is not there is one of the library's own more likely than another library's, written wrong.
+NAMED_AS_ELSEWHERE = ("agrad.numpy", "agrad.scipy")
 
 
 class MissingName(AttributeError):
@@ -76,10 +80,15 @@ def hint(namespace: str, name: str) -> str:
         for other in elsewhere.NAMESPACES:
             if base in dir(importlib.import_module(other)):
                 return f"; not there in place: use x = {other}.{base}(x, ...)"
+    if len(name) <= SHORT:
+        return ""
     own = dir(tensor) if namespace == "agrad.Tensor" else dir(sys.modules[namespace])
-    known = [there for there in own if there[0] != "_"] + [
-        key for key in (*elsewhere.HERE, *elsewhere.INSTEAD) if "." not in key
-    ]
+    known = [there for there in own if there[0] != "_"]
+    if not namespace.startswith(NAMED_AS_ELSEWHERE):
+        known += [key for key in (*elsewhere.HERE, *elsewhere.INSTEAD) if "." not in key]
     for alike in difflib.get_close_matches(name, known, n=1, cutoff=ALIKE):
-        return f"; did you mean {alike!r}?" if alike in own else f"; if {alike!r} is meant{hint(namespace, alike)}"
+        if alike in own:
+            return f"; did you mean {alike!r}?"
+        if difflib.SequenceMatcher(None, alike, name).ratio() >= ALIKE_ELSEWHERE:
+            return f"; if {alike!r} is meant{hint(namespace, alike)}"
     return ""

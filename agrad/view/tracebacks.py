@@ -25,6 +25,7 @@ from agrad.core.tensor import Tensor
 LEFT_OUT = "agrad's own frames are left out above; with AGRAD_TRACEBACK=full in the environment they are shown."
 
 UNEXPECTED = r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'"
+NO_SUCH_IMPORT = r"cannot import name '(\w+)' from '([\w.]+)'"
 
 #: Keywords as PyTorch, NumPy and JAX have them, and as functions here may call them.
 KEYWORDS = {
@@ -78,12 +79,14 @@ def chain(error: BaseException) -> list[BaseException]:
 
 
 def explain(error: BaseException) -> None:
-    """Add to an error what a missing method of a tensor, or an unknown keyword of a function, is called here."""
+    """Add to an error what a missing method of a tensor, import, or unknown keyword of a function, is called here."""
     said = ""
     if isinstance(error, AttributeError) and isinstance(error.obj, Tensor) and error.name:
         said = names.hint("agrad.Tensor", error.name)
     elif isinstance(error, AttributeError) and is_labelled(error.obj) and hasattr(Tensor, error.name or ""):
         said = f"; the tensor is in .data: a.data.{error.name}"
+    elif isinstance(error, ImportError):
+        said = imported(error)
     elif isinstance(error, TypeError) and str(error).startswith("Mixed array types ['agrad."):
         said = "; import agrad.xarray puts them on one"
     elif isinstance(error, TypeError) and (match := re.match(UNEXPECTED, str(error))):
@@ -91,6 +94,14 @@ def explain(error: BaseException) -> None:
     note = f"{said[2:]}."
     if said and "did you mean" not in said and note not in getattr(error, "__notes__", ()):  # Python itself says that
         error.add_note(note)
+
+
+def imported(error: ImportError) -> str:
+    """Return what something is called here that was to be imported from agrad, "" of another package's."""
+    home, _, name = (error.name or "").rpartition(".")
+    if match := re.match(NO_SUCH_IMPORT, str(error)):
+        name, home = match.groups()
+    return names.hint(home, name) if home.split(".")[0] == "agrad" and home in sys.modules else ""
 
 
 def is_labelled(value: object) -> bool:
