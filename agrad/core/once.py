@@ -43,7 +43,7 @@ def lock(*, waited_for: bool = False, undo: Callable[[], None] | None = None) ->
 FIRST_USE = lock()
 
 
-class once(functools.cached_property[T]):  # noqa: N801 (a decorator, like its base)
+class once(functools.cached_property[T]):  # noqa: N801, TID251 (a decorator, like its base; not its lock)
     """A cached property whose value is one object for all threads.
 
     Two threads may both compute it; what the first has stored is what both get (`dict.setdefault` is atomic), which

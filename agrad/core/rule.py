@@ -8,7 +8,6 @@ requests of the operands that need a gradient follow what a node saves and, in `
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
 import linecache
 import textwrap
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agrad.core import errors, notebook
+from agrad.core.once import once
 
 #: A derivative by one operand: a function of its requests, or a number for a constant partial.
 Derivative = Callable[..., Any] | int | float
@@ -169,7 +169,7 @@ class Rule:
             lines.append(f"  source: {self.source}")
         return "\n".join(lines)
 
-    @functools.cached_property
+    @once
     def in_tuple(self) -> bool:
         """Whether nodes keep even one or two edges in a tuple, so that the engine looks at what kind `vjp` gives."""
         return self.drops or self.crosses

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agrad.core.backend import Backend, backend_of
+from agrad.core.once import once
 from agrad.core.op import OPS
 from agrad.func.program import DETACH, DRAW, DType, Program, Ref, Shaped, Step, attached, is_number
 
@@ -470,7 +471,7 @@ class Walk:
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    @functools.cached_property
+    @once
     def _groups(self) -> dict[int, int]:
         """By the number of a value that may share memory another one that it may share it with."""
         groups: dict[int, int] = {}
@@ -484,7 +485,7 @@ class Walk:
                     groups[a] = b
         return groups
 
-    @functools.cached_property
+    @once
     def _seen(self) -> defaultdict[int, int]:
         """How many results, inputs and constants may have the memory of a group."""
         seen: defaultdict[int, int] = defaultdict(int)
@@ -492,7 +493,7 @@ class Walk:
             seen[find(self._groups, number)] += 1
         return seen
 
-    @functools.cached_property
+    @once
     def _given(self) -> set[int]:
         """The groups of inputs and constants."""
         return {find(self._groups, number) for number in (*self._program.inputs, *self._program.constants)}
@@ -520,7 +521,7 @@ class Walk:
 
     # -- order --------------------------------------------------------------------------------------------------------
 
-    @functools.cached_property
+    @once
     def _ordered(self) -> set[int]:
         """The values whose place in memory may matter to the last bits of others, as where they are added up."""
         ordered: set[int] = set()

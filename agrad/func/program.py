@@ -25,7 +25,7 @@ from agrad.core.backend import Backend, backend_of, joined, spec_of
 from agrad.core.buffers import assign_data, rebind
 from agrad.core.errors import BackendError
 from agrad.core.kernels import SUBNAMESPACES
-from agrad.core.once import shared
+from agrad.core.once import once, shared
 from agrad.core.op import OPS, Op, general
 from agrad.core.operands import from_raw
 from agrad.core.plan import compile_source, forget_source
@@ -575,7 +575,7 @@ class Program:
         """Return the generator that gives the key for a draw."""
         return self.sources.get(number, default_generator)
 
-    @functools.cached_property
+    @once
     def is_followed(self) -> bool:
         """Whether a result may be differentiated: then its inputs' histories are gone on with."""
         return self.results is not None and any(getattr(leaf, "followed", False) for leaf in self.results.leaves)
@@ -726,7 +726,7 @@ class Program:
                 recorder.constant(array)
         return list(run(*tensors))
 
-    @functools.cached_property
+    @once
     def _taking_constants(self) -> Program:
         """The program with its constants as further inputs."""
         return self.replaced(inputs=(*self.inputs, *self.constants), constants={})

@@ -7,7 +7,6 @@ The reference is the NumPy backend: its kernels know no derivatives, and its nam
 
 from __future__ import annotations
 
-import functools
 import math
 import random
 import warnings
@@ -17,6 +16,7 @@ from typing import Any
 
 from agrad.core.backend import spec_of
 from agrad.core.errors import UnsupportedOp
+from agrad.core.once import once
 from agrad.core.op import OPS
 from agrad.core.tensor import Tensor
 from agrad.plugin import manager
@@ -177,11 +177,11 @@ class Slopes:
     def __init__(self, call: Call) -> None:
         self.call = call
 
-    @functools.cached_property
+    @once
     def results(self) -> list[Any]:
         return self.call.raw(self.call.arrays)
 
-    @functools.cached_property
+    @once
     def known(self) -> bool:
         try:
             self.results  # noqa: B018 (made here, and kept)
@@ -189,7 +189,7 @@ class Slopes:
             return False
         return True
 
-    @functools.cached_property
+    @once
     def pushed(self) -> list[list[Any]]:
         return [self._first(k) for k in range(len(self.call.arrays))]
 
@@ -209,7 +209,7 @@ class Slopes:
             sum((self.pushed[k][i] for k in operands), np.zeros_like(result)) for i, result in enumerate(self.results)
         ]
 
-    @functools.cached_property
+    @once
     def curvature(self) -> list[Any]:
         """The second derivatives of the results along all tangents: differences of fourth order."""
         weights = {-2: -1, -1: 16, 0: -30, 1: 16, 2: -1}

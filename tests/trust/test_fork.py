@@ -24,6 +24,7 @@ from agrad.core.op import OPS
 MODEL = ag.nn.Linear(3, 1)
 PARAMETERS = dict(MODEL.named_parameters())
 SHARED = ag.zeros((20_000,), requires_grad=True)
+PROGRAM = ag.func.capture(lambda x: x + 2.0)(ag.ones((3,)))
 
 #: How long a child may take, in seconds.
 PATIENCE = 30
@@ -46,6 +47,10 @@ def worker(stop, number):
         vars(x._spec.xp).pop(name, None)
         ag.func.vmap(lambda x: x * ag.rand(()), randomness="different")(x)
         ag.func.functional_call(MODEL, params, (x,))
+        PROGRAM(x)
+        program = ag.func.capture(lambda x: ag.exp(x) * 2.0 + x)(x)
+        for _ in range(3):  # step by step, then as a text, then in its buffers
+            program(x)
 
 
 def child():
@@ -67,6 +72,8 @@ def child():
     params = {name: ag.zeros_like(p) for name, p in PARAMETERS.items()}
     assert ag.func.functional_call(MODEL, params, (x,)).item() == 0.0
     assert ag.func.vmap(lambda x: x * ag.rand(()), randomness="different")(x).shape == (3,)
+    for _ in range(2):
+        assert PROGRAM(x).tolist() == [3.0, 4.0, 5.0]
     assert all(p is PARAMETERS[name] for name, p in MODEL.named_parameters())
 
 

@@ -14,7 +14,6 @@ import itertools
 import math
 import operator
 import os
-import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -132,7 +131,7 @@ class Executor:
                 return self._plain(*values)
             trial = Trial(self.program, self.backend, values)
             outs = trial.run()
-            self._layouts[key] = Bound(Text(self.program, trial, key, self.exact, self.threads))
+            self._layouts[key] = Bound(lambda: Text(self.program, trial, key, self.exact, self.threads))
             return outs
         self._free = free = bound.free
         if not free:
@@ -153,33 +152,43 @@ class Executor:
     @property
     def nbytes(self) -> int:
         """Bytes of the buffers that are kept."""
-        return sum(len(bound.free) * bound.text.size for bound in list(self._layouts.values()))
+        return sum(len(bound.free) * bound.size for bound in list(self._layouts.values()))
 
 
 class Bound:
     """A text, and its functions with buffers of their own: one for each call at the same time.
 
+    No lock is held while the text is written, which a forked child would wait for: threads that come at the same time
+    write it each for themselves.
+
+    Parameters
+    ----------
+    make : callable
+        Gives the text, from nothing that writing it changes.
+
     Attributes
     ----------
-    text : Text
-        What runs.
     free : list of callable
         Functions that no call is running.
+    size : int
+        Bytes of the buffers of one of them.
     """
 
-    def __init__(self, text: Text) -> None:
-        self.text = text
+    def __init__(self, make: Callable[[], Text]) -> None:
+        self._make = make
         self.free: list[Callable[..., Any]] = []
-        self._code: Any = None
-        self._lock = threading.Lock()
+        self.size = 0
+        self._written: tuple[Text, Any] | None = None
 
     def another(self) -> Callable[..., Any]:
         """Return a function with new buffers."""
-        with self._lock:
-            if self._code is None:
-                self._code = self.text.compiled()
-        names = self.text.names | self.text.buffers()
-        exec(self._code, names)  # noqa: S102 (the text is made of validated steps)
+        if self._written is None:
+            text = self._make()
+            self._written = text, text.compiled()  # as a pair: a text's code refers to its own buffers
+        text, code = self._written
+        self.size = text.size
+        names = text.names | text.buffers()
+        exec(code, names)  # noqa: S102 (the text is made of validated steps)
         return names["program"]  # type: ignore[no-any-return]
 
 
