@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from agrad.core.backend import backend_of, numbers_of, plugins
@@ -71,7 +72,7 @@ def listed(value: Any, beside: Tensor) -> Tensor | None:
     """
     if type(value) not in (list, tuple) or _shape_of(value) is None:
         return None
-    members = _members(value)
+    members = members_of(value)
     if not all(isinstance(member, _NUMBERS) for member in members):
         return as_tensor(value, device=beside.device)
     widest = max(members, key=_rank, default=False)
@@ -100,9 +101,9 @@ def _shape_of(value: Any) -> tuple[int, ...] | None:
     return None if backend is None else tuple(backend.as_array(value).shape)
 
 
-def _members(value: Any) -> list[Any]:
-    """Return what nested lists hold."""
-    return [held for member in value for held in _members(member)] if type(value) in (list, tuple) else [value]
+def members_of(values: Sequence[Any]) -> list[Any]:
+    """Return what nested lists hold: tensors, arrays and Python numbers."""
+    return [held for v in values for held in (members_of(v) if isinstance(v, list | tuple) else (v,))]
 
 
 def as_operands(*values: Any) -> tuple[Tensor, ...]:

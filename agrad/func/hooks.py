@@ -35,22 +35,9 @@ from agrad.func.recording import CaptureError, Hooked
 BUILTINS = frozenset(
     getattr(builtins, name)
     for name in (
-        *(
-            "abs",
-            "all",
-            "any",
-            "bool",
-            "complex",
-            "dict",
-            "divmod",
-            "enumerate",
-            "filter",
-            "float",
-            "int",
-            "isinstance",
-        ),
-        *("len", "list", "map", "max", "min", "pow", "range", "reversed", "round", "set", "slice", "sorted", "sum"),
-        *("tuple", "zip", "AssertionError", "TypeError", "ValueError"),
+        *("abs", "all", "any", "bool", "complex", "dict", "divmod", "enumerate", "filter", "float", "int"),
+        *("isinstance", "len", "list", "map", "max", "min", "pow", "range", "reversed", "round", "set", "slice"),
+        *("sorted", "sum", "tuple", "zip", "AssertionError", "TypeError", "ValueError"),
     )
 )
 

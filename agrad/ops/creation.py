@@ -13,6 +13,7 @@ from agrad import dtypes
 from agrad.core import errors
 from agrad.core.backend import Backend, backend_of, numbers_of
 from agrad.core.mode import kernels_of, recorder
+from agrad.core.operands import members_of
 from agrad.core.tensor import Tensor, shape_tuple, wrap
 from agrad.ops.data_type import astype, result_type, to_device
 from agrad.ops.docs import complete
@@ -443,7 +444,7 @@ def asarray(
         if dtype is None and _are_alike(obj):
             made = stack(obj)
         else:
-            made = _stacked(obj, result_type(*_numbers_in(obj)) if dtype is None else dtype, tensors[0].device)
+            made = _stacked(obj, result_type(*members_of(obj)) if dtype is None else dtype, tensors[0].device)
         return _of_tensor(made, None, device, None, requires_grad=requires_grad)
     if owner is None:
         backend, where = manager.device_of(device)
@@ -499,15 +500,10 @@ def _of_tensor(x: Tensor, dtype: Any, device: Any, copy: bool | None, *, require
     return made.requires_grad_() if requires_grad else made
 
 
-def _numbers_in(values: Sequence[Any]) -> list[Any]:
-    """What stands in nested lists: tensors, arrays and Python numbers."""
-    return [n for v in values for n in (_numbers_in(v) if isinstance(v, list | tuple) else (v,))]
-
-
 def _tensors_in(values: Sequence[Any]) -> list[Tensor]:
     """Return the tensors in nested lists; raises where an array among them holds no numbers."""
     tensors, strange = [], []
-    for v in _numbers_in(values):
+    for v in members_of(values):
         if isinstance(v, Tensor):
             tensors.append(v)
         elif isinstance(v, int | float | complex):

@@ -1102,8 +1102,12 @@ def _attention_mask_kernel(
     return functools.reduce(operator.add, parts) if mask.shape[-2] == 1 else _rows_joined(xp, parts)
 
 
+#: What the derivatives of `attention` take.
+_IN_ADJOINT = ("g", "query", "key", "value", "mask", "seen", "kept", "ans", "lse", "weights")
+
+
 @nondifferentiable(
-    *("g", "query", "key", "value", "mask", "seen", "kept", "ans", "lse", "weights"),
+    *_IN_ADJOINT,
     name="nn.attention_adjoint",
     kernel=_attention_adjoint_kernel,
     outputs=3,
@@ -1127,7 +1131,7 @@ def _attention_adjoint(
 
 
 @nondifferentiable(
-    *("g", "query", "key", "value", "mask", "seen", "kept", "ans", "lse", "weights"),
+    *_IN_ADJOINT,
     name="nn.attention_mask",
     kernel=_attention_mask_kernel,
 )
@@ -1149,24 +1153,6 @@ def _attention_mask(
     """The first-order vjp of `attention` by its mask; higher orders go through its definition."""
 
 
-def _by_operands(
-    xp: Any,
-    g: Any,
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any,
-    seen: Any,
-    kept: Any,
-    ans: Any,
-    lse: Any,
-    weights: Any,
-    causal: bool,
-    block: int | None,
-) -> Any:
-    return xp.nn.attention_adjoint(g, query, key, value, mask, seen, kept, ans, lse, weights, causal, block)
-
-
 @fused(
     name="nn.attention",
     real=True,
@@ -1176,7 +1162,12 @@ def _by_operands(
     residuals=("lse", "weights"),
     joint=("query", "key", "value"),
     vjp={
-        **dict.fromkeys(("query", "key", "value"), _by_operands),
+        **dict.fromkeys(
+            ("query", "key", "value"),
+            lambda xp, g, query, key, value, mask, seen, kept, ans, lse, weights, causal, block: (
+                xp.nn.attention_adjoint(g, query, key, value, mask, seen, kept, ans, lse, weights, causal, block)
+            ),
+        ),
         "mask": lambda xp, g, query, key, value, mask, seen, kept, ans, lse, weights, causal, block: (
             xp.nn.attention_mask(g, query, key, value, mask, seen, kept, ans, lse, weights, causal, block)
         ),

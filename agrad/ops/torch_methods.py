@@ -213,10 +213,7 @@ class Reductions:
         axis : int, optional
             The axis. Default: all elements, counted in rows.
         """
-        axis = _axes(axis, dim)
-        if dtype is not None or (axis is None and self.ndim != 1):
-            return numpys("cumsum")(self, axis, dtype)
-        return statistical.cumulative_sum(self, axis=axis)
+        return _running(self, "cumsum", statistical.cumulative_sum, _axes(axis, dim), dtype)
 
     def cumprod(self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None) -> Tensor:
         """Running product along an axis; see `agrad.cumulative_prod`.
@@ -224,10 +221,7 @@ class Reductions:
         axis : int, optional
             The axis. Default: all elements, counted in rows.
         """
-        axis = _axes(axis, dim)
-        if dtype is not None or (axis is None and self.ndim != 1):
-            return numpys("cumprod")(self, axis, dtype)
-        return statistical.cumulative_prod(self, axis=axis)
+        return _running(self, "cumprod", statistical.cumulative_prod, _axes(axis, dim), dtype)
 
     def squeeze(self: Any, axis: Axis = None, *, dim: Axis = None) -> Tensor:
         """Axes of length 1 removed; see `agrad.squeeze`.
@@ -1004,6 +998,13 @@ def _axes(axis: Any, dim: Any = None) -> Any:
     if axis is None:
         axis = dim
     return tuple(axis) if isinstance(axis, list) else axis
+
+
+def _running(x: Tensor, name: str, function: Callable[..., Tensor], axis: int | None, dtype: Any) -> Tensor:
+    """Return a running sum or product: the standard's, or NumPy's where that takes more."""
+    if dtype is not None or (axis is None and x.ndim != 1):
+        return numpys(name)(x, axis, dtype)
+    return function(x, axis=axis)
 
 
 def shape_of(parts: tuple[Any, ...]) -> tuple[int, ...]:
