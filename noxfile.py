@@ -246,6 +246,10 @@ BACKENDS: dict[str, tuple[list[str], list[str]]] = {
     ),
 }
 
+#: By backend: what its library does otherwise for tests. XLA compiles every operation for every shape, in half the time where it
+#: optimises less, and where it does without the emitters by MLIR, a fixed price for each program.
+ENVIRONMENTS = {"jax": {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"}}
+
 
 @nox.session
 def backend(session: nox.Session) -> None:
@@ -258,7 +262,7 @@ def backend(session: nox.Session) -> None:
         session.error(f"no backend {name!r}; there are {', '.join(BACKENDS)}")
     needs, collect = BACKENDS[name]
     session.install(*CORE, *NUMPY, *needs, "pytest>=8.4", "pytest-xdist>=3.6", "scipy>=1.16")
-    session.run("pytest", "-n", "2", *collect, *options)
+    session.run("pytest", "-n", "2", *collect, *options, env=ENVIRONMENTS.get(name, {}))
 
 
 def lowest() -> list[str]:

@@ -7,6 +7,7 @@ import sys
 import agrad_jax
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import agrad as ag
@@ -42,6 +43,16 @@ def test_what_the_user_holds_stays():
     x += 2.0
     assert x.tolist() == [3.0, 2.0, 2.0]
     assert a.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_transfers_compile_nothing(caplog):
+    """They would for every shape."""
+    host = np.ones((2, 3, 5))
+    with jax.log_compiles():
+        x = ag.asarray(host, device="jax")
+    assert [r.getMessage() for r in caplog.records if "Compiling" in r.getMessage()] == []
+    host[0] = 2.0
+    assert x.tolist() == np.ones((2, 3, 5)).tolist()
 
 
 def test_double_precision():
