@@ -246,8 +246,8 @@ BACKENDS: dict[str, tuple[list[str], list[str]]] = {
     ),
 }
 
-#: By backend: what its library does otherwise for tests. XLA compiles every operation for every shape, in half the time where it
-#: optimises less, and where it does without the emitters by MLIR, a fixed price for each program.
+#: By backend: settings of its library. XLA compiles each operation for each shape: in half the time where it optimises less,
+#: and without its emitters by MLIR, which cost the same for three numbers as for a million.
 ENVIRONMENTS = {"jax": {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": "--xla_cpu_use_fusion_emitters=false"}}
 
 

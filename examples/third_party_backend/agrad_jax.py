@@ -1,7 +1,5 @@
 """JAX's arrays as a backend of agrad: what JAX does otherwise than the standard, or better than agrad's defaults."""
 
-from __future__ import annotations
-
 import functools
 
 import pluggy
@@ -10,7 +8,6 @@ from agrad import Backend
 from agrad.plugin.backend import check_bounds
 
 __version__ = "0.1.0"
-
 hookimpl = pluggy.HookimplMarker("agrad")
 
 
@@ -23,7 +20,6 @@ class JaxBackend(Backend):
     @functools.cached_property
     def jax(self):
         """The library. Importing it takes a second, so it waits for the first array."""
-        import jax
         import jax.scipy.linalg
 
         jax.config.update("jax_enable_x64", True)  # else float64 becomes float32; the choice is for the whole process
@@ -56,8 +52,7 @@ class JaxBackend(Backend):
         return self.jax.device_put(np.array(buffer), self.native_device(device))  # a copy, whose memory it may keep
 
     def scatter_add(self, spec, key, values):
-        zeros = self.xp.zeros(spec.shape, dtype=values.dtype, device=self.native_device(spec.device))
-        return zeros.at[key].add(values)
+        return self.xp.zeros(spec.shape, dtype=values.dtype, device=self.native_device(spec.device)).at[key].add(values)
 
     def setitem(self, array, key, value):
         check_bounds(array.shape, key)  # JAX leaves out what is out of bounds

@@ -74,7 +74,7 @@ def test_the_example_loads_jax_late():
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names])
     ]
-    assert set(imported) == {"__future__", "agrad", "agrad.plugin.backend", "functools", "pluggy"}
+    assert set(imported) == {"agrad", "agrad.plugin.backend", "functools", "pluggy"}
 
 
 def test_the_examples_version_is_stated_once_and_twice_alike():
