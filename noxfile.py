@@ -236,7 +236,7 @@ BACKENDS: dict[str, tuple[list[str], list[str]]] = {
     "mlx": (["mlx[cpu]>=0.32"], [*SUITE, "--agrad-backend=mlx", "--agrad-plugin=tests/mlx_backend.py:MlxPlugin"]),
     "jax": (["-e", "examples/third_party_backend"], [*SUITE, "--agrad-backend=jax"]),
     "cubed": (
-        ["-e", "examples/lazy_backend"],
+        ["-e", "examples/lazy_backend[test]"],
         [*SUITE, "--agrad-backend=cubed", "--agrad-quick", "--agrad-xfails=examples/lazy_backend/xfails.txt"],
     ),
     # CuPy itself, without a GPU: what it says of itself, views, and NVRTC's compilation of the fused kernels.
