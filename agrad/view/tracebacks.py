@@ -24,6 +24,9 @@ from agrad.core.tensor import Tensor
 #: What is shown where frames were left out.
 LEFT_OUT = "agrad's own frames are left out above; with AGRAD_TRACEBACK=full in the environment they are shown."
 
+#: How libraries name the class of a tensor that their operators and functions refuse.
+TENSOR = f"{Tensor.__module__}.{Tensor.__qualname__}"
+
 UNEXPECTED = r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'"
 NO_SUCH_IMPORT = r"cannot import name '(\w+)' from '([\w.]+)'"
 
@@ -79,7 +82,7 @@ def chain(error: BaseException) -> list[BaseException]:
 
 
 def explain(error: BaseException) -> None:
-    """Add to an error what a missing method of a tensor, import, or unknown keyword of a function, is called here."""
+    """Add to an error what a missing method, import or keyword is called here, or that a library takes no tensors."""
     said = ""
     if isinstance(error, AttributeError) and isinstance(error.obj, Tensor) and error.name:
         said = names.hint("agrad.Tensor", error.name)
@@ -91,6 +94,9 @@ def explain(error: BaseException) -> None:
         said = "; import agrad.xarray puts them on one"
     elif isinstance(error, TypeError) and (match := re.match(UNEXPECTED, str(error))):
         said = keyword(*match.groups())
+    elif isinstance(error, TypeError) and TENSOR in str(error):
+        said = "; the library's own operators and functions take no tensors: write tensor * array, or"
+        said += " ag.asarray(array) * tensor, and agrad's functions"
     note = f"{said[2:]}."
     if said and "did you mean" not in said and note not in getattr(error, "__notes__", ()):  # Python itself says that
         error.add_note(note)

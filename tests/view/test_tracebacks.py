@@ -92,6 +92,15 @@ def test_names_of_other_libraries_are_explained_where_an_error_is_shown(call, no
     assert call in text
 
 
+@pytest.mark.parametrize("call", ["array * x", "ag.grad(lambda x: ag.sum(array * x))(x)", "array_api_strict.sin(x)"])
+def test_what_to_write_where_a_library_refuses_tensors(call, tmp_path):
+    """array-api-strict's operators raise where they should give way, as dpnp's do."""
+    pytest.importorskip("array_api_strict")
+    start = "import array_api_strict\nimport agrad as ag\narray, x = array_api_strict.ones(3), ag.ones(3)\n"
+    said = "take no tensors: write tensor * array, or ag.asarray(array) * tensor, and agrad's functions."
+    assert said in shown(f"{start}{call}\n", tmp_path)
+
+
 def test_a_warning_of_numpys_names_the_operation_and_the_users_line(tmp_path):
     program = """
         import agrad as ag
