@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +98,15 @@ def read_xfails(path: str) -> dict[str, str]:
             raise pytest.UsageError(f"{path}: no reason is given for {test} (write `{test}  # reason`)")
         found[test] = reason
     return found
+
+
+def _class_in(path: str, name: str) -> Any:
+    """Return the class of the kit that a file has under a name; None of a file that is not the kit's."""
+    from agrad.testing import suite  # noqa: PLC0415 (only pytest may import tests earlier: it changes them)
+
+    found = getattr(suite, name, None)
+    file = Path(path).stem  # in ids of tests outside the folder where pytest runs it is empty
+    return found if found is not None and file in ("", found.__module__.rpartition(".")[2]) else None
 
 
 class Kit:
@@ -186,22 +195,29 @@ class Kit:
         failing: tuple[Call, str] | None = getattr(getattr(item, "instance", None), "failing", None)
         program = failing and reproducing.program_of(*failing, about["test"], self.backend, self.plugins)
         if program is None:
-            module = f"agrad.testing.suite.{item.path.stem}" if str(item.path).startswith(HOME) else str(item.path)
-            program = self._one_test(module, item.nodeid.partition("::")[2])
+            parameters = getattr(getattr(item, "callspec", None), "params", {})
+            program = self._one_test(f"{item.path}::{item.nodeid.partition('::')[2]}", parameters)
         place = "" if inside else f"{last.path}:{last.lineno + 1}"
         if place and not Path(last.path).is_file():  # compiled code: the innermost line that can be read, too
             read = next((e for e in reversed(call.excinfo.traceback) if Path(e.path).is_file()), last)
             place += f", called at {read.path}:{read.lineno + 1}"
         return {"error": error.partition("\n")[0][:400], "place": place, "cause": cause, "program": program}
 
-    def _one_test(self, module: str, test: str) -> str:
-        """Return a program that runs one test, of a module of the kit or of a file."""
-        given = [
-            *([] if module.endswith(".py") else ["--pyargs"]),
-            f"{module}::{test}",
-            f"--agrad-backend={self.backend}",
-        ]
-        given += [f"--agrad-plugin={text}" for text in self.plugins]
+    def _one_test(self, nodeid: str, parameters: Mapping[str, Any] | None) -> str:
+        """Return a program that is one test of the kit; that runs it by pytest where its arguments cannot be written."""
+        path, _, rest = nodeid.partition("::")
+        name, _, test = rest.partition("::")
+        kind = _class_in(path, name)
+        if (
+            kind is not None
+            and parameters is not None
+            and all(isinstance(v, str | int | float | complex) for v in parameters.values())
+        ):
+            quick = bool(self.config.getoption("agrad_quick"))
+            function = test.partition("[")[0]
+            return reproducing.test_as_program(kind, function, parameters, self.backend, self.plugins, quick=quick)
+        given = [f"{path}::{rest}"] if kind is None else ["--pyargs", f"{kind.__module__}::{rest}"]
+        given += [f"--agrad-backend={self.backend}", *(f"--agrad-plugin={text}" for text in self.plugins)]
         return f"import pytest\n\npytest.main({json.dumps(given)})"
 
     @property
@@ -277,14 +293,12 @@ class Kit:
     def _crash(self, done: pytest.TestReport) -> report.Record | None:
         """Return what a test was about whose process ended."""
         path, _, name = done.nodeid.partition("::")
-        from agrad.testing import suite  # noqa: PLC0415 (only pytest may import tests earlier: it changes them)
-
-        kind = getattr(suite, name.partition("::")[0], None)
-        module = path if kind is None else kind.__module__
-        area = module.removesuffix(".py").rpartition("test_")[2]
+        kind = _class_in(path, name.partition("::")[0])
+        area = (path.removesuffix(".py") if kind is None else kind.__module__).rpartition("test_")[2]
         test, _, parameters = name.rpartition("::")[2].partition("[")
         op, _, dtype = parameters.removesuffix("]").rpartition("-")
         op, dtype = (op, dtype) if op in OPS else ("", "")
+        given = {"op": op, "dtype": dtype} if op else None if parameters else {}
         error = f"the process ended: {self._end_of(done)}"
         return {
             "area": area,
@@ -295,7 +309,7 @@ class Kit:
             "error": f"{op}: {error}" if op else error,
             "place": "",
             "cause": f"the process ended at {op or name}",
-            "program": self._one_test(module, name),
+            "program": self._one_test(done.nodeid, given),
         }
 
     def _end_of(self, done: Any) -> str:

@@ -1,17 +1,23 @@
-"""A failing sample of the kit as a short program, to be copied: on NumPy first, then on the backend under test."""
+"""A failure of the kit as a program to be copied: its sample on NumPy first, then on the backend; else the test itself."""
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import math
-from collections.abc import Sequence
+import sys
+import textwrap
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 import agrad as ag
 from agrad.testing.calls import SINGLE, Call
 from agrad.testing.samples import Data, Like
 
-__all__ = ["program_of"]
+__all__ = ["program_of", "test_as_program"]
 
 #: What a test does with a call, by the test's name: `{call}` is the call on the operands, which `{leaves}` lists.
 GRADIENTS = """\
@@ -84,6 +90,73 @@ def program_of(call: Call, dtype: str, test: str, device: str, plugins: Sequence
     return "\n".join(lines)
 
 
+def test_as_program(
+    kind: type,
+    test: str,
+    parameters: Mapping[str, Any],
+    device: str,
+    plugins: Sequence[str] = (),
+    *,
+    quick: bool = False,
+) -> str:
+    """Return a program that is a test of the kit as it is written, and calls it.
+
+    Parameters
+    ----------
+    kind : type
+        The class of the test, one of `agrad.testing.suite`.
+    test : str
+        The test's name.
+    parameters : mapping of str to object
+        The arguments that the test gets: texts and numbers.
+    device : str
+        The backend or device under test.
+    plugins : sequence of str
+        What ``--agrad-plugin`` was given.
+    quick : bool, optional
+        Whether one sample per operation is run.
+    """
+    function = inspect.unwrap(getattr(kind, test))
+    text = textwrap.dedent(inspect.getsource(function))
+    written = ast.parse(text).body[0]
+    assert isinstance(written, ast.FunctionDef)
+    imports, calls = _registering(plugins)
+    options = ", quick=True" if quick else ""
+    given = [
+        f'{kind.__name__}.on("{device}"{options})',
+        *(f"{name}={_written(value)}" for name, value in parameters.items()),
+    ]
+    needed = {
+        node.id for part in (written.args, *written.body) for node in ast.walk(part) if isinstance(node, ast.Name)
+    }
+    lines = [
+        *imports,
+        *_imports({name: value for name, value in vars(sys.modules[kind.__module__]).items() if name in needed}, kind),
+        *calls,
+        "",
+        "",
+        *text.splitlines()[written.lineno - 1 :],
+        "",
+        "",
+        f"{test}({', '.join(given)})",
+    ]
+    return "\n".join(lines)
+
+
+def _imports(values: Mapping[str, Any], kind: type) -> list[str]:
+    """Return the lines that import what a test of a class reads, and the class."""
+    found, of = [], defaultdict(list)
+    for name, value in {**values, kind.__name__: kind}.items():
+        if isinstance(value, ModuleType):
+            package, _, module = value.__name__.rpartition(".")
+            found += [] if name == "ag" else [f"from {package} import {module}" if package else f"import {name}"]
+        else:
+            home = getattr(value, "__module__", "")
+            known = getattr(sys.modules.get(home), name, None) is value
+            of[home if known else kind.__module__].append(name)
+    return sorted(found) + [f"from {home} import {', '.join(sorted(names))}" for home, names in sorted(of.items())]
+
+
 def _registering(plugins: Sequence[str], imports: Sequence[str] = ()) -> tuple[list[str], list[str]]:
     """Return the lines with which a program imports agrad and registers what ``--agrad-plugin`` was given."""
     imports = ["import agrad as ag", *imports, *(["from agrad.testing.kit import load_plugin"] if plugins else [])]
@@ -141,6 +214,10 @@ def _nested(data: Data) -> str:
     for size in reversed(data.shape):
         texts = [f"[{', '.join(texts[i : i + size])}]" for i in range(0, len(texts), size)]
     return texts[0]
+
+
+def _written(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
 def _number(value: Any) -> str:

@@ -109,7 +109,7 @@ def test_a_process_that_ends_is_the_failure_of_one_test(tmp_path):
     assert crashed["id"] == "test_nbytes[float32-4]"
     assert "the process ended: by exit or os._exit, status 3" in crashed["error"]
     assert f"memory, test_nbytes[float32-4]: {crashed['error']}" in done.stdout.splitlines()  # as it was met
-    assert "agrad.testing.suite.test_memory::TestMemory::test_nbytes[float32-4]" in crashed["program"]
+    assert "agrad.testing.suite.test_memory::TestMemory::test_nbytes[float32-4]" in crashed["program"]  # by pytest
     assert report.summary(made).endswith(" passed, 1 failed")
 
 
@@ -441,6 +441,57 @@ def test_programs_that_reproduce(op, test, capsys):
         exec(compile(text, "program", "exec"), {})
         first, second = capsys.readouterr().out.split("numpy", 1)[1].split("numpy", 1)
         assert first == second
+
+
+def first_of(test):
+    """Return the first arguments that a test of the kit is run with."""
+    found = {}
+    for mark in getattr(test, "pytestmark", ()):
+        if mark.name == "parametrize":
+            names, values = mark.args
+            first = next(iter(values))
+            first = getattr(first, "values", first)
+            found |= {names: first} if isinstance(names, str) else dict(zip(names, first, strict=True))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["Availability", "Basics", "Inference", "Pickling", "Programs", "Threads"])
+def test_tests_as_programs(kind):
+    """A test that passes on NumPy is a program that ends there without an error."""
+    kind = getattr(suite, f"Test{kind}")
+    for name in vars(kind):
+        if name.startswith("test_"):
+            text = reproducing.test_as_program(kind, name, first_of(getattr(kind, name)), "numpy", quick=True)
+            exec(compile(text, "program", "exec"), {})
+
+
+def test_a_test_as_a_program():
+    text = reproducing.test_as_program(
+        suite.TestBasics, "test_the_four_operations", {"op": "add"}, "mine", ["mine.py:P"]
+    )
+    assert (
+        text
+        == '''import agrad as ag
+from agrad.testing.kit import load_plugin
+from agrad.core.errors import UnsupportedOp
+from agrad.testing.suite.test_basics import FOUR, TestBasics
+
+ag.register(load_plugin("mine.py:P"))
+
+
+def test_the_four_operations(self, op: str) -> None:
+    """Are they right for two tensors, and for a tensor and a number? (`Backend.namespace`, `Backend.kernel`)"""
+    function, expected = FOUR[op]
+    x, y = self.tensor([1.0, 2.0]), self.tensor([4.0, 0.5])
+    try:
+        self.close(function(x, y), expected)
+        self.close(function(x, 4.0), [expected[0], function(2.0, 4.0)])
+    except UnsupportedOp as error:
+        self.lacking(error)
+
+
+test_the_four_operations(TestBasics.on("mine"), op="add")'''
+    )
 
 
 def test_a_program_registers_the_plugin():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import pytest
 
@@ -100,6 +100,14 @@ class Conformance:
         self.use(device)
         for mark in request.node.iter_markers("agrad_requires"):
             self.require(*mark.args)
+
+    @classmethod
+    def on(cls, device: str, *, quick: bool = False) -> Self:
+        """Return the tests of the class for a backend (or device), to be called without pytest."""
+        tests = cls()
+        tests.quick = quick
+        tests.use(device)
+        return tests
 
     def use(self, device: str) -> None:
         """Test this backend (or device): skips where it is not available, unless the tests are about that."""
