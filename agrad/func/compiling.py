@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from agrad import dtypes, tree
 from agrad.core import errors, mode
-from agrad.core.backend import PYTHONS_OWN, Backend, backend_of
+from agrad.core.backend import PYTHONS_OWN, Backend, backend_of, joined
 from agrad.core.engine import run as run_backward
 from agrad.core.history import restore
 from agrad.core.node import Freed, Node, ancestors, next_seq, output_of
@@ -197,6 +197,8 @@ class Kept:
         self.enter_backward = entry.function(())
         self.silent = any(step.line.endswith("(backward)") for step in program.steps)
         self.specs: dict[int, Spec] = {}
+        #: Of a Python float: the input.
+        self.number = numbers_on(self.backend, program)
         #: Of a call's leaves: the inputs, but for settings and keys, or the name of what is not as it was in the capture.
         self.enter = self.entry(place)
 
@@ -218,7 +220,7 @@ class Kept:
                 entry.refuse(had, f"whether {write.target} has a gradient")
         for at, leaf in enumerate(self.program.arguments.leaves):
             if type(leaf) is Number:
-                values[place[leaf.number]] = f"{entry.called(as_number)}(leaves[{at}])"
+                values[place[leaf.number]] = f"{entry.called(self.number)}(leaves[{at}])"
             elif type(leaf) is Leaf:
                 values[place[leaf.number]] = f"leaves[{at}]{'' if leaf.raw else '._raw'}"
         if self.puts or self.alone or self.silent:  # what was told apart in the capture is told apart
@@ -351,6 +353,15 @@ class Kept:
 def as_number(value: float) -> Any:
     """Return a Python float as an input."""
     return default_backend().asarray(value, dtype="float64")
+
+
+def numbers_on(backend: Backend, program: Program) -> Callable[[float], Any]:
+    """Return what makes inputs of Python floats: arrays of the default backend, brought to one that does not take those."""
+    default = default_backend()
+    if joined({default, backend}) is backend:
+        return as_number
+    device = program.device_for((), backend)
+    return lambda value: backend.receive(default, as_number(value), device)
 
 
 # -- gradients of replays -----------------------------------------------------------------------------------------------
@@ -913,7 +924,7 @@ class Compiled:
                         item[1]()
                     else:
                         at, get = next(settings)
-                        values[at] = as_number(get())
+                        values[at] = kept.number(get())
             for at, number in kept.keys:
                 seed, counter = kept.program.source_of(number).get_state()
                 values[at] = seed, counter + 1  # what is to be given back if what follows is interrupted
@@ -954,7 +965,7 @@ class Compiled:
         for (at, _), key in zip(kept.keys, keys, strict=True):
             values[at] = key
         for (at, _), value in zip(kept.settings, settings, strict=True):
-            values[at] = default_backend().asarray(value, dtype="float64")
+            values[at] = kept.number(value)
         outs = self._outputs(kept, values)
         if not kept.as_captured(outs):
             return returned  # another program's call

@@ -717,3 +717,40 @@ def test_a_rule_that_writes_to_its_cotangent_changes_no_constant():
             same(gradient(lambda x: x + 1.0, value), np.full_like(value, 1.0))
         same(ag.tensor(3.0, device="cupy:0") + 1.0, np.array(4.0))
     """)
+
+
+def test_numbers_of_compiled_functions_go_to_the_gpu():
+    """Python floats are inputs, and so are an optimizer's rates: CuPy takes no arrays of NumPy."""
+    fake("""
+        def trained(compiled, schedule, dtype):
+            w = ag.asarray(cupy.asarray(np.array([1.0, 2.0], dtype)), device="cupy:1", requires_grad=True)
+            optimizer = ag.optim.Adam([w], lr=0.1)
+            rates = ag.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+
+            def step(x, scale):
+                optimizer.zero_grad()
+                loss = ag.sum(ag.sin(w * x) ** 2) * scale
+                loss.backward()
+                optimizer.step()
+                return loss.item()
+
+            step = ag.compile(step) if compiled else step
+            x = ag.asarray(cupy.asarray(np.array([0.5, 1.5], dtype)), device="cupy:1")
+            losses = []
+            for i in range(6):
+                losses.append(step(x, 0.5 + i))
+                if schedule:
+                    rates.step()
+            if compiled:
+                assert step.programs[-1].device == "cupy:1" and len(step.programs) == 1, step.programs
+            same(w.detach(), w._raw.get(), "cupy:1")
+            return losses, w._raw.get()
+
+        for schedule in (False, True):
+            for dtype in (np.float32, np.float64):
+                with cupy.cuda.Device(1):
+                    (losses, w), (eager, expected) = trained(True, schedule, dtype), trained(False, schedule, dtype)
+                np.testing.assert_allclose(losses, eager, rtol=1e-5)
+                np.testing.assert_allclose(w, expected, rtol=1e-5)
+                assert w.dtype == dtype
+    """)
