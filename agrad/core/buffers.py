@@ -139,7 +139,7 @@ def rebind(
         while base is not None and base[0]() is None:
             base = base[1]
         if base is not None:
-            errors.warn_lost_write(what)
+            errors.warn_lost_write(what, numpy_copies=len(base) > 2)
     if result._spec is not spec:
         if result.shape != spec.shape:
             raise RuntimeError(

@@ -7,6 +7,7 @@ operation and the line of the forward call) follows.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import opcode
 import os
 import sys
@@ -247,11 +248,14 @@ def not_a_gradient(node: Any, value: Any) -> RuntimeError:
 # -- messages of tensors ----------------------------------------------------------------------------------------------
 
 
-def inexact_only(dtype: Any) -> RuntimeError:
-    return RuntimeError(
-        f"only Tensors of floating point and complex dtype can require gradients\n  This one is {dtype}; convert it"
-        f" first, for instance with ag.astype(x, ag.float64).{called()}"
-    )
+def inexact_only(
+    dtype: Any,
+    which: str = "This one",
+    cure: str = "convert it first, for instance with ag.astype(x, ag.float64)",
+    more: str = "",
+) -> RuntimeError:
+    message = "only Tensors of floating point and complex dtype can require gradients"
+    return RuntimeError(f"{message}\n  {which} is {dtype}; {cure}.{f' {more}' if more else ''}{called()}")
 
 
 def leaf_in_place(target: Any, what: str) -> RuntimeError:
@@ -282,9 +286,10 @@ NUMPYS = ("agrad.numpy", "agrad.compat.autograd", "agrad.compat.autograd.numpy")
 
 
 def is_for_numpy(frame: FrameType) -> bool:
-    """Return whether the file of a frame has imported NumPy's names from agrad."""
+    """Return whether the file of a frame, or its function, has imported NumPy's names from agrad."""
     modules = {id(sys.modules[name]) for name in NUMPYS if name in sys.modules}
-    return not modules.isdisjoint(map(id, frame.f_globals.values()))
+    names = frame.f_globals.values(), frame.f_locals.values()
+    return not modules.isdisjoint(map(id, itertools.chain(*names)))
 
 
 def check_meaning(numpys: str, torchs: str) -> None:
@@ -304,7 +309,11 @@ def check_meaning(numpys: str, torchs: str) -> None:
         )
 
 
-def warn_lost_write(what: str) -> None:
+def warn_lost_write(what: str, *, numpy_copies: bool) -> None:
+    """Warn of a change that does not reach what the tensor would be a view of; raise in code for NumPy.
+
+    `numpy_copies` says that NumPy, other than PyTorch, has a copy there: what code for NumPy expects is done.
+    """
     frame = calling_frame()
     message = (
         f"{what} changes this tensor alone, not the one it was taken from, as it would in NumPy and PyTorch: results do"
@@ -312,6 +321,8 @@ def warn_lost_write(what: str) -> None:
         " x[0]; row += 1); to leave it as it is, work on a copy (row.clone()) or write the operation out (row = row + 1)."
     )
     if is_for_numpy(frame):
+        if numpy_copies:
+            return
         raise LostWriteWarning(
             f"{message}\n  It is an error where agrad.numpy is imported: code for NumPy relies on it."
         )

@@ -83,7 +83,7 @@ class Tensor(Methods):
     _leaf: AccumulateGrad | None = None  # a frozen leaf's state, or that of a tensor given a .grad by hand
     _retained: Retained | None = None
     _tangents: dict[int, Tensor] | None = None
-    _base: tuple[weakref.ref[Tensor], Any] | None = None  # of what other libraries would make this a view: see `bases`
+    _base: tuple[Any, ...] | None = None  # of what other libraries would make this a view: see `bases`
 
     # -- what is known without computing ------------------------------------------------------------------------------
 
@@ -716,7 +716,8 @@ def is_moved(old: Spec, new: Spec) -> bool:
 def bases(tensor: Tensor) -> tuple[weakref.ref[Tensor], Any]:
     """Return what a view of `tensor` is one of, newest first: a weak reference to each, then the older ones in a pair.
 
-    A view of a view is one of the first, which may live on when the one between is gone.
+    A view of a view is one of the first, which may live on when the one between is gone. A third member says that it is a
+    copy in NumPy.
     """
     older = tensor._base
     while older is not None and older[0]() is None:

@@ -117,15 +117,16 @@ class TreeDef:
             yield from structure._flatten_up_to(child, path + step)
 
     def __repr__(self) -> str:
-        return f"TreeDef({self._text()})"
+        return f"TreeDef({self})"
 
-    def _text(self) -> str:
+    def __str__(self) -> str:
+        """The container with a star for each leaf, as messages show it."""
         kind = self.kind
         if kind is None:
             return "*"
         if kind is NoneType:
             return "None"
-        texts = [child._text() for child in self.children]
+        texts = [str(child) for child in self.children]
         if issubclass(kind, dict):
             text = "{" + ", ".join(f"{key!r}: {child}" for key, child in zip(self.keys, texts, strict=True)) + "}"
             return text if kind is dict else f"{kind.__name__}({text})"
@@ -194,7 +195,7 @@ def unflatten(treedef: TreeDef, leaves: Iterable[Any]) -> Any:
     """
     leaves = list(leaves)
     if len(leaves) != treedef.num_leaves:
-        raise ValueError(f"a structure of {treedef.num_leaves} leaves cannot be made of {len(leaves)}: {treedef}")
+        raise ValueError(f"a structure of {treedef.num_leaves} leaves cannot be made of {len(leaves)}: {treedef!r}")
     return treedef._build(iter(leaves))
 
 

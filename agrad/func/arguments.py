@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from agrad import tree
 from agrad.core import mode
 from agrad.core.backend import BACKENDS, backend_of
-from agrad.core.errors import BackendError, called
+from agrad.core.errors import BackendError, called, inexact_only
 from agrad.core.operands import tensor_of
 from agrad.core.tensor import Tensor
 from agrad.core.tree import LEAF, children_of
@@ -34,19 +34,60 @@ def name_of(function: Any) -> str:
     return str(getattr(function, "__name__", function))
 
 
-def argument_of(value: Any, what: str) -> Tensor:
+def argument_of(value: Any, what: str, where: str = "") -> Tensor:
     """Return an argument as a Tensor: arrays and numbers are converted."""
     if isinstance(value, Tensor):
         return value
-    if isinstance(value, NUMBERS) or backend_of(value) is not None:
+    if _is_numeric(value):
         return asarray(value)
-    raise TypeError(f"{what}: Thing passed to transform API must be Tensor, got {type(value)}{called()}")
+    raise TypeError(f"{what}: Thing passed to transform API must be Tensor, got {type(value)}{where}{called()}")
+
+
+def _is_numeric(value: Any) -> bool:
+    return isinstance(value, NUMBERS) or backend_of(value) is not None
+
+
+def _arguments(leaves: Sequence[Any], structure: TreeDef, what: str) -> list[Tensor]:
+    """Return the leaves of a container as tensors; an error names the entry."""
+    try:
+        return [argument_of(leaf, what) for leaf in leaves]
+    except TypeError:
+        for i, leaf in enumerate(leaves):
+            if (path := _path(structure, i)) and not isinstance(leaf, Tensor) and not _is_numeric(leaf):
+                argument_of(leaf, what, f" at {path}\n  {_APART}")
+        raise
+
+
+#: What to do with an entry of a container that has no derivative.
+_APART = "Keep what has no derivative in an argument of its own, or in a closure."
+
+
+def _path(structure: TreeDef, i: int) -> str:
+    """Return where a leaf stands among arguments; of one argument, where within it."""
+    path = structure.paths()[i]
+    return path.removeprefix("[0]") if structure.kind is tuple and len(structure.children) == 1 else path
+
+
+def refuse_kind(tensor: Tensor, tensors: Sequence[Tensor], structure: TreeDef, primals: Sequence[Any]) -> NoReturn:
+    """Refuse an argument that has no derivative, and say which it is."""
+    i = next(i for i, t in enumerate(tensors) if t is tensor)
+    value, path = tree.flatten(tuple(primals))[0][i], _path(structure, i)
+    which = f"That at {path}" if path else "This one"
+    cure = {"cure": f"write {value}.0"} if type(value) is int else {}
+    raise inexact_only(tensor.dtype, which, **cure, more=_APART if path else "")
 
 
 def tensors_of(container: Any, what: str) -> tuple[list[Tensor], TreeDef]:
     """Take a container of tensors apart."""
     leaves, treedef = tree.flatten(container)
-    return [argument_of(leaf, what) for leaf in leaves], treedef
+    return _arguments(leaves, treedef, what), treedef
+
+
+#: Why a function of tensors gives a number.
+_LEFT = (
+    "\n  It is computed from none of the arguments, or it left the graph: by float(), item(), or an array of NumPy's own that"
+    " elements were written to."
+)
 
 
 def outputs_of(container: Any, what: str, expected: str = "") -> tuple[list[Tensor], TreeDef]:
@@ -55,7 +96,7 @@ def outputs_of(container: Any, what: str, expected: str = "") -> tuple[list[Tens
     for leaf in leaves:
         if not isinstance(leaf, Tensor):
             expected = expected or "expected f(*primals) to return only tensors, got unsupported type"
-            raise TypeError(f"{what}: {expected} {type(leaf)}{called()}")
+            raise TypeError(f"{what}: {expected} {type(leaf)}{_LEFT if _is_numeric(leaf) else ''}{called()}")
     return leaves, treedef
 
 
@@ -178,7 +219,7 @@ def arguments_of(container: tuple[Any, ...], what: str) -> tuple[list[Tensor], T
             return [asarray(only)], ONE, [bare]
     leaves, structure = tree.flatten(container)
     gives = givers(leaves, structure.children)
-    return [argument_of(leaf, what) for leaf in leaves], structure, gives
+    return _arguments(leaves, structure, what), structure, gives
 
 
 def _is_array(x: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Concatenate, Literal, TypeVar, overload
 from agrad import tree
 from agrad.autograd.backward import cotangent_for
 from agrad.core import engine, forward, mode
-from agrad.core.errors import called, inexact_only, not_real
+from agrad.core.errors import called, not_real
 from agrad.core.history import fresh
 from agrad.core.mode import transforming
 from agrad.core.node import AccumulateGrad, Node, next_seq
@@ -33,6 +33,7 @@ from agrad.func.arguments import (
     give_all,
     is_raw,
     outputs_of,
+    refuse_kind,
     split_aux,
     tensors_of,
 )
@@ -47,8 +48,6 @@ T = TypeVar("T", bound=Any)  # to checkers, a lambda's argument is then anything
 
 def variable(tensor: Tensor, *, recording: bool) -> Tensor:
     """Return the same value under a name of its own in the graph; with its history only if that is being recorded."""
-    if not tensor._spec.inexact:
-        raise inexact_only(tensor.dtype)
     if tensor._node is not None and recording:
         return positive(tensor)
     made = wrap(tensor._raw, tensor._spec)
@@ -107,7 +106,12 @@ class Tape:
             else:
                 tensors, self.structure, self.gives = arguments_of(tuple(primals), what)
             floor = next_seq()
-            self.inputs = [variable(t, recording=self.recording) for t in tensors]
+            self.inputs = [
+                variable(t, recording=self.recording)
+                if t._spec.inexact
+                else refuse_kind(t, tensors, self.structure, primals)
+                for t in tensors
+            ]
             # a leaf refuses to be written to; of a tensor with a history the function gets a name of its own to write to
             given = [t if type(t._node) is AccumulateGrad else fresh(t, t._node) for t in self.inputs]
             if flat or self.structure is ONE:
@@ -336,9 +340,16 @@ def _scalar(tape: Tape, what: str) -> Tensor:
     if output._spec.shape:
         raise RuntimeError(
             f"{what}: Expected f(*args) to return a scalar Tensor, got tensor with {output.ndim} dims. Maybe you wanted"
-            f" to use the vjp or jacrev APIs instead?{called()}"
+            f" to use the vjp or jacrev APIs instead?\n  {_instead(output)}{called()}"
         )
     return output
+
+
+def _instead(output: Tensor) -> str:
+    """Return what to write where a result is no scalar."""
+    if output.size == 1:
+        return f"Of its shape {output.shape}, return the one element: ag.sum(y), or y[{', '.join('0' * output.ndim)}]."
+    return "jacobian(f) has a row per element; elementwise_grad(f) and grad of ag.sum(f(...)) add up the rows."
 
 
 def ones_of(tensor: Tensor) -> Tensor:
@@ -348,6 +359,7 @@ def ones_of(tensor: Tensor) -> Tensor:
 
 
 def _run_and_gradient(
+    what: str,
     func: Callable[..., Any],
     argnums: Argnums,
     args: Any,
@@ -357,14 +369,17 @@ def _run_and_gradient(
     holomorphic: bool,
     elementwise: bool = False,
 ) -> tuple[Tape, Any]:
-    """Run a function that gives a scalar, or elements to be summed; return the tape and the gradient."""
-    what = "elementwise_grad(f)(*args)" if elementwise else "grad_and_value(f)(*args)"
+    """Run a function that gives a scalar, or elements to be summed; return the tape and the gradient.
+
+    `what` is the user's call, for messages.
+    """
     of, chosen = of_chosen(func, argnums, args, kwargs)
     tape = Tape(of, chosen, what, has_aux=has_aux, tensors="Expected f(*args) to return a Tensor, got")
     output = _tensor(tape, what) if elementwise else _scalar(tape, what)
     if holomorphic:
-        check_complex(tape.inputs, "grad", "inputs", holomorphic=True)
-        check_complex(tape.outputs, "grad", "outputs", holomorphic=True)
+        name = what.partition("(")[0]
+        check_complex(tape.inputs, name, "inputs", holomorphic=True)
+        check_complex(tape.outputs, name, "outputs", holomorphic=True)
         gradients = give_all(tape.gives, map(conj, tape.back([ones_of(output)], keep=False)))
     elif output._spec.is_complex:
         raise not_real(output._node, output.dtype) if output._node is not None else TypeError(f"{what}: complex")
@@ -428,7 +443,9 @@ def grad(
     @functools.wraps(func)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         raw = has_aux and is_raw(*args, *kwargs.values())
-        tape, found = _run_and_gradient(func, argnums, args, kwargs, has_aux=has_aux, holomorphic=holomorphic)
+        tape, found = _run_and_gradient(
+            "grad(f)(*args)", func, argnums, args, kwargs, has_aux=has_aux, holomorphic=holomorphic
+        )
         return (found, tape.auxiliary(raw=raw)) if has_aux else found
 
     return gradient
@@ -463,12 +480,19 @@ def value_and_grad(
 
     @functools.wraps(func)
     def both(*args: Any, **kwargs: Any) -> Any:
-        raw = is_raw(*args, *kwargs.values())
-        tape, found = _run_and_gradient(func, argnums, args, kwargs, has_aux=has_aux, holomorphic=holomorphic)
-        value = tape.result(raw=raw)
-        return ((value, tape.auxiliary(raw=raw)) if has_aux else value), found
+        return _value_and_gradient("value_and_grad(f)(*args)", func, argnums, args, kwargs, has_aux, holomorphic)
 
     return both
+
+
+def _value_and_gradient(
+    what: str, func: Callable[..., Any], argnums: Argnums, args: Any, kwargs: Any, has_aux: bool, holomorphic: bool
+) -> tuple[Any, Any]:
+    """Return what the function gave, and the gradient."""
+    raw = is_raw(*args, *kwargs.values())
+    tape, found = _run_and_gradient(what, func, argnums, args, kwargs, has_aux=has_aux, holomorphic=holomorphic)
+    value = tape.result(raw=raw)
+    return ((value, tape.auxiliary(raw=raw)) if has_aux else value), found
 
 
 @overload
@@ -495,11 +519,13 @@ def grad_and_value(
     >>> ag.func.grad_and_value(lambda x: x * x)(ag.tensor(3.0))
     (tensor(6.), tensor(9.))
     """
-    value_first = value_and_grad(func, argnums, has_aux, holomorphic=holomorphic)
+    if type(argnums) is not int:
+        check_kind(argnums)
 
     @functools.wraps(func)
     def both(*args: Any, **kwargs: Any) -> Any:
-        value, found = value_first(*args, **kwargs)
+        what = "grad_and_value(f)(*args)"
+        value, found = _value_and_gradient(what, func, argnums, args, kwargs, has_aux, holomorphic)
         return found, value
 
     return both
@@ -543,8 +569,9 @@ def elementwise_grad(
     @functools.wraps(func)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         raw = has_aux and is_raw(*args, *kwargs.values())
+        what = "elementwise_grad(f)(*args)"
         tape, found = _run_and_gradient(
-            func, argnums, args, kwargs, has_aux=has_aux, holomorphic=holomorphic, elementwise=True
+            what, func, argnums, args, kwargs, has_aux=has_aux, holomorphic=holomorphic, elementwise=True
         )
         return (found, tape.auxiliary(raw=raw)) if has_aux else found
 

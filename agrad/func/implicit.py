@@ -23,6 +23,7 @@ from agrad.func import krylov
 from agrad.func.arguments import argument_of, bare_all, is_raw, split_aux
 from agrad.func.grad import Tape, grad, jvp, linearize, vjp
 from agrad.func.krylov import Method, SingularError
+from agrad.func.origins import search
 from agrad.func.vmap import vmap
 from agrad.lazy import compute
 from agrad.ops.creation import arange, asarray
@@ -153,7 +154,7 @@ def implicit(
             return made - vector if kind == "fixed_point" else made
 
         equations = _Equations(of, form.n, method, tol)
-        check_closed(of, (form.vector, *map(_plain, theta)), "implicit: the residual")
+        check_closed(of, (form.vector, *map(_plain, theta)), "implicit: the residual", residual)
         root = form.opened(_Root.apply(equations, form.vector, *theta))
         result = bare_all(root) if is_raw(*args, *kwargs.values()) else root
         return (result, aux) if has_aux else result
@@ -235,7 +236,13 @@ def _joined(leaves: Sequence[Tensor]) -> Tensor:
     return flat[0] if len(flat) == 1 else concat(flat)
 
 
-def check_closed(function: Callable[..., Any], values: Sequence[Tensor], what: str) -> None:
+def check_closed(
+    function: Callable[..., Any],
+    values: Sequence[Tensor],
+    what: str,
+    users: Callable[..., Any],
+    cure: str = "Make {} an argument",
+) -> None:
     """Refuse a function of tensors that it does not get as arguments: their gradients would be lost.
 
     Parameters
@@ -246,6 +253,10 @@ def check_closed(function: Callable[..., Any], values: Sequence[Tensor], what: s
         Its arguments, without history and tangents.
     what : str
         What it is, for the message.
+    users : callable
+        What the user wrote of it, in which the tensor is looked for.
+    cure : str, optional
+        What to do, with ``{}`` for the tensor's name.
     """
     now = mode.current()
     if not (mode.is_grad_enabled() or (now is not None and now.levels)):
@@ -253,9 +264,11 @@ def check_closed(function: Callable[..., Any], values: Sequence[Tensor], what: s
     tape = Tape(function, values, what, has_aux=False)
     moved = now is not None and any(at in now.levels for t in tape.outputs for at in t._tangents or ())
     if tape.outward or moved:
+        seen = next(search([users], lambda v: isinstance(v, Tensor) and v._is_followed()), None)
+        name = "it" if seen is None else str(seen.origin)
         raise ImplicitError(
-            f"{what} depends on a tensor that is being differentiated and is none of its arguments: the gradient would be"
-            f" lost.\n  Make it an argument{called()}"
+            f"{what} depends on {'a tensor' if seen is None else name}, which is being differentiated and is none of its"
+            f" arguments: the gradient would be lost.\n  {cure.replace('{}', name)}.{called()}"
         )
 
 

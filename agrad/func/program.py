@@ -587,8 +587,8 @@ class Program:
         leaves, treedef = tree.flatten((args, kwargs))
         if treedef != self.arguments.treedef:
             raise TypeError(
-                f"the program was captured with arguments {self.arguments.treedef}, and is called with {treedef}"
-                f"{errors.called()}"
+                f"the program was captured as {_call(self.arguments.treedef)}, and is called as {_call(treedef)}: it takes"
+                f" as many arguments, in the same containers{errors.called()}"
             )
         values: dict[int, Any] = {}
         for path, leaf, value in zip(treedef.paths(), self.arguments.leaves, leaves, strict=True):
@@ -773,6 +773,14 @@ def brought(constant: Any, backend: Backend, device: str) -> Any:
     assert owner is not None
     there = owner is backend and backend.device_of(constant) == device
     return constant if there else backend.receive(owner, constant, device)
+
+
+def _call(arguments: TreeDef) -> str:
+    """Write how a program is called: ``program(*, [*, *], b=*)``."""
+    positional, named = arguments.children
+    texts = [str(child) for child in positional.children]
+    texts += [f"{name}={child}" for name, child in zip(named.keys, named.children, strict=True)]
+    return f"program({', '.join(texts)})"
 
 
 def spec_of_value(value: Any) -> Spec:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 from agrad.core import errors
@@ -21,7 +22,11 @@ from agrad.ops.linalg import matrix_transpose as transposed
 def lengths(shape: Any) -> tuple[int, ...]:
     """Return a shape as a tuple of int."""
     found = static(shape)
-    return (found,) if isinstance(found, int) else tuple(map(operator.index, found))
+    if isinstance(found, int):
+        return (found,)
+    if not isinstance(found, Iterable):
+        raise TypeError(f"expected a sequence of integers or a single integer, got {str(found)!r}{errors.called()}")
+    return tuple(map(operator.index, found))
 
 
 def _order(name: str, order: Any) -> bool:

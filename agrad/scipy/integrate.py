@@ -500,7 +500,8 @@ class _Problem:
     def check(self, what: str, t: Tensor) -> None:
         """Refuse a function that sees tensors beside its arguments."""
         values = (_plain(self.y0), _plain(t), *map(_plain, self.theta))
-        check_closed(self.rhs, values, f"{what}: the function")
+        cure = "Make {} an argument of the function, and give args=({},)"
+        check_closed(self.rhs, values, f"{what}: the function", self.function, cure)
 
     def times(self, t: Any) -> Tensor:
         made = t if isinstance(t, Tensor) else asarray(t, device=self.device)

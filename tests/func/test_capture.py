@@ -185,7 +185,8 @@ def test_an_error_in_the_midst_leaves_what_eager_code_leaves():
     [
         ((np.ones(3), 2.0), ValueError, "captured for float64"),
         ((np.ones(2), 3.0), ValueError, "part of the program"),
-        ((np.ones(2),), TypeError, "was captured with arguments"),
+        ((np.ones(2),), TypeError, r"captured as program\(\*, \*\), and is called as program\(\*\)"),
+        (([np.ones(2)], 2.0), TypeError, r"is called as program\(\[\*\], \*\)"),
         ((np.ones(2, "float32"), 2.0), ValueError, "float32"),
     ],
 )

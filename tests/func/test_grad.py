@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -498,3 +499,47 @@ def test_writing_to_an_argument_that_has_a_history(f, second):
     gradient = ag.grad(f)(y)
     assert y.tolist() == [1.0, 1.0, 1.0]
     assert ag.autograd.grad(ag.sum(gradient), x)[0].tolist() == second
+
+
+@pytest.mark.parametrize("name", ["grad", "value_and_grad", "grad_and_value"])
+def test_errors_name_what_was_called_and_what_to_write(name):
+    transform = getattr(ag.func, name)
+    for f, written in ((lambda x: x * 2, "elementwise_grad(f)"), (lambda x: x[:1, None], "ag.sum(y), or y[0, 0]")):
+        with pytest.raises(RuntimeError, match="Expected f") as caught:
+            transform(f)(tensor(1.0, 2.0))
+        assert str(caught.value).startswith(f"{name}(f)(*args): ")
+        assert written in str(caught.value)
+    with pytest.raises(
+        TypeError, match=rf"^{name}\(f\).*got <class 'float'>\n  It is computed from none of the arguments"
+    ):
+        transform(lambda x: float(x.detach().sum()))(tensor(1.0))
+    with pytest.raises(RuntimeError, match=f"^{name}: with holomorphic=True, expected all inputs"):
+        transform(lambda x: x, holomorphic=True)(tensor(1.0))
+    with pytest.raises(TypeError, match="argnums must be int"):
+        transform(lambda x: x, "a")
+
+
+@pytest.mark.parametrize(
+    ("argument", "words"),
+    [
+        (2, "This one is int64; write 2.0."),
+        (
+            {"a": 1.0, "n": 2},
+            "That at ['n'] is int64; write 2.0. Keep what has no derivative in an argument of its own",
+        ),
+        ({"a": [1.0, ag.tensor([1, 2])]}, "That at ['a'][1] is int64; convert it first"),
+        ({"a": 1.0, "name": "text"}, "got <class 'str'> at ['name']\n  Keep what has no derivative"),
+        ([1.0, (2.0, object())], "got <class 'object'> at [1][1]\n  Keep what has no derivative"),
+    ],
+)
+def test_errors_name_the_entry_that_has_no_derivative(argument, words):
+    for transform in (grad, ag.func.jacrev):
+        with pytest.raises((RuntimeError, TypeError), match=re.escape(words)):
+            transform(lambda p: 1.0)(argument)
+    with pytest.raises((RuntimeError, TypeError), match=re.escape(words)):
+        vjp(lambda p: p, argument)
+
+
+def test_errors_name_the_argument_among_several():
+    with pytest.raises(RuntimeError, match=re.escape("That at [1] is int64; write 3.0.")):
+        grad(lambda x, n: x * n, (0, 1))(1.0, 3)
