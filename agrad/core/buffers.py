@@ -136,10 +136,12 @@ def rebind(
     spec = target._spec
     base = target._base
     if base is not None:
+        copied = len(base) > 2
         while base is not None and base[0]() is None:
             base = base[1]
+            copied = copied or (base is not None and len(base) > 2)
         if base is not None:
-            errors.warn_lost_write(what, numpy_copies=len(base) > 2)
+            errors.warn_lost_write(what, numpy_copies=copied)
     if result._spec is not spec:
         if result.shape != spec.shape:
             raise RuntimeError(

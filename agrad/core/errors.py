@@ -7,7 +7,6 @@ operation and the line of the forward call) follows.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import opcode
 import os
 import sys
@@ -286,10 +285,9 @@ NUMPYS = ("agrad.numpy", "agrad.compat.autograd", "agrad.compat.autograd.numpy")
 
 
 def is_for_numpy(frame: FrameType) -> bool:
-    """Return whether the file of a frame, or its function, has imported NumPy's names from agrad."""
+    """Return whether the file of a frame has imported NumPy's names from agrad."""
     modules = {id(sys.modules[name]) for name in NUMPYS if name in sys.modules}
-    names = frame.f_globals.values(), frame.f_locals.values()
-    return not modules.isdisjoint(map(id, itertools.chain(*names)))
+    return not modules.isdisjoint(map(id, frame.f_globals.values()))
 
 
 def check_meaning(numpys: str, torchs: str) -> None:

@@ -77,7 +77,7 @@ _MINIMUM = ufunc("minimum", elementwise.minimum, 2)
 @public()
 def real(val: Any) -> Tensor:
     x = as_operand(val)
-    return elementwise.real(x) if x._spec.is_complex else fresh(x)
+    return elementwise.real(x) if x._spec.is_complex else x
 
 
 @public()
@@ -103,10 +103,10 @@ def real_if_close(a: Any, tol: float = 100) -> Tensor:
     """Values are looked at: whether the imaginary parts are small."""
     x = as_operand(a)
     if not x._spec.is_complex:
-        return fresh(x)
+        return x
     bound = data_type.finfo(x.dtype).eps * tol if tol > 1 else tol
     small = bool(all_of(elementwise.abs(elementwise.imag(x.detach())) < bound))
-    return elementwise.real(x) if small else fresh(x)
+    return elementwise.real(x) if small else x
 
 
 @public()

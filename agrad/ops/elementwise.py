@@ -673,7 +673,7 @@ def conj(x: Numeric, /) -> Tensor:
     """
 
 
-@linear(x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype), batch=pointwise)
+@linear(views=True, x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype), batch=pointwise)
 def real(x: Numeric, /) -> Tensor:
     """Real part. Derivative: the gradient of a complex `x` is the cotangent, as a complex number.
 
@@ -686,7 +686,9 @@ def real(x: Numeric, /) -> Tensor:
 
 
 @linear(
-    x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype) * 1j if x_spec.is_complex else xp.zeros_like(g), batch=pointwise
+    views=True,
+    x=lambda xp, g, x_spec: xp.astype(g, x_spec.dtype) * 1j if x_spec.is_complex else xp.zeros_like(g),
+    batch=pointwise,
 )
 def imag(x: Numeric, /) -> Tensor:
     """Imaginary part.

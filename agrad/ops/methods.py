@@ -142,7 +142,8 @@ class StandardMethods:
     def __setitem__(self: Any, key: Any, value: Any, /) -> None:
         if is_temporary(sys.getrefcount(self), self):
             raise errors.lost_assignment(
-                "an operation (indexing, .T, reshape...)", "x[i, j] = value in one step, or name it"
+                "an operation (indexing, .T, reshape...)",
+                "x[i, j] = value in one step (np.unravel_index gives i, j for places in x.ravel() or x.flat), or name it",
             )
         searching.assign(self, key, value)
 

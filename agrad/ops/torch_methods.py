@@ -18,7 +18,7 @@ from agrad.core.errors import called, check_meaning
 from agrad.core.methods import Sorted
 from agrad.core.op import OPS
 from agrad.core.operands import as_operand
-from agrad.core.tensor import Tensor, attached
+from agrad.core.tensor import Tensor, attached, bases
 from agrad.ops import (
     creation,
     data_type,
@@ -123,35 +123,85 @@ class Reductions:
         *,
         dim: Axis = None,
         keepdim: bool = False,
+        initial: Any = None,
+        where: Any = True,
     ) -> Tensor:
-        """Sum over axes; see `agrad.sum`."""
-        return statistical.sum(self, axis=_axes(axis, dim), dtype=dtype, keepdims=keepdims or keepdim)
+        """Sum over axes; see `agrad.sum`; `initial` and `where` as of ``numpy.sum``."""
+        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        if where is not True or initial is not None:
+            return _numpys("sum", self, axis, keepdims or keepdim, where, dtype=dtype, initial=initial)
+        return statistical.sum(self, axis=axis, dtype=dtype, keepdims=keepdims or keepdim)
 
     def mean(
-        self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
+        self: Any,
+        axis: Axis = None,
+        keepdims: bool = False,
+        *,
+        dim: Axis = None,
+        keepdim: bool = False,
+        dtype: Any = None,
+        where: Any = True,
     ) -> Tensor:
-        """Mean over axes; see `agrad.mean`."""
-        return statistical.mean(self, axis=_axes(axis, dim), keepdims=keepdims or keepdim)
+        """Mean over axes; see `agrad.mean`; `dtype` and `where` as of ``numpy.mean``."""
+        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        if where is not True or dtype is not None:
+            return _numpys("mean", self, axis, keepdims or keepdim, where, dtype=dtype)
+        return statistical.mean(self, axis=axis, keepdims=keepdims or keepdim)
 
     def prod(
-        self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False
+        self: Any,
+        axis: Axis = None,
+        keepdims: bool = False,
+        *,
+        dim: Axis = None,
+        keepdim: bool = False,
+        dtype: Any = None,
+        initial: Any = None,
+        where: Any = True,
     ) -> Tensor:
-        """Product over axes; see `agrad.prod`."""
-        return statistical.prod(self, axis=_axes(axis, dim), keepdims=keepdims or keepdim)
+        """Product over axes; see `agrad.prod`; `dtype`, `initial` and `where` as of ``numpy.prod``."""
+        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        if where is not True or initial is not None or dtype is not None:
+            return _numpys("prod", self, axis, keepdims or keepdim, where, dtype=dtype, initial=initial)
+        return statistical.prod(self, axis=axis, keepdims=keepdims or keepdim)
 
-    def max(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
-        """Largest element over axes; see `agrad.max`.
+    def max(
+        self: Any,
+        axis: Axis = None,
+        keepdims: bool = False,
+        *,
+        dim: Axis = None,
+        keepdim: bool = False,
+        initial: Any = None,
+        where: Any = True,
+    ) -> Tensor:
+        """Largest element over axes; see `agrad.max`; `initial` and `where` as of ``numpy.max``.
 
         PyTorch's ``max(dim)`` gives indices too: here `argmax` does, and ties share the gradient evenly.
         """
-        return statistical.max(self, axis=_axes(axis, dim), keepdims=keepdims or keepdim)
+        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        if where is not True or initial is not None:
+            return _numpys("max", self, axis, keepdims or keepdim, where, initial=initial)
+        return statistical.max(self, axis=axis, keepdims=keepdims or keepdim)
 
-    def min(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, keepdim: bool = False) -> Tensor:
-        """Smallest element over axes; see `agrad.min`.
+    def min(
+        self: Any,
+        axis: Axis = None,
+        keepdims: bool = False,
+        *,
+        dim: Axis = None,
+        keepdim: bool = False,
+        initial: Any = None,
+        where: Any = True,
+    ) -> Tensor:
+        """Smallest element over axes; see `agrad.min`; `initial` and `where` as of ``numpy.min``.
 
         PyTorch's ``min(dim)`` gives indices too: here `argmin` does, and ties share the gradient evenly.
         """
-        return statistical.min(self, axis=_axes(axis, dim), keepdims=keepdims or keepdim)
+        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        if where is not True or initial is not None:
+            return _numpys("min", self, axis, keepdims or keepdim, where, initial=initial)
+        return statistical.min(self, axis=axis, keepdims=keepdims or keepdim)
 
     def var(
         self: Any,
@@ -161,10 +211,15 @@ class Reductions:
         *,
         dim: Axis = None,
         ddof: float | None = None,
+        dtype: Any = None,
+        where: Any = True,
     ) -> Tensor:
-        """Variance over axes; see `agrad.var`."""
+        """Variance over axes; see `agrad.var`; `dtype` and `where` as of ``numpy.var``."""
+        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
         correction = correction if ddof is None else ddof
-        return statistical.var(self, axis=_axes(axis, dim), correction=correction, keepdims=keepdims)
+        if where is not True or dtype is not None:
+            return _numpys("var", self, axis, keepdims, where, dtype=dtype, ddof=correction)
+        return statistical.var(self, axis=axis, correction=correction, keepdims=keepdims)
 
     def std(
         self: Any,
@@ -174,24 +229,35 @@ class Reductions:
         *,
         dim: Axis = None,
         ddof: float | None = None,
+        dtype: Any = None,
+        where: Any = True,
     ) -> Tensor:
-        """Standard deviation over axes; see `agrad.std`."""
+        """Standard deviation over axes; see `agrad.std`; `dtype` and `where` as of ``numpy.std``."""
+        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
         correction = correction if ddof is None else ddof
-        return statistical.std(self, axis=_axes(axis, dim), correction=correction, keepdims=keepdims)
+        if where is not True or dtype is not None:
+            return _numpys("std", self, axis, keepdims, where, dtype=dtype, ddof=correction)
+        return statistical.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
-    def all(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None) -> Tensor:
-        """Whether all elements are true; see `agrad.all`.
-
-        Returns: Boolean.
-        """
-        return statistical.all(self, axis=_axes(axis, dim), keepdims=keepdims)
-
-    def any(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None) -> Tensor:
-        """Whether any element is true; see `agrad.any`.
+    def all(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, where: Any = True) -> Tensor:
+        """Whether all elements are true; see `agrad.all`; `where` as of ``numpy.all``.
 
         Returns: Boolean.
         """
-        return statistical.any(self, axis=_axes(axis, dim), keepdims=keepdims)
+        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        if where is not True:
+            return _numpys("all", self, axis, keepdims, where)
+        return statistical.all(self, axis=axis, keepdims=keepdims)
+
+    def any(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, where: Any = True) -> Tensor:
+        """Whether any element is true; see `agrad.any`; `where` as of ``numpy.any``.
+
+        Returns: Boolean.
+        """
+        axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        if where is not True:
+            return _numpys("any", self, axis, keepdims, where)
+        return statistical.any(self, axis=axis, keepdims=keepdims)
 
     def argmax(self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None) -> Tensor:
         """The index of the largest element; see `agrad.argmax`.
@@ -425,8 +491,11 @@ class TorchMethods(Reductions):
             'F' counts the elements in columns, as in NumPy.
         """
         if isinstance(start_dim, str) or order != "C":
-            return numpys("ravel")(self, start_dim if isinstance(start_dim, str) else order)
-        return extra.flatten(self, start_dim, end_dim)
+            made: Tensor = numpys("ravel")(self, start_dim if isinstance(start_dim, str) else order)
+        else:
+            made = extra.flatten(self, start_dim, end_dim)
+        made._base = (*bases(self), True)
+        return made
 
     def ravel(self: Any, order: str = "C") -> Tensor:
         """All elements as a vector.
@@ -1005,6 +1074,13 @@ def _running(x: Tensor, name: str, function: Callable[..., Tensor], axis: int | 
     if dtype is not None or (axis is None and x.ndim != 1):
         return numpys(name)(x, axis, dtype)
     return function(x, axis=axis)
+
+
+def _numpys(name: str, x: Tensor, axis: Any, keepdims: bool, where: Any, **more: Any) -> Tensor:
+    """A reduction with what NumPy's functions alone take."""
+    given = {key: value for key, value in more.items() if value is not None}
+    found: Tensor = numpys(name)(x, axis, keepdims=keepdims, where=where, **given)
+    return found
 
 
 def shape_of(parts: tuple[Any, ...]) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 
 import numpy as np
 import pytest
@@ -51,6 +52,13 @@ m.reshape(4,3,order='F') m.reshape((4,3),order='F') c.reshape(-1,order='F') m.ra
 m.ravel('K') m.flatten('C') m.flatten('F') m.flatten(order='F') c.flatten('F') m.cumsum() m.cumprod() m.cumsum(axis=None)
 c.cumsum() s.cumsum() m.cumsum(0,'float32') m.cumsum(dtype=complex) i.cumprod(dtype=float) v.item(2) m.item(5) m.item(1,2)
 m.item((1,2)) v.item(-1) c.item(1,2,3) v.astype('f4') v.astype('i8') v.astype('d') i.astype('float') v.astype('c16') v.astype('?')
+m.sum(initial=3.0) m.sum(where=m>0) m.sum(0,initial=2,where=m>0) m.sum(axis=1,keepdims=True,where=m>0) i.sum(initial=2.5)
+i.sum(where=i>0) b.sum(where=b) w.sum(initial=1j) m.sum(dtype='f4',where=m>0) m.mean(where=m>-9) m.mean(0,where=m>-9)
+m.mean(dtype='f4') m.mean(axis=1,dtype='f4',keepdims=True,where=m>-9) i.mean(where=i>0) i.mean(dtype=complex) w.mean(where=b)
+m.prod(initial=2.0) m.prod(where=m!=0) i.prod(dtype=float,where=i>0) m.prod(1,dtype='f4') m.max(initial=9.0) m.max(0,initial=-9,where=m>0)
+m.min(initial=-9.0) m.min(1,initial=9,where=m>0) v[:0].max(initial=3.0) v[:0].sum(initial=3.0) i.max(initial=9) m.std(where=m>-9)
+m.std(0,ddof=1,where=m>-2) m.std(dtype='f4') m.var(where=m>0) m.var(1,ddof=1,dtype='f4') i.var(where=i>0) m.all(where=m>0)
+m.any(0,where=m>9) b.all(where=b) q.any(axis=1,keepdims=True,where=q>3) m.max(where=m>0,initial=0.0,axis=(0,1)) c.sum((0,2),where=c>0)
 """
 
 #: Calls that NumPy and PyTorch give two meanings.
@@ -177,3 +185,94 @@ def test_order_of_elements_is_followed():
     for f in (lambda x: x.reshape(12, order="F"), lambda x: x.ravel("F"), lambda x: x.flatten("F")):
         found = ag.grad(lambda x, f=f: anp.sum(f(x) * weights))(VALUES["m"])
         np.testing.assert_array_equal(found, weights.reshape(4, 3).T)
+
+
+@pytest.mark.parametrize("maker", ["zeros", "ones", "empty", "full", "reshape"])
+def test_a_float_is_no_shape(maker):
+    """NumPy's words."""
+    args = {"full": (3.0, 1.0), "reshape": (VALUES["v"], 3.0)}.get(maker, (3.0,))
+    with pytest.raises(TypeError, match=re.escape("expected a sequence of integers or a single integer, got '3.0'")):
+        getattr(np, maker)(*args)
+    with pytest.raises(TypeError, match=re.escape("expected a sequence of integers or a single integer, got '3.0'")):
+        getattr(anp, maker)(*args)
+
+
+@pytest.mark.parametrize(
+    "text", ["x.ravel()[::5]", "x.flat[::5]", "x.T[0]", "x.reshape(-1)[3]", "np.ravel(x)[0]", "x[0][1]"]
+)
+@pytest.mark.parametrize("written", ["{} += 1", "{} = 1"])
+def test_writes_that_reach_the_matrix_in_numpy_raise(text, written):
+    x, plain = anp.ones((4, 4)), np.ones((4, 4))
+    exec(written.format(text), {"x": plain, "np": np})
+    with pytest.raises(RuntimeError, match=re.escape("np.unravel_index gives i, j for places in x.ravel() or x.flat")):
+        exec(written.format(text), {"x": x, "np": anp})
+    places = np.flatnonzero(plain != 1.0) if "+=" in written else np.flatnonzero(plain)
+    x[anp.unravel_index(places, x.shape)] += 1.0
+    np.testing.assert_array_equal(x.detach(), plain + (0.0 if "+=" in written else 1.0))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("x.ravel()", "np.ravel(x)", "x.flat", "x.reshape(-1)", "x.T", "x[0]", "x[:, 1]", "z.real", "np.imag(z)"),
+        *("np.real(z)", "w[1:4]"),
+    ],
+)
+@pytest.mark.parametrize("written", ["y[0] = 7.0", "y += 7.0", "y[...] *= 2"])
+def test_a_named_view_that_is_written_to_is_an_error_in_code_for_numpy(text, written):
+    code = f"from agrad import numpy as np\nx = np.ones((3, 3)) * 2\nz = x * 1j\nw = x.flatten()\ny = {text}\n{written}"
+    with pytest.raises(ag.LostWriteWarning, match="changes this tensor alone"):
+        exec(compile(code, "elsewhere.py", "exec"), {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x.flatten()",
+        "x.copy()",
+        "np.array(x)",
+        "x[[0, 1]]",
+        "x * 1",
+        "x.flatten('F')",
+        "x.flatten()[2:]",
+        "x[0].flatten()",
+    ],
+)
+def test_writes_to_copies_are_numpys(text):
+    code = compile(f"x = np.ones((3, 3)) * 2\ny = {text}\ny[0] = 7.0\ny += 1", "elsewhere.py", "exec")
+    found, expected = {"np": anp}, {"np": np}
+    exec(code, found)
+    exec(code, expected)
+    for name in "xy":
+        np.testing.assert_array_equal(found[name].detach(), expected[name])
+
+
+@pytest.mark.parametrize("text", ["np.real(x)", "x.real", "np.real_if_close(x)", "x.conj()"])
+def test_the_real_part_of_a_real_array_is_that_array(text):
+    for names in ({"np": np, "x": np.ones(3)}, {"np": anp, "x": anp.ones(3)}):
+        exec(f"y = {text}\ny[0] = 7.0", names)
+        assert names["x"].tolist() == [7.0, 1.0, 1.0]
+
+
+def test_flatten_is_a_view_to_pytorch():
+    code = "import agrad as ag\nx = ag.ones((2, 2))\ny = x.flatten()\ny[0] = 7.0"
+    with pytest.warns(ag.LostWriteWarning):
+        exec(compile(code, "elsewhere.py", "exec"), {})
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "prod", "std", "var", "max", "min"])
+def test_derivatives_of_masked_reductions(name):
+    values, mask = VALUES["m"] + 0.3, VALUES["m"] > -1.5
+    more = {"initial": 0.1} if name in ("max", "min") else {}
+    steps = 1e-6 * np.eye(values.size).reshape(-1, *values.shape)
+    f = getattr(np, name)
+    expected = [(f(values + e, where=mask, **more) - f(values - e, where=mask, **more)) / 2e-6 for e in steps]
+    found = ag.grad(lambda x: getattr(x, name)(where=mask, **more))(values)
+    np.testing.assert_allclose(found.reshape(-1), expected, atol=1e-6)
+
+
+def test_a_masked_maximum_needs_a_first_value():
+    """NumPy's words."""
+    for x in (VALUES["m"], ag.asarray(VALUES["m"])):
+        with pytest.raises(ValueError, match="does not have an identity, so to use a where mask one has to specify"):
+            x.max(where=x > 0)
