@@ -17,6 +17,7 @@ from types import FunctionType
 from typing import Any
 
 from agrad.core import errors
+from agrad.core.backend import BACKENDS, numbers_of
 from agrad.core.mode import get_mode
 from agrad.core.node import Constants, next_seq
 from agrad.core.once import FIRST_USE
@@ -95,6 +96,7 @@ def is_plain(key: Any) -> bool:
 
 #: What generated code refers to, beside the op, its node class, its defaults and its derivatives.
 _NAMES: dict[str, Any] = {
+    "BACKENDS": BACKENDS,
     "Constants": Constants,
     "Tensor": Tensor,
     "bases": bases,
@@ -109,6 +111,7 @@ _NAMES: dict[str, Any] = {
     "new": object.__new__,
     "next_seq": next_seq,
     "note_call": errors.note_call,
+    "numbers_of": numbers_of,
     "operate": operate,
     "ref": weakref.ref,
     "user_frame": errors.user_frame,
@@ -341,14 +344,20 @@ class _Writer:
             self._add(depth + 1, f"return {self.rest}")
 
     def _number(self, name: str, lead: str, depth: int) -> None:
-        """Write the look-up of a Python number beside an array: a 0-d array that the array's spec keeps."""
+        """Write the look-up of a Python number beside a tensor, a 0-d array that its spec keeps, or of an array of its library."""
         i, j = self.number[name], self.number[lead]
         self._add(depth, f"kept = s{j}.floats if type({name}) is float else s{j}.ints if type({name}) is int else None")
-        self._add(depth, f"if kept is None or not s{j}.inexact:", f"    return {self.rest}")
-        self._add(depth, f"d{i} = kept.get({name})", f"if d{i} is None:", f"    d{i} = s{j}.scalar({name})")
-        # the array's spec serves, but for a derivative that asks for the shape
+        self._add(depth, f"if kept is not None and s{j}.inexact:")
+        self._add(depth + 1, f"d{i} = kept.get({name})", f"if d{i} is None:", f"    d{i} = s{j}.scalar({name})")
+        # the tensor's spec serves, but for a derivative that asks for the shape
         asked = any(f"{name}_spec" in requests_of(derivative) for derivative in self.rule.vjp.values())
-        self._add(depth, f"s{i} = s{j}.backend.spec(d{i}); n{i} = None" if asked else f"s{i} = s{j}; n{i} = None")
+        own = f"s{j}.backend.spec(d{i}); n{i} = None"
+        self._add(depth + 1, f"s{i} = {own}" if asked else f"s{i} = s{j}; n{i} = None")
+        self._add(depth, f"elif BACKENDS.get(type({name})) is s{j}.backend:")
+        self._add(depth + 1, f"d{i} = numbers_of(s{j}.backend, {name}); s{i} = {own}")
+        if self.rule.real:
+            self._add(depth + 1, f"if s{i}.is_complex:", f"    return {self.rest}")
+        self._add(depth, "else:", f"    return {self.rest}")
 
     # -- the kernel and its result ------------------------------------------------------------------------------------
 

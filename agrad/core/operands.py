@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agrad.core.backend import backend_of, numbers_of, plugins
+from agrad.core.backend import BACKENDS, backend_of, numbers_of, plugins
 from agrad.core.mode import is_grad_enabled
 from agrad.core.tensor import Tensor, wrap
 
@@ -54,11 +54,11 @@ def as_operand(value: Any, beside: Any = None) -> Tensor:
     """Return an operand as a Tensor; Python numbers and lists go to the device of the operand beside them."""
     if isinstance(value, Tensor):
         return value
-    if is_holder(value) and isinstance(held := getattr(value, "data", None), Tensor):
-        return held
     if isinstance(value, HOMELESS):
         where = beside.device if isinstance(beside, Tensor) else None
         return as_tensor(list(value) if isinstance(value, range) else value, device=where)
+    if type(value) not in BACKENDS and is_holder(value) and isinstance(held := getattr(value, "data", None), Tensor):
+        return held
     made = as_tensor(value)
     if made._spec.inexact or not is_grad_enabled():
         return made
@@ -108,7 +108,8 @@ def members_of(values: Sequence[Any]) -> list[Any]:
 
 def as_operands(*values: Any) -> tuple[Tensor, ...]:
     """Return operands as tensors; Python numbers and lists go to the device of the first array among them."""
-    if all(isinstance(v, Tensor) for v in values):
+    if all([isinstance(v, Tensor) for v in values]):  # noqa: C419 (half the time of a generator)
         return values
-    first = next((as_operand(v) for v in values if not isinstance(v, HOMELESS)), None)
-    return tuple(as_operand(v, first) for v in values)
+    made = [None if isinstance(v, HOMELESS) else as_operand(v) for v in values]
+    first = next((x for x in made if x is not None), None)
+    return tuple([as_operand(v, first) if x is None else x for v, x in zip(values, made, strict=True)])

@@ -200,8 +200,12 @@ def aligned(*values: Any) -> tuple[Any, ...]:
     numbers = [type(v) in PYTHON_NUMBERS for v in values]
     if all(numbers) or not any(numbers):
         return common(*values)
-    tensors = iter(as_operands(*(v for v in values if type(v) not in PYTHON_NUMBERS)))
+    arrays = as_operands(*[v for v in values if type(v) not in PYTHON_NUMBERS])
+    tensors = iter(arrays)
     mixed = [v if type(v) in PYTHON_NUMBERS else next(tensors) for v in values]
+    spec = arrays[0]._spec
+    if spec.inexact and complex not in map(type, values) and all([t._spec.dtype == spec.dtype for t in arrays]):  # noqa: C419
+        return tuple(mixed)
     name = widened(
         promoted(*(v for v in mixed if isinstance(v, Tensor))), *(v for v in mixed if not isinstance(v, Tensor))
     )

@@ -85,7 +85,8 @@ def sum(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NO_VALUE, initial: Any = NO_VALUE,
     where: Any = NO_VALUE,
 ) -> Tensor:  # fmt: skip
-    if type(a) is Tensor and dtype is out is None and keepdims is initial is where is NO_VALUE:  # nothing to be done
+    if dtype is out is None and keepdims is initial is where is NO_VALUE:  # nothing to be done
+        a = a if type(a) is Tensor else as_operand(a)
         spec = a._spec
         if spec.inexact and (axis is None or (type(axis) is int and -len(spec.shape) <= axis < len(spec.shape))):
             return statistical.sum(a, axis=axis)

@@ -9,6 +9,7 @@ from typing import Any
 
 from agrad import dtypes
 from agrad.core import errors
+from agrad.core.backend import BACKENDS
 from agrad.core.mode import recorder, transforming
 from agrad.core.op import OPS
 from agrad.core.operands import as_operand, as_operands, is_holder
@@ -162,7 +163,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         if plain and self._entry is not None:
             if self.nin == 1 and len(operands) == 1:
                 (x,) = operands
-                if type(x) is float:
+                if type(x) is float or type(x) in BACKENDS:
                     x = as_operand(x)
                 if type(x) is Tensor and x._spec.inexact:
                     return self._entry(x)
@@ -231,7 +232,7 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         )
 
     def _is_plain(self, operands: tuple[Any, ...]) -> bool:
-        """Return whether operands are floating-point tensors of one dtype, or one of them and a real number."""
+        """Return whether operands are floating-point tensors of one dtype, or one of them and an array or a real number."""
         if len(operands) != self.nin:
             return False
         first, second = operands[0], operands[-1]
@@ -239,7 +240,9 @@ class ufunc:  # noqa: N801 (NumPy's own name)
             first, second = second, first
         if type(first) is not Tensor or not first._spec.inexact:
             return False
-        return second._spec.dtype == first._spec.dtype if type(second) is Tensor else type(second) in _REAL_NUMBERS
+        if type(second) is Tensor:
+            return second._spec.dtype == first._spec.dtype
+        return type(second) in _REAL_NUMBERS or (type(second) is type(first._raw) and second.dtype == first._spec.dtype)
 
     def _operands(self, operands: tuple[Any, ...], dtype: Any, casting: str) -> tuple[Any, ...]:
         if dtype is not None:

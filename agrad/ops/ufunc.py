@@ -103,6 +103,13 @@ def numpys(name: str) -> Any:
     return table()[name].function
 
 
+def _is_plain(x: Any, beside: Tensor) -> bool:
+    """Return whether an operand of a ufunc is a tensor, a number, or an array of a tensor's library and dtype."""
+    return isinstance(x, Tensor | int | float | complex) or (
+        type(x) is type(beside._raw) and x.dtype == beside._spec.dtype
+    )
+
+
 class ArrayMethods:
     """Methods of ``numpy.ndarray`` that PyTorch does not have under another meaning."""
 
@@ -247,7 +254,7 @@ class NumpyMethods(ArrayMethods):
     def __array_ufunc__(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         if not kwargs and method == "__call__" and self._spec.inexact:
             op = OPS.get(UFUNCS.get(ufunc.__name__, ""))
-            if op is not None and all(isinstance(x, Tensor | int | float | complex) for x in inputs):
+            if op is not None and all([_is_plain(x, self) for x in inputs]):  # noqa: C419 (half the time of a generator)
                 return op.entry(*inputs)
         return call_ufunc(ufunc, method, inputs, kwargs)
 

@@ -158,3 +158,64 @@ def test_xarrays_keep_their_labels(module, call):
             assert found.dims == ("a", "b")
             assert found.data.requires_grad
             np.testing.assert_allclose(found.data.detach().numpy(), call(np, X, X))
+
+
+BESIDE = {
+    "same": X - 2.5,
+    "row": np.array([0.5, -3.0]),
+    "larger": np.cos(np.arange(12.0)).reshape(3, 2, 2),
+    "single": (X * 0.3).astype("float32"),
+    "counts": np.array([[1, 2], [3, 4]]),
+    "mask": np.array([[True, False], [True, True]]),
+    "0-d": np.array(0.75),
+    "scalar": np.float64(-1.25),
+    "single scalar": np.float32(0.5),
+    "count": np.int64(3),
+    "view": np.asfortranarray(np.arange(8.0).reshape(2, 4) - 3.0)[:, ::2],
+}
+OPERATORS = ["+", "-", "*", "/", "@", "**", "<", ">=", "==", "//", "%"]
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", "int64"])
+@pytest.mark.parametrize("name", BESIDE)
+def test_operators_beside_arrays_are_numpys(name, kind):
+    """Value, dtype, and on either side the derivative, by differences."""
+    other, x = BESIDE[name], (X + 0.5).astype(kind)
+    for text in [text for sign in OPERATORS for text in (f"x {sign} y", f"y {sign} x")]:
+        of = eval(f"lambda x, y: {text}")
+        with np.errstate(all="ignore"):
+            try:
+                expected = of(x, other)
+            except ValueError:  # negative powers of integers, products of numbers
+                continue
+            t = ag.asarray(x.copy()).requires_grad_(kind != "int64")
+            found = of(t, other)
+            assert isinstance(found, ag.Tensor), text
+            np.testing.assert_allclose(found.detach(), expected, rtol=1e-5, err_msg=text)
+            if kind != "int64":  # of integers and truth values the standard says another dtype
+                assert found.dtype == expected.dtype, text
+            if (
+                kind == "float64"
+                and found.requires_grad
+                and "//" not in text
+                and "%" not in text
+                and np.isfinite(expected).all()
+            ):
+                weights = np.sin(np.arange(float(expected.size))).reshape(expected.shape)
+                steps = 1e-6 * np.eye(4).reshape(4, 2, 2)
+                by_steps = [((of(x + e, other) - of(x - e, other)) * weights).sum() / 2e-6 for e in steps]
+                (gradient,) = ag.grad(found, t, ag.asarray(weights))
+                np.testing.assert_allclose(gradient.reshape(-1), by_steps, rtol=1e-4, atol=1e-7, err_msg=text)
+
+
+@pytest.mark.parametrize("f", [ag.subtract, ag.logaddexp, ag.matmul, ag.less, lambda a, b: a - b, lambda a, b: a @ b])
+def test_arrays_of_objects_and_masked_ones_are_refused_by_name(f):
+    t = ag.asarray(X).requires_grad_()
+    for other, words in ((X.astype(object), "object"), (np.ma.masked_greater(X, 2.0), "mask")):
+        with pytest.raises(TypeError, match=words):
+            f(t, other)
+
+
+def test_complex_arrays_are_refused_where_operands_are_real():
+    with pytest.raises(TypeError, match="complex128"):
+        ag.nn.functional.mse_loss(ag.asarray(X).requires_grad_(), X * 1j)
