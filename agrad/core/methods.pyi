@@ -285,33 +285,52 @@ class Methods(_FromTables):
     # agrad/ops/torch_methods.py, Reductions
 
     def sum(self, axis: Axis=None, dtype: Any=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, initial: Any=None, where: Any=True) -> Tensor:
-        """Sum over axes; see `agrad.sum`; `initial` and `where` as of ``numpy.sum``."""
-    def mean(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, dtype: Any=None, where: Any=True) -> Tensor:
-        """Mean over axes; see `agrad.mean`; `dtype` and `where` as of ``numpy.mean``."""
-    def prod(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, dtype: Any=None, initial: Any=None, where: Any=True) -> Tensor:
-        """Product over axes; see `agrad.prod`; `dtype`, `initial` and `where` as of ``numpy.prod``."""
-    def max(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, initial: Any=None, where: Any=True) -> Tensor:
-        """Largest element over axes; see `agrad.max`; `initial` and `where` as of ``numpy.max``.
+        """Sum over axes; see `agrad.sum`.
 
+        initial, where: As of ``numpy.sum``.
+        """
+    def mean(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, dtype: Any=None, where: Any=True) -> Tensor:
+        """Mean over axes; see `agrad.mean`.
+
+        dtype, where: As of ``numpy.mean``.
+        """
+    def prod(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, dtype: Any=None, initial: Any=None, where: Any=True) -> Tensor:
+        """Product over axes; see `agrad.prod`.
+
+        dtype, initial, where: As of ``numpy.prod``.
+        """
+    def max(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, initial: Any=None, where: Any=True) -> Tensor:
+        """Largest element over axes; see `agrad.max`.
+
+        initial, where: As of ``numpy.max``.
         PyTorch's ``max(dim)`` gives indices too: here `argmax` does, and ties share the gradient evenly.
         """
     def min(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, initial: Any=None, where: Any=True) -> Tensor:
-        """Smallest element over axes; see `agrad.min`; `initial` and `where` as of ``numpy.min``.
+        """Smallest element over axes; see `agrad.min`.
 
+        initial, where: As of ``numpy.min``.
         PyTorch's ``min(dim)`` gives indices too: here `argmin` does, and ties share the gradient evenly.
         """
     def var(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None, ddof: float | None=None, dtype: Any=None, where: Any=True) -> Tensor:
-        """Variance over axes; see `agrad.var`; `dtype` and `where` as of ``numpy.var``."""
-    def std(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None, ddof: float | None=None, dtype: Any=None, where: Any=True) -> Tensor:
-        """Standard deviation over axes; see `agrad.std`; `dtype` and `where` as of ``numpy.std``."""
-    def all(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, where: Any=True) -> Tensor:
-        """Whether all elements are true; see `agrad.all`; `where` as of ``numpy.all``.
+        """Variance over axes; see `agrad.var`.
 
+        dtype, where: As of ``numpy.var``.
+        """
+    def std(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None, ddof: float | None=None, dtype: Any=None, where: Any=True) -> Tensor:
+        """Standard deviation over axes; see `agrad.std`.
+
+        dtype, where: As of ``numpy.std``.
+        """
+    def all(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, where: Any=True) -> Tensor:
+        """Whether all elements are true; see `agrad.all`.
+
+        where: As of ``numpy.all``.
         Returns: Boolean.
         """
     def any(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, where: Any=True) -> Tensor:
-        """Whether any element is true; see `agrad.any`; `where` as of ``numpy.any``.
+        """Whether any element is true; see `agrad.any`.
 
+        where: As of ``numpy.any``.
         Returns: Boolean.
         """
     def argmax(self, axis: int | None=None, keepdims: bool=False, *, dim: int | None=None) -> Tensor:

@@ -126,7 +126,10 @@ class Reductions:
         initial: Any = None,
         where: Any = True,
     ) -> Tensor:
-        """Sum over axes; see `agrad.sum`; `initial` and `where` as of ``numpy.sum``."""
+        """Sum over axes; see `agrad.sum`.
+
+        initial, where: As of ``numpy.sum``.
+        """
         axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
         if where is not True or initial is not None:
             return _numpys("sum", self, axis, keepdims or keepdim, where, dtype=dtype, initial=initial)
@@ -142,7 +145,10 @@ class Reductions:
         dtype: Any = None,
         where: Any = True,
     ) -> Tensor:
-        """Mean over axes; see `agrad.mean`; `dtype` and `where` as of ``numpy.mean``."""
+        """Mean over axes; see `agrad.mean`.
+
+        dtype, where: As of ``numpy.mean``.
+        """
         axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
         if where is not True or dtype is not None:
             return _numpys("mean", self, axis, keepdims or keepdim, where, dtype=dtype)
@@ -159,7 +165,10 @@ class Reductions:
         initial: Any = None,
         where: Any = True,
     ) -> Tensor:
-        """Product over axes; see `agrad.prod`; `dtype`, `initial` and `where` as of ``numpy.prod``."""
+        """Product over axes; see `agrad.prod`.
+
+        dtype, initial, where: As of ``numpy.prod``.
+        """
         axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
         if where is not True or initial is not None or dtype is not None:
             return _numpys("prod", self, axis, keepdims or keepdim, where, dtype=dtype, initial=initial)
@@ -175,8 +184,9 @@ class Reductions:
         initial: Any = None,
         where: Any = True,
     ) -> Tensor:
-        """Largest element over axes; see `agrad.max`; `initial` and `where` as of ``numpy.max``.
+        """Largest element over axes; see `agrad.max`.
 
+        initial, where: As of ``numpy.max``.
         PyTorch's ``max(dim)`` gives indices too: here `argmax` does, and ties share the gradient evenly.
         """
         axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
@@ -194,8 +204,9 @@ class Reductions:
         initial: Any = None,
         where: Any = True,
     ) -> Tensor:
-        """Smallest element over axes; see `agrad.min`; `initial` and `where` as of ``numpy.min``.
+        """Smallest element over axes; see `agrad.min`.
 
+        initial, where: As of ``numpy.min``.
         PyTorch's ``min(dim)`` gives indices too: here `argmin` does, and ties share the gradient evenly.
         """
         axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
@@ -214,7 +225,10 @@ class Reductions:
         dtype: Any = None,
         where: Any = True,
     ) -> Tensor:
-        """Variance over axes; see `agrad.var`; `dtype` and `where` as of ``numpy.var``."""
+        """Variance over axes; see `agrad.var`.
+
+        dtype, where: As of ``numpy.var``.
+        """
         axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
         correction = correction if ddof is None else ddof
         if where is not True or dtype is not None:
@@ -232,7 +246,10 @@ class Reductions:
         dtype: Any = None,
         where: Any = True,
     ) -> Tensor:
-        """Standard deviation over axes; see `agrad.std`; `dtype` and `where` as of ``numpy.std``."""
+        """Standard deviation over axes; see `agrad.std`.
+
+        dtype, where: As of ``numpy.std``.
+        """
         axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
         correction = correction if ddof is None else ddof
         if where is not True or dtype is not None:
@@ -240,8 +257,9 @@ class Reductions:
         return statistical.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
     def all(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, where: Any = True) -> Tensor:
-        """Whether all elements are true; see `agrad.all`; `where` as of ``numpy.all``.
+        """Whether all elements are true; see `agrad.all`.
 
+        where: As of ``numpy.all``.
         Returns: Boolean.
         """
         axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
@@ -250,8 +268,9 @@ class Reductions:
         return statistical.all(self, axis=axis, keepdims=keepdims)
 
     def any(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, where: Any = True) -> Tensor:
-        """Whether any element is true; see `agrad.any`; `where` as of ``numpy.any``.
+        """Whether any element is true; see `agrad.any`.
 
+        where: As of ``numpy.any``.
         Returns: Boolean.
         """
         axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
