@@ -108,7 +108,7 @@ NAMESPACES = {
     "agrad.tree": "Containers of tensors.",
     "agrad.view": "Graphs, memory and profiles as pictures.",
     "agrad.testing": "The conformance kit, for authors of backends.",
-    "agrad_dask": "The Dask backend's own functions: sources, and one task per chunk.",
+    "agrad_dask": "The Dask backend's own functions: sources, functions of blocks, and one task per chunk.",
 }
 autosummary_generate = [str(HERE / "reference" / f"{name}.rst") for name in NAMESPACES]
 

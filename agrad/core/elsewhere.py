@@ -213,6 +213,8 @@ _HERE = {
     "agrad_dask.from_npy_stack": "from_npy_stack",
     "agrad_dask.from_xarray": "from_xarray",
     "agrad_dask.from_npy": "from_npy",
+    "agrad_dask.map_blocks": "map_blocks blockwise",
+    "agrad_dask.map_overlap": "map_overlap",
 }
 
 #: What to do instead: the names that are not there.

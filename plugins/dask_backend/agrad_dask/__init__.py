@@ -11,6 +11,8 @@ from agrad.core.names import MissingName
 
 if TYPE_CHECKING:
     from agrad_dask.backend import DaskBackend as DaskBackend
+    from agrad_dask.blocks import map_blocks as map_blocks
+    from agrad_dask.blocks import map_overlap as map_overlap
     from agrad_dask.computing import steps as steps
     from agrad_dask.lowering import value_and_grad as value_and_grad
     from agrad_dask.sources import ChunkWarning as ChunkWarning
@@ -29,6 +31,8 @@ _WHERE = {
     "from_npy_stack": "sources",
     "from_xarray": "sources",
     "from_zarr": "sources",
+    "map_blocks": "blocks",
+    "map_overlap": "blocks",
     "steps": "computing",
     "value_and_grad": "lowering",
 }
@@ -40,6 +44,8 @@ __all__ = [
     "from_npy_stack",
     "from_xarray",
     "from_zarr",
+    "map_blocks",
+    "map_overlap",
     "steps",
     "value_and_grad",
 ]

@@ -285,7 +285,9 @@ def captured(
                 found = _captured_pieces(programs, loss, arrays, sizes, FIXED * fixed // row)
         if compare and found.kept:
             rows = min(found.kept)
-            programs.compare(found.kept[rows], *loss.arguments(imagined(array, rows) for array in arrays))
+            programs.compare(
+                found.kept[rows], *loss.arguments(imagined(array._meta, (rows, *array.shape[1:])) for array in arrays)
+            )
     return found
 
 
@@ -299,11 +301,11 @@ def _captured_pieces(
     kinds: dict[int, Kind] = {}
     reason = f"its chunks have {len(every)} different numbers of rows" if len(every) > KINDS else ""
     for rows in every[:KINDS]:
-        args, kwargs = loss.arguments(imagined(array, rows, plain=True) for array in arrays)
+        args, kwargs = loss.arguments(imagined(array._meta, (rows, *array.shape[1:]), plain=True) for array in arrays)
         try:
             found = programs.find(args, kwargs)
             if found is None:
-                made_up = loss.arguments(imagined(array, rows) for array in arrays)
+                made_up = loss.arguments(imagined(array._meta, (rows, *array.shape[1:])) for array in arrays)
                 found = programs.record(*made_up)
         except CaptureError as error:
             reason = str(error).removeprefix("capture: ")
@@ -324,16 +326,15 @@ def _captured_pieces(
     return Captured(kept, kinds, most if kinds else 0, reason, whole=bool(every) and len(kinds) == len(every))
 
 
-def imagined(array: Any, rows: int, *, plain: bool = False) -> Any:
-    """Return made-up rows of a Dask array: numbers between 0 and 1, False, zeros; `plain`: all alike, without memory."""
-    shape = rows, *array.shape[1:]
-    if array.dtype.kind not in "fc":
-        made = np.broadcast_to(np.zeros((), array.dtype), shape)
+def imagined(meta: Any, shape: tuple[int, ...], *, plain: bool = False) -> Any:
+    """Return a made-up array like another: numbers between 0 and 1, False, zeros; `plain`: all alike, without memory."""
+    if meta.dtype.kind not in "fc":
+        made = np.broadcast_to(np.zeros((), meta.dtype), shape)
     elif plain:
-        made = np.broadcast_to(np.ones((), array.dtype), shape)
+        made = np.broadcast_to(np.ones((), meta.dtype), shape)
     else:
-        made = np.resize(np.random.default_rng(0).uniform(size=min(4099, math.prod(shape))).astype(array.dtype), shape)
-    backend = backend_of(array._meta)
+        made = np.resize(np.random.default_rng(0).uniform(size=min(4099, math.prod(shape))).astype(meta.dtype), shape)
+    backend = backend_of(meta)
     return made if backend is None else backend.asarray(made if plain else np.array(made))
 
 
