@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import time
+import types
+from collections.abc import Callable
 from typing import Any
 
 from agrad import tree
 from agrad.core import mode
 from agrad.core.tensor import Tensor
 from agrad.func.compiling import BRANCHES, Compiled, Kept, equal_in_bits
+from agrad.func.program import Leaf
+from agrad.func.recording import CaptureError
 from agrad.ops.creation import asarray
 
 #: How many calls go before the one that is captured, which costs as much as about a hundred of them.
 BEFORE = 100
+
+#: How many calls with plain arrays, which are quicker, go before a capture in the midst of a solver's run.
+BEFORE_WITHIN = 1000
+
+#: How many replays on plain arrays are compared with the function; the last of them also by the time they take.
+COMPARED = 5
 
 
 class Often(Compiled):
@@ -67,3 +78,105 @@ def _is_usual() -> bool:
     """Return whether nothing wants to know of the single operations."""
     now = mode.current()
     return (now is None or (now.simple_in is not None and now.anomaly is None)) and not mode.batch_levels.get()
+
+
+class OftenPlain:
+    """A function of plain arrays that solvers call often, with what is known of it from one run of a solver to the next.
+
+    It is kept among the attributes of the function, and so as long as that.
+    """
+
+    _leads_to = ()  # nothing of this is state of the function
+
+    def __init__(self, function: types.FunctionType) -> None:
+        self.function = function
+        self._calls, self._compared, self._is_open = 0, 0, True
+        self._programs = Compiled(function, check=False, explain=False, exact=True, threads=1)
+
+    @classmethod
+    def of(cls, function: Any) -> OftenPlain | None:
+        """Return what is known of a function; None for what has no attributes of its own to keep it in."""
+        if not isinstance(function, types.FunctionType):
+            return None
+        known = vars(function).get("_often_plain")
+        if known is None or known.function is not function:  # functools.wraps copies attributes
+            known = vars(function)["_often_plain"] = cls(function)
+        return known
+
+    def during(self, plain: Callable[[float, Any], Any], args: tuple[Any, ...], place: int) -> Callable[..., Any]:
+        """Return what a solver is to call in one run, in which nothing but the function changes what the function reads.
+
+        Parameters
+        ----------
+        plain : callable
+            ``plain(t, y)``: the array that the function gives.
+        args : tuple
+            The function's arguments, the state and the time at the start among them.
+        place : int
+            Of the state among these; the time is the other one of the first two.
+        """
+        if not self._is_open:
+            return plain
+        quick: Callable[[float, Any], Any] | None = None
+        program: Callable[[float, Any], Any] | None = None
+        left = 0 if self._calls >= BEFORE else BEFORE_WITHIN
+
+        def called(t: float, y: Any) -> Any:
+            nonlocal quick, program, left
+            if quick is not None:
+                return quick(t, y)
+            self._calls += 1
+            left -= 1
+            if left == -1:
+                program = self._program(args, place)
+            if program is None:
+                return plain(t, y)
+            if self._compared >= COMPARED:
+                quick = program
+                return program(t, y)
+            start = time.perf_counter()
+            found = program(t, y)
+            between = time.perf_counter()
+            wanted = plain(t, y)
+            self._compared += 1
+            is_slower = self._compared == COMPARED and between - start > time.perf_counter() - between
+            if is_slower or not equal_in_bits(self._backend, self._backend.as_array(wanted), found):
+                self._is_open, program = False, None
+            return wanted
+
+        return called
+
+    def _program(self, args: tuple[Any, ...], place: int) -> Callable[[float, Any], Any] | None:
+        """Return a program of what the function gives; None where it does more than compute one array of its arguments."""
+        if not _is_usual():
+            return None
+        try:
+            kept = self._programs.find(args, {})
+            if kept is None:
+                kept, self._compared = self._programs.record(args, {}), 0
+        except CaptureError:
+            kept = None
+        if (
+            kept is None
+            or kept.keys
+            or not kept.one
+            or type(kept.leaves[0][0]) is not Leaf
+            or kept.backward is not None
+        ):
+            self._is_open = False
+            return None
+        values, at = kept.gather(tree.flatten((args, {}))[0]), kept.leaves[0][1]
+        run, array = kept.program.runner(kept.backend, exact=True, threads=1), kept.backend.asarray
+        places = {leaf: number for number, leaf in kept.from_arguments}
+        state, moment = places[place], places[1 - place]
+        used = {number for step in kept.program.steps for number in step.refs}
+        has_time = kept.program.inputs[moment] in used
+        self._backend = kept.backend
+
+        def program(t: float, y: Any) -> Any:
+            values[state] = y
+            if has_time:
+                values[moment] = array(t)
+            return run(*values)[at]
+
+        return program

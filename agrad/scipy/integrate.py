@@ -28,7 +28,7 @@ from agrad.func.arguments import bare, is_raw
 from agrad.func.compiling import equal_in_bits
 from agrad.func.grad import jvp, vjp
 from agrad.func.implicit import check_closed
-from agrad.func.often import Often
+from agrad.func.often import Often, OftenPlain
 from agrad.func.vmap import vmap
 from agrad.ops.creation import asarray, zeros_like
 from agrad.ops.data_type import astype
@@ -474,28 +474,34 @@ class _Problem:
                 setattr(of, name, getattr(function, name))
         return of
 
-    def plain(self, t: Tensor) -> Any:
+    def plain(self, t: Tensor, *, alone: bool) -> Any:
         """Return ``plain(t, y)``, the function as SciPy is to call it: with plain arrays, several times as quick as with tensors.
 
-        None where it does not give, at the start, plain arrays that are equal to what it gives of tensors, and where
-        something else than plain arrays is given.
+        None where it does not give, at the start, arrays that are equal to what it gives of tensors, and where something else
+        than plain arrays is given. Where it is `alone`, the user's only function that is called, a program may run in its place.
         """
-        y = self.y0._raw
-        if not self.raw or y is not _host(self.y0) or recorder() is not None:
+        y = self.y0
+        if not self.raw or y._raw is not _host(y) or recorder() is not None:
             return None
         function, by_time, args = self.function, self.by_time, self.arguments([])
 
         def plain(t: float, y: Any) -> Any:
-            return function(t, y, *args) if by_time else function(y, t, *args)
+            found = function(t, y, *args) if by_time else function(y, t, *args)
+            return found._raw if isinstance(found, Tensor) else found
 
         try:
-            found = plain(float(t), y.copy())
-            if isinstance(found, Tensor):
+            first = t.item(), y._raw.copy()
+            found = function(*(first if by_time else first[::-1]), *args)
+            if isinstance(found, Tensor) and (found._spec.backend is not y._spec.backend or found._is_followed()):
                 return None
             raw = asarray(found)._raw
         except Exception:  # noqa: BLE001 (it takes tensors alone)
             return None
-        return plain if equal_in_bits(self.y0._spec.backend, raw, self.rhs(_plain(self.y0), _plain(t))._raw) else None
+        if not equal_in_bits(y._spec.backend, raw, self.rhs(_plain(y), _plain(t))._raw):
+            return None
+        often = OftenPlain.of(function) if alone else None
+        start = (_host(t), y._raw.copy()) if by_time else (y._raw.copy(), _host(t))
+        return plain if often is None else often.during(plain, (*start, *args), int(by_time))
 
     def check(self, what: str, t: Tensor) -> None:
         """Refuse a function that sees tensors beside its arguments."""
@@ -607,7 +613,7 @@ def odeint(
     first = _Odeint(rtol, atol, options)
     kept = {name: value for name, value in options.items() if name in ("mxstep", "hmax", "hmin", "mxordn", "mxords")}
     system = _System(problem.rhs, _Odeint(_least(rtol), _least(atol), kept), first)
-    system.plain = problem.plain(times[0])
+    system.plain = problem.plain(times[0], alone="Dfun" not in options)
     if system.plain is None:
         problem.check("odeint", times[0])
     states = problem.given(problem.flow(system, times, checkpoints))
@@ -616,7 +622,7 @@ def odeint(
 
 def _least(tolerance: Any) -> float:
     """Return the smallest of tolerances: of more unknowns than they are given for."""
-    return float(smallest(asarray(tolerance)))
+    return float(tolerance if isinstance(tolerance, float | int) else smallest(asarray(tolerance)))
 
 
 def solve_ivp(
@@ -729,7 +735,9 @@ def solve_ivp(
     watched = [problem.numbers(e, by_time=True) for e in events] if several else problem.numbers(events, by_time=True)
     run = _Ivp(method, _least(rtol), _least(atol), {name: options[name] for name in ("max_step",) if name in options})
     system, like = _System(problem.rhs, run), _plain(problem.y0)
-    system.plain = problem.plain(begin)
+    system.plain = problem.plain(
+        begin, alone=events is None and not callable(options["jac"]) and isinstance(method, str)
+    )
     if system.plain is None:
         problem.check("solve_ivp", begin)
     wanted = None if t_eval is None else problem.times(t_eval)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import gc
+import itertools
+import math
+import sys
+import types
 import warnings
+import weakref
 
 import numpy as np
 import pytest
 from scipy import integrate as theirs
 
 import agrad as ag
+import agrad.numpy as anp
 from agrad.autograd import gradcheck, gradgradcheck
 from agrad.func import ImplicitError, often
 from agrad.scipy import integrate
@@ -438,6 +446,126 @@ class TestOfPlainArrays:
         rate = leaf([0.5])
         with pytest.raises(ImplicitError, match=r"depends on rate, .*\n  Make rate an argument.*args=\(rate,\)"):
             run(lambda y, t: -rate * y, START, self.TIMES)
+
+    def test_functions_of_agrad_numpy_take_such_too(self, run):
+        def rhs(y, t, p):
+            return anp.array([y[1], -p[0] * anp.sin(y[0]) - p[1] * y[1]])
+
+        self.same(run, rhs, lambda y, t, p: np.array([y[1], -p[0] * np.sin(y[0]) - p[1] * y[1]]), PULL)
+
+
+def ivp_of_one_function(f, y, t, args=()):
+    turned = vars(f).setdefault(f"of {id(f)}", lambda t, y, *args: f(y, t, *args))  # the same at every call
+    return solve_ivp(turned, (t[0], t[-1]), y, t_eval=t, args=args).y.T
+
+
+@pytest.mark.parametrize("run", [odeint, ivp_of_one_function], ids=["odeint", "solve_ivp"])
+class TestProgramsOfPlainArrays:
+    """Functions that were often called run as programs, whether those are quicker or not; what they mean stays."""
+
+    TIMES = np.linspace(0.0, 1.0, 5)
+
+    @pytest.fixture(autouse=True)
+    def soon(self, monkeypatch):
+        monkeypatch.setattr(often, "BEFORE", 5)
+        squares = (i * i for i in itertools.count())  # a program is always quicker than the function after it
+        monkeypatch.setattr(often, "time", types.SimpleNamespace(perf_counter=squares.__next__))
+
+    def runs(self, run, rhs, of_arrays, *args, starts=(START, 2 * START, START + 1.0)):
+        theirs_run = theirs.odeint if run is odeint else theirs_ivp
+        for start in starts:
+            found = run(rhs, start, self.TIMES, args)
+            np.testing.assert_array_equal(found, theirs_run(of_arrays, start, self.TIMES, args))
+
+    def test_the_function_is_not_called_any_more(self, run):
+        def rhs(y, t, p):
+            return anp.stack([y[1], -p[0] * anp.sin(y[0]) - p[1] * y[1] + t])
+
+        self.runs(run, rhs, lambda y, t, p: np.array([y[1], -p[0] * np.sin(y[0]) - p[1] * y[1] + t]), PULL)
+        met = []
+        sys.setprofile(lambda frame, event, _: met.append(frame.f_code) if event == "call" else None)
+        try:
+            run(rhs, START, self.TIMES, (PULL,))
+        finally:
+            sys.setprofile(None)
+        assert met.count(rhs.__code__) == 2  # at the start: with arrays, and with tensors
+
+    def test_further_arguments_may_be_others(self, run):
+        def rhs(y, t, p, power):
+            return -p * y**power
+
+        for p, power in ((1.0, 1), (2.0, 1), (np.asarray([1.0, 2.0]), 1), (1.0, 2), (np.asarray([2.0, 2.0]), 1)):
+            self.runs(run, rhs, rhs, p, power)
+
+    def test_branches_by_values_are_followed(self, run):
+        def by_time(y, t):
+            return -y if t < 0.5 else -3 * anp.sin(y)
+
+        def by_state(y, t):
+            return -y if y[0] > 0.6 else -3 * anp.sin(y)
+
+        self.runs(run, by_time, lambda y, t: -y if t < 0.5 else -3 * np.sin(y))
+        self.runs(run, by_state, lambda y, t: -y if y[0] > 0.6 else -3 * np.sin(y))
+
+    def test_numbers_that_python_computes_are_computed_each_time(self, run):
+        self.runs(run, lambda y, t: -y * math.cos(t), lambda y, t: -y * math.cos(t))
+
+    def test_state_counts(self, run):
+        state = {"rate": 1.0}
+
+        def rhs(y, t):
+            return -state["rate"] * anp.sin(y)
+
+        for rate in (1.0, 2.0, 3.0):
+            state["rate"] = rate
+            self.runs(run, rhs, lambda y, t: -state["rate"] * np.sin(y))
+
+    def test_state_that_it_changes_is_changed_each_time(self, run):
+        calls = []
+
+        def rhs(y, t):
+            calls.append(t)
+            return -anp.sin(y)
+
+        counts = []
+        for _ in range(4):
+            calls.clear()
+            run(rhs, START, self.TIMES)
+            counts.append(len(calls))
+        assert counts[0] in (counts[1], counts[1] - 1)  # one more may be the one that is looked at
+        assert counts[2] == counts[3] == counts[0]
+
+    def test_its_own_errors_are_raised(self, run):
+        def rhs(y, t):
+            if t > 0.5:
+                raise ArithmeticError("no further")
+            return -anp.sin(y)
+
+        for _ in range(3):
+            with pytest.raises(ArithmeticError, match="no further"):
+                run(rhs, START, self.TIMES)
+
+    def test_what_wraps_it_is_another_function(self, run):
+        def rhs(y, t):
+            return -anp.sin(y)
+
+        self.runs(run, rhs, lambda y, t: -np.sin(y))
+
+        @functools.wraps(rhs)
+        def twice(y, t):
+            return 2 * rhs(y, t)
+
+        self.runs(run, twice, lambda y, t: -2 * np.sin(y))
+
+    def test_it_is_not_kept_alive(self, run):
+        def rhs(y, t):
+            return -anp.sin(y)
+
+        self.runs(run, rhs, lambda y, t: -np.sin(y))
+        there = weakref.ref(rhs)
+        del rhs
+        gc.collect()
+        assert there() is None
 
 
 def theirs_ivp(f, y, t, args):
