@@ -15,12 +15,22 @@ from agrad.core.mode import may_look
 from agrad.core.tensor import Tensor
 from agrad.numpy import linalg as numpy_linalg
 from agrad.numpy.common import at_least_1d, common, floatings
-from agrad.ops import decompositions, solving
+from agrad.ops import decompositions, eigenvalues, solving
 from agrad.ops.creation import arange, zeros
 from agrad.ops.data_type import astype, finfo
-from agrad.ops.elementwise import abs, conj, log
+from agrad.ops.elementwise import abs, conj, log, real
 from agrad.ops.linalg import matmul, matrix_transpose
-from agrad.ops.manipulation import broadcast_shapes, broadcast_to, concat, expand_dims, flip, reshape, squeeze
+from agrad.ops.manipulation import (
+    broadcast_shapes,
+    broadcast_to,
+    concat,
+    expand_dims,
+    flip,
+    reshape,
+    squeeze,
+    tril,
+    triu,
+)
 from agrad.ops.scipy import linalg as ops
 from agrad.ops.searching import argmax, take, where
 from agrad.ops.statistical import sum
@@ -31,6 +41,10 @@ __all__ = [
     "cho_solve",
     "cholesky",
     "det",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
     "expm",
     "expm_frechet",
     "inv",
@@ -38,11 +52,16 @@ __all__ = [
     "logm",
     "lstsq",
     "lu",
+    "norm",
     "pinv",
+    "qr",
+    "solve",
     "solve_banded",
     "solve_sylvester",
     "solve_triangular",
     "sqrtm",
+    "svd",
+    "svdvals",
     "toeplitz",
 ]
 
@@ -95,6 +114,79 @@ def _solved(a: Tensor, b: Tensor, rows: int, solve: Any) -> Tensor:
 
 
 # -- equations ---------------------------------------------------------------------------------------------------------
+
+
+def solve(
+    a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False, check_finite: bool = True,
+    assume_a: str | None = None, transposed: bool = False,
+) -> Tensor:  # fmt: skip
+    """Return the solution of ``a x = b`` for a square matrix.
+
+    Parameters
+    ----------
+    a : Tensor or array
+        Floating-point, shape (..., M, M).
+    b : Tensor or array
+        Shape (M,), or (..., M, K).
+    lower : bool, optional
+        With `assume_a` "sym", "her" or "pos": the lower triangle is read. Default: the upper one.
+    overwrite_a, overwrite_b : bool, optional
+        Without meaning.
+    check_finite : bool, optional
+        Refuse infinities and NaN.
+    assume_a : {"gen", "sym", "her", "pos", "upper triangular", "lower triangular"}, optional
+        What is known of the matrix; of a symmetric, Hermitian or triangular one a triangle is read, and has the gradient.
+        Default: nothing. "pos" solves by the Cholesky factor.
+    transposed : bool, optional
+        Solve with the transpose of `a`.
+
+    Returns
+    -------
+    Tensor
+        The shape of `b`, with the leading axes of both.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, an element is not finite, or `assume_a` is another one.
+    numpy.linalg.LinAlgError
+        On NumPy, if the matrix is singular, or not positive definite where that is assumed.
+
+    Examples
+    --------
+    >>> from agrad.scipy.linalg import solve
+    >>> solve([[2.0, 1.0], [1.0, 3.0]], [3.0, 5.0])
+    tensor([0.8000, 1.4000])
+    """
+    a, b = _given(a, b, check_finite=check_finite)
+    _square(a)
+    kind = {"general": "gen", "symmetric": "sym", "hermitian": "her", "positive definite": "pos"}.get(
+        assume_a or "gen", assume_a or "gen"
+    )
+    if kind not in ("gen", "sym", "her", "pos", "upper triangular", "lower triangular"):
+        raise ValueError(f"{assume_a} is not a recognized matrix structure here; leave assume_a out{called()}")
+    if kind.endswith("triangular"):
+        return solve_triangular(a, b, int(transposed), lower=kind == "lower triangular", check_finite=False)
+    if kind == "pos":
+        if transposed:
+            a = matrix_transpose(a)
+            lower = not lower
+        return cho_solve(cho_factor(_whole(a, lower=lower), check_finite=False), b, check_finite=False)
+    if kind != "gen":
+        a = _whole(a, lower=lower, conjugated=kind == "her")
+    if transposed:
+        a = matrix_transpose(a)
+    return _solved(a, b, a.shape[-1], solving.solve)
+
+
+def _whole(a: Tensor, *, lower: bool, conjugated: bool = True) -> Tensor:
+    """Return the Hermitian or symmetric matrix of one triangle."""
+    half = tril(a, k=-1) if lower else triu(a, k=1)
+    turned = matrix_transpose(half)
+    middle = tril(triu(a))
+    if a._spec.is_complex and conjugated:
+        turned, middle = conj(turned), astype(real(middle), a.dtype)
+    return half + turned + middle
 
 
 def solve_triangular(
@@ -461,7 +553,310 @@ def lu(
     return (argmax(p.detach(), axis=-1) if p_indices else p.detach()), l, u
 
 
-# -- determinants and inverses -----------------------------------------------------------------------------------------
+def qr(
+    a: Any, overwrite_a: bool = False, lwork: int | None = None, mode: str = "full", pivoting: bool = False,
+    check_finite: bool = True,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    """Return the QR factors of a matrix: ``a = q r``.
+
+    Parameters
+    ----------
+    a : Tensor or array
+        Floating-point, shape (..., M, N).
+    overwrite_a, lwork : optional
+        Without meaning.
+    mode : {"full", "economic", "r"}, optional
+        Give a square `q`, one with min(M, N) columns, or `r` alone.
+    pivoting : bool, optional
+        Only False: which columns come first is no differentiable function.
+    check_finite : bool, optional
+        Refuse infinities and NaN.
+
+    Returns
+    -------
+    q : Tensor
+        Orthonormal columns, shape (..., M, M) or (..., M, K), K = min(M, N); not in the mode "r".
+    r : Tensor
+        Upper triangular, shape (..., M, N) or (..., K, N).
+
+    Raises
+    ------
+    ValueError
+        If an element is not finite, or the mode is another one.
+    NotImplementedError
+        If `pivoting` is asked for.
+
+    Notes
+    -----
+    Derivative: as of `agrad.linalg.qr`.
+
+    Examples
+    --------
+    >>> from agrad.scipy.linalg import qr
+    >>> qr([[3.0, 1.0], [4.0, 3.0]], mode="r")
+    (tensor([[-5., -3.],
+            [ 0.,  1.]]),)
+    """
+    if mode not in ("full", "economic", "r"):
+        raise ValueError(f"Mode argument should be one of ['full', 'r', 'economic'] here, not {mode!r}{called()}")
+    if pivoting:
+        raise NotImplementedError(f"qr: there is no pivoting here; permute the columns beforehand{called()}")
+    (a,) = _given(a, check_finite=check_finite)
+    q, r = decompositions.qr(a, mode="reduced" if mode == "economic" else "complete")
+    return (r,) if mode == "r" else (q, r)
+
+
+def svd(
+    a: Any, full_matrices: bool = True, compute_uv: bool = True, overwrite_a: bool = False, check_finite: bool = True,
+    lapack_driver: str = "gesdd",
+) -> Any:  # fmt: skip
+    """Return the singular value decomposition: ``a = u @ diag(s) @ vh``.
+
+    Parameters
+    ----------
+    a : Tensor or array
+        Floating-point, shape (..., M, N).
+    full_matrices : bool, optional
+        Give `u` and `vh` square. Default: True.
+    compute_uv : bool, optional
+        False: give the singular values alone.
+    overwrite_a, lapack_driver : optional
+        Without meaning.
+    check_finite : bool, optional
+        Refuse infinities and NaN.
+
+    Returns
+    -------
+    u, s, vh : Tensor
+        Shapes (..., M, M), (..., K) and (..., N, N), K = min(M, N); (..., M, K) and (..., K, N) without `full_matrices`.
+
+    Raises
+    ------
+    ValueError
+        If an element is not finite.
+
+    Notes
+    -----
+    Derivative: as of `agrad.linalg.svd`, which says where there is none.
+
+    Examples
+    --------
+    >>> from agrad.scipy.linalg import svd
+    >>> svd([[3.0, 0.0], [0.0, 4.0]], compute_uv=False)
+    tensor([4., 3.])
+    """
+    (a,) = _given(a, check_finite=check_finite)
+    return tuple(decompositions.svd(a, full_matrices=full_matrices)) if compute_uv else decompositions.svdvals(a)
+
+
+def svdvals(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:
+    """Return the singular values, shape (..., min(M, N)), of matrices (..., M, N); see `agrad.linalg.svdvals`."""
+    (a,) = _given(a, check_finite=check_finite)
+    return decompositions.svdvals(a)
+
+
+# -- eigenvalues -------------------------------------------------------------------------------------------------------
+
+
+def eigh(
+    a: Any, b: Any = None, *, lower: bool = True, eigvals_only: bool = False, overwrite_a: bool = False,
+    overwrite_b: bool = False, type: int = 1, check_finite: bool = True, subset_by_index: Any = None,
+    subset_by_value: Any = None, driver: str | None = None,
+) -> Any:  # fmt: skip
+    """Return the eigenvalues, in ascending order, and eigenvectors of a Hermitian matrix: ``a v = w v``, or ``a v = w b v``.
+
+    Parameters
+    ----------
+    a : Tensor or array
+        Floating-point, shape (..., M, M). One triangle is read, and has the gradient.
+    b : Tensor or array, optional
+        Positive definite, shape (..., M, M); its lower triangle is read.
+    lower : bool, optional
+        Read the lower triangle of `a`. Default: True.
+    eigvals_only : bool, optional
+        Give the eigenvalues alone.
+    overwrite_a, overwrite_b, driver : optional
+        Without meaning.
+    type : {1}, optional
+        The equation, where there is `b`.
+    check_finite : bool, optional
+        Refuse infinities and NaN.
+    subset_by_index : tuple of int, optional
+        The first and the last of the eigenvalues to give.
+    subset_by_value : None
+        How many there are depends on values: choose among all of them.
+
+    Returns
+    -------
+    w : Tensor
+        Real, shape (..., K).
+    v : Tensor
+        The eigenvectors as columns, shape (..., M, K): orthonormal, ``v^H b v = 1`` where there is `b`.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, an element is not finite, or `subset_by_index` is not within 0 and M - 1.
+    NotImplementedError
+        If `subset_by_value` or another `type` is asked for.
+    numpy.linalg.LinAlgError
+        On NumPy, if `b` is not positive definite.
+
+    Notes
+    -----
+    With `b` by its Cholesky factor (Golub and Van Loan, Matrix computations, 2013, section 8.7.2). Derivative: as of
+    `agrad.linalg.eigh`, which says where there is none.
+
+    Examples
+    --------
+    >>> from agrad.scipy.linalg import eigh
+    >>> eigh([[2.0, 1.0], [1.0, 2.0]], eigvals_only=True)
+    tensor([1., 3.])
+    """
+    if subset_by_value is not None or (type != 1 and b is not None):
+        raise NotImplementedError(
+            f"eigh: there is no subset_by_value, and of the types the first alone; choose among all eigenvalues{called()}"
+        )
+    a, *others = _given(*((a,) if b is None else (a, b)), check_finite=check_finite)
+    _square(a, *others)
+    a = _whole(a, lower=lower)
+    factor = decompositions.cholesky(_whole(others[0], lower=True)) if others else None
+    if factor is not None:
+        if factor.shape[-1] != a.shape[-1]:
+            raise ValueError(f"wrong b dims {others[0].shape}, should be {a.shape}{called()}")
+        half = _divided(factor, a)
+        a = _divided(factor, _adjoint(half))
+    low, high = (0, a.shape[-1] - 1) if subset_by_index is None else map(int, subset_by_index)
+    if not 0 <= low <= high < a.shape[-1]:
+        raise ValueError(
+            f"Requested eigenvalue indices are not valid. Valid range is [0, {a.shape[-1] - 1}] and start <= end, but"
+            f" start={low}, end={high} is given{called()}"
+        )
+    if eigvals_only:
+        return eigenvalues.eigvalsh(a)[..., low : high + 1]
+    w, v = eigenvalues.eigh(a)
+    if factor is not None:
+        v = _divided(_adjoint(factor), v, lower=False)
+    return w[..., low : high + 1], v[..., low : high + 1]
+
+
+def _adjoint(a: Tensor) -> Tensor:
+    return matrix_transpose(conj(a) if a._spec.is_complex else a)
+
+
+def _divided(factor: Tensor, a: Tensor, *, lower: bool = True) -> Tensor:
+    """Solve with a triangular factor for matrices."""
+    return ops.solve_triangular(factor, a, lower=lower)
+
+
+def eigvalsh(
+    a: Any, b: Any = None, *, lower: bool = True, overwrite_a: bool = False, overwrite_b: bool = False, type: int = 1,
+    check_finite: bool = True, subset_by_index: Any = None, subset_by_value: Any = None, driver: str | None = None,
+) -> Any:  # fmt: skip
+    """Return the eigenvalues of a Hermitian matrix, in ascending order; arguments as for `eigh`."""
+    return eigh(
+        a, b, lower=lower, eigvals_only=True, type=type, check_finite=check_finite, subset_by_index=subset_by_index,
+        subset_by_value=subset_by_value,
+    )  # fmt: skip
+
+
+def eig(
+    a: Any, b: Any = None, left: bool = False, right: bool = True, overwrite_a: bool = False, overwrite_b: bool = False,
+    check_finite: bool = True, homogeneous_eigvals: bool = False,
+) -> Any:  # fmt: skip
+    """Return the eigenvalues, complex, and right eigenvectors of square matrices; see `agrad.linalg.eig`.
+
+    Parameters
+    ----------
+    a : Tensor or array
+        Floating-point, shape (..., M, M).
+    b : None
+        There is no generalized equation here, but for Hermitian matrices: `eigh`.
+    left : bool, optional
+        Only False.
+    right : bool, optional
+        Give the eigenvectors too.
+    overwrite_a, overwrite_b : bool, optional
+        Without meaning.
+    check_finite : bool, optional
+        Refuse infinities and NaN.
+    homogeneous_eigvals : bool, optional
+        Only False.
+
+    Returns
+    -------
+    w : Tensor
+        Shape (..., M).
+    v : Tensor
+        The eigenvectors as columns, shape (..., M, M), if `right`.
+
+    Raises
+    ------
+    ValueError
+        If the shape does not fit, or an element is not finite.
+    NotImplementedError
+        If `b`, `left` or `homogeneous_eigvals` is asked for.
+
+    Examples
+    --------
+    >>> from agrad.scipy.linalg import eig
+    >>> eig([[0.0, -1.0], [1.0, 0.0]], right=False)
+    tensor([0.+1.j, 0.-1.j])
+    """
+    if b is not None or left or homogeneous_eigvals:
+        raise NotImplementedError(
+            "eig: there is no generalized equation and there are no left eigenvectors here: these are the rows of"
+            f" agrad.linalg.inv(v), of any length{called()}"
+        )
+    (a,) = _given(a, check_finite=check_finite)
+    _square(a)
+    return tuple(eigenvalues.eig(a)) if right else eigenvalues.eigvals(a)
+
+
+def eigvals(
+    a: Any, b: Any = None, overwrite_a: bool = False, check_finite: bool = True, homogeneous_eigvals: bool = False
+) -> Tensor:
+    """Return the eigenvalues, complex, of square matrices; arguments as for `eig`."""
+    return eig(a, b, right=False, check_finite=check_finite, homogeneous_eigvals=homogeneous_eigvals)
+
+
+# -- norms, determinants and inverses ----------------------------------------------------------------------------------
+
+
+def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, check_finite: bool = True) -> Tensor:
+    """Return the norm of a matrix or vector; see `agrad.numpy.linalg.norm`.
+
+    Parameters
+    ----------
+    a : Tensor or array
+        Real or complex.
+    ord : float or {"fro", "nuc"}, optional
+        Which one. Default: the root of the sum of squares.
+    axis : int or tuple of two int, optional
+        Along which axes.
+    keepdims : bool, optional
+        Keep these as axes of length 1.
+    check_finite : bool, optional
+        Refuse infinities and NaN.
+
+    Returns
+    -------
+    Tensor
+        Real.
+
+    Raises
+    ------
+    ValueError
+        If an element is not finite, or there is no such norm.
+
+    Examples
+    --------
+    >>> from agrad.scipy.linalg import norm
+    >>> norm([[3.0, 0.0], [4.0, 0.0]], 2)
+    tensor(5.)
+    """
+    (a,) = _given(a, check_finite=check_finite)
+    return numpy_linalg.norm(a, ord, axis, keepdims)
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Tensor:

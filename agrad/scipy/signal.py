@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,29 @@ from agrad.core.errors import called
 from agrad.core.mode import may_look
 from agrad.core.tensor import Tensor
 from agrad.numpy.common import axis_of, common, floatings, kind_of, numeric
-from agrad.ops.creation import zeros
+from agrad.numpy.shaping import pad
+from agrad.ops.creation import arange, zeros
+from agrad.ops.data_type import astype, finfo
 from agrad.ops.elementwise import conj
-from agrad.ops.manipulation import broadcast_to, concat, flip, moveaxis, stack
+from agrad.ops.manipulation import broadcast_to, concat, flip, moveaxis, reshape, stack
 from agrad.ops.scipy import signal as ops
-from agrad.ops.statistical import any
+from agrad.ops.searching import where
+from agrad.ops.solving import solve
+from agrad.ops.statistical import any, cumulative_sum, mean, sum
 
-__all__ = ["convolve", "correlate", "fftconvolve", "lfilter", "sosfilt"]
+__all__ = [
+    "convolve",
+    "convolve2d",
+    "correlate",
+    "correlate2d",
+    "detrend",
+    "fftconvolve",
+    "filtfilt",
+    "hilbert",
+    "lfilter",
+    "lfilter_zi",
+    "sosfilt",
+]
 
 
 # -- convolution -------------------------------------------------------------------------------------------------------
@@ -90,6 +107,81 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> T
     x, y = common(*map(numeric, (in1, in2)))
     y = flip(conj(y) if y._spec.is_complex else y)
     return convolve(x, y, mode, method)
+
+
+def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Tensor:
+    """Return the convolution of two matrices.
+
+    Parameters
+    ----------
+    in1, in2 : Tensor or array
+        Of two axes.
+    mode : {"full", "same", "valid"}, optional
+        As for `convolve`.
+    boundary : {"fill", "wrap", "symm"}, optional
+        What lies beyond the first: one number, the array again, or its mirror image.
+    fillvalue : number, optional
+        That number.
+
+    Returns
+    -------
+    Tensor
+        Of the dtype that both promote to.
+
+    Raises
+    ------
+    ValueError
+        If an array has not two axes, a mode or boundary is unknown, or in "valid" neither contains the other.
+
+    Notes
+    -----
+    The derivatives are convolutions and correlations.
+
+    Examples
+    --------
+    >>> from agrad.scipy.signal import convolve2d
+    >>> convolve2d([[1.0, 2.0], [3.0, 4.0]], [[1.0, 1.0]], "same", "wrap")
+    tensor([[3., 3.],
+            [7., 7.]])
+    """
+    x, y = common(*map(numeric, (in1, in2)))
+    _checked_mode(mode)
+    if x.ndim != 2 or y.ndim != 2:
+        raise ValueError(f"convolve2d inputs must both be 2-D arrays, not of {x.ndim} and {y.ndim} axes{called()}")
+    if boundary not in ("fill", "pad", "wrap", "circular", "symm", "symmetric"):
+        raise ValueError(f"Acceptable boundary flags are 'fill', 'circular' (or 'wrap'), and 'symmetric'.{called()}")
+    if mode == "valid" or not (x.size and y.size):
+        return convolve(x, y, mode)
+    if boundary in ("fill", "pad"):
+        if not isinstance(fillvalue, Tensor) and fillvalue == 0:
+            return convolve(x, y, mode)
+        kind: dict[str, Any] = {"mode": "constant", "constant_values": fillvalue}
+    else:
+        kind = {"mode": "wrap" if boundary in ("wrap", "circular") else "symmetric"}
+    widths = tuple((n - 1, n - 1) for n in y.shape)
+    found = convolve(pad(x, widths, **kind), y, "valid")
+    return _cut(found, x.shape, range(2)) if mode == "same" else found
+
+
+def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Tensor:
+    """Return the cross-correlation of two matrices: the convolution with the second one conjugated and turned around.
+
+    Arguments, result, errors and derivatives are those of `convolve2d`.
+
+    Examples
+    --------
+    >>> from agrad.scipy.signal import correlate2d
+    >>> correlate2d([[1.0, 2.0, 4.0]], [[0.0, 1.0]], "valid")
+    tensor([[2., 4.]])
+    """
+    x, y = common(*map(numeric, (in1, in2)))
+    if mode == "valid" and x.ndim == y.ndim == 2 and x.size and y.size and _is_inside(x, y):
+        return flip(correlate2d(y, x, mode))  # as SciPy's, which conjugates the smaller one
+    turned = flip(conj(y) if y._spec.is_complex else y)
+    if mode != "same":
+        return convolve2d(x, turned, mode, boundary, fillvalue)
+    found = convolve2d(x, turned, "full", boundary, fillvalue)
+    return found[_part(2, range(2), [n // 2 for n in y.shape], x.shape)]  # the middle as SciPy has it here
 
 
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: int | Sequence[int] | None = None) -> Tensor:
@@ -314,6 +406,123 @@ def _padded(x: Tensor, n: int) -> Tensor:
     return concat([x, zeros((*x.shape[:-1], n - x.shape[-1]), dtype=x.dtype, device=x.device)], axis=-1)
 
 
+def lfilter_zi(b: Any, a: Any) -> Tensor:
+    """Return the state of `lfilter` that a long input of ones leads to.
+
+    Parameters
+    ----------
+    b, a : Tensor or array
+        Vectors: the coefficients of the numerator and of the denominator, whose sum is not 0.
+
+    Returns
+    -------
+    Tensor
+        Shape (max(len(a), len(b)) - 1,).
+
+    Raises
+    ------
+    ValueError
+        If coefficients are no vectors.
+    numpy.linalg.LinAlgError
+        On NumPy, if the coefficients of the denominator sum to 0.
+
+    Examples
+    --------
+    >>> from agrad.scipy.signal import lfilter, lfilter_zi
+    >>> b, a = [0.5], [1.0, -0.5]
+    >>> lfilter(b, a, [1.0, 1.0], zi=lfilter_zi(b, a))
+    (tensor([1., 1.]), tensor([0.5000]))
+    """
+    b, a = common(*floatings(b, a))
+    for name, v in (("Numerator", b), ("Denominator", a)):
+        if v.ndim != 1 or not v.size:
+            raise ValueError(f"{name} coefficients must be a vector, not of shape {v.shape}{called()}")
+    n = builtins.max(a.size, b.size)
+    b, a = _padded(b, n) / a[0], _padded(a, n) / a[0]
+    # the state repeats: z[i] = z[i + 1] + b[i + 1] - a[i + 1] y, with y = z[0] + b[0]
+    rest = b[1:] - a[1:] * b[0]
+    if n == 1:
+        return rest
+    first = solve(reshape(sum(a), (1, 1)), reshape(sum(rest), (1,)))  # which says where there is none
+    return flip(cumulative_sum(flip(rest - a[1:] * first)))
+
+
+def filtfilt(
+    b: Any, a: Any, x: Any, axis: int = -1, padtype: str | None = "odd", padlen: int | None = None, method: str = "pad",
+    irlen: int | None = None,
+) -> Tensor:  # fmt: skip
+    """Return a signal filtered forwards and then backwards, so that nothing is shifted.
+
+    Parameters
+    ----------
+    b, a : Tensor or array
+        Vectors: the coefficients of the numerator and of the denominator.
+    x : Tensor or array
+        The signal, of any shape.
+    axis : int, optional
+        Along which axis.
+    padtype : {"odd", "even", "constant", None}, optional
+        How the signal goes on at both ends: turned around the last value, mirrored, constant, or not at all.
+    padlen : int, optional
+        By how many elements. Default: ``3 * max(len(a), len(b))``.
+    method : {"pad"}, optional
+        How ends are treated.
+    irlen : None
+        For SciPy's other method.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `x`.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, the signal is not longer than `padlen`, or `padtype` is unknown.
+    NotImplementedError
+        If `method` is another one of SciPy's.
+
+    Notes
+    -----
+    Each pass begins with the state of `lfilter_zi`, times the first element. Derivatives are those of `lfilter` and of that state.
+
+    Examples
+    --------
+    >>> from agrad.scipy.signal import filtfilt
+    >>> filtfilt([0.5, 0.5], [1.0], [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0])
+    tensor([0.0000, 0.5000, 0.2500, 0.0000, 0.0000, 0.0000, 0.2500, 1.0000])
+    """
+    if method != "pad":
+        raise NotImplementedError(f"filtfilt: method is 'pad' here, not {method!r}{called()}")
+    if padtype not in ("odd", "even", "constant", None):
+        raise ValueError(
+            f"Unknown value '{padtype}' given to padtype. padtype must be 'even', 'odd', 'constant', or None.{called()}"
+        )
+    b, a, x = common(*floatings(b, a, x))
+    if not x.ndim:
+        raise ValueError(f"the signal must have an axis{called()}")
+    axis = axis_of(axis, x.ndim)
+    x = moveaxis(x, axis, -1)
+    n = 0 if padtype is None else 3 * builtins.max(a.size, b.size) if padlen is None else int(padlen)
+    size = x.shape[-1]
+    if size <= n:
+        raise ValueError(
+            f"The length of the input vector x must be greater than padlen, which is {n}, not {size}.{called()}"
+        )
+    state = lfilter_zi(b, a)
+    if n:
+        before, after = flip(x[..., 1 : n + 1], axis=-1), flip(x[..., size - 1 - n : size - 1], axis=-1)
+        first, last = x[..., :1], x[..., -1:]
+        if padtype == "odd":
+            before, after = 2 * first - before, 2 * last - after
+        elif padtype == "constant":
+            before, after = broadcast_to(first, before.shape), broadcast_to(last, after.shape)
+        x = concat([before, x, after], axis=-1)
+    for _ in range(2):
+        x = flip(lfilter(b, a, x, zi=state * x[..., :1])[0], axis=-1)
+    return moveaxis(x[..., n : n + size], -1, axis)
+
+
 def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     """Return a signal filtered by second-order sections, one after the other.
 
@@ -366,6 +575,108 @@ def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
         x, state = lfilter(sos[i, :3], sos[i, 3:], x, axis, given[2][i, ...])
         states.append(state)
     return x, stack(states)
+
+
+# -- other transforms --------------------------------------------------------------------------------------------------
+
+
+def hilbert(x: Any, N: int | None = None, axis: int = -1) -> Tensor:
+    """Return the analytic signal: the signal, and its Hilbert transform as the imaginary part.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        Real.
+    N : int, optional
+        How many elements are transformed, with zeros behind the signal, or its end left out. Default: all.
+    axis : int, optional
+        Along which axis.
+
+    Returns
+    -------
+    Tensor
+        Complex.
+
+    Raises
+    ------
+    ValueError
+        If the signal is complex, or `N` not positive.
+
+    Notes
+    -----
+    By Fourier transforms, as its derivatives: those of negative frequencies are left out.
+
+    Examples
+    --------
+    >>> from agrad.scipy.signal import hilbert
+    >>> hilbert([1.0, 0.0, -1.0, 0.0])
+    tensor([ 1.+0.j,  0.+1.j, -1.+0.j,  0.-1.j])
+    """
+    (x,) = floatings(x)
+    if x._spec.is_complex:
+        raise ValueError(f"x must be real.{called()}")
+    axis = axis_of(axis, x.ndim)
+    n = x.shape[axis] if N is None else int(N)
+    if n <= 0:
+        raise ValueError(f"N must be positive.{called()}")
+    found = fft.fft(x, n=n, axis=axis)
+    place = arange(n, device=x.device)
+    factor = where((place == 0) | (2 * place == n), 1.0, where(2 * place < n, 2.0, 0.0))
+    factor = astype(factor, x.dtype, copy=False)
+    return fft.ifft(found * reshape(factor, (n, *(1 for _ in range(x.ndim - 1 - axis)))), n=n, axis=axis)
+
+
+def detrend(data: Any, axis: int = -1, type: str = "linear", bp: Any = 0, overwrite_data: bool = False) -> Tensor:
+    """Return a signal without its mean or its straight line of least squares.
+
+    Parameters
+    ----------
+    data : Tensor or array
+        Real or complex.
+    axis : int, optional
+        Along which axis.
+    type : {"linear", "constant"}, optional
+        What is taken away.
+    bp : int or sequence of int, optional
+        Where another line begins.
+    overwrite_data : bool, optional
+        Without meaning.
+
+    Returns
+    -------
+    Tensor
+        Floating, of the shape of `data`.
+
+    Raises
+    ------
+    ValueError
+        If `type` is unknown, or a line begins beyond the end.
+
+    Examples
+    --------
+    >>> from agrad.scipy.signal import detrend
+    >>> detrend([1.0, 2.0, 4.0])
+    tensor([ 0.1667, -0.3333,  0.1667])
+    """
+    if type not in ("linear", "l", "constant", "c"):
+        raise ValueError(f"Trend type must be 'linear' or 'constant'.{called()}")
+    (x,) = floatings(data)
+    axis = axis_of(axis, x.ndim)
+    x = moveaxis(x, axis, -1)
+    if type in ("constant", "c"):
+        return moveaxis(x - mean(x, axis=-1, keepdims=True), -1, axis)
+    size = x.shape[-1]
+    cuts = sorted({0, size, *([bp] if isinstance(bp, int) else map(int, bp))})
+    if cuts[0] < 0 or cuts[-1] > size:
+        raise ValueError(f"Breakpoints must be less than length of data along given axis.{called()}")
+    parts = []
+    for low, high in itertools.pairwise(cuts):
+        part, n = x[..., low:high], high - low
+        centred = part - mean(part, axis=-1, keepdims=True)
+        t = astype(arange(n, device=x.device), finfo(x.dtype).dtype) - (n - 1) / 2
+        slope = sum(centred * t, axis=-1, keepdims=True) * (12 / builtins.max(n * (n * n - 1), 1))
+        parts.append(centred - slope * t)
+    return moveaxis(concat(parts, axis=-1), -1, axis)
 
 
 if not TYPE_CHECKING:

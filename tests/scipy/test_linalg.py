@@ -85,6 +85,36 @@ CALLS = {
     "expm_frechet": [(lambda f, a, e: f(a, e)[1], A, STACK[0]), (lambda f, a, e: f(a, e, compute_expm=False), COMPLEX, A)],
     "sqrtm": [(lambda f, a: f(a), SPD), (lambda f, a: f(a), STACK + 2 * np.eye(3)), (lambda f, a: f(a), COMPLEX)],
     "logm": [(lambda f, a: f(a), SPD), (lambda f, a: f(a), COMPLEX)],
+    "solve": [
+        (lambda f, a, b: f(a, b), A, B),
+        (lambda f, a, b: f(a, b, transposed=True), STACK, B),
+        (lambda f, a, b: f(a, b, assume_a="sym"), SPD, B[:, 0]),
+        (lambda f, a, b: f(a, b, assume_a="sym", lower=True), COMPLEX, B),
+        (lambda f, a, b: f(a, b, assume_a="her"), COMPLEX, B),
+        (lambda f, a, b: f(a, b, assume_a="pos", lower=True), SPD, B),
+        (lambda f, a, b: f(a, b, assume_a="positive definite"), SPD + 0.2j * (A - A.T), B),
+        (lambda f, a, b: f(a, b, assume_a="lower triangular", transposed=True), A, B),
+    ],
+    "qr": [
+        (lambda f, a: f(a), A),
+        (lambda f, a: f(a, mode="economic"), TALL),
+        (lambda f, a: f(a, mode="r"), SPD),
+    ],
+    "svd": [(lambda f, a: f(a, compute_uv=False), COMPLEX)],
+    "svdvals": [(lambda f, a: f(a), TALL)],
+    "eigh": [
+        (lambda f, a: f(a, eigvals_only=True), A),
+        (lambda f, a: f(a, lower=False, eigvals_only=True), COMPLEX),
+        (lambda f, a, b: f(a, b, eigvals_only=True), COMPLEX, SPD),
+        (lambda f, a: f(a, eigvals_only=True, subset_by_index=(1, 2)), A),
+    ],
+    "eigvalsh": [(lambda f, a, b: f(a, b, lower=False), A, SPD)],
+    "norm": [
+        (lambda f, a: f(a), A),
+        (lambda f, a: f(a, 2), TALL),
+        (lambda f, a: f(a, 1, axis=0, keepdims=True), A),
+        (lambda f, a: f(a, "nuc"), A),
+    ],
     "det": [(lambda f, a: f(a), A)],
     "inv": [(lambda f, a: f(a), STACK)],
     "pinv": [(lambda f, a: f(a), TALL)],
@@ -210,6 +240,31 @@ def test_cholesky_factors_solve():
         checked(solved, *leaves(None, SPD, B))
 
 
+def test_vectors_of_decompositions():
+    """They are no values of their own: signs and phases are free. What is made of them is one."""
+
+    def projector(v):
+        return ag.matmul(v[..., :1], ag.conj(ag.matrix_transpose(v[..., :1])))
+
+    for a, b in ((A, None), (COMPLEX, None), (A, SPD)):
+        operands = (a,) if b is None else (a, b)
+        (w, v), (wanted, vectors) = linalg.eigh(*operands), scipy.linalg.eigh(*operands)
+        np.testing.assert_allclose(value(w), wanted, rtol=1e-12)
+        np.testing.assert_allclose(np.abs(value(v)), np.abs(vectors), rtol=1e-10)
+        checked(lambda *xs: projector(linalg.eigh(*xs)[1]), *leaves(None, *operands), rtol=1e-3)
+    for full in (True, False):
+        for found, wanted in zip(linalg.svd(TALL, full), scipy.linalg.svd(TALL, full), strict=True):
+            assert found.shape == wanted.shape
+            np.testing.assert_allclose(np.abs(value(found))[..., :3], np.abs(wanted)[..., :3], rtol=1e-10)
+    u, s, vh = leaves(None, *map(value, linalg.svd(TALL, full_matrices=False)))
+    np.testing.assert_allclose(value((u * s) @ vh), TALL)
+    checked(lambda x: projector(linalg.svd(x, full_matrices=False)[0]), *leaves(None, TALL))
+    values, vectors = linalg.eig(A)
+    np.testing.assert_allclose(value(A @ vectors), value(vectors * values), atol=1e-12)
+    np.testing.assert_allclose(np.sort_complex(value(values)), np.sort_complex(scipy.linalg.eigvals(A)), rtol=1e-12)
+    checked(lambda x: ag.abs(linalg.eigvals(x)), *leaves(None, A), rtol=1e-3)
+
+
 def test_logarithms_of_determinants():
     np.testing.assert_allclose(value(linalg.logdet(STACK @ ag_t(STACK))), np.linalg.slogdet(STACK @ ag_t(STACK))[1])
     assert np.isnan(linalg.logdet(np.diag([1.0, -1.0])).item())
@@ -257,6 +312,17 @@ def test_defective_matrices():
         (lambda m: m.logm(TALL), ValueError, "square"),
         (lambda m: m.sqrtm(TALL), np.linalg.LinAlgError, "square"),
         (lambda m: m.sqrtm(A[0]), np.linalg.LinAlgError, "at least two-dimensional"),
+        (lambda m: m.solve(TALL, TALL), ValueError, "square"),
+        (lambda m: m.solve(A, B[:2]), ValueError, "incompatible"),
+        (lambda m: m.solve(A, B, assume_a="round"), ValueError, "not a recognized matrix structure"),
+        (lambda m: m.solve(0 * A, B), np.linalg.LinAlgError, "singular|Singular"),
+        (lambda m: m.solve(-SPD, B, assume_a="pos"), np.linalg.LinAlgError, "positive definite"),
+        (lambda m: m.qr(A, mode="raw-ish"), ValueError, "Mode argument"),
+        (lambda m: m.svd(A * np.nan), ValueError, "must not contain infs or NaNs"),
+        (lambda m: m.eigh(TALL), ValueError, "square"),
+        (lambda m: m.eigh(A, SPD[:2, :2]), ValueError, "wrong b dims"),
+        (lambda m: m.eigh(A, -SPD), np.linalg.LinAlgError, "positive definite"),
+        (lambda m: m.eigh(A, subset_by_index=(1, 3)), ValueError, "indices are not valid"),
     ],
 )
 def test_bad_input(call, kind, message):

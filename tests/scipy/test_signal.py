@@ -59,6 +59,18 @@ def test_convolution(pair, name, mode):
             checked(lambda x, y: function(x, y, mode, method), *leaves(None, x, y), second=mode != "same")  # noqa: B023
 
 
+@pytest.mark.parametrize("boundary", ["fill", "wrap", "symm"])
+@pytest.mark.parametrize(("name", "mode"), list(itertools.product(["convolve2d", "correlate2d"], MODES)))
+def test_convolution_of_matrices(name, mode, boundary):
+    function = getattr(signal, name)
+    for x, y in ((IMAGE, STAMP), (STAMP, IMAGE), (IMAGE, STAMP + 1j), (STAMP - 1j, IMAGE + 1j), (IMAGE, IMAGE[:4, :2])):
+        for more in ((boundary,), (boundary, 1.5)):
+            found, expected = function(x, y, mode, *more), getattr(scipy.signal, name)(x, y, mode, *more)
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(value(found), expected, atol=1e-13)
+    checked(lambda x, y: function(x, y, mode, boundary, 1.5), *leaves(None, IMAGE, STAMP), second=mode == "same")
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_transforms_along_some_axes(mode):
     x, y = RNG.normal(size=(3, 4)), RNG.normal(size=(3, 2))
@@ -200,6 +212,44 @@ def test_vmap_of_filters():
     np.testing.assert_allclose(value(g)[1], value(one(ag.asarray(A[::-1].copy()))))
 
 
+@pytest.mark.parametrize("padtype", ["odd", "even", "constant", None])
+def test_filtering_forwards_and_backwards(padtype):
+    b, a = scipy.signal.butter(2, 0.3)
+    x = RNG.normal(size=(2, 15))
+    for options in ({}, {"padlen": 4}):
+        found = signal.filtfilt(b, a, x, padtype=padtype, **options)
+        np.testing.assert_allclose(value(found), scipy.signal.filtfilt(b, a, x, padtype=padtype, **options), atol=1e-13)
+        turned = signal.filtfilt(b, a, x.T, axis=0, padtype=padtype, **options)
+        np.testing.assert_allclose(value(turned).T, value(found), atol=1e-14)
+    checked(lambda b, a, x: signal.filtfilt(b, a, x, padtype=padtype), *leaves(None, b, a, x))
+
+
+def test_steady_states():
+    for b, a in ((X[:3], [2.0, 0.3, 0.1, 0.4]), ([0.5], [1.0, -0.3]), (X[:4], [2.0])):
+        np.testing.assert_allclose(value(signal.lfilter_zi(b, a)), scipy.signal.lfilter_zi(b, a), atol=1e-14)
+    checked(signal.lfilter_zi, *leaves(None, X[:3], [2.0, 0.3, 0.1, 0.4]))
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_analytic_signals_and_signals_without_trend(axis):
+    calls = {
+        "hilbert": [(), (8,), (3,)],
+        "detrend": [("linear",), ("constant",), ("linear", 2), ("l", [1, 3])],
+    }
+    for name, each in calls.items():
+        for more in each:
+            words = dict(zip(("N",) if name == "hilbert" else ("type", "bp"), more, strict=False))
+            found = getattr(signal, name)(IMAGE, axis=axis, **words)
+            expected = getattr(scipy.signal, name)(IMAGE, axis=axis, **words)
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(value(found), expected, atol=1e-14)
+            function = getattr(signal, name)
+            checked(lambda x: function(x, axis=axis, **words), *leaves(None, IMAGE))  # noqa: B023
+    np.testing.assert_allclose(
+        value(signal.detrend(IMAGE + 1j * IMAGE[::-1])), scipy.signal.detrend(IMAGE + 1j * IMAGE[::-1]), atol=1e-14
+    )
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -215,6 +265,14 @@ def test_vmap_of_filters():
         (lambda m: m.sosfilt(np.ones((2, 5)), X), r"sos array must be shape \(n_sections, 6\)"),
         (lambda m: m.sosfilt(2 * np.ones((2, 6)), X), "should be all ones"),
         (lambda m: m.sosfilt(np.ones((2, 6)), X, zi=np.ones((2, 3))), "Invalid zi shape"),
+        (lambda m: m.convolve2d(X, IMAGE), "must both be 2-D arrays"),
+        (lambda m: m.convolve2d(IMAGE, STAMP, "full", "free"), "Acceptable boundary flags"),
+        (lambda m: m.filtfilt(B, A, X[:5]), "must be greater than padlen"),
+        (lambda m: m.filtfilt(B, A, X, padtype="oddly"), "Unknown value 'oddly'"),
+        (lambda m: m.hilbert(X * 1j), "x must be real"),
+        (lambda m: m.hilbert(X, 0), "N must be positive"),
+        (lambda m: m.detrend(X, type="square"), "Trend type must be"),
+        (lambda m: m.detrend(X, bp=[90]), "Breakpoints must be less"),
     ],
 )
 def test_bad_input(call, message):

@@ -20,11 +20,16 @@ CONTINUOUS = {
     "laplace": ([-3.0, -0.4, 0.1, 0.7, 8.0], ()),
     "lognorm": ([-1.0, 0.02, 0.7, 2.0, 30.0], (0.8,)),
     "uniform": ([-0.2, 0.1, 0.5, 0.9, 1.3], ()),
+    "cauchy": ([-3.0, -0.4, 0.1, 0.7, 8.0], ()),
+    "halfnorm": ([-1.0, 0.02, 0.7, 2.0, 8.0], ()),
+    "invgamma": ([-1.0, 0.02, 0.7, 2.0, 30.0], (2.3,)),
+    "weibull_min": ([-1.0, 0.02, 0.7, 2.0, 8.0], (1.4,)),
 }
 DISCRETE = {
     "poisson": ([-1, 0, 1, 4, 12], (2.7,)),
     "binom": ([-1, 0, 1, 4, 7, 9], (7, 0.3)),
     "bernoulli": ([-1, 0, 1, 2], (0.3,)),
+    "nbinom": ([-1, 0, 1, 4, 12], (2.7, 0.4)),
 }
 DENSITIES = ["pdf", "logpdf", "cdf", "logcdf", "sf", "logsf"]
 MASSES = ["pmf", "logpmf", "cdf", "logcdf", "sf", "logsf"]
@@ -101,7 +106,16 @@ def test_parameters_that_are_not_allowed_give_nan(name):
 
 @pytest.mark.parametrize(
     ("name", "args"),
-    [("poisson", (-1.0,)), ("binom", (3, 1.2)), ("binom", (-1, 0.5)), ("binom", (2.5, 0.5)), ("bernoulli", (-0.1,))],
+    [
+        ("poisson", (-1.0,)),
+        ("binom", (3, 1.2)),
+        ("binom", (-1, 0.5)),
+        ("binom", (2.5, 0.5)),
+        ("bernoulli", (-0.1,)),
+        ("nbinom", (2.5, 0.0)),
+        ("nbinom", (0.0, 0.5)),
+        ("nbinom", (2.5, 1.2)),
+    ],
 )
 def test_counts_with_parameters_that_are_not_allowed_give_nan(name, args):
     for method in MASSES:
@@ -113,7 +127,8 @@ def test_counts_with_parameters_that_are_not_allowed_give_nan(name, args):
 def test_values_at_the_ends():
     ends = np.asarray([0.0, 1.0, np.inf, -np.inf])
     for name, shapes in (("gamma", (1.0,)), ("gamma", (0.5,)), ("beta", (1.0, 1.0)), ("beta", (0.5, 2.0)), ("expon", ()),
-                         ("lognorm", (0.5,)), ("uniform", ()), ("norm", ()), ("t", (2.0,)), ("laplace", ())):  # fmt: skip
+                         ("lognorm", (0.5,)), ("uniform", ()), ("norm", ()), ("t", (2.0,)), ("laplace", ()),
+                         ("cauchy", ()), ("halfnorm", ()), ("invgamma", (2.3,)), ("weibull_min", (1.0,)), ("weibull_min", (0.5,))):  # fmt: skip
         for method in DENSITIES:
             found, expected = both(name, method, ends, *shapes)
             np.testing.assert_allclose(found, expected, rtol=1e-12, err_msg=f"{name}.{method}")
@@ -133,12 +148,15 @@ def test_tails_do_not_underflow():
         ("laplace", "logsf", 700.0, ()),
         ("t", "logpdf", 3.0, (1e8,)),
         ("lognorm", "logsf", 1e12, (0.5,)),
+        ("weibull_min", "logsf", 1e4, (1.5,)),
+        ("cauchy", "cdf", -1e12, ()),
     ):
         far = ag.tensor(x, requires_grad=True)
         y = getattr(getattr(stats, name), method)(far, *shapes)
         np.testing.assert_allclose(value(y), getattr(getattr(scipy.stats, name), method)(x, *shapes), rtol=1e-7)
         assert np.isfinite(ag.grad(y, far)[0].item())
     assert stats.laplace.logcdf(-1e4).item() == -1e4 - np.log(2)  # SciPy's is -inf
+    np.testing.assert_allclose(stats.halfnorm.logsf(40.0).item(), np.log(2) + scipy.stats.norm.logsf(40.0))  # so here
 
 
 def test_dtypes():
@@ -216,8 +234,24 @@ def test_derivatives_of_masses(name, method):
     checked(lambda p: function(counts, *shapes[:-1], p), *leaves(None, [[shapes[-1]], [0.4]]))
 
 
+@pytest.mark.parametrize("method", MASSES)
+def test_derivatives_by_the_number_of_successes(method):
+    counts, function = np.asarray([0, 3]), getattr(stats.nbinom, method)
+    checked(lambda n, p: function(counts, n, p), *leaves(None, [[2.7], [1.0]], 0.4), second=method != "logsf")
+
+
+def test_the_cauchy_distribution_far_out():
+    for x in (1e200, -1e200):
+        far = ag.tensor(x, requires_grad=True)
+        y = stats.cauchy.logpdf(far)
+        np.testing.assert_allclose(y.item(), -2 * np.log(1e200) - np.log(np.pi), rtol=1e-15)  # SciPy's is -inf
+        np.testing.assert_allclose(ag.grad(y, far)[0].item(), -2 / x, rtol=1e-12)
+    q = np.asarray([1e-300, 1e-20, 0.3, 1 - 1e-16])
+    np.testing.assert_allclose(*both("cauchy", "ppf", q), rtol=1e-12)
+
+
 def test_gradients_outside_of_the_support_are_zero():
-    for name in ("gamma", "beta", "expon", "uniform", "lognorm", "chi2"):
+    for name in ("gamma", "beta", "expon", "uniform", "lognorm", "chi2", "halfnorm", "invgamma", "weibull_min"):
         x = ag.tensor([-1.0, 0.5], requires_grad=True)
         for method in DENSITIES:
             y = getattr(getattr(stats, name), method)(x, *CONTINUOUS[name][1])
@@ -234,6 +268,8 @@ def test_counts_have_no_derivative():
         stats.poisson.cdf([1.0], 2.0, k[0])
     with pytest.raises(NotImplementedError, match=r"binom has no derivative by n"):
         stats.binom.pmf(1, k, 0.5)
+    with pytest.raises(NotImplementedError, match=r"nbinom has no derivative by k"):
+        stats.nbinom.cdf(k, 2.0, 0.5)
     with ag.no_grad():
         assert stats.poisson.pmf(k, 2.0).shape == (2,)
 

@@ -18,25 +18,44 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agrad.core import names as _names
-from agrad.scipy.stats.continuous import beta, chi2, expon, gamma, laplace, lognorm, norm, t, uniform
-from agrad.scipy.stats.discrete import bernoulli, binom, poisson
+from agrad.scipy.stats.continuous import (
+    beta,
+    cauchy,
+    chi2,
+    expon,
+    gamma,
+    halfnorm,
+    invgamma,
+    laplace,
+    lognorm,
+    norm,
+    t,
+    uniform,
+    weibull_min,
+)
+from agrad.scipy.stats.discrete import bernoulli, binom, nbinom, poisson
 from agrad.scipy.stats.multivariate import dirichlet, multivariate_normal
 
 __all__ = [
     "bernoulli",
     "beta",
     "binom",
+    "cauchy",
     "chi2",
     "dirichlet",
     "expon",
     "gamma",
+    "halfnorm",
+    "invgamma",
     "laplace",
     "lognorm",
     "multivariate_normal",
+    "nbinom",
     "norm",
     "poisson",
     "t",
     "uniform",
+    "weibull_min",
 ]
 
 if not TYPE_CHECKING:

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from agrad.core.tensor import Tensor
-from agrad.ops.elementwise import abs, exp, expm1, log, log1p
+from agrad.ops.elementwise import abs, atan2, exp, expm1, log, log1p, tan
 from agrad.ops.searching import where
 from agrad.ops.special import (
     betainc,
@@ -20,6 +20,8 @@ from agrad.ops.special import (
     betaln,
     chdtr,
     chdtrc,
+    erf,
+    erfinv,
     gammainc,
     gammaincc,
     gammainccinv,
@@ -37,7 +39,7 @@ from agrad.scipy.stats.base import INF, Continuous, log_of, log_or_floor
 
 #: log(sqrt(2 pi)) and 1 / sqrt(2 pi).
 LOG_ROOT, ONE_OVER_ROOT = math.log(2 * math.pi) / 2, 1 / math.sqrt(2 * math.pi)
-LOG_2 = math.log(2)
+LOG_2, LOG_PI, ROOT_2 = math.log(2), math.log(math.pi), math.sqrt(2)
 
 
 def spread(y: Tensor, *shapes: Any) -> Tensor:
@@ -338,12 +340,152 @@ class Uniform(Continuous):
         return 1 - q
 
 
+def _one_over(x: Tensor) -> Tensor:
+    """Return the reciprocal of numbers that are not negative, infinity of 0."""
+    none = x == 0
+    return where(none, INF, 1 / where(none, 1.0, x))
+
+
+class InverseGamma(Continuous):
+    """The inverse gamma distribution: of 1 over what has the gamma distribution of shape `a`.
+
+    Examples
+    --------
+    >>> from agrad.scipy.stats import invgamma
+    >>> invgamma.pdf([0.5, 1.0], 2.0)
+    tensor([1.0827, 0.3679])
+    """
+
+    support = (0.0, INF)
+
+    def _logpdf(self, y: Tensor, a: Any) -> Tensor:
+        none = y == 0
+        y = where(none, 1.0, y)
+        return where(none, -INF, -(a + 1) * log(y) - gammaln(a) - 1 / y)
+
+    def _cdf(self, y: Tensor, a: Any) -> Tensor:
+        return gammaincc(a, _one_over(y))
+
+    def _sf(self, y: Tensor, a: Any) -> Tensor:
+        return gammainc(a, _one_over(y))
+
+    def _ppf(self, q: Tensor, a: Any) -> Tensor:
+        return _one_over(gammainccinv(a, q))
+
+    def _isf(self, q: Tensor, a: Any) -> Tensor:
+        return _one_over(gammaincinv(a, q))
+
+
+class WeibullMin(Continuous):
+    """The Weibull distribution of shape `c`.
+
+    Examples
+    --------
+    >>> from agrad.scipy.stats import weibull_min
+    >>> weibull_min.sf([1.0, 2.0], 1.5, scale=2.0)
+    tensor([0.7022, 0.3679])
+    """
+
+    support = (0.0, INF)
+
+    def _logpdf(self, y: Tensor, c: Any) -> Tensor:
+        return log_of(c) + xlogy(c - 1, y) - y**c
+
+    def _cdf(self, y: Tensor, c: Any) -> Tensor:
+        return expon._cdf(y**c)
+
+    def _sf(self, y: Tensor, c: Any) -> Tensor:
+        return exp(-(y**c))
+
+    def _logcdf(self, y: Tensor, c: Any) -> Tensor:
+        return expon._logcdf(y**c)
+
+    def _logsf(self, y: Tensor, c: Any) -> Tensor:
+        return -(y**c)
+
+    def _ppf(self, q: Tensor, c: Any) -> Tensor:
+        return expon._ppf(q) ** (1 / c)
+
+    def _isf(self, q: Tensor, c: Any) -> Tensor:
+        return expon._isf(q) ** (1 / c)
+
+
+class HalfNorm(Continuous):
+    """The normal distribution of mean 0 folded to the positive half line.
+
+    Examples
+    --------
+    >>> from agrad.scipy.stats import halfnorm
+    >>> halfnorm.cdf([0.5, 1.0, 2.0])
+    tensor([0.3829, 0.6827, 0.9545])
+    """
+
+    support = (0.0, INF)
+
+    def _logpdf(self, y: Tensor) -> Tensor:
+        return y * y * -0.5 + (LOG_2 - LOG_ROOT)
+
+    def _cdf(self, y: Tensor) -> Tensor:
+        return erf(y / ROOT_2)
+
+    def _sf(self, y: Tensor) -> Tensor:
+        return 2 * ndtr(-y)
+
+    def _logsf(self, y: Tensor) -> Tensor:
+        return LOG_2 + log_ndtr(-y)
+
+    def _ppf(self, q: Tensor) -> Tensor:
+        return ROOT_2 * erfinv(q)
+
+    def _isf(self, q: Tensor) -> Tensor:
+        return -ndtri(q / 2)
+
+
+class Cauchy(Continuous):
+    """The Cauchy distribution.
+
+    Examples
+    --------
+    >>> from agrad.scipy.stats import cauchy
+    >>> cauchy.cdf([-1.0, 0.0, 1.0])
+    tensor([0.2500, 0.5000, 0.7500])
+    """
+
+    def _logpdf(self, y: Tensor) -> Tensor:
+        size = abs(y)
+        far = size > 1e100  # where the square overflows
+        near = where(far, 1.0, size)
+        return -where(far, 2 * log(where(far, size, 1.0)), log1p(near * near)) - LOG_PI
+
+    def _cdf(self, y: Tensor) -> Tensor:
+        return atan2(1.0, -y) / math.pi
+
+    def _sf(self, y: Tensor) -> Tensor:
+        return atan2(1.0, y) / math.pi
+
+    def _ppf(self, q: Tensor) -> Tensor:
+        low, high = q < 0.25, q > 0.75
+        inner = tan((where(low | high, 0.5, q) - 0.5) * math.pi)
+        return where(low, -self._tail(where(low, q, 0.25)), where(high, self._tail(where(high, 1 - q, 0.25)), inner))
+
+    def _isf(self, q: Tensor) -> Tensor:
+        return -self._ppf(q)
+
+    def _tail(self, q: Tensor) -> Tensor:
+        """Return the size of the value that a probability, not above 1/4, lies beyond."""
+        return _one_over(tan(q * math.pi))
+
+
 beta = Beta("beta", "a", "b")
+cauchy = Cauchy("cauchy")
 chi2 = ChiSquared("chi2", "df")
 expon = Exponential("expon")
 gamma = Gamma("gamma", "a")
+halfnorm = HalfNorm("halfnorm")
+invgamma = InverseGamma("invgamma", "a")
 laplace = Laplace("laplace")
 lognorm = LogNormal("lognorm", "s")
 norm = Norm("norm")
 t = StudentT("t", "df")
 uniform = Uniform("uniform")
+weibull_min = WeibullMin("weibull_min", "c")

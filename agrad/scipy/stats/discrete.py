@@ -105,6 +105,31 @@ class Bernoulli(Discrete):
         return p + 0 * k
 
 
+class NegativeBinomial(Discrete):
+    """The number of failures before the `n`-th success, each trial of success probability `p`; `n` is any positive number.
+
+    Examples
+    --------
+    >>> from agrad.scipy.stats import nbinom
+    >>> nbinom.pmf([0, 1, 2], 2, 0.5)
+    tensor([0.2500, 0.2500, 0.1875])
+    """
+
+    def _valid(self, n: Any, p: Any) -> Any:
+        return (n > 0) & (p > 0) & (p <= 1)
+
+    def _logpmf(self, k: Tensor, n: Any, p: Any) -> Tensor:
+        # the coefficient by the beta function, as that of the binomial distribution
+        return xlogy(n, p) + xlog1py(k, -p) - (betaln(n, k + 1) + log(n + k))
+
+    def _cdf(self, k: Tensor, n: Any, p: Any) -> Tensor:
+        return betainc(n, k + 1, p)
+
+    def _sf(self, k: Tensor, n: Any, p: Any) -> Tensor:
+        return betaincc(n, k + 1, p)
+
+
 bernoulli = Bernoulli("bernoulli", "p")
 binom = Binomial("binom", "n", "p")
+nbinom = NegativeBinomial("nbinom", "n", "p")
 poisson = Poisson("poisson", "mu")
