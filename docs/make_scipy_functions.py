@@ -120,6 +120,42 @@ FORMULAS = {
             lambda y, s: mp.ncdf(-mp.log(y) / s),
         ),
     ),
+    "cauchy": (
+        X,
+        (),
+        of_density(
+            lambda y: -mp.log(mp.pi) - mp.log(1 + y * y),
+            lambda y: mp.atan2(1, -y) / mp.pi,
+            lambda y: mp.atan2(1, y) / mp.pi,
+        ),
+    ),
+    "halfnorm": (
+        POSITIVE,
+        (),
+        of_density(
+            lambda y: -y * y / 2 + mp.log(2 / mp.pi) / 2,
+            lambda y: mp.erf(y / mp.sqrt(2)),
+            lambda y: mp.erfc(y / mp.sqrt(2)),
+        ),
+    ),
+    "invgamma": (
+        POSITIVE,
+        (2.3,),
+        of_density(
+            lambda y, a: -(a + 1) * mp.log(y) - 1 / y - mp.loggamma(a),
+            lambda y, a: mp.gammainc(a, 1 / y, regularized=True),
+            lambda y, a: mp.gammainc(a, 0, 1 / y, regularized=True),
+        ),
+    ),
+    "weibull_min": (
+        POSITIVE,
+        (1.4,),
+        of_density(
+            lambda y, c: mp.log(c) + (c - 1) * mp.log(y) - y**c,
+            lambda y, c: -mp.expm1(-(y**c)),
+            lambda y, c: mp.exp(-(y**c)),
+        ),
+    ),
 }
 
 MASSES: dict[str, tuple[Any, dict[str, Callable[..., Any]]]] = {
@@ -135,6 +171,15 @@ MASSES: dict[str, tuple[Any, dict[str, Callable[..., Any]]]] = {
         {
             "logpmf": lambda k, n, p: mp.log(mp.binomial(n, k)) + k * mp.log(p) + (n - k) * mp.log(1 - p),
             "cdf": lambda k, n, p: mp.betainc(n - k, k + 1, 0, 1 - p, regularized=True),
+        },
+    ),
+    "nbinom": (
+        [(0, 2.7, 0.3), (4, 2.7, 0.3), (30, 20.0, 0.35)],
+        {
+            "logpmf": lambda k, n, p: (
+                mp.loggamma(n + k) - mp.loggamma(n) - mp.loggamma(k + 1) + n * mp.log(p) + k * mp.log(1 - p)
+            ),
+            "cdf": lambda k, n, p: mp.betainc(n, k + 1, 0, p, regularized=True),
         },
     ),
 }
@@ -203,6 +248,25 @@ def convolved(x: Any, y: Any) -> Any:
     return mp.matrix([sum(x[i] * y[k - i] for i in range(len(x)) if 0 <= k - i < len(y)) for k in range(size)])
 
 
+def convolved_2d(x: Any, y: Any) -> Any:
+    """Convolve two matrices, the first mirrored at its edges, and give the middle."""
+
+    def inside(i: int, n: int) -> int:
+        return -1 - i if i < 0 else 2 * n - 1 - i if i >= n else i
+
+    def total(i: int, j: int) -> Any:
+        places = [(k, l) for k in range(y.rows) for l in range(y.cols)]
+        half = (y.rows - 1) // 2, (y.cols - 1) // 2
+        return sum(y[k, l] * x[inside(i + half[0] - k, x.rows), inside(j + half[1] - l, x.cols)] for k, l in places)
+
+    return mp.matrix([[total(i, j) for j in range(x.cols)] for i in range(x.rows)])
+
+
+def mirrored(a: Any) -> Any:
+    """Give the symmetric matrix of the lower triangle."""
+    return mp.matrix([[a[max(i, j), min(i, j)] for j in range(a.cols)] for i in range(a.rows)])
+
+
 def symmetric(a: Any) -> Any:
     """Give the symmetric part."""
     return (a + a.T) / 2
@@ -240,6 +304,9 @@ ARRAYS: list[tuple[str, Callable[..., Any], Callable[..., Any], str, tuple[Any, 
     ("linalg.cho_solve", lambda b, a: linalg.cho_solve(linalg.cho_factor((a + a.T) / 2), b),
      lambda b, a: columns(mp.lu_solve)(symmetric(a), b), "4 x 4", (B, NORMAL)),
     ("linalg.solve_sylvester", linalg.solve_sylvester, sylvester, "4 x 4 and 2 x 2", (A, NORMAL[:2, :2], B)),
+    ("linalg.solve", linalg.solve, columns(mp.lu_solve), "4 x 4", (A, B)),
+    ("linalg.eigvalsh", linalg.eigvalsh, lambda a: mp.matrix(sorted(mp.eigsy(mirrored(a), eigvals_only=True))), "4 x 4", (NORMAL,)),
+    ("linalg.svdvals", linalg.svdvals, lambda a: mp.svd_r(a, compute_uv=False), "6 x 3", (TALL,)),
     ("linalg.logdet", ag_symmetric(linalg.logdet), lambda a: mp.log(mp.det(symmetric(a))), "4 x 4", (NORMAL,)),
     ("linalg.expm", linalg.expm, mp.expm, "4 x 4, norm 8", (A,)),
     ("linalg.expm", linalg.expm, mp.expm, "3 x 3, norm 0.1", (A[:3, :3] / 80,)),
@@ -249,6 +316,8 @@ ARRAYS: list[tuple[str, Callable[..., Any], Callable[..., Any], str, tuple[Any, 
      (RNG.normal(size=40), RNG.normal(size=7))),
     ("signal.convolve", lambda x, y: signal.convolve(x, y, method="fft"), convolved, "40 and 7, by transforms",
      (RNG.normal(size=40), RNG.normal(size=7))),
+    ("signal.convolve2d", lambda x, y: signal.convolve2d(x, y, "same", "symm"), convolved_2d, "5 x 6 and 3 x 3, mirrored",
+     (RNG.normal(size=(5, 6)), RNG.normal(size=(3, 3)))),
     ("signal.lfilter", signal.lfilter, filtered, "40, 3 and 3 coefficients",
      (np.asarray([0.5, 0.2, 0.1]), np.asarray([2.0, -0.6, 0.3]), RNG.normal(size=40))),
 ]  # fmt: skip

@@ -224,7 +224,13 @@ def test_each_of_jax_and_numpys_names_is_there_or_explained(theirs):
             "make_vjp",
             "; not there: use value, pull = agrad.func.vjp(f, x), or HIPS autograd's: agrad.compat.autograd.make_vjp",
         ),
-        ("agrad.scipy.stats", "invgamm", ""),
+        ("agrad.scipy.stats", "invgamm", "; did you mean 'invgamma'?"),
+        (
+            "agrad.scipy.stats",
+            "zipf",
+            "; dir(agrad.scipy.stats) tells what is there; write the log density of others with agrad.special",
+        ),
+        ("agrad.scipy.signal", "zpk2sos", "; others of SciPy's take arrays, and agrad.Function a derivative for them"),
         ("agrad.scipy.linalg", "polar", "; not there: use agrad.linalg.svd: u @ vh is the unitary factor"),
         (
             "agrad.scipy.linalg",
@@ -254,7 +260,7 @@ def test_a_missing_name_says_what_it_is_called_here(namespace, name, message):
         ("from agrad import holomorphic_grad", "use agrad.grad(f, holomorphic=True), or HIPS autograd's"),
         ("import agrad.misc", "here it is agrad.compat.autograd.misc."),
         ("from agrad.extend import primitive", "here it is agrad.compat.autograd.extend."),
-        ("from agrad.scipy.linalg import eigh", "here it is agrad.linalg.eigh."),
+        ("from agrad.scipy.linalg import slogdet", "here it is agrad.linalg.slogdet."),
     ],
 )
 def test_an_import_that_fails_says_where_it_is(line, note):

@@ -433,16 +433,27 @@ _INSTEAD = {
     # SciPy
     "agrad.scipy has SciPy's integrate, interpolate, linalg, optimize, signal, special and stats": "scipy.sparse scipy.cluster scipy.spatial scipy.ndimage scipy.misc",
     "use agrad.numpy.fft": "scipy.fft",
-    "use agrad.special's functions, or a backward pass of your own: agrad.Function": "scipy.special.airy",
-    "write its log density with agrad.special, or as one of agrad.scipy.stats": (
-        "scipy.stats.nbinom scipy.stats.cauchy scipy.stats.halfnorm scipy.stats.invgamma scipy.stats.weibull_min"
-        " scipy.stats.halfcauchy scipy.stats.invgauss scipy.stats.weibull_max"
-    ),
     "it is NumPy's own, for arrays: import numpy": (
         "numpy.testing numpy.ma numpy.polynomial numpy.typing numpy.emath numpy.ctypeslib numpy.lib numpy.rec numpy.char"
     ),
     # Dask
     "use agrad_dask.from_zarr, from_npy or agrad.asarray(dask_array)": "from_array from_delayed from_map from_hdf5",
+}
+
+#: What to write for a function of another library that a namespace has not, where nothing else is known of its name.
+OTHERS = {
+    "agrad.scipy.stats": "dir(agrad.scipy.stats) tells what is there; write the log density of others with agrad.special",
+    **dict.fromkeys(
+        (
+            "agrad.scipy.integrate",
+            "agrad.scipy.interpolate",
+            "agrad.scipy.linalg",
+            "agrad.scipy.optimize",
+            "agrad.scipy.signal",
+            "agrad.scipy.special",
+        ),
+        "others of SciPy's take arrays, and agrad.Function a derivative for them",
+    ),
 }
 
 

@@ -80,8 +80,9 @@ def hint(namespace: str, name: str) -> str:
         for other in elsewhere.NAMESPACES:
             if base in dir(importlib.import_module(other)):
                 return f"; not there in place: use x = {other}.{base}(x, ...)"
+    others = f"; {elsewhere.OTHERS[namespace]}" if namespace in elsewhere.OTHERS else ""
     if len(name) <= SHORT:
-        return ""
+        return others
     own = dir(tensor) if namespace == "agrad.Tensor" else dir(sys.modules[namespace])
     known = [there for there in own if there[0] != "_"]
     if not namespace.startswith(NAMED_AS_ELSEWHERE):
@@ -91,4 +92,4 @@ def hint(namespace: str, name: str) -> str:
             return f"; did you mean {alike!r}?"
         if difflib.SequenceMatcher(None, alike, name).ratio() >= ALIKE_ELSEWHERE:
             return f"; if {alike!r} is meant{hint(namespace, alike)}"
-    return ""
+    return others

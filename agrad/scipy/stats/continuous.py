@@ -346,6 +346,12 @@ def _one_over(x: Tensor) -> Tensor:
     return where(none, INF, 1 / where(none, 1.0, x))
 
 
+def _log_beside(p: Tensor, rest: Tensor) -> Tensor:
+    """Return the logarithm of probabilities, accurate where what remains to 1 is small."""
+    near = rest < 0.5
+    return where(near, log1p(-where(near, rest, 0.5)), log_or_floor(where(near, 1.0, p)))
+
+
 class InverseGamma(Continuous):
     """The inverse gamma distribution: of 1 over what has the gamma distribution of shape `a`.
 
@@ -368,6 +374,12 @@ class InverseGamma(Continuous):
 
     def _sf(self, y: Tensor, a: Any) -> Tensor:
         return gammainc(a, _one_over(y))
+
+    def _logcdf(self, y: Tensor, a: Any) -> Tensor:
+        return _log_beside(self._cdf(y, a), self._sf(y, a))
+
+    def _logsf(self, y: Tensor, a: Any) -> Tensor:
+        return _log_beside(self._sf(y, a), self._cdf(y, a))
 
     def _ppf(self, q: Tensor, a: Any) -> Tensor:
         return _one_over(gammainccinv(a, q))
