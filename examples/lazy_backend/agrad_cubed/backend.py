@@ -419,6 +419,16 @@ def real(x, /):
     return xp.real(x) if xp.isdtype(x.dtype, "complex floating") else x
 
 
+def in_its_dtype(function):
+    """Return a mean or spread in the dtype it says: cubed's are of double precision, which not every storage casts."""
+
+    def reduced(x, /, **parameters):
+        made = function(x, **parameters)
+        return elemwise(lambda a: np.astype(a, made.dtype, copy=False), made, dtype=made.dtype)
+
+    return reduced
+
+
 def clip(x, /, min=None, max=None):
     x = x if min is None else xp.maximum(x, min)
     return x if max is None else xp.minimum(x, max)
@@ -482,9 +492,12 @@ KERNELS = {
     "getitem": getitem,
     "matmul": matmul,
     "matrix_transpose": matrix_transpose,
+    "mean": in_its_dtype(xp.mean),
     "real": real,
     "reshape": reshape,
+    "std": in_its_dtype(xp.std),
     "tensordot": tensordot,
+    "var": in_its_dtype(xp.var),
     "vecdot": vecdot,
 }
 

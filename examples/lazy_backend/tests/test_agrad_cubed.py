@@ -102,3 +102,18 @@ def test_programs_run_under_the_spec_of_what_they_are_given(tmp_path):
             value, slope = program(x)
             assert value._raw.spec == slope._raw.spec == spec
             np.testing.assert_allclose(slope.numpy(), 2 * np.cos(2 * np.arange(3.0)), rtol=1e-15)
+
+
+@pytest.mark.parametrize("function", [ag.mean, ag.std, ag.var])
+def test_means_are_in_their_dtype_where_they_are_computed(function):
+    """cubed's are in float64 within a task, whatever their dtype says."""
+    host, seen = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32), set()
+    made = function(ag.asarray(xp.asarray(host, chunks=(2, 2))), axis=0)
+
+    def look(chunk):
+        seen.add(chunk.dtype.name)
+        return chunk
+
+    found = cubed.map_blocks(look, made._raw, dtype=np.float32).compute()
+    np.testing.assert_allclose(found, getattr(np, function.__name__)(host, axis=0), rtol=1e-6)
+    assert seen == {"float32"}
