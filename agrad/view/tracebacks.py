@@ -94,7 +94,7 @@ def explain(error: BaseException) -> None:
         said = "; import agrad.xarray puts them on one"
     elif isinstance(error, TypeError) and (match := re.match(UNEXPECTED, str(error))):
         said = keyword(*match.groups())
-    elif isinstance(error, TypeError) and TENSOR in str(error):
+    elif isinstance(error, TypeError | ValueError) and TENSOR in str(error):
         said = "; the library's own operators and functions take no tensors: write tensor * array, or"
         said += " ag.asarray(array) * tensor, and agrad's functions"
     note = f"{said[2:]}."
