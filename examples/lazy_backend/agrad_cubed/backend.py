@@ -11,10 +11,12 @@ from typing import ClassVar, NamedTuple
 
 import cubed
 import cubed.array_api as xp
+import networkx as nx
 import numpy as np
 from cubed.array_api.array_object import Array
 from cubed.core.ops import elemwise, general_blockwise
-from cubed.primitive.blockwise import ChunkKey, FunctionArgs
+from cubed.core.optimization import can_fuse_predecessors, predecessor_ops_and_arrays
+from cubed.primitive.blockwise import ChunkKey, FunctionArgs, fuse_multiple
 from cubed.storage.virtual import VirtualInMemoryArray
 
 import agrad as ag
@@ -100,7 +102,7 @@ class CubedBackend(Backend):
         """Compute arrays in one pass; small ones are in memory afterwards, others in cubed's storage."""
         lazy = [a for a in arrays if not is_known(a)]
         if lazy:
-            cubed.compute(*lazy, _return_in_memory_array=False)
+            cubed.compute(*lazy, optimize_function=fused, _return_in_memory_array=False)
         return tuple(a if is_known(a) else stored(a) for a in arrays)
 
     # -- the primitives ------------------------------------------------------------------------------------------------
@@ -163,8 +165,25 @@ def is_known(array):
 def values_of(*arrays):
     """Return arrays as NumPy's; those that are not in memory are computed, in one pass."""
     lazy = [a for a in arrays if not is_known(a)]
-    found = iter(cubed.compute(*lazy) if lazy else ())
+    found = iter(cubed.compute(*lazy, optimize_function=fused) if lazy else ())
     return [np.asarray(a._zarray.array if is_known(a) else next(found)) for a in arrays]
+
+
+def fused(dag, *, array_names):
+    """Optimize a plan as cubed does, in one copy of it: cubed makes one for each operation that it fuses."""
+    dag = dag.copy()
+    for name in list(nx.topological_sort(dag)):
+        if name.startswith("array-") or not can_fuse_predecessors(dag, name, array_names=array_names):
+            continue
+        node, before = dag.nodes[name], list(predecessor_ops_and_arrays(dag, name))
+        made = fuse_multiple(
+            node["primitive_op"], *(dag.nodes[op]["primitive_op"] if fits else None for op, _, fits in before)
+        )
+        node |= {"primitive_op": made, "pipeline": made.pipeline}
+        sources = [source for op, _, fits in before if fits for source, _ in dag.in_edges(op)]
+        dag.remove_nodes_from({gone for op, between, fits in before if fits for gone in (op, between)})
+        dag.add_edges_from((source, name) for source in sources)
+    return dag
 
 
 def stored(array):

@@ -8,6 +8,9 @@ import cubed.array_api as xp
 import numpy as np
 import pytest
 import zarr
+from agrad_cubed.backend import fused
+from cubed.core.optimization import multiple_inputs_optimize_dag
+from cubed.core.plan import arrays_to_plan
 
 import agrad as ag
 
@@ -102,6 +105,24 @@ def test_programs_run_under_the_spec_of_what_they_are_given(tmp_path):
             value, slope = program(x)
             assert value._raw.spec == slope._raw.spec == spec
             np.testing.assert_allclose(slope.numpy(), 2 * np.cos(2 * np.arange(3.0)), rtol=1e-15)
+
+
+def test_plans_are_optimized_as_by_cubed():
+    x = ag.asarray(xp.asarray(np.arange(12.0).reshape(4, 3), chunks=(2, 2)), requires_grad=True)
+    loss = ag.sum(F.softmax(x @ ag.matrix_transpose(x) * x.sum(axis=0)[:1], 1) ** 2) + ag.linalg.svdvals(x).sum()
+    arrays = [t._raw for t in (loss, *ag.autograd.grad(loss, x))]
+    plan = arrays_to_plan(*arrays)
+
+    def outline(dag):
+        operations = {name: node["primitive_op"] for name, node in dag.nodes(data=True) if "primitive_op" in node}
+        said = {name: (op.source_array_names, op.num_tasks, op.projected_mem) for name, op in operations.items()}
+        return sorted(dag), sorted(dag.edges()), said
+
+    before = outline(plan.dag)
+    found = outline(fused(plan.dag, array_names=plan.array_names))
+    assert found == outline(multiple_inputs_optimize_dag(plan.dag, array_names=plan.array_names))
+    assert len(found[0]) < len(before[0]) * 2 / 3
+    assert outline(plan.dag) == before
 
 
 @pytest.mark.parametrize("function", [ag.mean, ag.std, ag.var])
