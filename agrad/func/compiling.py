@@ -125,6 +125,8 @@ class Kept:
         What must be as it was when `backward` runs, too.
     keeps_zero : bool
         They give zeros for zeros, so that zeros may stand for the gradient of a result that nothing came from.
+    options : mapping
+        How both programs are to run.
     calls : int
         How often it has run.
     """
@@ -149,6 +151,7 @@ class Kept:
     reads: list[Reads]
     late: list[Link]
     keeps_zero: bool
+    options: Mapping[str, Any]
     calls: int = 0
 
     def __post_init__(self) -> None:
@@ -401,7 +404,7 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, 
         return tuple(t._raw for t in kept.backward.on_tensors(backend, tensors))
     if type(saved) is Freed:
         raise errors.second_time(node)
-    return tuple(map(backend.as_array, kept.backward.run(backend, [*saved, *full])))
+    return tuple(map(backend.as_array, kept.backward.run(backend, [*saved, *full], **kept.options)))
 
 
 def _hooked_backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
@@ -892,6 +895,7 @@ class Compiled:
             reads,
             [link for each in late for link in each.links],
             keeps_zero,
+            self._options,
         )
 
     def _check_hooks(self, watcher: Watcher, left: Sequence[Hooked]) -> None:
@@ -1120,7 +1124,13 @@ def give_back(kept: Kept, values: list[Any]) -> None:
 
 @overload
 def compile(
-    function: F, *, check: Any = "doubling", explain: bool = False, exact: bool = False, threads: int | None = None
+    function: F,
+    *,
+    check: Any = "doubling",
+    explain: bool = False,
+    exact: bool = False,
+    threads: int | None = None,
+    mode: str | None = None,
 ) -> F: ...
 @overload
 def compile(
@@ -1130,6 +1140,7 @@ def compile(
     explain: bool = False,
     exact: bool = False,
     threads: int | None = None,
+    mode: str | None = None,
 ) -> Callable[[F], F]: ...
 def compile(
     function: Any = None,
@@ -1138,6 +1149,7 @@ def compile(
     explain: bool = False,
     exact: bool = False,
     threads: int | None = None,
+    mode: str | None = None,
 ) -> Any:
     """Return a function that does what `function` does, from its second call on as a captured program.
 
@@ -1163,6 +1175,10 @@ def compile(
         sums over many elements may differ.
     threads : int, optional
         How many threads may work on large arrays; default: what the environment allows.
+    mode : {"default", "reduce-overhead"}, optional
+        As in PyTorch: ``"reduce-overhead"`` launches the kernels of a program as one CUDA graph where it runs on CuPy and a
+        graph can hold them, else with one `CompileWarning`; it keeps the memory that they work on. Elsewhere it changes
+        nothing.
 
     Returns
     -------
@@ -1190,9 +1206,12 @@ def compile(
     1
     """
     if function is None:
-        return functools.partial(compile, check=check, explain=explain, exact=exact, threads=threads)
+        return functools.partial(compile, check=check, explain=explain, exact=exact, threads=threads, mode=mode)
     if check not in ("doubling", "first", False):
         raise ValueError(f"check must be 'doubling', 'first' or False, not {check!r}")
+    if mode not in (None, "default", "reduce-overhead"):
+        raise ValueError(f"mode must be 'default' or 'reduce-overhead', not {mode!r}")
     if not callable(function):
         raise TypeError(f"compile takes a function, not {type(function).__name__}{errors.called()}")
-    return Compiled(function, check, explain, exact=exact, threads=threads)
+    options = {"mode": mode} if mode == "reduce-overhead" else {}
+    return Compiled(function, check, explain, exact=exact, threads=threads, **options)

@@ -3,7 +3,8 @@
 It imitates what the plugin relies on: arrays of another type that leave only by ``get()``, a current device, arrays
 that remember the device they were made on, functions that refuse arrays of another device than the current one (as
 CuPy does where devices cannot reach each other), and what CuPy 13.3 to 14.2 lack or refuse where NumPy does not. `WAITS`
-names what CuPy waits for the device for. It says nothing about numbers, streams or speed on a GPU.
+names what CuPy waits for the device for. Streams and graphs are those of `fake_streams`. It says nothing about numbers or
+speed on a GPU.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import re
 import sys
 import types
 
+import fake_streams as streams
 import numpy as np
 import scipy.linalg
 import scipy.special
+from fake_streams import CUDARuntimeError
 
 COUNT = 2
-_current = [0]
 
 #: What the program has waited for: values read on the host, and results whose shape depends on values.
 WAITS = []
@@ -37,14 +39,14 @@ LACKING_IN_LINALG = (
 
 class Device:
     def __init__(self, id=None):
-        self.id = _current[-1] if id is None else getattr(id, "id", id)
+        self.id = streams.THREAD.devices[-1] if id is None else getattr(id, "id", id)
 
     def __enter__(self):
-        _current.append(self.id)
+        streams.THREAD.devices.append(self.id)
         return self
 
     def __exit__(self, *exc):
-        _current.pop()
+        streams.THREAD.devices.pop()
 
     def __eq__(self, other):
         return isinstance(other, Device) and self.id == other.id
@@ -58,13 +60,13 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
     __cuda_array_interface__ = {}
 
     def __init__(self, values):
-        self._values, self._device = values, _current[-1]
+        self._values, self._device = values, streams.THREAD.devices[-1]
 
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
         if out is not None:
             kwargs["out"] = out
-        result = getattr(ufunc, method)(*map(plain, inputs), **{k: plain(v) for k, v in kwargs.items()})
-        return out[0] if out is not None else made(result)
+        result = function(getattr(ufunc, method))(*inputs, **kwargs)
+        return out[0] if out is not None else result
 
     def __array__(self, *args, **kwargs):
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()`.")
@@ -74,7 +76,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
             raise AttributeError(name)
         value = getattr(self._values, name)
         if name in {"item", "tolist", "tobytes"}:
-            WAITS.append(name)
+            _waits(name)
             return value
         if name in {"shape", "dtype", "ndim", "size", "nbytes"}:
             return value
@@ -97,27 +99,25 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):
             return ndarray(values)
 
     def __getitem__(self, key):
-        return made(plain(self)[_key(key)])
+        return _launched(plain(self).__getitem__, _key(key))
 
     def __setitem__(self, key, value):
-        plain(self)[_key(key)] = plain(value)
+        _launched(plain(self).__setitem__, _key(key), plain(value), written=[self._values])
 
     def __bool__(self):
-        WAITS.append("bool")
+        _waits("bool")
         return bool(self._values)
 
     def get(self):
-        WAITS.append("get")
+        _waits("get")
         return self._values.copy()
 
 
 def plain(value):
     """NumPy's view of what a function is given; checks the devices."""
     if isinstance(value, ndarray):
-        if value.device.id != _current[-1]:
-            message = (
-                f"Array device must be same as the current device: array {value.device.id}, current {_current[-1]}"
-            )
+        if value.device.id != streams.THREAD.devices[-1]:
+            message = f"Array device must be same as the current device: array {value.device.id}, current {streams.THREAD.devices[-1]}"
             raise ValueError(message)
         return value._values
     if isinstance(value, np.ndarray):
@@ -136,14 +136,57 @@ def made(value):
 
 def _key(key):
     if isinstance(key, ndarray) and key.dtype == bool:
-        WAITS.append("a mask")  # its elements are counted, for assignments too
+        _waits("a mask")  # its elements are counted, for assignments too
     return tuple(map(_key, key)) if isinstance(key, tuple) else plain(key)
 
 
 def function(f):
+    name = getattr(f, "__name__", "")
+
     @functools.wraps(f)
     def call(*args, **kwargs):
-        return made(f(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()}))
+        values, named = [plain(arg) for arg in args], {k: plain(v) for k, v in kwargs.items()}
+        if name in PRODUCTS and not (values[0].ndim == values[1].ndim == 1 or values[0].dtype.kind in "biu"):
+            streams.calls("cuBLAS")
+        out = named.get("out")
+        written = [*(out if isinstance(out, tuple) else [out])] if out is not None else values[:1] * (f is np.copyto)
+        return _launched(f, *values, written=written, **named)
+
+    return call
+
+
+#: What CuPy calls cuBLAS for, but for integers and products of two vectors.
+PRODUCTS = frozenset({"dot", "einsum", "inner", "matmul", "tensordot", "vdot"})
+
+
+def _launched(f, *args, written=(), **kwargs):
+    """Run a function on NumPy's arrays, as work of the current stream."""
+    call = functools.partial(f, *args, **kwargs)
+    result = made(call())
+    given = [getattr(f, "__self__", None), *args, *kwargs.values()]
+    operands = [a for part in given for a in (part if isinstance(part, list | tuple) else [part])]
+    results = result if isinstance(result, tuple) else [result]
+    streams.done(
+        call,
+        [a for a in operands if isinstance(a, np.ndarray)],
+        [r._values for r in results if isinstance(r, ndarray)],
+        written=written,
+    )
+    return result
+
+
+def _waits(what):
+    streams.waits()
+    WAITS.append(what)
+
+
+def _of(library, f):
+    """Give a function of CuPy's that calls a library of CUDA, which cannot be captured."""
+
+    @functools.wraps(f)
+    def call(*args, **kwargs):
+        streams.calls(library)
+        return f(*args, **kwargs)
 
     return call
 
@@ -155,24 +198,28 @@ def _lu(a, permute_l=False, overwrite_a=False, check_finite=True):
 
 
 def _asarray(obj, dtype=None, **kwargs):
-    if isinstance(obj, ndarray):  # from any device to the current one
-        obj = obj._values if obj.device.id == _current[-1] else obj.get()
+    if not isinstance(obj, ndarray):
+        streams.sends()
+    else:  # from any device to the current one
+        obj = obj._values if obj.device.id == streams.THREAD.devices[-1] else obj.get()
     return made(np.asarray(obj, dtype=dtype))
 
 
 def _sort(a, axis=-1, kind=None):
     assert kind in (None, "stable"), kind
+    streams.ends_the_process()
     return np.sort(a, axis=axis, kind="stable")
 
 
 def _argsort(a, axis=-1, kind=None):
     assert kind in (None, "stable"), kind
+    streams.ends_the_process()
     return np.argsort(a, axis=axis, kind="stable")
 
 
 def _waiting(name):
     def call(*args, **kwargs):
-        WAITS.append(name)
+        _waits(name)
         return getattr(np, name)(*args, **kwargs)
 
     return function(call)
@@ -183,7 +230,7 @@ def _scatter_add(a, key, values):
     if a.dtype not in ("int32", "float16", "float32", "float64", "uint32", "uint64"):
         message = "cupy.add.at only supports int32, float16, float32, float64, uint32, uint64 as data type"
         raise TypeError(message)
-    np.add.at(plain(a), _key(key), plain(values))
+    _launched(np.add.at, plain(a), _key(key), plain(values), written=[plain(a)])
 
 
 def _solve(a, b):
@@ -217,21 +264,29 @@ class ElementwiseKernel:
         self.ins, self.outs = (re.findall(r"(\w+) (\w+)", text) for text in (ins, outs))
         (self.kind,) = re.findall(r"typedef (\w+) C;\n", body)
         self.lines = re.sub(r"typedef .*\n|const \w+ |;", "", body)
-        self.name = name
+        self.name, self.is_loaded = name, False
 
     def __call__(self, *args):
-        self.RAN.append(self.name)
+        self._load()
         for (dtype, _), value in zip(self.ins, args, strict=True):
             assert value.dtype == dtype, (self.name, dtype, value.dtype)
+        return _launched(self.compute, *map(plain, args))
+
+    def _load(self):
+        self.RAN.append(self.name)
+        assert streams.current().capture is None or self.is_loaded, "a kernel is compiled and loaded in a capture"
+        self.is_loaded = True
+
+    def compute(self, *args):
         computed = np.dtype({"float": "float32", "double": "float64"}[self.kind]).type
         names = {
-            name: plain(value) if dtype in ("bool", "int64") else plain(value).astype(computed)
+            name: value if dtype in ("bool", "int64") else value.astype(computed)
             for (dtype, name), value in zip(self.ins, args, strict=True)
         }
         shape = np.broadcast_shapes(*(value.shape for value in names.values()))
         with np.errstate(all="ignore"):
             exec(self.lines, {"C": computed, **MATHEMATICS}, names)
-        results = [made(np.broadcast_to(names[name], shape).astype(dtype)) for dtype, name in self.outs]
+        results = [np.broadcast_to(names[name], shape).astype(dtype) for dtype, name in self.outs]
         return results[0] if len(results) == 1 else tuple(results)
 
 
@@ -247,10 +302,14 @@ class ReductionKernel:
         assert reduce_type == self.each.kind
 
     def __call__(self, *args, axis, keepdims):
-        added = plain(self.each(*args)).sum(axis=axis, keepdims=keepdims)
+        self.each._load()
+        return _launched(functools.partial(self.compute, axis, keepdims), *map(plain, args))
+
+    def compute(self, axis, keepdims, *args):
+        added = self.each.compute(*args).sum(axis=axis, keepdims=keepdims)
         names = {"a": added, "_type_reduce": np.dtype({"float": "float32", "double": "float64"}[self.kind]).type}
         exec(self.result, names)
-        return made(np.asarray(names["r0"]).astype(added.dtype))
+        return np.asarray(names["r0"]).astype(added.dtype)
 
 
 def _drawn(kind, *words, size):
@@ -291,14 +350,9 @@ PENDING = []
 
 
 def _synchronize():
+    streams.current().synchronize()
     if PENDING:
         raise PENDING.pop()
-
-
-class CUDARuntimeError(RuntimeError):
-    def __init__(self, status, text):
-        super().__init__(text)
-        self.status = status
 
 
 def module(name, source, keep=()):
@@ -332,14 +386,18 @@ def install():
     for name in LACKING_IN_LINALG:
         delattr(cupy.linalg, name)
     cupy.linalg.solve = function(_solve)
+    for name in ("cholesky", "eigh", "eigvalsh", "inv", "qr", "slogdet", "solve", "svd"):
+        setattr(cupy.linalg, name, _of("cuSOLVER", getattr(cupy.linalg, name)))
     cupy.fft = module("cupy.fft", np.fft)
     cupy.cuda = types.ModuleType("cupy.cuda")
     cupy.cuda.Device = Device
+    cupy.cuda.Stream, cupy.cuda.Event, cupy.cuda.MemoryPool = streams.Stream, streams.Event, streams.MemoryPool
+    cupy.cuda.get_current_stream, cupy.cuda.using_allocator = streams.current, streams.using_allocator
     cupy.cuda.runtime = types.SimpleNamespace(
         getDeviceCount=lambda: COUNT,
         CUDARuntimeError=CUDARuntimeError,
         deviceSynchronize=_synchronize,
-        memGetInfo=lambda: (10 - _current[-1], 20),
+        memGetInfo=lambda: (10 - streams.THREAD.devices[-1], 20),
     )
     cupy.ElementwiseKernel, cupy.ReductionKernel = ElementwiseKernel, ReductionKernel
     cupy.get_default_memory_pool = lambda: types.SimpleNamespace(

@@ -637,6 +637,20 @@ def test_a_setting_changed_by_the_function_itself_is_no_program():
         same_over_calls(make)
 
 
+def test_options_hold_for_the_backward_pass_too(monkeypatch):
+    asked, backend = [], type(ag.asarray(0.0)._spec.backend)
+    compiled = backend.compile
+    monkeypatch.setattr(
+        backend, "compile", lambda self, program, **how: asked.append(how) or compiled(self, program, **how)
+    )
+    f = ag.compile(lambda x: ag.sum(ag.sin(x)), exact=True, threads=1, check=False)
+    for _ in range(3):
+        x = ag.tensor([0.5, 1.0], requires_grad=True)
+        f(x).backward()
+    assert asked == [{"exact": True, "threads": 1}] * 2
+    np.testing.assert_array_equal(x.grad.numpy(), np.cos([0.5, 1.0]))
+
+
 def test_exact_replays_give_the_bits():
     f = ag.compile(lambda x: (ag.sum(ag.sin(x) * x), ag.mean(x, axis=0)), exact=True, threads=1)
     for seed in range(5):

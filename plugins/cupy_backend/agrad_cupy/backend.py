@@ -269,23 +269,35 @@ class CupyBackend(Backend):
 
     # -- recorded programs ---------------------------------------------------------------------------------------------
 
-    def compile(self, program: Any, *, exact: bool = False, **options: Any) -> Callable[..., Any] | None:
+    def compile(
+        self, program: Any, *, exact: bool = False, mode: str = "default", **options: Any
+    ) -> Callable[..., Any] | None:
         """Return what runs a program with its runs of elementwise steps, and the sums at their ends, as one kernel each.
 
-        With ``exact=True`` steps stay single: CUDA's compiler rounds a product and a sum in one kernel together.
+        With ``exact=True`` steps stay single: CUDA's compiler rounds a product and a sum in one kernel together. With
+        ``mode="reduce-overhead"`` the kernels of a program are launched as one CUDA graph, if one can hold them.
         """
         fewer, codes = (program, {}) if exact else fused(program, lambda op: self._found(op) is None)
-        if not codes and self._count < 2:
+        as_graph = mode == "reduce-overhead"
+        if not codes and self._count < 2 and not as_graph:
             return None
         kernels = _Kernels(self.xp, {name: _compiled(code) for name, code in codes.items()})
         made: dict[str, Callable[..., Any]] = {}  # by device, on which constants lie and arrays are made
+
+        def function(device: str) -> Callable[..., Any]:
+            single = fewer.function(self, device=device, kernels=kernels)
+            if not as_graph:
+                return single
+            from agrad_cupy.graphs import Launcher  # noqa: PLC0415 (only where graphs are asked for)
+
+            return Launcher(single, fewer, codes, exact=exact, waiting=lambda: self.synchronous)
 
         def run(*values: Any) -> Any:
             device = next((self.device_of(value) for value in _arrays(values)), self.default_device())
             found = made.get(device)
             with self._on(device):
                 if found is None:
-                    found = made.setdefault(device, fewer.function(self, device=device, kernels=kernels))
+                    found = made.setdefault(device, function(device))
                 results = found(*values)
                 self._wait()
                 return results
