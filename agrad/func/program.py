@@ -171,7 +171,14 @@ class Step:
     @property
     def refs(self) -> list[int]:
         """The numbers of the values it takes, as often as they occur."""
-        return [ref.number for part in (*self.args, *self.kwargs.values()) for ref in refs_in(part)]
+        found: list[int] = []
+        for part in (*self.args, *self.kwargs.values()):
+            kind = type(part)
+            if kind is Ref:
+                found.append(part.number)
+            elif kind in _NESTED:
+                found.extend([ref.number for ref in refs_in(part)])
+        return found
 
     @property
     def is_backward(self) -> bool:
@@ -191,6 +198,10 @@ class Step:
 
         args = tuple(mapped(put, part) for part in self.args)
         return replace(self, args=args, kwargs={name: mapped(put, part) for name, part in self.kwargs.items()})
+
+
+#: The types of arguments that others stand in.
+_NESTED = (tuple, list, slice)
 
 
 def mapped(function: Callable[[Any], Any], part: Any) -> Any:

@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import CodeType
 from typing import Any, NamedTuple, NoReturn
 
 from agrad.core import errors, mode
@@ -383,6 +384,8 @@ class Recorder:
         self.region = self._regions = 0
         self.line = ""
         self._count = first
+        self._shaped: dict[Spec, Shaped] = {}
+        self._lines: dict[tuple[int, int], tuple[CodeType, str]] = {}  # by id of the code, which the value keeps
         self._known: dict[int, tuple[int, Any]] = {}  # by id: number, and what keeps the id from being given again
 
     # -- numbers ------------------------------------------------------------------------------------------------------
@@ -395,10 +398,27 @@ class Recorder:
             backend = backend or backend_of(array)
             assert backend is not None
             spec = backend.spec(array)
-            self.shapes[number] = Shaped(spec.shape, backend.dtype_name(spec.dtype))
+            self.shapes[number] = self.shaped(spec)
             if self.device is None:
                 self.device = spec.device
         return number
+
+    def shaped(self, spec: Spec) -> Shaped:
+        """Return a spec as a program has it."""
+        found = self._shaped.get(spec)
+        if found is None:
+            found = self._shaped[spec] = Shaped(spec.shape, spec.backend.dtype_name(spec.dtype))
+        return found
+
+    def line_of(self, code: CodeType | None, lasti: int) -> str:
+        """Return the line of an instruction, which a loop comes by often."""
+        found = self._lines.get((id(code), lasti))
+        if found is None:
+            text = errors.line_of(code, lasti)
+            if code is None:
+                return text
+            found = self._lines[id(code), lasti] = code, text
+        return found[1]
 
     def know(self, array: Any, number: int) -> None:
         """Remember the number of an array while it lives."""
@@ -519,7 +539,7 @@ class Recorder:
         step_kwargs = {
             name: HERE if name == "device" and v is not None else self.part(inner, op, v) for name, v in kwargs.items()
         }
-        line = self.line or errors.line_of(*errors.caller())
+        line = self.line or self.line_of(*errors.caller())
         self.steps.append(Step(op, step_args, step_kwargs, tuple(outs), several, line, self.region))
         if not several:
             return made[0]
@@ -551,7 +571,7 @@ class Recorder:
         if kind is range:
             return list(part)
         if kind is Spec:
-            return Shaped(part.shape, part.backend.dtype_name(part.dtype))
+            return self.shaped(part)
         if backend_of(part) is not None and is_array(part):
             return Ref(self.known(part))
         if isinstance(part, int):  # of a class of its own, as an enumeration's
@@ -637,7 +657,7 @@ class Recorder:
         if isinstance(value, Recorded):
             number = self.new()
             self.shapes[number] = self.shapes[value.ref.number]
-            line = self.line or errors.line_of(*errors.caller())
+            line = self.line or self.line_of(*errors.caller())
             self.steps.append(Step(DETACH, (value.ref,), {}, (number,), False, line, self.region))
             return type(value)(value.data, number)
         if isinstance(value, Batched):
@@ -696,7 +716,7 @@ class Recorder:
                 raise CaptureError(f"capture: a gradient goes from one backend to another{errors.at(node)}")
             saved = tuple(map(self.lift_saved, saved)) if type(saved) is tuple else saved
             try:
-                self.line = f"{errors.line_of(node.code, node.lasti)}{BACKWARD}"
+                self.line = f"{self.line_of(node.code, node.lasti)}{BACKWARD}"
                 return self.lower(vjp(counterpart(backend).xp, self.lift(g), saved, node))
             finally:
                 self.line = ""
@@ -720,7 +740,7 @@ class Recorder:
         self.know(array, number)
         options.pop("device")
         kwargs = {name: self.part(backend, DRAW, value) for name, value in options.items()}
-        line = errors.line_of(*errors.caller())
+        line = self.line_of(*errors.caller())
         self.steps.append(Step(DRAW, (kind, tuple(shape), Ref(at)), kwargs, (number,), False, line, self.region))
         return array
 
