@@ -214,49 +214,50 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NO_V
 # -- sorting -----------------------------------------------------------------------------------------------------------
 
 
-#: Algorithms that NumPy knows by name; here they sort stably, all of them.
-_SORTS = frozenset([None, "quicksort", "heapsort", "mergesort", "stable", "introselect"])
+#: Algorithms that NumPy knows by name, and whether equal elements keep their order.
+_SORTS = {None: False, "quicksort": False, "heapsort": False, "introselect": False, "mergesort": True, "stable": True}
 
 
-def _to_sort(name: str, a: Any, axis: Any, order: Any, kind: Any) -> tuple[Tensor, int]:
+def _to_sort(name: str, a: Any, axis: Any, order: Any, kind: Any, stable: Any = None) -> tuple[Tensor, dict[str, Any]]:
+    """Return what is to be sorted, and how."""
     if order is not None:
         raise refused(f"numpy.{name} with order=", "tensors have no fields")
     if kind not in _SORTS:
         raise ValueError(
             f"{name} kind must be one of 'quicksort', 'heapsort' or 'stable' (got {kind!r}){errors.called()}"
         )
-    x = as_operand(a)
+    x, stable = as_operand(a), bool(stable) or _SORTS[kind]
     if axis is None or (not x.ndim and name == "argsort" and axis in (0, -1)):  # as NumPy allows there
-        return flat(x), 0
-    return x, axis_of(axis, x.ndim)
+        return flat(x), {"axis": 0, "stable": stable}
+    return x, {"axis": axis_of(axis, x.ndim), "stable": stable}
 
 
 @public()
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tensor:
-    x, axis = _to_sort("sort", a, axis, order, kind)
-    return ops.sort(x, axis=axis)
+    x, how = _to_sort("sort", a, axis, order, kind, stable)
+    return ops.sort(x, **how)
 
 
 @public(status=STEP)
 def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tensor:
-    x, axis = _to_sort("argsort", a, axis, order, kind)
-    return ops.argsort(x, axis=axis)
+    x, how = _to_sort("argsort", a, axis, order, kind, stable)
+    return ops.argsort(x, **how)
 
 
 @public()
 def partition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Tensor:
     """Sorted altogether, which is a partition at every place."""
-    x, axis = _to_sort("partition", a, axis, order, kind)
-    _check_kth(kth, x.shape[axis])
-    return ops.sort(x, axis=axis)
+    x, how = _to_sort("partition", a, axis, order, kind)
+    _check_kth(kth, x.shape[how["axis"]])
+    return ops.sort(x, **how)
 
 
 @public(status=STEP)
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: str = "introselect", order: Any = None) -> Tensor:
     """Sorted altogether, which is a partition at every place."""
-    x, axis = _to_sort("argpartition", a, axis, order, kind)
-    _check_kth(kth, x.shape[axis])
-    return ops.argsort(x, axis=axis)
+    x, how = _to_sort("argpartition", a, axis, order, kind)
+    _check_kth(kth, x.shape[how["axis"]])
+    return ops.argsort(x, **how)
 
 
 def _check_kth(kth: Any, n: int) -> None:
@@ -273,7 +274,7 @@ def sort_complex(a: Any) -> Tensor:
         order = lexsort((elementwise.imag(x), elementwise.real(x)))
         return ops.take_along_axis(x, order, axis=-1)
     small = dtype_of(x) in ("int8", "uint8", "int16", "uint16")
-    return astype(ops.sort(x), "complex64" if small else "complex128")
+    return astype(ops.sort(x, stable=False), "complex64" if small else "complex128")
 
 
 @public(status=STEP)

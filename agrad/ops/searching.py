@@ -560,7 +560,7 @@ def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None)
 
 def _unsort(xp: Any, g: Any, x: Any, axis: int, descending: bool, stable: bool) -> Any:
     order = xp.argsort(x, axis=axis, descending=descending, stable=stable)
-    return xp.take_along_axis(g, xp.argsort(order, axis=axis), axis=axis)
+    return xp.take_along_axis(g, xp.argsort(order, axis=axis, stable=False), axis=axis)  # all of its elements differ
 
 
 def _sorted_tangent(xp: Any, t_x: Any, x: Any, axis: int, descending: bool, stable: bool) -> Any:

@@ -88,14 +88,14 @@ NO_EFFECT = {
     "copy": "see test_copies",
     "device": "see test_places",
     "doc": "a text",
-    "kind": "an algorithm",
+    "kind": "see test_sorting.py",
     "like": "see test_places",
     "max_work": "an effort",
     "order": "the layout in memory, or refused where it is the name of a field",
     "out": "see test_out",
     "overwrite_input": "an operand that may be spoiled: it is not",
     "sorted": "values are sorted",
-    "stable": "what is sorted is so stably",
+    "stable": "see test_sorting.py",
     "subok": "there are no subclasses",
 }
 
