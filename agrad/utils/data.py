@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agrad import random, tree
+from agrad.core import mode
 from agrad.core import names as _names
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
@@ -91,12 +92,19 @@ class DataLoader:
     prefetch : int, optional
         How many batches a thread reads ahead; 0 reads each when it is asked for.
     generator : agrad.random.Generator, optional
-        Where the orders come from. Default: the one that `agrad.manual_seed` seeds.
+        Where the orders come from, and the seeds of the passes. Default: the one that `agrad.manual_seed` seeds.
 
     Raises
     ------
     ValueError
         If `batch_size` is not positive, or `prefetch` negative.
+
+    Notes
+    -----
+    What a dataset and `collate_fn` draw from agrad's default generator comes from one that each pass seeds anew, from
+    `generator`, as PyTorch seeds its workers. So a pass gives the same batches however many are read ahead, and leaves the
+    draws of the training loop alone. Batches are recorded if recording is on where the pass begins. NumPy's and
+    Python's own generators the thread shares with the rest of the program.
 
     Examples
     --------
@@ -135,8 +143,14 @@ class DataLoader:
         # the order is drawn here, not by the thread: draws stay in the order of the user's program
         count = len(self.dataset)
         order = random.randperm(count, generator=self.generator).tolist() if self.shuffle else range(count)
-        batches = (order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self)))
-        found = map(self._batch, batches)
+        own = random.Generator(int(random.randint(0, 2**31 - 1, (), generator=self.generator)))
+        recording = mode.is_grad_enabled()
+
+        def read(indices: Sequence[int]) -> Any:
+            with random.using(own), mode.set_grad_enabled(recording):
+                return self._batch(indices)
+
+        found = map(read, (order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self))))
         return _ahead(found, self.prefetch) if self.prefetch else found
 
     def _batch(self, indices: Sequence[int]) -> Any:

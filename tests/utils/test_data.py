@@ -122,3 +122,55 @@ def test_bad_input():
         TensorDataset()
     with pytest.raises(ValueError, match="arrays of one length"):
         TensorDataset(ag.tensor(1.0))
+
+
+class Noisy:
+    """Samples that are drawn when they are asked for."""
+
+    def __init__(self, w=1.0):
+        self.w = w
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, i):
+        return self.w * ag.randn(3)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_what_samples_draw_follows_the_seed_however_far_is_read_ahead(given):
+    def run(prefetch):
+        ag.manual_seed(0)
+        generator = ag.random.Generator(5) if given else None
+        loader = DataLoader(
+            Noisy(),
+            4,
+            True,
+            prefetch=prefetch,
+            generator=generator,
+            collate_fn=lambda rows: ag.stack(rows) + ag.rand(1),
+        )
+        return [[(batch.tolist(), ag.randn(2).tolist()) for batch in loader] for _ in range(2)]
+
+    runs = [run(prefetch) for prefetch in (0, 0, 1, 2, 2, 5)]
+    assert all(found == runs[0] for found in runs)
+    first, second = runs[0]
+    assert first != second  # each pass has a seed of its own
+
+
+def test_draws_of_the_loop_do_not_depend_on_how_many_batches_were_read():
+    def after(count):
+        ag.manual_seed(0)
+        for _, _ in zip(range(count), DataLoader(Noisy(), 2), strict=False):
+            pass
+        return ag.randn(3).tolist()
+
+    assert after(1) == after(5)
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_batches_are_recorded_as_where_the_pass_began(prefetch):
+    w = ag.ones(3, requires_grad=True)
+    assert all(batch.requires_grad for batch in DataLoader(Noisy(w), 4, prefetch=prefetch))
+    with ag.no_grad():
+        assert not any(batch.requires_grad for batch in DataLoader(Noisy(w), 4, prefetch=prefetch))
