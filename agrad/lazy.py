@@ -6,10 +6,12 @@ import sys
 from typing import Any, Self
 
 from agrad import tree
-from agrad.core.backend import Outlook
-from agrad.core.errors import BackendError, called, in_dask
-from agrad.core.materialize import fill, is_lazy
+from agrad.autograd.backward import grad
+from agrad.core.backend import Outlook, backend_of
+from agrad.core.errors import BackendError, called, in_dask, line_of
+from agrad.core.materialize import asking, fill, is_lazy
 from agrad.core.mode import recorder
+from agrad.core.node import AccumulateGrad, Node, ancestors
 from agrad.core.tensor import Tensor, attached
 from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import positive
@@ -60,32 +62,89 @@ def persist(*tensors: Any, max_memory: int | str | None = None, progress: bool |
     return _realised("persist", tensors, keep="backend", max_memory=max_memory, progress=progress)
 
 
-def explain(*tensors: Any, max_memory: int | str | None = None) -> Outlook:
+def explain(*tensors: Any, max_memory: int | str | None = None, backward: bool = False) -> Outlook:
     """Return what computing lazy tensors will read and hold, before anything is computed.
 
     *tensors : Tensor, or dict, list, tuple, dataclass or None in any nesting
-        Lazy tensors of one backend, as a loss, or a loss and gradients by parameters on Dask.
+        Lazy tensors or arrays of one backend, as a loss, or a loss and gradients by parameters on Dask. Those of backends
+        that are not lazy have their values.
     max_memory : int or str, optional
         As for `compute`, which then takes more passes, or fewer tasks at a time.
+    backward : bool, optional
+        With the backward pass of what requires grad, to all its leaves: where these are in memory, what ``backward()``
+        computes when it ends. The graph is kept, and no `.grad` changes.
     Returns: Prints as text; its attributes are the numbers. Tasks that are fused when they run hold less than it says.
     MemoryError: If `max_memory` is too little, as `compute` would raise it.
+    TypeError: If something lazy is given that is no array, as a DataArray.
+    RuntimeError: If hooks stand in the way of a backward pass: it would call them.
 
     >>> x = ag.ones((1000, 10), device="dask", chunks=(100, 10))
     >>> seen = ag.explain(ag.sum(x * x))
     >>> seen.passes, seen.chunks, seen.read, seen.result
     (1, 10, 80000, 8)
+    >>> w = ag.zeros(10, requires_grad=True)
+    >>> ag.explain(ag.sum(x @ w), backward=True).result  # the loss, and the gradient
+    88
     >>> ag.explain(ag.ones(3))
     nothing is to be computed
     """
-    leaves, _ = tree.flatten(tensors)
-    lazy = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf._spec.backend.is_lazy]
-    backends = {leaf._spec.backend for leaf in lazy}
-    if not lazy:
-        return Outlook()
+    arrays, followed = [], []
+    for leaf in tree.flatten(tensors)[0]:
+        if isinstance(leaf, Tensor):
+            arrays.append(leaf._raw)
+            followed += [leaf] if leaf._node is not None else []
+        elif backend_of(leaf) is not None:
+            arrays.append(leaf)
+        elif hasattr(leaf, "__dask_graph__"):
+            instead = ": give what it holds, as a.data" if hasattr(leaf, "data") else ""
+            raise TypeError(f"explain() takes tensors and arrays, got a {type(leaf).__name__}{instead}{called()}")
+    nodes = list(ancestors([t._node for t in followed if t._node is not None]))
+    if backward:
+        arrays += _of_backward(followed, nodes)
+    lazy = {id(array): array for array in arrays if is_lazy(array)}
+    backends = {backend_of(array) for array in lazy.values()}
     if len(backends) > 1:
-        names = " and ".join(sorted(backend.name for backend in backends))
+        names = " and ".join(sorted(backend.name for backend in backends if backend is not None))
         raise BackendError(f"explain() takes tensors of one lazy backend, not of {names}{called()}")
-    return lazy[0]._spec.backend.outlook(*(leaf._raw for leaf in lazy), max_memory=max_memory)
+    backend = backends.pop() if backends else None
+    found = Outlook() if backend is None else backend.outlook(*lazy.values(), max_memory=max_memory)
+    found.kept, found.keeper = _kept_in_memory(nodes)
+    return found
+
+
+def _of_backward(outputs: list[Tensor], nodes: list[Node]) -> list[Any]:
+    """Return the raw arrays that a backward pass of outputs computes, or gives."""
+    if any(node.hooks is not None for node in nodes):
+        raise RuntimeError(
+            f"explain(backward=True) would call the hooks of these tensors: give what they make of it{called()}"
+        )
+    leaves = [leaf for node in nodes if isinstance(node, AccumulateGrad) and (leaf := node.tensor()) is not None]
+    if not leaves:
+        return []
+    with asking() as asked:
+        gradients = grad(outputs, leaves, retain_graph=True, allow_unused=True)
+        asked += [g._raw for g in gradients if g is not None]
+    return asked
+
+
+def _kept_in_memory(nodes: list[Node]) -> tuple[int, str]:
+    """Return the bytes that nodes keep in arrays which are in memory, and which node keeps most."""
+    found: dict[int, int] = {}
+    most = 0, ""
+
+    def own(value: Any) -> int:
+        if isinstance(value, list | tuple):
+            return sum(map(own, value))
+        array = value._raw if isinstance(value, Tensor) else value
+        backend = backend_of(array)
+        if backend is None or backend.is_lazy:
+            return 0
+        found[id(array)] = nbytes = backend.nbytes(array)
+        return nbytes
+
+    for node in nodes:
+        most = max(most, (own(node.saved), f"{node.name()}, recorded at {line_of(node.code, node.lasti)}"))
+    return sum(found.values()), most[1]
 
 
 def _realised(function: str, arguments: tuple[Any, ...], **how: Any) -> Any:

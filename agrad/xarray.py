@@ -2,8 +2,8 @@
 
 Most of xarray does so without it, as it calls NumPy's functions, which take tensors: arithmetic, reductions, groups, windows,
 calculus. What needs this module are `interp`, `ffill`, `bfill`, `first` and `last` of groups, choosing points by arrays
-(``da.isel(time=points, place=points)``), `chunk`, which cuts the tensor itself and stays part of the graph, `compute`, `load`
-and `persist`, and writing files. xarray has to be installed.
+(``da.isel(time=points, place=points)``), `chunk`, which cuts the tensor itself and stays part of the graph, `chunks`, `compute`,
+`load` and `persist`, and writing files. xarray has to be installed.
 
 Examples
 --------
@@ -25,9 +25,13 @@ from typing import Any
 
 import xarray
 from xarray.backends import writers
-from xarray.core import dataset, duck_array_ops, indexing, missing, nputils
+from xarray.core import common, dataarray, dataset, duck_array_ops, indexing, missing, nputils
 from xarray.core.dataset import Dataset
+from xarray.core.utils import Frozen
 from xarray.core.variable import Variable, broadcast_variables
+from xarray.namedarray.core import NamedArray
+from xarray.namedarray.daskmanager import DaskManager
+from xarray.structure import chunks as structure_chunks
 
 import agrad as ag
 import agrad.numpy as np
@@ -202,6 +206,56 @@ def _of_dataset(name: Any, var: Any, chunks: Any, *args: Any, **options: Any) ->
     return var.chunk(chunks) if var.ndim else var
 
 
+def _lengths(variable: Any) -> Any:
+    """Return the chunks of a variable that is a tensor, None if that is in one piece."""
+    return variable._data.chunks if variable._data._spec.backend.is_chunked else None
+
+
+_chunks, _chunksizes, _all_chunksizes = NamedArray.chunks, NamedArray.chunksizes, common.get_chunksizes
+
+
+@functools.wraps(_chunks.fget)
+def _chunks_of(self: Any) -> Any:
+    return _lengths(self) if isinstance(self._data, ag.Tensor) else _chunks.fget(self)
+
+
+@functools.wraps(_chunksizes.fget)
+def _chunksizes_of(self: Any) -> Any:
+    if not isinstance(self._data, ag.Tensor):
+        return _chunksizes.fget(self)
+    return dict(zip(self.dims, _lengths(self) or (), strict=False))
+
+
+@functools.wraps(_all_chunksizes)
+def _chunksizes_of_all(variables: Any) -> Any:
+    variables = list(variables)
+    found = dict(_all_chunksizes([v for v in variables if not isinstance(v._data, ag.Tensor)]))
+    for variable in variables:
+        for dim, lengths in _chunksizes_of(variable).items() if isinstance(variable._data, ag.Tensor) else ():
+            if found.setdefault(dim, lengths) != lengths:
+                raise ValueError(
+                    f"Object has inconsistent chunks along dimension {dim}. This can be fixed by calling unify_chunks()."
+                    f"{errors.called()}"
+                )
+    return Frozen(found)
+
+
+_manager, _unify = structure_chunks.get_chunked_array_type, DaskManager.unify_chunks
+
+
+@functools.wraps(_manager)
+def _manager_of(*arrays: Any) -> Any:
+    return DaskManager() if any(isinstance(x, ag.Tensor) for x in arrays) else _manager(*arrays)
+
+
+@functools.wraps(_unify)
+def _unified(self: Any, *args: Any, **options: Any) -> Any:
+    plain = [x.detach()._raw if isinstance(x, ag.Tensor) else x for x in args]
+    chunks, arrays = _unify(self, *plain, **options)
+    pairs = zip(args[::2], arrays, strict=True)
+    return chunks, [x.rechunk(found.chunks) if isinstance(x, ag.Tensor) else found for x, found in pairs]
+
+
 def _of_tensors_too(method: Any, computing: Any) -> Any:
     """Return `load` or `persist` of a Dataset which computes tensors too, in one pass."""
 
@@ -264,6 +318,12 @@ missing.push = _filled
 nputils.nanfirst = _nan_end(nputils.nanfirst, last=False)
 nputils.nanlast = _nan_end(nputils.nanlast, last=True)
 indexing.ArrayApiIndexingAdapter._vindex_get = _points
+structure_chunks.get_chunked_array_type = _manager_of
+DaskManager.unify_chunks = _unified
+NamedArray.chunks = property(_chunks_of)
+NamedArray.chunksizes = property(_chunksizes_of)
+for _module in (common, dataarray, dataset):
+    _module.get_chunksizes = _chunksizes_of_all
 Variable.chunk = _in_chunks
 dataset._maybe_chunk = _of_dataset
 duck_array_ops.get_array_namespace = _namespace

@@ -125,6 +125,10 @@ class Outlook:
         What that is.
     result : int
         The bytes of the results.
+    kept : int
+        The bytes of the arrays in memory that graphs keep for the backward pass, beside `peak`.
+    keeper : str
+        What keeps most of them.
     """
 
     passes: int = 0
@@ -136,19 +140,24 @@ class Outlook:
     largest: int = 0
     task: str = ""
     result: int = 0
+    kept: int = 0
+    keeper: str = ""
 
     def __init__(self, **known: Any) -> None:
         vars(self).update(known)
 
     def __repr__(self) -> str:
+        kept = ""
+        if self.kept >= 2**20:
+            kept = f"\nthe graph keeps {_bytes(self.kept)} in memory beside that, most of it for {self.keeper}"
         if not self.passes:
-            return "nothing is to be computed"
+            return f"nothing is to be computed{kept}"
         passes = "1 pass" if self.passes == 1 else f"{self.passes} passes"
         return (
             f"{passes} over the data: {self.tasks} tasks, {self.threads} at a time"
             f"\nreads {_bytes(self.read)} in {self.chunks} chunks"
             f"\nholds about {_bytes(self.peak)}; the largest task {_bytes(self.largest)}: {self.task}"
-            f"\ngives {_bytes(self.result)}"
+            f"\ngives {_bytes(self.result)}{kept}"
         )
 
     def _repr_html_(self) -> str:

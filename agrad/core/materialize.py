@@ -7,7 +7,9 @@ a value crosses to another library.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from agrad.core.backend import backend_of
@@ -22,6 +24,26 @@ def is_lazy(array: Any) -> bool:
     """Return whether a raw array is of a lazy backend."""
     backend = backend_of(array)
     return backend is not None and backend.is_lazy
+
+
+class _Asked(BaseException):
+    """Ends a computation of which somebody asks what it would compute."""
+
+
+#: Gets the arrays that would be computed, where somebody asks for that.
+_ASKING: ContextVar[list[Any] | None] = ContextVar("agrad_asking", default=None)
+
+
+@contextmanager
+def asking() -> Iterator[list[Any]]:
+    """Compute nothing: the block ends at the first computation it would start, of the arrays that are in the list then."""
+    found: list[Any] = []
+    token = _ASKING.set(found)
+    try:
+        with suppress(_Asked):
+            yield found
+    finally:
+        _ASKING.reset(token)
 
 
 def realised(arrays: Iterable[Any], **how: Any) -> dict[int, Any]:
@@ -39,6 +61,10 @@ def realised(arrays: Iterable[Any], **how: Any) -> dict[int, Any]:
     dict
         By the ``id`` of each array, one of the same backend that holds the values.
     """
+    asked = _ASKING.get()
+    if asked is not None:
+        asked += arrays
+        raise _Asked
     groups: dict[Any, dict[int, Any]] = {}
     for array in arrays:
         groups.setdefault(backend_of(array), {})[id(array)] = array

@@ -232,6 +232,46 @@ def test_explain_counts_what_fused_tasks_read(tmp_path):
         assert seen.chunks - read // 8_000 in (0, 1)
 
 
+def test_explain_says_what_the_backward_pass_computes():
+    x = ag.asarray(da.random.random((1000, 20), chunks=(100, 20)))
+    w, z = ag.zeros(20, requires_grad=True), ag.zeros(20, device="dask", requires_grad=True)
+    for parameter in (w, z):
+        with no_tasks():
+            loss = ag.mean((x @ parameter - 1.0) ** 2)
+            seen = ag.explain(loss, backward=True)
+            assert parameter.grad is None
+        assert seen.result == 8 + 20 * 8
+        assert x.nbytes <= seen.read <= x.nbytes + z.nbytes
+        assert seen.tasks > ag.explain(loss).tasks
+        loss.backward()
+        np.testing.assert_allclose(parameter.grad.numpy(), -2 * np.asarray(ag.mean(x, axis=0)))
+    with pytest.raises(MemoryError, match="max_memory"):
+        ag.explain(ag.mean((x @ w) ** 2), backward=True, max_memory=1000)
+    w.register_hook(lambda g: g)
+    with pytest.raises(RuntimeError, match="would call the hooks"):
+        ag.explain(ag.sum(x @ w), backward=True)
+
+
+def test_explain_says_what_graphs_keep_in_memory():
+    big = ag.ones(1024, 1024, requires_grad=True)
+    seen = ag.explain(ag.sum(ag.exp(big)))
+    assert (seen.passes, seen.kept) == (0, 2**23)
+    assert repr(seen).startswith("nothing is to be computed\nthe graph keeps 8.0 MiB in memory beside that")
+    assert "ExpBackward0, recorded at " in repr(seen)
+    assert "test_tensors_in_chunks.py" in seen.keeper
+    data = ag.asarray(da.ones((1024, 1024), chunks=512))
+    assert ag.explain(ag.sum(ag.exp(big) * data)).kept == 2**23
+
+
+def test_explain_takes_arrays_and_says_what_it_does_not_take():
+    data = da.ones((4, 4), chunks=2) * 2
+    assert ag.explain(data).result == 128
+    assert ag.explain({"a": data, "rate": 0.1, "no": None}).result == 128
+    xarray = pytest.importorskip("xarray")
+    with pytest.raises(TypeError, match=r"got a DataArray: give what it holds, as a\.data"):
+        ag.explain(xarray.DataArray(data))
+
+
 def test_from_xarray_is_lazy_and_keeps_chunks():
     xarray = pytest.importorskip("xarray")
     values = np.arange(12.0).reshape(6, 2)

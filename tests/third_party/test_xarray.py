@@ -186,9 +186,27 @@ class TestChunks:
         assert series(X).chunk(run=1).chunks == ((1, 1), (3,))  # an array as before
         assert isinstance(series(X).chunk(run=1).data, da.Array)
 
+    def test_chunks_are_shown_and_unified(self):
+        da = pytest.importorskip("dask.array")
+        import agrad.xarray  # noqa: F401 (other tests run without)
+
+        x = ag.asarray(da.from_array(X, chunks=(1, 2)), requires_grad=True)
+        assert series(x).chunks == (series(x) * 2).variable.chunks == ((1, 1), (2, 1))
+        assert series(x).chunksizes == {"run": (1, 1), "place": (2, 1)}
+        assert series(ag.asarray(X)).chunks is None
+        assert series(ag.asarray(X)).chunksizes == {}
+        both = xr.Dataset({"t": series(x), "u": series(ag.asarray(X)), "v": series(da.from_array(X, chunks=(2, 1)))})
+        with pytest.raises(ValueError, match="inconsistent chunks along dimension run"):
+            both.chunks
+        made = both.unify_chunks()
+        assert made.chunks == {"run": (1, 1), "place": (1, 1, 1)}
+        (made["t"] * made["v"]).sum().data.backward()
+        np.testing.assert_allclose(x.grad.numpy(), X)
+        assert series(x).to_dataset(name="t").unify_chunks()["t"].chunks == x.chunks
+
     @pytest.mark.parametrize("way", [
         lambda a, f: xr.apply_ufunc(np.multiply, a, f, dask="parallelized", output_dtypes=[float]),
-        lambda a, f: xr.map_blocks(np.multiply, a, args=[f], template=a),
+        lambda a, f: xr.map_blocks(np.multiply, a, args=[f.chunk(run=1)], template=a),
         lambda a, f: xr.map_blocks(lambda a, f: a * f, a, kwargs={"f": f.data}, template=a),
     ])  # fmt: skip
     def test_functions_of_blocks_are_refused(self, way):
