@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
@@ -112,12 +113,14 @@ class Adam(Optimizer):
             p = p * (1 - lr * decay)
         elif is_on(decay):
             g = g + decay * p
-        mean = state["exp_avg"] = beta1 * state["exp_avg"] + (1 - beta1) * g
+        # every operation in the kernels' order (PyTorch's), so that a program of this gives their bits
+        mean = state["exp_avg"]
+        mean = state["exp_avg"] = mean + (1 - beta1) * (g - mean)
         square = state["exp_avg_sq"] = beta2 * state["exp_avg_sq"] + (1 - beta2) * (g * g)
         if group["amsgrad"]:
             square = state["max_exp_avg_sq"] = maximum(state["max_exp_avg_sq"], square)
         denominator = sqrt(square) / correction2 + group["eps"]
-        change: Tensor = (lr / correction1) * mean / denominator
+        change: Tensor = (lr / correction1) * (mean / denominator)
         return p - change
 
     def tell_state(self, group: Told, state: Mapping[str, Any]) -> None:
@@ -128,7 +131,7 @@ class Adam(Optimizer):
 def corrections(group: Mapping[str, Any], step: int) -> tuple[float, float]:
     """Return what makes up for means that begin at zero: for that of the gradient, and the root of that of its square."""
     beta1, beta2 = group["betas"]
-    return 1 - beta1**step, (1 - beta2**step) ** 0.5
+    return 1 - beta1**step, math.sqrt(1 - beta2**step)
 
 
 def next_correction(group: Mapping[str, Any], state: Mapping[str, Any], which: int) -> float:

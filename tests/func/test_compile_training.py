@@ -114,6 +114,30 @@ def test_optimizers(optimizer, schedule):
     check_equal(make)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_exact_steps_have_the_bits_of_the_steps(optimizer, dtype):
+    values, x = data(0, 5), data(1, 20, 5).astype(dtype)
+
+    def train(wrap):
+        p = ag.tensor(values.astype(dtype), requires_grad=True)
+        o = OPTIMIZERS[optimizer]([p])
+
+        @wrap
+        def step(x):
+            o.zero_grad()
+            (x * p * p + p).sum().backward()
+            o.step()
+
+        found = []
+        for row in x:
+            step(ag.asarray(row))
+            found.append(p.tolist())
+        return found, {name: v.tolist() if isinstance(v, ag.Tensor) else v for name, v in o.state[p].items()}
+
+    assert train(ag.compile(exact=True, check="first")) == train(lambda step: step)
+
+
 @pytest.mark.parametrize("optimizer", ["momentum", "adam"])
 def test_a_schedule_of_rates_and_momenta(optimizer):
     def make():
