@@ -85,7 +85,7 @@ class Running:
     def runner(self: Any, backend: Backend, **options: Any) -> Callable[..., tuple[Any, ...]]:
         """Return what runs the program on raw arrays of a backend with given options, made at the first use."""
         runs: dict[Any, Any] = self.__dict__.setdefault("_runs", {})
-        key = backend, *sorted(options.items())
+        key = backend, *options.items()
         found = runs.get(key)
         if found is None:
             fewer = optimized(self.without_detach())
