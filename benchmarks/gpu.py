@@ -13,7 +13,9 @@ round, and the median over rounds is printed. A sample is one forward and backwa
 counted. Before the timing each library makes three steps, in which kernels are compiled, and the gradients of all are
 compared; a library that is wrong gets the mark WRONG and no time. TF32 is off everywhere.
 
-Columns: milliseconds per step, and the ratios agrad/torch and agrad/CuPy by hand. Under ``--dry-run`` the times mean
+Columns: milliseconds per step, and the ratios agrad/torch and agrad/CuPy by hand. ``compiled`` is the step of agrad as one
+function of `ag.compile`, ``graph`` the same with ``mode="reduce-overhead"``: as a CUDA graph, where one can hold it and has
+fewer launches (of the workloads it does the ring alone). Under ``--dry-run`` the times mean
 nothing, and none is printed.
 """
 
@@ -35,7 +37,7 @@ from typing import Any
 import numpy as np
 
 SAMPLE_SECONDS = 0.02
-PEERS = ("agrad", "torch", "CuPy")
+PEERS = ("agrad", "compiled", "graph", "torch", "CuPy")
 
 Step = Callable[[], Sequence[Any]]
 
@@ -69,10 +71,10 @@ class Machine:
             floating = a.dtype.kind == "f"
             if peer == "torch":
                 made.append(self.torch.tensor(a, device="cpu" if self.dry else "cuda", requires_grad=floating))
-            elif peer == "agrad":
-                made.append(self.ag.asarray(self.xp.asarray(a), requires_grad=floating))
-            else:
+            elif peer == "CuPy":
                 made.append(self.xp.asarray(a))
+            else:
+                made.append(self.ag.asarray(self.xp.asarray(a), requires_grad=floating))
         return made
 
 
@@ -191,6 +193,31 @@ def product_by_hand(xp: Any, a: Any, b: Any) -> Sequence[Any]:
     return [g @ b.T, a.T @ g]
 
 
+def ring(lib: Any, x: Any) -> Any:
+    """Sixty steps of a wave on a ring: many launches, each of a few elements."""
+    v = x * 0.0
+    for _ in range(60):
+        v = v + 0.1 * (lib.concat([x[1:], x[:1]]) - lib.tanh(x))
+        x = x + 0.1 * v
+    return (x * x).sum()
+
+
+def ring_by_hand(xp: Any, x: Any) -> Sequence[Any]:
+    """Give the gradient of `ring`."""
+    tenth = np.float32(0.1)
+    v, slopes = xp.zeros_like(x), []
+    for _ in range(60):
+        t = xp.tanh(x)
+        slopes.append(1 - t * t)
+        v = v + tenth * (xp.concatenate([x[1:], x[:1]]) - t)
+        x = x + tenth * v
+    gx, gv = np.float32(2.0) * x, xp.zeros_like(x)
+    for slope in reversed(slopes):
+        gv = gv + tenth * gx
+        gx = gx + tenth * (xp.concatenate([gv[-1:], gv[:-1]]) - gv * slope)
+    return [gx]
+
+
 def layers(rng: np.random.Generator, n: int) -> list[np.ndarray]:
     """Give a batch, weights and biases, and what the network is to give."""
     widths = (784, 256, 128, 10)
@@ -208,6 +235,7 @@ WORKLOADS = [
     Workload("softmax cross-entropy, {n} x 1000", (2**14, 8),
              lambda r, n: [single(r, n, 1000), r.integers(0, 1000, n)], entropy, entropy_by_hand),
     Workload("matmul {n} x {n}", (4096, 16), lambda r, n: [single(r, n, n), single(r, n, n)], product, product_by_hand),
+    Workload("ring: 60 steps on {n} float32", (1000, 10), lambda r, n: [single(r, n)], ring, ring_by_hand),
 ]  # fmt: skip
 
 
@@ -221,6 +249,14 @@ def step_of(machine: Machine, peer: str, workload: Workload, arrays: Sequence[np
         return lambda: workload.by_hand(machine.xp, *leaves)
     lib: Any = machine.torch if peer == "torch" else machine.ag
     wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    if peer in ("compiled", "graph"):
+
+        def gradients(*leaves: Any) -> Sequence[Any]:
+            loss = workload.program(lib, *leaves)
+            return lib.autograd.grad(loss, [leaf for leaf in leaves if leaf.requires_grad])
+
+        compiled = lib.compile(gradients, check=False, mode="reduce-overhead" if peer == "graph" else "default")
+        return lambda: compiled(*leaves)
 
     def step() -> Sequence[Any]:
         workload.program(lib, *leaves).backward()

@@ -148,6 +148,8 @@ def function(f):
         values, named = [plain(arg) for arg in args], {k: plain(v) for k, v in kwargs.items()}
         if name in PRODUCTS and not (values[0].ndim == values[1].ndim == 1 or values[0].dtype.kind in "biu"):
             streams.calls("cuBLAS")
+        if name in ("concatenate", "stack") and len(values[0]) > 8:  # one kernel, which is sent the addresses
+            streams.sends()
         out = named.get("out")
         written = [*(out if isinstance(out, tuple) else [out])] if out is not None else values[:1] * (f is np.copyto)
         return _launched(f, *values, written=written, **named)

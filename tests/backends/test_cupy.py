@@ -663,7 +663,7 @@ def test_dry_run_of_the_benchmark(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = done.stdout.splitlines()[2:]
-    assert len(rows) == 5
+    assert len(rows) == 6
     assert all(line.endswith(" agree") for line in rows)
     assert (tmp_path / "gpu.txt").read_text(encoding="utf-8") == done.stdout
 
