@@ -231,7 +231,11 @@ def test_each_of_jax_and_numpys_names_is_there_or_explained(theirs):
             "; dir(agrad.scipy.stats) tells what is there; write the log density of others with agrad.special",
         ),
         ("agrad.scipy.signal", "zpk2sos", "; others of SciPy's take arrays, and agrad.Function a derivative for them"),
-        ("agrad.scipy.linalg", "polar", "; not there: use agrad.linalg.svd: u @ vh is the unitary factor"),
+        (
+            "agrad.scipy.linalg",
+            "polar",
+            "; not there: use u, _, vh = agrad.linalg.svd(x, full_matrices=False): u @ vh is the unitary factor",
+        ),
         (
             "agrad.scipy.linalg",
             "lu_factor",

@@ -286,7 +286,7 @@ _INSTEAD = {
     "use agrad.linalg.inv(l @ agrad.matrix_transpose(l))": "cholesky_inverse",
     "use agrad.linalg.inv of the reshaped tensor": "tensorinv",
     "use agrad.linalg.qr": "geqrf orgqr ormqr householder_product",
-    "use agrad.linalg.svd: u @ vh is the unitary factor": "linalg.polar scipy.linalg.polar",
+    "use u, _, vh = agrad.linalg.svd(x, full_matrices=False): u @ vh is the unitary factor": "linalg.polar scipy.linalg.polar",
     "use the array library's own sparse kinds before agrad: tensors are dense": (
         "sparse sparse_coo_tensor sparse_csr_tensor to_sparse to_dense is_sparse coalesce indices_ values sparse_coo SparseAdam"
         " sparse_ sparse_dim dense_dim sparse_mask"

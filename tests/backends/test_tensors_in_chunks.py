@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import dask
 import dask.array as da
 import numpy as np
@@ -301,3 +303,15 @@ def test_xarray_takes_tensors_for_whole_arrays(device):
     groups = data.groupby("g")
     ag.sum((groups - groups.mean()).data ** 2).backward()
     np.testing.assert_array_equal(x.grad.compute().tolist(), [[-6.0] * 3] * 2 + [[6.0] * 3] * 2)
+
+
+@pytest.mark.parametrize(("function", "words"), [
+    (lambda x: ag.linalg.svd(x)[1], r"svd\(x, full_matrices=False\)"),
+    (lambda x: ag.linalg.qr(x, mode="complete")[1], r"qr\(x\) gives"),
+    (lambda x: ag.einsum("i,j->ij", x[:, 0], x[:, 1]).rechunk(-1), "Make the chunks smaller"),
+])  # fmt: skip
+def test_a_remedy_for_what_does_not_fit_is_one(function, words):
+    tall = ag.ones((1_000_000, 4), device="dask", chunks=(500_000, 4))
+    with pytest.raises(MemoryError) as raised:
+        function(tall).compute()
+    assert any(re.search(words, note) for note in raised.value.__notes__)

@@ -438,9 +438,16 @@ class _Run:
         block = f" (block {', '.join(map(str, key[1:]))} of {name})" if isinstance(key, tuple) and key[1:] else ""
         error.add_note(f"{_NOTE} {what}{block}.")
         if isinstance(error, MemoryError):
-            error.add_note(
-                "Make the chunks smaller: chunks= where the data is opened or an array is made, or x.rechunk()."
-            )
+            error.add_note(_SMALLER.get("" if origin is None else origin.op, _CHUNKS))
+
+
+#: What to do where memory did not suffice,
+_CHUNKS = "Make the chunks smaller: chunks= where the data is opened or an array is made, or x.rechunk()."
+#: and where no chunks are small enough.
+_SMALLER = {
+    "linalg.svd": "U and Vh are square by default, each in one piece: svd(x, full_matrices=False) gives what a tall x has, by chunks.",
+    "linalg.qr": 'Q is square in mode="complete", in one piece: qr(x) gives what a tall x has, by chunks.',
+}
 
 
 class _Planned(_Run):
