@@ -37,10 +37,10 @@ LIBRARIES = frozenset(
 
 
 class UnsupportedOp(NotImplementedError):
-    """A backend cannot run an operation, and says why."""
+    """A backend cannot run an operation, or none can in this way, and says why."""
 
     def __init__(self, op: str, backend: str, reason: str) -> None:
-        super().__init__(f"{op} is not supported by the {backend} backend: {reason}")
+        super().__init__(f"{op} is not supported{backend and f' by the {backend} backend'}: {reason}")
         self.op, self.backend, self.reason = op, backend, reason
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -715,7 +715,8 @@ def solve_ivp(
     if gradient not in ("adjoint", "discrete"):
         raise ValueError(f"solve_ivp: gradient is 'adjoint' or 'discrete', not {gradient!r}{called()}")
     if gradient == "discrete" and method not in ("RK23", "RK45"):
-        raise UnsupportedOp("scipy.integrate.solve_ivp", "gradient='discrete'", "it repeats the steps of RK23 and RK45")
+        how = f"scipy.integrate.solve_ivp with gradient='discrete' and method={method!r}"
+        raise UnsupportedOp(how, "", "it repeats the steps of RK23 and RK45")
     function = fun
     if vectorized:
         function = lambda t, y, *args: reshape(fun(t, reshape(y, (-1, 1)), *args), (-1,))
@@ -726,8 +727,8 @@ def solve_ivp(
     moving = moves((problem.y0, begin, end, problem.theta))
     if events is not None and moving:
         raise UnsupportedOp(
-            "scipy.integrate.solve_ivp",
-            "events",
+            "scipy.integrate.solve_ivp with events, of what is differentiated,",
+            "",
             "an event's time has a derivative by func.implicit; detach the arguments",
         )
     options["jac"] = problem.numbers(options.get("jac"), by_time=True)

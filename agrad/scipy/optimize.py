@@ -261,8 +261,8 @@ def minimize(
     limits = [name for name in ("bounds", "constraints") if options.get(name) is not None and options.get(name) != ()]
     if limits and moves(args):
         raise UnsupportedOp(
-            "scipy.optimize.minimize",
-            "differentiating with limits",
+            "scipy.optimize.minimize with limits, of what is differentiated,",
+            "",
             f"drop {', '.join(limits)}, or write the conditions of the minimum as the residual of func.implicit",
         )
 
@@ -323,8 +323,8 @@ def least_squares(fun: Callable[..., Any], x0: Any, args: Any = (), method: str 
     limits = [name for name in ("bounds", "loss") if options.get(name, "linear") != "linear"]
     if limits and moves(args):
         raise UnsupportedOp(
-            "scipy.optimize.least_squares",
-            f"differentiating with {', '.join(limits)}",
+            f"scipy.optimize.least_squares with {', '.join(limits)}, of what is differentiated,",
+            "",
             "write the function that is least, and func.implicit(..., kind='minimum')",
         )
 
