@@ -23,7 +23,7 @@ import math
 import os
 import re
 import reprlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO, Any, NamedTuple
 
@@ -160,16 +160,24 @@ def save_aside(obj: Any, path: str) -> None:
         write(stream)
 
 
-def load(file: str | os.PathLike[str] | IO[bytes], *, device: str | None = None) -> Any:
+def load(
+    file: str | os.PathLike[str] | IO[bytes],
+    map_location: str | None = None,
+    *,
+    device: str | None = None,
+    weights_only: bool = True,  # noqa: ARG001 (no file holds code)
+) -> Any:
     """Read what `save` wrote, or a file of safetensors.
 
     Parameters
     ----------
     file
         A path or a binary file object. A path that ends in ``.safetensors`` is read in that format, whoever wrote it.
-    device
-        Where all tensors are put, as ``"numpy"`` or ``"cupy:0"``. Default: where each was when it was saved; files of
+    device, map_location
+        Where all tensors are put, under this library's name or PyTorch's, as ``"numpy"`` or ``"cupy:0"``. Default: where each was when it was saved; files of
         safetensors do not say so: the default device.
+    weights_only
+        True or False, as in scripts for PyTorch: no file holds code, so both read the same.
 
     Returns
     -------
@@ -186,6 +194,8 @@ def load(file: str | os.PathLike[str] | IO[bytes], *, device: str | None = None)
         allocated is what the file holds and says.
     BackendError
         If `device` is unknown or unusable.
+    TypeError
+        If `map_location` is a function or a dict, or beside a `device`.
 
     See Also
     --------
@@ -200,6 +210,10 @@ def load(file: str | os.PathLike[str] | IO[bytes], *, device: str | None = None)
     >>> ag.load(file, device="numpy")
     [tensor([ True, False]), ('text', 1.5)]
     """
+    if map_location is not None:
+        if callable(map_location) or isinstance(map_location, Mapping) or device is not None:
+            raise TypeError(f"load() takes one device for all tensors, as device or as map_location{errors.called()}")
+        device = map_location
     if device is not None:
         manager.device_of(device)  # A mistake of the caller's, whatever the file holds.
     name = str(file if isinstance(file, (str, os.PathLike)) else getattr(file, "name", "the file object"))

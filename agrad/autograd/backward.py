@@ -111,6 +111,7 @@ def grad(
     *,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
+    only_inputs: bool = True,
 ) -> Any:
     """Return the gradients of outputs by inputs; no `.grad` of a leaf changes.
 
@@ -132,6 +133,8 @@ def grad(
         The first axis of every cotangent is that of a batch: the gradients, computed in one pass, have it too.
     materialize_grads : bool, optional
         Give zeros instead of that None.
+    only_inputs : bool, optional
+        As in PyTorch, nothing but True; `backward` accumulates the gradients of all leaves.
 
     Returns
     -------
@@ -144,6 +147,8 @@ def grad(
         In PyTorch's words.
     TypeError
         If `inputs` is a mapping other than a dict.
+    ValueError
+        If `only_inputs` is False, or `materialize_grads` goes with ``allow_unused=False``.
 
     Examples
     --------
@@ -156,6 +161,11 @@ def grad(
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
+        )
+    if not only_inputs:
+        raise ValueError(
+            "grad(): only_inputs=False is not there. To accumulate gradient for other parts of the graph, please use"
+            f" agrad.autograd.backward.{errors.called()}"
         )
     unused_is_fine = materialize_grads if allow_unused is None else allow_unused
     wanted, rebuild = _flattened(inputs, "grad()")

@@ -157,6 +157,11 @@ class Archive:
                 raise FormatError(_damaged("its directory does not lie where it says"))
             # Latin letters beyond ASCII are in no name of ours: they show in the message as what they are.
             name = self._bytes(place, lengths[0]).decode("latin-1")
+            if name.endswith("/data.pkl"):
+                raise FormatError(
+                    "it is a file of torch.save, whose pickled code is not run; in PyTorch write the state_dict with"
+                    " safetensors.torch.save_file(state_dict, 'weights.safetensors'), which agrad.load reads"
+                )
             if method or flags & ~_UTF8:
                 how = f"is compressed (method {method})" if method else f"is encrypted or streamed (flags {flags:#x})"
                 raise FormatError(f"its member {name!a:.80} {how}: agrad.save stores bytes as they are")

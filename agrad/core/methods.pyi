@@ -647,19 +647,27 @@ class Methods(_FromTables):
         """Inverse of a matrix; see `agrad.linalg.inv`."""
     def matrix_power(self, n: int) -> Tensor:
         """Power of a matrix; see `agrad.linalg.matrix_power`."""
-    def to(self, *args: Any, dtype: Any=None, device: Any=None) -> Tensor:
+    def to(self, *args: Any, dtype: Any=None, device: Any=None, non_blocking: bool=False, copy: bool=False, memory_format: Any=None) -> Tensor:
         """Converted to a dtype, moved to a device, or both.
 
         *args : DType, backend's dtype, str or Tensor
             Dtypes and devices in any order; a tensor stands for its own.
         dtype, device : optional
             The same by name.
+        non_blocking : bool, optional
+            Not looked at: a library's own queue decides what waits.
+        copy : bool, optional
+            Give another tensor in any case.
         Returns: This tensor itself, if there is nothing to do.
         """
-    def type(self, dtype: Any) -> Tensor:
+    def type(self, dtype: Any=None, non_blocking: bool=False) -> Tensor:
         """Converted to a dtype; the dtype itself is `dtype`, an attribute.
 
+        dtype: The dtype.
+        non_blocking : bool, optional
+            Not looked at.
         Returns: This tensor itself, if it has the dtype already.
+        TypeError: If no dtype is given: PyTorch's names of classes, as ``'torch.FloatTensor'``, are not there.
         """
     def type_as(self, other: Tensor) -> Tensor:
         """Converted to the dtype of another tensor.
@@ -671,8 +679,12 @@ class Methods(_FromTables):
 
         Returns: This tensor itself, if it is there already.
         """
-    def cuda(self, device: Any=None) -> Tensor:
-        """Moved to the cupy backend, which stands for PyTorch's ``cuda``."""
+    def cuda(self, device: Any=None, non_blocking: bool=False) -> Tensor:
+        """Moved to the cupy backend, which stands for PyTorch's ``cuda``.
+
+        non_blocking : bool, optional
+            Not looked at: CuPy's own queue decides what waits.
+        """
     def new_zeros(self, *size: Any, dtype: Any=None, device: Any=None, requires_grad: bool=False) -> Tensor:
         """Zeros of a shape, of the dtype and on the device of this tensor."""
     def new_ones(self, *size: Any, dtype: Any=None, device: Any=None, requires_grad: bool=False) -> Tensor:

@@ -73,7 +73,7 @@ class CompileWarning(UserWarning):
 
 
 class CompileError(RuntimeError):
-    """What a compiled function replays is not what the function does."""
+    """What a compiled function replays is not what the function does, or no program holds what has to be one."""
 
 
 # -- kept programs ------------------------------------------------------------------------------------------------------
@@ -499,11 +499,14 @@ class Compiled:
 
     _leads_to = ("function",)  # for a compiled function that calls this one
 
-    def __init__(self, function: Callable[..., Any], check: Any, explain: bool, **options: Any) -> None:
+    def __init__(
+        self, function: Callable[..., Any], check: Any, explain: bool, fullgraph: bool = False, **options: Any
+    ) -> None:
         functools.update_wrapper(self, function)
         self.function = function
         self._check = check
         self._explain = explain
+        self._fullgraph = fullgraph
         self._options = options
         self._kept: dict[Any, list[Kept]] = {}
         self._refused: dict[Any, int] = {}
@@ -713,6 +716,9 @@ class Compiled:
                 while len(self._kept) > KEPT:
                     self._forget(next(iter(self._kept)))
         elif watcher.failure is not None and not watcher.later:
+            if self._fullgraph:
+                reason = str(watcher.failure).removeprefix("capture: ")
+                raise CompileError(f"{name_of(self.function)} is not one program: {reason}")
             while len(self._refused) > KEPT:
                 self._refused.pop(next(iter(self._refused)))
             self._refused[key] = self._refused.get(key, 0) + 1
@@ -1025,6 +1031,9 @@ MISSED = object()
 #: After so many refused captures of one kind of call, it runs as it is.
 REFUSALS = 2
 
+#: What PyTorch calls the ways of compiling, which are one here.
+MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
 
 class Same:
     """An argument that is no array and no plain value: found by identity, and kept alive."""
@@ -1131,6 +1140,9 @@ def compile(
     exact: bool = False,
     threads: int | None = None,
     mode: str | None = None,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str = "inductor",
 ) -> F: ...
 @overload
 def compile(
@@ -1141,6 +1153,9 @@ def compile(
     exact: bool = False,
     threads: int | None = None,
     mode: str | None = None,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str = "inductor",
 ) -> Callable[[F], F]: ...
 def compile(
     function: Any = None,
@@ -1150,6 +1165,9 @@ def compile(
     exact: bool = False,
     threads: int | None = None,
     mode: str | None = None,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,  # noqa: ARG001 (changes nothing)
+    backend: str = "inductor",
 ) -> Any:
     """Return a function that does what `function` does, from its second call on as a captured program.
 
@@ -1175,10 +1193,14 @@ def compile(
         sums over many elements may differ.
     threads : int, optional
         How many threads may work on large arrays; default: what the environment allows.
-    mode : {"default", "reduce-overhead"}, optional
+    mode : {"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs"}, optional
         As in PyTorch: ``"reduce-overhead"`` launches the kernels of a program as one CUDA graph where it runs on CuPy and a
         graph can hold them, else with one `CompileWarning`; it keeps the memory that they work on. Elsewhere it changes
-        nothing.
+        nothing, and the others do nowhere.
+    fullgraph : bool, optional
+        Raise a `CompileError`, after the call, where the function would run as it is with a warning.
+    dynamic, backend : optional
+        Taken for PyTorch's sake: each kind of call has a program of its own, and there is one backend, "inductor".
 
     Returns
     -------
@@ -1188,7 +1210,9 @@ def compile(
     Raises
     ------
     CompileError
-        From a compared call, where a replay gives something else.
+        From a compared call, where a replay gives something else; with `fullgraph`, where no program can hold the call.
+    ValueError
+        If `check`, `mode` or `backend` is not known.
 
     Examples
     --------
@@ -1206,12 +1230,26 @@ def compile(
     1
     """
     if function is None:
-        return functools.partial(compile, check=check, explain=explain, exact=exact, threads=threads, mode=mode)
+        return functools.partial(
+            compile,
+            check=check,
+            explain=explain,
+            exact=exact,
+            threads=threads,
+            mode=mode,
+            fullgraph=fullgraph,
+            backend=backend,
+        )
     if check not in ("doubling", "first", False):
         raise ValueError(f"check must be 'doubling', 'first' or False, not {check!r}")
-    if mode not in (None, "default", "reduce-overhead"):
-        raise ValueError(f"mode must be 'default' or 'reduce-overhead', not {mode!r}")
+    if mode not in MODES:
+        raise ValueError(f"mode must be {', '.join(map(repr, MODES[1:-1]))} or {MODES[-1]!r}, not {mode!r}")
+    if backend != "inductor":
+        raise ValueError(
+            f"compile has no backend {backend!r}: leave the argument out; agrad.func.capture gives the program of a"
+            f" call{errors.called()}"
+        )
     if not callable(function):
         raise TypeError(f"compile takes a function, not {type(function).__name__}{errors.called()}")
     options = {"mode": mode} if mode == "reduce-overhead" else {}
-    return Compiled(function, check, explain, exact=exact, threads=threads, **options)
+    return Compiled(function, check, explain, fullgraph, exact=exact, threads=threads, **options)

@@ -62,6 +62,7 @@ def grad(
     *,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
+    only_inputs: bool = True,
 ) -> Any: ...
 
 

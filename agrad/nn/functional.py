@@ -1,7 +1,7 @@
 """Activations, layers and losses as functions, with PyTorch's names and arguments.
 
 A function of an array of any backend runs on that backend. Images are (N, C, H, W): batch, channels, height, width; an
-image without the batch axis, (C, H, W), is taken as a batch of one. What PyTorch calls ``inplace`` does not exist.
+image without the batch axis, (C, H, W), is taken as a batch of one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agrad import dtypes, random
 from agrad.core import errors
 from agrad.core import names as _names
+from agrad.core.buffers import check_leaf, rebind
 from agrad.core.materialize import carry
 from agrad.core.mode import may_look, no_grad
 from agrad.core.operands import as_operand
@@ -24,7 +25,7 @@ from agrad.ops.creation import arange, asarray
 from agrad.ops.data_type import astype, finfo, to_device
 from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import tanh
-from agrad.ops.extra.activations import log_softmax, relu, sigmoid, softmax
+from agrad.ops.extra.activations import log_softmax, sigmoid, softmax
 from agrad.ops.special.entropies import xlogy
 
 __all__ = [
@@ -73,7 +74,29 @@ def _differs(n: float, m: float) -> bool:
 # -- activations --------------------------------------------------------------------------------------------------------
 
 
-def leaky_relu(input: Any, negative_slope: float = 0.01) -> Tensor:
+def _put(input: Any, result: Tensor, what: str) -> Tensor:
+    """Give a tensor the value of a result, as its in-place methods do."""
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{what}: with inplace=True it takes a tensor, not {type(input).__name__}{errors.called()}")
+    check_leaf(input, what)
+    rebind(input, result, what)
+    return input
+
+
+def relu(input: Any, inplace: bool = False) -> Tensor:
+    """The positive part, ``max(x, 0)``; the derivative at 0 is 0.
+
+    input: Any shape, real.
+    Returns: Of the shape and dtype of `input`.
+
+    >>> ag.nn.functional.relu(ag.tensor([-1.0, 0.0, 2.0]))
+    tensor([0., 0., 2.])
+    """
+    result = ops.relu(input)
+    return _put(input, result, "relu()") if inplace else result
+
+
+def leaky_relu(input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """``x`` where positive, else ``negative_slope * x``; the derivative at 0 is the slope.
 
     input: Any shape, real.
@@ -84,10 +107,11 @@ def leaky_relu(input: Any, negative_slope: float = 0.01) -> Tensor:
     >>> ag.nn.functional.leaky_relu(ag.tensor([-1.0, 2.0]), 0.1)
     tensor([-0.1000,  2.0000])
     """
-    return ops.leaky_relu(input, negative_slope)
+    result = ops.leaky_relu(input, negative_slope)
+    return _put(input, result, "leaky_relu()") if inplace else result
 
 
-def elu(input: Any, alpha: float = 1.0) -> Tensor:
+def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """``x`` where positive, else ``alpha * (exp(x) - 1)`` (Clevert et al. 2015).
 
     input: Any shape, real.
@@ -98,7 +122,8 @@ def elu(input: Any, alpha: float = 1.0) -> Tensor:
     >>> ag.nn.functional.elu(ag.tensor([-1.0, 2.0]))
     tensor([-0.6321,  2.0000])
     """
-    return ops.elu(input, alpha)
+    result = ops.elu(input, alpha)
+    return _put(input, result, "elu()") if inplace else result
 
 
 def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -117,7 +142,7 @@ def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
     return ops.softplus(input, beta, threshold)
 
 
-def silu(input: Any) -> Tensor:
+def silu(input: Any, inplace: bool = False) -> Tensor:
     """``x * sigmoid(x)``, also called swish (Elfwing et al. 2017).
 
     input: Any shape, real.
@@ -126,7 +151,8 @@ def silu(input: Any) -> Tensor:
     >>> ag.nn.functional.silu(ag.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.2689,  0.0000,  1.7616])
     """
-    return ops.silu(input)
+    result = ops.silu(input)
+    return _put(input, result, "silu()") if inplace else result
 
 
 def logsigmoid(input: Any) -> Tensor:
@@ -225,7 +251,14 @@ def _check_dtypes(name: str, words: str, input: Any, weight: Any) -> None:
         )
 
 
-def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: random.Generator | None = None) -> Tensor:
+def dropout(
+    input: Any,
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    *,
+    generator: random.Generator | None = None,
+) -> Tensor:
     """Zero each element with probability `p` and divide the others by ``1 - p`` (Srivastava et al. 2014).
 
     input: Any shape.
@@ -249,7 +282,9 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, *, generator: ran
         return operand
     if not operand._spec.inexact:
         raise TypeError(f"dropout() takes floating point tensors, not {operand.dtype}{errors.called()}")
-    return ops.dropout(operand, _kept(operand, tuple(operand.shape), p, generator), 0.0 if p == 1 else 1 / (1 - p))
+    kept = _kept(operand, tuple(operand.shape), p, generator)
+    result = ops.dropout(operand, kept, 0.0 if p == 1 else 1 / (1 - p))
+    return _put(input, result, "dropout()") if inplace else result
 
 
 def _check_probability(name: str, argument: str, p: float) -> None:
@@ -1547,6 +1582,7 @@ _complete(
         "dilation": "int or pair, optional\n    Steps between the elements of a window.",
         "eps": "float, optional",
         "ignore_index": "int, optional",
+        "inplace": "bool, optional\n    Give `input` itself, with the new value.",
         "input": "Tensor\n    Any shape, real.",
         "kernel_size": "int or pair\n    Height and width of a window.",
         "p": "float, optional",

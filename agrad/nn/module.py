@@ -483,7 +483,7 @@ class Module:
             fn(module)
         return self
 
-    def to(self, *args: Any, dtype: Any = None, device: Any = None) -> Self:
+    def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False) -> Self:
         """Convert parameters, their gradients and buffers; they stay the same objects.
 
         Parameters
@@ -494,6 +494,8 @@ class Module:
             Floating point; integer and boolean buffers keep theirs.
         device : str, optional
             ``"<backend>[:<device>]"``.
+        non_blocking : bool, optional
+            Not looked at: a library's own queue decides what waits.
 
         Raises
         ------
@@ -532,6 +534,15 @@ class Module:
         grads = [None if t.grad is None else moved(t.grad) for t in tensors]
         assign_data(tensors, [value._raw for value in values], [value._spec for value in values], grads)
         return self
+
+    def cpu(self) -> Self:
+        """Move to the numpy backend."""
+        return self.to("cpu")
+
+    def cuda(self, device: Any = None) -> Self:
+        """Move to the cupy backend, which stands for PyTorch's ``cuda``; `device` is a number, or ``"cuda:0"``."""
+        number = "" if device is None else str(device).removeprefix("cuda").removeprefix(":")
+        return self.to(f"cupy:{number}" if number else "cupy")
 
     def half(self) -> Self:
         """Convert to float16."""

@@ -901,13 +901,25 @@ class TorchMethods(Reductions):
 
     # -- dtypes, devices, new tensors ---------------------------------------------------------------------------------------
 
-    def to(self: Any, *args: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    def to(
+        self: Any,
+        *args: Any,
+        dtype: Any = None,
+        device: Any = None,
+        non_blocking: bool = False,
+        copy: bool = False,
+        memory_format: Any = None,
+    ) -> Tensor:
         """Converted to a dtype, moved to a device, or both.
 
         *args : DType, backend's dtype, str or Tensor
             Dtypes and devices in any order; a tensor stands for its own.
         dtype, device : optional
             The same by name.
+        non_blocking : bool, optional
+            Not looked at: a library's own queue decides what waits.
+        copy : bool, optional
+            Give another tensor in any case.
         Returns: This tensor itself, if there is nothing to do.
         """
         for arg in args:
@@ -918,13 +930,20 @@ class TorchMethods(Reductions):
             else:
                 dtype = arg
         made = self if device is None else data_type.to_device(self, device)
-        return made if dtype is None else data_type.astype(made, dtype, copy=False)
+        made = made if dtype is None else data_type.astype(made, dtype, copy=False)
+        return made.clone() if copy and made is self else made
 
-    def type(self: Any, dtype: Any) -> Tensor:
+    def type(self: Any, dtype: Any = None, non_blocking: bool = False) -> Tensor:
         """Converted to a dtype; the dtype itself is `dtype`, an attribute.
 
+        dtype: The dtype.
+        non_blocking : bool, optional
+            Not looked at.
         Returns: This tensor itself, if it has the dtype already.
+        TypeError: If no dtype is given: PyTorch's names of classes, as ``'torch.FloatTensor'``, are not there.
         """
+        if dtype is None:
+            raise TypeError(f"type() takes a dtype here; that of the tensor is x.dtype, {self.dtype}{called()}")
         return data_type.astype(self, dtype, copy=False)
 
     def type_as(self: Any, other: Tensor) -> Tensor:
@@ -941,8 +960,12 @@ class TorchMethods(Reductions):
         """
         return data_type.to_device(self, "numpy")
 
-    def cuda(self: Any, device: Any = None) -> Tensor:
-        """Moved to the cupy backend, which stands for PyTorch's ``cuda``."""
+    def cuda(self: Any, device: Any = None, non_blocking: bool = False) -> Tensor:
+        """Moved to the cupy backend, which stands for PyTorch's ``cuda``.
+
+        non_blocking : bool, optional
+            Not looked at: CuPy's own queue decides what waits.
+        """
         number = str(device).removeprefix("cuda").removeprefix(":") if device is not None else ""
         return data_type.to_device(self, f"cupy:{number}" if number else "cupy")
 

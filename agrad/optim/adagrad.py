@@ -34,6 +34,8 @@ class Adagrad(Optimizer):
         Added to the root.
     maximize : bool, optional
         Ascend.
+    foreach, fused : bool, optional
+        Taken for PyTorch's sake: one loop serves them all, with the same numbers.
 
     Raises
     ------
@@ -67,6 +69,8 @@ class Adagrad(Optimizer):
         eps: float = 1e-10,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
     ) -> None:
         defaults = {
             "lr": lr,

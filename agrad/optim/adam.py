@@ -35,6 +35,8 @@ class Adam(Optimizer):
         Divide by the largest mean square so far.
     maximize : bool, optional
         Ascend.
+    foreach, fused, capturable : bool, optional
+        Taken for PyTorch's sake: one loop serves them all, with the same numbers.
 
     Raises
     ------
@@ -69,6 +71,9 @@ class Adam(Optimizer):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
+        capturable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -144,7 +149,7 @@ class AdamW(Adam):
 
     Parameters
     ----------
-    params, lr, betas, eps, amsgrad, maximize
+    params, lr, betas, eps, amsgrad, maximize, foreach, fused, capturable
         As for `Adam`.
     weight_decay : float, optional
         The part of the parameter taken away at each step, times the learning rate.
@@ -162,5 +167,8 @@ class AdamW(Adam):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
+        capturable: bool = False,
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)

@@ -34,6 +34,8 @@ class RMSprop(Optimizer):
         Divide by the root of the running variance instead (Graves 2013).
     maximize : bool, optional
         Ascend.
+    foreach, capturable : bool, optional
+        Taken for PyTorch's sake: one loop serves them all, with the same numbers.
 
     Raises
     ------
@@ -68,6 +70,8 @@ class RMSprop(Optimizer):
         centered: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,

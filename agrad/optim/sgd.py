@@ -26,6 +26,8 @@ class SGD(Optimizer):
         Look ahead along the velocity (Nesterov 1983).
     maximize : bool, optional
         Ascend.
+    foreach, fused : bool, optional
+        Taken for PyTorch's sake: one loop serves them all, with the same numbers.
 
     Raises
     ------
@@ -55,6 +57,8 @@ class SGD(Optimizer):
         nesterov: bool = False,
         *,
         maximize: bool = False,
+        foreach: bool | None = None,
+        fused: bool | None = None,
     ) -> None:
         defaults = {
             "lr": lr,

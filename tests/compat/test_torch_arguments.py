@@ -1,0 +1,140 @@
+"""Arguments that stand in every script for PyTorch: taken where they change nothing, and refused with what to write."""
+
+from __future__ import annotations
+
+import io
+import warnings
+import zipfile
+
+import numpy as np
+import pytest
+
+import agrad as ag
+from agrad.nn import functional as F
+
+FUNCTIONS = {
+    "relu": lambda x, **more: F.relu(x, **more),
+    "leaky_relu": lambda x, **more: F.leaky_relu(x, 0.2, **more),
+    "elu": lambda x, **more: F.elu(x, 1.3, **more),
+    "silu": lambda x, **more: F.silu(x, **more),
+    "dropout": lambda x, **more: F.dropout(x, 0.5, **more),
+    "ReLU": lambda x, **more: ag.nn.ReLU(**more)(x),
+    "LeakyReLU": lambda x, **more: ag.nn.LeakyReLU(0.2, **more)(x),
+    "ELU": lambda x, **more: ag.nn.ELU(1.3, **more)(x),
+    "SiLU": lambda x, **more: ag.nn.SiLU(**more)(x),
+    "Dropout": lambda x, **more: ag.nn.Dropout(0.5, **more)(x),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_inplace_gives_the_tensor_itself_the_same_value_and_gradient(name, make, value):
+    function = FUNCTIONS[name]
+    found = []
+    for more in ({}, {"inplace": False}, {"inplace": True}):
+        ag.manual_seed(0)
+        x = make(np.array([-1.5, 0.5, 2.0, -0.25]), requires_grad=True)
+        y = x * 2.0
+        result = function(y, **more)
+        assert (result is y) == more.get("inplace", False)
+        (result * make(np.array([1.0, 2.0, 3.0, 4.0]))).sum().backward()
+        found.append((value(result), value(x.grad)))
+    for result, grad in found[1:]:
+        np.testing.assert_array_equal(result, found[0][0])
+        np.testing.assert_array_equal(grad, found[0][1])
+
+
+def test_inplace_as_a_statement_and_on_what_cannot_change():
+    y = ag.tensor([-1.0, 2.0])
+    F.relu(y, inplace=True)
+    assert y.tolist() == [0.0, 2.0]
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
+        F.relu(ag.ones(2, requires_grad=True), inplace=True)
+    with pytest.raises(TypeError, match="with inplace=True it takes a tensor, not ndarray"):
+        F.relu(np.ones(2), inplace=True)
+    assert repr(ag.nn.ReLU(True)) == "ReLU(inplace=True)"
+    assert repr(ag.nn.LeakyReLU(0.1, True)) == "LeakyReLU(negative_slope=0.1, inplace=True)"
+    assert repr(ag.nn.Dropout(0.1)) == "Dropout(p=0.1, inplace=False)"
+
+
+@pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("SGD", {"foreach": True, "fused": None}),
+        ("Adam", {"foreach": None, "fused": True, "capturable": False}),
+        ("AdamW", {"foreach": False, "fused": None, "capturable": False}),
+        ("Adagrad", {"foreach": True, "fused": False}),
+        ("RMSprop", {"foreach": True, "capturable": False}),
+    ],
+)
+def test_optimizers_take_how_pytorch_loops(name, more):
+    found = []
+    for arguments in ({}, more):
+        w = ag.tensor([1.0, -2.0], requires_grad=True)
+        optimizer = getattr(ag.optim, name)([w], lr=0.1, **arguments)
+        for _ in range(2):
+            optimizer.zero_grad()
+            (w * w).sum().backward()
+            optimizer.step()
+        found.append(w.tolist())
+    assert found[0] == found[1]
+
+
+def test_moving():
+    x = ag.tensor([1.0, 2.0])
+    assert x.to("cpu", non_blocking=True) is x.to(ag.float64, non_blocking=True) is x
+    assert x.to("cpu", copy=True) is not x
+    assert x.to("cpu", copy=True).tolist() == x.to(dtype=ag.float32, copy=True).tolist() == [1.0, 2.0]
+    net = ag.nn.Linear(2, 1)
+    assert net.to("cpu", non_blocking=True) is net
+    assert net.cpu() is net
+    with pytest.raises(TypeError, match=r"that of the tensor is x\.dtype, float64"):
+        x.type()
+
+
+def test_grad_by_its_inputs_alone():
+    x = ag.tensor(3.0, requires_grad=True)
+    (g,) = ag.autograd.grad(outputs=x**2, inputs=x, create_graph=True, only_inputs=True)
+    assert g.item() == ag.grad(x**2, x, only_inputs=True)[0].item() == 6.0
+    with pytest.raises(ValueError, match=r"please use agrad\.autograd\.backward"):
+        ag.autograd.grad(x**2, x, only_inputs=False)
+
+
+def test_load():
+    file = io.BytesIO()
+    ag.save({"w": ag.ones(2)}, file)
+
+    def load(*args, **kwargs):
+        file.seek(0)
+        return ag.load(file, *args, **kwargs)["w"].tolist()
+
+    assert load("cpu") == load(map_location="numpy", weights_only=False) == load(weights_only=True) == [1.0, 1.0]
+    for more in ({"map_location": lambda storage, place: storage}, {"map_location": "cpu", "device": "numpy"}):
+        with pytest.raises(TypeError, match="one device for all tensors"):
+            load(**more)
+    with zipfile.ZipFile(file := io.BytesIO(), "w") as archive:  # as torch.save writes it
+        archive.writestr("model/data.pkl", b"\x80\x02.")
+    with pytest.raises(ValueError, match=r"a file of torch\.save.*safetensors\.torch\.save_file"):
+        load()
+
+
+def test_compile():
+    def double(x):
+        return x * 2
+
+    for more in ({"fullgraph": True}, {"mode": "reduce-overhead", "dynamic": False, "backend": "inductor"}):
+        compiled = ag.compile(double, **more)
+        assert [compiled(ag.ones(2)).tolist() for _ in range(3)] == [[2.0, 2.0]] * 3
+    with pytest.raises(ValueError, match="mode must be 'default', 'reduce-overhead', 'max-autotune' or "):
+        ag.compile(double, mode="fast")
+    with pytest.raises(ValueError, match="no backend 'eager': leave the argument out"):
+        ag.compile(double, backend="eager")
+
+    @ag.compile(fullgraph=True)
+    def positive(x):
+        return x[x > 0] + float(len(repr(x)))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(4):
+            with pytest.raises(ag.func.CompileError, match="positive is not one program: "):
+                positive(ag.tensor([1.0, -1.0]))
