@@ -260,7 +260,7 @@ def test_what_no_graph_can_hold():
         try:
             ag.compile(waves, mode=mode)
         except ValueError as error:
-            assert "mode must be 'default' or 'reduce-overhead'" in str(error)
+            assert "mode must be 'default', 'reduce-overhead'" in str(error)
         else:
             raise AssertionError
     f = ag.compile(mode="default")(waves)
