@@ -13,7 +13,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from inspect import Parameter, signature
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -28,6 +29,7 @@ LEFT_OUT = "agrad's own frames are left out above; with AGRAD_TRACEBACK=full in 
 TENSOR = f"{Tensor.__module__}.{Tensor.__qualname__}"
 
 UNEXPECTED = r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'"
+TOO_MANY = r"(?:\w+\.)*(\w+)\(\) takes (?:from \d+ to )?(\d+) positional arguments? but \d+ (?:positional arguments .*)?(?:was|were) given"
 NO_SUCH_IMPORT = r"cannot import name '(\w+)' from '([\w.]+)'"
 
 #: Keywords as PyTorch, NumPy and JAX have them, and as functions here may call them.
@@ -35,6 +37,7 @@ KEYWORDS = {
     "axes": ("axis",),
     "axis": ("dim",),
     "decimals": ("digits",),
+    "diagonal": ("k",),
     "dim": ("axis",),
     "dims": ("axis", "axes", "dim"),
     "end": ("stop",),
@@ -42,7 +45,9 @@ KEYWORDS = {
     "keepdim": ("keepdims",),
     "keepdims": ("keepdim",),
     "other": ("x2",),
+    "shifts": ("shift",),
     "size": ("shape",),
+    "steps": ("num",),
     "unbiased": ("correction",),
 }
 
@@ -94,6 +99,8 @@ def explain(error: BaseException) -> None:
         said = "; import agrad.xarray puts them on one"
     elif isinstance(error, TypeError) and (match := re.match(UNEXPECTED, str(error))):
         said = keyword(*match.groups())
+    elif isinstance(error, TypeError) and (match := re.match(TOO_MANY, str(error))):
+        said = by_name(*match.groups())
     elif isinstance(error, TypeError | ValueError) and TENSOR in str(error):
         said = "; the library's own operators and functions take no tensors: write tensor * array, or"
         said += " ag.asarray(array) * tensor, and agrad's functions"
@@ -115,18 +122,30 @@ def is_labelled(value: object) -> bool:
     return type(value).__module__.startswith("xarray.") and isinstance(getattr(value, "data", None), Tensor)
 
 
-def keyword(function: str, written: str) -> str:
-    """Return what a function of agrad's calls a keyword of other libraries, "" if nothing is known."""
-    from inspect import signature  # noqa: PLC0415 (for messages alone)
-
+def functions(name: str) -> Iterator[tuple[str, Mapping[str, Parameter]]]:
+    """Give agrad's functions of a name, with what they take."""
     home = sys.modules["agrad"]
     for namespace in (home, home.extra, home.linalg, home.nn.functional, home.fft, home.special):
-        found = vars(namespace).get(function)
+        found = vars(namespace).get(name)
         if callable(found):
-            takes = signature(found).parameters
-            for name in KEYWORDS.get(written, ()):
-                if name in takes and written not in takes:
-                    return f"; {namespace.__name__}.{function} has {name}= for it"
+            yield f"{namespace.__name__}.{name}", signature(found).parameters
+
+
+def keyword(function: str, written: str) -> str:
+    """Return what a function of agrad's calls a keyword of other libraries, "" if nothing is known."""
+    for full, takes in functions(function):
+        for name in KEYWORDS.get(written, ()):
+            if name in takes and written not in takes:
+                return f"; {full} has {name}= for it"
+    return ""
+
+
+def by_name(function: str, by_position: str) -> str:
+    """Return what a function of agrad's takes by name alone and was given by position, "" if it takes nothing so."""
+    for full, takes in functions(function):
+        first = next((p.name for p in takes.values() if p.kind is p.KEYWORD_ONLY), None)
+        if first is not None and sum(p.kind is not p.KEYWORD_ONLY for p in takes.values()) == int(by_position):
+            return f"; {full} takes {first}= by name only"
     return ""
 
 
