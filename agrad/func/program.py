@@ -608,8 +608,10 @@ class Program:
                 continue
             if not isinstance(leaf, Leaf):
                 if value is not leaf and (type(value) is not type(leaf) or value != leaf):
+                    numeric = isinstance(leaf, int | float | complex) and not isinstance(leaf, bool)
+                    instead = f", or with an array, np.asarray({leaf!r}), which is an input" if numeric else ""
                     raise ValueError(
-                        f"{leaf!r} is part of the program; it is called with {value!r} at {path}: capture it anew"
+                        f"{leaf!r} is part of the program; it is called with {value!r} at {path}: capture it anew{instead}"
                         f"{errors.called()}"
                     )
                 continue

@@ -184,7 +184,11 @@ def test_an_error_in_the_midst_leaves_what_eager_code_leaves():
     ("args", "error", "words"),
     [
         ((np.ones(3), 2.0), ValueError, "captured for float64"),
-        ((np.ones(2), 3.0), ValueError, "part of the program"),
+        (
+            (np.ones(2), 3.0),
+            ValueError,
+            r"part of the program.* or with an array, np\.asarray\(2\.0\), which is an input",
+        ),
         ((np.ones(2),), TypeError, r"captured as program\(\*, \*\), and is called as program\(\*\)"),
         (([np.ones(2)], 2.0), TypeError, r"is called as program\(\[\*\], \*\)"),
         ((np.ones(2, "float32"), 2.0), ValueError, "float32"),
@@ -194,6 +198,13 @@ def test_other_arguments_are_refused(args, error, words):
     program = capture(lambda x, a: x * a)(np.ones(2), 2.0)
     with pytest.raises(error, match=words):
         program(*args)
+
+
+def test_a_number_given_as_an_array_is_an_input():
+    program = capture(lambda x, a: x * a)(np.ones(2), np.asarray(2.0))
+    np.testing.assert_array_equal(program(np.ones(2), np.asarray(3.0)), [3.0, 3.0])
+    with pytest.raises(ValueError, match=r"'mean' is part of the program.*: capture it anew\n"):
+        capture(lambda x, how: getattr(ag, how)(x))(np.ones(2), "mean")(np.ones(2), "sum")
 
 
 def test_a_thread_that_looks_at_frames_for_a_moment(monkeypatch):
