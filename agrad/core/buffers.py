@@ -157,11 +157,16 @@ def rebind(
                     f"\n  {what} cannot change the dtype of its target. Called at {errors.line_of(*errors.caller())}."
                 )
             result = result.type(spec.dtype)
+        if result._spec.backend is not spec.backend and mode.batch_levels.get():
+            mode.check_write(target, what, mapped=True)
     node = target._node
     if mode.is_grad_enabled():
         if isinstance(node, AccumulateGrad):
             raise errors.leaf_in_place(target, what)
-        node = result._node
+        if node is not result._node:
+            if node is None:
+                mode.check_write(target, what)
+            node = result._node
     if target._base is not None:
         target._base = None
     if write is not None:
@@ -177,6 +182,8 @@ def rebind(
         held["_buffer"] = array_slot.__get__(target)
         return
     tangents, array = result._tangents, result._raw
+    if tangents is not None and target._tangents is None:
+        mode.check_write(target, what)
     before = target._raw  # to read it ends its ownership: to assign to it calls nothing then
     if target._retained is not None and node is not target._node:
         any(starmap(setattr, [*history(target, node), (target, "_tangents", tangents), (target, "_raw", array)]))

@@ -117,8 +117,9 @@ get_mode = _MODE.get
 set_mode = _MODE.set
 
 
-#: A function is being run by one of the transforms of ``agrad.func``: it must not call backward().
-transforming: ContextVar[bool] = ContextVar("agrad_transforming", default=False)
+#: A function is being run by one of the transforms of ``agrad.func``: it must not call backward(). What is set is asked
+#: before a tensor gets a value of the transform in place, and refuses those that the function has from outside.
+transforming: ContextVar[Callable[[Any, str, bool], None] | None] = ContextVar("agrad_transforming", default=None)
 
 #: Where settings that are asked for are noted (see `setting`).
 SETTINGS: ContextVar[list[float] | None] = ContextVar("agrad_settings", default=None)
@@ -369,12 +370,23 @@ def adopt(mode: Mode | None) -> None:
     set_mode(None if mode is None else mode.moved(mode.previous))
 
 
-def recorded(function: Callable[[], T]) -> T:
+def unguarded(target: Any, what: str, mapped: bool) -> None:
+    """Refuse no write, where a transform runs no function of the user's."""
+
+
+def check_write(target: Any, what: str, *, mapped: bool = False) -> None:
+    """Have the transform that is running now refuse to write to a tensor from outside of it; `mapped`: a batched value."""
+    guard = transforming.get()
+    if guard is not None:
+        guard(target, what, mapped)
+
+
+def recorded(function: Callable[[], T], guard: Callable[[Any, str, bool], None] = unguarded) -> T:
     """Call a function with recording on, whatever is on outside; in it a call of backward() is refused."""
     before, outside = get_mode(), transforming.get()
     try:
         push(grad=True)
-        transforming.set(True)
+        transforming.set(guard)
         return function()
     finally:
         try:

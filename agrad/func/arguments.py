@@ -267,7 +267,7 @@ def _stays(result: Tensor) -> bool:
     if result._node is not None or hasattr(result._spec.backend, "numbers"):  # of a level of vmap
         return True
     now = mode.current()
-    return mode.transforming.get() or (now is not None and bool(now.levels))
+    return mode.transforming.get() is not None or (now is not None and bool(now.levels))
 
 
 def _count_of_one() -> int:

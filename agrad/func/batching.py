@@ -29,6 +29,7 @@ from agrad.core.op import OPS, Op
 from agrad.core.operands import from_raw
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
+from agrad.func.origins import refuse_captured
 from agrad.ops import batch_rules
 
 T = TypeVar("T")
@@ -91,7 +92,7 @@ def in_batch(
         levels.append(level)
     outside, before = transforming.get(), batch_levels.get()
     try:
-        transforming.set(True)
+        transforming.set(functools.partial(refuse_captured, (function, leaves)))
         batch_levels.set((*before, level))
         return function(
             level, [x if axis is None else enter(x, axis, level) for x, axis in zip(leaves, axes, strict=True)]

@@ -37,6 +37,7 @@ from agrad.func.arguments import (
     split_aux,
     tensors_of,
 )
+from agrad.func.origins import refuse_captured
 from agrad.ops.docs import complete as _complete
 from agrad.ops.elementwise import conj, positive
 
@@ -118,7 +119,7 @@ class Tape:
                 return floor, function(*given)
             return floor, function(*tree.unflatten(self.structure, given))
 
-        self.floor, returned = mode.recorded(run)
+        self.floor, returned = mode.recorded(run, functools.partial(refuse_captured, function))
         self.aux: Any = None
         if has_aux:
             returned, self.aux = split_aux(returned, what)
@@ -732,7 +733,7 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
         result = tree.unflatten(result_structure, results), tree.unflatten(result_structure, pushed)
         return (*result, tree.map(lambda t: forward.strip(t, at), aux)) if has_aux else result
 
-    found = mode.within(transforming, True, forward.in_level, run)
+    found = mode.within(transforming, functools.partial(refuse_captured, func), forward.in_level, run)
     return bare_all(found) if raw else found
 
 

@@ -16,10 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from agrad.core.backend import BACKENDS, PYTHONS_OWN
+from agrad.core.errors import called
 from agrad.core.tensor import Tensor
+from agrad.core.tree import TreeDef
 
 #: How many objects are looked at before a search gives up.
 ENOUGH = 200_000
+
+#: Per call of `functional_call` that runs: the tensors that modules hold for it alone, and the tables they stand in, by id.
+LENT: list[tuple[set[int], set[int]]] = []
 
 #: One step of a way: how, and which.
 Way = tuple[tuple[str, Any], ...]
@@ -171,6 +176,54 @@ def search(
         seen.add(id(value))
         kept.append(at)
         queue.extend(Found(inside, at, step) for step, inside in members(value, is_root=at.before is None))
+
+
+def refuse_captured(root: Any, target: Tensor, what: str, mapped: bool) -> None:
+    """Raise where a function that is being transformed writes a value of the transform to a tensor from outside.
+
+    Parameters
+    ----------
+    root : object
+        The function, or what holds it: a tensor from outside is one that it leads to.
+    target : Tensor
+        What is going to be written to.
+    what : str
+        The spelling, for messages.
+    mapped : bool
+        The value is one of a batch that the tensor has not.
+
+    Raises
+    ------
+    RuntimeError
+        If `root` leads to `target`, other than by a module that holds it for a call of `functional_call` alone.
+    """
+    lent = {table for tensors, tables in LENT if id(target) in tensors for table in tables}
+
+    def skip(value: Any) -> bool:
+        if isinstance(value, types.ModuleType):  # long tables, and nothing that a program writes to
+            return is_library(getattr(value, "__file__", None) or value.__name__)
+        return isinstance(value, TreeDef) or id(getattr(value, "__dict__", None)) in lent
+
+    found = next(search([root], lambda value: value is target, skip=skip), None)
+    if found is None:
+        return
+    if mapped:
+        raise RuntimeError(
+            "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in"
+            " extra_args that has more elements than `self`. This happened due to `other` being vmapped over but `self` not"
+            f" being vmapped over in a vmap.\n  {what} would leave a value of the batch in a tensor from outside,"
+            f" {found.origin}. Work on a copy made inside (t = t.clone()) and return it, or give the tensor as a mapped"
+            " argument. BatchNorm in training mode writes to its running statistics: call eval(), build it with"
+            " track_running_stats=False, use GroupNorm, or give functional_call() copies of the buffers that are made inside."
+            f"{called()}"
+        )
+    raise RuntimeError(
+        f"During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation ({what})"
+        " that would mutate a captured Tensor. This is not supported; please rewrite the function being transformed to"
+        f" explicitly accept the mutated Tensor(s) as inputs.\n  {found.origin} is from outside, and would get a value with"
+        " the history of this transform. Work on a copy made inside (t = t.clone()) and return it (has_aux=True), or write"
+        f" the value without its history, under no_grad().{called()}"
+    )
 
 
 def members(value: Any, *, is_root: bool = False) -> Iterator[tuple[tuple[str, Any], Any]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agrad.core.errors import called
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
+from agrad.func.origins import LENT
 from agrad.ops.docs import complete as _complete
 from agrad.ops.manipulation import stack
 
@@ -83,8 +84,11 @@ def functional_call(
         # put in and taken out in one call each, in C, which no handler of a signal interrupts
         replacing = starmap(setitem, [(*place, values[name]) for name, place in places.items()])
         restoring = starmap(setitem, [(*place, held[name]) for name, place in places.items()])
+        lent = [name for name in values if values[name] is not held[name]]
+        lending = {id(values[name]) for name in lent}, {id(places[name][0]) for name in lent}
         try:
             _restoring.append(restoring)
+            LENT.append(lending)
             _exhaust(replacing)
             result = module(*args, **(kwargs or {}))
             updates = [(source, name, dict.get(*places[name], source[name])) for name, (source, _) in given.items()]
@@ -95,6 +99,7 @@ def functional_call(
                 _exhaust(restoring)
             finally:
                 _restoring.remove(restoring)
+                LENT.remove(lending)
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[Values, Values]:

@@ -511,17 +511,19 @@ class _BatchNorm(Module):
             expected = " or ".join(f"{rank}D" for rank in self.ranks)
             raise ValueError(f"expected {expected} input (got {rank}D input){called()}")
         momentum: Any = self.momentum
-        if self.training and self.num_batches_tracked is not None:
-            with no_grad:
-                self.num_batches_tracked.copy_(self.num_batches_tracked + 1)
-            if self.num_batches_tracked._spec.backend.is_lazy:
-                carry(self.num_batches_tracked)
-            if momentum is None:
-                momentum = 1 / self.num_batches_tracked.to(dtype=self.running_mean.dtype)
+        counted = self.num_batches_tracked + 1 if self.training and self.num_batches_tracked is not None else None
+        if counted is not None and momentum is None:
+            momentum = 1 / counted.to(dtype=self.running_mean.dtype)
         training = self.training or self.running_mean is None
-        return F.batch_norm(
+        result = F.batch_norm(
             input, self.running_mean, self.running_var, self.weight, self.bias, training, momentum, self.eps
         )
+        if counted is not None:  # last: a call that fails has counted nothing
+            with no_grad:
+                self.num_batches_tracked.copy_(counted)
+            if self.num_batches_tracked._spec.backend.is_lazy:
+                carry(self.num_batches_tracked)
+        return result
 
     def extra_repr(self) -> str:
         return (
