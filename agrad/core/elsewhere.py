@@ -418,8 +418,8 @@ _INSTEAD = {
     "use agrad.linalg.qr of agrad.randn(n, n): an orthogonal matrix": "orthogonal_ orthogonal",
     "use agrad.eye under agrad.no_grad()": "eye_ dirac_",
     "agrad.nn.utils.clip_grad_norm_ gives it, with max_norm=agrad.inf": "get_total_norm",
-    "use agrad.utils.data.TensorDataset, or any object with __len__ and __getitem__": "Dataset IterableDataset Subset random_split",
-    "the DataLoader shuffles and batches itself": "Sampler RandomSampler BatchSampler DistributedSampler",
+    "use agrad.utils.data.ConcatDataset, or an agrad.utils.data.IterableDataset of your own": "ChainDataset StackDataset",
+    "use agrad.utils.data.SubsetRandomSampler of each process's own indices": "DistributedSampler",
     "use the batches as they are: arrays need no pinning": "pin_memory is_pinned record_stream",
     "use agrad.save(model.state_dict(), path) and agrad.load": "export onnx saved_model",
     # NumPy's that NumPy 2 does not have

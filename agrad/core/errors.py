@@ -94,8 +94,10 @@ def calling_frame() -> FrameType:
 
 
 def called() -> str:
-    """Return the sentence that closes a message with the user's line."""
+    """Return the sentence that closes a message with the user's line; nothing in a thread of ours, where there is none."""
     frame = calling_frame()
+    if frame.f_globals.get("__name__") == "threading":
+        return ""
     return f"\n  Called at {line_of(frame.f_code, frame.f_lasti)}."
 
 

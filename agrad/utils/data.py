@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import itertools
+import math
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from agrad import random, tree
 from agrad.core import mode
@@ -18,10 +21,61 @@ from agrad.ops.creation import asarray
 from agrad.ops.manipulation import stack
 from agrad.ops.searching import take
 
-__all__ = ["DataLoader", "TensorDataset"]
+__all__ = [
+    "BatchSampler", "ConcatDataset", "DataLoader", "Dataset", "IterableDataset", "RandomSampler", "Sampler",
+    "SequentialSampler", "Subset", "SubsetRandomSampler", "TensorDataset", "WeightedRandomSampler", "default_collate",
+    "random_split",
+]  # fmt: skip
+
+T_co = TypeVar("T_co", covariant=True)
 
 
-class TensorDataset:
+# -- datasets -----------------------------------------------------------------------------------------------------------
+
+
+class Dataset(Generic[T_co]):
+    """Samples by number: a subclass has ``__getitem__(index)`` and ``__len__``. The sum of two is one after the other.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> class Squares(ag.utils.data.Dataset):
+    ...     def __len__(self):
+    ...         return 4
+    ...
+    ...     def __getitem__(self, i):
+    ...         return ag.tensor(float(i * i))
+    >>> [batch.tolist() for batch in ag.utils.data.DataLoader(Squares(), batch_size=3)]
+    [[0.0, 1.0, 4.0], [9.0]]
+    """
+
+    if TYPE_CHECKING:
+
+        def __getitem__(self, index: Any) -> T_co: ...
+
+    def __add__(self, other: Any) -> ConcatDataset:
+        return ConcatDataset([self, other])
+
+
+class IterableDataset(Dataset[T_co]):
+    """Samples one after the other: a subclass has ``__iter__``.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> class Lines(ag.utils.data.IterableDataset):
+    ...     def __iter__(self):
+    ...         yield from ("1 2", "3 4", "5 6")
+    >>> [batch for batch in ag.utils.data.DataLoader(Lines(), batch_size=2)]
+    [['1 2', '3 4'], ['5 6']]
+    """
+
+    if TYPE_CHECKING:
+
+        def __iter__(self) -> Iterator[T_co]: ...
+
+
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """Arrays whose rows belong together: sample `i` is a tuple of the rows number `i`.
 
     Parameters
@@ -50,6 +104,11 @@ class TensorDataset:
             )
         self.arrays = arrays
 
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        """The arrays, as they were given."""
+        return self.arrays
+
     def __len__(self) -> int:
         return int(self.arrays[0].shape[0])
 
@@ -72,32 +131,355 @@ def _rows(array: Any, indices: list[int]) -> Tensor:
     return asarray(array[indices, ...] if orthogonal is None else orthogonal[indices])
 
 
+class Subset(Dataset[T_co]):
+    """The samples of a dataset at some indices.
+
+    Parameters
+    ----------
+    dataset : Dataset or sequence
+        The whole.
+    indices : sequence of int
+        Which samples, in which order.
+    """
+
+    def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
+        self.dataset, self.indices = dataset, indices
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __getitem__(self, index: int) -> T_co:
+        sample: T_co = self.dataset[self.indices[index]]
+        return sample
+
+
+class ConcatDataset(Dataset[Any]):
+    """Datasets one after the other.
+
+    Parameters
+    ----------
+    datasets : iterable of Dataset or sequence
+        What is put together.
+
+    Raises
+    ------
+    ValueError
+        If there are none.
+    """
+
+    def __init__(self, datasets: Iterable[Any]) -> None:
+        self.datasets = list(datasets)
+        if not self.datasets:
+            raise ValueError(f"datasets should not be an empty iterable{called()}")
+        self.cumulative_sizes = list(itertools.accumulate(map(len, self.datasets)))
+
+    def __len__(self) -> int:
+        return self.cumulative_sizes[-1]
+
+    def __getitem__(self, index: int) -> Any:
+        place = index + len(self) if index < 0 else index
+        if not 0 <= place < len(self):
+            raise IndexError(f"index {index} is out of range for {len(self)} samples{called()}")
+        which = bisect_right(self.cumulative_sizes, place)
+        return self.datasets[which][place - self.cumulative_sizes[which] + len(self.datasets[which])]
+
+
+def random_split(
+    dataset: Any, lengths: Sequence[float], generator: random.Generator | None = None
+) -> list[Subset[Any]]:
+    """Cut a dataset at random into parts that have no sample in common.
+
+    Parameters
+    ----------
+    dataset : Dataset or sequence
+        The whole.
+    lengths : sequence of int or of float
+        How many samples each part has; or which share, with a sum of 1, rounded down, and what is left is dealt out one by one.
+    generator : agrad.random.Generator, optional
+        Where the order comes from. Default: the one that `agrad.manual_seed` seeds.
+
+    Returns
+    -------
+    list of Subset
+        The parts.
+
+    Raises
+    ------
+    ValueError
+        If the lengths do not add up to that of the dataset, or a share is not between 0 and 1.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> [len(part) for part in ag.utils.data.random_split(range(10), [0.75, 0.25])]
+    [8, 2]
+    """
+    count = len(dataset)
+    if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:
+        for i, part in enumerate(lengths):
+            if not 0 <= part <= 1:
+                raise ValueError(f"Fraction at index {i} is not between 0 and 1{called()}")
+        sizes = [math.floor(count * part) for part in lengths]
+        for i in range(count - sum(sizes)):
+            sizes[i % len(sizes)] += 1
+    else:
+        sizes = [int(length) for length in lengths]
+        if sizes != list(lengths) or sum(sizes) != count:
+            raise ValueError(
+                "Sum of input lengths does not equal the length of the input dataset!"
+                f"\n  random_split() got {list(lengths)} for {count} samples.{called()}"
+            )
+    order = _shuffled(count, generator)
+    ends = itertools.accumulate(sizes)
+    return [Subset(dataset, order[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+
+
+# -- orders -------------------------------------------------------------------------------------------------------------
+
+
+def _shuffled(count: int, generator: random.Generator | None) -> list[int]:
+    order: list[int] = random.randperm(count, generator=generator).tolist()
+    return order
+
+
+class Sampler(Generic[T_co]):
+    """An order of samples, for a `DataLoader`: a subclass has ``__iter__``, which gives indices, and ``__len__``."""
+
+    if TYPE_CHECKING:
+
+        def __iter__(self) -> Iterator[T_co]: ...
+        def __len__(self) -> int: ...
+
+
+class SequentialSampler(Sampler[int]):
+    """The order of the dataset itself.
+
+    Parameters
+    ----------
+    data_source : Dataset or sequence
+        Whose length counts.
+    """
+
+    def __init__(self, data_source: Any) -> None:
+        self.data_source = data_source
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.data_source)))
+
+    def __len__(self) -> int:
+        return len(self.data_source)
+
+
+class RandomSampler(Sampler[int]):
+    """A random order, another one at each pass.
+
+    Parameters
+    ----------
+    data_source : Dataset or sequence
+        Whose length counts.
+    replacement : bool, optional
+        Whether each sample is drawn from all of them.
+    num_samples : int, optional
+        How many samples a pass has. Default: as many as the dataset; with more it goes through it several times.
+    generator : agrad.random.Generator, optional
+        Where the order comes from. Default: the one that `agrad.manual_seed` seeds.
+
+    Raises
+    ------
+    ValueError
+        If `num_samples` is not positive.
+    """
+
+    def __init__(
+        self,
+        data_source: Any,
+        replacement: bool = False,
+        num_samples: int | None = None,
+        generator: random.Generator | None = None,
+    ) -> None:
+        if num_samples is not None and num_samples < 1:
+            raise ValueError(
+                f"num_samples should be a positive integer value, but got num_samples={num_samples}{called()}"
+            )
+        self.data_source, self.replacement, self.generator = data_source, replacement, generator
+        self._num_samples = num_samples
+
+    @property
+    def num_samples(self) -> int:
+        """How many samples a pass has."""
+        return len(self.data_source) if self._num_samples is None else self._num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        count = len(self.data_source)
+        if self.replacement:
+            return iter(random.randint(0, count, (self.num_samples,), generator=self.generator).tolist())
+        passes = -(-self.num_samples // count) if count else 0
+        order = [i for _ in range(passes) for i in _shuffled(count, self.generator)]
+        return iter(order[: self.num_samples])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class SubsetRandomSampler(Sampler[int]):
+    """Given indices in a random order, another one at each pass.
+
+    Parameters
+    ----------
+    indices : sequence of int
+        Which samples.
+    generator : agrad.random.Generator, optional
+        Where the order comes from. Default: the one that `agrad.manual_seed` seeds.
+    """
+
+    def __init__(self, indices: Sequence[int], generator: random.Generator | None = None) -> None:
+        self.indices, self.generator = indices, generator
+
+    def __iter__(self) -> Iterator[int]:
+        return (self.indices[i] for i in _shuffled(len(self.indices), self.generator))
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+class WeightedRandomSampler(Sampler[int]):
+    """Samples drawn with given weights.
+
+    Parameters
+    ----------
+    weights : sequence of float or Tensor
+        One per sample, not negative; they need not add up to 1.
+    num_samples : int
+        How many a pass has.
+    replacement : bool, optional
+        Whether a sample may come again.
+    generator : agrad.random.Generator, optional
+        Where draws come from. Default: the one that `agrad.manual_seed` seeds.
+
+    Raises
+    ------
+    ValueError
+        If a weight is negative, or fewer than are drawn are positive.
+    """
+
+    def __init__(
+        self,
+        weights: Any,
+        num_samples: int,
+        replacement: bool = True,
+        generator: random.Generator | None = None,
+    ) -> None:
+        self.weights = [float(w) for w in (weights.tolist() if hasattr(weights, "tolist") else weights)]
+        self.num_samples, self.replacement, self.generator = num_samples, replacement, generator
+        positive = sum(w > 0 for w in self.weights)
+        if not all(0 <= w < math.inf for w in self.weights):
+            raise ValueError(f"weights should be finite and not negative{called()}")
+        if positive < (1 if replacement else num_samples):
+            raise ValueError(
+                f"{positive} weights are positive: too few to draw {num_samples} samples"
+                f"{'' if replacement else ' without replacement'}{called()}"
+            )
+
+    def __iter__(self) -> Iterator[int]:
+        if self.replacement:
+            ends = list(itertools.accumulate(self.weights))
+            draws = random.rand(self.num_samples, dtype="float64", generator=self.generator).tolist()
+            return (bisect_right(ends, draw * ends[-1]) for draw in draws)
+        # The smallest of exponential times with these rates come first (Efraimidis & Spirakis 2006).
+        draws = random.rand(len(self.weights), dtype="float64", generator=self.generator).tolist()
+        times = [-math.log1p(-u) / w if w else math.inf for u, w in zip(draws, self.weights, strict=True)]
+        return iter(sorted(range(len(times)), key=times.__getitem__)[: self.num_samples])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler[list[int]]):
+    """The indices of another sampler, as lists of some length.
+
+    Parameters
+    ----------
+    sampler : Sampler or iterable of int
+        Gives the indices.
+    batch_size : int
+        How many a list has.
+    drop_last : bool
+        Whether a last list that is shorter is left out.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> list(ag.utils.data.BatchSampler(range(5), batch_size=2, drop_last=False))
+    [[0, 1], [2, 3], [4]]
+    """
+
+    def __init__(self, sampler: Any, batch_size: int, drop_last: bool) -> None:
+        _check_size(batch_size)
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return _cut(self.sampler, self.batch_size, self.drop_last)
+
+    def __len__(self) -> int:
+        return _parts(len(self.sampler), self.batch_size, self.drop_last)
+
+
+def _check_size(batch_size: int) -> None:
+    if batch_size < 1:
+        raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}{called()}")
+
+
+def _parts(count: int, size: int, drop_last: bool) -> int:
+    whole, rest = divmod(count, size)
+    return whole + (rest > 0 and not drop_last)
+
+
+def _cut(items: Iterable[Any], size: int, drop_last: bool) -> Iterator[list[Any]]:
+    """Yield lists of so many items."""
+    left = iter(items)
+    while part := list(itertools.islice(left, size)):
+        if len(part) == size or not drop_last:
+            yield part
+
+
+# -- batches ------------------------------------------------------------------------------------------------------------
+
+
 class DataLoader:
     """Batches of a dataset, in order or shuffled anew at every pass; the next ones are read while one is worked on.
 
     Parameters
     ----------
-    dataset : TensorDataset or sequence
-        What is cut into batches. Of a sequence (anything with ``len`` and ``[i]``) the samples are put together by
-        `collate_fn`.
+    dataset : Dataset or sequence
+        What is cut into batches: anything with ``len`` and ``[i]``, or an `IterableDataset`.
     batch_size : int, optional
         Samples per batch.
     shuffle : bool, optional
         Whether each pass has an order of its own.
+    sampler : Sampler or iterable of int, optional
+        The order instead; it is read whole where a pass begins.
+    batch_sampler : iterable of list of int, optional
+        The batches instead; read whole, too.
+    num_workers : int, optional
+        Taken, and nothing is started: instead of PyTorch's processes, whatever their number, one thread reads `prefetch`
+        batches ahead.
+    collate_fn : callable, optional
+        Makes a batch of a list of samples. Default: `default_collate`.
     drop_last : bool, optional
         Whether a last batch that is smaller is left out.
-    collate_fn : callable, optional
-        Makes a batch of a list of samples. Default: tensors, arrays and numbers at the same place of all samples, in
-        tuples, lists and dicts, are stacked.
     prefetch : int, optional
         How many batches a thread reads ahead; 0 reads each when it is asked for.
     generator : agrad.random.Generator, optional
         Where the orders come from, and the seeds of the passes. Default: the one that `agrad.manual_seed` seeds.
+    pin_memory, persistent_workers : bool, optional
+        Taken, and nothing to do: there are no processes, and arrays need no pinning.
 
     Raises
     ------
     ValueError
-        If `batch_size` is not positive, or `prefetch` negative.
+        If `batch_size` is not positive, or `prefetch` or `num_workers` negative; if more than one of `shuffle`, `sampler`
+        and `batch_sampler` is given, one of them with an `IterableDataset`, or a `batch_size` or `drop_last` beside
+        `batch_sampler`.
 
     Notes
     -----
@@ -121,46 +503,126 @@ class DataLoader:
         self,
         dataset: Any,
         batch_size: int = 1,
-        shuffle: bool = False,
-        *,
-        drop_last: bool = False,
+        shuffle: bool | None = None,
+        sampler: Iterable[int] | None = None,
+        batch_sampler: Iterable[Sequence[int]] | None = None,
+        num_workers: int = 0,
         collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        *,
         prefetch: int = 2,
         generator: random.Generator | None = None,
+        persistent_workers: bool = False,
     ) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size should be a positive integer value, but got batch_size={batch_size}")
-        if prefetch < 0:
-            raise ValueError(f"prefetch should not be negative, but got prefetch={prefetch}")
-        self.dataset, self.batch_size, self.shuffle, self.drop_last = dataset, batch_size, shuffle, drop_last
+        _check_size(batch_size)
+        for name, number in (("prefetch", prefetch), ("num_workers", num_workers)):
+            if number < 0:
+                raise ValueError(f"{name} should not be negative, but got {name}={number}{called()}")
+        if isinstance(dataset, IterableDataset):
+            for name, given in (("shuffle", shuffle), ("sampler", sampler), ("batch_sampler", batch_sampler)):
+                if given is not None and given is not False:
+                    raise ValueError(
+                        f"DataLoader with IterableDataset: expected unspecified {name} option, but got"
+                        f" {name}={given}{called()}"
+                    )
+        if sampler is not None and shuffle:
+            raise ValueError(f"sampler option is mutually exclusive with shuffle{called()}")
+        if batch_sampler is not None and (batch_size != 1 or shuffle or sampler is not None or drop_last):
+            raise ValueError(
+                f"batch_sampler option is mutually exclusive with batch_size, shuffle, sampler, and drop_last{called()}"
+            )
+        self.dataset, self.batch_size, self.shuffle, self.drop_last = dataset, batch_size, bool(shuffle), drop_last
+        self.sampler, self.batch_sampler = sampler, batch_sampler
+        self.num_workers, self.pin_memory, self.persistent_workers = num_workers, pin_memory, persistent_workers
         self.collate_fn, self.prefetch, self.generator = collate_fn, prefetch, generator
 
     def __len__(self) -> int:
-        whole, rest = divmod(len(self.dataset), self.batch_size)
-        return whole + (rest > 0 and not self.drop_last)
+        if self.batch_sampler is not None:
+            return len(self.batch_sampler)  # type: ignore[arg-type]  # a sampler without a length says so
+        samples: Any = self.dataset if self.sampler is None else self.sampler
+        return _parts(len(samples), self.batch_size, self.drop_last)
 
     def __iter__(self) -> Iterator[Any]:
         # the order is drawn here, not by the thread: draws stay in the order of the user's program
-        count = len(self.dataset)
-        order = random.randperm(count, generator=self.generator).tolist() if self.shuffle else range(count)
+        batches = self._batches()
         own = random.Generator(int(random.randint(0, 2**31 - 1, (), generator=self.generator)))
         recording = mode.is_grad_enabled()
 
-        def read(indices: Sequence[int]) -> Any:
-            with random.using(own), mode.set_grad_enabled(recording):
-                return self._batch(indices)
+        def read() -> Iterator[Any]:
+            while True:
+                with random.using(own), mode.set_grad_enabled(recording):
+                    part = next(batches, None)
+                    if part is None:
+                        return
+                    batch = self._batch(part)
+                yield batch
 
-        found = map(read, (order[i * self.batch_size : (i + 1) * self.batch_size] for i in range(len(self))))
-        return _ahead(found, self.prefetch) if self.prefetch else found
+        return _ahead(read(), self.prefetch) if self.prefetch else read()
 
-    def _batch(self, indices: Sequence[int]) -> Any:
-        if self.collate_fn is None and isinstance(self.dataset, TensorDataset):
-            return self.dataset.rows(indices)
-        return (self.collate_fn or _stacked)([self.dataset[i] for i in indices])
+    def _batches(self) -> Iterator[Any]:
+        """Return the indices of each batch; of an `IterableDataset`, the samples."""
+        if self.batch_sampler is not None:
+            return iter(list(self.batch_sampler))
+        order: Iterable[Any]
+        if self.sampler is not None:
+            order = list(self.sampler)
+        elif isinstance(self.dataset, IterableDataset):
+            order = self.dataset
+        elif self.shuffle:
+            order = _shuffled(len(self.dataset), self.generator)
+        else:
+            order = range(len(self.dataset))
+        return _cut(order, self.batch_size, self.drop_last)
+
+    def _batch(self, part: Sequence[Any]) -> Any:
+        collate = self.collate_fn or default_collate
+        if isinstance(self.dataset, IterableDataset):
+            return collate(list(part))
+        dataset, indices = self.dataset, part
+        while type(dataset) is Subset:
+            dataset, indices = dataset.dataset, [dataset.indices[i] for i in indices]
+        if self.collate_fn is None and isinstance(dataset, TensorDataset):
+            return dataset.rows(indices)
+        return collate([dataset[i] for i in indices])
 
 
-def _stacked(samples: list[Any]) -> Any:
-    return tree.map(lambda *leaves: stack([asarray(leaf) for leaf in leaves]), *samples)
+def default_collate(batch: list[Any]) -> Any:
+    """Put samples together: what stands at the same place of all, in tuples, lists and dicts.
+
+    Parameters
+    ----------
+    batch : list
+        Samples of one structure.
+
+    Returns
+    -------
+    object
+        Of that structure. Tensors, arrays and numbers are stacked; of strings and bytes there are lists.
+
+    Raises
+    ------
+    TypeError
+        If something else stands there.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.utils.data.default_collate([{"x": 1.0, "name": "a"}, {"x": 2.0, "name": "b"}])
+    {'x': tensor([1., 2.]), 'name': ['a', 'b']}
+    """
+    return tree.map(_together, *batch)
+
+
+def _together(*leaves: Any) -> Any:
+    if isinstance(leaves[0], str | bytes):
+        return list(leaves)
+    if not isinstance(leaves[0], Tensor | int | float | complex) and not hasattr(leaves[0], "shape"):
+        raise TypeError(
+            "default_collate: batch must contain tensors, arrays, numbers, strings, dicts or lists; found"
+            f" {type(leaves[0]).__name__}\n  Give the DataLoader a collate_fn of your own."
+        )
+    return stack([asarray(leaf) for leaf in leaves])
 
 
 def _ahead(items: Iterator[Any], count: int) -> Iterator[Any]:
