@@ -1,4 +1,4 @@
-"""Ordinary differential equations: SciPy's integrators, differentiable by start, times and arguments.
+"""Ordinary differential equations, by SciPy's integrators, and integrals: differentiable by start, times, limits and arguments.
 
 Backwards the adjoint equation is integrated (by the same integrator), from one output to the one before; the state comes along
 backwards, and where that is unstable, from the output before once more. Forwards the equation of the tangents is integrated.
@@ -30,19 +30,23 @@ from agrad.func.grad import jvp, vjp
 from agrad.func.implicit import check_closed
 from agrad.func.often import Often, OftenPlain
 from agrad.func.vmap import vmap
+from agrad.numpy import numerics
+from agrad.numpy.common import axis_of, floatings
+from agrad.ops import extra
 from agrad.ops.creation import asarray, zeros_like
 from agrad.ops.data_type import astype
 from agrad.ops.elementwise import abs as absolute
 from agrad.ops.elementwise import conj, imag, real
 from agrad.ops.linalg import matmul
 from agrad.ops.manipulation import broadcast_to, concat, moveaxis, permute_dims, reshape, stack
+from agrad.ops.searching import where
 from agrad.ops.statistical import max as largest
 from agrad.ops.statistical import min as smallest
 from agrad.ops.statistical import sum as total
 from agrad.plugin import manager
 from agrad.utils.checkpoint import checkpoint
 
-__all__ = ["odeint", "solve_ivp"]
+__all__ = ["cumulative_trapezoid", "odeint", "quad", "simpson", "solve_ivp", "trapezoid"]
 
 #: ``rhs(y, t, *theta)``: the derivative of a state.
 Rhs = Callable[..., Any]
@@ -413,6 +417,21 @@ class _Flow(Function):
 # -- what users call ------------------------------------------------------------------------------------------------------
 
 
+def _taken_apart(args: tuple[Any, ...]) -> tuple[list[Tensor], Callable[[Sequence[Tensor]], Any]]:
+    """Return the tensors among arguments that have derivatives, and what puts others in their places."""
+    leaves, structure = tree.flatten(args)
+    places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf._spec.inexact]
+    rest = [None if i in places else leaf for i, leaf in enumerate(leaves)]
+
+    def arguments(theta: Sequence[Tensor]) -> Any:
+        given = list(rest)
+        for i, value in zip(places, theta, strict=True):
+            given[i] = value
+        return tree.unflatten(structure, given)
+
+    return [leaves[i] for i in places], arguments
+
+
 class _Problem:
     """Start, times and arguments, as both functions take them.
 
@@ -432,9 +451,7 @@ class _Problem:
 
     def __init__(self, what: str, function: Rhs, y0: Any, args: Any, beside: Sequence[Any], *, by_time: bool) -> None:
         args = args if isinstance(args, tuple) else (args,)
-        leaves, structure = tree.flatten(args)
-        places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf._spec.inexact]
-        self.theta = [leaves[i] for i in places]
+        self.theta, arguments = _taken_apart(args)
         self.raw = is_raw(y0, *beside, args)
         refuse_lazy(f"integrate.{what}", (y0, *beside, *self.theta))
         device = next((t.device for t in self.theta), None)
@@ -442,13 +459,6 @@ class _Problem:
         start = astype(start, "complex128" if start._spec.is_complex else "float64", copy=False)
         self.y0 = reshape(start, (-1,)) if not start.ndim else start
         self.device = device = self.y0.device
-        rest = [None if i in places else leaf for i, leaf in enumerate(leaves)]
-
-        def arguments(theta: Sequence[Tensor]) -> Any:
-            given = list(rest)
-            for i, value in zip(places, theta, strict=True):
-                given[i] = value
-            return tree.unflatten(structure, given)
 
         def rhs(y: Tensor, t: Tensor, *theta: Tensor) -> Tensor:
             args = arguments(theta)
@@ -854,10 +864,357 @@ def _repeated(
         cuts = [i * (len(steps) - 1) // parts for i in range(parts + 1)]
         for low, high in itertools.pairwise(cuts):
             mine = [(place, step) for place, step in places if low <= step < high]
-            given = (range(low, high), mine, y, f, begin, end, times, *problem.theta)
+            given: tuple[Any, ...] = (range(low, high), mine, y, f, begin, end, times, *problem.theta)
             y, f, *more = checkpoint(run, *given) if checkpoints else run(*given)
             rows += more
     return stack(rows or [y for _ in asked])
+
+
+# -- integrals --------------------------------------------------------------------------------------------------------
+
+
+class _Integrand:
+    """A function of a number and of tensors, ``of(x, *theta)``, to be integrated.
+
+    Attributes
+    ----------
+    tolerances : dict
+        What SciPy is to keep to: ``epsabs``, ``epsrel``, ``limit``, ``points``.
+    number : dict or None
+        What else SciPy's `quad` is told, for a function that gives a number; None for vectors, by `quad_vec`.
+    rest : list
+        What the last integration says beside the integral: an estimate of its error first.
+    """
+
+    def __init__(
+        self, of: Callable[..., Tensor], tolerances: dict[str, Any], number: dict[str, Any] | None = None
+    ) -> None:
+        self.of, self.tolerances, self.number = of, tolerances, number
+        self.rest: list[Any] = []
+        self._often = Often(of)
+
+    def integrated(self, a: Tensor, b: Tensor, theta: Sequence[Tensor]) -> Tensor:
+        """Return the integral, a number or a vector."""
+        backend, device = a._spec.backend, a._spec.device
+
+        def at(x: Any) -> Tensor:
+            return self._often(from_raw(backend.asarray(float(x), device=device)), *theta)
+
+        run, low, high = scipys("integrate"), float(a), float(b)
+        if self.number is not None:
+            found, *self.rest = run.quad(lambda x: float(at(x)), low, high, **self.tolerances, **self.number)
+        elif low == high:  # of which `quad_vec` makes NaN
+            return zeros_like(self.of(a, *theta))
+        else:
+            found, *self.rest, info = run.quad_vec(
+                lambda x: _host(at(x)), low, high, full_output=True, **self.tolerances
+            )
+            if not info.success:
+                raise _NotArrivedError(
+                    f"quad: the integral of a derivative does not converge: {info.message}{called()}"
+                )
+        return from_raw(backend.asarray(found, device=device))
+
+
+class _Integral(Function):
+    """The integral of an `_Integrand` between limits."""
+
+    @staticmethod
+    def forward(ctx: Any, integrand: _Integrand, a: Tensor, b: Tensor, *theta: Tensor) -> Tensor:
+        ctx.integrand = integrand
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(a, b, *theta)
+        return integrand.integrated(_plain(a), _plain(b), [_plain(t) for t in theta])
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        a, b, *theta = ctx.saved_tensors
+        _, by_a, by_b, *needed = ctx.needs_input_grad
+        integrand: _Integrand = ctx.integrand
+        wanted = [i for i, need in enumerate(needed) if need]
+        gradients: list[Any] = [None] * len(theta)
+        if wanted:
+            parts = _Parts([theta[i] for i in wanted], is_complex=False)
+
+            def pulled(x: Tensor, g: Tensor, *theta: Tensor) -> Tensor:
+                def of(*chosen: Tensor) -> Tensor:
+                    values = list(theta)
+                    for i, value in zip(wanted, chosen, strict=True):
+                        values[i] = value
+                    return integrand.of(x, *values)
+
+                return parts.joined(vjp(of, *(theta[i] for i in wanted))[1](g))
+
+            found = _Integral.apply(_Integrand(pulled, integrand.tolerances), a, b, g, *theta)
+            for i, part in zip(wanted, parts.opened(found), strict=True):
+                gradients[i] = part
+        of_a = -total(g * integrand.of(a, *theta)) if by_a else None
+        of_b = total(g * integrand.of(b, *theta)) if by_b else None
+        return (None, of_a, of_b, *gradients)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, t_a: Any, t_b: Any, *t_theta: Any) -> Tensor:
+        a, b, *theta = ctx.saved_tensors
+        integrand: _Integrand = ctx.integrand
+        found: Any = 0.0
+        if any(move is not None for move in t_theta):
+            moves = [zeros_like(t) if move is None else move for t, move in zip(theta, t_theta, strict=True)]
+
+            def pushed(x: Tensor, *both: Tensor) -> Tensor:
+                theta, moves = both[: len(both) // 2], both[len(both) // 2 :]
+                return jvp(lambda *theta: integrand.of(x, *theta), theta, moves)[1]
+
+            found = _Integral.apply(_Integrand(pushed, integrand.tolerances), a, b, *theta, *moves)
+        if t_a is not None:
+            found = found - integrand.of(a, *theta) * t_a
+        if t_b is not None:
+            found = found + integrand.of(b, *theta) * t_b
+        return found
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: Any, integrand: _Integrand, a: Tensor, b: Tensor, *theta: Tensor
+    ) -> tuple[Tensor, int]:
+        _, of_a, of_b, *dims = in_dims
+        if of_a is not None or of_b is not None:
+            raise RuntimeError(
+                f"vmap: the limits of an integral must be the same for all members of the batch{called()}"
+            )
+        mapped = _Integrand(vmap(integrand.of, in_dims=(None, *dims)), integrand.tolerances)
+        found = _Integral.apply(mapped, a, b, *theta)
+        integrand.rest = mapped.rest
+        return found, 0
+
+
+def quad(
+    func: Callable[..., Any],
+    a: Any,
+    b: Any,
+    args: Any = (),
+    full_output: int = 0,
+    epsabs: float = 1.49e-8,
+    epsrel: float = 1.49e-8,
+    limit: int = 50,
+    points: Any = None,
+) -> tuple[Any, ...]:
+    """Integrate a function of one variable between limits by QUADPACK; differentiable by the limits and by arguments.
+
+    Parameters
+    ----------
+    func : callable
+        ``func(x, *args)``: a real number, made of agrad's functions, where something is differentiated.
+    a, b : Tensor or number
+        The limits; numbers may be infinite.
+    args : tuple, optional
+        Further arguments: tensors, containers of them, whatever the function takes.
+    full_output : int, optional
+        Return SciPy's dictionary about the integration, too.
+    epsabs, epsrel : float, optional
+        Tolerances, for derivatives too.
+    limit : int, optional
+        Into so many parts the interval is cut at most.
+    points : sequence of float, optional
+        Where the function has kinks or jumps.
+
+    Returns
+    -------
+    y : Tensor or float
+        The integral; a float where no argument is a tensor.
+    abserr : float
+        An estimate of its error.
+    *info : object
+        What else SciPy gives with `full_output`.
+
+    Raises
+    ------
+    RuntimeError
+        If the integral of a derivative does not converge (where SciPy warns for the integral itself).
+    ImplicitError
+        If the function depends on a tensor that requires a gradient and is none of its arguments.
+    UnsupportedOp
+        On lazy arrays.
+
+    Notes
+    -----
+    By arguments the derivative of the function is integrated, for all of them at once, by SciPy's `quad_vec`; by a limit the
+    derivative is the function there (Leibniz' rule). SciPy's ``weight=`` is not there: write the weight into the function.
+
+    Source: Piessens et al., QUADPACK, 1983.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from agrad.scipy.integrate import quad
+    >>> rate = ag.tensor(2.0, requires_grad=True)
+    >>> y, error = quad(lambda x, rate: ag.exp(-rate * x), 0.0, ag.inf, (rate,))
+    >>> y.detach(), ag.grad(y, rate)  # 1 / rate
+    (tensor(0.5000), (tensor(-0.2500),))
+    """
+    args = args if isinstance(args, tuple) else (args,)
+    theta, arguments = _taken_apart(args)
+    refuse_lazy("integrate.quad", (a, b, *theta))
+    device = next((t.device for t in (a, b, *theta) if isinstance(t, Tensor)), None)
+    low, high = (
+        astype(t if isinstance(t, Tensor) else asarray(t, device=device), "float64", copy=False) for t in (a, b)
+    )
+    tolerances = {"epsabs": epsabs, "epsrel": epsrel, "limit": limit, "points": points}
+
+    def of(x: Any, *theta: Tensor) -> Tensor:
+        found = func(x, *arguments(theta))
+        return found if isinstance(found, Tensor) else asarray(found, device=device)
+
+    def check() -> None:
+        inside = next(
+            (end for t, end in ((a, low), (b, high)) if isinstance(t, Tensor) or math.isfinite(t)), zeros_like(low)
+        )
+        check_closed(of, [_plain(inside), *map(_plain, theta)], "quad: the function", func)
+
+    def number(x: float) -> float:
+        found = func(x, *args)
+        if isinstance(found, Tensor) and found._is_followed():
+            check()
+        return float(found)
+
+    if is_raw(a, b, args):
+        found, *rest = scipys("integrate").quad(number, float(low), float(high), full_output=full_output, **tolerances)
+        return (found, *rest)
+    check()
+    integrand = _Integrand(of, tolerances, {"full_output": full_output})
+    return (_Integral.apply(integrand, low, high, *theta), *integrand.rest)
+
+
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Tensor:
+    """Return the integral along an axis by the trapezoidal rule; see `agrad.numpy.trapezoid`.
+
+    Parameters
+    ----------
+    y : Tensor or array
+        Values.
+    x : Tensor or array, optional
+        Where they are: a vector, or one that broadcasts to `y`.
+    dx : float or Tensor, optional
+        The spacing, if `x` is not given.
+    axis : int, optional
+        The axis.
+
+    Returns
+    -------
+    Tensor
+        One axis less than `y`.
+
+    Raises
+    ------
+    ValueError
+        If the coordinates do not fit.
+
+    Examples
+    --------
+    >>> from agrad.scipy.integrate import trapezoid
+    >>> trapezoid([1.0, 2.0, 3.0], x=[4.0, 6.0, 8.0])
+    tensor(8.)
+    """
+    return numerics.trapezoid(y, x, dx, axis)
+
+
+def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, initial: float | None = None) -> Tensor:
+    """Return the running integral along an axis by the trapezoidal rule; arguments and errors as for `trapezoid`.
+
+    Parameters
+    ----------
+    y, x, dx, axis : object
+        As for `trapezoid`.
+    initial : {0, None}, optional
+        0 puts a 0 in front, so that the result has the shape of `y`.
+
+    Returns
+    -------
+    Tensor
+        The integrals from the first element to each other one.
+
+    Examples
+    --------
+    >>> from agrad.scipy.integrate import cumulative_trapezoid
+    >>> cumulative_trapezoid([1.0, 2.0, 3.0], initial=0)
+    tensor([0.0000, 1.5000, 4.0000])
+    """
+    values, *places = floatings(*((y,) if x is None else (y, x)))
+    at = axis_of(axis, values.ndim)
+    return extra.cumulative_trapezoid(values, places[0] if places else None, dx=dx, axis=at, initial=initial)
+
+
+def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Tensor:
+    """Return the integral along an axis by Simpson's rule.
+
+    Parameters
+    ----------
+    y : Tensor or array
+        Values.
+    x : Tensor or array, optional
+        Where they are: a vector, or of the shape of `y`.
+    dx : float or Tensor, optional
+        The spacing, if `x` is not given.
+    axis : int, optional
+        The axis.
+
+    Returns
+    -------
+    Tensor
+        One axis less than `y`.
+
+    Raises
+    ------
+    ValueError
+        If the coordinates do not fit.
+
+    Notes
+    -----
+    Of an even number of values the last interval is that of the parabola through the last three (Cartwright, Simpson's rule
+    cumulative integration with MS Excel and irregularly-spaced data, 2017).
+
+    Examples
+    --------
+    >>> from agrad.scipy.integrate import simpson
+    >>> simpson([0.0, 1.0, 4.0, 9.0])
+    tensor(9.)
+    """
+    values, *places = floatings(*((y,) if x is None else (y, x)))
+    at = axis_of(axis, values.ndim)
+    f, n = moveaxis(values, at, 0), values.shape[at]
+    if places:
+        place = places[0]
+        if place.shape[-1:] != (n,) and place.shape != values.shape:
+            raise ValueError(
+                f"If given, length of x along axis must be the same as y, not of the shapes {place.shape} and {values.shape}"
+                f"{called()}"
+            )
+        knots = reshape(place, (n, *(1 for _ in f.shape[1:]))) if place.ndim == 1 else moveaxis(place, at, 0)
+        steps = knots[1:, ...] - knots[:-1, ...]
+    else:
+        steps = asarray(dx, device=f.device) + zeros_like(f[1:, ...])
+    if n < 3:
+        return total(steps * (f[1:, ...] + f[:-1, ...]) / 2, axis=0)
+    last = n - 1 if n % 2 else n - 2  # from where on pairs of intervals are left
+    before, after = steps[0:last:2, ...], steps[1:last:2, ...]
+    both, product = before + after, before * after
+    weights = 2 - _quotient(after, before), both * _quotient(both, product), 2 - _quotient(before, after)
+    parts = (f[0:last:2, ...], f[1:last:2, ...], f[2 : last + 1 : 2, ...])
+    inner = sum(weight * part for weight, part in zip(weights, parts, strict=True))
+    found = total(both / 6 * inner, axis=0)
+    if n % 2:
+        return found
+    g, h = steps[-2, ...], steps[-1, ...]
+    return (
+        found
+        + _quotient(2 * h**2 + 3 * g * h, 6 * (g + h)) * f[-1, ...]
+        + _quotient(h**2 + 3 * g * h, 6 * g) * f[-2, ...]
+        - _quotient(h**3, 6 * g * (g + h)) * f[-3, ...]
+    )
+
+
+def _quotient(a: Tensor, b: Tensor) -> Tensor:
+    """Return a quotient, 0 where two places are the same."""
+    none = b == 0
+    return where(none, 0.0, a / where(none, 1.0, b))
 
 
 if not TYPE_CHECKING:

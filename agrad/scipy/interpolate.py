@@ -1,7 +1,7 @@
 """Interpolation: linear and cubic, in one and several variables, differentiable by places, values and knots.
 
-All of it is made of agrad's functions: splines by solving for their slopes at the knots (de Boor, A practical guide to splines,
-1978, chapter IV).
+All of it is made of agrad's functions: cubic pieces by their slopes at the knots, which for splines are solved for (de Boor, A
+practical guide to splines, 1978, chapter IV).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agrad.core.tensor import Tensor
 from agrad.ops.creation import asarray, eye, zeros_like
 from agrad.ops.data_type import astype
 from agrad.ops.elementwise import abs as absolute
-from agrad.ops.elementwise import clip, floor, isfinite
+from agrad.ops.elementwise import clip, floor, isfinite, sign
 from agrad.ops.manipulation import broadcast_to, concat, moveaxis, reshape, roll, stack
 from agrad.ops.searching import argsort, searchsorted, take, where
 from agrad.ops.solving import solve
@@ -25,7 +25,14 @@ from agrad.ops.statistical import any as some
 from agrad.ops.statistical import cumulative_sum
 from agrad.scipy.linalg import solve_banded
 
-__all__ = ["CubicSpline", "RegularGridInterpolator", "interp1d", "make_interp_spline"]
+__all__ = [
+    "CubicHermiteSpline",
+    "CubicSpline",
+    "PchipInterpolator",
+    "RegularGridInterpolator",
+    "interp1d",
+    "make_interp_spline",
+]
 
 
 def _floating(x: Any, like: Any = None) -> Tensor:
@@ -184,24 +191,20 @@ def _linear(knots: Tensor, values: Tensor, places: Tensor) -> Tensor:
     return low + share * (high - low)
 
 
-class CubicSpline:
-    """Interpolate by a cubic spline, which has two continuous derivatives.
+class CubicHermiteSpline:
+    """Interpolate by cubic pieces of given values and slopes at the knots.
 
     Parameters
     ----------
     x : Tensor or array
         The knots, shape (n,), strictly increasing.
-    y : Tensor or array
-        The values, n along `axis`; real or complex.
+    y, dydx : Tensor or array
+        The values and the slopes, n along `axis`; real or complex.
     axis : int, optional
-        The axis of `y` that belongs to the knots.
-    bc_type : str or tuple, optional
-        The conditions at the ends: "not-a-knot" (the first two pieces are one polynomial, and the last two), "clamped" (slope
-        0), "natural" (second derivative 0), "periodic"; or two of the first three, or ``(order, value)`` with the first or
-        second derivative there.
+        The axis of these that belongs to the knots.
     extrapolate : bool or "periodic", optional
         What to give beyond the knots: the first and last piece continued, NaN (False), or the period again. Default:
-        continued; of a periodic spline, the period.
+        continued.
 
     Attributes
     ----------
@@ -215,39 +218,31 @@ class CubicSpline:
     UnsupportedOp
         If the knots are lazy.
     ValueError
-        If shapes do not fit, numbers are not finite, the knots do not increase, conditions are unknown, or the ends of a
-        periodic spline differ.
-
-    Source: de Boor, A practical guide to splines, 1978.
+        If shapes do not fit, or the knots do not increase.
 
     Examples
     --------
     >>> import agrad as ag
-    >>> from agrad.scipy.interpolate import CubicSpline
-    >>> y = ag.tensor([0.0, 1.0, 0.0, -1.0, 0.0], requires_grad=True)
-    >>> spline = CubicSpline([0.0, 1.0, 2.0, 3.0, 4.0], y, bc_type="natural")
-    >>> spline(0.5).detach(), spline(2.0, 1).detach()
-    (tensor(0.6875), tensor(-1.5000))
-    >>> ag.grad(spline(0.5), y)
-    (tensor([ 0.3996,  0.7277, -0.1607,  0.0402, -0.0067]),)
+    >>> from agrad.scipy.interpolate import CubicHermiteSpline
+    >>> slopes = ag.tensor([0.0, 4.0], requires_grad=True)
+    >>> found = CubicHermiteSpline([0.0, 2.0], [0.0, 4.0], slopes)(1.0)
+    >>> found.detach(), ag.grad(found, slopes)
+    (tensor(1.), (tensor([ 0.2500, -0.2500]),))
     """
 
-    def __init__(self, x: Any, y: Any, axis: int = 0, bc_type: Any = "not-a-knot", extrapolate: Any = None) -> None:
-        self.x, values = _knots(x, y, axis, "CubicSpline", 2)
-        self.axis, self._ndim = axis, values.ndim
-        periodic = isinstance(bc_type, str) and bc_type == "periodic"
-        self.extrapolate = ("periodic" if periodic else True) if extrapolate is None else extrapolate
-        if not hasattr(values._spec.backend, "numbers"):
-            if not every(isfinite(values)):
-                raise ValueError(f"`y` must contain only finite values.{called()}")
-            if periodic and not _same_ends(values):
-                raise ValueError(
-                    f"The first and last `y` point along axis {axis} must be identical (within machine precision) when"
-                    f" bc_type='periodic'.{called()}"
-                )
-        steps = _column(self.x[1:] - self.x[:-1], values.ndim)
+    def __init__(self, x: Any, y: Any, dydx: Any, axis: int = 0, extrapolate: Any = None) -> None:
+        x, values = _knots(x, y, axis, "CubicHermiteSpline", 2)
+        _, slopes = _knots(x, dydx, axis, "CubicHermiteSpline", 2)
+        if values.shape != slopes.shape:
+            raise ValueError(f"The shapes of `y` and `dydx` must be identical.{called()}")
+        self._join(x, values, slopes, axis, extrapolate)
+
+    def _join(self, x: Tensor, values: Tensor, slopes: Tensor, axis: int, extrapolate: Any) -> None:
+        """Make the pieces, of values and slopes with the interpolated axis first."""
+        self.x, self.axis, self._ndim = x, axis, values.ndim
+        self.extrapolate = True if extrapolate is None else extrapolate
+        steps = _column(x[1:] - x[:-1], values.ndim)
         rises = (values[1:, ...] - values[:-1, ...]) / steps
-        slopes = _periodic(steps, rises) if periodic else _slopes(steps, values, rises, _conditions(bc_type, rises))
         bend = (slopes[:-1, ...] + slopes[1:, ...] - 2 * rises) / steps
         self.c = stack([bend / steps, (rises - slopes[:-1, ...]) / steps - bend, slopes[:-1, ...], values[:-1, ...]])
 
@@ -336,6 +331,120 @@ class CubicSpline:
             outside = (flat < self.x[0]) | (flat > self.x[-1])
             found = where(_column(outside, self._ndim), float("nan"), found)
         return found
+
+
+class CubicSpline(CubicHermiteSpline):
+    """Interpolate by a cubic spline, which has two continuous derivatives.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        The knots, shape (n,), strictly increasing.
+    y : Tensor or array
+        The values, n along `axis`; real or complex.
+    axis : int, optional
+        The axis of `y` that belongs to the knots.
+    bc_type : str or tuple, optional
+        The conditions at the ends: "not-a-knot" (the first two pieces are one polynomial, and the last two), "clamped" (slope
+        0), "natural" (second derivative 0), "periodic"; or two of the first three, or ``(order, value)`` with the first or
+        second derivative there.
+    extrapolate : bool or "periodic", optional
+        What to give beyond the knots: the first and last piece continued, NaN (False), or the period again. Default:
+        continued; of a periodic spline, the period.
+
+    Attributes
+    ----------
+    x : Tensor
+        The knots.
+    c : Tensor
+        The coefficients, shape (4, n - 1, ...): the polynomials' highest powers of the distance to the left knot first.
+
+    Raises
+    ------
+    UnsupportedOp
+        If the knots are lazy.
+    ValueError
+        If shapes do not fit, numbers are not finite, the knots do not increase, conditions are unknown, or the ends of a
+        periodic spline differ.
+
+    Source: de Boor, A practical guide to splines, 1978.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from agrad.scipy.interpolate import CubicSpline
+    >>> y = ag.tensor([0.0, 1.0, 0.0, -1.0, 0.0], requires_grad=True)
+    >>> spline = CubicSpline([0.0, 1.0, 2.0, 3.0, 4.0], y, bc_type="natural")
+    >>> spline(0.5).detach(), spline(2.0, 1).detach()
+    (tensor(0.6875), tensor(-1.5000))
+    >>> ag.grad(spline(0.5), y)
+    (tensor([ 0.3996,  0.7277, -0.1607,  0.0402, -0.0067]),)
+    """
+
+    def __init__(self, x: Any, y: Any, axis: int = 0, bc_type: Any = "not-a-knot", extrapolate: Any = None) -> None:
+        x, values = _knots(x, y, axis, "CubicSpline", 2)
+        periodic = isinstance(bc_type, str) and bc_type == "periodic"
+        if not hasattr(values._spec.backend, "numbers"):
+            if not every(isfinite(values)):
+                raise ValueError(f"`y` must contain only finite values.{called()}")
+            if periodic and not _same_ends(values):
+                raise ValueError(
+                    f"The first and last `y` point along axis {axis} must be identical (within machine precision) when"
+                    f" bc_type='periodic'.{called()}"
+                )
+        steps = _column(x[1:] - x[:-1], values.ndim)
+        rises = (values[1:, ...] - values[:-1, ...]) / steps
+        slopes = _periodic(steps, rises) if periodic else _slopes(steps, values, rises, _conditions(bc_type, rises))
+        self._join(x, values, slopes, axis, "periodic" if periodic and extrapolate is None else extrapolate)
+
+
+class PchipInterpolator(CubicHermiteSpline):
+    """Interpolate by cubic pieces that are monotone where the values are, and have one continuous derivative.
+
+    Parameters
+    ----------
+    x : Tensor or array
+        The knots, shape (n,), strictly increasing.
+    y : Tensor or array
+        The values, n along `axis`; real.
+    axis : int, optional
+        The axis of `y` that belongs to the knots.
+    extrapolate : bool, optional
+        What to give beyond the knots: the first and last piece continued, or NaN (False). Default: continued.
+
+    Attributes
+    ----------
+    x, c : Tensor
+        As of `CubicHermiteSpline`.
+
+    Raises
+    ------
+    UnsupportedOp
+        If the knots are lazy.
+    ValueError
+        If shapes do not fit, the knots do not increase, or values are complex.
+
+    Notes
+    -----
+    At an inner knot the slope is the weighted harmonic mean of those of the two lines, or 0 where these differ in sign (Fritsch
+    and Butland, A method for constructing local monotone piecewise cubic interpolants, 1984); at an end that of a parabola,
+    limited (Moler, Numerical computing with MATLAB, 2004). As functions of the values slopes have kinks where lines are level.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from agrad.scipy.interpolate import PchipInterpolator
+    >>> y = ag.tensor([0.0, 0.0, 1.0, 1.0], requires_grad=True)
+    >>> found = PchipInterpolator([0.0, 1.0, 2.0, 3.0], y)(1.5)
+    >>> found.detach(), ag.grad(found, y)
+    (tensor(0.5000), (tensor([0.0000, 0.5000, 0.5000, 0.0000]),))
+    """
+
+    def __init__(self, x: Any, y: Any, axis: int = 0, extrapolate: Any = None) -> None:
+        x, values = _knots(x, y, axis, "PchipInterpolator", 2)
+        if values._spec.is_complex:
+            raise ValueError(f"`PchipInterpolator` only works with real values for `y`.{called()}")
+        self._join(x, values, _monotone_slopes(_column(x[1:] - x[:-1], values.ndim), values), axis, extrapolate)
 
 
 def _same_ends(values: Tensor) -> bool:
@@ -438,6 +547,28 @@ def _periodic(steps: Tensor, rises: Tensor) -> Tensor:
     matrix = matrix + 0j if flat._spec.is_complex and not matrix._spec.is_complex else matrix
     slopes = reshape(solve(matrix, flat), right.shape)
     return concat([slopes, slopes[:1, ...]])
+
+
+def _monotone_slopes(steps: Tensor, values: Tensor) -> Tensor:
+    """Return the derivatives at the knots of what is monotone where the values are."""
+    rises = (values[1:, ...] - values[:-1, ...]) / steps
+    if values.shape[0] == 2:
+        return concat([rises, rises])
+    left, right = rises[:-1, ...], rises[1:, ...]
+    turns = sign(left) * sign(right) <= 0
+    near, far = 2 * steps[1:, ...] + steps[:-1, ...], steps[1:, ...] + 2 * steps[:-1, ...]
+    mean = (near / where(turns, 1.0, left) + far / where(turns, 1.0, right)) / (near + far)
+    inner = where(turns, 0.0, 1 / where(turns, 1.0, mean))
+    first = _end_slope(steps[:1, ...], steps[1:2, ...], rises[:1, ...], rises[1:2, ...])
+    last = _end_slope(steps[-1:, ...], steps[-2:-1, ...], rises[-1:, ...], rises[-2:-1, ...])
+    return concat([first, inner, last])
+
+
+def _end_slope(step: Tensor, step2: Tensor, rise: Tensor, rise2: Tensor) -> Tensor:
+    """Return the slope at an end by the parabola through three values, limited so that the shape stays."""
+    found = ((2 * step + step2) * rise - step * rise2) / (step + step2)
+    steep = (sign(rise) != sign(rise2)) & (absolute(found) > 3 * absolute(rise))
+    return where(sign(found) != sign(rise), 0.0, where(steep, 3 * rise, found))
 
 
 def make_interp_spline(x: Any, y: Any, k: int = 3, *, bc_type: Any = None, axis: int = 0) -> Any:

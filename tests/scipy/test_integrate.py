@@ -338,7 +338,7 @@ class TestSolveIvp:
 
 
 def test_the_names():
-    assert integrate.__all__ == ["odeint", "solve_ivp"]
+    assert integrate.__all__ == ["cumulative_trapezoid", "odeint", "quad", "simpson", "solve_ivp", "trapezoid"]
 
 
 def hunters(y, t, p):
@@ -572,3 +572,116 @@ class TestProgramsOfPlainArrays:
 
 def theirs_ivp(f, y, t, args):
     return theirs.solve_ivp(lambda t, y, *args: f(y, t, *args), (t[0], t[-1]), y, t_eval=t, args=args).y.T
+
+
+# -- integrals ----------------------------------------------------------------------------------------------------------
+
+
+def wave(x, p, q):
+    return ag.exp(-p * x * x) * ag.cos(q[0] * x + q[1])
+
+
+def wave_in_numpy(x, p, q):
+    return np.exp(-p * x * x) * np.cos(q[0] * x + q[1])
+
+
+WAVE = (0.7, np.array([0.4, 0.2]))
+
+
+class TestQuad:
+    EXACT = {"epsabs": 1e-12, "epsrel": 1e-12}
+
+    @pytest.mark.parametrize("limits", [(-0.3, 1.2), (1.0, 0.0), (0.0, np.inf), (-np.inf, np.inf), (0.5, 0.5)])
+    def test_values_are_scipys(self, limits):
+        expected = theirs.quad(wave_in_numpy, *limits, args=WAVE)
+        assert integrate.quad(wave_in_numpy, *limits, args=WAVE) == expected
+        found, error = integrate.quad(wave, *limits, args=(WAVE[0], leaf(WAVE[1])))
+        np.testing.assert_allclose(found.item(), expected[0], rtol=1e-14)
+        np.testing.assert_allclose(error, expected[1], rtol=0.1, atol=1e-14)
+        assert found.requires_grad
+
+    def test_derivatives(self):
+        def of(a, b, p, q):
+            return integrate.quad(wave, a, b, (p, q), **self.EXACT)[0]
+
+        operands = leaf(-0.3), leaf(1.2), leaf(WAVE[0]), leaf(WAVE[1])
+        assert gradcheck(of, operands, check_forward_ad=True, fast_mode=True)
+        assert gradgradcheck(lambda b, p: of(-0.3, b, p, WAVE[1]), operands[1:3], check_fwd_over_rev=True)
+
+    def test_known_derivatives(self):
+        """Of exp(-p x) over the half line, 1 / p."""
+
+        def of(p):
+            return integrate.quad(lambda x, p: ag.exp(-p["rate"] * x), 0.0, ag.inf, (p,))[0]
+
+        p = {"rate": ag.tensor(2.0)}
+        np.testing.assert_allclose(ag.func.grad(of)(p)["rate"].item(), -1 / 4, rtol=1e-8)
+        np.testing.assert_allclose(ag.func.hessian(of)(p)["rate"]["rate"].item(), 2 / 8, rtol=1e-8)
+        mapped = ag.func.vmap(lambda rate: of({"rate": rate}))(ag.tensor([2.0, 4.0]))
+        np.testing.assert_allclose(mapped.numpy(), [1 / 2, 1 / 4], rtol=1e-8)
+
+    def test_complex_arguments(self):
+        def of(z):
+            return integrate.quad(lambda x, z: ag.real(ag.exp(z * x)), 0.0, 1.0, (z,), **self.EXACT)[0]
+
+        assert gradcheck(of, (ag.tensor(0.3 + 0.7j, requires_grad=True),))
+
+    def test_kinks_are_told(self):
+        c = leaf(0.3)
+        found, _ = integrate.quad(lambda x, c: ag.abs(x - c), 0.0, 1.0, (c,), points=[0.3])
+        np.testing.assert_allclose(found.item(), (0.3**2 + 0.7**2) / 2)
+        np.testing.assert_allclose(ag.grad(found, c)[0].item(), 0.3 - 0.7, rtol=1e-12)
+
+    def test_functions_of_python_numbers(self):
+        assert integrate.quad(lambda x: math.sin(x), 0.0, 1.0) == theirs.quad(math.sin, 0.0, 1.0)
+        assert len(integrate.quad(math.sin, 0.0, 1.0, full_output=1)) == 3
+
+    def test_what_it_sees_beside_is_refused(self):
+        rate = leaf(0.5)
+        for args in ((), (leaf(1.0),)):
+            with pytest.raises(ImplicitError, match="none of its arguments"):
+                integrate.quad(lambda x, *_: rate * x, 0.0, 1.0, args)
+
+    def test_a_derivative_that_does_not_converge_is_no_number(self):
+        p = leaf(0.999)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found, _ = integrate.quad(lambda x, p: x**-p, 0.0, 1.0, (p,), limit=5)
+            with pytest.raises(RuntimeError, match="does not converge"):
+                ag.grad(found, p)
+
+    def test_lazy_arguments_are_refused(self, dask_backend):
+        with pytest.raises(ag.UnsupportedOp, match=r"scipy\.integrate\.quad"):
+            integrate.quad(lambda x, p: p * x, 0.0, 1.0, (ag.asarray(1.0, device="dask"),))
+
+
+class TestRules:
+    @pytest.mark.parametrize("name", ["simpson", "trapezoid", "cumulative_trapezoid"])
+    @pytest.mark.parametrize("n", [2, 3, 4, 7, 8])
+    def test_of_samples(self, name, n):
+        rng = np.random.default_rng(n)
+        y, x = rng.normal(size=(2, n)), np.sort(rng.normal(size=n))
+        mine, of_scipy = getattr(integrate, name), getattr(theirs, name)
+        for given in ({}, {"dx": 0.5}, {"x": x}, {"x": np.stack([x, 2 * x])}):
+            np.testing.assert_allclose(mine(y, **given).numpy(), of_scipy(y, **given), rtol=1e-12)
+        np.testing.assert_allclose(mine(y.T, x, axis=0).numpy(), of_scipy(y.T, x, axis=0), rtol=1e-12)
+        assert gradcheck(mine, (leaf(y), leaf(x)), check_forward_ad=True, fast_mode=True)
+        assert gradgradcheck(mine, (leaf(y), leaf(x)), fast_mode=True)
+
+    def test_places_that_are_the_same(self):
+        y, x = [1.0, 2.0, 4.0, 3.0, 5.0], [0.0, 1.0, 1.0, 2.0, 2.0]
+        np.testing.assert_allclose(integrate.simpson(y, x).item(), theirs.simpson(y, x))
+
+    def test_places_that_do_not_fit(self):
+        for module in (integrate, theirs):
+            with pytest.raises(ValueError, match="length of x along axis must be the same as y"):
+                module.simpson([1.0, 2.0, 3.0], [1.0, 2.0])
+
+    def test_in_chunks(self, dask_backend):
+        y = np.random.default_rng(0).normal(size=(9, 2))
+        lazy = ag.asarray(y, device="dask").rechunk((4, 1)).requires_grad_()
+        found = integrate.simpson(lazy, axis=0)
+        np.testing.assert_allclose(found.detach().to_device("numpy").numpy(), theirs.simpson(y, axis=0))
+        weights = np.array([1, 4, 2, 4, 2, 4, 2, 4, 1]) / 3
+        gradient = ag.grad(found.sum(), lazy)[0].to_device("numpy").numpy()
+        np.testing.assert_allclose(gradient, np.stack([weights, weights], axis=1))

@@ -205,3 +205,71 @@ class TestGrids:
         inputs = (leaf(places), leaf(values), *map(leaf, self.GRID))
         assert gradcheck(of, inputs, check_forward_ad=True, fast_mode=True)
         assert gradgradcheck(of, inputs, fast_mode=True)
+
+
+class TestGivenSlopes:
+    BEYOND = np.linspace(-0.5, 4.5, 15)
+
+    @pytest.mark.parametrize("n", [2, 3, 4, 6])
+    def test_monotone_pieces_are_scipys(self, n):
+        x = KNOTS[:n]
+        for y in (
+            VALUES[:n],
+            np.sort(VALUES[:n]),
+            np.array([0.0, 0.0, 1.0, 1.0, 0.5, 2.0])[:n],
+            RNG.normal(size=(n, 2)),
+        ):
+            for extrapolate in (None, False):
+                found = interpolate.PchipInterpolator(x, y, extrapolate=extrapolate)
+                known = theirs.PchipInterpolator(x, y, extrapolate=extrapolate)
+                for nu in (0, 1):
+                    np.testing.assert_allclose(found(self.BEYOND, nu).numpy(), known(self.BEYOND, nu), atol=1e-12)
+            np.testing.assert_allclose(found.integrate(0.2, 0.6).numpy(), known.integrate(0.2, 0.6), rtol=1e-12)
+        columns = RNG.normal(size=(3, n))
+        np.testing.assert_allclose(
+            interpolate.PchipInterpolator(x, columns, axis=1)(PLACES).numpy(),
+            theirs.PchipInterpolator(x, columns, axis=1)(PLACES),
+            atol=1e-12,
+        )
+
+    def test_given_slopes_are_kept(self):
+        slopes = RNG.normal(size=6)
+        found = interpolate.CubicHermiteSpline(KNOTS, VALUES, slopes)
+        known = theirs.CubicHermiteSpline(KNOTS, VALUES, slopes)
+        np.testing.assert_allclose(found(self.BEYOND).numpy(), known(self.BEYOND), atol=1e-12)
+        np.testing.assert_allclose(found(KNOTS, 1).numpy(), slopes, atol=1e-12)
+
+    def test_derivatives(self):
+        def monotone(x, y, places):
+            return interpolate.PchipInterpolator(x, y)(places)
+
+        def hermite(x, y, dydx, places):
+            return interpolate.CubicHermiteSpline(x, y, dydx)(places)
+
+        operands = leaf(KNOTS), leaf(VALUES), leaf(PLACES)
+        rising = leaf(KNOTS), leaf(np.sort(VALUES)), leaf(PLACES)
+        for function, given in (
+            (monotone, operands),
+            (monotone, rising),
+            (hermite, (*operands[:2], leaf(VALUES[::-1]), leaf(PLACES))),
+        ):
+            assert gradcheck(function, given, check_forward_ad=True, fast_mode=True)
+            assert gradgradcheck(function, given, check_fwd_over_rev=True, fast_mode=True)
+
+    def test_level_lines_have_a_gradient(self):
+        y = leaf([1.0, 1.0, 1.0, 2.0])
+        (g,) = ag.grad(interpolate.PchipInterpolator(np.arange(4.0), y)(np.array([0.5, 1.5])).sum(), y)
+        assert np.isfinite(g.numpy()).all()
+
+    @pytest.mark.parametrize(
+        ("call", "message"),
+        [
+            (lambda m: m.PchipInterpolator(KNOTS[::-1], VALUES), "strictly increasing"),
+            (lambda m: m.PchipInterpolator(KNOTS, VALUES * 1j), "only works with real values"),
+            (lambda m: m.CubicHermiteSpline(KNOTS, VALUES, np.ones((6, 2))), "must be identical"),
+        ],
+    )
+    def test_bad_input(self, call, message):
+        for module in (interpolate, theirs):
+            with pytest.raises(ValueError, match=message if module is interpolate else None):
+                call(module)
