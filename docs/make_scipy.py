@@ -79,6 +79,21 @@ def flows() -> Iterator[Row]:
     yield "`odeint`, stiff: `y' = -1000 (y - cos t)`", "known", off(states[-1, 0], exact), gradient, None
 
 
+def integrals() -> Iterator[Row]:
+    """Measure integrals by one that is known, of exp(-a x) over the half line, and a rule by one that it is exact for."""
+    a = 1.3
+    over = lambda a: integrate.quad(lambda x, a: ag.exp(-a * x), 0.0, ag.inf, (a,))[0]
+    first = ag.func.grad(over)
+    exact = 1 / a, -1 / a**2, 2 / a**3
+    found = (over(ag.asarray(a)), first(ag.asarray(a)), ag.func.grad(first)(ag.asarray(a)))
+    yield "`quad`, of `exp(-a x)` to infinity", "known", *map(off, found, exact)
+    x = ag.linspace(0.0, 1.0, 7)
+    rule = lambda a: integrate.simpson(x**3 * a**2, x)
+    slope = ag.func.grad(rule)
+    found = (rule(ag.asarray(a)), slope(ag.asarray(a)), ag.func.grad(slope)(ag.asarray(a)))
+    yield "`simpson`, of `a^2 x^3`", "known", *map(off, found, (a * a / 4, a / 2, 1 / 2))
+
+
 def equations() -> Iterator[Row]:
     """Measure implicit derivatives by linear equations and by a root that is known."""
     rng = np.random.default_rng(0)
@@ -117,12 +132,14 @@ def equations() -> Iterator[Row]:
 def splines() -> Iterator[Row]:
     """Measure splines by SciPy's, which knows derivatives by places."""
     x, places = np.linspace(0, 6, 13) ** 1.2, np.linspace(0.1, 8, 50)
-    for condition in ("not-a-knot", "natural", "clamped"):
-        ours = interpolate.CubicSpline(x, np.sin(x), bc_type=condition)
-        spline = theirs_too.CubicSpline(x, np.sin(x), bc_type=condition)
+    kinds = [("CubicSpline", {"bc_type": condition}) for condition in ("not-a-knot", "natural", "clamped")]
+    for name, options in (*kinds, ("PchipInterpolator", {})):
+        ours = getattr(interpolate, name)(x, np.sin(x), **options)
+        spline = getattr(theirs_too, name)(x, np.sin(x), **options)
         slope = ag.func.elementwise_grad(ours)
+        words = ", ".join(f'{key}="{value}"' for key, value in options.items())
         yield (
-            f'`CubicSpline(bc_type="{condition}")`',
+            f"`{name}({words})`" if words else f"`{name}`",
             "SciPy",
             off(ours(places), spline(places)),
             off(slope(places), spline(places, 1)),
@@ -133,7 +150,7 @@ def splines() -> Iterator[Row]:
 def table() -> str:
     """Return the table."""
     lines = ["| function | against | value | gradient | second derivative |", "|---|---|---|---|---|"]
-    for measure in (flows, equations, splines):
+    for measure in (flows, integrals, equations, splines):
         lines += [f"| {name} | {against} | {' | '.join(map(power, errors))} |" for name, against, *errors in measure()]
     return "\n".join(lines)
 
