@@ -1174,8 +1174,8 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Tensor:
     Examples
     --------
     >>> from agrad.scipy.integrate import simpson
-    >>> simpson([0.0, 1.0, 4.0, 9.0])
-    tensor(9.)
+    >>> simpson([0.0, 1.0, 4.0])
+    tensor(2.6667)
     """
     values, *places = floatings(*((y,) if x is None else (y, x)))
     at = axis_of(axis, values.ndim)
