@@ -252,6 +252,26 @@ def test_under_transforms():
     np.testing.assert_allclose(slope, on_numpy(U, 0.3 + 1e-30j).imag / 1e-30, rtol=1e-12)
 
 
+def test_compiled_functions_run_as_they_are_and_captures_refuse():
+    def loss(u):
+        return ag.mean(agrad_dask.map_overlap(diffused, u, 0.3, depth=1) ** 2)
+
+    u = in_chunks(U, requires_grad=True)
+    with pytest.warns(ag.func.CompileWarning, match="map_overlap makes programs of its own"):
+        made = ag.compile(loss)(u)
+    np.testing.assert_allclose(made.item(), np.mean(diffused(U, 0.3, np) ** 2))
+    with pytest.raises(CaptureError, match="map_overlap makes programs of its own"):
+        ag.func.capture(loss)(u)
+    with pytest.raises(RuntimeError, match="not mapped by vmap"):
+        ag.vmap(lambda k: agrad_dask.map_blocks(lambda u, k: u * k, u, k))(ag.ones(2))
+
+
+def test_an_array_in_memory_that_is_not_cut_is_told():
+    with pytest.raises(ValueError, match="broadcast") as caught:
+        agrad_dask.map_blocks(lambda a, b: a + b, in_chunks(U), W)
+    assert any("every block got all of it" in note for note in caught.value.__notes__)
+
+
 def by_value(block):
     return block if block[0, 0] > 0.5 else -block
 

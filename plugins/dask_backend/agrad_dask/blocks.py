@@ -20,24 +20,22 @@ from typing import Any, NamedTuple, TypeVar
 import dask.array as da
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
-from dask.array.overlap import coerce_boundary, coerce_depth, ensure_minimum_chunksize, overlap_internal
+from dask.array.overlap import coerce_boundary, coerce_depth, ensure_minimum_chunksize
 from dask.highlevelgraph import HighLevelGraph
 
 import agrad as ag
-from agrad import numpy, tree
-from agrad.core import errors
+from agrad import tree
+from agrad.core import errors, mode
 from agrad.core.backend import backend_of
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.func.compiling import Compiled, Kept
 from agrad.func.program import Given, Leaf, Program, Shaped
 from agrad.func.recording import CaptureError
+from agrad.func.watching import Watcher
 from agrad_dask import origins
 from agrad_dask.losses import HOW, Kind, imagined
 from agrad_dask.lowering import data_of
-
-#: What NumPy calls these boundaries of Dask's.
-_PADDING = {"reflect": "symmetric", "periodic": "wrap", "nearest": "edge"}
 
 #: For how many functions, and layouts of the arrays they are called with, programs are kept.
 KEPT = 16
@@ -46,6 +44,9 @@ T = TypeVar("T")
 
 #: Along which axis of the grid of blocks each axis of an array is cut; None: it is in one block there.
 Axes = tuple[int | None, ...]
+
+#: A function of a Dask array that gives one.
+Map = Callable[[Any], Any]
 
 errors.INTERNAL_FILES.add(__file__)
 
@@ -342,131 +343,227 @@ class MapBlocks(ag.Function):
 
 
 class Linear(ag.Function):
-    """A linear map of Dask arrays, with its transpose."""
+    """A linear map of Dask arrays, with its transpose; where constants stand beside what it maps, `value` puts them there."""
 
     @staticmethod
-    def forward(ctx: Any, there: Callable[[Any], Any], back: Callable[[Any], Any], x: Tensor) -> Any:
+    def forward(ctx: Any, there: Map, back: Map, x: Tensor, value: Map | None = None) -> Any:
         ctx.there, ctx.back = there, back
-        made = there(x._raw)
+        made = (value or there)(x._raw)
         origins.note("map_overlap", (x._raw,), made)
         return made
 
     @staticmethod
     def backward(ctx: Any, cotangent: Any) -> Any:
-        return None, None, Linear.apply(ctx.back, ctx.there, cotangent)
+        return None, None, Linear.apply(ctx.back, ctx.there, cotangent), None
 
     @staticmethod
-    def jvp(ctx: Any, _there: Any, _back: Any, tangent: Any) -> Any:
+    def jvp(ctx: Any, _there: Any, _back: Any, tangent: Any, _value: Any = None) -> Any:
         return Linear.apply(ctx.there, ctx.back, tangent)
 
 
+class Source(NamedTuple):
+    """Where the elements of a border come from.
+
+    Attributes
+    ----------
+    block : int
+        Which block along the axis; -1: they are a constant.
+    start, count : int
+        Which of its elements.
+    kind : str
+        ``"flipped"``, ``"repeated"`` (it is one element), or ``""``.
+    """
+
+    block: int
+    start: int
+    count: int
+    kind: str
+
+
 class Border(NamedTuple):
-    """How many elements blocks take from their neighbours along an axis.
+    """What blocks have beside their own elements along an axis.
 
     Attributes
     ----------
     axis : int
         Which.
     lengths : tuple of int
-        Of the blocks without them.
+        Of the blocks without it.
     before, after : tuple of int
-        Per block, how many are in front and behind.
+        Per block, how many elements are in front and behind.
+    kind : str or number
+        What stands beyond the ends of the array.
     """
 
     axis: int
     lengths: tuple[int, ...]
     before: tuple[int, ...]
     after: tuple[int, ...]
+    kind: Any
+
+    @classmethod
+    def of(cls, x: Tensor, axis: int, depth: Any, kind: Any) -> Border:
+        """Return that of an array, by depth and boundary; blocks are no shorter than it."""
+        if isinstance(kind, str) and kind not in ("none", "reflect", "periodic", "nearest"):
+            raise ValueError(
+                f'boundary is "none", "reflect", "periodic", "nearest" or a number, got {kind!r}{called()}'
+            )
+        before, after = depth if isinstance(depth, tuple) else (depth, depth)
+        lengths = ensure_minimum_chunksize(max(before, after), x.chunks[axis])
+        within, ends = len(lengths) - 1, kind != "none"
+        return cls(axis, lengths, (before * ends, *(before,) * within), (*(after,) * within, after * ends), kind)
 
     @property
     def whole(self) -> tuple[int, ...]:
-        """The lengths of the blocks with them."""
+        """The lengths of the blocks with it."""
         return tuple(map(sum, zip(self.before, self.lengths, self.after, strict=True)))
 
+    def source(self, i: int, *, front: bool) -> Source | None:
+        """Return where one of the two borders of a block comes from, None where it is empty."""
+        count = self.before[i] if front else self.after[i]
+        j = i - 1 if front else i + 1
+        if not count:
+            return None
+        if 0 <= j < len(self.lengths) or self.kind == "periodic":
+            j %= len(self.lengths)
+            return Source(j, self.lengths[j] - count if front else 0, count, "")
+        if self.kind == "reflect":
+            return Source(i, 0 if front else self.lengths[i] - count, count, "flipped")
+        if self.kind == "nearest":
+            return Source(i, 0 if front else self.lengths[i] - 1, count, "repeated")
+        return Source(-1, 0, count, "")
 
-def _with_border(border: Border, x: Any) -> Any:
-    """Copy what blocks take from their neighbours."""
-    x = x.rechunk({border.axis: border.lengths})
-    return overlap_internal(x, {border.axis: (max(border.before), max(border.after))})
+    def sources(self) -> list[tuple[int, bool, Source]]:
+        """Return, for each border that is not empty, its block, whether it is in front, and where it comes from."""
+        both = ((i, front, self.source(i, front=front)) for i in range(len(self.lengths)) for front in (True, False))
+        return [(i, front, source) for i, front, source in both if source is not None]
 
 
-def _each(name: str, x: Any, axis: int, along: tuple[int, ...], make: Callable[..., Any]) -> Any:
-    """Return an array of blocks of other lengths, each of which a function makes tasks for."""
+def _each(name: str, x: Any, chunks: Any, make: Callable[..., Any]) -> Any:
+    """Return an array of other chunks, each block of which a function makes tasks for: of the key, the place and all tasks."""
     name = f"{name}-{uuid.uuid4().hex}"
     tasks: dict[Any, Any] = {}
     for at in itertools.product(*map(range, x.numblocks)):
         key = name, *at
         tasks[key] = make(key, at, tasks)
     graph = HighLevelGraph.from_collections(name, tasks, dependencies=[x])
-    return da.Array(graph, name, (*x.chunks[:axis], along, *x.chunks[axis + 1 :]), meta=x._meta, dtype=x.dtype)
+    return da.Array(graph, name, chunks, meta=x._meta, dtype=x.dtype)
+
+
+def _bordered(border: Border, fill: float, x: Any) -> Any:
+    """Copy the borders of blocks to where they are; beyond the ends stands a number, where that is the boundary."""
+    axis = border.axis
+    x = x.rechunk(_with_lengths(x, [border]))
+
+    def make(key: Any, at: tuple[int, ...], tasks: dict[Any, Any]) -> Any:
+        parts: list[Any] = []
+        for front in (True, False):
+            source = border.source(at[axis], front=front)
+            if source is None or source.block < 0:
+                parts.append(source and source.count)
+                continue
+            name = f"{key[0]}-{'front' if front else 'behind'}", *at
+            block = TaskRef((x.name, *at[:axis], source.block, *at[axis + 1 :]))
+            tasks[name] = Task(name, _copied, block, axis, source)
+            parts.append(TaskRef(name))
+        return Task(key, _joined, TaskRef((x.name, *at)), axis, *parts, fill)
+
+    return _each("border", x, _with_lengths(x, [border], whole=True), make)
 
 
 def _folded(border: Border, x: Any) -> Any:
-    """Add what stands in borders to what it was copied from: the transpose of `_with_border`."""
+    """Add what stands in borders to what it was copied from: the transpose of `_bordered`."""
     axis = border.axis
-    x = x.rechunk({axis: border.whole})
-
-    def slab(key: Any, at: tuple[int, ...], start: int, count: int, tasks: dict[Any, Any], side: str) -> Any:
-        """Return a part of a block as a task, None if that is empty."""
-        if not count:
-            return None
-        name = f"{key[0]}-{side}", *at
-        tasks[name] = Task(name, _cut, TaskRef((x.name, *at)), axis, start, count)
-        return TaskRef(name)
+    x = x.rechunk(_with_lengths(x, [border], whole=True))
+    into: dict[int, list[tuple[int, bool, Source]]] = {}
+    for each in border.sources():
+        into.setdefault(each[2].block, []).append(each)
 
     def make(key: Any, at: tuple[int, ...], tasks: dict[Any, Any]) -> Any:
-        i, given = at[axis], []
-        for j, side in ((i - 1, "behind"), (i + 1, "front")):
-            if 0 <= j < len(border.lengths):
-                other = *at[:axis], j, *at[axis + 1 :]
-                start, count = (0, border.before[j])
-                if j < i:
-                    start, count = border.before[j] + border.lengths[j], border.after[j]
-                given.append(slab(key, other, start, count, tasks, side))
-            else:
-                given.append(None)
-        return Task(key, _added, TaskRef((x.name, *at)), axis, border.before[i], border.lengths[i], *given)
+        starts, parts = [], []
+        for i, front, source in into.get(at[axis], ()):
+            other = *at[:axis], i, *at[axis + 1 :]
+            name = f"{key[0]}-{'front' if front else 'behind'}", *other
+            start = 0 if front else border.before[i] + border.lengths[i]
+            tasks[name] = Task(name, _given_back, TaskRef((x.name, *other)), axis, start, source)
+            starts.append(source.start)
+            parts.append(TaskRef(name))
+        own = axis, border.before[at[axis]], border.lengths[at[axis]]
+        return Task(key, _added, TaskRef((x.name, *at)), own, starts, *parts)
 
-    return _each("fold", x, axis, border.lengths, make)
+    return _each("fold", x, _with_lengths(x, [border]), make)
 
 
-def _trimmed(border: Border, x: Any) -> Any:
+def _with_lengths(x: Any, borders: Sequence[Border], *, whole: bool = False) -> tuple[tuple[int, ...], ...]:
+    """Return the chunks of an array with other ones along some axes: of blocks with their borders, or without."""
+    along = {border.axis: border.whole if whole else border.lengths for border in borders}
+    return tuple(along.get(axis, lengths) for axis, lengths in enumerate(x.chunks))
+
+
+def _trimmed(borders: Sequence[Border], x: Any) -> Any:
     """Cut borders off."""
-    x = x.rechunk({border.axis: border.whole})
+    x = x.rechunk(_with_lengths(x, borders, whole=True))
 
     def make(key: Any, at: tuple[int, ...], _tasks: Any) -> Any:
-        i = at[border.axis]
-        return Task(key, _cut, TaskRef((x.name, *at)), border.axis, border.before[i], border.lengths[i])
+        return Task(
+            key, _cut, TaskRef((x.name, *at)), [(b.axis, b.before[at[b.axis]], b.lengths[at[b.axis]]) for b in borders]
+        )
 
-    return _each("trim", x, border.axis, border.lengths, make)
+    return _each("trim", x, _with_lengths(x, borders), make)
 
 
-def _widened(border: Border, x: Any) -> Any:
+def _widened(borders: Sequence[Border], x: Any) -> Any:
     """Put zeros where borders were cut off: the transpose of `_trimmed`."""
-    x = x.rechunk({border.axis: border.lengths})
+    x = x.rechunk(_with_lengths(x, borders))
 
     def make(key: Any, at: tuple[int, ...], _tasks: Any) -> Any:
-        i = at[border.axis]
-        return Task(key, _zeros_around, TaskRef((x.name, *at)), border.axis, border.before[i], border.after[i])
+        widths = {b.axis: (b.before[at[b.axis]], b.after[at[b.axis]]) for b in borders}
+        return Task(key, np.pad, TaskRef((x.name, *at)), [widths.get(axis, (0, 0)) for axis in range(x.ndim)])
 
-    return _each("widen", x, border.axis, border.whole, make)
-
-
-def _cut(block: Any, axis: int, start: int, count: int) -> Any:
-    return block[(slice(None),) * axis + (slice(start, start + count),)]
+    return _each("widen", x, _with_lengths(x, borders, whole=True), make)
 
 
-def _zeros_around(block: Any, axis: int, before: int, after: int) -> Any:
-    return np.pad(block, [(before, after) if i == axis else (0, 0) for i in range(block.ndim)])
+def _cut(block: Any, parts: Sequence[tuple[int, int, int]]) -> Any:
+    """Return a part of a block: of some axes so many elements, from a place on."""
+    key = [slice(None)] * block.ndim
+    for axis, start, count in parts:
+        key[axis] = slice(start, start + count)
+    return block[tuple(key)]
 
 
-def _added(block: Any, axis: int, start: int, count: int, front: Any, behind: Any) -> Any:
-    """Add to the first and to the last elements of a part of a block."""
-    made = _cut(block, axis, start, count).copy()
-    if front is not None:
-        made[(slice(None),) * axis + (slice(front.shape[axis]),)] += front
-    if behind is not None:
-        made[(slice(None),) * axis + (slice(count - behind.shape[axis], None),)] += behind
+def _copied(block: Any, axis: int, source: Source) -> Any:
+    """Return the elements of a border."""
+    if source.kind == "repeated":
+        return np.repeat(_cut(block, [(axis, source.start, 1)]), source.count, axis=axis)
+    found = _cut(block, [(axis, source.start, source.count)])
+    return np.flip(found, axis) if source.kind == "flipped" else found
+
+
+def _given_back(block: Any, axis: int, start: int, source: Source) -> Any:
+    """Return what a border has for the elements it was copied from."""
+    found = _cut(block, [(axis, start, source.count)])
+    if source.kind == "repeated":
+        return np.sum(found, axis=axis, keepdims=True, dtype=found.dtype)
+    return np.flip(found, axis) if source.kind == "flipped" else found
+
+
+def _joined(block: Any, axis: int, front: Any, behind: Any, fill: float) -> Any:
+    """Put borders around a block: arrays, so many times a number, or None."""
+    parts = []
+    for part in (front, block, behind):
+        if isinstance(part, int):
+            shape = (*block.shape[:axis], part, *block.shape[axis + 1 :])
+            parts.append(np.full_like(block, fill, shape=shape))
+        elif part is not None:
+            parts.append(part)
+    return np.concatenate(parts, axis=axis) if len(parts) > 1 else block
+
+
+def _added(block: Any, own: tuple[int, int, int], starts: Sequence[int], *parts: Any) -> Any:
+    """Return the own elements of a block, with parts added to some from each of these places on."""
+    made = _cut(block, [own]).copy()
+    for start, part in zip(starts, parts, strict=True):
+        made[(slice(None),) * own[0] + (slice(start, start + part.shape[own[0]]),)] += part
     return made
 
 
@@ -529,9 +626,20 @@ class Call:
                     f"agrad_dask.{name} takes arrays and tensors, got a {type(leaf).__name__}: give what it holds, a.data; "
                     f"a.copy(data=...) puts its labels on the result{called()}"
                 )
+        recorder = mode.recorder()
+        if recorder is not None:
+            refused = CaptureError(f"capture: agrad_dask.{name} makes programs of its own, of blocks{called()}")
+            if not isinstance(recorder, Watcher):
+                raise refused
+            recorder.give_up(refused)
         self.places = [i for i, x in enumerate(self.leaves) if isinstance(x, Tensor) or backend_of(x) is not None]
         self.floats = [i for i, x in enumerate(self.leaves) if type(x) is float]
         self.operands = [ag.asarray(self.leaves[i]) for i in self.places]
+        if any(hasattr(x._spec.backend, "numbers") for x in self.operands):
+            raise RuntimeError(
+                f"agrad_dask.{name} is not mapped by vmap: map what is within the function, or give the arrays one more axis"
+                f"{called()}"
+            )
         cut = [x for x in self.operands if data_of(x) is not None]
         if not cut:
             raise ValueError(f"no argument is a Dask array: in memory, call the function itself{called()}")
@@ -573,7 +681,11 @@ class Call:
         kept = {}
         for at in places_of(grid, layouts):
             blocks = [imagined(layout.meta, layout.shape(at)) for layout in layouts]
-            kept[at] = Context().run(of_function.kept, *self.with_blocks(blocks))
+            try:
+                kept[at] = Context().run(of_function.kept, *self.with_blocks(blocks))
+            except Exception as error:
+                self._note_uncut(error)
+                raise
         outside = {id(x): x for each in kept.values() for x in _outside(each.program).values()}
         others = [np.asarray(self.leaves[i]) for i in self.floats] + list(outside.values())
         for x in others:
@@ -601,11 +713,20 @@ class Call:
         assert first is not None
         return list(MapBlocks.apply(of_function.blocks[key], *operands)), first.treedef
 
+    def _note_uncut(self, error: Exception) -> None:
+        """Say which arrays in memory are as large as what is cut, and are not."""
+        for x in self.operands:
+            if x.ndim and data_of(x) is None and x.shape == self.lead.shape:
+                error.add_note(
+                    f"An argument of shape {tuple(x.shape)} is no Dask array: every block got all of it. Only Dask arrays are cut:"
+                    " pass dask.array.from_array(y, chunks=...)."
+                )
+
     def _cut(self, operands: list[Tensor], i: int, chunks: Any, axes: Axes) -> Layout:
         """Cut an operand like the leading one."""
         x = operands[i]
         wanted = tuple((n,) if a is None else chunks[a] for a, n in zip(axes, x.shape, strict=True))
-        operands[i] = x = x.to_device("dask").rechunk(wanted)
+        operands[i] = x = _in_chunks(x.to_device("dask"), dict(enumerate(wanted)))
         return Layout(axes, wanted, x._raw._meta)
 
     def _program(self, program: Program, outside: Mapping[int, Any], layouts: Sequence[Layout]) -> Program:
@@ -623,6 +744,11 @@ class Call:
                 shapes[number] = Shaped(tuple(map(sum, layout.chunks)), str(layout.meta.dtype))
             inputs.append(number)
         return _with_outputs(program.replaced(inputs=tuple(inputs), outside={}, shapes=shapes))
+
+
+def _in_chunks(x: Tensor, chunks: dict[int, tuple[int, ...]]) -> Tensor:
+    """Return a tensor in other chunks along some axes; itself, where they are its own."""
+    return x if all(x.chunks[axis] == lengths for axis, lengths in chunks.items()) else x.rechunk(chunks)
 
 
 def _outside(program: Program) -> dict[int, Any]:
@@ -734,92 +860,36 @@ def map_overlap(
     call = Call("map_overlap", function, args, kwargs)
     depths = coerce_depth(call.lead.ndim, depth)
     kinds = coerce_boundary(call.lead.ndim, boundary)
-    sides = [Side.of(call.lead, axis, depths[axis], kinds[axis]) for axis in depths if depths[axis] not in (0, (0, 0))]
-    results, structure = call.run([_bordered(x, call.axes(x), sides) for x in call.operands])
+    borders = [
+        Border.of(call.lead, axis, depths[axis], kinds[axis]) for axis in depths if depths[axis] not in (0, (0, 0))
+    ]
+    results, structure = call.run([_with_borders(x, call.axes(x), borders) for x in call.operands])
     if trim:
-        results = [_without(y, sides) for y in results]
+        results = [_without(y, borders) for y in results]
     return tree.unflatten(structure, results)
 
 
-class Side(NamedTuple):
-    """The borders along an axis.
-
-    Attributes
-    ----------
-    axis : int
-        Which.
-    before, after : int
-        How many elements, in front of blocks and behind.
-    kind : str or number
-        What stands beyond the ends.
-    chunks : tuple of int
-        The lengths of blocks, none of which is shorter.
-    """
-
-    axis: int
-    before: int
-    after: int
-    kind: Any
-    chunks: tuple[int, ...]
-
-    @classmethod
-    def of(cls, x: Tensor, axis: int, depth: Any, kind: Any) -> Side:
-        """Return those of an array along an axis, by depth and boundary."""
-        before, after = depth if isinstance(depth, tuple) else (depth, depth)
-        if isinstance(kind, str) and kind not in (*_PADDING, "none"):
-            raise ValueError(
-                f'boundary is "none", "reflect", "periodic", "nearest" or a number, got {kind!r}{called()}'
-            )
-        return cls(axis, before, after, kind, ensure_minimum_chunksize(max(before, after), x.chunks[axis]))
-
-    def padded(self, x: Tensor, axis: int) -> Tensor:
-        """Put what stands beyond the ends of an array there, in its first and last blocks."""
-        if self.kind == "none":
-            return x
-        width = [(self.before, self.after) if i == axis else (0, 0) for i in range(x.ndim)]
-        if isinstance(self.kind, str):
-            return numpy.pad(x, width, mode=_PADDING[self.kind])
-        return numpy.pad(x, width, constant_values=self.kind)
-
-    def inner(self, axis: int) -> Border:
-        """Return what blocks take from their neighbours."""
-        count = len(self.chunks)
-        lengths = list(self.chunks)
-        if self.kind != "none":
-            lengths[0] += self.before
-            lengths[-1] += self.after
-        return Border(axis, tuple(lengths), (0, *(self.before,) * (count - 1)), (*(self.after,) * (count - 1), 0))
-
-    @property
-    def whole(self) -> Border:
-        """What blocks have beside their own elements, padding included."""
-        if self.kind == "none":
-            return self.inner(self.axis)
-        count = len(self.chunks)
-        return Border(self.axis, self.chunks, (self.before,) * count, (self.after,) * count)
-
-
-def _bordered(x: Tensor, axes: Axes, sides: Sequence[Side]) -> Tensor:
+def _with_borders(x: Tensor, axes: Axes, borders: Sequence[Border]) -> Tensor:
     """Give the blocks of an operand their borders."""
-    for side in sides:
-        if side.axis not in axes:
+    for border in borders:
+        if border.axis not in axes:
             continue
-        axis = axes.index(side.axis)
-        border = side.inner(axis)
-        x = side.padded(x.rechunk({axis: side.chunks}), axis).rechunk({axis: border.lengths})
-        if len(side.chunks) > 1:
-            x = Linear.apply(functools.partial(_with_border, border), functools.partial(_folded, border), x)
+        own = border._replace(axis=axes.index(border.axis))
+        there, back = functools.partial(_bordered, own, 0.0), functools.partial(_folded, own)
+        value = there if isinstance(border.kind, str) else functools.partial(_bordered, own, border.kind)
+        x = Linear.apply(there, back, _in_chunks(x, {own.axis: own.lengths}), value)
     return x
 
 
-def _without(y: Tensor, sides: Sequence[Side]) -> Tensor:
+def _without(y: Tensor, borders: Sequence[Border]) -> Tensor:
     """Cut the borders off the blocks of a result."""
-    for side in sides:
-        border = side.whole
-        if y.chunks[side.axis] != border.whole:
+    for border in borders:
+        axis, found, whole = border.axis, y.chunks[border.axis], border.whole
+        if found != whole:
             raise ValueError(
-                f"the function gives blocks of lengths {y.chunks[side.axis]} along axis {side.axis}, of blocks of lengths"
-                f" {border.whole} with their borders: give results as long, or cut the borders off and pass trim=False{called()}"
+                f"the function gives blocks of lengths {found} along axis {axis}, of blocks of lengths {whole} with their"
+                f" borders, {border.lengths} without: give results as long, or cut the borders off and pass trim=False{called()}"
             )
-        y = Linear.apply(functools.partial(_trimmed, border), functools.partial(_widened, border), y)
-    return y
+    if not borders:
+        return y
+    return Linear.apply(functools.partial(_trimmed, borders), functools.partial(_widened, borders), y)  # type: ignore[no-any-return]
