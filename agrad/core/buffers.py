@@ -16,7 +16,7 @@ from typing import Any
 from agrad.core import errors, mode
 from agrad.core.node import AccumulateGrad
 from agrad.core.spec import Spec
-from agrad.core.tensor import Tensor, array_slot, history, is_moved, spec_slot
+from agrad.core.tensor import Storage, Tensor, array_slot, history, is_moved, spec_slot, wrap
 
 
 class _Owner:
@@ -134,9 +134,12 @@ def rebind(
     """
     mode.note_write(target)
     spec = target._spec
-    base = target._base
+    base, owner = target._base, None
     if base is not None:
-        copied = len(base) > 2
+        if type(base) is Storage:
+            owner = base.owner(target)
+            base = base if owner is None else owner._base
+        copied = base is not None and len(base) > 2
         while base is not None and base[0]() is None:
             base = base[1]
             copied = copied or (base is not None and len(base) > 2)
@@ -158,7 +161,7 @@ def rebind(
                 )
             result = result.type(spec.dtype)
         if result._spec.backend is not spec.backend and mode.batch_levels.get():
-            mode.check_write(target, what, mapped=True)
+            mode.check_write(target if owner is None else owner, what, mapped=True)
     node = target._node
     if mode.is_grad_enabled():
         if isinstance(node, AccumulateGrad):
@@ -169,6 +172,9 @@ def rebind(
             node = result._node
     if target._base is not None:
         target._base = None
+        if owner is not None:
+            owner.data = wrap(result._raw, result._spec)
+            target._base, fresh = Storage(owner, result), False
     if write is not None:
         if node is target._node:
             array = write()
@@ -239,3 +245,9 @@ def is_temporary(count: int, target: Tensor) -> bool:
         return False  # x.__setitem__(key, value)
     # newer interpreters lend a local variable to a call without counting it
     return sys.version_info < (3, 14) or not any(value is target for value in frame.f_locals.values())
+
+
+def is_storage(target: Tensor) -> bool:
+    """Return whether a write to a tensor goes to another, which it is the ``.data`` of."""
+    base = target._base
+    return type(base) is Storage and base.owner(target) is not None

@@ -443,8 +443,13 @@ class Tensor(Methods):
 
     @property
     def data(self) -> Tensor:
-        """The value without history; assigning gives the tensor a new value, unrecorded."""
-        return self.detach()
+        """The value without history, whose changes in place are this tensor's, unrecorded; assigning gives it a new value.
+
+        It is the value of now: when the tensor has got another one since, a change in place is lost, and warns.
+        """
+        result = self.detach()
+        result._base = Storage(self, result)
+        return result
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -711,6 +716,31 @@ def is_moved(old: Spec, new: Spec) -> bool:
     """Return whether a gradient for a value of the old spec may not fit one of the new."""
     # dtypes of two libraries are not to be compared
     return new is not old and (new.shape, new.device, new.dtype) != (old.shape, old.device, old.dtype)
+
+
+class Storage(tuple[Any, ...]):  # noqa: SLOT001 (a tuple with more than it shows)
+    """What stands in `_base` of ``x.data``: as in `bases`, and a write to it is one to `x`.
+
+    Attributes
+    ----------
+    array : array
+        That of the result, as long as `x` has the value it was taken from.
+    value : array
+        That of `x`.
+    """
+
+    array: Any
+    value: Any
+
+    def __new__(cls, tensor: Tensor, result: Tensor) -> Self:
+        made = super().__new__(cls, bases(tensor))
+        made.array, made.value = result._raw, tensor._raw
+        return made
+
+    def owner(self, result: Tensor) -> Tensor | None:
+        """Return what a write to ``x.data`` goes to: `x`, if neither has got another value since; else None."""
+        found: Tensor | None = self[0]()
+        return found if found is not None and found._raw is self.value and result._raw is self.array else None
 
 
 def bases(tensor: Tensor) -> tuple[weakref.ref[Tensor], Any]:

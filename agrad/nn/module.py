@@ -373,7 +373,8 @@ class Module:
     def state_dict(self) -> dict[str, Tensor]:
         """Return the values of all parameters and persistent buffers by path.
 
-        Values are immutable, so this is a snapshot: training on does not change it, and it costs no copy.
+        Values are immutable, so this is a snapshot: training on does not change it, and it costs no copy. To change one in
+        place before is to change the module's, as in PyTorch; afterwards it changes this one alone, and warns.
         `agrad.save` writes it to a file.
 
         Examples
@@ -382,7 +383,7 @@ class Module:
         >>> list(ag.nn.Linear(2, 1).state_dict())
         ['weight', 'bias']
         """
-        return {path: tensor.detach() for path, tensor in self._state().items()}
+        return {path: tensor.data for path, tensor in self._state().items()}
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
         """Take over the values that `state_dict` gave; they are converted to the module's dtypes and devices.

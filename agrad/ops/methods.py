@@ -13,7 +13,7 @@ from typing import Any
 from agrad import dtypes
 from agrad.core import errors
 from agrad.core.backend import Device
-from agrad.core.buffers import check_leaf, is_temporary, rebind
+from agrad.core.buffers import check_leaf, is_storage, is_temporary, rebind
 from agrad.core.entry import make_operator
 from agrad.core.op import OPS
 from agrad.core.tensor import Tensor, attached
@@ -140,7 +140,7 @@ class StandardMethods:
         return searching.getitem(self, key)
 
     def __setitem__(self: Any, key: Any, value: Any, /) -> None:
-        if is_temporary(sys.getrefcount(self), self):
+        if is_temporary(sys.getrefcount(self), self) and not is_storage(self):
             raise errors.lost_assignment(
                 "an operation (indexing, .T, reshape...)",
                 "x[i, j] = value in one step (np.unravel_index gives i, j for places in x.ravel() or x.flat), or name it",

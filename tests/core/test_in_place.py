@@ -87,7 +87,7 @@ def test_nothing_else_changes(change, becomes):
 @each_spelling
 def test_results_do_not_alias_their_operand(change, becomes):
     x = ag.tensor([1.0, 2.0])
-    for view in (x.detach(), x.data, x[:], x[0:2], x.reshape(2), x[None].squeeze(0), ag.unstack(x[None])[0]):
+    for view in (x.detach(), x[:], x[0:2], x.reshape(2), x[None].squeeze(0), ag.unstack(x[None])[0]):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ag.LostWriteWarning)
             change(view)
@@ -111,7 +111,6 @@ VIEWS = {
     "expand_dims": lambda x: ag.expand_dims(x, axis=0),
     "unstack": lambda x: ag.unstack(x)[0],
     "detach": lambda x: x.detach(),
-    "data": lambda x: x.data,
 }
 
 
@@ -330,8 +329,6 @@ def test_lost_assignments_raise():
         x[0][1] += 5.0
     with pytest.raises(RuntimeError, match=message):
         x.detach()[0] = 5.0
-    with pytest.raises(RuntimeError, match=message):
-        x.data[0] = 5.0
     assert x.tolist() == before
 
 
@@ -640,7 +637,6 @@ READERS = {
     "dlpack": lambda x: np.from_dlpack(x.detach()),
     "list": lambda x: [row.tolist() for row in x],
     "namespace function": lambda x: ag.multiply(x, 1.0),
-    "data": lambda x: x.data,
 }
 
 
@@ -785,3 +781,103 @@ def test_a_0d_gradient_accumulated_is_still_an_array():
     x.grad[...] = 5.0
     assert x.grad.item() == 5.0
     assert type(x.grad.numpy()) is np.ndarray
+
+
+def test_what_is_written_to_data_is_the_tensors():
+    p = ag.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = (p * p).sum()
+    p.data.mul_(2)
+    p.data[0] = -9.0
+    p.data[1] += 0.5
+    p.data.mul_(0.5).add_(1)
+    assert p.tolist() == [-3.5, 3.25, 4.0]
+    p.data -= 1.0
+    p.data.clamp_(-1.0, 2.5)
+    assert p.tolist() == [-1.0, 2.25, 2.5]
+    assert (p.requires_grad, p.is_leaf) == (True, True)
+    y.backward()
+    assert p.grad.tolist() == [2.0, 4.0, 6.0]  # the values that were used
+    p.grad.data.clamp_(max=4.5)
+    assert p.grad.tolist() == [2.0, 4.0, 4.5]
+    d = p.data
+    d.fill_(4.0)
+    d.copy_(d + 1)
+    d[0] = 0.0
+    assert p.tolist() == d.tolist() == [0.0, 5.0, 5.0]
+    p.data.mul_(ag.tensor([1.0, 2.0, 3.0], requires_grad=True))
+    assert p.tolist() == [0.0, 10.0, 15.0]
+    assert p.grad_fn is None
+    q = p * 2
+    q.data.zero_()
+    assert q.tolist() == [0.0, 0.0, 0.0]
+    assert q.grad_fn is not None
+
+
+def test_data_of_then_is_a_value_once_the_tensor_has_another():
+    p = ag.tensor([1.0, 2.0], requires_grad=True)
+    d = p.data
+    with ag.no_grad():
+        p += 1.0
+    with pytest.warns(ag.LostWriteWarning):
+        d.mul_(10.0)
+    d.mul_(10.0)  # it has a value of its own by now
+    assert (p.tolist(), d.tolist()) == ([2.0, 3.0], [100.0, 200.0])
+    d = p.data
+    p.data = ag.zeros(2)
+    with pytest.warns(ag.LostWriteWarning):
+        d += 1.0
+    assert p.tolist() == [0.0, 0.0]
+    del p
+    d = (d * 1.0).data
+    d += 1.0  # nobody else sees it
+    assert d.tolist() == [4.0, 5.0]
+
+
+def test_data_of_a_view_writes_to_the_view_and_warns():
+    x = ag.ones((2, 2))
+    row = x[0]
+    with pytest.warns(ag.LostWriteWarning):
+        row.data.mul_(2.0)
+    assert (row.tolist(), x.tolist()) == ([2.0, 2.0], [[1.0, 1.0], [1.0, 1.0]])
+    part = x.data[0]
+    with pytest.warns(ag.LostWriteWarning):
+        part += 1.0
+
+
+def test_a_write_to_data_in_a_transform_is_one_to_the_tensor():
+    t = ag.zeros(3)
+    with pytest.raises(RuntimeError, match="vmap: inplace arithmetic"):
+        ag.func.vmap(lambda x: t.data.add_(x))(ag.ones(2, 3))
+    assert t.tolist() == [0.0, 0.0, 0.0]
+    assert ag.func.grad(lambda x: (t.data.copy_(x) * 0 + x * x).sum())(ag.ones(3)).tolist() == [2.0, 2.0, 2.0]
+    assert (t.tolist(), t.requires_grad) == ([1.0, 1.0, 1.0], False)
+
+
+def test_a_compiled_step_writes_to_data():
+    p = ag.tensor([1.0, 2.0], requires_grad=True)
+
+    @ag.compile
+    def step(x):
+        p.grad = None
+        (p * x).sum().backward()
+        p.data.sub_(0.5 * p.grad.data)
+        return p.sum()
+
+    expected = np.array([1.0, 2.0])
+    for i in range(5):
+        step(ag.tensor([1.0 + i, 2.0]))
+        expected -= 0.5 * np.array([1.0 + i, 2.0])
+        assert p.tolist() == expected.tolist()
+
+
+def test_values_of_a_state_dict_are_the_modules_until_it_changes():
+    layer = ag.nn.Linear(2, 1)
+    for value in layer.state_dict().values():
+        value.fill_(3.0)
+    assert (layer.weight.tolist(), layer.bias.tolist()) == ([[3.0, 3.0]], [3.0])
+    before = layer.state_dict()
+    with ag.no_grad():
+        layer.bias += 1.0
+    with pytest.warns(ag.LostWriteWarning):
+        before["bias"].zero_()
+    assert layer.bias.tolist() == [4.0]
