@@ -1479,7 +1479,8 @@ def cross_entropy(
     if reduction == "mean":
         # minus the sum of the losses of log-probabilities -1 is the sum of the weights that count
         ones = elementwise.multiply(logs.detach(), 0.0) - 1.0
-        spread = spread / ops.nll_loss(ones, target, weight, ignore_index, "sum")
+        total = ops.nll_loss(ones, target, weight, ignore_index, "sum")
+        spread = spread / searching.where(elementwise.equal(total, 0), math.nan, total)
     smoothed: Tensor = (1 - label_smoothing) * sharp + (label_smoothing / input.shape[axis]) * spread
     return smoothed
 

@@ -1441,8 +1441,10 @@ def _weight(xp: Any, rows: Any) -> Any:
 
 
 def _class_cotangent(xp: Any, g: Any, rows: Any, reduction: str) -> Any:
-    """The cotangent of each target's loss."""
-    return g * rows / _weight(xp, rows) if reduction == "mean" else g * rows
+    """The cotangent of each target's loss; 0 of what is ignored, also where nothing counts and the mean is NaN."""
+    if reduction != "mean":
+        return g * rows
+    return xp.where(rows == 0, xp.zeros_like(rows), g * rows / _weight(xp, rows))
 
 
 def _nll_kernel(

@@ -243,6 +243,27 @@ def test_ignored_targets_count_nothing_even_at_infinity(make, value):
     assert math.isnan(only.item())
 
 
+@pytest.mark.parametrize("shape", [(3, 4), (2, 4, 3)])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_gradients_where_every_target_is_ignored(make, value, shape, reduction):
+    target = make(np.full(shape[:1] + shape[2:], -100))
+    weight = make([0.5, 1.0, 2.0, 1.0])
+    z = np.random.default_rng(0).normal(size=shape)
+    for loss in (
+        lambda x: F.cross_entropy(x, target, reduction=reduction),
+        lambda x: F.cross_entropy(x, target, weight, reduction=reduction),
+        lambda x: F.cross_entropy(x, target, label_smoothing=0.1, reduction=reduction),
+        lambda x: F.nll_loss(x, target, reduction=reduction),
+    ):
+        x = make(z, requires_grad=True)
+        y = loss(x)
+        assert np.isnan(value(y)).all() if reduction == "mean" else not value(y).any()
+        (g,) = ag.autograd.grad(y.sum(), [x], create_graph=True)
+        assert value(g).tolist() == np.zeros(shape).tolist()
+        y.sum().backward()
+        assert value(x.grad).tolist() == np.zeros(shape).tolist()
+
+
 def test_an_empty_batch(make):
     x = make(np.zeros((0, 3)), requires_grad=True)
     assert F.linear(x, make(np.zeros((2, 3)))).shape == (0, 2)

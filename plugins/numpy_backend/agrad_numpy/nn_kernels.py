@@ -544,7 +544,9 @@ def _cross_entropy_adjoint(grad: Any, input: Any, target: Any, lse: Any, rows: A
         scale = grad / count if count else math.nan
     else:
         scale = grad.reshape(-1, 1) if reduction == "none" else grad
-    p *= scale if rows is None else scale * rows[:, None]
+    if rows is not None:
+        scale = np.where(rows[:, None] == 0, 0, scale * rows[:, None])  # where nothing counts, the mean is NaN
+    p *= scale
     if input.ndim == 2:
         return p
     if input.ndim == 1:
