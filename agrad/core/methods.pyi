@@ -126,10 +126,7 @@ class _FromTables:
     def isfinite_(self, /) -> Tensor: ...
     def neg(self, /) -> Tensor: ...
     def neg_(self, /) -> Tensor: ...
-    def add(self, other: Any, /) -> Tensor: ...
     def multiply(self, other: Any, /) -> Tensor: ...
-    def subtract(self, other: Any, /) -> Tensor: ...
-    def divide(self, other: Any, /) -> Tensor: ...
     def pow(self, other: Any, /) -> Tensor: ...
     def maximum(self, other: Any, /) -> Tensor: ...
     def minimum(self, other: Any, /) -> Tensor: ...
@@ -140,9 +137,7 @@ class _FromTables:
     def less(self, other: Any, /) -> Tensor: ...
     def greater(self, other: Any, /) -> Tensor: ...
     def equal(self, other: Any, /) -> Tensor: ...
-    def sub(self, other: Any, /) -> Tensor: ...
     def mul(self, other: Any, /) -> Tensor: ...
-    def div(self, other: Any, /) -> Tensor: ...
     def eq(self, other: Any, /) -> Tensor: ...
     def ne(self, other: Any, /) -> Tensor: ...
     def lt(self, other: Any, /) -> Tensor: ...
@@ -311,34 +306,34 @@ class Methods(_FromTables):
         initial, where: As of ``numpy.min``.
         PyTorch's ``min(dim)`` gives indices too: here `argmin` does, and ties share the gradient evenly.
         """
-    def var(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None, ddof: float | None=None, dtype: Any=None, where: Any=True) -> Tensor:
+    def var(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, unbiased: bool | None=None, ddof: float | None=None, dtype: Any=None, where: Any=True) -> Tensor:
         """Variance over axes; see `agrad.var`.
 
         dtype, where: As of ``numpy.var``.
         """
-    def std(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None, ddof: float | None=None, dtype: Any=None, where: Any=True) -> Tensor:
+    def std(self, axis: Axis=None, correction: float=0.0, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, unbiased: bool | None=None, ddof: float | None=None, dtype: Any=None, where: Any=True) -> Tensor:
         """Standard deviation over axes; see `agrad.std`.
 
         dtype, where: As of ``numpy.std``.
         """
-    def all(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, where: Any=True) -> Tensor:
+    def all(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, where: Any=True) -> Tensor:
         """Whether all elements are true; see `agrad.all`.
 
         where: As of ``numpy.all``.
         Returns: Boolean.
         """
-    def any(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, where: Any=True) -> Tensor:
+    def any(self, axis: Axis=None, keepdims: bool=False, *, dim: Axis=None, keepdim: bool=False, where: Any=True) -> Tensor:
         """Whether any element is true; see `agrad.any`.
 
         where: As of ``numpy.any``.
         Returns: Boolean.
         """
-    def argmax(self, axis: int | None=None, keepdims: bool=False, *, dim: int | None=None) -> Tensor:
+    def argmax(self, axis: int | None=None, keepdims: bool=False, *, dim: int | None=None, keepdim: bool=False) -> Tensor:
         """The index of the largest element; see `agrad.argmax`.
 
         Returns: Integer.
         """
-    def argmin(self, axis: int | None=None, keepdims: bool=False, *, dim: int | None=None) -> Tensor:
+    def argmin(self, axis: int | None=None, keepdims: bool=False, *, dim: int | None=None, keepdim: bool=False) -> Tensor:
         """The index of the smallest element; see `agrad.argmin`.
 
         Returns: Integer.
@@ -355,11 +350,13 @@ class Methods(_FromTables):
         axis : int, optional
             The axis. Default: all elements, counted in rows.
         """
-    def squeeze(self, axis: Axis=None, *, dim: Axis=None) -> Tensor:
+    def squeeze(self, dim: Axis=None, *, axis: Axis=None) -> Tensor:
         """Axes of length 1 removed; see `agrad.squeeze`.
 
-        axis: The axes. Default: all of length 1.
-        ValueError: If one of them is longer than 1 (PyTorch leaves it).
+        dim : int or tuple of int, optional
+            The axes; those that are longer stay, as in PyTorch. Default: all.
+        axis: The same, as the standard has it: each of length 1.
+        ValueError: If one of `axis` is longer than 1.
         """
 
     # agrad/ops/torch_methods.py, TorchMethods
@@ -607,6 +604,17 @@ class Methods(_FromTables):
         """Whether elements are equal up to tolerances; see `agrad.isclose`."""
     def allclose(self, other: Any, rtol: float=1e-05, atol: float=1e-08, equal_nan: bool=False) -> bool:
         """Whether all elements are equal up to tolerances; see `agrad.allclose`."""
+    def add(self, other: Any, *, alpha: Any=1) -> Tensor:
+        """``self + alpha * other``; see `agrad.add`."""
+    def sub(self, other: Any, *, alpha: Any=1) -> Tensor:
+        """``self - alpha * other``; see `agrad.subtract`."""
+    subtract = sub
+    def div(self, other: Any, *, rounding_mode: str | None=None) -> Tensor:
+        """``self / other``, rounded down ("floor") or towards 0 ("trunc") if it is said; see `agrad.divide`.
+
+        ValueError: If `rounding_mode` is something else.
+        """
+    divide = div
     @property
     def H(self) -> Tensor:
         """The conjugate transpose of a matrix."""
@@ -623,11 +631,17 @@ class Methods(_FromTables):
 
         other: The second factor, which is not conjugated.
         """
-    def norm(self) -> Tensor:
-        """The Euclidean norm of all elements.
+    def norm(self, p: float | str='fro', dim: Axis=None, keepdim: bool=False, dtype: Any=None) -> Tensor:
+        """The norm of all elements, or of the vectors along axes; see `agrad.linalg.vector_norm`.
 
-        Returns: Real, 0-d.
-        Derivative: ``x / norm(x)``; 0 where the norm is 0, as in PyTorch.
+        p : float or str, optional
+            ``sum(abs(x)**p)**(1/p)``, also of matrices; "fro" is 2. "nuc" of a matrix is the sum of its singular values.
+        dim : int or tuple of int, optional
+            The axes. Default: all.
+        dtype: Convert to this dtype first.
+        Returns: Real.
+        ValueError: If `p` is another word, or "nuc" of what is not a matrix.
+        Derivative: ``x / norm(x)`` of "fro"; 0 where the norm is 0, as in PyTorch.
         """
     def addmm(self, mat1: Any, mat2: Any, *, beta: Any=1, alpha: Any=1) -> Tensor:
         """``beta * self + alpha * (mat1 @ mat2)``."""
@@ -713,8 +727,8 @@ class Methods(_FromTables):
         """``self -= alpha * other``."""
     def mul_(self, other: Any) -> Tensor:
         """``self *= other``."""
-    def div_(self, other: Any) -> Tensor:
-        """``self /= other``."""
+    def div_(self, other: Any, *, rounding_mode: str | None=None) -> Tensor:
+        """`div`, in place."""
     def pow_(self, other: Any) -> Tensor:
         """``self **= other``."""
     def addcmul_(self, tensor1: Any, tensor2: Any, *, value: Any=1) -> Tensor:

@@ -76,6 +76,7 @@ ARGUMENTS = {
     "beta": "scalar, optional\n    A factor for this tensor.",
     "memory_format": "object, optional\n    Not looked at.",
     "n": "int\n    The exponent.",
+    "p": "float or str, optional\n    Which norm.",
     "nan": "float, optional\n    In place of NaN.",
     "neginf": "float, optional\n    In place of -inf. Default: the smallest number.",
     "offset": "int, optional\n    0 is the main diagonal; positive ones lie above.",
@@ -109,6 +110,7 @@ REDUCTION_ARGUMENTS = {
     "dtype": "dtype, optional\n    The dtype of the sum.",
     "keepdim": "bool, optional\n    PyTorch's name of `keepdims`.",
     "keepdims": "bool, optional\n    Keep reduced axes with length 1.",
+    "unbiased": "bool, optional\n    PyTorch's word for a correction of 1 (True) or 0.",
 }
 
 
@@ -221,6 +223,8 @@ class Reductions:
         keepdims: bool = False,
         *,
         dim: Axis = None,
+        keepdim: bool = False,
+        unbiased: bool | None = None,
         ddof: float | None = None,
         dtype: Any = None,
         where: Any = True,
@@ -230,7 +234,11 @@ class Reductions:
         dtype, where: As of ``numpy.var``.
         """
         axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        if axis is True or axis is False:  # PyTorch's x.var(unbiased)
+            axis, unbiased = None, axis
+        correction = correction if unbiased is None else float(unbiased)
         correction = correction if ddof is None else ddof
+        keepdims = keepdims or keepdim
         if where is not True or dtype is not None:
             return _numpys("var", self, axis, keepdims, where, dtype=dtype, ddof=correction)
         return statistical.var(self, axis=axis, correction=correction, keepdims=keepdims)
@@ -242,6 +250,8 @@ class Reductions:
         keepdims: bool = False,
         *,
         dim: Axis = None,
+        keepdim: bool = False,
+        unbiased: bool | None = None,
         ddof: float | None = None,
         dtype: Any = None,
         where: Any = True,
@@ -251,46 +261,72 @@ class Reductions:
         dtype, where: As of ``numpy.std``.
         """
         axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        if axis is True or axis is False:  # PyTorch's x.std(unbiased)
+            axis, unbiased = None, axis
+        correction = correction if unbiased is None else float(unbiased)
         correction = correction if ddof is None else ddof
+        keepdims = keepdims or keepdim
         if where is not True or dtype is not None:
             return _numpys("std", self, axis, keepdims, where, dtype=dtype, ddof=correction)
         return statistical.std(self, axis=axis, correction=correction, keepdims=keepdims)
 
-    def all(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, where: Any = True) -> Tensor:
+    def all(
+        self: Any,
+        axis: Axis = None,
+        keepdims: bool = False,
+        *,
+        dim: Axis = None,
+        keepdim: bool = False,
+        where: Any = True,
+    ) -> Tensor:
         """Whether all elements are true; see `agrad.all`.
 
         where: As of ``numpy.all``.
         Returns: Boolean.
         """
         axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        keepdims = keepdims or keepdim
         if where is not True:
             return _numpys("all", self, axis, keepdims, where)
         return statistical.all(self, axis=axis, keepdims=keepdims)
 
-    def any(self: Any, axis: Axis = None, keepdims: bool = False, *, dim: Axis = None, where: Any = True) -> Tensor:
+    def any(
+        self: Any,
+        axis: Axis = None,
+        keepdims: bool = False,
+        *,
+        dim: Axis = None,
+        keepdim: bool = False,
+        where: Any = True,
+    ) -> Tensor:
         """Whether any element is true; see `agrad.any`.
 
         where: As of ``numpy.any``.
         Returns: Boolean.
         """
         axis = _axes(axis, dim) if dim is not None or isinstance(axis, list) else axis
+        keepdims = keepdims or keepdim
         if where is not True:
             return _numpys("any", self, axis, keepdims, where)
         return statistical.any(self, axis=axis, keepdims=keepdims)
 
-    def argmax(self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None) -> Tensor:
+    def argmax(
+        self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False
+    ) -> Tensor:
         """The index of the largest element; see `agrad.argmax`.
 
         Returns: Integer.
         """
-        return searching.argmax(self, axis=_axes(axis, dim), keepdims=keepdims)
+        return searching.argmax(self, axis=_axes(axis, dim), keepdims=keepdims or keepdim)
 
-    def argmin(self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None) -> Tensor:
+    def argmin(
+        self: Any, axis: int | None = None, keepdims: bool = False, *, dim: int | None = None, keepdim: bool = False
+    ) -> Tensor:
         """The index of the smallest element; see `agrad.argmin`.
 
         Returns: Integer.
         """
-        return searching.argmin(self, axis=_axes(axis, dim), keepdims=keepdims)
+        return searching.argmin(self, axis=_axes(axis, dim), keepdims=keepdims or keepdim)
 
     def cumsum(self: Any, axis: int | None = None, dtype: Any = None, *, dim: int | None = None) -> Tensor:
         """Running sum along an axis; see `agrad.cumulative_sum`.
@@ -308,16 +344,18 @@ class Reductions:
         """
         return _running(self, "cumprod", statistical.cumulative_prod, _axes(axis, dim), dtype)
 
-    def squeeze(self: Any, axis: Axis = None, *, dim: Axis = None) -> Tensor:
+    def squeeze(self: Any, dim: Axis = None, *, axis: Axis = None) -> Tensor:
         """Axes of length 1 removed; see `agrad.squeeze`.
 
-        axis: The axes. Default: all of length 1.
-        ValueError: If one of them is longer than 1 (PyTorch leaves it).
+        dim : int or tuple of int, optional
+            The axes; those that are longer stay, as in PyTorch. Default: all.
+        axis: The same, as the standard has it: each of length 1.
+        ValueError: If one of `axis` is longer than 1.
         """
-        axis = _axes(axis, dim)
         if axis is None:
-            axis = tuple(i for i, n in enumerate(self.shape) if n == 1)
-        return manipulation.squeeze(self, axis)
+            axes = range(self.ndim) if dim is None else _axes(dim if isinstance(dim, tuple | list) else (dim,))
+            axis = tuple(i for i in axes if self.shape[_checked(self, i, "squeeze")] == 1)
+        return manipulation.squeeze(self, _axes(axis))
 
 
 class TorchMethods(Reductions):
@@ -834,6 +872,25 @@ class TorchMethods(Reductions):
         """Whether all elements are equal up to tolerances; see `agrad.allclose`."""
         return extra.allclose(self, other, rtol=rtol, atol=atol, equal_nan=equal_nan)
 
+    def add(self: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+        """``self + alpha * other``; see `agrad.add`."""
+        return elementwise.add(self, other if alpha == 1 else other * alpha)
+
+    def sub(self: Any, other: Any, *, alpha: Any = 1) -> Tensor:
+        """``self - alpha * other``; see `agrad.subtract`."""
+        return elementwise.subtract(self, other if alpha == 1 else other * alpha)
+
+    subtract = sub
+
+    def div(self: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        """``self / other``, rounded down ("floor") or towards 0 ("trunc") if it is said; see `agrad.divide`.
+
+        ValueError: If `rounding_mode` is something else.
+        """
+        return _divided(self, other, rounding_mode)
+
+    divide = div
+
     # -- matrices ---------------------------------------------------------------------------------------------------------
 
     @property
@@ -861,13 +918,28 @@ class TorchMethods(Reductions):
             return linalg.tensordot(self, other, axes=1)
         return numpys("dot")(self, other)
 
-    def norm(self: Any) -> Tensor:
-        """The Euclidean norm of all elements.
+    def norm(self: Any, p: float | str = "fro", dim: Axis = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+        """The norm of all elements, or of the vectors along axes; see `agrad.linalg.vector_norm`.
 
-        Returns: Real, 0-d.
-        Derivative: ``x / norm(x)``; 0 where the norm is 0, as in PyTorch.
+        p : float or str, optional
+            ``sum(abs(x)**p)**(1/p)``, also of matrices; "fro" is 2. "nuc" of a matrix is the sum of its singular values.
+        dim : int or tuple of int, optional
+            The axes. Default: all.
+        dtype: Convert to this dtype first.
+        Returns: Real.
+        ValueError: If `p` is another word, or "nuc" of what is not a matrix.
+        Derivative: ``x / norm(x)`` of "fro"; 0 where the norm is 0, as in PyTorch.
         """
-        return linalg.vector_norm(self)
+        x = self if dtype is None else data_type.astype(self, dtype, copy=False)
+        if p == "nuc" and dim is None and self.ndim == 2:
+            return linalg.matrix_norm(x, keepdims=keepdim, ord="nuc")
+        p = 2 if p == "fro" else p
+        if isinstance(p, str):
+            raise ValueError(
+                f"norm() takes a number, 'fro' or, of a matrix, 'nuc', not {p!r} of shape {self.shape} and dim={dim};"
+                f" agrad.linalg.matrix_norm has the norms of matrices{called()}"
+            )
+        return linalg.vector_norm(x, axis=_axes(dim), keepdims=keepdim, ord=p)
 
     def addmm(self: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
         """``beta * self + alpha * (mat1 @ mat2)``."""
@@ -1032,9 +1104,9 @@ class TorchMethods(Reductions):
         """``self *= other``."""
         return _changed(self, "mul_()", elementwise.multiply, other)
 
-    def div_(self: Any, other: Any) -> Tensor:
-        """``self /= other``."""
-        return _changed(self, "div_()", elementwise.divide, other)
+    def div_(self: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+        """`div`, in place."""
+        return _changed(self, "div_()", _divided, other, rounding_mode)
 
     def pow_(self: Any, other: Any) -> Tensor:
         """``self **= other``."""
@@ -1176,6 +1248,23 @@ def _source(x: Any, dim: int, index: Any, source: Any, alpha: Any) -> Tensor:
     return data_type.astype(source if alpha == 1 else source * alpha, x.dtype, copy=False)
 
 
+def _divided(x: Tensor, other: Any, rounding_mode: str | None) -> Tensor:
+    """Return a quotient, rounded as PyTorch's ``div`` does it: of integers it is an integer then."""
+    if rounding_mode is None:
+        return elementwise.divide(x, other)
+    if rounding_mode not in ("floor", "trunc"):
+        raise ValueError(
+            f"div expected rounding_mode to be one of None, 'trunc', or 'floor' but found {rounding_mode!r}{called()}"
+        )
+    down = elementwise.floor_divide(x, other)
+    if rounding_mode == "floor":
+        return down
+    if down._spec.inexact:
+        return elementwise.trunc(elementwise.divide(x, other))
+    inexact = elementwise.logical_and(elementwise.less(down, 0), elementwise.not_equal(down * other, x))
+    return down + data_type.astype(inexact, down.dtype)
+
+
 def _rounded(x: Tensor, decimals: int) -> Tensor:
     """Return a tensor rounded as NumPy does it, by way of a power of ten."""
     if decimals == 0:
@@ -1199,11 +1288,9 @@ UNARY_METHODS = {
 }
 #: Functions of two operands that are methods.
 BINARY_METHODS = {
-    **{name: name for name in ("add", "multiply", "subtract", "divide", "pow", "maximum", "minimum", "remainder")},
+    **{name: name for name in ("multiply", "pow", "maximum", "minimum", "remainder")},
     **{name: name for name in ("atan2", "hypot", "logaddexp", "less", "greater", "equal")},
-    "sub": "subtract",
     "mul": "multiply",
-    "div": "divide",
     "eq": "equal",
     "ne": "not_equal",
     "lt": "less",
