@@ -935,7 +935,7 @@ class TorchMethods(Reductions):
             return linalg.matrix_norm(x, keepdims=keepdim, ord="nuc")
         p = 2 if p == "fro" else p
         if isinstance(p, str):
-            raise ValueError(
+            raise ValueError(  # noqa: TRY004 (a bad value)
                 f"norm() takes a number, 'fro' or, of a matrix, 'nuc', not {p!r} of shape {self.shape} and dim={dim};"
                 f" agrad.linalg.matrix_norm has the norms of matrices{called()}"
             )
