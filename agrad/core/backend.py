@@ -748,8 +748,8 @@ class Backend:
         **options
             ``exact`` (bool, default False): sums and matrix products are taken as they are operation by operation, so
             that the results are the same bits. ``threads`` (int or None): how many may work on large arrays; None leaves it to the backend.
-            ``mode`` (str): ``"reduce-overhead"`` where a call should cost the host little, for memory that is kept. Further ones
-            are passed over.
+            ``mode`` (str): ``"reduce-overhead"`` where a call should cost the host little, for memory that is kept. ``keep``
+            (bool, default True): memory may be kept from call to call. Further ones are passed over.
         """
         return None
 

@@ -21,7 +21,7 @@ import dask.array as da
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.array.overlap import coerce_boundary, coerce_depth, ensure_minimum_chunksize
-from dask.highlevelgraph import HighLevelGraph
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 import agrad as ag
 from agrad import tree
@@ -39,6 +39,9 @@ from agrad_dask.lowering import data_of
 
 #: For how many functions, and layouts of the arrays they are called with, programs are kept.
 KEPT = 16
+
+#: Programs keep their buffers for blocks of at most so many bytes: there is one for each shape of blocks, and derivative.
+SMALL = 2**17
 
 T = TypeVar("T")
 
@@ -175,7 +178,9 @@ class Blocks:
         for at in every:
             refs = (TaskRef((x.name, *layout.place(at))) for x, layout in zip(arrays, layouts, strict=True))
             tasks[name, *at] = Task((name, *at), _run, TaskRef(table), numbers[self.shapes(at)], *refs)
-        graph = HighLevelGraph.from_collections(name, tasks, dependencies=arrays)
+        whole = [layout for layout in self.outputs if layout.axes == tuple(range(len(self.grid)))]
+        layer = _layer(tasks, whole[0].chunks, whole[0].meta.dtype) if whole else MaterializedLayer(tasks)
+        graph = HighLevelGraph.from_collections(name, layer, dependencies=arrays)
         return tuple(self._result(graph, name, every, j) for j in range(len(self.outputs)))
 
     def _result(self, graph: HighLevelGraph, name: str, every: Sequence[tuple[int, ...]], j: int) -> Any:
@@ -252,7 +257,8 @@ def _kind(program: Program, shapes: Sequence[tuple[int, ...]], layouts: Sequence
     program = program.replaced(inputs=tuple(chosen(program.inputs, used)))
     blocks = tuple((shape, layout.meta.dtype) for layout, shape in zip(layouts, shapes, strict=True))
     places = tuple((i, i) for i in range(len(blocks)))
-    return Kind(program, blocks, [None] * len(blocks), places, (), tuple(range(len(program.outputs))))
+    small = all(math.prod(shape) * layout.meta.itemsize <= SMALL for layout, shape in zip(layouts, shapes, strict=True))
+    return Kind(program, blocks, [None] * len(blocks), places, (), tuple(range(len(program.outputs))), keep=small)
 
 
 def _run(kinds: Sequence[Kind], number: int, *blocks: Any) -> list[Any]:
@@ -439,15 +445,35 @@ class Border(NamedTuple):
         return [(i, front, source) for i, front, source in both if source is not None]
 
 
-def _each(name: str, x: Any, chunks: Any, make: Callable[..., Any]) -> Any:
-    """Return an array of other chunks, each block of which a function makes tasks for: of the key, the place and all tasks."""
+def _layer(tasks: dict[Any, Any], chunks: Any, dtype: Any) -> MaterializedLayer:
+    """Return a layer of a graph that says how large its blocks are, as those of arrays do."""
+    layer = MaterializedLayer(tasks)
+    layer.collection_annotations = {"chunks": chunks, "dtype": dtype}
+    return layer
+
+
+def _each(
+    name: str, x: Any, chunks: Any, slabs: dict[bool, Any], make: Callable[[Any, tuple[int, ...], dict[bool, Any]], Any]
+) -> Any:
+    """Return an array of other chunks.
+
+    Parameters
+    ----------
+    chunks : tuple of tuple of int
+        Those.
+    slabs : dict of bool to tuple
+        Of the parts of blocks in front and behind that the array is made with the lengths, as chunks of an array.
+    make : callable
+        Takes the key of a block, its place, and names of layers of such parts, each with the tasks in it, to which it adds.
+        Returns the block's task.
+    """
     name = f"{name}-{uuid.uuid4().hex}"
-    tasks: dict[Any, Any] = {}
-    for at in itertools.product(*map(range, x.numblocks)):
-        key = name, *at
-        tasks[key] = make(key, at, tasks)
-    graph = HighLevelGraph.from_collections(name, tasks, dependencies=[x])
-    return da.Array(graph, name, chunks, meta=x._meta, dtype=x.dtype)
+    parts: dict[bool, Any] = {front: (f"{name}-{'front' if front else 'behind'}", {}) for front in slabs}
+    tasks = {(name, *at): make((name, *at), at, parts) for at in itertools.product(*map(range, x.numblocks))}
+    made = {own: _layer(inner, slabs[front], x.dtype) for front, (own, inner) in parts.items()}
+    layers = {**x.dask.layers, **made, name: _layer(tasks, chunks, x.dtype)}
+    needs = {**x.dask.dependencies, **{own: {x.name} for own in made}, name: {x.name, *made}}
+    return da.Array(HighLevelGraph(layers, needs), name, chunks, meta=x._meta, dtype=x.dtype)
 
 
 def _bordered(border: Border, fill: float, x: Any) -> Any:
@@ -455,20 +481,20 @@ def _bordered(border: Border, fill: float, x: Any) -> Any:
     axis = border.axis
     x = x.rechunk(_with_lengths(x, [border]))
 
-    def make(key: Any, at: tuple[int, ...], tasks: dict[Any, Any]) -> Any:
-        parts: list[Any] = []
-        for front in (True, False):
+    def make(key: Any, at: tuple[int, ...], parts: dict[bool, Any]) -> Any:
+        given: list[Any] = []
+        for front, (name, tasks) in parts.items():
             source = border.source(at[axis], front=front)
             if source is None or source.block < 0:
-                parts.append(source and source.count)
+                given.append(source and source.count)
                 continue
-            name = f"{key[0]}-{'front' if front else 'behind'}", *at
             block = TaskRef((x.name, *at[:axis], source.block, *at[axis + 1 :]))
-            tasks[name] = Task(name, _copied, block, axis, source)
-            parts.append(TaskRef(name))
-        return Task(key, _joined, TaskRef((x.name, *at)), axis, *parts, fill)
+            tasks[name, *at] = Task((name, *at), _copied, block, axis, source)
+            given.append(TaskRef((name, *at)))
+        return Task(key, _joined, TaskRef((x.name, *at)), axis, *given, fill)
 
-    return _each("border", x, _with_lengths(x, [border], whole=True), make)
+    slabs = {front: _replaced(x.chunks, axis, border.before if front else border.after) for front in (True, False)}
+    return _each("border", x, _with_lengths(x, [border], whole=True), slabs, make)
 
 
 def _folded(border: Border, x: Any) -> Any:
@@ -479,19 +505,24 @@ def _folded(border: Border, x: Any) -> Any:
     for each in border.sources():
         into.setdefault(each[2].block, []).append(each)
 
-    def make(key: Any, at: tuple[int, ...], tasks: dict[Any, Any]) -> Any:
-        starts, parts = [], []
+    def make(key: Any, at: tuple[int, ...], parts: dict[bool, Any]) -> Any:
+        starts, given = [], []
         for i, front, source in into.get(at[axis], ()):
+            name, tasks = parts[front]
             other = *at[:axis], i, *at[axis + 1 :]
-            name = f"{key[0]}-{'front' if front else 'behind'}", *other
             start = 0 if front else border.before[i] + border.lengths[i]
-            tasks[name] = Task(name, _given_back, TaskRef((x.name, *other)), axis, start, source)
+            tasks[name, *other] = Task((name, *other), _given_back, TaskRef((x.name, *other)), axis, start, source)
             starts.append(source.start)
-            parts.append(TaskRef(name))
+            given.append(TaskRef((name, *other)))
         own = axis, border.before[at[axis]], border.lengths[at[axis]]
-        return Task(key, _added, TaskRef((x.name, *at)), own, starts, *parts)
+        return Task(key, _added, TaskRef((x.name, *at)), own, starts, *given)
 
-    return _each("fold", x, _with_lengths(x, [border]), make)
+    slabs = {front: _replaced(x.chunks, axis, border.before if front else border.after) for front in (True, False)}
+    return _each("fold", x, _with_lengths(x, [border]), slabs, make)
+
+
+def _replaced(chunks: Any, axis: int, lengths: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    return (*chunks[:axis], lengths, *chunks[axis + 1 :])
 
 
 def _with_lengths(x: Any, borders: Sequence[Border], *, whole: bool = False) -> tuple[tuple[int, ...], ...]:
@@ -504,23 +535,23 @@ def _trimmed(borders: Sequence[Border], x: Any) -> Any:
     """Cut borders off."""
     x = x.rechunk(_with_lengths(x, borders, whole=True))
 
-    def make(key: Any, at: tuple[int, ...], _tasks: Any) -> Any:
+    def make(key: Any, at: tuple[int, ...], _parts: Any) -> Any:
         return Task(
             key, _cut, TaskRef((x.name, *at)), [(b.axis, b.before[at[b.axis]], b.lengths[at[b.axis]]) for b in borders]
         )
 
-    return _each("trim", x, _with_lengths(x, borders), make)
+    return _each("trim", x, _with_lengths(x, borders), {}, make)
 
 
 def _widened(borders: Sequence[Border], x: Any) -> Any:
     """Put zeros where borders were cut off: the transpose of `_trimmed`."""
     x = x.rechunk(_with_lengths(x, borders))
 
-    def make(key: Any, at: tuple[int, ...], _tasks: Any) -> Any:
+    def make(key: Any, at: tuple[int, ...], _parts: Any) -> Any:
         widths = {b.axis: (b.before[at[b.axis]], b.after[at[b.axis]]) for b in borders}
         return Task(key, np.pad, TaskRef((x.name, *at)), [widths.get(axis, (0, 0)) for axis in range(x.ndim)])
 
-    return _each("widen", x, _with_lengths(x, borders, whole=True), make)
+    return _each("widen", x, _with_lengths(x, borders, whole=True), {}, make)
 
 
 def _cut(block: Any, parts: Sequence[tuple[int, int, int]]) -> Any:

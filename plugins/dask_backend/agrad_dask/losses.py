@@ -162,6 +162,8 @@ class Kind:
         Which inputs are keys of draws.
     outs : tuple of int
         Which outputs are value, gradients, and what is computed of the auxiliary values.
+    keep : bool
+        Whether memory may be kept for the next run.
     """
 
     program: Program
@@ -170,6 +172,7 @@ class Kind:
     rows: tuple[tuple[int, int], ...]
     keys: tuple[int, ...]
     outs: tuple[int, ...]
+    keep: bool = True
 
     def fits(self, blocks: Sequence[Any]) -> bool:
         """Return whether rows are what the program was captured for."""
@@ -188,13 +191,13 @@ class Kind:
         backend = backend_of(blocks[0])
         assert backend is not None
         with backend.quiet():
-            outs = self.program.run(backend, values, **HOW)
+            outs = self.program.run(backend, values, **HOW, **({} if self.keep else {"keep": False}))
         return [backend.as_array(outs[at]) for at in self.outs]
 
     def __reduce__(self) -> Any:
         none: dict[str, Any] = {"arguments": None, "results": None, "outside": {}, "sources": {}, "names": {}}
         text = pickle.dumps(self.program.replaced(**none))  # without what runs it here, or is the caller's own
-        return kind_of, (text, self.blocks, self.given, self.rows, self.keys, self.outs)
+        return kind_of, (text, self.blocks, self.given, self.rows, self.keys, self.outs, self.keep)
 
 
 def kind_of(text: bytes, *rest: Any) -> Kind:

@@ -159,8 +159,10 @@ class NumpyBackend(Backend):
         return array.tolist()
 
     def compile(
-        self, program: Any, *, exact: bool = False, threads: int | None = None, **options: Any
-    ) -> Callable[..., Any]:
+        self, program: Any, *, exact: bool = False, threads: int | None = None, keep: bool = True, **options: Any
+    ) -> Callable[..., Any] | None:
+        if not keep:  # what the executor is for: buffers
+            return None
         from agrad_numpy.executor import Executor, default_threads  # noqa: PLC0415 (programs that are not recorded need none)
 
         return Executor(program, self, exact=exact, threads=default_threads() if threads is None else threads)
