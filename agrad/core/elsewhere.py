@@ -51,7 +51,7 @@ _HERE = {
     "agrad.int16": "short",
     "agrad.uint8": "byte",
     "agrad.complex64": "cfloat csingle",
-    "agrad.complex128": "cdouble complex complex_",
+    "agrad.complex128": "cdouble complex_ numpy.complex",
     "agrad.bool": "bool_",
     # elementwise
     "agrad.abs": "absolute fabs",
@@ -78,7 +78,7 @@ _HERE = {
     # shapes, choosing
     "agrad.asarray": "array scalar_tensor",
     "agrad.concat": "concatenate",
-    "agrad.permute_dims": "permute transpose",
+    "agrad.permute_dims": "permute",
     "agrad.expand_dims": "unsqueeze",
     "agrad.unstack": "unbind",
     "agrad.broadcast_arrays": "broadcast_tensors",
@@ -101,7 +101,7 @@ _HERE = {
     "agrad.extra.vstack": "row_stack",
     "agrad.extra.array_equal": "array_equiv",
     # linear algebra
-    "agrad.matmul": "mm bmm mv batch_matmul spmm chain_matmul multi_dot dot_general",
+    "agrad.matmul": "mm bmm mv batch_matmul spmm dot_general",
     "agrad.outer": "ger",
     "agrad.linalg.inv": "inverse",
     "agrad.linalg.pinv": "pinverse",
@@ -133,7 +133,7 @@ _HERE = {
     "agrad.special.erfinv": "erf_inv",
     "agrad.special.betainc": "regularized_incomplete_beta",
     # samples
-    "agrad.random.manual_seed": "random.seed set_rng_state PRNGKey random.key",
+    "agrad.random.manual_seed": "random.seed PRNGKey random.key",
     "agrad.random.randn": "random.normal random.standard_normal standard_normal",
     "agrad.random.rand": "random.uniform random.random",
     "agrad.random.permutation": "random.shuffle",
@@ -219,9 +219,17 @@ _HERE = {
 
 #: What to do instead: the names that are not there.
 _INSTEAD = {
-    "use agrad.ones(shape, dtype=agrad.float32), or another creation function, with dtype=": (
-        "HalfTensor BFloat16Tensor CharTensor ShortTensor IntTensor LongTensor ByteTensor BoolTensor"
+    "use agrad.tensor(data, dtype=agrad.int64), or agrad.zeros(shape, dtype=agrad.int64)": "LongTensor",
+    "use agrad.tensor(data, dtype=agrad.int32), or agrad.zeros(shape, dtype=agrad.int32)": "IntTensor",
+    "use agrad.tensor(data, dtype=agrad.bool), or agrad.zeros(shape, dtype=agrad.bool)": "BoolTensor",
+    "use agrad.tensor(data, dtype=...), or agrad.zeros(shape, dtype=...)": (
+        "HalfTensor BFloat16Tensor CharTensor ShortTensor ByteTensor"
     ),
+    "use real + 1j * imag; the dtype is agrad.complex128": "complex",
+    "use agrad.swapaxes(x, dim0, dim1), or x.transpose(dim0, dim1); NumPy's is agrad.permute_dims(x, axes)": "transpose",
+    "use a @ b @ c, with the parentheses that make the products small": "multi_dot chain_matmul",
+    "use agrad.random.default_generator: its get_state() and set_state(state)": "get_rng_state set_rng_state",
+    "leave it out: the switches of NumPy's, CuPy's and Dask's libraries are their own": "cudnn mkldnn openmp",
     "use agrad.float16, or agrad.float32: no array library knows it everywhere": "bfloat16",
     'devices are backends: x.to_device("cupy"), agrad.set_default_backend("cupy"); agrad.backends() lists them': (
         "is_cuda get_device current_device mps xpu accelerator agrad.cuda ipu get_default_device"
@@ -321,7 +329,7 @@ _INSTEAD = {
     "use agrad.unique_values of the sorted ones": "unique_consecutive",
     "use agrad.extra.diag_embed, or x[...] = values on a clone": "diagonal_scatter select_scatter slice_scatter",
     "use slices: x[a:b], x[:, a:b]": "dynamic_slice slice_in_dim dynamic_index_in_dim dynamic_update_slice",
-    "use agrad.random.manual_seed(seed)": "initial_seed get_rng_state",
+    "use agrad.random.manual_seed(seed)": "initial_seed",
     "use agrad.autograd.set_detect_anomaly": "set_anomaly_enabled",
     "use f(x) as it is: nothing is asynchronous that would need it": "block_until_ready",
     "use agrad.numpy.histogram": "histc",
@@ -394,6 +402,7 @@ _INSTEAD = {
         "Upsample UpsamplingNearest2d UpsamplingBilinear2d upsample upsample_nearest upsample_bilinear interpolate"
         " grid_sample affine_grid"
     ),
+    "use agrad.nn.functional.conv2d(x, agrad.eye(c * k * k).reshape(c * k * k, c, k, k)).flatten(2)": "nn.Unfold nn.functional.unfold",
     "use slices, or agrad.nn.functional.conv2d": "Fold Unfold fold unfold LPPool1d LPPool2d LPPool3d lp_pool1d lp_pool2d",
     "use agrad.scatter_add with indices of your own": "MaxUnpool1d MaxUnpool2d MaxUnpool3d max_unpool1d max_unpool2d max_unpool3d",
     "write it out: agrad.maximum(margin + ..., 0.0) and agrad.mean": (
@@ -408,7 +417,11 @@ _INSTEAD = {
     "write the forward recursion with agrad.logaddexp": "CTCLoss ctc_loss",
     "use agrad.nn.CrossEntropyLoss": "AdaptiveLogSoftmaxWithLoss LinearCrossEntropyLoss linear_cross_entropy",
     "use agrad.nn.GroupNorm or agrad.nn.BatchNorm2d": "LocalResponseNorm CrossMapLRN2d local_response_norm",
-    "use agrad.linalg.vector_norm in forward: w * g / norm(w)": "weight_norm spectral_norm parametrize parametrizations",
+    "use agrad.linalg.vector_norm in forward: w * g / norm(w)": "weight_norm parametrize parametrizations",
+    "divide in forward: w / agrad.linalg.matrix_norm(w, ord=2)": "spectral_norm",
+    "give agrad.nn.GRU and its kin the padded batch, and take each row's output at its length - 1": (
+        "rnn pack_padded_sequence pad_packed_sequence pack_sequence PackedSequence"
+    ),
     "use agrad.optim.Adam or agrad.optim.AdamW": "Adamax NAdam RAdam Adafactor Lion Muon Lamb",
     "use agrad.optim.Adagrad or agrad.optim.RMSprop": "Adadelta Rprop",
     "use agrad.optim.SGD, and average the parameters by hand": "ASGD swa_utils",
@@ -438,6 +451,25 @@ _INSTEAD = {
     ),
     # Dask
     "use agrad_dask.from_zarr, from_npy or agrad.asarray(dask_array)": "from_array from_delayed from_map from_hdf5",
+}
+
+#: Of `nn.Module`, where a missing attribute is looked for: only what PyTorch's has, as attributes are the user's own.
+MODULE = {
+    "compile": "agrad.compile(module)",
+    "type": "module.to(dtype)",
+    "bfloat16": "module.half(), or module.float()",
+    "to_empty": "module.to(device)",
+    "share_memory": "module.state_dict(), which agrad.save writes: results share no memory",
+    "get_extra_state": "module.register_buffer for what is saved",
+    "set_extra_state": "module.register_buffer for what is saved",
+    "xpu": "module.to(device)",
+    "ipu": "module.to(device)",
+    "mtia": "module.to(device)",
+    "register_backward_hook": "module.register_full_backward_hook",
+    "register_state_dict_pre_hook": "a state_dict() of your own, which calls super().state_dict()",
+    "register_load_state_dict_pre_hook": "a load_state_dict() of your own, which calls super().load_state_dict()",
+    "register_load_state_dict_post_hook": "a load_state_dict() of your own, which calls super().load_state_dict()",
+    "register_module": "module.add_module",
 }
 
 #: What to write for a function of another library that a namespace has not, where nothing else is known of its name.

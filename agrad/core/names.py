@@ -93,3 +93,10 @@ def hint(namespace: str, name: str) -> str:
         if difflib.SequenceMatcher(None, alike, name).ratio() >= ALIKE_ELSEWHERE:
             return f"; if {alike!r} is meant{hint(namespace, alike)}"
     return others
+
+
+def hint_of_module(name: str) -> str:
+    """Return the end of a message about an attribute that an `nn.Module` does not have, "" if it may be the user's own."""
+    from agrad.core import elsewhere  # noqa: PLC0415 (as above)
+
+    return f"; use {elsewhere.MODULE[name]}" if name in elsewhere.MODULE else ""

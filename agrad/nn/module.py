@@ -356,6 +356,33 @@ class Module:
             module = found
         return module
 
+    def get_parameter(self, target: str) -> Parameter:
+        """Return the parameter at a dotted path.
+
+        Raises
+        ------
+        AttributeError
+            If there is none.
+        """
+        found: Parameter = self._at(target, dict(self.named_parameters(remove_duplicate=False)), "parameter")
+        return found
+
+    def get_buffer(self, target: str) -> Tensor:
+        """Return the buffer at a dotted path.
+
+        Raises
+        ------
+        AttributeError
+            If there is none.
+        """
+        found: Tensor = self._at(target, dict(self.named_buffers(remove_duplicate=False)), "buffer")
+        return found
+
+    def _at(self, target: str, known: dict[str, Any], what: str) -> Any:
+        if target not in known:
+            raise AttributeError(f"{type(self).__name__} has no {what} at {target!r}{errors.called()}")
+        return known[target]
+
     # -- state ------------------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Tensor]:

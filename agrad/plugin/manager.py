@@ -318,6 +318,8 @@ def get(name: str) -> Backend:
         install = f' Install it with pip install "agrad[{PACKAGES[name]}]".' if name in PACKAGES else ""
         if name == "cuda":  # PyTorch's word
             install = ' CUDA devices are those of the cupy backend: "cupy:0".'
+        elif name in {"cudnn", "mkldnn", "mkl", "openmp", "mps"}:  # of torch.backends
+            install = " PyTorch's switches of libraries are not there: leave the line out."
         failed = f" Its plugin failed to load: {_failures[name]}." if name in _failures else ""
         line = errors.line_of(*errors.caller())
         raise errors.BackendError(

@@ -91,6 +91,8 @@ def explain(error: BaseException) -> None:
     said = ""
     if isinstance(error, AttributeError) and isinstance(error.obj, Tensor) and error.name:
         said = names.hint("agrad.Tensor", error.name)
+    elif isinstance(error, AttributeError) and is_module(error.obj) and error.name:
+        said = names.hint_of_module(error.name)
     elif isinstance(error, AttributeError) and is_labelled(error.obj) and hasattr(Tensor, error.name or ""):
         said = f"; the tensor is in .data: a.data.{error.name}"
     elif isinstance(error, ImportError):
@@ -115,6 +117,12 @@ def imported(error: ImportError) -> str:
     if match := re.match(NO_SUCH_IMPORT, str(error)):
         name, home = match.groups()
     return names.hint(home, name) if home.split(".")[0] == "agrad" and home in sys.modules else ""
+
+
+def is_module(value: object) -> bool:
+    """Return whether a value is an `nn.Module`; none is where that file was not loaded."""
+    loaded = sys.modules.get("agrad.nn.module")
+    return loaded is not None and isinstance(value, loaded.Module)
 
 
 def is_labelled(value: object) -> bool:

@@ -171,3 +171,13 @@ def test_clipping_scales_all_gradients_together():
     with pytest.raises(RuntimeError, match="is non-finite, so it cannot be clipped"):
         nn.utils.clip_grad_norm_([a, b], 1.0, error_if_nonfinite=True)
     assert b.grad.item() == pytest.approx(0.8, rel=1e-6)
+
+
+def test_parameters_and_buffers_by_path():
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    assert net.get_parameter("0.weight") is net[0].weight
+    assert net.get_buffer("1.running_mean") is net[1].running_mean
+    with pytest.raises(AttributeError, match=r"Sequential has no parameter at '1\.running_mean'"):
+        net.get_parameter("1.running_mean")
+    with pytest.raises(AttributeError, match=r"Sequential has no buffer at '2\.x'"):
+        net.get_buffer("2.x")

@@ -87,6 +87,12 @@ def test_causes_are_shortened_too_and_errors_of_others_are_as_they_were(tmp_path
         ("x.unique()", "here it is agrad.unique_values."),
         ("x.is_cuda", "not there: devices are backends"),
         ("x.erf_()", "not there in place: use x = x.erf(...)."),
+        ("ag.nn.Linear(2, 1).compile()", "use agrad.compile(module)."),
+        ("import agrad.nn.utils.rnn", "not there: give agrad.nn.GRU and its kin the padded batch"),
+        ("from agrad.nn.utils import rnn", "not there: give agrad.nn.GRU and its kin the padded batch"),
+        ("import agrad.distributions", "here it is agrad.scipy.stats."),
+        ("ag.get_rng_state()", "use agrad.random.default_generator: its get_state() and set_state(state)."),
+        ("ag.backends.cudnn.deterministic = True", "leave the line out."),
     ],
 )
 def test_names_of_other_libraries_are_explained_where_an_error_is_shown(call, note, tmp_path):
