@@ -450,6 +450,10 @@ _INSTEAD = {
         "numpy.testing numpy.ma numpy.polynomial numpy.typing numpy.emath numpy.ctypeslib numpy.lib numpy.rec numpy.char"
     ),
     # Dask
+    "use x.detach().to_dask_array(), which has it": (
+        "Tensor.blocks Tensor.chunksize Tensor.compute_chunk_sizes Tensor.npartitions Tensor.numblocks Tensor.partitions Tensor.store"
+        " Tensor.to_delayed Tensor.to_dask_dataframe Tensor.to_hdf5 Tensor.to_svg Tensor.to_zarr Tensor.visualize"
+    ),
     "use agrad_dask.from_zarr, from_npy or agrad.asarray(dask_array)": "from_array from_delayed from_map from_hdf5",
 }
 

@@ -31,6 +31,8 @@ TENSOR = f"{Tensor.__module__}.{Tensor.__qualname__}"
 UNEXPECTED = r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'"
 TOO_MANY = r"(?:\w+\.)*(\w+)\(\) takes (?:from \d+ to )?(\d+) positional arguments? but \d+ (?:positional arguments .*)?(?:was|were) given"
 NO_SUCH_IMPORT = r"cannot import name '(\w+)' from '([\w.]+)'"
+#: What dask.array.map_overlap says of tensors.
+OF_OVERLAP = r"All variadic arguments must be arrays, not \[.*'Tensor'"
 
 #: Keywords as PyTorch, NumPy and JAX have them, and as functions here may call them.
 KEYWORDS = {
@@ -99,6 +101,8 @@ def explain(error: BaseException) -> None:
         said = imported(error)
     elif isinstance(error, TypeError) and str(error).startswith("Mixed array types ['agrad."):
         said = "; import agrad.xarray puts them on one"
+    elif isinstance(error, TypeError) and re.match(OF_OVERLAP, str(error)):
+        said = "; agrad_dask.map_overlap takes tensors"
     elif isinstance(error, TypeError) and (match := re.match(UNEXPECTED, str(error))):
         said = keyword(*match.groups())
     elif isinstance(error, TypeError) and (match := re.match(TOO_MANY, str(error))):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.view.tracebacks import explain
 
 W = np.array([0.5, -1.0, 2.0, 1.5])
 REFUSED = r"^Can't make a Dask array or task of a Tensor that requires grad"
@@ -65,6 +66,24 @@ def test_the_message_says_what_to_write():
         "Called at",
     ):
         assert words in str(caught.value)
+
+
+def test_what_map_overlap_of_dask_says_of_tensors_is_answered():
+    with pytest.raises(TypeError) as caught:
+        da.map_overlap(lambda block, w: block, da.ones(4), ag.asarray(da.from_array(W)), depth=1)
+    explain(caught.value)
+    assert caught.value.__notes__ == ["agrad_dask.map_overlap takes tensors."]
+
+
+@pytest.mark.parametrize(("name", "note"), [
+    ("map_overlap", "here it is agrad_dask.map_overlap."),
+    ("to_zarr", "not there: use x.detach().to_dask_array(), which has it."),
+])  # fmt: skip
+def test_methods_of_dasks_arrays_are_answered(name, note):
+    with pytest.raises(AttributeError) as caught:
+        getattr(ag.asarray(da.from_array(W)), name)
+    explain(caught.value)
+    assert caught.value.__notes__ == [note]
 
 
 def test_numpys_functions_are_recorded():
