@@ -391,11 +391,19 @@ class Methods(_FromTables):
         TypeError: In code for NumPy, unless it says `as_tuple`: NumPy's gives the tuple.
         """
     def masked_fill(self, mask: Any, value: Any) -> Tensor:
-        """A copy with `value` where a mask is true; see `agrad.where`."""
+        """A copy with `value` where a mask is true; see `agrad.extra.masked_fill`.
+
+        TypeError: If the mask is not boolean.
+        """
     def sort(self, dim: int=-1, descending: bool=False, *, stable: bool=True) -> Sorted:
         """Sorted along an axis: values and indices. `agrad.sort` gives values only.
 
         TypeError: In code for NumPy: NumPy's sorts in place.
+        """
+    def median(self, dim: Axis=None, keepdim: bool=False) -> Tensor:
+        """The middle elements over axes, of an even count the lower ones, as in PyTorch; `agrad.median` gives means.
+
+        Returns: The values, without PyTorch's indices. NaN where an element is NaN.
         """
     def argsort(self, dim: int | None=-1, descending: bool | str=False, *, stable: bool=True, axis: int | None=-1, kind: str | None=None) -> Tensor:
         """The indices that sort along an axis; see `agrad.argsort`.

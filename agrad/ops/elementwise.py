@@ -466,7 +466,7 @@ def maximum(x1: RealValued, x2: RealValued, /) -> Tensor:
     """The larger of two operands, element by element.
 
     Derivative: 1 by the operand taken, 0 by the other, half each at a tie; where either is NaN, 1 by both.
-    So ``maximum(x, 0)`` at 0 has 0.5, `nn.functional.relu` 0 and ``clip(x, min=0)`` 1, as in PyTorch.
+    So ``maximum(x, 0)`` at 0 has 0.5, `nn.functional.relu` and ``clip(x, min=0)`` 0, as in PyTorch.
 
     >>> a, b = ag.tensor([1.0, 2.0, 3.0], requires_grad=True), ag.tensor(2.0, requires_grad=True)
     >>> ag.maximum(a, b).detach(), ag.grad(ag.maximum(a, b).sum(), (a, b))
@@ -487,21 +487,21 @@ def minimum(x1: RealValued, x2: RealValued, /) -> Tensor:
 
 
 def _inside(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
-    """The part of g that goes to x: where it is within the bounds or on them."""
+    """The part of g that goes to x: where it is within the bounds, and not on them."""
     if min is None and max is None:
         return g
-    inside = x <= max if min is None else x >= min if max is None else (x >= min) & (x <= max)
+    inside = x < max if min is None else x > min if max is None else (x > min) & (x < max)
     return xp.where(inside, g, xp.zeros_like(g))
 
 
 def _below(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
-    low = x < min
+    low = x <= min
     return xp.where(low if max is None else low & (min <= max), g, xp.zeros_like(g))
 
 
 def _above(xp: Any, g: Any, x: Any, min: Any, max: Any) -> Any:
-    high = x > max
-    return xp.where(high if min is None else high | (min > max), g, xp.zeros_like(g))
+    high = x >= max
+    return xp.where(high if min is None else (high & (x > min)) | (min > max), g, xp.zeros_like(g))
 
 
 def _clip_jvp(xp: Any, t_x: Any, t_min: Any, t_max: Any, x: Any, min: Any, max: Any) -> Any:
@@ -526,12 +526,12 @@ def clip(x: RealValued, /, min: Any = None, max: Any = None) -> Tensor:
     min, max : Tensor, array or scalar, optional
         The bounds, which broadcast with `x`; None is no bound. Where they cross, `max` holds.
     Returns: Of the broadcast shape and the dtype of `x`; floating-point where only a bound is.
-    Derivative: by `x` 1 within the bounds and on them, 0 outside; by a bound 1 where it holds strictly (``x < min``,
-    ``x > max``). At ``x == min == max`` it goes to `x`, where the bounds cross to `max`, at NaN to none.
+    Derivative: by `x` 1 within the bounds, 0 on them and outside, as in PyTorch; by a bound 1 where the result is that
+    bound. At ``x == min == max`` it goes to `min`, where the bounds cross to `max`, at NaN to none.
 
     >>> x = ag.tensor([-2.0, 1.0, 5.0], requires_grad=True)
     >>> ag.clip(x, -1.0, 1.0).detach(), ag.grad(ag.clip(x, -1.0, 1.0).sum(), x)[0]
-    (tensor([-1.,  1.,  1.]), tensor([0., 1., 0.]))
+    (tensor([-1.,  1.,  1.]), tensor([0., 0., 0.]))
     """
 
 

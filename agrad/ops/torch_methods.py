@@ -433,8 +433,11 @@ class TorchMethods(Reductions):
         return found if as_tuple else manipulation.stack(found, axis=1)
 
     def masked_fill(self: Any, mask: Any, value: Any) -> Tensor:
-        """A copy with `value` where a mask is true; see `agrad.where`."""
-        return searching.where(mask, value, self)
+        """A copy with `value` where a mask is true; see `agrad.extra.masked_fill`.
+
+        TypeError: If the mask is not boolean.
+        """
+        return extra.masked_fill(self, mask, value)
 
     # -- order ----------------------------------------------------------------------------------------------------------
 
@@ -451,6 +454,13 @@ class TorchMethods(Reductions):
             return Sorted(elementwise.positive(self), creation.zeros_like(self, dtype="int64"))
         indices = searching.argsort(self, axis=dim, descending=descending, stable=True)
         return Sorted(searching.take_along_axis(self, indices, axis=dim), indices)
+
+    def median(self: Any, dim: Axis = None, keepdim: bool = False) -> Tensor:
+        """The middle elements over axes, of an even count the lower ones, as in PyTorch; `agrad.median` gives means.
+
+        Returns: The values, without PyTorch's indices. NaN where an element is NaN.
+        """
+        return extra.quantile(self, 0.5, axis=dim, method="lower", keepdims=keepdim)
 
     def argsort(
         self: Any,
@@ -1122,7 +1132,7 @@ class TorchMethods(Reductions):
 
     def masked_fill_(self: Any, mask: Any, value: Any) -> Tensor:
         """Set to `value` where a mask is true."""
-        return _changed(self, "masked_fill_()", lambda x: searching.where(mask, value, x))
+        return _changed(self, "masked_fill_()", extra.masked_fill, mask, value)
 
     def round_(self: Any, decimals: int = 0) -> Tensor:
         """`round`, in place."""

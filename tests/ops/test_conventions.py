@@ -154,12 +154,12 @@ def test_extrema_share_evenly(function, at, kwargs, expected, backend):
 
 CLIP = [  # x, min, max, by x, by min, by max
     (-2.0, -1.0, 1.0, 0, 1, 0),
-    (-1.0, -1.0, 1.0, 1, 0, 0),
+    (-1.0, -1.0, 1.0, 0, 1, 0),
     (0.0, -1.0, 1.0, 1, 0, 0),
-    (1.0, -1.0, 1.0, 1, 0, 0),
+    (1.0, -1.0, 1.0, 0, 0, 1),
     (2.0, -1.0, 1.0, 0, 0, 1),
-    (0.0, 0.0, 0.0, 1, 0, 0),
-    (0.5, 0.5, 0.5, 1, 0, 0),
+    (0.0, 0.0, 0.0, 0, 1, 0),  # PyTorch: to none of the three, if the bounds are tensors too
+    (0.5, 0.5, 0.5, 0, 1, 0),
     (2.0, 0.0, 0.0, 0, 0, 1),
     (-2.0, 0.0, 0.0, 0, 1, 0),  # PyTorch: to none of the three
     (nan, 0.0, 1.0, 0, 0, 0),
@@ -182,7 +182,7 @@ def test_clip_with_bounds_that_cross():
 @pytest.mark.parametrize("place", [1, 2])
 def test_clip_with_one_bound(place, backend):
     x, bound = [0.0, 1.0, -1.0, nan], [0.0, 0.0, 0.0, 0.0]
-    by_x, by_bound = ([1, 1, 0, 0], [0, 0, 1, 0]) if place == 1 else ([1, 0, 1, 0], [0, 1, 0, 0])
+    by_x, by_bound = ([0, 1, 0, 0], [1, 0, 1, 0]) if place == 1 else ([0, 0, 1, 0], [1, 1, 0, 0])
     name = {1: "min", 2: "max"}[place]
     check(lambda x, b: ag.clip(x, **{name: b}), [x, bound], [by_x, by_bound], backend)
     check(lambda x, b: ag.clip(x, *([None] * (place - 1)), b), [x, bound], [by_x, by_bound], backend)
@@ -196,7 +196,22 @@ def test_atan2_where_squares_leave_the_range(scale, backend):
 
 def test_three_spellings_of_relu_at_zero(backend):
     check(lambda x: ag.maximum(x, 0.0), [[0.0]], [[0.5]], backend)
-    check(lambda x: ag.clip(x, min=0.0), [[0.0]], [[1.0]], backend)
+    check(lambda x: ag.clip(x, min=0.0), [[0.0]], [[0.0]], backend)
+    check(lambda x: ag.nn.functional.relu(x), [[0.0]], [[0.0]], backend)
+
+
+# from PyTorch 2.15: x.clamp(**bounds).sum().backward() at these places
+CLAMP = [
+    ({"min": 0.0}, [0, 0, 1, 1, 1]),
+    ({"max": 1.0}, [1, 1, 1, 0, 0]),
+    ({"min": 0.0, "max": 1.0}, [0, 0, 1, 0, 0]),
+    ({"min": 0.5, "max": 0.5}, [0, 0, 0, 0, 0]),
+]
+
+
+@pytest.mark.parametrize(("bounds", "expected"), CLAMP)
+def test_clamp_at_its_bounds_is_pytorchs(bounds, expected, backend):
+    check(lambda x: x.clamp(**bounds), [[-1.0, 0.0, 0.5, 1.0, 2.0]], [expected], backend)
 
 
 def test_products_with_zeros(backend):
@@ -298,3 +313,26 @@ def test_what_has_no_axes_is_reduced_along_one_where_the_library_does(name, axis
     assert y.item() == 9.0
     y.backward()
     assert x.grad.item() == 6.0
+
+
+# -- methods with PyTorch's numbers, where functions have NumPy's ---------------------------------------------------------
+
+
+def test_the_median_of_an_even_count_is_the_lower_one(backend):
+    x = ag.asarray([[4.0, 1.0, 3.0, 2.0], [8.0, 6.0, 7.0, 5.0]], device=backend)
+    same(x.median(), 4.0)
+    same(x.median(1), [2.0, 6.0])
+    same(x.median(0, keepdim=True), [[4.0, 1.0, 3.0, 2.0]])
+    same(ag.median(x), 4.5)
+    same(ag.asarray([1.0, nan, 3.0], device=backend).median(), nan)
+    check(lambda x: x.median(), [[4.0, 1.0, 3.0, 2.0]], [[0.0, 0.0, 0.0, 1.0]], backend, pointwise=False)
+
+
+@pytest.mark.parametrize("mask", [[1.0, 0.0, 1.0], [1, 0, 1]])
+def test_masked_fill_takes_masks_alone(mask, backend):
+    x, mask = ag.asarray([1.0, 2.0, 3.0], device=backend), ag.asarray(mask, device=backend)
+    for fill in (x.masked_fill, x.masked_fill_):
+        with pytest.raises(TypeError, match="masked_fill_ only supports boolean masks, but got mask with dtype"):
+            fill(mask, 9.0)
+    same(x, [1.0, 2.0, 3.0])
+    same(x.masked_fill_(mask.bool(), 9.0), [9.0, 2.0, 9.0])
