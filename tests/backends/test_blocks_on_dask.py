@@ -179,6 +179,41 @@ def test_what_the_function_finds_outside_is_differentiated_and_looked_up_at_ever
     np.testing.assert_allclose(scale.grad.item(), (U**3).sum())
 
 
+def test_two_names_outside_may_come_to_mean_one_tensor():
+    one, two = ag.tensor(2.0, requires_grad=True), ag.tensor(3.0, requires_grad=True)
+
+    def f(block):
+        return one * block + two
+
+    u = in_chunks(U)
+    np.testing.assert_allclose(agrad_dask.map_blocks(f, u).detach().numpy(), 2 * U + 3)
+    two = one
+    made = agrad_dask.map_blocks(f, u)
+    np.testing.assert_allclose(made.detach().numpy(), 2 * U + 2)
+    ag.sum(made).backward()
+    np.testing.assert_allclose(one.grad.item(), np.sum(U + 1))
+    one, two = ag.tensor(5.0), ag.tensor(7.0)  # and another one again
+    np.testing.assert_allclose(agrad_dask.map_blocks(f, u).numpy(), 5 * U + 7)
+
+
+def test_what_no_guard_sees_is_found_by_comparing():
+    one = two = ag.tensor(2.0)
+
+    def f(block):
+        return one * block + two
+
+    np.testing.assert_allclose(agrad_dask.map_blocks(f, in_chunks(U)).numpy(), 2 * U + 2)
+    two = ag.tensor(7.0)
+    with pytest.raises(ag.func.CompileError, match="depends on something that no program sees"):
+        agrad_dask.map_blocks(f, in_chunks(U))
+
+
+def test_functions_that_come_and_go_are_told_apart():
+    u = in_chunks(U)
+    for factor in range(40):
+        np.testing.assert_allclose(agrad_dask.map_blocks(lambda b, f=factor: b * f, u).numpy(), U * factor)
+
+
 def test_a_function_is_captured_once_for_each_shape_of_blocks():
     def f(block, rate):
         return block * rate

@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from typing import Any, NamedTuple, TypeVar
 
@@ -607,7 +607,7 @@ class Mapped:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.programs = Compiled(function, check=False, explain=False, **HOW)
-        self.blocks: dict[Any, Blocks] = {}
+        self.blocks: dict[Any, tuple[Blocks, Any]] = {}
 
     def kept(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept:
         """Return its program for arguments like these, blocks that are made up among them."""
@@ -621,6 +621,9 @@ class Mapped:
             if found is None:
                 self.function(*args, **kwargs)  # an error of its own says more
                 raise CaptureError(f"{refused}{called()}")
+            found.calls += 1
+            if found.calls > 1 and not found.calls & (found.calls - 1):
+                self.programs.compare(found, args, kwargs)
         if found.keys or found.program.functions:
             what = (
                 f"uses the Function {found.program.functions[0]}" if found.program.functions else "draws random numbers"
@@ -711,13 +714,13 @@ class Call:
         of_function = mapped(self.function)
         kept = {}
         for at in places_of(grid, layouts):
-            blocks = [imagined(layout.meta, layout.shape(at)) for layout in layouts]
+            made_up = [imagined(layout.meta, layout.shape(at)) for layout in layouts]
             try:
-                kept[at] = Context().run(of_function.kept, *self.with_blocks(blocks))
+                kept[at] = Context().run(of_function.kept, *self.with_blocks(made_up))
             except Exception as error:
                 self._note_uncut(error)
                 raise
-        outside = {id(x): x for each in kept.values() for x in _outside(each.program).values()}
+        outside = {way: x for each in kept.values() for _, way, x in _outside(each.program)}
         others = [np.asarray(self.leaves[i]) for i in self.floats] + list(outside.values())
         for x in others:
             operands.append(ag.asarray(x))
@@ -727,22 +730,18 @@ class Call:
                     f" it is cut as they are{called()}"
                 )
             layouts.append(self._cut(operands, len(operands) - 1, chunks, (None,) * operands[-1].ndim))
-        key = (
-            chunks,
-            tuple(layout[:2] for layout in layouts),
-            tuple(id(each.program) for each in kept.values()),
-            tuple(drop_axis),
-        )
-        if key not in of_function.blocks:
-            while len(of_function.blocks) >= KEPT:
-                of_function.blocks.pop(next(iter(of_function.blocks)))
+        programs = tuple(id(each.program) for each in kept.values())
+        key = chunks, tuple(layout[:2] for layout in layouts), programs, tuple(drop_axis)
+        blocks, _ = of_function.blocks.get(key, (None, None))
+        if blocks is None:
             axes = tuple(axis for axis in range(len(grid)) if axis not in drop_axis)
-            of_function.blocks[key] = Blocks(
-                grid, layouts, axes, lambda at: self._program(kept[at].program, outside, layouts)
-            )
+            blocks = Blocks(grid, layouts, axes, lambda at: self._program(kept[at].program, list(outside), layouts))
+            while len(of_function.blocks) >= KEPT:
+                of_function.blocks.pop(next(iter(of_function.blocks)), None)
+            of_function.blocks[key] = blocks, kept  # while these live, no other programs are taken for them
         first = next(iter(kept.values())).program.results
         assert first is not None
-        return list(MapBlocks.apply(of_function.blocks[key], *operands)), first.treedef
+        return list(MapBlocks.apply(blocks, *operands)), first.treedef
 
     def _note_uncut(self, error: Exception) -> None:
         """Say which arrays in memory are as large as what is cut, and are not."""
@@ -760,13 +759,13 @@ class Call:
         operands[i] = x = _in_chunks(x.to_device("dask"), dict(enumerate(wanted)))
         return Layout(axes, wanted, x._raw._meta)
 
-    def _program(self, program: Program, outside: Mapping[int, Any], layouts: Sequence[Layout]) -> Program:
+    def _program(self, program: Program, outside: Sequence[Any], layouts: Sequence[Layout]) -> Program:
         """Return a program whose inputs are the operands, the floats and what is found outside, in this order."""
         assert program.arguments is not None
         leaves = program.arguments.leaves
-        found = {id(x): number for number, x in _outside(program).items()}
+        found = {way: number for number, way, _ in _outside(program)}
         numbers = [getattr(leaves[i], "number", None) for i in (*self.places, *self.floats)] + [
-            found.get(i) for i in outside
+            found.get(way) for way in outside
         ]
         spare, shapes, inputs = itertools.count(program.next_number()), dict(program.shapes), []
         for number, layout in zip(numbers, layouts, strict=True):
@@ -782,9 +781,9 @@ def _in_chunks(x: Tensor, chunks: dict[int, tuple[int, ...]]) -> Tensor:
     return x if all(x.chunks[axis] == lengths for axis, lengths in chunks.items()) else x.rechunk(chunks)
 
 
-def _outside(program: Program) -> dict[int, Any]:
-    """Return the tensors and arrays that a program finds outside of its arguments, by number."""
-    return {number: origin.find() for number, origin in program.outside.items()}
+def _outside(program: Program) -> list[tuple[int, Any, Any]]:
+    """Return the tensors and arrays that a program finds outside of its arguments: number, the way there, and what is there."""
+    return [(number, origin.way, origin.find()) for number, origin in program.outside.items()]
 
 
 def map_blocks(function: Callable[..., Any], *args: Any, drop_axis: int | Sequence[int] = (), **kwargs: Any) -> Any:
@@ -812,6 +811,9 @@ def map_blocks(function: Callable[..., Any], *args: Any, drop_axis: int | Sequen
     CaptureError
         If no program can hold what the function does: it chooses its way by a value, draws random numbers, writes to
         tensors around it, uses a `Function`.
+    CompileError
+        If the function depends on Python state that nothing sees: the second, fourth, eighth call and so on compare it, on
+        blocks that are made up, with its program.
     ValueError
         If no argument is a Dask array, arrays cannot be cut alike, or the results' blocks do not go together.
     TypeError
@@ -867,7 +869,7 @@ def map_overlap(
 
     Raises
     ------
-    CaptureError, TypeError
+    CaptureError, CompileError, TypeError
         As in `map_blocks`.
     ValueError
         As in `map_blocks`; if `boundary` is unknown, or the border is longer than the array.
