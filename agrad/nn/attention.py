@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import Any
 
 from agrad.core.errors import called
@@ -9,7 +11,8 @@ from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.nn import functional as F
 from agrad.nn import init
-from agrad.nn.layers import Linear
+from agrad.nn.containers import ModuleList
+from agrad.nn.layers import Dropout, LayerNorm, Linear
 from agrad.nn.module import Module
 from agrad.nn.parameter import Parameter
 from agrad.ops.creation import empty
@@ -18,7 +21,7 @@ from agrad.ops.manipulation import expand_dims, moveaxis, reshape, squeeze
 from agrad.ops.searching import where
 from agrad.ops.statistical import mean
 
-__all__ = ["MultiheadAttention"]
+__all__ = ["MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer"]
 
 
 class MultiheadAttention(Module):
@@ -209,3 +212,127 @@ class MultiheadAttention(Module):
         zero = like.detach()[..., :1, :1] * 0.0
         added = [where(m, -float("inf"), zero) if truth else m for m, truth in zip(masks, truths, strict=True)]
         return added[0] if len(added) == 1 else added[0] + added[1]
+
+
+class TransformerEncoderLayer(Module):
+    """Self-attention and two linear maps, each beside a shortcut and with a `LayerNorm` (Vaswani et al. 2017, section 3.1).
+
+    Parameters
+    ----------
+    d_model, nhead : int
+        Length of the last axis of operands and results, and how many heads attend.
+    dim_feedforward : int, optional
+        Length between the two linear maps.
+    dropout : float, optional
+        The probability with which an element is zeroed while training.
+    activation : {"relu", "gelu"} or callable, optional
+        What stands between the linear maps.
+    layer_norm_eps : float, optional
+        Added to variances.
+    batch_first : bool, optional
+        Whether operands and results are (batch, sequence, features), not (sequence, batch, features).
+    norm_first : bool, optional
+        Whether what enters a part is normalised, not what leaves it.
+    bias : bool, optional
+        Whether linear maps and norms have one.
+    device, dtype : optional
+        Of the parameters.
+
+    Raises
+    ------
+    ValueError
+        If `activation` is another word, or as of `MultiheadAttention`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)(ag.ones((2, 5, 8))).shape
+    (2, 5, 8)
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        place = {"device": device, "dtype": dtype}
+        known: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
+        if isinstance(activation, str):
+            if activation not in known:
+                raise ValueError(f"activation should be relu/gelu, not {activation}{called()}")
+            function = known[activation]
+        else:
+            function = activation
+        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **place)
+        self.linear1, self.linear2 = (
+            Linear(d_model, dim_feedforward, bias, **place),
+            Linear(dim_feedforward, d_model, bias, **place),
+        )
+        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
+        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
+        self.dropout, self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
+        self.norm_first, self.activation = norm_first, function
+
+    def forward(
+        self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
+    ) -> Tensor:
+        """Return what `src` becomes; masks are those of `MultiheadAttention`."""
+
+        def attended(x: Tensor) -> Tensor:
+            found, _ = self.self_attn(
+                x, x, x, src_key_padding_mask, need_weights=False, attn_mask=src_mask, is_causal=is_causal
+            )
+            return self.dropout1(found)
+
+        def fed(x: Tensor) -> Tensor:
+            return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
+
+        x = as_operand(src)
+        if self.norm_first:
+            x = x + attended(self.norm1(x))
+            return x + fed(self.norm2(x))
+        x = self.norm1(x + attended(x))
+        return self.norm2(x + fed(x))
+
+
+class TransformerEncoder(Module):
+    """Encoder layers one after another.
+
+    Parameters
+    ----------
+    encoder_layer : Module
+        Copied for each; the copies begin with the same values.
+    num_layers : int
+        How many.
+    norm : Module, optional
+        Comes last.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> layer = ag.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    >>> ag.nn.TransformerEncoder(layer, num_layers=2)(ag.ones((2, 5, 8))).shape
+    (2, 5, 8)
+    """
+
+    def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__()
+        self.layers = ModuleList(copy.deepcopy(encoder_layer) for _ in range(num_layers))
+        self.num_layers, self.norm = num_layers, norm
+
+    def forward(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Tensor:
+        """Return what `src` becomes; masks are those of `MultiheadAttention`."""
+        for layer in self.layers:
+            src = layer(src, mask, src_key_padding_mask, is_causal)
+        result: Tensor = src if self.norm is None else self.norm(src)
+        return result

@@ -1,4 +1,4 @@
-"""Modules that hold modules: one after another, as a list, by name."""
+"""Modules that hold modules, or parameters: one after another, as a list, by name."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self, overload
 
+from agrad.core.tensor import Tensor
 from agrad.nn.module import Module
+from agrad.nn.parameter import Parameter
 
-__all__ = ["ModuleDict", "ModuleList", "Sequential"]
+__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 
 
 class _Indexed(Module):
@@ -197,3 +199,111 @@ class ModuleDict(Module):
     def items(self) -> list[tuple[str, Module]]:
         """Return names and modules."""
         return [(name, value) for name, value in vars(self).items() if isinstance(value, Module)]
+
+
+class ParameterList(Module):
+    """A list of parameters, which belong to the module that holds it.
+
+    Parameters
+    ----------
+    values : iterable of Tensor, optional
+        The members; tensors become parameters.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> weights = ag.nn.ParameterList(ag.ones(2) for _ in range(3))
+    >>> len(weights), [name for name, _ in weights.named_parameters()]
+    (3, ['0', '1', '2'])
+    """
+
+    def __init__(self, values: Iterable[Tensor] = ()) -> None:
+        super().__init__()
+        self.extend(values)
+
+    def __len__(self) -> int:
+        return sum(name.isdigit() for name in vars(self))
+
+    def __iter__(self) -> Iterator[Parameter]:
+        return (self[i] for i in range(len(self)))
+
+    def __getitem__(self, index: int) -> Parameter:
+        found: Parameter = vars(self)[str(range(len(self))[index])]
+        return found
+
+    def __setitem__(self, index: int, value: Tensor) -> None:
+        setattr(self, str(range(len(self))[index]), _parameter(value))
+
+    def append(self, value: Tensor) -> Self:
+        """Put a parameter behind the others."""
+        self.register_parameter(str(len(self)), _parameter(value))
+        return self
+
+    def extend(self, values: Iterable[Tensor]) -> Self:
+        """Put parameters behind the others."""
+        for value in values:
+            self.append(value)
+        return self
+
+
+class ParameterDict(Module):
+    """Parameters by name, which belong to the module that holds it.
+
+    Parameters
+    ----------
+    parameters : mapping of str to Tensor, optional
+        The members; tensors become parameters.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> scales = ag.nn.ParameterDict({"left": ag.ones(1), "right": ag.ones(1)})
+    >>> [name for name, _ in scales.named_parameters()]
+    ['left', 'right']
+    """
+
+    def __init__(self, parameters: Mapping[str, Tensor] | None = None) -> None:
+        super().__init__()
+        for name, value in (parameters or {}).items():
+            self[name] = value
+
+    def __getitem__(self, name: str) -> Parameter:
+        found = vars(self).get(name)
+        if not isinstance(found, Parameter):
+            raise KeyError(name)
+        return found
+
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        if name in self:
+            setattr(self, name, _parameter(value))
+        else:
+            self.register_parameter(name, _parameter(value))
+
+    def __delitem__(self, name: str) -> None:
+        self[name]
+        delattr(self, name)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(vars(self).get(name), Parameter)  # type: ignore[call-overload]
+
+    def __len__(self) -> int:
+        return len(self.keys())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def keys(self) -> list[str]:
+        """Return the names."""
+        return [name for name, _ in self.items()]
+
+    def values(self) -> list[Parameter]:
+        """Return the parameters."""
+        return [value for _, value in self.items()]
+
+    def items(self) -> list[tuple[str, Parameter]]:
+        """Return names and parameters."""
+        return [(name, value) for name, value in vars(self).items() if isinstance(value, Parameter)]
+
+
+def _parameter(value: Tensor) -> Parameter:
+    return value if isinstance(value, Parameter) else Parameter(value)

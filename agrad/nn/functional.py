@@ -30,10 +30,12 @@ from agrad.ops.special.entropies import xlogy
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "batch_norm", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", "conv1d", "conv2d", "conv_transpose2d", "cross_entropy", "dropout", "elu",
-    "embedding", "gelu", "group_norm", "huber_loss", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "linear",
-    "log_softmax", "logsigmoid", "max_pool1d", "max_pool2d", "mse_loss", "nll_loss", "normalize", "one_hot", "pad", "relu",
-    "rms_norm", "scaled_dot_product_attention", "sigmoid", "silu", "smooth_l1_loss", "softmax", "softplus", "tanh",
+    "binary_cross_entropy_with_logits", "conv1d", "conv2d", "conv_transpose2d", "cosine_similarity", "cross_entropy",
+    "dropout", "dropout2d", "elu", "embedding", "gelu", "glu", "group_norm", "hardtanh", "huber_loss", "instance_norm",
+    "interpolate", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "linear", "log_softmax", "logsigmoid", "max_pool1d",
+    "max_pool2d", "mish", "mse_loss", "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pixel_shuffle",
+    "pixel_unshuffle", "prelu", "relu", "relu6", "rms_norm", "scaled_dot_product_attention", "selu", "sigmoid", "silu",
+    "smooth_l1_loss", "softmax", "softplus", "tanh",
 ]  # fmt: skip
 
 IntOrPair = int | Sequence[int]
@@ -124,6 +126,99 @@ def elu(input: Any, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """
     result = ops.elu(input, alpha)
     return _put(input, result, "elu()") if inplace else result
+
+
+def hardtanh(input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    """`input` limited to a range; the derivative at the bounds is 0, as in PyTorch.
+
+    input: Any shape, real.
+    min_val, max_val : float, optional
+        The range.
+    Returns: Of the shape and dtype of `input`.
+
+    >>> ag.nn.functional.hardtanh(ag.tensor([-2.0, 0.5, 3.0]))
+    tensor([-1.0000,  0.5000,  1.0000])
+    """
+    x = as_operand(input)
+    inside = elementwise.logical_and(x > min_val, x < max_val)
+    result = searching.where(inside, x, elementwise.clip(x.detach(), min_val, max_val))
+    return _put(input, result, "hardtanh()") if inplace else result
+
+
+def relu6(input: Any, inplace: bool = False) -> Tensor:
+    """``min(max(x, 0), 6)``; the derivative at 0 and 6 is 0.
+
+    input: Any shape, real.
+    Returns: Of the shape and dtype of `input`.
+
+    >>> ag.nn.functional.relu6(ag.tensor([-2.0, 3.0, 7.0]))
+    tensor([0., 3., 6.])
+    """
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def prelu(input: Any, weight: Any) -> Tensor:
+    """``x`` where positive, else ``weight * x`` (He et al. 2015).
+
+    input: Any shape, real.
+    weight : Tensor
+        One number, or one per entry of axis 1.
+    Returns: Of the shape and dtype of `input`.
+
+    >>> ag.nn.functional.prelu(ag.tensor([-1.0, 2.0]), ag.tensor([0.25]))
+    tensor([-0.2500,  2.0000])
+    """
+    x, weight = as_operand(input), as_operand(weight)
+    if weight.size != 1 and x.ndim > 1:
+        weight = manipulation.reshape(weight, (-1, *(1,) * (x.ndim - 2)))
+    return searching.where(x > 0, x, weight * x)
+
+
+def selu(input: Any, inplace: bool = False) -> Tensor:
+    """`elu`, scaled so that mean 0 and variance 1 are kept from layer to layer (Klambauer et al. 2017).
+
+    input: Any shape, real.
+    Returns: Of the shape and dtype of `input`.
+
+    >>> ag.nn.functional.selu(ag.tensor([-1.0, 2.0]))
+    tensor([-1.1113,  2.1014])
+    """
+    result = 1.0507009873554804934193349852946 * ops.elu(input, 1.6732632423543772848170429916717)
+    return _put(input, result, "selu()") if inplace else result
+
+
+def mish(input: Any, inplace: bool = False) -> Tensor:
+    """``x * tanh(softplus(x))`` (Misra 2019).
+
+    input: Any shape, real.
+    Returns: Of the shape and dtype of `input`.
+
+    >>> ag.nn.functional.mish(ag.tensor([-1.0, 2.0]))
+    tensor([-0.3034,  1.9440])
+    """
+    result = elementwise.multiply(input, tanh(ops.softplus(input, 1.0, 20.0)))
+    return _put(input, result, "mish()") if inplace else result
+
+
+def glu(input: Any, dim: int = -1) -> Tensor:
+    """The first half along an axis times `sigmoid` of the second (Dauphin et al. 2016).
+
+    input: Real.
+    dim : int, optional
+        The axis, of even length.
+    Returns: Half as long along that axis.
+    RuntimeError: If its length is odd.
+
+    >>> ag.nn.functional.glu(ag.tensor([1.0, 2.0, 0.0, 100.0]))
+    tensor([0.5000, 2.0000])
+    """
+    x = as_operand(input)
+    if x.shape[dim] % 2:
+        raise RuntimeError(
+            f"Halving dimension must be even, but dimension {dim} is size {x.shape[dim]}{errors.called()}"
+        )
+    first, second = x.split(x.shape[dim] // 2, dim)
+    return first * sigmoid(second)
 
 
 def softplus(input: Any, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
@@ -285,6 +380,39 @@ def dropout(
     kept = _kept(operand, tuple(operand.shape), p, generator)
     result = ops.dropout(operand, kept, 0.0 if p == 1 else 1 / (1 - p))
     return _put(input, result, "dropout()") if inplace else result
+
+
+def dropout2d(
+    input: Any,
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    *,
+    generator: random.Generator | None = None,
+) -> Tensor:
+    """Zero whole channels with probability `p` and divide the others by ``1 - p`` (Tompson et al. 2014).
+
+    input: Shape (n, channels, ...).
+    p: The probability.
+    training : bool, optional
+        False gives `input` itself.
+    generator : agrad.random.Generator, optional
+        Where random keys come from. Default: the one that `agrad.manual_seed` seeds.
+    Returns: Of the shape and dtype of `input`.
+    ValueError: If `p` is not a probability, or `input` has less than three axes.
+
+    >>> ag.nn.functional.dropout2d(ag.ones((2, 3, 4, 4)), training=False).shape
+    (2, 3, 4, 4)
+    """
+    _check_probability("dropout2d", "p", p)
+    operand = as_operand(input)
+    if operand.ndim < 3:
+        raise ValueError(f"dropout2d() takes (n, channels, ...), got shape {operand.shape}{errors.called()}")
+    if not training or p == 0:
+        return operand
+    kept = _kept(operand, (*operand.shape[:2], *(1,) * (operand.ndim - 2)), p, generator)
+    result = operand * astype(kept, operand.dtype) * (0.0 if p == 1 else 1 / (1 - p))
+    return _put(input, result, "dropout2d()") if inplace else result
 
 
 def _check_probability(name: str, argument: str, p: float) -> None:
@@ -487,6 +615,22 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
     return astype(result, input.dtype, copy=False)
 
 
+def instance_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """Mean 0 and variance 1 of every channel of every sample, then an affine map (Ulyanov et al. 2016).
+
+    input: Shape (n, channels, ...), real.
+    weight, bias : Tensor, optional
+        One number per channel.
+    eps: Added to the variance.
+    Returns: Of the shape and dtype of `input`.
+
+    >>> ag.nn.functional.instance_norm(ag.tensor([[[1.0, 3.0], [10.0, 30.0]]]), eps=0.0)
+    tensor([[[-1.,  1.],
+             [-1.,  1.]]])
+    """
+    return group_norm(input, _shape("instance_norm", "input", input)[1], weight, bias, eps)
+
+
 def _check_real(name: str, input: Tensor) -> None:
     if not input.is_floating_point():
         raise TypeError(f"{name}() takes real floating tensors, not {input.dtype}{errors.called()}")
@@ -609,26 +753,189 @@ def normalize(input: Any, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: f
     return elementwise.divide(input, norm)
 
 
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between vectors.
+
+    x1, x2 : Tensor
+        Real, of shapes that broadcast.
+    dim : int, optional
+        The axis of the vectors.
+    eps: The least length to divide by.
+    Returns: Without that axis.
+
+    >>> ag.nn.functional.cosine_similarity(ag.tensor([[1.0, 0.0]]), ag.tensor([[1.0, 1.0]]))
+    tensor([0.7071])
+    """
+    return statistical.sum(normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps), axis=dim)
+
+
+def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """The p-norm of the difference of vectors along the last axis, with `eps` added to every element of it.
+
+    x1, x2 : Tensor
+        Real, shape (..., features).
+    p: Exponent of the norm.
+    eps: What keeps equal vectors apart.
+    keepdim : bool, optional
+        Keep the last axis with length 1.
+    Returns: Without the last axis.
+
+    >>> ag.nn.functional.pairwise_distance(ag.tensor([[0.0, 3.0]]), ag.tensor([[4.0, 0.0]]))
+    tensor([5.0000])
+    """
+    return linalg.vector_norm(as_operand(x1) - x2 + eps, axis=-1, keepdims=keepdim, ord=p)
+
+
+def pixel_shuffle(input: Any, upscale_factor: int) -> Tensor:
+    """Channels laid out as pixels: (..., c * r * r, h, w) becomes (..., c, h * r, w * r) (Shi et al. 2016).
+
+    input: Shape (..., c * r * r, h, w).
+    upscale_factor : int
+        How many pixels an edge of one becomes, `r`.
+    Returns: Of the dtype of `input`.
+    RuntimeError: If the channels are no multiple of its square.
+
+    >>> ag.nn.functional.pixel_shuffle(ag.arange(4.0).reshape(1, 4, 1, 1), 2)
+    tensor([[[[0., 1.],
+              [2., 3.]]]])
+    """
+    x, r = as_operand(input), upscale_factor
+    *outer, channels, height, width = x.shape
+    if channels % (r * r):
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but"
+            f" input.size(-3)={channels} is not divisible by {r * r}{errors.called()}"
+        )
+    n = len(outer)
+    x = manipulation.reshape(x, (*outer, channels // (r * r), r, r, height, width))
+    x = manipulation.permute_dims(x, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    return manipulation.reshape(x, (*outer, channels // (r * r), height * r, width * r))
+
+
+def pixel_unshuffle(input: Any, downscale_factor: int) -> Tensor:
+    """The inverse of `pixel_shuffle`: (..., c, h * r, w * r) becomes (..., c * r * r, h, w).
+
+    input: Shape (..., c, h * r, w * r).
+    downscale_factor : int
+        How many pixels an edge of one was, `r`.
+    Returns: Of the dtype of `input`.
+    RuntimeError: If the height or width is no multiple of it.
+
+    >>> ag.nn.functional.pixel_unshuffle(ag.ones((1, 1, 4, 6)), 2).shape
+    (1, 4, 2, 3)
+    """
+    x, r = as_operand(input), downscale_factor
+    *outer, channels, height, width = x.shape
+    if height % r or width % r:
+        raise RuntimeError(
+            f"pixel_unshuffle expects height and width to be divisible by downscale_factor, but {height} and {width}"
+            f" are not both divisible by {r}{errors.called()}"
+        )
+    n = len(outer)
+    x = manipulation.reshape(x, (*outer, channels, height // r, r, width // r, r))
+    x = manipulation.permute_dims(x, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
+    return manipulation.reshape(x, (*outer, channels * r * r, height // r, width // r))
+
+
+def interpolate(
+    input: Any,
+    size: IntOrPair | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """Sequences, images or volumes made larger or smaller.
+
+    input: Shape (n, channels, ...), real.
+    size : int or sequence of int, optional
+        The lengths of the last axes then.
+    scale_factor : float or sequence of float, optional
+        By what they are multiplied, instead.
+    mode : {"nearest", "linear", "bilinear", "trilinear"}, optional
+        The nearest element as in PyTorch, or linear between neighbours along every axis.
+    align_corners : bool, optional
+        Whether the first and last elements keep their places, not the edges of the outermost ones.
+    Returns: Of the dtype of `input`, with other lengths behind the first two axes.
+    NotImplementedError: For another mode.
+    ValueError: If not one of `size` and `scale_factor` is given, or the mode is for another number of axes.
+
+    >>> ag.nn.functional.interpolate(ag.tensor([[[1.0, 3.0]]]), scale_factor=2, mode="linear")
+    tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
+    """
+    x = as_operand(input)
+    count = x.ndim - 2
+    axes = {"linear": 1, "bilinear": 2, "trilinear": 3}
+    if mode != "nearest" and mode not in axes:
+        raise NotImplementedError(
+            f"interpolate() has the modes nearest, {', '.join(axes)}, not {mode!r}{errors.called()}"
+        )
+    if (size is None) == (scale_factor is None):
+        raise ValueError(f"only one of size or scale_factor should be defined{errors.called()}")
+    if count < 1 or axes.get(mode, count) != count:
+        raise ValueError(f"interpolate() in mode {mode!r} got {x.ndim} axes, of shape {x.shape}{errors.called()}")
+    given: Any = scale_factor if size is None else size
+    each = list(given) if isinstance(given, Sequence) else [given] * count
+    if len(each) != count:
+        raise ValueError(
+            f"interpolate() takes one number, or one for each of {count} axes, not {each}{errors.called()}"
+        )
+    for axis, number in enumerate(each, 2):
+        length = int(x.shape[axis])
+        new = int(number) if size is not None else math.floor(length * number)
+        step = length / new if size is not None else 1 / number
+        if mode == "nearest":
+            x = _taken(x, [min(int(i * step), length - 1) for i in range(new)], axis)
+            continue
+        if align_corners:
+            step = (length - 1) / (new - 1) if new > 1 else 0.0
+        places = [i * step if align_corners else max((i + 0.5) * step - 0.5, 0.0) for i in range(new)]
+        before = [min(int(place), length - 1) for place in places]
+        shares = [place - i for place, i in zip(places, before, strict=True)]
+        weight = asarray(shares, dtype=x.dtype, device=x.device)
+        weight = manipulation.reshape(weight, (new, *(1,) * (x.ndim - 1 - axis)))
+        first, second = _taken(x, before, axis), _taken(x, [min(i + 1, length - 1) for i in before], axis)
+        x = first * (1 - weight) + second * weight
+    return x
+
+
+def _taken(x: Tensor, indices: list[int], axis: int) -> Tensor:
+    return searching.take(x, asarray(indices, dtype="int64", device=x.device), axis=axis)
+
+
+#: Which element stands at a place outside of so many, by the mode of `pad`.
+OUTSIDE = {
+    "replicate": lambda i, n: min(max(i, 0), n - 1),
+    "circular": lambda i, n: i % n,
+    "reflect": lambda i, n: n - 1 - abs(n - 1 - abs(i)),
+}
+
+
 def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
-    """A constant put around a tensor.
+    """Something put around a tensor: a constant, or elements of its own.
 
     input: Any shape.
     pad : sequence of int
         Elements before and after, in pairs, the last axis first: ``(left, right, top, bottom)``. Negative ones crop.
-    mode : {"constant"}, optional
-        The only mode there is.
+    mode : {"constant", "reflect", "replicate", "circular"}, optional
+        What is put there: `value`; the elements mirrored at the outermost one; that one again and again; or those of the
+        other end.
     value : float, optional
         The constant. Default: 0.
     Returns: Of the dtype of `input`, longer along the padded axes.
     NotImplementedError: For another mode.
-    ValueError: If the widths are not pairs, or more than the axes.
+    ValueError: If the widths are not pairs, or more than the axes; or not below the length in mode "reflect", above it in
+        mode "circular".
 
     >>> ag.nn.functional.pad(ag.tensor([1.0, 2.0]), (1, 2))
     tensor([0., 1., 2., 0., 0.])
+    >>> ag.nn.functional.pad(ag.tensor([1.0, 2.0, 3.0]), (1, 2), mode="reflect")
+    tensor([2., 1., 2., 3., 2., 1.])
     """
     input = as_operand(input)
-    if mode != "constant":
-        raise NotImplementedError(f"pad() has the mode 'constant' only, not {mode!r}{errors.called()}")
+    if mode != "constant" and mode not in OUTSIDE:
+        raise NotImplementedError(
+            f"pad() has the modes 'constant', {', '.join(map(repr, OUTSIDE))}, not {mode!r}{errors.called()}"
+        )
     if len(pad) % 2 or len(pad) // 2 > input.ndim:
         raise ValueError(
             f"pad(): widths come in pairs, at most one per axis; got {tuple(pad)} for shape {input.shape}{errors.called()}"
@@ -639,7 +946,21 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
         key = tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(widths, input.shape, strict=True))
         input = searching.getitem(input, key)
         widths = [(max(a, 0), max(b, 0)) for a, b in widths]
-    return ops.pad(input, tuple(widths), 0.0 if value is None else value)
+    if mode == "constant":
+        return ops.pad(input, tuple(widths), 0.0 if value is None else value)
+    result: Tensor = input
+    for axis, (before, after) in enumerate(widths):
+        if before or after:
+            length = int(result.shape[axis])
+            most = {"reflect": length - 1, "circular": length}.get(mode, math.inf)
+            if max(before, after) > most:
+                raise ValueError(
+                    f"pad(): widths ({before}, {after}) are too large for mode {mode!r} and length {length} of axis"
+                    f" {axis}{errors.called()}"
+                )
+            indices = [OUTSIDE[mode](i, length) for i in range(-before, length + after)]
+            result = _taken(result, indices, axis)
+    return result
 
 
 # -- convolution and pooling --------------------------------------------------------------------------------------------

@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING
 
 from agrad.core import errors
 from agrad.core import names as _names
+from agrad.core.mode import no_grad
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import full
+from agrad.ops.decompositions import qr
 from agrad.ops.docs import complete as _complete
+from agrad.ops.elementwise import sign
+from agrad.ops.linalg import diagonal
 from agrad.random import Generator, rand, randn
 
 __all__ = [
@@ -19,6 +23,7 @@ __all__ = [
     "kaiming_uniform_",
     "normal_",
     "ones_",
+    "orthogonal_",
     "uniform_",
     "xavier_normal_",
     "xavier_uniform_",
@@ -149,6 +154,26 @@ def kaiming_normal_(
 ) -> Tensor:
     """Normal with standard deviation gain / sqrt(fan)."""
     return normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity), generator)
+
+
+def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+    """Rows of length `gain` at right angles, or columns if there are fewer of those (Saxe et al. 2013).
+
+    tensor: Two axes or more; those behind the first count as one.
+    gain: A factor.
+    ValueError: If it has less than two axes.
+    """
+    if tensor.ndim < 2:
+        raise ValueError(f"Only tensors with 2 or more dimensions are supported{errors.called()}")
+    with no_grad:
+        rows, columns = int(tensor.shape[0]), math.prod(tensor.shape[1:])
+        drawn = randn(
+            max(rows, columns), min(rows, columns), dtype=tensor.dtype, device=tensor.device, generator=generator
+        )
+        q, r = qr(drawn)
+        q = q * sign(diagonal(r))
+        tensor.data = (q.T if rows < columns else q).reshape(tensor.shape) * gain
+    return tensor
 
 
 _complete(

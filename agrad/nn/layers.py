@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from agrad.core.errors import called
 from agrad.core.materialize import carry
@@ -14,12 +14,15 @@ from agrad.nn import functional as F
 from agrad.nn import init
 from agrad.nn.module import Module
 from agrad.nn.parameter import Parameter
-from agrad.ops.creation import empty, ones, zeros
+from agrad.ops.creation import asarray, empty, full, ones, zeros
+from agrad.ops.manipulation import expand_dims, squeeze
 
 __all__ = [
-    "ELU", "GELU", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d", "BatchNorm1d", "BatchNorm2d", "Conv1d",
-    "Conv2d", "ConvTranspose2d", "Dropout", "Embedding", "Flatten", "GroupNorm", "Identity", "LayerNorm", "LeakyReLU", "Linear",
-    "LogSoftmax", "MaxPool1d", "MaxPool2d", "RMSNorm", "ReLU", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh",
+    "ELU", "GELU", "GLU", "SELU", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d", "BatchNorm1d",
+    "BatchNorm2d", "Conv1d", "Conv2d", "ConvTranspose2d", "Dropout", "Dropout2d", "Embedding", "Flatten", "GroupNorm",
+    "Hardtanh", "Identity", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm", "LeakyReLU", "Linear", "LogSoftmax",
+    "MaxPool1d", "MaxPool2d", "Mish", "PReLU", "PixelShuffle", "PixelUnshuffle", "RMSNorm", "ReLU", "ReLU6", "SiLU",
+    "Sigmoid", "Softmax", "Softplus", "Tanh", "Unflatten", "Upsample",
 ]  # fmt: skip
 
 IntOrPair = F.IntOrPair
@@ -461,6 +464,62 @@ class GroupNorm(Module):
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
 
 
+class _InstanceNorm(Module):
+    """What the norms of samples share."""
+
+    axes: tuple[int, int]  # without the batch axis, and with it
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-5,
+        momentum: float = 0.1,
+        affine: bool = False,
+        track_running_stats: bool = False,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if track_running_stats:
+            raise ValueError(
+                f"{type(self).__name__} keeps no running statistics: each sample has its own in evaluation too{called()}"
+            )
+        self.num_features, self.eps, self.momentum, self.affine = num_features, eps, momentum, affine
+        self.track_running_stats = track_running_stats
+        self.weight = Parameter(ones((num_features,), device=device, dtype=dtype)) if affine else None
+        self.bias = Parameter(zeros((num_features,), device=device, dtype=dtype)) if affine else None
+
+    def reset_parameters(self) -> None:
+        """Set the parameters to ones and zeros."""
+        _neutral(self.weight, self.bias)
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim not in self.axes:
+            raise ValueError(f"expected {self.axes[0]}D or {self.axes[1]}D input (got {input.ndim}D input){called()}")
+        if input.ndim == self.axes[0]:
+            batch = expand_dims(input, axis=0)
+            return squeeze(F.instance_norm(batch, self.weight, self.bias, self.eps), 0)
+        return F.instance_norm(input, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, affine={self.affine},"
+            f" track_running_stats={self.track_running_stats}"
+        )
+
+
+class InstanceNorm1d(_InstanceNorm):
+    """Mean 0 and variance 1 of every channel of every sequence, (n, channels, length) or one of them."""
+
+    axes = (2, 3)
+
+
+class InstanceNorm2d(_InstanceNorm):
+    """Mean 0 and variance 1 of every channel of every image, (n, channels, height, width) or one of them."""
+
+    axes = (3, 4)
+
+
 class _BatchNorm(Module):
     """What `BatchNorm1d` and `BatchNorm2d` share."""
 
@@ -649,6 +708,43 @@ class Embedding(Module):
         self.weight = Parameter(empty((num_embeddings, embedding_dim), device=device, dtype=dtype))
         self.reset_parameters()
 
+    @classmethod
+    def from_pretrained(cls, embeddings: Any, freeze: bool = True, padding_idx: int | None = None) -> Self:
+        """Return a table of given vectors, which is not trained unless `freeze` is False.
+
+        Parameters
+        ----------
+        embeddings : Tensor or array
+            Shape (num_embeddings, embedding_dim); the table is a copy of it.
+        freeze : bool, optional
+            Whether it stays as it is.
+        padding_idx : int, optional
+            A row that is not trained; it keeps its values.
+
+        Returns
+        -------
+        Embedding
+            The module.
+
+        Raises
+        ------
+        ValueError
+            If `embeddings` is not a matrix, or `padding_idx` outside of it.
+
+        Examples
+        --------
+        >>> import agrad as ag
+        >>> ag.nn.Embedding.from_pretrained(ag.tensor([[1.0, 2.0], [3.0, 4.0]]))(ag.tensor([1]))
+        tensor([[3., 4.]])
+        """
+        values = asarray(embeddings, copy=True).detach()
+        if values.ndim != 2:
+            raise ValueError(f"Embeddings parameter is expected to be 2-dimensional, not {values.ndim}{called()}")
+        rows, length = values.shape
+        made = cls(rows, length, padding_idx, device=values.device, dtype=values.dtype)
+        made.weight = Parameter(values, requires_grad=not freeze)
+        return made
+
     def reset_parameters(self) -> None:
         """Draw the table anew."""
         init.normal_(self.weight)
@@ -678,6 +774,13 @@ class Dropout(Module):
 
     def extra_repr(self) -> str:
         return f"p={self.p}, inplace={self.inplace}"
+
+
+class Dropout2d(Dropout):
+    """Zeros a share `p` of the channels of (n, channels, ...) while training, and scales the others by 1 / (1 - p)."""
+
+    def forward(self, input: Any) -> Tensor:
+        return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class ReLU(Module):
@@ -764,6 +867,91 @@ class ELU(Module):
         return f"alpha={self.alpha}" + (", inplace=True" if self.inplace else "")
 
 
+class ReLU6(Module):
+    """``min(max(x, 0), 6)``."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input: Any) -> Tensor:
+        return F.relu6(input, self.inplace)
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
+
+
+class Hardtanh(Module):
+    """The operand limited to the range from `min_val` to `max_val`."""
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+        super().__init__()
+        self.min_val, self.max_val, self.inplace = min_val, max_val, inplace
+
+    def forward(self, input: Any) -> Tensor:
+        return F.hardtanh(input, self.min_val, self.max_val, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"min_val={self.min_val}, max_val={self.max_val}" + (", inplace=True" if self.inplace else "")
+
+
+class PReLU(Module):
+    """``x`` where positive, else a learned `weight` times it: one number, or one per entry of axis 1."""
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        self.num_parameters, self.init = num_parameters, init
+        self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
+
+    def forward(self, input: Any) -> Tensor:
+        return F.prelu(input, self.weight)
+
+    def extra_repr(self) -> str:
+        return f"num_parameters={self.num_parameters}"
+
+
+class SELU(Module):
+    """`ELU`, scaled so that mean 0 and variance 1 are kept from layer to layer."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input: Any) -> Tensor:
+        return F.selu(input, self.inplace)
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
+
+
+class Mish(Module):
+    """``x * tanh(softplus(x))``."""
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
+
+    def forward(self, input: Any) -> Tensor:
+        return F.mish(input, self.inplace)
+
+    def extra_repr(self) -> str:
+        return "inplace=True" if self.inplace else ""
+
+
+class GLU(Module):
+    """The first half along an axis times the sigmoid of the second."""
+
+    def __init__(self, dim: int = -1) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, input: Any) -> Tensor:
+        return F.glu(input, self.dim)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}"
+
+
 class Softplus(Module):
     """``log(1 + exp(beta * x)) / beta``, and `x` where ``beta * x`` is above `threshold`."""
 
@@ -828,6 +1016,69 @@ class Flatten(Module):
 
     def extra_repr(self) -> str:
         return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+
+
+class Unflatten(Module):
+    """An axis made several."""
+
+    def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
+        super().__init__()
+        self.dim, self.unflattened_size = dim, tuple(unflattened_size)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return input.unflatten(self.dim, self.unflattened_size)
+
+    def extra_repr(self) -> str:
+        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+
+
+class PixelShuffle(Module):
+    """Channels laid out as pixels; see `agrad.nn.functional.pixel_shuffle`."""
+
+    def __init__(self, upscale_factor: int) -> None:
+        super().__init__()
+        self.upscale_factor = upscale_factor
+
+    def forward(self, input: Any) -> Tensor:
+        return F.pixel_shuffle(input, self.upscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"upscale_factor={self.upscale_factor}"
+
+
+class PixelUnshuffle(Module):
+    """The inverse of `PixelShuffle`; see `agrad.nn.functional.pixel_unshuffle`."""
+
+    def __init__(self, downscale_factor: int) -> None:
+        super().__init__()
+        self.downscale_factor = downscale_factor
+
+    def forward(self, input: Any) -> Tensor:
+        return F.pixel_unshuffle(input, self.downscale_factor)
+
+    def extra_repr(self) -> str:
+        return f"downscale_factor={self.downscale_factor}"
+
+
+class Upsample(Module):
+    """Sequences, images or volumes made larger; see `agrad.nn.functional.interpolate`."""
+
+    def __init__(
+        self,
+        size: IntOrPair | None = None,
+        scale_factor: float | Sequence[float] | None = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,
+    ) -> None:
+        super().__init__()
+        self.size, self.scale_factor, self.mode, self.align_corners = size, scale_factor, mode, align_corners
+
+    def forward(self, input: Any) -> Tensor:
+        return F.interpolate(input, self.size, self.scale_factor, self.mode, self.align_corners)
+
+    def extra_repr(self) -> str:
+        how = f"size={self.size}" if self.size is not None else f"scale_factor={self.scale_factor}"
+        return f"{how}, mode={self.mode!r}"
 
 
 class _MaxPool(Module):

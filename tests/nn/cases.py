@@ -330,6 +330,52 @@ PADDING = np.array([[False, True, False, False], [False, False, False, True]])
 
 #: Layers: how each is made, how it is called (`const` as above), and its operands. Their parameters are `parameter`s.
 LAYERS = {
+    "PReLU": (lambda nn: nn.PReLU(4), lambda n, c, x: n(x), wave(2, 4, 3)),
+    "InstanceNorm1d": (lambda nn: nn.InstanceNorm1d(3, affine=True), lambda n, c, x: n(x), wave(2, 3, 4)),
+    "InstanceNorm2d, one image": (lambda nn: nn.InstanceNorm2d(3, affine=True), lambda n, c, x: n(x), wave(3, 4, 2)),
+    "ParameterList": (
+        lambda nn: nn.ParameterList([nn.Linear(2, 3).weight, nn.Linear(3, 2).weight]),
+        lambda n, c, x: x @ n[0].T @ n[1].T,
+        wave(4, 2),
+    ),
+    "ParameterDict": (
+        lambda nn: nn.ParameterDict({"w": nn.Linear(2, 3).weight}),
+        lambda n, c, x: x @ n["w"].T,
+        wave(4, 2),
+    ),
+    "an upsampling net": (
+        lambda nn: nn.Sequential(
+            nn.Conv2d(2, 8, 1),
+            nn.Mish(),
+            nn.PixelShuffle(2),
+            nn.SELU(),
+            nn.Upsample(scale_factor=2, mode="bilinear"),
+            nn.GLU(1),
+            nn.ReLU6(),
+            nn.Hardtanh(-0.5, 0.5),
+            nn.Flatten(),
+            nn.Unflatten(1, (2, -1)),
+        ),
+        lambda n, c, x: n(x),
+        wave(1, 2, 2, 1),
+    ),
+    "TransformerEncoderLayer": (
+        lambda nn: nn.TransformerEncoderLayer(6, 2, 5, dropout=0.0),
+        lambda n, c, x: n(x),
+        wave(4, 2, 6),
+    ),
+    "TransformerEncoderLayer, norm first, gelu, masked": (
+        lambda nn: nn.TransformerEncoderLayer(6, 2, 5, 0.0, "gelu", batch_first=True, norm_first=True, bias=False),
+        lambda n, c, x: n(x, src_key_padding_mask=c(PADDING)),
+        wave(2, 4, 6),
+    ),
+    "TransformerEncoder": (
+        lambda nn: nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(4, 1, 3, 0.0, batch_first=True), 2, nn.LayerNorm(4)
+        ),
+        lambda n, c, x: n(x),
+        wave(2, 3, 4),
+    ),
     "Conv1d": (lambda nn: nn.Conv1d(4, 6, 3, 2, 1, 1, 2), lambda n, c, x: n(x), wave(2, 4, 7)),
     "ConvTranspose2d": (
         lambda nn: nn.ConvTranspose2d(4, 6, 3, 2, 1, 1, 2),
@@ -409,3 +455,59 @@ def cotangent(shape):
 def direction(i, shape):
     """What the gradient by operand `i` is multiplied with before it is differentiated again."""
     return wave(*shape, phase=4.0 + i, scale=1.0)
+
+
+CASES |= {
+    "relu6": (lambda F, c, x: F.relu6(x), wave(3, 4, scale=9.0)),
+    "hardtanh": (lambda F, c, x: F.hardtanh(x, -0.5, 1.2), wave(3, 4)),
+    "hardtanh, at the bounds": (lambda F, c, x: F.hardtanh(x), np.array([-1.0, -0.5, 1.0, 2.0])),
+    "mish": (lambda F, c, x: F.mish(x), wave(3, 4, scale=3.0)),
+    "selu": (lambda F, c, x: F.selu(x), wave(3, 4)),
+    "glu": (lambda F, c, x: F.glu(x), wave(3, 4)),
+    "glu, first axis": (lambda F, c, x: F.glu(x, 0), wave(4, 3)),
+    "prelu": (lambda F, c, x, w: F.prelu(x, w), wave(3, 4), np.array([0.3])),
+    "prelu, channels": (lambda F, c, x, w: F.prelu(x, w), wave(2, 3, 4), share(3)),
+    "instance_norm": (lambda F, c, x, w, b: F.instance_norm(x, weight=w, bias=b), wave(2, 3, 4, 2), share(3), wave(3)),
+    "cosine_similarity": (lambda F, c, x, y: F.cosine_similarity(x, y), wave(3, 4), wave(3, 4, phase=1)),
+    "cosine_similarity, last axis": (
+        lambda F, c, x, y: F.cosine_similarity(x, y, dim=-1),
+        wave(2, 1, 4),
+        wave(3, 4, phase=1),
+    ),
+    "pairwise_distance": (lambda F, c, x, y: F.pairwise_distance(x, y), wave(3, 4), wave(3, 4, phase=1)),
+    "pairwise_distance, p=1": (
+        lambda F, c, x, y: F.pairwise_distance(x, y, p=1, keepdim=True),
+        wave(3, 4),
+        wave(3, 4, phase=1),
+    ),
+    "pixel_shuffle": (lambda F, c, x: F.pixel_shuffle(x, 2), wave(2, 8, 3, 2)),
+    "pixel_unshuffle": (lambda F, c, x: F.pixel_unshuffle(x, 3), wave(2, 3, 6)),
+    "pad, reflect": (lambda F, c, x: F.pad(x, (2, 1, 0, 2), mode="reflect"), wave(1, 2, 3, 4)),
+    "pad, replicate": (lambda F, c, x: F.pad(x, (2, 1, 0, 5), mode="replicate"), wave(1, 2, 3, 4)),
+    "pad, circular": (lambda F, c, x: F.pad(x, (2, 4), mode="circular"), wave(1, 2, 4)),
+    "pad, reflect and crop": (lambda F, c, x: F.pad(x, (-1, 2), mode="reflect"), wave(1, 2, 5)),
+    "interpolate, nearest": (lambda F, c, x: F.interpolate(x, scale_factor=2), wave(1, 2, 3, 2)),
+    "interpolate, nearest, sizes": (lambda F, c, x: F.interpolate(x, size=(5, 2)), wave(1, 2, 3, 4)),
+    "interpolate, nearest, sequences": (lambda F, c, x: F.interpolate(x, scale_factor=1.7), wave(1, 2, 6)),
+    "interpolate, linear": (lambda F, c, x: F.interpolate(x, size=7, mode="linear"), wave(1, 2, 4)),
+    "interpolate, bilinear": (
+        lambda F, c, x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False),
+        wave(1, 2, 3, 2),
+    ),
+    "interpolate, bilinear, smaller": (
+        lambda F, c, x: F.interpolate(x, size=(2, 3), mode="bilinear"),
+        wave(1, 2, 5, 4),
+    ),
+    "interpolate, bilinear, by factors": (
+        lambda F, c, x: F.interpolate(x, scale_factor=(1.5, 0.6), mode="bilinear"),
+        wave(1, 2, 5, 4),
+    ),
+    "interpolate, bilinear, corners": (
+        lambda F, c, x: F.interpolate(x, size=(5, 1), mode="bilinear", align_corners=True),
+        wave(1, 2, 3, 4),
+    ),
+    "interpolate, trilinear": (
+        lambda F, c, x: F.interpolate(x, size=(3, 2, 4), mode="trilinear"),
+        wave(1, 1, 2, 3, 2),
+    ),
+}

@@ -615,7 +615,27 @@ REFUSED = {
         ["dropout probability has to be between 0 and 1, but got 1.5"],
     ),
     "pad": (lambda m: F.pad(m([1.0]), (1, 2, 3)), ValueError, ["widths come in pairs"]),
-    "pad, mode": (lambda m: F.pad(m([1.0]), (1, 2), "reflect"), NotImplementedError, ["not 'reflect'"]),
+    "pad, mode": (lambda m: F.pad(m([1.0]), (1, 2), "mirror"), NotImplementedError, ["not 'mirror'"]),
+    "pad, reflect": (lambda m: F.pad(m([1.0, 2.0]), (1, 2), "reflect"), ValueError, ["too large for mode 'reflect'"]),
+    "glu": (lambda m: F.glu(m([1.0, 2.0, 3.0])), RuntimeError, ["Halving dimension must be even"]),
+    "pixel_shuffle": (lambda m: F.pixel_shuffle(m(np.ones((3, 1, 1))), 2), RuntimeError, ["input.size(-3)=3"]),
+    "pixel_unshuffle": (lambda m: F.pixel_unshuffle(m(np.ones((1, 3, 2))), 2), RuntimeError, ["3 and 2 are not both"]),
+    "interpolate": (
+        lambda m: F.interpolate(m(np.ones((1, 1, 2)))),
+        ValueError,
+        ["only one of size or scale_factor should be defined"],
+    ),
+    "interpolate, mode": (
+        lambda m: F.interpolate(m(np.ones((1, 1, 2))), 3, mode="cubic"),
+        NotImplementedError,
+        ["not 'cubic'"],
+    ),
+    "interpolate, axes": (
+        lambda m: F.interpolate(m(np.ones((1, 1, 2))), 3, mode="bilinear"),
+        ValueError,
+        ["got 3 axes"],
+    ),
+    "dropout2d": (lambda m: F.dropout2d(m([1.0])), ValueError, ["dropout2d() takes (n, channels, ...)"]),
 }
 
 

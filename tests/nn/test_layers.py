@@ -402,3 +402,73 @@ def test_nn_and_optim_load_when_they_are_used():
 def test_default_dtype_is_that_of_new_parameters():
     ag.set_default_dtype("float32")
     assert ag.isdtype(nn.Linear(1, 1).weight.dtype, ag.float32)
+
+
+def test_dropout2d_drops_whole_channels(make, value):
+    ag.manual_seed(0)
+    found = value(nn.Dropout2d(0.25)(make(np.ones((20, 30, 2, 3)))))
+    np.testing.assert_array_equal(found, np.broadcast_to(found[:, :, :1, :1], found.shape))
+    assert set(np.unique(found)) == {0.0, 1 / 0.75}
+    assert abs((found == 0).mean() - 0.25) < 0.08  # four standard deviations
+    assert value(nn.Dropout2d(0.25).eval()(make(np.ones((1, 2, 2, 2))))).sum() == 8
+
+
+def test_embedding_from_pretrained():
+    weights = ag.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    table = nn.Embedding.from_pretrained(weights)
+    assert table(ag.tensor([2, 0])).tolist() == [[5.0, 6.0], [1.0, 2.0]]
+    assert not table.weight.requires_grad
+    assert repr(table) == "Embedding(3, 2)"
+    weights[0] = 9.0
+    trained = nn.Embedding.from_pretrained(np.eye(3), freeze=False, padding_idx=1)
+    trained(ag.tensor([0, 1, 1])).sum().backward()
+    assert trained.weight.grad.tolist() == [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+    assert trained.weight[1].tolist() == [0.0, 1.0, 0.0]  # kept, as in PyTorch
+    assert table.weight[0].tolist() == [1.0, 2.0]
+    with pytest.raises(ValueError, match="Embeddings parameter is expected to be 2-dimensional"):
+        nn.Embedding.from_pretrained(ag.ones(3))
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (5, 3), (4, 4), (3, 2, 4)])
+def test_orthogonal(shape, make, value):
+    tensor = nn.init.orthogonal_(make(np.zeros(shape), requires_grad=True), gain=2.0)
+    assert tensor.requires_grad
+    matrix = value(tensor.detach()).reshape(shape[0], -1)
+    product = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
+    np.testing.assert_allclose(product, 4 * np.eye(len(product)), atol=1e-12)
+
+
+def test_pad_sequence():
+    sequences = [ag.ones((3, 2), requires_grad=True), ag.ones((1, 2)) * 2]
+    padded = nn.utils.pad_sequence(sequences, batch_first=True, padding_value=-1.0)
+    assert padded.tolist() == [[[1.0, 1.0]] * 3, [[2.0, 2.0], [-1.0, -1.0], [-1.0, -1.0]]]
+    assert nn.utils.pad_sequence(sequences).shape == (3, 2, 2)
+    padded.sum().backward()
+    assert sequences[0].grad.tolist() == [[1.0, 1.0]] * 3
+
+
+def test_lists_and_dicts_of_parameters():
+    held = nn.ParameterList([ag.ones(2)]).append(ag.zeros(3))
+    held[0] = ag.ones(4)
+    assert [p.shape for p in held] == [(4,), (3,)]
+    assert held[-1] is held[1]
+    assert all(isinstance(p, nn.Parameter) for p in held)
+    assert list(held.state_dict()) == ["0", "1"]
+    with pytest.raises(IndexError):
+        held[2]
+    named = nn.ParameterDict({"a": ag.ones(2)})
+    named["b"] = ag.zeros(1)
+    assert (list(named), len(named), "b" in named, "c" in named) == (["a", "b"], 2, True, False)
+    del named["a"]
+    assert [name for name, _ in named.items()] == named.keys() == ["b"]
+    with pytest.raises(KeyError):
+        named["a"]
+
+
+def test_what_new_layers_refuse():
+    with pytest.raises(ValueError, match="keeps no running statistics"):
+        nn.InstanceNorm2d(3, track_running_stats=True)
+    with pytest.raises(ValueError, match="expected 3D or 4D input"):
+        nn.InstanceNorm2d(3)(ag.ones((3, 4)))
+    with pytest.raises(ValueError, match="activation should be relu/gelu, not tanh"):
+        nn.TransformerEncoderLayer(4, 2, activation="tanh")
