@@ -235,10 +235,7 @@ BACKENDS: dict[str, tuple[list[str], list[str]]] = {
     "torch": (["torch>=2.6"], [*SUITE, "--agrad-backend=torch", "--agrad-plugin=tests/torch_backend.py:TorchPlugin"]),
     "mlx": (["mlx[cpu]>=0.32"], [*SUITE, "--agrad-backend=mlx", "--agrad-plugin=tests/mlx_backend.py:MlxPlugin"]),
     "jax": (["-e", "examples/third_party_backend"], [*SUITE, "--agrad-backend=jax"]),
-    "cubed": (
-        ["-e", "examples/lazy_backend[test]"],
-        [*SUITE, "--agrad-backend=cubed", "--agrad-quick", "--agrad-xfails=examples/lazy_backend/xfails.txt"],
-    ),
+    "cubed": (["-e", "examples/lazy_backend[test]"], [*SUITE, "--agrad-backend=cubed", "--agrad-quick"]),
     # CuPy itself, without a GPU: what it says of itself, views, and NVRTC's compilation of the fused kernels.
     "cupy": (
         [*CUPY, "array-api-strict>=2.4", "cupy-cuda12x", "nvidia-cuda-nvrtc-cu12"],

@@ -30,6 +30,13 @@ class TestMemory(Conformance):
             found = self.backend.nbytes(array)
             assert found == count * size, f"nbytes of {shape} {dtype} is {found}, expected {count * size}"
 
+    def test_copies(self) -> None:
+        """`Backend.asarray` with ``copy=True`` gives another array, of lazy libraries too: programs know arrays by identity."""
+        raw = self.tensor([1.0, 2.0])._raw
+        made = self.backend.asarray(raw, copy=True)
+        assert made is not raw, "asarray(array, copy=True) gives the array itself"
+        self.close(made, [1.0, 2.0])
+
     def test_saved_bytes(self) -> None:
         """A product with a constant saves the constant alone; exp saves its result; a sum saves nothing."""
         x = self.tensor([[1.0] * 8] * 8, "float32", requires_grad=True)

@@ -77,6 +77,7 @@ class CubedBackend(Backend):
     def asarray(self, value, *, dtype=None, device=None, copy=None, like=None):
         dtype = None if dtype is None else self.dtype(dtype)
         if isinstance(value, Array):
+            value = twin(value) if copy else value  # recordings know arrays by identity
             return value if dtype is None or dtype == value.dtype else xp.astype(value, dtype)
         return placed(np.asarray(value, dtype=dtype), context_of(device) if like is None else like.spec)
 
@@ -148,6 +149,11 @@ def sizes(chunks):
 def context_of(device):
     """Return the Spec in a place, None in a device's name: then cubed's configuration counts."""
     return getattr(device, "context", None)
+
+
+def twin(array):
+    """Return another array of the same values."""
+    return copy.copy(array)
 
 
 def placed(host, spec=None):

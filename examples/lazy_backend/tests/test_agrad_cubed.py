@@ -138,3 +138,17 @@ def test_means_are_in_their_dtype_where_they_are_computed(function):
     found = cubed.map_blocks(look, made._raw, dtype=np.float32).compute()
     np.testing.assert_allclose(found, getattr(np, function.__name__)(host, axis=0), rtol=1e-6)
     assert seen == {"float32"}
+
+
+def test_a_program_of_an_argument_without_history():
+    """What is detached is another array, as recordings know arrays by identity."""
+    x = ag.asarray(xp.asarray(np.arange(3.0)), requires_grad=True)
+    program = ag.func.capture(lambda x: ag.sin(x.detach()) * x)(x)
+    np.testing.assert_allclose(program(x).detach().numpy(), np.sin(np.arange(3.0)) * np.arange(3.0))
+
+
+def test_copies_are_other_arrays():
+    x = xp.asarray(np.arange(3.0))
+    made = ag.backends.get("cubed").asarray(x, copy=True)
+    assert made is not x
+    np.testing.assert_array_equal(made.compute(), np.arange(3.0))
