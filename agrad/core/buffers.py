@@ -16,7 +16,7 @@ from typing import Any
 from agrad.core import errors, mode
 from agrad.core.node import AccumulateGrad
 from agrad.core.spec import Spec
-from agrad.core.tensor import Storage, Tensor, array_slot, history, is_moved, spec_slot, wrap
+from agrad.core.tensor import Storage, Tensor, array_slot, bases, history, is_moved, spec_slot, wrap
 
 
 class _Owner:
@@ -174,7 +174,7 @@ def rebind(
         target._base = None
         if owner is not None:
             owner.data = wrap(result._raw, result._spec)
-            target._base, fresh = Storage(owner, result), False
+            target._base, fresh = Storage.of(bases(owner), result._raw, result._raw), False
     if write is not None:
         if node is target._node:
             array = write()

@@ -448,7 +448,8 @@ class Tensor(Methods):
         It is the value of now: when the tensor has got another one since, a change in place is lost, and warns.
         """
         result = self.detach()
-        result._base = Storage(self, result)
+        assert result._base is not None
+        result._base = Storage.of(result._base, result._raw, self._raw)
         return result
 
     @data.setter
@@ -463,6 +464,8 @@ class Tensor(Methods):
             spec = backend.spec(raw)
         if self._node is not None and not spec.inexact:
             raise RuntimeError("data set to a tensor that requires gradients must be floating point or complex dtype")
+        if spec.backend is not self._spec.backend and mode.batch_levels.get():
+            mode.check_write(self, "x.data = value", mapped=True)
         mode.note_write(self)
         leaf, before = self._node if isinstance(self._node, AccumulateGrad) else self._leaf, self._raw
         if leaf is not None and is_moved(leaf.spec, spec):
@@ -732,9 +735,11 @@ class Storage(tuple[Any, ...]):  # noqa: SLOT001 (a tuple with more than it show
     array: Any
     value: Any
 
-    def __new__(cls, tensor: Tensor, result: Tensor) -> Self:
-        made = super().__new__(cls, bases(tensor))
-        made.array, made.value = result._raw, tensor._raw
+    @classmethod
+    def of(cls, base: tuple[Any, ...], array: Any, value: Any) -> Self:
+        """Make one of what `bases` gave."""
+        made = tuple.__new__(cls, base)
+        made.array, made.value = array, value
         return made
 
     def owner(self, result: Tensor) -> Tensor | None:

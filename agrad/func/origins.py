@@ -23,8 +23,8 @@ from agrad.core.tree import TreeDef
 #: How many objects are looked at before a search gives up.
 ENOUGH = 200_000
 
-#: Per call of `functional_call` that runs: the tensors that modules hold for it alone, and the tables they stand in, by id.
-LENT: list[tuple[set[int], set[int]]] = []
+#: Per call of `functional_call` that runs, by name: the tensors that modules hold for it, their own, and in which table.
+LENT: list[tuple[Mapping[str, Tensor], Mapping[str, Tensor], Mapping[str, tuple[dict[str, Any], str]]]] = []
 
 #: One step of a way: how, and which.
 Way = tuple[tuple[str, Any], ...]
@@ -197,7 +197,12 @@ def refuse_captured(root: Any, target: Tensor, what: str, mapped: bool) -> None:
     RuntimeError
         If `root` leads to `target`, other than by a module that holds it for a call of `functional_call` alone.
     """
-    lent = {table for tensors, tables in LENT if id(target) in tensors for table in tables}
+    lent = {
+        id(places[name][0])
+        for values, held, places in LENT
+        for name, value in values.items()
+        if value is target and held[name] is not target
+    }
 
     def skip(value: Any) -> bool:
         if isinstance(value, types.ModuleType):  # long tables, and nothing that a program writes to

@@ -84,8 +84,7 @@ def functional_call(
         # put in and taken out in one call each, in C, which no handler of a signal interrupts
         replacing = starmap(setitem, [(*place, values[name]) for name, place in places.items()])
         restoring = starmap(setitem, [(*place, held[name]) for name, place in places.items()])
-        lent = [name for name in values if values[name] is not held[name]]
-        lending = {id(values[name]) for name in lent}, {id(places[name][0]) for name in lent}
+        lending = values, held, places
         try:
             _restoring.append(restoring)
             LENT.append(lending)
