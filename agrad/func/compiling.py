@@ -1031,7 +1031,7 @@ MISSED = object()
 #: After so many refused captures of one kind of call, it runs as it is.
 REFUSALS = 2
 
-#: What PyTorch calls the ways of compiling, which are one here.
+#: What PyTorch calls the ways of compiling. They are one here, but for "reduce-overhead" on a backend that knows it.
 MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
 
