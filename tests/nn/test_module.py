@@ -181,3 +181,18 @@ def test_parameters_and_buffers_by_path():
         net.get_parameter("1.running_mean")
     with pytest.raises(AttributeError, match=r"Sequential has no buffer at '2\.x'"):
         net.get_buffer("2.x")
+
+
+def test_a_module_needs_no_call_of_its_base():
+    class Net(nn.Module):
+        def __init__(self):
+            self.hidden = nn.Linear(2, 1)
+
+        def forward(self, x):
+            return self.hidden(x)
+
+    net = Net()
+    net(ag.ones((3, 2))).sum().backward()
+    assert list(net.state_dict()) == ["hidden.weight", "hidden.bias"]
+    assert net.eval().hidden.training is False
+    assert all(p.grad is not None for p in net.parameters())
