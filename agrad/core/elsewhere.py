@@ -442,6 +442,37 @@ _INSTEAD = {
     # SciPy
     "agrad.scipy has SciPy's integrate, interpolate, linalg, optimize, signal, special and stats": "scipy.sparse scipy.cluster scipy.spatial scipy.ndimage scipy.misc",
     "use agrad.numpy.fft": "scipy.fft",
+    "write its log density with agrad.special, or as one of agrad.scipy.stats": (
+        "scipy.stats.gumbel_l scipy.stats.gumbel_r scipy.stats.halfcauchy scipy.stats.invgauss scipy.stats.logistic"
+        " scipy.stats.multinomial scipy.stats.pareto scipy.stats.rayleigh scipy.stats.truncnorm scipy.stats.weibull_max"
+    ),
+    "use agrad.special.binom": "scipy.special.comb",
+    "use agrad.special.gamma(n + 1)": "scipy.special.factorial",
+    "use agrad.special.poch(n - k + 1, k)": "scipy.special.perm",
+    "SciPy's takes arrays, and agrad.Function a derivative for it": "scipy.special.sici scipy.special.airy",
+    "SciPy designs filters of plain numbers; agrad.scipy.signal.lfilter, filtfilt and sosfilt take what it gives": (
+        "scipy.signal.bessel scipy.signal.butter scipy.signal.cheby1 scipy.signal.cheby2 scipy.signal.ellip scipy.signal.firwin"
+        " scipy.signal.iirfilter"
+    ),
+    "use agrad.scipy.signal.fftconvolve": "scipy.signal.oaconvolve",
+    "use agrad.scipy.integrate.quad within a function of quad's": (
+        "scipy.integrate.dblquad scipy.integrate.nquad scipy.integrate.tplquad"
+    ),
+    "use agrad.scipy.integrate.simpson": "scipy.integrate.fixed_quad scipy.integrate.romb",
+    "solve the equations at the nodes, and differentiate by agrad.func.implicit": "scipy.integrate.solve_bvp",
+    "use agrad.scipy.interpolate.CubicSpline or PchipInterpolator": (
+        "scipy.interpolate.Akima1DInterpolator scipy.interpolate.BSpline scipy.interpolate.UnivariateSpline"
+        " scipy.interpolate.splrep"
+    ),
+    "use agrad.scipy.interpolate.RegularGridInterpolator": "scipy.interpolate.interp2d scipy.interpolate.interpn",
+    "use agrad.scipy.optimize.least_squares": "scipy.optimize.curve_fit scipy.optimize.leastsq",
+    "use agrad.scipy.optimize.brentq, or root": (
+        "scipy.optimize.bisect scipy.optimize.fsolve scipy.optimize.newton scipy.optimize.root_scalar"
+    ),
+    "use agrad.scipy.optimize.minimize": "scipy.optimize.fmin scipy.optimize.fmin_bfgs scipy.optimize.minimize_scalar",
+    "use agrad.scipy.linalg.toeplitz": "scipy.linalg.circulant scipy.linalg.hankel",
+    "use agrad.scipy.linalg.solve(agrad.scipy.linalg.toeplitz(c), b)": "scipy.linalg.solve_toeplitz",
+    "use agrad.scipy.linalg.svd, and choose among the singular vectors": "scipy.linalg.null_space scipy.linalg.orth",
     "it is NumPy's own, for arrays: import numpy": (
         "numpy.testing numpy.ma numpy.polynomial numpy.typing numpy.emath numpy.ctypeslib numpy.lib numpy.rec numpy.char"
     ),
