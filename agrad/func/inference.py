@@ -64,13 +64,19 @@ def _lu(a: Outline, /) -> tuple[Outline, ...]:
     return Outline((*lead, m, m), real), Outline((*lead, m, k), a.dtype), Outline((*lead, k, n), a.dtype)
 
 
+def _solution(*matrices: Outline, **_: Any) -> Outline:
+    """Return the outline of the solutions of stacks of equations, whose right sides are the last."""
+    lead = outlines.broadcast(*(matrix.shape[:-2] for matrix in matrices))
+    return Outline((*lead, *matrices[-1].shape[-2:]), outlines.result_type(*matrices))
+
+
 #: Of operations that nothing composes, or by their values: functions of the outlines of their operands.
 SCIPY: dict[str, Callable[..., Any]] = {
     "scipy.expm": lambda a, /: a,
     "scipy.expm_frechet": lambda a, e, /: outlines.promoted(a, e),
     "scipy.lu": _lu,
-    "scipy.solve_banded": lambda ab, b, /, **_: Outline(b.shape, outlines.result_type(ab, b)),
-    "scipy.solve_sylvester": lambda a, b, q, /: Outline(q.shape, outlines.result_type(a, b, q)),
+    "scipy.solve_banded": _solution,
+    "scipy.solve_sylvester": _solution,
 }
 
 

@@ -130,3 +130,12 @@ def test_the_namespace_is_the_standards():
     missing = every - set(FUNCTIONS) - {"from_dlpack", "unique_all", "vecdot"} - set(dir(namespace()))
     assert missing <= {"bool", "array_api_strict", *DTYPES, "array_api_strict_flags", "ArrayAPIStrictFlags"}, missing
     assert not set(array_api_strict.linalg.__all__) - set(LINALG) - {"linalg"}
+
+
+@pytest.mark.parametrize(("op", "operands", "parameters", "shape"), [
+    ("scipy.solve_sylvester", ((2, 3, 3), (2, 2), (3, 2)), {}, (2, 3, 2)),
+    ("scipy.solve_banded", ((4, 3, 5), (5, 2)), {"l": 1, "u": 1}, (4, 5, 2)),
+])  # fmt: skip
+def test_stacks_of_equations_meet_one_right_side(op, operands, parameters, shape):
+    importlib.import_module("agrad.scipy.linalg")
+    assert shapes(*infer(op, [spec(*one) for one in operands], parameters)) == [(shape, "float64")]
