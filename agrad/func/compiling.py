@@ -97,6 +97,8 @@ class Kept:
         Tensors from outside, with the last link to each.
     alone : list of Outside
         Tensors that require a gradient, and whose values are not needed.
+    again : list of (Link, Link)
+        Another way to a tensor or array from outside that was read, and the one that the program takes.
     hooked : list of (int, tuple)
         Arguments that require a gradient: the place among the leaves, and the hooks on it.
     written : list of (int or Link)
@@ -137,6 +139,7 @@ class Kept:
     links: list[Link]
     outside: list[Outside]
     alone: list[Outside]
+    again: list[tuple[Link, Link]]
     hooked: list[tuple[int, Any]]
     written: list[Any]
     conditions: list[Condition]
@@ -214,6 +217,8 @@ class Kept:
             entry.guard(link)
         for outside in self.outside:
             values[place[outside.number]] = entry.tensor(outside)
+        for other, link in self.again:
+            entry.refuse(f"{entry.at(other)} is not {entry.at(link)}", other.name)
         for at, hooks in self.hooked:
             entry.hooks(f"leaves[{at}]", hooks, f"argument {at}")
         for write, link, _ in self.puts:
@@ -875,6 +880,24 @@ class Compiled:
             way = links_along(found.origin)
             links += way[:-1]
             alone.append(Outside.of(-1, way[-1], found.value))
+        taken_at = {
+            id(link.value): link
+            for link in (*(one.link for one in (*outside, *alone)), *targets_written)
+            if isinstance(link, Link)
+        }
+        again = []
+        for found, _ in state:
+            link = taken_at.get(id(found.value))
+            if (
+                link is not None
+                and found.before is not None
+                and found.step != ("attribute", "grad")
+                and reading.has(found)
+            ):
+                *way, last = links_along(found.origin)
+                if last.place[:2] != link.place[:2]:
+                    links += way
+                    again.append((last, link))
         for found in search(roots, lambda value: id(value) in looked_at):
             links += links_along(found.origin)
             links.append(
@@ -887,6 +910,7 @@ class Compiled:
             [*{link.place: link for link in links}.values(), *watcher.guards],
             outside,
             alone,
+            again,
             hooked,
             targets_written,
             conditions,

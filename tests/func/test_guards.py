@@ -540,3 +540,37 @@ def test_a_generator_goes_on():
     expected = [X + ag.rand(2, generator=other).numpy() for _ in range(6)]
     np.testing.assert_array_equal(found, expected)
     assert len(compiled.programs) == 1
+
+
+ONE = TWO = ag.tensor([2.0, 3.0])
+ROWS = COLUMNS = np.asarray([2.0, 3.0])
+
+
+@pytest.mark.parametrize(("first", "other"), [("ONE", "TWO"), ("ROWS", "COLUMNS")])
+def test_a_tensor_of_two_names_one_of_which_is_rebound(first, other, monkeypatch):
+    here = globals()
+    compiled = ag.compile(check=False)(eval(f"lambda x: x * {first} + {other}", here))
+    for name in (other, first):
+        for _ in range(2):
+            np.testing.assert_array_equal(value_of(compiled(X)), X * np.asarray(here[first]) + np.asarray(here[other]))
+        monkeypatch.setitem(here, name, here[name] * 5.0)
+    np.testing.assert_array_equal(value_of(compiled(X)), X * np.asarray(here[first]) + np.asarray(here[other]))
+    assert len(compiled.programs) == 2  # they are one, or two
+
+
+def test_a_tensor_of_two_names_that_is_written_to_by_one(monkeypatch):
+    here = globals()
+    monkeypatch.setitem(here, "ONE", ag.zeros(2))
+    monkeypatch.setitem(here, "TWO", here["ONE"])
+
+    @ag.compile(check=False)
+    def step():
+        ONE.add_(1.0)
+        TWO.add_(10.0)
+
+    step()
+    step()
+    assert here["ONE"].tolist() == [22.0, 22.0]
+    monkeypatch.setitem(here, "TWO", ag.zeros(2))
+    step()
+    assert (here["ONE"].tolist(), here["TWO"].tolist()) == ([23.0, 23.0], [10.0, 10.0])
