@@ -1,4 +1,4 @@
-"""What `Module.register_full_backward_hook` needs: nodes around a call, by which the gradients pass."""
+"""What `Module.register_full_backward_hook` and its kin need: nodes around a call, by which the gradients pass."""
 
 from __future__ import annotations
 
@@ -28,8 +28,11 @@ class _Pass(Function):
 class Watch:
     """One call of a module with backward hooks: the gradients of its results, and by its arguments."""
 
-    def __init__(self, module: Any, hooks: list[Callable[..., Any]], count: int) -> None:
-        self.module, self.hooks, self.count = module, hooks, count
+    def __init__(
+        self, module: Any, before: list[Callable[..., Any]], hooks: list[Callable[..., Any]], count: int
+    ) -> None:
+        self.module, self.before, self.hooks, self.count = module, before, hooks, count
+        self.all = [*before, *hooks]  # what compiled functions look at
         self.entered: list[int] = []
         self.grad_output: tuple[Any, ...] = ()
 
@@ -38,7 +41,7 @@ class Watch:
         if is_grad_enabled():
             self.entered = [i for i, arg in enumerate(args) if isinstance(arg, Tensor) and arg.requires_grad]
         if self.entered:
-            passed = _Pass.apply(self._by_arguments, self.hooks, *(args[i] for i in self.entered))
+            passed = _Pass.apply(self._by_arguments, self.all, *(args[i] for i in self.entered))
             for i, tensor in zip(self.entered, passed, strict=True):
                 found[i] = tensor
         return tuple(found)
@@ -54,16 +57,31 @@ class Watch:
             every: list[Any] = [None] * len(found)
             for i, grad in zip(left, grads, strict=True):
                 every[i] = grad
-            self.grad_output = tuple(every)
+            self.grad_output = self._changed(tuple(every))
             if not self.entered:
                 self._call((None,) * self.count)
-            return grads
+            return tuple(self.grad_output[i] for i in left)
 
-        for i, tensor in zip(left, _Pass.apply(of_results, self.hooks, *(found[i] for i in left)), strict=True):
+        for i, tensor in zip(left, _Pass.apply(of_results, self.all, *(found[i] for i in left)), strict=True):
             found[i] = tensor
         if not several:
             return found[0]
         return type(result)(*found) if hasattr(result, "_fields") else tuple(found)
+
+    def _changed(self, grad_output: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the gradients of the results after the hooks that come before the module's backward pass."""
+        for hook in self.before:
+            changed = hook(self.module, grad_output)
+            if changed is None:
+                continue
+            changed = changed if isinstance(changed, tuple) else (changed,)
+            if len(changed) != len(grad_output):
+                raise RuntimeError(
+                    f"Backward pre hook returned an invalid number of grad_output, got {len(changed)}, but expected"
+                    f" {len(grad_output)}{errors.called()}"
+                )
+            grad_output = changed
+        return grad_output
 
     def _by_arguments(self, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         every: list[Any] = [None] * self.count

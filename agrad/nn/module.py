@@ -84,6 +84,7 @@ class Module:
     _hooked = False
     _before: Mapping[int, Callable[..., Any]] | None = None
     _after: Mapping[int, Callable[..., Any]] | None = None
+    _before_backward: Mapping[int, Callable[..., Any]] | None = None
     _backward: Mapping[int, Callable[..., Any]] | None = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -103,8 +104,8 @@ class Module:
                 changed = before(self, args)
                 if changed is not None:
                     args = changed if isinstance(changed, tuple) else (changed,)
-            if self._backward:
-                return self._watched(list(self._backward.values()), args, kwargs)
+            if self._backward or self._before_backward:
+                return self._watched(args, kwargs)
             return self._called(args, kwargs)
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -157,9 +158,35 @@ class Module:
         """
         return self._add_hook("_backward", hook)
 
-    def _watched(self, hooks: list[Callable[..., Any]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def register_full_backward_pre_hook(self, hook: Callable[..., Any]) -> Handle:
+        """Call ``hook(module, grad_output)`` before the module's backward pass.
+
+        Parameters
+        ----------
+        hook : callable
+            Is given the gradients of the results, as a tuple, None where there is none. What it returns, a tuple or the
+            only one, takes their place.
+
+        Returns
+        -------
+        Handle
+            Its ``remove()`` takes the hook away.
+
+        Examples
+        --------
+        >>> import agrad as ag
+        >>> layer = ag.nn.Linear(2, 1)
+        >>> _ = layer.register_full_backward_pre_hook(lambda module, grad_output: grad_output[0] * 10)
+        >>> layer(ag.ones((1, 2))).sum().backward()
+        >>> layer.bias.grad
+        tensor([10.])
+        """
+        return self._add_hook("_before_backward", hook)
+
+    def _watched(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call the module between two nodes that pass everything on, and gradients by the hooks."""
-        watch = Watch(self, hooks, len(args))
+        before, after = (list((table or {}).values()) for table in (self._before_backward, self._backward))
+        watch = Watch(self, before, after, len(args))
         args = watch.enter(args)
         result = self._called(args, kwargs)
         return watch.leave(result)

@@ -107,3 +107,40 @@ def test_other_hooks_and_keywords_still_work():
 
 def test_half():
     assert nn.Linear(2, 1).half().weight.dtype == ag.asarray(1.0).to("float16").dtype
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_pre_hook_changes_the_gradients_of_results(compiled):
+    """PyTorch's numbers."""
+    layer = nn.Linear(2, 1)
+    layer.weight.data, layer.bias.data = ag.tensor([[2.0, 3.0]]), ag.tensor([1.0])
+    layer.register_full_backward_pre_hook(lambda module, go: (go[0] * 10,))
+    handle = layer.register_full_backward_pre_hook(lambda module, go: go[0] + 1)
+    layer.register_full_backward_hook(lambda module, gi, go: (gi[0] + go[0],))
+    x = ag.tensor([[1.0, 4.0]], requires_grad=True)
+    call = ag.compile(layer) if compiled else layer
+
+    def gradients():
+        x.grad = None
+        layer.zero_grad()
+        call(x).sum().backward()
+        return x.grad.tolist(), layer.weight.grad.tolist(), layer.bias.grad.tolist()
+
+    for _ in range(3):
+        assert gradients() == ([[33.0, 44.0]], [[11.0, 44.0]], [11.0])
+    handle.remove()
+    assert gradients() == ([[30.0, 40.0]], [[10.0, 40.0]], [10.0])
+
+
+def test_a_pre_hook_alone_and_what_it_must_give():
+    seen = []
+    layer = nn.Linear(2, 1)
+    layer.register_full_backward_pre_hook(lambda module, go: seen.append((module, go)))
+    layer(ag.ones((1, 2))).sum().backward()
+    ((module, (go,)),) = seen
+    assert module is layer
+    assert go.tolist() == [[1.0]]
+    layer.register_full_backward_pre_hook(lambda module, go: (go[0], go[0]))
+    words = "Backward pre hook returned an invalid number of grad_output, got 2, but expected 1"
+    with pytest.raises(RuntimeError, match=words):
+        layer(ag.ones((1, 2))).sum().backward()
