@@ -416,8 +416,9 @@ _INSTEAD = {
     "use agrad.nn.GroupNorm or agrad.nn.BatchNorm2d": "LocalResponseNorm CrossMapLRN2d local_response_norm",
     "use agrad.linalg.vector_norm in forward: w * g / norm(w)": "weight_norm parametrize parametrizations",
     "divide in forward: w / agrad.linalg.matrix_norm(w, ord=2)": "spectral_norm",
+    "use agrad.nn.utils.pad_sequence; of packed sequences, take each row's output at its length - 1": "rnn",
     "give agrad.nn.GRU and its kin the padded batch, and take each row's output at its length - 1": (
-        "rnn pack_padded_sequence pad_packed_sequence pack_sequence PackedSequence"
+        "pack_padded_sequence pad_packed_sequence pack_sequence PackedSequence"
     ),
     "use agrad.optim.Adam or agrad.optim.AdamW": "Adamax NAdam RAdam Adafactor Lion Muon Lamb",
     "use agrad.optim.Adagrad or agrad.optim.RMSprop": "Adadelta Rprop",
