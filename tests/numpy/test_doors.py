@@ -237,10 +237,10 @@ CURES = {
     "np.r_[x, 1.0]": "import agrad.numpy as np",
     "np.vectorize(np.sin)(x)": "import agrad.numpy as np",
     "scipy.fft.fft(x)": "use agrad.fft.fft.",
-    "scipy.linalg.norm(x)": "use agrad.numpy.linalg.norm.",
+    "scipy.linalg.norm(x)": "use agrad.scipy.linalg.norm.",
     "scipy.linalg.expm(A)": "use agrad.scipy.linalg.expm.",
-    "scipy.linalg.solve(A, x)": "use agrad.linalg.solve.",
-    "scipy.integrate.trapezoid(x)": "use agrad.numpy.trapezoid.",
+    "scipy.linalg.solve(A, x)": "use agrad.scipy.linalg.solve.",
+    "scipy.integrate.trapezoid(x)": "use agrad.scipy.integrate.trapezoid.",
     "scipy.stats.norm.logpdf(x)": "use agrad.scipy.stats.norm.logpdf.",
     "scipy.spatial.distance.cdist(A, A)": "import agrad.numpy as np",
 }
