@@ -9,6 +9,7 @@ from pathlib import Path
 import cubed
 import cubed.array_api as xp
 import numpy as np
+from cubed.core.plan import CONTEXT_ID
 
 from agrad.testing import Harness
 
@@ -16,15 +17,17 @@ from agrad.testing import Harness
 TMPFS = Path("/dev/shm")
 
 # The kit runs thousands of plans, each of a few numbers. Threads take an event loop for each plan, zarr-python another thread
-# for each step of a file: twice what all the rest takes. tensorstore does not, but waits for the disk at each write. The
-# quick kit leaves about 1 GB of files, which cubed deletes at its end.
+# for each step of a file: twice what all the rest takes. tensorstore does not, but waits for the disk at each write.
 cubed.config.set({"spec.executor_name": "single-threaded", "storage_name": "tensorstore"})
-if TMPFS.is_dir() and shutil.disk_usage(TMPFS).free > 4e9:
+if TMPFS.is_dir() and shutil.disk_usage(TMPFS).free > 1e9:
     cubed.config.set({"spec.work_dir": str(TMPFS)})
 
 
 class CubedHarness(Harness):
     """Arrays in several chunks, and an executor that refuses to compute."""
+
+    def __init__(self):
+        shutil.rmtree(TMPFS / CONTEXT_ID, ignore_errors=True)  # each test has a harness: the files of those before it
 
     def specimen(self, backend, buffer, device):
         host = np.asarray(buffer)
