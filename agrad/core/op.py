@@ -70,6 +70,8 @@ class Op:
 
     entry: Callable[..., Any]
 
+    _leads_to = ()  # to a search for what a function uses: what this has is agrad's
+
     def __init__(
         self,
         name: str,

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from agrad.core import errors
 from agrad.core.backend import BACKENDS
 from agrad.core.node import AccumulateGrad
-from agrad.core.op import Op
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.func.origins import FOLLOW, Found, Origin, is_library, is_own, search
@@ -196,7 +195,7 @@ def is_state(value: Any) -> bool:
 
 def is_no_state(value: Any) -> bool:
     """Return whether a value is data, tells recordings itself what changes, as optimisers and generators do, or is agrad's own."""
-    return is_large(value) or tells_settings(value) or isinstance(value, Generator | Op)
+    return is_large(value) or tells_settings(value) or isinstance(value, Generator)
 
 
 def is_large(value: Any) -> bool:

@@ -5,6 +5,7 @@ Derivatives are those of the same functions on NumPy's arrays, by complex steps:
 
 from __future__ import annotations
 
+import operator
 import pickle
 
 import dask
@@ -197,13 +198,13 @@ def test_two_names_outside_may_come_to_mean_one_tensor():
 
 
 def test_what_no_guard_sees_is_found_by_comparing():
-    one = two = ag.tensor(2.0)
+    left = iter([None, None])
 
     def f(block):
-        return one * block + two
+        return block * operator.length_hint(left)
 
-    np.testing.assert_allclose(agrad_dask.map_blocks(f, in_chunks(U)).numpy(), 2 * U + 2)
-    two = ag.tensor(7.0)
+    np.testing.assert_allclose(agrad_dask.map_blocks(f, in_chunks(U)).numpy(), 2 * U)
+    next(left)
     with pytest.raises(ag.func.CompileError, match="depends on something that no program sees"):
         agrad_dask.map_blocks(f, in_chunks(U))
 
