@@ -23,8 +23,9 @@ from agrad.core.tree import TreeDef
 #: How many objects are looked at before a search gives up.
 ENOUGH = 200_000
 
-#: Per call of `functional_call` that runs, by name: the tensors that modules hold for it, their own, and in which table.
-LENT: list[tuple[Mapping[str, Tensor], Mapping[str, Tensor], Mapping[str, tuple[dict[str, Any], str]]]] = []
+#: Per call of `functional_call` that runs (by its id), by name: the tensors that modules hold for it, their own, and in
+#: which table.
+LENT: dict[int, tuple[Mapping[str, Tensor], Mapping[str, Tensor], Mapping[str, tuple[dict[str, Any], str]]]] = {}
 
 #: One step of a way: how, and which.
 Way = tuple[tuple[str, Any], ...]
@@ -199,7 +200,7 @@ def refuse_captured(root: Any, target: Tensor, what: str, mapped: bool) -> None:
     """
     lent = {
         id(places[name][0])
-        for values, held, places in LENT
+        for values, held, places in list(LENT.values())
         for name, value in values.items()
         if value is target and held[name] is not target
     }

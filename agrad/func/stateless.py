@@ -26,8 +26,16 @@ _exhaust = deque[None](maxlen=0).extend
 #: What restores the modules that are being called, outermost first.
 _restoring: list[Iterator[None]] = []
 
+
+def _restore_all() -> None:
+    """Restore the modules that calls of other threads hold, which a forked child has not."""
+    _exhaust(chain.from_iterable(reversed(_restoring)))
+    _restoring.clear()
+    LENT.clear()
+
+
 #: A module holds the tensors of one call at a time.
-_CALLING = lock(undo=lambda: _exhaust(chain.from_iterable(reversed(_restoring))))
+_CALLING = lock(undo=_restore_all)
 
 
 def functional_call(
@@ -87,7 +95,7 @@ def functional_call(
         lending = values, held, places
         try:
             _restoring.append(restoring)
-            LENT.append(lending)
+            LENT[id(lending)] = lending
             _exhaust(replacing)
             result = module(*args, **(kwargs or {}))
             updates = [(source, name, dict.get(*places[name], source[name])) for name, (source, _) in given.items()]
@@ -98,7 +106,7 @@ def functional_call(
                 _exhaust(restoring)
             finally:
                 _restoring.remove(restoring)
-                LENT.remove(lending)
+                del LENT[id(lending)]
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[Values, Values]:
