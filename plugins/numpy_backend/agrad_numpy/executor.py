@@ -170,14 +170,11 @@ class Bound:
     ----------
     free : list of callable
         Functions that no call is running.
-    size : int
-        Bytes of the buffers of one of them.
     """
 
     def __init__(self, make: Callable[[], Text]) -> None:
         self._make = make
         self.free: list[Callable[..., Any]] = []
-        self.size = 0
         self._written: tuple[Text, Any] | None = None
 
     def another(self) -> Callable[..., Any]:
@@ -186,10 +183,14 @@ class Bound:
             text = self._make()
             self._written = text, text.compiled()  # as a pair: a text's code refers to its own buffers
         text, code = self._written
-        self.size = text.size
         names = text.names | text.buffers()
         exec(code, names)  # noqa: S102 (the text is made of validated steps)
         return names["program"]  # type: ignore[no-any-return]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the buffers of one function; 0 before the text is written."""
+        return 0 if self._written is None else self._written[0].size
 
 
 def default_threads() -> int:
