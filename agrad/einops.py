@@ -15,12 +15,13 @@ tensor([[0., 2., 4.],
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from einops import asnumpy, einsum, pack, parse_shape, rearrange, reduce, repeat, unpack
 from einops._backends import AbstractBackend  # where einops says that a new backend is to be subclassed from
 
 import agrad as ag
+from agrad.core import names as _names
 
 __all__ = ["asnumpy", "einsum", "pack", "parse_shape", "rearrange", "reduce", "repeat", "unpack"]
 
@@ -68,3 +69,7 @@ class _AgradBackend(AbstractBackend):
 
     def einsum(self, pattern: str, *x: Any) -> Any:
         return ag.extra.einsum(pattern, *x)
+
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import functools
 import itertools
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xarray
 from xarray.backends import writers
@@ -36,6 +36,7 @@ from xarray.structure import chunks as structure_chunks
 import agrad as ag
 import agrad.numpy as np
 from agrad.core import errors
+from agrad.core import names as _names
 from agrad.core.backend import joined
 
 __all__: list[str] = []
@@ -332,3 +333,6 @@ Dataset.load = _of_tensors_too(Dataset.load, ag.compute)
 Dataset.persist = _of_tensors_too(Dataset.persist, ag.persist)
 for _name in ("to_netcdf", "to_zarr", "dump_to_store"):
     setattr(writers, _name, _of_arrays(getattr(writers, _name)))
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

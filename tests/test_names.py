@@ -22,7 +22,8 @@ NAMESPACES = [
     "agrad.scipy",
 ]
 NAMESPACES += ["agrad.scipy.special", "agrad.testing", "agrad_dask", "agrad_numpy"]
-MODULES = {*NAMESPACES, "agrad.einops"}
+NAMESPACES += ["agrad.compat.autograd.extend", "agrad.compat.autograd.misc", "agrad.einops", "agrad.xarray"]
+MODULES = {*NAMESPACES}
 
 #: Public names of PyTorch's, by the namespace in which a user would write them.
 TORCH = {
@@ -314,3 +315,32 @@ def test_two_letters_exchanged_are_seen(namespace):
             wrong = name[:2] + name[3] + name[2] + name[4:]
             if wrong != name:
                 assert "did you mean" in names.hint(namespace, wrong), wrong
+
+
+@pytest.mark.parametrize(
+    ("namespace", "wrong", "meant"),
+    [
+        ("agrad.nn", "RELU", "ReLU"),
+        ("agrad.nn", "Batchnorm2D", "BatchNorm2d"),
+        ("agrad.nn.functional", "Relu", "relu"),
+        ("agrad.optim", "adamw", "AdamW"),
+        ("agrad.optim", "Adma", "Adam"),
+        ("agrad.compat.autograd", "gard", "grad"),
+        ("agrad.compat.autograd", "valueAndGrad", "value_and_grad"),
+        ("agrad", "zerosLike", "zeros_like"),
+    ],
+)
+def test_capitals_and_underscores_count_for_little(namespace, wrong, meant):
+    with pytest.raises(AttributeError, match=f"did you mean '{meant}'"):
+        getattr(importlib.import_module(namespace), wrong)
+
+
+def test_hips_autograds_modules_are_there_once_their_package_is_imported():
+    program = "import agrad.compat.autograd as a; assert {'misc', 'numpy'} <= set(dir(a)); print(a.numpy.sin(a.misc.flatten([0.0])[0]))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "[0.]\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["gamma", "beta", "poisson", "dirichlet"])
+def test_samples_are_looked_for_among_samples(name):
+    assert names.hint("agrad.random", name) == f"; here it is agrad.numpy.random.{name}"

@@ -84,7 +84,7 @@ _HERE = {
     "agrad.broadcast_arrays": "broadcast_tensors",
     "agrad.moveaxis": "rollaxis",
     "agrad.flip": "rev fliplr flipud",
-    "agrad.nonzero": "argwhere flatnonzero",
+    "agrad.nonzero": "flatnonzero",
     "agrad.unique_values": "unique",
     "agrad.max": "amax reduce_max",
     "agrad.min": "amin reduce_min",
@@ -139,6 +139,10 @@ _HERE = {
     "agrad.random.permutation": "random.shuffle",
     "agrad.random.using": "fork_rng",
     "agrad.random.Generator": "default_rng RandomState thread_safe_generator",
+    "agrad.numpy.random.beta": "random.beta",
+    "agrad.numpy.random.dirichlet": "random.dirichlet",
+    "agrad.numpy.random.gamma": "random.gamma",
+    "agrad.numpy.random.poisson": "random.poisson",
     # transforms and the graph
     "agrad.compile": "jit script",
     "agrad.func.capture": "make_jaxpr make_fx symbolic_trace fx",
@@ -162,9 +166,15 @@ _HERE = {
     "agrad.nn.functional": "F",
     "agrad.nn.init": "initializers",
     "agrad.extra.fill_diagonal": "fill_diagonal_",
+    "agrad.view.graph": "make_dot",
     # networks and optimisers
     "agrad.nn.functional.logsigmoid": "LogSigmoid log_sigmoid",
     "agrad.nn.functional.silu": "swish",
+    "agrad.nn.SiLU": "Swish",
+    "agrad.nn.Linear": "Dense",
+    "agrad.nn.MSELoss": "MSE",
+    "agrad.nn.BCELoss": "BCE",
+    "agrad.nn.functional.nll_loss": "nll",
     "agrad.nn.functional.cross_entropy": "softmax_cross_entropy",
     "agrad.nn.functional.scaled_dot_product_attention": "dot_product_attention",
     "agrad.nn.NLLLoss": "NLLLoss2d",
@@ -181,7 +191,8 @@ _HERE = {
     "agrad.nn.init.uniform_": "nn.init.uniform",
     "agrad.nn.utils.clip_grad_norm_": "clip_grad_norm clip_by_global_norm",
     "agrad.nn.utils.clip_grad_value_": "clip_grad_value",
-    "agrad.func.functional_call": "stateless",
+    "agrad.func.functional_call": "stateless make_functional make_functional_with_buffers",
+    "agrad.func.stack_module_state": "combine_state_for_ensemble",
     # NumPy's that NumPy 2 does not have
     "agrad.numpy.trapezoid": "numpy.trapz",
     "agrad.numpy.prod": "product",
@@ -306,12 +317,14 @@ _INSTEAD = {
     ),
     "use agrad.fft.fftn(x, axes=(-2, -1)), and its kin": "fft2 ifft2 rfft2 irfft2 hfft2 ihfft2",
     "use agrad.fft.fftn and agrad.conj": "hfftn ihfftn",
+    "use agrad.fft.rfft of the mirrored tensor": "dct idct dst idst",
+    "any length will do; SciPy's is for arrays": "next_fast_len",
     "use agrad.fft.rfft of the windows: x[starts[:, None] + agrad.arange(n)] * window": "stft istft spectrogram",
     "use agrad.numpy.hanning, hamming, blackman or bartlett": "hann_window hamming_window blackman_window bartlett_window",
     "use agrad.numpy.kaiser": "kaiser_window",
     "use agrad.special.jv(n + 0.5, x) * (agrad.pi / 2 / x) ** 0.5": "spherical_bessel_j0 spherical_jn",
     "write its recurrence": (
-        "airy_ai chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w"
+        "legendre eval_legendre airy_ai chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w"
         " hermite_polynomial_h hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p"
         " shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v"
         " shifted_chebyshev_polynomial_w"
@@ -323,6 +336,15 @@ _INSTEAD = {
     "read them with the array library, then agrad.asarray": "from_file fromfile frombuffer",
     "a leaf is made by agrad.tensor(x, requires_grad=True)": "Buffer UninitializedParameter",
     "use bool(x)": "is_nonzero",
+    "use x.nonzero(), whose rows are the places; agrad.nonzero gives a tuple of indices per axis": "argwhere",
+    "use copy.deepcopy(x)": "deepcopy",
+    "use agrad.load: it reads what agrad.save wrote": "load_npz",
+    "build the model here, and agrad.load its weights": "hub model_zoo",
+    "numbers follow one another: agrad.manual_seed(seed) begins them, agrad.random.Generator(seed) is one of its own": (
+        "random.split fold_in"
+    ),
+    "use agrad.numpy.random.choice(n, p=p)": "categorical",
+    "draw with SciPy, and agrad.asarray": "truncated_normal",
     "use agrad.isdtype(x.dtype, kind)": "is_signed isreal iscomplexobj isrealobj issubdtype",
     "use agrad.profile": "profiler",
     "use agrad.func.linearize and agrad.func.vjp": "linear_transpose",
@@ -352,6 +374,15 @@ _INSTEAD = {
     "use agrad.nn.functional.layer_norm": "standardize",
     "einops takes tensors after `import agrad.einops`": "rearrange",
     # networks
+    "use agrad.nn.BatchNorm1d or agrad.nn.BatchNorm2d, by the number of axes": "BatchNorm",
+    "use agrad.nn.Conv1d or agrad.nn.Conv2d, by the number of axes": "nn.Conv Conv4d",
+    "use agrad.nn.MaxPool1d or agrad.nn.MaxPool2d, by the number of axes": "MaxPool",
+    "make the modules in __init__, and call them in forward": "nn.compact",
+    "make the module: its weights are drawn at once": "skip_init",
+    "multiply the weights by a mask in forward": "prune",
+    "there are no quantised dtypes: use float16 or float32": "quantized quantization",
+    "fold it by hand: scale the weights by weight / (running_var + eps) ** 0.5": "fuse_conv_bn_eval",
+    "draw it: 1 / fan_in ** 0.5 * agrad.randn(shape)": "lecun_normal",
     "compose agrad.nn.MultiheadAttention, agrad.nn.LayerNorm and agrad.nn.Linear": (
         "Transformer TransformerDecoder TransformerDecoderLayer multi_head_attention_forward"
     ),
@@ -414,19 +445,22 @@ _INSTEAD = {
     "write the forward recursion with agrad.logaddexp": "CTCLoss ctc_loss",
     "use agrad.nn.CrossEntropyLoss": "AdaptiveLogSoftmaxWithLoss LinearCrossEntropyLoss linear_cross_entropy",
     "use agrad.nn.GroupNorm or agrad.nn.BatchNorm2d": "LocalResponseNorm CrossMapLRN2d local_response_norm",
-    "use agrad.linalg.vector_norm in forward: w * g / norm(w)": "weight_norm parametrize parametrizations",
+    "use agrad.linalg.vector_norm in forward: w * g / norm(w)": "weight_norm remove_weight_norm parametrize parametrizations",
     "divide in forward: w / agrad.linalg.matrix_norm(w, ord=2)": "spectral_norm",
     "use agrad.nn.utils.pad_sequence; of packed sequences, take each row's output at its length - 1": "rnn",
     "give agrad.nn.GRU and its kin the padded batch, and take each row's output at its length - 1": (
         "pack_padded_sequence pad_packed_sequence pack_sequence PackedSequence"
     ),
-    "use agrad.optim.Adam or agrad.optim.AdamW": "Adamax NAdam RAdam Adafactor Lion Muon Lamb",
+    "use agrad.optim.Adam or agrad.optim.AdamW": "Adamax NAdam RAdam Adafactor Lion Muon Lamb lamb",
     "use agrad.optim.Adagrad or agrad.optim.RMSprop": "Adadelta Rprop",
     "use agrad.optim.SGD, and average the parameters by hand": "ASGD swa_utils",
     "use agrad.optim.lr_scheduler.LambdaLR": (
         "CosineAnnealingWarmRestarts CyclicLR MultiplicativeLR PolynomialLR ChainedScheduler"
     ),
-    "use agrad.eye under agrad.no_grad()": "eye_ dirac_",
+    "use agrad.eye under agrad.no_grad()": "eye_ dirac_ nn.init.identity_",
+    "optimisers are objects: agrad.optim.Adam(parameters), then optimizer.step()": "apply_updates optim.chain Lookahead",
+    "use agrad.optim.lr_scheduler.ExponentialLR": "exponential_decay",
+    "use agrad.optim.lr_scheduler.SequentialLR of LinearLR and CosineAnnealingLR": "warmup_cosine_decay_schedule",
     "agrad.nn.utils.clip_grad_norm_ gives it, with max_norm=agrad.inf": "get_total_norm",
     "use agrad.utils.data.ConcatDataset, or an agrad.utils.data.IterableDataset of your own": "ChainDataset StackDataset",
     "use agrad.utils.data.SubsetRandomSampler of each process's own indices": "DistributedSampler",
@@ -441,16 +475,16 @@ _INSTEAD = {
     "use arrays of two axes": "mat asmatrix",
     "use Python's own": "numpy.object numpy.str numpy.unicode_ numpy.string_",
     # SciPy
-    "agrad.scipy has SciPy's integrate, interpolate, linalg, optimize, signal, special and stats": "scipy.sparse scipy.cluster scipy.spatial scipy.ndimage scipy.misc",
+    "agrad.scipy has SciPy's integrate, interpolate, linalg, optimize, signal, special and stats": "scipy.sparse scipy.cluster scipy.spatial scipy.ndimage scipy.misc scipy.io scipy.constants",
     "use agrad.numpy.fft": "scipy.fft",
     "write its log density with agrad.special, or as one of agrad.scipy.stats": (
         "scipy.stats.gumbel_l scipy.stats.gumbel_r scipy.stats.halfcauchy scipy.stats.invgauss scipy.stats.logistic"
         " scipy.stats.multinomial scipy.stats.pareto scipy.stats.rayleigh scipy.stats.truncnorm scipy.stats.weibull_max"
     ),
-    "use agrad.special.binom": "scipy.special.comb",
-    "use agrad.special.gamma(n + 1)": "scipy.special.factorial",
+    "use agrad.special.binom": "comb",
+    "use agrad.special.gamma(n + 1)": "factorial",
     "use agrad.special.poch(n - k + 1, k)": "scipy.special.perm",
-    "SciPy's takes arrays, and agrad.Function a derivative for it": "scipy.special.sici scipy.special.airy",
+    "SciPy's takes arrays, and agrad.Function a derivative for it": "sici airy lambertw sph_harm owens_t",
     "SciPy designs filters of plain numbers; agrad.scipy.signal.lfilter, filtfilt and sosfilt take what it gives": (
         "scipy.signal.bessel scipy.signal.butter scipy.signal.cheby1 scipy.signal.cheby2 scipy.signal.ellip scipy.signal.firwin"
         " scipy.signal.iirfilter"
@@ -465,6 +499,8 @@ _INSTEAD = {
         "scipy.interpolate.Akima1DInterpolator scipy.interpolate.BSpline scipy.interpolate.UnivariateSpline"
         " scipy.interpolate.splrep"
     ),
+    "write it with agrad.special, or draw with SciPy": "scipy.stats.f scipy.stats.randint",
+    "make it with SciPy or NumPy, of plain numbers": "scipy.signal.square",
     "use agrad.scipy.interpolate.RegularGridInterpolator": "scipy.interpolate.interp2d scipy.interpolate.interpn",
     "use agrad.scipy.optimize.least_squares": "scipy.optimize.curve_fit scipy.optimize.leastsq",
     "use agrad.scipy.optimize.brentq, or root": (
@@ -473,11 +509,44 @@ _INSTEAD = {
     "use agrad.scipy.optimize.minimize": "scipy.optimize.fmin scipy.optimize.fmin_bfgs scipy.optimize.minimize_scalar",
     "use agrad.scipy.linalg.toeplitz": "scipy.linalg.circulant scipy.linalg.hankel",
     "use agrad.scipy.linalg.solve(agrad.scipy.linalg.toeplitz(c), b)": "scipy.linalg.solve_toeplitz",
-    "use agrad.scipy.linalg.svd, and choose among the singular vectors": "scipy.linalg.null_space scipy.linalg.orth",
+    "use agrad.linalg.svd, and choose among the singular vectors": "null_space orth",
+    "use agrad.linalg.eig, or agrad.linalg.eigh": "schur",
     "it is NumPy's own, for arrays: import numpy": (
         "numpy.testing numpy.ma numpy.polynomial numpy.typing numpy.emath numpy.ctypeslib numpy.lib numpy.rec numpy.char"
     ),
+    # testing, and what stands beside PyTorch
+    "use numpy.testing.assert_allclose of x.detach().numpy()": "assert_close assert_allclose assert_equal assert_array_equal",
+    "use agrad.randn(shape), or agrad.tensor": "make_tensor",
+    "run python -m agrad conformance NAME": "conformance",
+    "use time.perf_counter, or agrad.profile": "benchmark bottleneck",
+    "write what loss.item() gives": "tensorboard SummaryWriter",
+    "declare the operation: agrad.elementwise, agrad.custom": "cpp_extension",
+    "tensors have __dlpack__: agrad.from_dlpack reads, x.detach() gives": "dlpack to_dlpack",
+    "use x.register_hook and its kin": "utils.hooks",
+    "threads read ahead, not processes: use the indices that __getitem__ gets": "get_worker_info",
+    "leave context_fn out": "noop_context_fn",
+    "the second value of agrad.tree.flatten": "tree_structure tree.structure",
+    "use functools.reduce on agrad.tree.flatten(x)[0]": "tree_reduce tree.reduce",
+    "use all(agrad.tree.flatten(x)[0])": "tree_all tree.all",
+    "use agrad.tree.flatten and zip": "map_with_path tree_map_with_path tree_transpose tree.transpose",
+    "values never change: nothing has to be allowed or counted": "allow_mutation_on_saved_tensors increment_version",
+    "write the backward with agrad's functions, or return values of x.detach()": "once_differentiable",
+    "a pass runs in the thread that calls it": "set_multithreading_enabled",
+    "print(x) inside vmap shows all examples": "debug_unwrap",
+    # HIPS autograd's
+    "a box is a tensor here: x.detach() is its value": "getval",
+    "use defvjp, which HIPS autograd has put in its place": "defgrad",
     # Dask
+    "use da.to_zarr(x.detach().to_dask_array(), path)": "to_zarr",
+    "use agrad.asarray(frame.to_dask_array(lengths=True)) of dask.dataframe's": "from_parquet from_csv",
+    "open it with xarray, and agrad_dask.from_xarray(data)": "from_netcdf open_dataset open_mfdataset",
+    "give agrad.compute progress=True": "progress ProgressBar",
+    "use distributed.Client: while one is active its workers compute": "Client",
+    "use agrad_dask.map_blocks": "apply_gufunc apply_ufunc reduction",
+    "it is Dask's own: import dask": "config delayed",
+    "it is xarray's own, and takes tensors once agrad.xarray is imported": (
+        "xarray.DataArray xarray.Dataset xarray.apply_ufunc xarray.open_dataset xarray.open_zarr"
+    ),
     "use x.detach().to_dask_array(), which has it": (
         "Tensor.blocks Tensor.chunksize Tensor.compute_chunk_sizes Tensor.npartitions Tensor.numblocks Tensor.partitions Tensor.store"
         " Tensor.to_delayed Tensor.to_dask_dataframe Tensor.to_hdf5 Tensor.to_svg Tensor.to_zarr Tensor.visualize"

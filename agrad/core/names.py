@@ -81,13 +81,20 @@ def hint(namespace: str, name: str) -> str:
             if base in dir(importlib.import_module(other)):
                 return f"; not there in place: use x = {other}.{base}(x, ...)"
     others = f"; {elsewhere.OTHERS[namespace]}" if namespace in elsewhere.OTHERS else ""
+    own = [
+        there
+        for there in (dir(tensor) if namespace == "agrad.Tensor" else dir(sys.modules[namespace]))
+        if there[0] != "_"
+    ]
+    letters = {there.replace("_", "").lower(): there for there in own}
+    if (there := letters.get(name.replace("_", "").lower())) is not None:
+        return f"; did you mean {there!r}?"
     if len(name) <= SHORT:
         return others
-    own = dir(tensor) if namespace == "agrad.Tensor" else dir(sys.modules[namespace])
-    known = [there for there in own if there[0] != "_"]
+    known = [*own]
     if not namespace.startswith(NAMED_AS_ELSEWHERE):
         known += [key for key in (*elsewhere.HERE, *elsewhere.INSTEAD) if "." not in key]
-    for alike in difflib.get_close_matches(name, known, n=1, cutoff=ALIKE):
+    for alike in difflib.get_close_matches(name, known, cutoff=ALIKE):
         if alike in own:
             return f"; did you mean {alike!r}?"
         if difflib.SequenceMatcher(None, alike, name).ratio() >= ALIKE_ELSEWHERE:

@@ -6,6 +6,9 @@ autograd`` gives this package. What differs stands in docs/from_autograd.md.
 
 from __future__ import annotations
 
+import importlib as _importlib
+from typing import TYPE_CHECKING
+
 from agrad.compat.autograd.builtins import dict, isinstance, list, tuple, type
 from agrad.compat.autograd.convention import complex_convention, set_complex_convention
 from agrad.compat.autograd.differential_operators import (
@@ -31,6 +34,7 @@ from agrad.compat.autograd.differential_operators import (
 )
 from agrad.compat.autograd.installing import install, uninstall
 from agrad.compat.autograd.primitives import defjvp, defvjp, defvjp_argnum, primitive
+from agrad.core.names import MissingName as _MissingName
 
 #: The elementwise derivative by the name that HIPS autograd's examples import it under.
 egrad = elementwise_grad
@@ -70,3 +74,15 @@ __all__ = [
     "value_and_grad",
     "vector_jacobian_product",
 ]
+
+if not TYPE_CHECKING:
+    #: The modules, which are imported when they are first used: NumPy's names would cost the import of the whole table.
+    _MODULES = ("builtins", "core", "extend", "misc", "numpy", "scipy", "test_util", "tracer")
+
+    def __getattr__(name: str) -> object:
+        if name in _MODULES:
+            return _importlib.import_module(f"{__name__}.{name}")
+        raise _MissingName(__name__, name)
+
+    def __dir__() -> list[str]:
+        return sorted([*__all__, *_MODULES])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from agrad.compat.autograd.core import VSpace, vspace
 from agrad.compat.autograd.primitives import (
     def_linear,
@@ -15,6 +17,7 @@ from agrad.compat.autograd.primitives import (
     primitive,
 )
 from agrad.compat.autograd.tracer import Box
+from agrad.core import names as _names
 
 __all__ = [
     "Box",
@@ -30,3 +33,6 @@ __all__ = [
     "primitive",
     "vspace",
 ]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)
