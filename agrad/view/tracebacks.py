@@ -36,8 +36,10 @@ OF_OVERLAP = r"All variadic arguments must be arrays, not \[.*'Tensor'"
 
 #: Keywords as PyTorch, NumPy and JAX have them, and as functions here may call them.
 KEYWORDS = {
+    "a": ("x",),
     "axes": ("axis",),
     "axis": ("dim",),
+    "ddof": ("correction",),
     "decimals": ("digits",),
     "diagonal": ("k",),
     "dim": ("axis",),
@@ -50,6 +52,7 @@ KEYWORDS = {
     "shifts": ("shift",),
     "size": ("shape",),
     "steps": ("num",),
+    "tensors": ("arrays",),
     "unbiased": ("correction",),
 }
 
@@ -148,7 +151,10 @@ def keyword(function: str, written: str) -> str:
     for full, takes in functions(function):
         for name in KEYWORDS.get(written, ()):
             if name in takes and written not in takes:
-                return f"; {full} has {name}= for it"
+                if takes[name].kind is takes[name].POSITIONAL_ONLY:
+                    return f"; {full} takes it by position, without a name"
+                more = ", and keepdims= for keepdim" if written == "dim" and "keepdims" in takes else ""
+                return f"; {full} has {name}= for it{more}"
     return ""
 
 

@@ -11,6 +11,8 @@ import textwrap
 
 import pytest
 
+from agrad.view import tracebacks
+
 PROGRAM = """
     import agrad as ag
 
@@ -77,7 +79,7 @@ def test_causes_are_shortened_too_and_errors_of_others_are_as_they_were(tmp_path
 @pytest.mark.parametrize(
     ("call", "note"),
     [
-        ("ag.sum(x, dim=0)", "agrad.sum has axis= for it."),
+        ("ag.sum(x, dim=0)", "agrad.sum has axis= for it, and keepdims= for keepdim."),
         ("ag.sum(x, keepdim=True)", "agrad.sum has keepdims= for it."),
         ("ag.std(x, unbiased=True)", "agrad.std has correction= for it."),
         ("ag.linspace(0, 1, steps=3)", "agrad.linspace has num= for it."),
@@ -99,6 +101,18 @@ def test_names_of_other_libraries_are_explained_where_an_error_is_shown(call, no
     text = shown(f"import agrad as ag\nx = ag.ones(3)\n{call}\n", tmp_path)
     assert note in text
     assert call in text
+
+
+@pytest.mark.parametrize(
+    ("function", "keyword", "here"),
+    [
+        ("std", "ddof", "agrad.std has correction= for it"),
+        ("concat", "tensors", "agrad.concat takes it by position, without a name"),
+        ("sin", "input", "agrad.sin takes it by position, without a name"),
+    ],
+)
+def test_keywords_of_numpy_and_pytorch_are_known(function, keyword, here):
+    assert tracebacks.keyword(function, keyword) == f"; {here}"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +165,7 @@ def test_a_cell_is_named_as_ipython_names_it(tmp_path):
         [sys.executable, str(file)], capture_output=True, text=True, check=True, env=environment
     ).stdout
     assert "Called at Cell In[2], line 2." in text
-    assert "agrad.sum has axis= for it." in text
+    assert "agrad.sum has axis= for it, and keepdims= for keepdim." in text
     assert "entry.py" not in text
     assert "<agrad" not in text
 
