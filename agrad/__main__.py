@@ -23,7 +23,7 @@ def main() -> None:
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, [*widths, 0], strict=True)).rstrip())
     if len(rows) == 1:
-        print('No backend is installed. Install one, for instance NumPy\'s: pip install "agrad[numpy]"')
+        print(f"No backend is installed. Install one, for instance NumPy's: {manager.install('numpy')}")
 
 
 if __name__ == "__main__":

@@ -525,7 +525,7 @@ def _safetensors() -> Any:
         import safetensors.numpy  # noqa: PLC0415
     except ImportError as error:
         raise ImportError(
-            f'files that end in .safetensors need the library: pip install "agrad[safetensors]" ({error})'
+            f"files that end in .safetensors need the library: pip install safetensors ({error})"
         ) from error
     return safetensors
 

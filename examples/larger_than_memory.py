@@ -43,7 +43,7 @@ try:
 
     import agrad_dask
 except ImportError as error:
-    sys.exit(f'this example needs more than agrad: pip install "agrad-dask[zarr]" scipy rich ({error})')
+    sys.exit(f"this example needs more than agrad: pip install -e plugins/dask_backend zarr scipy rich ({error})")
 
 F = ag.nn.functional
 

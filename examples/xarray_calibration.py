@@ -27,7 +27,7 @@ try:
     import xarray as xr
     from scipy.optimize import minimize
 except ImportError as error:
-    sys.exit(f'this example needs more than agrad: pip install "agrad[xarray,dask]" scipy ({error})')
+    sys.exit(f"this example needs more than agrad: pip install -e plugins/dask_backend xarray scipy ({error})")
 
 #: Heat capacities (W year / m2 / K), feedbacks (W / m2 / K), and what the poles warm more.
 NAMES = ["capacity of land", "capacity of ocean", "feedback of land", "feedback of ocean", "polar amplification"]

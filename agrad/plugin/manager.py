@@ -290,9 +290,14 @@ def find_backend(array_type: type) -> Backend | None:
     if library in PACKAGES and library not in _givers and hasattr(array_type, "dtype"):
         raise errors.BackendError(
             f"No backend for {array_type.__module__}.{array_type.__name__}. Install agrad-{library}.\n"
-            f'  pip install "agrad[{PACKAGES[library]}]"'
+            f"  {install(library)}"
         )
     return None
+
+
+def install(library: str) -> str:
+    """Return what brings the plugin of a library: from a package index, or from a clone of the repository."""
+    return f'pip install "agrad[{PACKAGES[library]}]", or in a clone: pip install -e plugins/{library}_backend'
 
 
 def get(name: str) -> Backend:
@@ -315,15 +320,15 @@ def get(name: str) -> Backend:
             raise errors.BackendError(f"the {name} backend is not available: {error}") from error.__cause__ or error
     if backend is None:
         known = ", ".join(sorted(_givers)) or "none"
-        install = f' Install it with pip install "agrad[{PACKAGES[name]}]".' if name in PACKAGES else ""
+        remedy = f" Install it with {install(name)}." if name in PACKAGES else ""
         if name == "cuda":  # PyTorch's word
-            install = ' CUDA devices are those of the cupy backend: "cupy:0".'
+            remedy = ' CUDA devices are those of the cupy backend: "cupy:0".'
         elif name in {"cudnn", "mkldnn", "mkl", "openmp", "mps"}:  # of torch.backends
-            install = " PyTorch's switches of libraries are not there: leave the line out."
+            remedy = " PyTorch's switches of libraries are not there: leave the line out."
         failed = f" Its plugin failed to load: {_failures[name]}." if name in _failures else ""
         line = errors.line_of(*errors.caller())
         raise errors.BackendError(
-            f"unknown backend {name!r}. Installed backends: {known}.{failed}{install}\n  Called at {line}."
+            f"unknown backend {name!r}. Installed backends: {known}.{failed}{remedy}\n  Called at {line}."
         )
     return backend
 
@@ -435,7 +440,7 @@ def _default_named(name: str) -> Backend:
         message = f"several backends are installed ({', '.join(found)}); choose one with ag.set_default_backend(name)"
     else:
         why = "".join(f"\n  {row}" for row in rows)
-        message = f'no backend is installed. Install one, for instance NumPy\'s: pip install "agrad[numpy]"{why}'
+        message = f"no backend is installed. Install one, for instance NumPy's: {install('numpy')}{why}"
     raise errors.BackendError(message)
 
 

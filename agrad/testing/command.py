@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     given, rest = parser().parse_known_args(arguments)
     if importlib.util.find_spec("pytest") is None:
-        sys.stderr.write('The kit needs pytest: pip install "agrad[numpy]" pytest pytest-xdist scipy\n')
+        sys.stderr.write("The kit needs the NumPy backend, and: pip install pytest pytest-xdist scipy\n")
         return 2
     pytest = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rN", f"--agrad-backend={given.name}"]
     pytest += [f"--agrad-plugin={text}" for text in given.plugin]

@@ -33,7 +33,7 @@ def test_it_has_a_row_with_a_reason_where_it_cannot_run():
     if importlib.util.find_spec("cupy"):
         pytest.skip("CuPy is installed here")
     assert not row().available
-    assert row().reason == 'CuPy is not installed; pip install "agrad[cuda12]" or "agrad[cuda13]", as your CUDA is'
+    assert row().reason == "CuPy is not installed; pip install cupy-cuda12x or cupy-cuda13x, as your CUDA is"
     assert row().devices == ()
     with pytest.raises(ag.BackendError, match="the cupy backend is not available: CuPy is not installed"):
         ag.zeros(3, device="cupy:0")

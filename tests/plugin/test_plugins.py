@@ -479,10 +479,11 @@ def test_a_missing_plugin_is_named(library, name, extra, tmp_path):
     )
     out, _ = python(program, tmp_path)
     first, second, third, fourth = out.splitlines()
-    assert first == second == f'No backend for {name}. Install agrad-{library}.   pip install "agrad[{extra}]"'
+    remedy = f'pip install "agrad[{extra}]", or in a clone: pip install -e plugins/{library}_backend'
+    assert first == second == f"No backend for {name}. Install agrad-{library}.   {remedy}"
     assert third == fourth
     assert third.startswith(f"unknown backend '{library}'.")
-    assert f'Install it with pip install "agrad[{extra}]".   Called at <string>:' in third
+    assert f"Install it with {remedy}.   Called at <string>:" in third
 
 
 def test_no_backend_at_all(tmp_path):
@@ -501,9 +502,10 @@ def test_no_backend_at_all(tmp_path):
     )
     out, _ = python(program, tmp_path)
     lines = out.splitlines()
-    assert lines[:4] == ['no backend is installed. Install one, for instance NumPy\'s: pip install "agrad[numpy]"'] * 4
+    remedy = 'pip install "agrad[numpy]", or in a clone: pip install -e plugins/numpy_backend'
+    assert lines[:4] == [f"no backend is installed. Install one, for instance NumPy's: {remedy}"] * 4
     assert lines[4] == "()"
-    assert lines[-1] == 'No backend is installed. Install one, for instance NumPy\'s: pip install "agrad[numpy]"'
+    assert lines[-1] == f"No backend is installed. Install one, for instance NumPy's: {remedy}"
 
 
 def test_several_backends_without_numpy_ask_for_a_choice(tmp_path):

@@ -191,7 +191,7 @@ def _order(labels: tuple[str, ...], result: str, sizes: tuple[tuple[int, ...], .
     except ImportError as error:
         if optimize is None:
             return left_to_right
-        raise ImportError(f'einsum(optimize={optimize!r}) needs opt_einsum: pip install "agrad[einsum]"') from error
+        raise ImportError(f"einsum(optimize={optimize!r}) needs opt_einsum: pip install opt_einsum") from error
     equation = f"{','.join(labels)}->{result}"
     path, _ = opt_einsum.contract_path(
         equation, *sizes, shapes=True, optimize="auto" if optimize in (None, True) else optimize
@@ -327,7 +327,7 @@ def einsum(equation: str, /, *operands: Any, optimize: str | bool | Sequence[tup
     *operands: As many as the equation has. An axis of length 1 broadcasts.
     optimize : str, bool or sequence of tuple of int, optional
         The order in which three or more operands are contracted: a strategy or a path of opt_einsum, or False for left
-        to right. By default opt_einsum plans, if it is installed (``pip install "agrad[einsum]"``); else it is left to
+        to right. By default opt_einsum plans, if it is installed (``pip install opt_einsum``); else it is left to
         right. The result is the same up to rounding.
     ValueError: If the equation is malformed or does not fit the operands.
     ImportError: If `optimize` names a strategy and opt_einsum is not installed.

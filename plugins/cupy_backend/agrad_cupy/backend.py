@@ -21,7 +21,7 @@ except Exception as failure:
     text = " ".join(str(failure).split()) or type(failure).__name__
     missing = isinstance(failure, ModuleNotFoundError) and failure.name == "cupy"
     raise ImportError(
-        'CuPy is not installed; pip install "agrad[cuda12]" or "agrad[cuda13]", as your CUDA is'
+        "CuPy is not installed; pip install cupy-cuda12x or cupy-cuda13x, as your CUDA is"
         if missing
         else f"a library of CuPy is missing ({text})"
     ) from failure

@@ -74,7 +74,7 @@ def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **opti
     try:
         import zarr  # noqa: PLC0415 (optional)
     except ImportError as error:
-        raise ImportError('from_zarr needs zarr: pip install zarr, or pip install "agrad-dask[zarr]"') from error
+        raise ImportError("from_zarr needs zarr: pip install zarr") from error
     if isinstance(store, zarr.Array):
         array = store
     else:

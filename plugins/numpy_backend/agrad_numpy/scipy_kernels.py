@@ -30,7 +30,7 @@ def kernel(op: str) -> Callable[..., Any] | None:
 def _missing(op: str, error: ImportError) -> Callable[..., Any]:
     def missing(*args: Any, **kwargs: Any) -> Any:
         why = f"it needs SciPy, which cannot be imported ({error})"
-        raise UnsupportedOp(op, "numpy", f'{why}; pip install "agrad-numpy[special]"') from error
+        raise UnsupportedOp(op, "numpy", f"{why}; pip install scipy") from error
 
     return missing
 

@@ -37,7 +37,7 @@ def _missing(op: str, error: ImportError) -> Callable[..., Any]:
     def missing(*args: Any, **kwargs: Any) -> Any:
         absent = isinstance(error, ModuleNotFoundError) and error.name == "scipy"
         why = "is not installed" if absent else f"cannot be imported ({' '.join(str(error).split())})"
-        raise UnsupportedOp(op, "numpy", f'it needs SciPy, which {why}; pip install "agrad-numpy[special]"') from error
+        raise UnsupportedOp(op, "numpy", f"it needs SciPy, which {why}; pip install scipy") from error
 
     return missing
 
