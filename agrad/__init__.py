@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agrad.core.declare import *
+from agrad.core.declare import MADE as _MADE
 from agrad.core.describe import rules as rules
 from agrad.core.errors import *
 from agrad.core.function import Function as Function
@@ -77,7 +78,9 @@ def __array_namespace_info__() -> Any:  # noqa: N807 (the standard's name)
     return namespace().__array_namespace_info__()
 
 
-if not TYPE_CHECKING:  # a type checker reads the imports, and is to know what there is not
+if TYPE_CHECKING:
+    from agrad.torch_names import *  # a stub, written by docs/make_methods.py
+else:  # a type checker reads the imports, and is to know what there is not
     #: What stands here as well, but is not public.
     _OTHERS = {"TYPE_CHECKING", "annotations", "core", "dtypes", "lazy", "ops", "plugin", "serialization", "testing"}
 
@@ -87,7 +90,15 @@ if not TYPE_CHECKING:  # a type checker reads the imports, and is to know what t
     def __getattr__(name: str) -> Any:
         if name in _OPS:  # one that the user has declared
             return _OPS[name].entry
-        raise _MissingName("agrad", name)
+        from agrad.torch_functions import NAMES, named  # noqa: PLC0415 (most programs use none of them)
+
+        if name not in NAMES:
+            raise _MissingName("agrad", name)
+        found = globals()[name] = named(name)
+        _MADE[name] = globals()
+        return found
 
     def __dir__() -> list[str]:
-        return sorted(__all__)
+        from agrad.torch_functions import NAMES  # noqa: PLC0415 (as above)
+
+        return sorted({*__all__, *NAMES})  # a star leaves these out: `float` and `int` would hide Python's

@@ -1,7 +1,8 @@
 """Write agrad/core/methods.pyi, where type checkers and editors find the methods that files above put on `Tensor`.
 
 ``python docs/make_methods.py`` writes the stub, from the classes that the source gives to `core.tensor.attached` and from
-what its tables have put on `Tensor`; with ``--check`` it only tells whether the stub is up to date.
+what its tables have put on `Tensor`; and agrad/torch_names.pyi, with those of them that `agrad` has as functions. With
+``--check`` it only tells whether both are up to date.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ import ast
 import inspect
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from agrad import torch_functions
 from agrad.core.tensor import Tensor
+from agrad.dtypes import DType
 
 ROOT = Path(__file__).resolve().parent.parent
 STUB = ROOT / "agrad" / "core" / "methods.pyi"
+FUNCTIONS = ROOT / "agrad" / "torch_names.pyi"
 
 HEAD = '"""The methods that files above put on `Tensor`. Written by docs/make_methods.py."""\n\n'
 # In a class of its own: within one, `int` would mean this method in the annotations of the others.
@@ -127,8 +132,53 @@ def tensor_class() -> ast.ClassDef:
     return next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Tensor")
 
 
+HEAD_OF_FUNCTIONS = '''"""PyTorch's names of `agrad`, to type checkers. Written by docs/make_methods.py."""
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+from agrad.core.tensor import Tensor
+from agrad.dtypes import DType
+from agrad.ops.torch_methods import Axis
+'''
+
+
+def functions() -> str:
+    """Return the stub of the functions."""
+    imports, rest = "", ""
+    for name in sorted(torch_functions.NAMES):
+        made = torch_functions.named(name)
+        if name in torch_functions.__all__:
+            imports += f"from agrad.torch_functions import {name} as {name}\n"
+        elif isinstance(made, DType):
+            rest += f"\n{name}: DType\n"
+        elif name in torch_functions.METHODS:
+            text = textwrap.indent(f'"""{made.__doc__}\n"""', "    ").replace("\n    \n", "\n\n")
+            rest += f"\n\ndef {name}{signed(made)}:\n{text}\n"
+        else:
+            imports += f"from {made.__module__} import {made.__name__} as _{made.__name__}\n"
+            rest += f"\n{name} = _{made.__name__}\n"
+    return HEAD_OF_FUNCTIONS + imports + rest
+
+
+def signed(function: Callable[..., Any]) -> str:
+    """Return the signature of a function as a stub has it: without quotes, and not with PyTorch's `float` and `int`."""
+    signature = inspect.signature(function)
+    parameters = [
+        p.replace(annotation="Any" if p.annotation is p.empty else p.annotation) for p in signature.parameters.values()
+    ]
+    result = "Tensor" if signature.return_annotation is signature.empty else signature.return_annotation
+    text = str(signature.replace(parameters=parameters, return_annotation=result))
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
+    return re.sub(r"\b(float|int)\b", r"builtins.\1", text).replace("-> Self", "-> Tensor")
+
+
+STUBS = {STUB: stub, FUNCTIONS: functions}
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["--check"]:
-        up_to_date = STUB.read_text(encoding="utf-8") == stub()
-        sys.exit(0 if up_to_date else "agrad/core/methods.pyi is out of date: run docs/make_methods.py")
-    STUB.write_text(stub(), encoding="utf-8")
+        stale = [file.name for file, text in STUBS.items() if file.read_text(encoding="utf-8") != text()]
+        sys.exit(f"{' and '.join(stale)} out of date: run docs/make_methods.py" if stale else 0)
+    for file, text in STUBS.items():
+        file.write_text(text(), encoding="utf-8")

@@ -74,8 +74,8 @@ LAYERS = [
         "agrad.utils.*",
         "agrad.view.*",
     ],
-    ["agrad.extra", "agrad.fft", "agrad.linalg", "agrad.scipy.*", "agrad.special"],
-    ["agrad", "agrad.__main__", "agrad.backends.*"],
+    ["agrad.extra", "agrad.fft", "agrad.linalg", "agrad.scipy.*", "agrad.special", "agrad.torch_functions"],
+    ["agrad", "agrad.__main__", "agrad.backends.*", "agrad.torch_names"],
     [
         "agrad.compat.*",
         "agrad.einops",

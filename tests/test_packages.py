@@ -28,7 +28,7 @@ PROJECTS = {
     "agrad_cupy": (ROOT / "plugins/cupy_backend", {"agrad_cupy"}),
 }
 #: And the stubs in them: of the methods of `Tensor`, and of NumPy's names.
-STUBS = {"agrad": {"agrad/core/methods.pyi", "agrad/numpy/names.pyi"}}
+STUBS = {"agrad": {"agrad/core/methods.pyi", "agrad/numpy/names.pyi", "agrad/torch_names.pyi"}}
 #: What of an environment belongs to this checkout and must not reach the other one.
 OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 

@@ -44,6 +44,10 @@ PROGRAM = """
         "2 x."
     reveal_type(twice(x))
     reveal_type(ag.grad(x, x))
+    reveal_type(ag.clamp(input=x, min=0.0))
+    reveal_type(ag.unbind(x, dim=0))
+    reveal_type(ag.absolute(x))
+    reveal_type(ag.long)
     ag.multiply(x)
     ag.sum(x, axes=0)
     ag.no_such_function
@@ -69,6 +73,10 @@ REVEALED = [
     "agrad.core.tensor.Tensor",
     "agrad.core.tensor.Tensor",
     "Any",
+    "agrad.core.tensor.Tensor",
+    "tuple[agrad.core.tensor.Tensor, ...]",
+    "agrad.core.tensor.Tensor",
+    "agrad.dtypes.DType",
 ]
 
 

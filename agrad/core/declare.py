@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["custom", "elementwise", "fused", "linear", "multilinear", "nondifferentiable"]
 
+#: Namespaces that keep a function they made at its first use, by its name: an op of that name takes its place.
+MADE: dict[str, dict[str, Any]] = {}
+
 F = TypeVar("F", bound=Callable[..., Any])
 Kernel = Callable[..., Any]
 
@@ -401,4 +404,5 @@ def _declare(
     op = Op(full, signature, rule, kernel=kernel, keys=keys, batch=batch, contracts=contracts, least_axes=least_axes)
     op.entry = make_entry(op, stub)
     OPS[full] = op
+    MADE.pop(full, {}).pop(full, None)
     return op.entry  # type: ignore[return-value]

@@ -465,18 +465,20 @@ class Methods(_FromTables):
         """
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Tensor:
         """One axis made several; see `agrad.extra.unflatten`."""
-    def permute(self, *axes: Any) -> Tensor:
+    def permute(self, *axes: Any, dims: Any=None) -> Tensor:
         """The axes in another order; see `agrad.permute_dims`.
 
         *axes : int, or one tuple of int
             For each axis of the result, which one of this tensor it is.
+        dims : tuple of int, optional
+            The same by name.
         """
-    def transpose(self, axis0: int | tuple[int, ...] | None=None, axis1: int | None=None, *axes: int) -> Tensor:
+    def transpose(self, dim0: int | tuple[int, ...] | None=None, dim1: int | None=None, *axes: int) -> Tensor:
         """Two axes exchanged; or, as NumPy spells it, all axes in the order of a tuple, or of three arguments and more.
 
-        axis0 : int or tuple of int
-            The one axis; or, without `axis1`, all axes in their new order.
-        axis1 : int, optional
+        dim0 : int or tuple of int
+            The one axis; or, without `dim1`, all axes in their new order.
+        dim1 : int, optional
             The other axis.
         *axes : int
             More of the new order. Without any argument the order is reversed.
@@ -488,10 +490,10 @@ class Methods(_FromTables):
         Returns: This tensor itself, if it has fewer than two axes.
         ValueError: If it has more than two.
         """
-    def unsqueeze(self, axis: int) -> Tensor:
+    def unsqueeze(self, dim: int) -> Tensor:
         """A new axis of length 1; see `agrad.expand_dims`.
 
-        axis: Its place in the result.
+        dim: Its place in the result.
         """
     def expand(self, *shape: Any) -> Tensor:
         """Broadcast to a shape; see `agrad.broadcast_to`.
@@ -512,18 +514,22 @@ class Methods(_FromTables):
             How often along each axis.
         TypeError: In code for NumPy: NumPy's repeats each element.
         """
-    def unbind(self, axis: int=0) -> tuple[Tensor, ...]:
+    def unbind(self, dim: int=0) -> tuple[Tensor, ...]:
         """The slices along an axis; see `agrad.unstack`.
 
-        axis: Default: the first.
+        dim: Default: the first.
         Returns: The slices, without the axis.
         """
     def chunk(self, chunks: int, dim: int=0) -> tuple[Tensor, ...]:
         """Cut along an axis into so many parts at most; see `agrad.chunk`."""
     def split(self, split_size: Any, dim: int=0) -> tuple[Tensor, ...]:
         """Cut along an axis into parts of a length; `agrad.extra.split`, NumPy's, takes their number."""
-    def repeat_interleave(self, repeats: Any, dim: int | None=None) -> Tensor:
-        """Each element, or each entry along an axis, repeated; see `agrad.repeat`."""
+    def repeat_interleave(self, repeats: Any, dim: int | None=None, *, output_size: int | None=None) -> Tensor:
+        """Each element, or each entry along an axis, repeated; see `agrad.repeat`.
+
+        output_size : int, optional
+            Not looked at.
+        """
     def flip(self, *dims: Any) -> Tensor:
         """The order along axes reversed; see `agrad.flip`."""
     def roll(self, shifts: Any, dims: Any=None) -> Tensor:
@@ -565,7 +571,7 @@ class Methods(_FromTables):
 
         Returns: This tensor itself, if it is not complex.
         """
-    def clone(self) -> Tensor:
+    def clone(self, *, memory_format: Any=None) -> Tensor:
         """A copy that stays in the graph."""
     def round(self, decimals: int=0) -> Tensor:
         """Round to the nearest number of so many decimals, halves to the even one; see `agrad.round`.
@@ -594,8 +600,12 @@ class Methods(_FromTables):
         """The logarithm of the absolute value of the gamma function; see `agrad.special.gammaln`."""
     def digamma(self) -> Tensor:
         """The derivative of `lgamma`; see `agrad.special.psi`."""
-    def logit(self) -> Tensor:
-        """The inverse of `sigmoid`; see `agrad.special.logit`."""
+    def logit(self, eps: float | None=None) -> Tensor:
+        """The inverse of `sigmoid`; see `agrad.special.logit`.
+
+        eps : float, optional
+            Limit to [eps, 1 - eps] first.
+        """
     def clamp_min(self, min: Any) -> Tensor:
         """Limit from below; see `agrad.clip`."""
     def clamp_max(self, max: Any) -> Tensor:
@@ -631,9 +641,12 @@ class Methods(_FromTables):
 
         other: The second factor.
         """
-    mm = matmul
-    mv = matmul
-    bmm = matmul
+    def mm(self, mat2: Any) -> Tensor:
+        """Product of two matrices; see `agrad.matmul`."""
+    def bmm(self, mat2: Any) -> Tensor:
+        """Products of matrices, one by one along the first axis; see `agrad.matmul`."""
+    def mv(self, vec: Any) -> Tensor:
+        """Product of a matrix and a vector; see `agrad.matmul`."""
     def dot(self, other: Any) -> Tensor:
         """Sum of the products of two vectors; of more axes as ``numpy.dot``.
 

@@ -98,6 +98,7 @@ ARGUMENTS = {
     "tensor1": "Tensor\n    The first factor.",
     "tensor2": "Tensor\n    The second factor, or the divisor.",
     "value": "Tensor or scalar\n    What to put there, or a factor.",
+    "vec": "Tensor\n    A vector.",
     "weight": "Tensor or scalar\n    0 gives this tensor, 1 the other end.",
 }
 
@@ -578,37 +579,37 @@ class TorchMethods(Reductions):
         """One axis made several; see `agrad.extra.unflatten`."""
         return extra.unflatten(self, dim, sizes)
 
-    def permute(self: Any, *axes: Any) -> Tensor:
+    def permute(self: Any, *axes: Any, dims: Any = None) -> Tensor:
         """The axes in another order; see `agrad.permute_dims`.
 
         *axes : int, or one tuple of int
             For each axis of the result, which one of this tensor it is.
+        dims : tuple of int, optional
+            The same by name.
         """
-        return manipulation.permute_dims(self, shape_of(axes))
+        return manipulation.permute_dims(self, shape_of(axes) if dims is None else tuple(dims))
 
-    def transpose(
-        self: Any, axis0: int | tuple[int, ...] | None = None, axis1: int | None = None, *axes: int
-    ) -> Tensor:
+    def transpose(self: Any, dim0: int | tuple[int, ...] | None = None, dim1: int | None = None, *axes: int) -> Tensor:
         """Two axes exchanged; or, as NumPy spells it, all axes in the order of a tuple, or of three arguments and more.
 
-        axis0 : int or tuple of int
-            The one axis; or, without `axis1`, all axes in their new order.
-        axis1 : int, optional
+        dim0 : int or tuple of int
+            The one axis; or, without `dim1`, all axes in their new order.
+        dim1 : int, optional
             The other axis.
         *axes : int
             More of the new order. Without any argument the order is reversed.
         TypeError: ``x.transpose(0, 1)`` of a matrix, in code for NumPy, where it is `x` itself.
         """
         if axes:
-            return manipulation.permute_dims(self, (axis0, axis1, *axes))  # type: ignore[arg-type]
-        if axis0 is None:
+            return manipulation.permute_dims(self, (dim0, dim1, *axes))  # type: ignore[arg-type]
+        if dim0 is None:
             return manipulation.permute_dims(self, tuple(range(self.ndim))[::-1])
-        if axis1 is None:
-            return manipulation.permute_dims(self, shape_of((axis0,)))
-        if not isinstance(axis0, int):
-            raise TypeError(f"transpose() takes two axes, or one tuple of all axes, not {axis0!r} and {axis1!r}")
+        if dim1 is None:
+            return manipulation.permute_dims(self, shape_of((dim0,)))
+        if not isinstance(dim0, int):
+            raise TypeError(f"transpose() takes two axes, or one tuple of all axes, not {dim0!r} and {dim1!r}")
         order = list(range(self.ndim))
-        i, j = (checked_axis("transpose", axis, self.ndim) for axis in (axis0, axis1))
+        i, j = (checked_axis("transpose", axis, self.ndim) for axis in (dim0, dim1))
         if self.ndim == 2 and i < j:
             check_meaning(
                 "x for NumPy's x.transpose(0, 1), which names the axes in their new order",
@@ -625,12 +626,12 @@ class TorchMethods(Reductions):
         """
         return self if self.ndim < 2 else self.T
 
-    def unsqueeze(self: Any, axis: int) -> Tensor:
+    def unsqueeze(self: Any, dim: int) -> Tensor:
         """A new axis of length 1; see `agrad.expand_dims`.
 
-        axis: Its place in the result.
+        dim: Its place in the result.
         """
-        return manipulation.expand_dims(self, axis=axis)
+        return manipulation.expand_dims(self, axis=dim)
 
     def expand(self: Any, *shape: Any) -> Tensor:
         """Broadcast to a shape; see `agrad.broadcast_to`.
@@ -668,13 +669,13 @@ class TorchMethods(Reductions):
         )
         return manipulation.tile(self, shape_of(repetitions))
 
-    def unbind(self: Any, axis: int = 0) -> tuple[Tensor, ...]:
+    def unbind(self: Any, dim: int = 0) -> tuple[Tensor, ...]:
         """The slices along an axis; see `agrad.unstack`.
 
-        axis: Default: the first.
+        dim: Default: the first.
         Returns: The slices, without the axis.
         """
-        return manipulation.unstack(self, axis=axis)
+        return manipulation.unstack(self, axis=dim)
 
     def chunk(self: Any, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
         """Cut along an axis into so many parts at most; see `agrad.chunk`."""
@@ -701,8 +702,12 @@ class TorchMethods(Reductions):
             for n, stop in zip(lengths, stops, strict=True)
         )
 
-    def repeat_interleave(self: Any, repeats: Any, dim: int | None = None) -> Tensor:
-        """Each element, or each entry along an axis, repeated; see `agrad.repeat`."""
+    def repeat_interleave(self: Any, repeats: Any, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+        """Each element, or each entry along an axis, repeated; see `agrad.repeat`.
+
+        output_size : int, optional
+            Not looked at.
+        """
         return manipulation.repeat(self, repeats, axis=dim)
 
     def flip(self: Any, *dims: Any) -> Tensor:
@@ -789,7 +794,7 @@ class TorchMethods(Reductions):
         """
         return elementwise.conj(self) if self.is_complex() else self
 
-    def clone(self: Any) -> Tensor:
+    def clone(self: Any, *, memory_format: Any = None) -> Tensor:
         """A copy that stays in the graph."""
         if not self._spec.inexact:
             return creation.asarray(self, copy=True)
@@ -846,9 +851,13 @@ class TorchMethods(Reductions):
         """The derivative of `lgamma`; see `agrad.special.psi`."""
         return special.psi(self)
 
-    def logit(self: Any) -> Tensor:
-        """The inverse of `sigmoid`; see `agrad.special.logit`."""
-        return special.logit(self)
+    def logit(self: Any, eps: float | None = None) -> Tensor:
+        """The inverse of `sigmoid`; see `agrad.special.logit`.
+
+        eps : float, optional
+            Limit to [eps, 1 - eps] first.
+        """
+        return special.logit(self if eps is None else elementwise.clip(self, eps, 1 - eps))
 
     def clamp_min(self: Any, min: Any) -> Tensor:
         """Limit from below; see `agrad.clip`."""
@@ -915,9 +924,17 @@ class TorchMethods(Reductions):
         """
         return linalg.matmul(self, other)
 
-    mm = matmul
-    mv = matmul
-    bmm = matmul
+    def mm(self: Any, mat2: Any) -> Tensor:
+        """Product of two matrices; see `agrad.matmul`."""
+        return linalg.matmul(self, mat2)
+
+    def bmm(self: Any, mat2: Any) -> Tensor:
+        """Products of matrices, one by one along the first axis; see `agrad.matmul`."""
+        return linalg.matmul(self, mat2)
+
+    def mv(self: Any, vec: Any) -> Tensor:
+        """Product of a matrix and a vector; see `agrad.matmul`."""
+        return linalg.matmul(self, vec)
 
     def dot(self: Any, other: Any) -> Tensor:
         """Sum of the products of two vectors; of more axes as ``numpy.dot``.

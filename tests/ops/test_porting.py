@@ -1,14 +1,22 @@
-"""PyTorch's methods and spellings: PyTorch's numbers, and clear errors."""
+"""PyTorch's methods, functions and spellings: PyTorch's numbers, and clear errors."""
 
 from __future__ import annotations
 
+import ast
+import builtins
+import copy
 import importlib.util
 import inspect
+import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.core.op import OPS
+from agrad.torch_functions import METHODS, NAMES, SAME
 
 #: Expression, its value, and the gradients of its sum with weights cos(0), cos(1)... by x and w: PyTorch's numbers.
 # fmt: off
@@ -351,13 +359,12 @@ def test_a_device_of_pytorchs_name_is_explained():
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("clamp", "; tensors have it: x.clamp"),
+        ("contiguous", "; tensors have it: x.contiguous"),
         ("device", "; tensors have it: x.device"),
         ("array", "; here it is agrad.asarray"),
         ("percentile", "; here it is agrad.extra.percentile"),
-        ("split", "; here it is agrad.extra.split"),  # x.split is PyTorch's: parts of a length
-        ("arctan2", "; here it is agrad.atan2"),
-        ("concatenate", "; here it is agrad.concat"),
+        ("fabs", "; here it is agrad.abs"),
+        ("power", "; here it is agrad.pow"),
         ("cdist", "; here it is agrad.extra.cdist"),
         ("nothing_of_the_kind", ""),
         ("__len__", ""),
@@ -424,3 +431,176 @@ def test_round_of_integers_takes_no_decimals():
         TypeError, match=r"round\(\) with decimals takes floating point, not int64; numpy.round takes integers"
     ):
         ag.asarray([1, 2]).round(1)
+
+
+# -- functions ---------------------------------------------------------------------------------------------------------
+
+
+def as_function(code):
+    """Return ``x.name(y)`` as ``lib.name(x, y)``, or with `input=` where it takes nothing else; None if it is no function."""
+    call = ast.parse(code, mode="eval").body
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in METHODS):
+        return None
+    one = call.func.value
+    if call.args:
+        call.args.insert(0, one)
+    else:
+        call.keywords.insert(0, ast.keyword("input", one))
+    call.func = ast.parse(f"lib.{call.func.attr}", mode="eval").body
+    return ast.unparse(call)
+
+
+#: As the table of methods: expression, value, gradients by x and w. Numbers are PyTorch's.
+FUNCTIONS = [(code, *row[1:]) for row in TABLE if (code := as_function(row[0]))]
+# fmt: off
+FUNCTIONS += [
+    ("lib.mul(x, other=w)", [[0.15, 1.2, 0.3], [2.7, 0.1, 0.1]], [[0.3, 0.324181, -0.083229], [-0.890993, -0.261457, 0.028366]], [[0.5, 1.080605, -0.62422], [-2.969977, -0.163411, 0.283662]]),
+    ("lib.neg(x)", [[-0.5, -2.0, -1.5], [-3.0, -0.25, -1.0]], [[-1.0, -0.540302, 0.416147], [0.989992, 0.653644, -0.283662]], None),
+    ("lib.clamp(x, max=1.75, min=0.35)", [[0.5, 1.75, 1.5], [1.75, 0.35, 1.0]], [[1.0, 0.0, -0.416147], [0.0, 0.0, 0.283662]], None),
+    ("lib.mm(x, mat2=w.t())", [[1.65, 1.4], [1.25, 2.9]], [[0.786272, 0.816121, 0.25403], [-1.015837, -0.645685, -0.182229]], [[-0.748441, 1.895963, 1.083853], [-2.699826, 0.833106, -0.179539]]),
+    ("lib.bmm(x[None], w.t()[None])", [[[1.65, 1.4], [1.25, 2.9]]], [[0.786272, 0.816121, 0.25403], [-1.015837, -0.645685, -0.182229]], [[-0.748441, 1.895963, 1.083853], [-2.699826, 0.833106, -0.179539]]),
+    ("lib.mv(x, vec=w[0])", [1.65, 1.25], [[0.3, 0.6, 0.2], [0.162091, 0.324181, 0.10806]], [[2.120907, 2.135076, 2.040302], [0.0, 0.0, 0.0]]),
+    ("lib.unsqueeze(x, dim=1)", [[[0.5, 2.0, 1.5]], [[3.0, 0.25, 1.0]]], [[1.0, 0.540302, -0.416147], [-0.989992, -0.653644, 0.283662]], None),
+    ("lib.unbind(x, dim=1)[2]", [1.5, 1.0], [[0.0, 0.0, 1.0], [0.0, 0.0, 0.540302]], None),
+    ("lib.transpose(x, dim0=0, dim1=1)", [[0.5, 3.0], [2.0, 0.25], [1.5, 1.0]], [[1.0, -0.416147, -0.653644], [0.540302, -0.989992, 0.283662]], None),
+    ("lib.permute(x, dims=(1, 0))", [[0.5, 3.0], [2.0, 0.25], [1.5, 1.0]], [[1.0, -0.416147, -0.653644], [0.540302, -0.989992, 0.283662]], None),
+    ("lib.t(x)", [[0.5, 3.0], [2.0, 0.25], [1.5, 1.0]], [[1.0, -0.416147, -0.653644], [0.540302, -0.989992, 0.283662]], None),
+    ("lib.clone(x, memory_format=None)", [[0.5, 2.0, 1.5], [3.0, 0.25, 1.0]], [[1.0, 0.540302, -0.416147], [-0.989992, -0.653644, 0.283662]], None),
+    ("lib.logit(x / 4, eps=0.3)", [[-0.847298, 0.0, -0.510826], [0.847298, -0.847298, -0.847298]], [[0.0, 0.540302, -0.44389], [0.0, 0.0, 0.0]], None),
+    ("lib.repeat_interleave(x, 2, dim=0, output_size=4)", [[0.5, 2.0, 1.5], [0.5, 2.0, 1.5], [3.0, 0.25, 1.0], [3.0, 0.25, 1.0]], [[0.010008, -0.113341, -0.132485], [0.04904, -0.085169, -0.141074]], None),
+    ("lib.absolute(-x) + lib.arctan2(x, w)", [[1.530377, 3.27934, 2.938245], [4.27934, 0.808599, 2.471128]], [[1.882353, 0.614656, -0.452492], [-1.080817, -1.828733, 0.311748]], [[-1.470588, -0.247845, 0.272585], [0.30275, 0.734431, -0.280854]]),
+    ("lib.exp_(lib.clone(x))", [[1.648721, 7.389056, 4.481689], [20.085537, 1.284025, 2.718282]], [[1.648721, 3.992324, -1.865041], [-19.884531, -0.839295, 0.771074]], None),
+    ("lib.clamp_(x * 1, 1, 2)", [[1.0, 2.0, 1.5], [2.0, 1.0, 1.0]], [[0.0, 0.0, -0.416147], [0.0, 0.0, 0.0]], None),
+    ("lib.concatenate((x, w), dim=1)[:, 2:4]", [[1.5, 0.3], [1.0, 0.9]], [[0.0, 0.0, 1.0], [0.0, 0.0, -0.416147]], [[0.540302, 0.0, 0.0], [-0.989992, 0.0, 0.0]]),
+]
+# fmt: on
+
+
+def judge_functions(lib):
+    for code, *expected in FUNCTIONS:
+        for found, given in zip(run(lib, code), expected, strict=True):
+            if given is not None:
+                assert np.shape(found) == np.shape(given), code
+                np.testing.assert_allclose(found, given, rtol=1e-5, atol=2e-6, err_msg=code)
+
+
+def test_functions_give_pytorchs_numbers():
+    assert len(FUNCTIONS) > 60
+    judge_functions(ag)
+
+
+def test_the_table_of_functions_is_pytorchs():
+    if importlib.util.find_spec("torch"):
+        judge_functions(importlib.import_module("torch"))
+
+
+def test_each_name_is_there_under_its_name():
+    for name in sorted(NAMES):
+        found = getattr(ag, name)
+        assert vars(ag)[name] is found  # a second access finds it without a call
+        if name in METHODS:
+            assert (found.__name__, found.__qualname__, found.__module__) == (name, name, "agrad")
+            assert next(iter(inspect.signature(found).parameters)) == "input"
+            assert "\ninput : Tensor or array\n" in found.__doc__
+            assert pickle.loads(pickle.dumps(found)) is found
+            assert copy.deepcopy(found) is found
+        elif name in SAME:
+            home, _, own = f"agrad.{SAME[name]}".rpartition(".")
+            assert getattr(importlib.import_module(home), own) is found
+
+
+def test_every_function_of_pytorchs_that_is_a_method_is_there():
+    if not importlib.util.find_spec("torch"):
+        return
+    lib = importlib.import_module("torch")
+    theirs = {name for name in dir(lib) if inspect.isroutine(getattr(lib, name)) and name[0] != "_"}
+    missing = {name for name in theirs & set(dir(ag.Tensor)) if not hasattr(ag, name)}
+    assert missing == {"fill", "put"}  # these methods are NumPy's, and change the tensor
+
+
+def test_dtypes_have_pytorchs_names():
+    names = {"half": "float16", "float": "float32", "double": "float64", "cfloat": "complex64", "cdouble": "complex128"}
+    for name, dtype in {**names, "short": "int16", "int": "int32", "long": "int64"}.items():
+        assert getattr(ag, name) is getattr(ag, dtype)
+    assert ag.zeros(2, dtype=ag.long).dtype == ag.int64
+    assert isinstance(ag.zeros(2, 3).shape, ag.Size)
+    assert ag.Size([2, 3]) == (2, 3)
+
+
+def test_a_star_hides_no_more_of_python_than_the_standard_and_compile():
+    names = {}
+    exec("from agrad import *", names)
+    standard = {"abs", "all", "any", "bool", "max", "min", "pow", "round", "sum"}
+    assert {name for name in names if hasattr(builtins, name)} - {"__builtins__", "__doc__"} == {*standard, "compile"}
+    assert not NAMES & names.keys()
+
+
+def test_importing_makes_none_of_them():
+    source = "import sys, agrad as ag; print('agrad.torch_functions' in sys.modules, hasattr(ag, 'clamp'), 'clamp' in vars(ag))"
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert done.stdout == "False True True\n"
+
+
+@pytest.mark.parametrize("value", [[1.0], 2, None, "x"])
+def test_what_is_no_tensor_is_refused_in_pytorchs_words(value):
+    kind = type(value).__name__
+    message = (
+        rf"^clamp\(\): argument 'input' \(position 1\) must be Tensor, not {kind}\n.*asarray(.|\n)*test_porting.py:"
+    )
+    with pytest.raises(TypeError, match=message):
+        ag.clamp(value, 0, 1)
+    with pytest.raises(TypeError, match=r"^mul\(\): argument 'input' \(position 1\) must be Tensor"):
+        ag.mul(value, other=ag.ones(2))
+
+
+def test_arrays_are_taken_as_elsewhere():
+    assert ag.unsqueeze(np.ones(2), 0).shape == (1, 2)
+    with pytest.raises(TypeError, match=r"^clamp\(\) missing 1 required positional argument: 'input'"):
+        ag.clamp()
+    with pytest.raises(TypeError, match="'other'"):
+        ag.mul(ag.ones(2))
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'low'"):
+        ag.clamp(ag.ones(2), low=1)
+
+
+def test_functions_act_in_every_mode():
+    def f(x):
+        return ag.mul(ag.clamp(x, -1, 1), ag.unsqueeze(ag.erf(x), 0)).sum()
+
+    def g(x):
+        return (x.clamp(-1, 1) * x.erf().unsqueeze(0)).sum()
+
+    x = ag.tensor([-2.0, -0.5, 0.25, 3.0])
+    for way in (
+        lambda f: ag.func.grad(f)(x),
+        lambda f: ag.func.hessian(f)(x),
+        lambda f: ag.func.vmap(f)(ag.stack([x, 2 * x])),
+    ):
+        np.testing.assert_array_equal(way(f).numpy(), way(g).numpy())
+    np.testing.assert_array_equal(ag.func.jvp(f, (x,), (ag.ones_like(x),))[1].numpy(), ag.func.grad(g)(x).numpy().sum())
+    compiled = ag.compile(f)
+    for scale in (1.0, 2.0, 3.0):
+        np.testing.assert_allclose(compiled(scale * x).numpy(), g(scale * x).numpy(), rtol=1e-15)
+
+
+def test_in_place_functions_change_their_tensor():
+    x = ag.ones(2, 3)
+    assert ag.zero_(x) is x
+    assert ag.fill_(x, 2.0) is ag.neg_(x) is x
+    assert x.tolist() == [[-2.0] * 3] * 2
+    with pytest.warns(ag.LostWriteWarning):
+        ag.zero_(x[0])
+
+
+def test_a_declared_op_takes_the_place_of_the_name():
+    assert ag.rsqrt(ag.ones(1)).tolist() == [1.0]
+    try:
+
+        @ag.elementwise(name="rsqrt", x=2.0, kernel=lambda xp, x: x + x)
+        def twice(x, /):
+            """2 x."""
+
+        assert ag.rsqrt is twice
+    finally:
+        OPS.pop("rsqrt", None)
+    assert ag.rsqrt(4 * ag.ones(1)).tolist() == [0.5]
