@@ -13,7 +13,7 @@ from agrad.core.backend import backend_of
 from agrad.core.node import Freed, Node, ancestors
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, argument_of
-from agrad.func.origins import Argument, Found, Origin, search
+from agrad.func.origins import Argument, Found, Origin, Reach
 from agrad.func.program import Given, Leaf, Number, Program, Structure, Write
 from agrad.func.recording import CaptureError, Hooked, Recorder
 
@@ -113,7 +113,7 @@ def captured_call(
         )
     roots = [function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
     results = results_of(recorder, returned, leaves)
-    program = program_of(recorder, results, Structure(treedef, tuple(given)), tensors, roots)
+    program = program_of(recorder, results, Structure(treedef, tuple(given)), tensors, Reach(roots))
     parameters = parameters_of(function, len(args))
     names = {**program.names, **names_of(treedef, given, parameters)}
     program = program.replaced(parameters=parameters, names=names)
@@ -143,12 +143,12 @@ def program_of(
     results: Structure,
     arguments: Structure,
     given: Sequence[Any],
-    roots: Sequence[Any],
+    reach: Reach,
     settings: Sequence[int] = (),
 ) -> Program:
     """Return the program of what a recorder has seen."""
     numbers = dict.fromkeys(leaf.number for leaf in arguments.leaves if isinstance(leaf, Leaf | Number))
-    writes = writes_of(recorder, roots, given)
+    writes = writes_of(recorder, reach, given)
     outputs = [leaf.number for leaf in results.leaves if isinstance(leaf, Leaf | Number)]
     outputs += [write.number for write in writes if write.number is not None]
     outputs += recorder.also
@@ -156,7 +156,7 @@ def program_of(
     program = recorder.program([*numbers], outputs)
     used = {number for step in program.steps for number in step.refs} | {*outputs}
     others = {n: array for n, array in recorder.inputs.values() if n in used and n not in numbers}
-    outside = found_outside(recorder, others, roots)
+    outside = found_outside(recorder, others, reach)
     return program.replaced(
         inputs=(*numbers, *outside, *settings, *draws),
         keys=tuple(draws),
@@ -191,7 +191,7 @@ def results_of(recorder: Recorder, returned: Any, arguments: Sequence[Any]) -> S
     return Structure(treedef, tuple(found))
 
 
-def writes_of(recorder: Recorder, roots: Sequence[Any], given: Sequence[Any]) -> list[Write]:
+def writes_of(recorder: Recorder, reach: Reach, given: Sequence[Any]) -> list[Write]:
     """Return what was done to tensors from outside."""
     changed: list[tuple[Tensor, str, int | None]] = []
     for tensor, array, grad in tuple(recorder.met.values()):
@@ -207,10 +207,11 @@ def writes_of(recorder: Recorder, roots: Sequence[Any], given: Sequence[Any]) ->
     ways: dict[int, Origin | Argument] = {
         id(leaf): Argument(place) for place, leaf in enumerate(given) if id(leaf) in wanted
     }
-    for found in search(roots, lambda value: id(value) in wanted):
-        ways.setdefault(id(found.value), found.origin)
+    for found in reach:
         if len(ways) == len(wanted):
             break
+        if id(found.value) in wanted:
+            ways.setdefault(id(found.value), found.origin)
     changed = [each for each in changed if id(each[0]) in ways or id(each[0]) not in recorder.beside]
     missing = [tensor for tensor, _, _ in changed if id(tensor) not in ways]
     if missing:
@@ -242,7 +243,7 @@ def is_freed(tensor: Tensor) -> bool:
     return tensor._node is not None and any(type(node.saved) is Freed for node in ancestors([tensor._node]))
 
 
-def found_outside(recorder: Recorder, arrays: dict[int, Any], roots: Sequence[Any]) -> dict[int, Origin]:
+def found_outside(recorder: Recorder, arrays: dict[int, Any], reach: Reach) -> dict[int, Origin]:
     """Return where arrays from outside are found, by number."""
     if not arrays:
         return {}
@@ -254,14 +255,14 @@ def found_outside(recorder: Recorder, arrays: dict[int, Any], roots: Sequence[An
         return before.get(id(value), value._raw) if isinstance(value, Tensor) else value
 
     grads = {id(tensor): grad for tensor, _, grad in recorder.met.values() if grad is not None}
-    for found in search(roots, lambda value: id(array_of(value)) in numbers or id(value) in grads):
+    for found in reach:
         number = numbers.get(id(array_of(found.value)))
-        if number is not None:
-            places.setdefault(number, found.origin)
+        if number is not None and number not in places:
+            places[number] = found.origin
         grad = grads.get(id(found.value))  # as it was: by now there may be another one
         number = None if grad is None else numbers.get(id(array_of(grad)))
-        if number is not None:
-            places.setdefault(number, Found(grad, found, ("attribute", "grad")).origin)
+        if number is not None and number not in places:
+            places[number] = Found(grad, found, ("attribute", "grad")).origin
         if len(places) == len(numbers):
             break
     for number, array in arrays.items():

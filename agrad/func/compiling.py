@@ -41,6 +41,7 @@ from agrad.func.guards import (
     guards_of,
     has_grad,
     hooks_at,
+    is_no_state,
     is_plain,
     key_of,
     links_along,
@@ -48,9 +49,9 @@ from agrad.func.guards import (
     same,
     settings_of,
     state_of,
-    tells_settings,
+    tellers_in,
 )
-from agrad.func.origins import Argument, Found, search, target_of
+from agrad.func.origins import Argument, Found, Reach, target_of
 from agrad.func.program import Given, Leaf, Number, Program, Structure, put_back
 from agrad.func.recording import CaptureError, Hooked
 from agrad.func.watching import Condition, Live, Watcher, Whole, backward_of
@@ -667,8 +668,9 @@ class Compiled:
         given, values = introduced(watcher, leaves)
         args, kwargs = tree.unflatten(treedef, values)
         roots = [self.function, *(leaf for leaf in leaves if not isinstance(leaf, Tensor))]
-        state = state_of(roots)
-        watcher.tellers = [found.value for found in search(roots, tells_settings)]
+        reach = Reach(roots, is_no_state)
+        state = state_of(reach)
+        watcher.tellers = tellers_in(reach)
         settings = settings_of(watcher.tellers)
         first = next_seq()
         before = mode.get_mode()
@@ -691,7 +693,7 @@ class Compiled:
         if watcher.failure is None:
             arguments = Structure(treedef, tuple(given))
             try:
-                kept = self._made(watcher, arguments, values, returned, roots, state, settings, met, first)
+                kept = self._made(watcher, arguments, values, returned, reach, state, settings, met, first)
             except CaptureError as error:
                 watcher.give_up(error)
         returned = tree.map(as_python, returned)
@@ -751,7 +753,7 @@ class Compiled:
         arguments: Structure,
         values: list[Any],
         returned: Any,
-        roots: list[Any],
+        reach: Reach,
         state: list[State],
         settings: dict[Any, Found],
         met: set[types.CodeType],
@@ -773,6 +775,7 @@ class Compiled:
                 f"capture: hooks stand beside the Function {watcher.functions[0]}, and may run only where a gradient comes"
             )
         reading = Reading(met, state)
+        reach.look_into(filter(reading.has, reach.data), reading.was_taken)
         other = changed(state, reading)
         if other is not None:
             raise CaptureError(f"capture: {other}: a program would not change it")
@@ -784,7 +787,13 @@ class Compiled:
                 )
         owner = {id(value._raw): -1 for value in values if isinstance(value, Tensor)}
         known = {id(array) for _, array in watcher.inputs.values()}
-        for found in search(roots, lambda value: isinstance(value, Tensor) and id(value._raw) in known):
+        for found in reach.looked_at():
+            if not isinstance(found.value, Tensor) or id(found.value._raw) not in known:
+                continue
+            if (
+                found.step == ("attribute", "grad") and id(found.value) not in watcher.met
+            ):  # it was there before the call
+                continue
             if owner.setdefault(id(found.value._raw), id(found.value)) != id(found.value):
                 raise CaptureError(
                     f"capture: {found.origin} is found outside of the arguments and shares its array with an argument, or"
@@ -804,11 +813,17 @@ class Compiled:
         conditions = list(watcher.conditions)
         results = results_of(watcher, returned, values)
         given_back = list(zip(results.leaves, tree.flatten(returned)[0], strict=True))
-        sought = {id(t) for leaf, t in given_back if isinstance(leaf, Leaf) and not leaf.raw}
+        taken_in = {number for number, _ in watcher.inputs.values()}
+        sought = {
+            id(t)
+            for leaf, t in given_back
+            if isinstance(leaf, Leaf) and not leaf.raw and (leaf.number in taken_in or id(t) in watcher.met)
+        }
         ways = {
             id(found.value): found.origin
-            for found in search(roots, lambda value: id(value) in sought)
-            if found.step != ("attribute", "grad")  # another tensor after every backward pass
+            for found in reach.looked_at()
+            if id(found.value) in sought
+            and found.step != ("attribute", "grad")  # another tensor after every backward pass
         }
         new = [
             (leaf.number, tensor)
@@ -825,7 +840,7 @@ class Compiled:
             *saved,
         ]
         asked = [item[1] for item in watcher.prologue if item[0] == "setting"]
-        program = program_of(watcher, results, arguments, values, roots, asked)
+        program = program_of(watcher, results, arguments, values, reach, asked)
         if not {one.number for one in hooks} <= {number for step in program.steps for number in step.made}:
             raise CaptureError("capture: a hook is registered on a value that no result is computed from")
         tensors = [leaf for leaf in tree.flatten(returned)[0] if isinstance(leaf, Tensor)]
@@ -876,10 +891,11 @@ class Compiled:
         taken = {id(outside.link.value) for outside in outside}
         followed_alone = {key for key, (t, *_) in watcher.met.items() if t._node is not None and key not in taken}
         alone = []
-        for found in search(roots, lambda value: id(value) in followed_alone):
-            way = links_along(found.origin)
-            links += way[:-1]
-            alone.append(Outside.of(-1, way[-1], found.value))
+        for found in reach.looked_at():
+            if id(found.value) in followed_alone:
+                way = links_along(found.origin)
+                links += way[:-1]
+                alone.append(Outside.of(-1, way[-1], found.value))
         taken_at = {
             id(link.value): link
             for link in (*(one.link for one in (*outside, *alone)), *targets_written)
@@ -898,11 +914,11 @@ class Compiled:
                 if last.place[:2] != link.place[:2]:
                     links += way
                     again.append((last, link))
-        for found in search(roots, lambda value: id(value) in looked_at):
-            links += links_along(found.origin)
-            links.append(
-                Link(has_grad, found.value, found.value.grad is not None, f"whether {found.origin} has a gradient")
-            )
+        for found in reach.looked_at():
+            if id(found.value) in looked_at:
+                has = found.value.grad is not None
+                links += links_along(found.origin)
+                links.append(Link(has_grad, found.value, has, f"whether {found.origin} has a gradient"))
         return Kept(
             program,
             watcher.backend or default_backend(),
@@ -1107,7 +1123,7 @@ def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
 
 
 #: What a graph refers to and does not keep values for.
-NOT_KEPT = (type, types.ModuleType, types.FunctionType, types.CodeType, types.FrameType, str, int, float)
+NOT_KEPT = (type, types.ModuleType, types.FunctionType, types.CodeType, types.FrameType, str, int, float, Spec, Backend)
 
 
 def equal_in_bits(backend: Backend, first: Any, second: Any) -> bool:

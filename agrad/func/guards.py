@@ -19,15 +19,23 @@ from agrad.core.backend import BACKENDS
 from agrad.core.node import AccumulateGrad
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
-from agrad.func.origins import FOLLOW, Found, Origin, is_library, is_own, search
+from agrad.func.origins import (
+    ENTRIES,
+    FOLLOW,
+    Found,
+    Origin,
+    Reach,
+    is_large,
+    is_library,
+    is_own,
+    one_further,
+    search,
+)
 from agrad.func.program import spec_of_value
 from agrad.random import Generator
 
 #: Plain values: compared by type and value.
 PLAIN = frozenset({bool, int, float, complex, str, bytes, type(None)})
-
-#: Containers of more entries are data, whose members are no guards.
-ENTRIES = 64
 
 
 def is_plain(value: Any) -> bool:
@@ -103,12 +111,46 @@ def link_of(holder: Any, step: tuple[str, Any], value: Any, name: str) -> Link:
 
 def links_along(origin: Origin) -> list[Link]:
     """Return the links of a way."""
-    holder, links = origin.root, []
-    for i, step in enumerate(origin.way):
-        value = FOLLOW[step[0]](holder, step[1])
-        links.append(link_of(holder, step, value, str(Origin(None, origin.way[: i + 1]))))
+    holder, name, links = origin.root, "", []
+    for step in origin.way:
+        value, name = FOLLOW[step[0]](holder, step[1]), one_further(name, step)
+        links.append(link_of(holder, step, value, name))
         holder = value
     return links
+
+
+#: Stands where a way leads nowhere any more.
+GONE = object()
+
+
+class Present:
+    """What is where a search was, looked up anew: each step once, however many ways go by it."""
+
+    def __init__(self) -> None:
+        self._at: dict[Found, tuple[Any, str]] = {}
+
+    def of(self, found: Found) -> tuple[Any, str]:
+        """Return what is there now, `GONE` if nothing, and how Python writes the way."""
+        behind: list[Found] = []
+        while found not in self._at and found.before is not None:
+            behind.append(found)
+            found = found.before
+        value, name = self._at.get(found, (found.value, ""))
+        for each in reversed(behind):
+            kind, key = each.step
+            try:
+                value = GONE if value is GONE else FOLLOW[kind](value, key)
+            except (AttributeError, LookupError, ValueError, TypeError, StopIteration):
+                value = GONE
+            name = one_further(name, each.step)
+            self._at[each] = value, name
+        return value, name
+
+    def link(self, found: Found) -> Link:
+        """Return the link for the last step to a value."""
+        assert found.before is not None
+        value, name = self.of(found)
+        return link_of(self.of(found.before)[0], found.step, value, name)
 
 
 def at_place(place: int | Link, leaves: Sequence[Any]) -> Any:
@@ -180,27 +222,37 @@ class State(NamedTuple):
     size: int | None
 
 
-def state_of(roots: Sequence[Any]) -> list[State]:
-    """Return everything that functions and objects lead to."""
-    return [State(found, size_of(found.value)) for found in search(roots, lambda _: True, skip=is_no_state)]
+def state_of(reach: Reach) -> list[State]:
+    """Return what functions and objects lead to but by way of data."""
+    return [State(found, size_of(found.value)) for found in reach.near]
+
+
+def tellers_in(reach: Reach) -> list[Any]:
+    """Return the optimisers and schedules that functions and objects lead to; in other data those that stand there."""
+    found: list[Any] = []
+    for data in (at.value for at in reach.data):
+        if tells_settings(data):
+            found.append(data)
+        elif is_large(data):
+            entries = data.values() if isinstance(data, dict) else data
+            found += filter(tells_settings, entries)
+    return [at.value for at in search(found, tells_settings, skip=is_no_setting)]
 
 
 def is_state(value: Any) -> bool:
     """Return whether a value is compared, not what a program takes or a module."""
-    if isinstance(value, Tensor | types.ModuleType):
-        return False
+    return not is_array(value) and not isinstance(value, types.ModuleType)
+
+
+def is_array(value: Any) -> bool:
+    """Return whether a value is a tensor or a library's array, and none of its numbers."""
     backend = BACKENDS.get(type(value))
-    return backend is None or backend.as_array(value) is not value  # a library's number
+    return isinstance(value, Tensor) or (backend is not None and backend.as_array(value) is value)
 
 
 def is_no_state(value: Any) -> bool:
     """Return whether a value is data, tells recordings itself what changes, as optimisers and generators do, or is agrad's own."""
     return is_large(value) or tells_settings(value) or isinstance(value, Generator)
-
-
-def is_large(value: Any) -> bool:
-    """Return whether a value is data, whose members are no state."""
-    return isinstance(value, list | tuple | dict) and len(value) > ENTRIES
 
 
 def tells_settings(value: Any) -> bool:
@@ -246,7 +298,7 @@ class Reading:
         self._names = {name for code in met for name in code.co_names} | self._words
 
         self._read = {id(found.value) for found, _ in state if found.before is None}
-        edges = [found for found, _ in state if found.before is not None and self._step(found)]
+        edges = [found for found, _ in state if found.before is not None and self.was_taken(found)]
         while edges:  # an object may be read by another way than the one that it was found by first
             left = [found for found in edges if id(found.before.value) not in self._read]  # type: ignore[union-attr]
             if len(left) == len(edges):
@@ -256,7 +308,7 @@ class Reading:
 
     def has(self, found: Found) -> bool:
         """Return whether a value may have been read, and what leads to it."""
-        return found.before is None or (id(found.before.value) in self._read and self._step(found))
+        return found.before is None or (id(found.before.value) in self._read and self.was_taken(found))
 
     def by_hand(self, found: Found) -> bool:
         """Return whether a setting of an optimiser may have been read by the user's own functions."""
@@ -266,7 +318,8 @@ class Reading:
             for kind, key in steps
         )
 
-    def _step(self, at: Found) -> bool:
+    def was_taken(self, at: Found) -> bool:
+        """Return whether the step to a value may have been taken, by whoever came to what leads to it."""
         assert at.before is not None
         holder, (kind, key) = at.before.value, at.step
         if kind in ("cell", "global"):
@@ -307,48 +360,60 @@ def code_of(value: Any) -> types.CodeType | None:
 
 def guards_of(state: Sequence[State], reading: Reading) -> Iterator[Link]:
     """Return what must be as it was, of what was read."""
+    present, passed = Present(), set[Found]()
     for found, size in state:
         if not is_state(found.value) or not reading.has(found):
             continue
-        value, origin = found.value, found.origin
+        value, (_, name) = found.value, present.of(found)
         if found.before is not None:
-            *way, last = links_along(origin)
-            yield from (*way, last._replace(value=value))
+            way, at = [], found.before
+            while at.before is not None and at not in passed:
+                passed.add(at)
+                way.append(at)
+                at = at.before
+            yield from map(present.link, reversed(way))
+            yield present.link(found)._replace(value=value)
         held = sized(value)
         if held is not None and size is not None:
-            yield Link(len, held, size, f"how many entries {origin} has")
+            yield Link(len, held, size, f"how many entries {name} has")
         if isinstance(value, set | deque):
             kind: Any = frozenset if isinstance(value, set) else tuple
             if is_plain(kind(value)):
-                yield Link(kind, value, kind(value), str(origin))
+                yield Link(kind, value, kind(value), name)
         if isinstance(value, types.FunctionType) and not is_library(value.__code__.co_filename):
-            yield Link(operator.attrgetter("__code__"), value, value.__code__, f"the code of {origin}")
+            yield Link(operator.attrgetter("__code__"), value, value.__code__, f"the code of {name}")
 
 
 def changed(state: Sequence[State], reading: Reading) -> str | None:
     """Return what a call has changed of what there was, which no program would; None if nothing."""
+    present = Present()
     for found, size in state:
-        value, origin = found.value, found.origin
+        value, (now, name) = found.value, present.of(found)
         if found.before is not None and is_plain(value):
-            try:
-                now = origin.find()
-            except LookupError:
-                return f"{origin} was {value!r} and is not there after the call"
+            if now is GONE:
+                return f"{name} was {value!r} and is not there after the call"
             if not same(now, value):
-                return f"{origin} was {value!r} and is {now!r} after the call"
+                return f"{name} was {value!r} and is {now!r} after the call"
+        elif now is not value and is_array(value) and found.step != ("attribute", "grad"):
+            return f"{name} is another {type(value).__name__} after the call"
         elif size is not None and size_of(value) != size and reading.has(found):
-            return f"{origin} had {size} entries and has {size_of(value)} after the call"
+            return f"{name} had {size} entries and has {size_of(value)} after the call"
     return None
 
 
 # -- settings of optimisers and schedules -------------------------------------------------------------------------------
 
 
+def is_no_setting(value: Any) -> bool:
+    """Return whether a value has no settings: data, tensors, and code, which is not changed."""
+    return is_large(value) or isinstance(value, Tensor | types.FunctionType | types.ModuleType | type)
+
+
 def settings_of(tellers: Sequence[Any]) -> dict[Any, Found]:
     """Return the plain values of optimisers and schedules, by where they stand; what begins with _ is their own."""
     return {
         (id(found.before.value), found.step): found
-        for found in search(tellers, is_plain, skip=is_large)
+        for found in search(tellers, is_plain, skip=is_no_setting)
         if found.before is not None and not str(found.step[1]).startswith("_")
     }
 

@@ -10,8 +10,9 @@ import sys
 import sysconfig
 import types
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,12 @@ from agrad.core.tree import TreeDef
 
 #: How many objects are looked at before a search gives up.
 ENOUGH = 200_000
+
+#: Containers of more entries are data, whose members are no state.
+ENTRIES = 64
+
+#: Names of ways are cut in the middle where they are longer.
+LONGEST = 200
 
 #: Per call of `functional_call` that runs (by its id), by name: the tensors that modules hold for it, their own, and in
 #: which table.
@@ -64,21 +71,25 @@ class Origin:
         return found
 
     def __str__(self) -> str:
-        text = ""
-        for kind, key in self.way:
-            if kind == "cell":
-                text = key[1]
-            elif kind == "global":
-                text = str(key)
-            elif kind in ("attribute", "member"):
-                text = f"{text}.{key}" if text else str(key)
-            elif kind == "hook":
-                text = f"a hook on {text}"
-            else:
-                # an optimizer's state has tensors as its keys: their values would fill the screen
-                shown = f"tensor of shape {key.shape}" if isinstance(key, Tensor) else repr(key)
-                text = f"{text}[{shown}]" if text else str(key) if isinstance(key, str) else shown
-        return text
+        return functools.reduce(one_further, self.way, "")
+
+
+def one_further(text: str, step: tuple[str, Any]) -> str:
+    """Return how Python writes a way that goes a step further than `text`."""
+    kind, key = step
+    if kind == "cell":
+        return str(key[1])
+    if kind == "global":
+        return str(key)
+    if kind in ("attribute", "member"):
+        text = f"{text}.{key}" if text else str(key)
+    elif kind == "hook":
+        text = f"a hook on {text}"
+    else:
+        # an optimizer's state has tensors as its keys: their values would fill the screen
+        shown = f"tensor of shape {key.shape}" if isinstance(key, Tensor) else repr(key)
+        text = f"{text}[{shown}]" if text else str(key) if isinstance(key, str) else shown
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}...{text[-LONGEST // 2 + 3 :]}"
 
 
 @dataclass(frozen=True)
@@ -162,21 +173,101 @@ def search(
     skip : callable, optional
         Whether not to look into a value.
     """
-    seen: set[int] = set()
-    queue = deque(map(Found, roots))
+    found = walk(map(Found, roots), set(), lambda at: None if skip(at.value) else steps_from(at))
+    return (at for at in found if wanted(at.value))
+
+
+def walk(starts: Iterable[Found], seen: set[int], look: Callable[[Found], Iterable[Found] | None]) -> Iterator[Found]:
+    """Return what is found from some places on, nearest first.
+
+    Parameters
+    ----------
+    starts : iterable of Found
+        Where to begin.
+    seen : set of int
+        The ``id`` of what was looked into, to which what is looked into now is added.
+    look : callable
+        Gives what a value leads to; None if it is not to be looked into.
+    """
+    queue = deque(starts)
     kept: list[Found] = []  # so that no id is given again
     while queue and len(seen) < ENOUGH:
         at = queue.popleft()
-        value = at.value
-        if wanted(value):
-            yield at
-        if type(value) in PYTHONS_OWN and not isinstance(value, list | tuple):
+        yield at
+        if is_alone(at.value) or id(at.value) in seen:
             continue
-        if id(value) in seen or skip(value):
-            continue
-        seen.add(id(value))
-        kept.append(at)
-        queue.extend(Found(inside, at, step) for step, inside in members(value, is_root=at.before is None))
+        found = look(at)
+        if found is not None:
+            seen.add(id(at.value))
+            kept.append(at)
+            queue.extend(found)
+
+
+def steps_from(at: Found, *, alone: bool = True) -> Iterator[Found]:
+    """Return what a value leads to in one step; `alone`: also what leads nowhere itself."""
+    steps = members(at.value, is_root=at.before is None)
+    return (Found(value, at, step) for step, value in steps if alone or not is_alone(value))
+
+
+def is_alone(value: Any) -> bool:
+    """Return whether a value leads nowhere, as a number."""
+    return type(value) in PYTHONS_OWN and not isinstance(value, list | tuple)
+
+
+def is_large(value: Any) -> bool:
+    """Return whether a value is data, whose members are no state."""
+    return isinstance(value, list | tuple | dict) and len(value) > ENTRIES
+
+
+class Reach:
+    """What functions and objects lead to, each value looked into once.
+
+    A model and what it uses are near. Into data, as a table that the function has a name for, one looks only where it was
+    read, or where something is missed.
+
+    Attributes
+    ----------
+    near : list of Found
+        What they lead to but by way of data, nearest first.
+    far : list of Found
+        What data leads to that was read.
+    data : list of Found
+        The data.
+
+    Parameters
+    ----------
+    roots : sequence
+        Where to begin.
+    is_data : callable, optional
+        What is taken for data; default: containers of many entries.
+    """
+
+    def __init__(self, roots: Sequence[Any], is_data: Callable[[Any], bool] = is_large) -> None:
+        self.far: list[Found] = []
+        self.data: list[Found] = []
+        self._seen: set[int] = set()
+
+        def look(at: Found) -> Iterator[Found] | None:
+            if not is_data(at.value):
+                return steps_from(at)
+            self.data.append(at)
+            return None
+
+        self.near = list(walk(map(Found, roots), self._seen, look))
+
+    def look_into(self, data: Iterable[Found], was_taken: Callable[[Found], bool]) -> None:
+        """Look into some of the data, along steps that a call may have taken."""
+        self.far += walk(data, self._seen, lambda at: filter(was_taken, steps_from(at, alone=False)))
+
+    def __iter__(self) -> Iterator[Found]:
+        """Return all of it, nearest first; for what is missed still, what is in all data, too."""
+        yield from self.near
+        yield from self.far
+        yield from walk(self.data, {*self._seen}, functools.partial(steps_from, alone=False))
+
+    def looked_at(self) -> Iterator[Found]:
+        """Return what is near or far."""
+        return chain(self.near, self.far)
 
 
 def refuse_captured(root: Any, target: Tensor, what: str, mapped: bool) -> None:

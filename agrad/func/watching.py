@@ -331,7 +331,7 @@ class Watcher(Recorder):
         return Live(value, self, array)
 
     def effect(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
-        self._told(do)
+        self._told(do, held)
         self._before_the_run()
         self.held_by_python += held
         self.prologue.append(("effect", do))
@@ -341,16 +341,18 @@ class Watcher(Recorder):
         if self.epilogue:
             self.not_recorded("settings are read or changed after a value has changed some", later=False)
 
-    def _told(self, do: Callable[[], None]) -> None:
-        """Change Python's state, and note which settings of optimisers and schedules that changes."""
-        before = settings_of(self.tellers)
+    def _told(self, do: Callable[[], None], held: Sequence[dict[Any, Any]]) -> None:
+        """Change Python's state, entries of the dicts `held`, and note which settings of optimisers and schedules these are."""
+        owners = {id(vars(teller)): teller for teller in self.tellers}
+        holders = [owners.get(id(one), one) for one in held]
+        before = settings_of(holders)
         do()
-        self.told |= changed_between(before, settings_of(self.tellers)).keys()
+        self.told |= changed_between(before, settings_of(holders)).keys()
 
     def effect_of(self, value: Any, do: Callable[[float], None], held: Sequence[dict[Any, Any]]) -> None:
         live = self.item(value) if isinstance(value, Tensor) else value
         number = float.__pos__(live) if isinstance(live, Live) else float(live)
-        self._told(functools.partial(do, number))
+        self._told(functools.partial(do, number), held)
         if isinstance(live, Live) and self.failure is None:
             live.used = True
             known = self.number_of(live.array)
