@@ -229,6 +229,8 @@ def general(op: Op, values: tuple[Any, ...], *, whole: bool = False) -> Any:
     mode = get_mode()
     if mode is not None and mode.thread != get_ident():
         mode = None  # another thread's
+    if mode is not None and mode.recorder is not None:
+        values = mode.recorder.given(values)
     if mode is not None and mode.levels and any(t._tangents for t in tensors_in(op, values)):
         return mode.levels[-1].push(op, values, mode)
     backend, spec = resolve_backend(op, values)
@@ -430,10 +432,13 @@ def _operand(op: Op, argument: Argument, value: Any, backend: Backend, spec: Spe
     if isinstance(value, Tensor):
         return value if value._spec.backend is backend else backend.adopt(value)
     if isinstance(value, bool | int | float | complex) and backend_of(value) is None:
+        mere = value
         if isinstance(value, float) and type(value) is not float:
-            value = float.__pos__(value)  # the mere number: a subclass may take note of who reads it
+            mere = float.__pos__(value)  # a subclass may take note of who reads it
         if spec is None:
-            raw = backend.asarray(value)
+            raw = backend.asarray(mere)
+        elif mere is not value:  # a recording knows it by its array, so no other number has that
+            raw = backend.scalar(mere, spec)
         else:
             raw = spec.number(value) if spec.backend is backend else backend.scalar(value, spec)
         return wrap(raw, backend.spec(raw))

@@ -54,6 +54,7 @@ def _live(name: str, op: str, *, reflected: bool = False) -> Callable[[Live, Any
         watcher = self.watcher
         if result is NotImplemented or not watcher.is_open:
             return result
+        other = watcher.known_float(other)
         self.used = True
         part = other.array if isinstance(other, Live) else float(other)
         if isinstance(other, Live):
@@ -77,10 +78,15 @@ def _bound(name: str) -> Callable[..., Any]:
 
 def _float(self: Live) -> float:
     value = float.__pos__(self)
-    if self.watcher.is_returned():
-        self.watcher.returned.append((value, self.array))
+    watcher = self.watcher
+    use = watcher.use_of_number()
+    if use == "returned":
+        watcher.returned.append((value, self.array))
+    elif use == "operand":  # of its own: each is to be met again, or is a condition
+        self.used = True
+        watcher.operands[id(value)] = value, watcher.live(value, self.array)
     else:
-        self.watcher.condition(self)
+        watcher.condition(self)
     return value
 
 
@@ -145,6 +151,8 @@ class Watcher(Recorder):
         The numbers it gave to Python.
     returned : list of (number, array)
         Plain floats and integers that the function only returns, and the arrays that they are of.
+    operands : dict
+        By ``id`` plain floats that are one side of a sum or a product and nothing else, each with its `Live`.
     frame : frame or None
         Where the function is called.
     tellers : list
@@ -162,6 +170,7 @@ class Watcher(Recorder):
         self.conditions: list[Condition] = []
         self.lives: list[Live] = []
         self.returned: list[tuple[Any, Any]] = []
+        self.operands: dict[int, tuple[float, Live]] = {}
         self.frame: types.FrameType | None = None
         self.tellers: list[Any] = []
         self.told: set[Any] = set()
@@ -249,11 +258,8 @@ class Watcher(Recorder):
         value = backend.item(tensor._computed() if backend.is_lazy else tensor._raw)
         self.meet(tensor)
         if type(value) is float and self.failure is None:
-            made = self._try(lambda: self.live(value, tensor._raw), lambda: value)
-            if isinstance(made, Live):
-                self.lives.append(made)
-            return made
-        if type(value) is int and self.is_returned():
+            return self._try(lambda: self.live(value, tensor._raw), lambda: value)
+        if type(value) is int and self.use_of_number() == "returned":
             made = Whole(value)
             self.returned.append((made, self.kernels_of(backend).reshape(tensor._raw, ())))
             return made
@@ -281,21 +287,32 @@ class Watcher(Recorder):
         array = next((array for number, array in self.returned if number is value), None)
         return None if array is None else self.number_of(array)
 
-    def is_returned(self) -> bool:
-        """Return whether a number that Python asks for now is only returned by the function itself."""
+    def use_of_number(self) -> str | None:
+        """Return what becomes of a number that Python asks for now: "returned", by the function itself, or "operand"."""
         if not self.is_open or self.failure is not None:
-            return False
-        from agrad.func.returned import is_returned  # noqa: PLC0415 (only where a number is asked for)
+            return None
+        from agrad.func.asked import use_of  # noqa: PLC0415 (only where a number is asked for)
 
         frame = errors.user_frame(sys._getframe())
-        return frame.f_back is self.frame and is_returned(frame.f_code, frame.f_lasti)
+        use = use_of(frame.f_code, frame.f_lasti)
+        return use if use == "operand" or frame.f_back is self.frame else None
+
+    def known_float(self, value: Any) -> Any:
+        """Return the `Live` of a plain float that was asked for as an operand; anything else as it is."""
+        known = self.operands.get(id(value))
+        return value if known is None else known[1]
+
+    def given(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(map(self.known_float, values)) if self.operands else values
 
     def live(self, value: float, array: Any) -> Live:
         """Return a number that is computed anew at every call, from a 0-d array."""
         xp = self.kernels_of(backend_of(array))
         backend = backend_of(array)
         assert backend is not None
-        return Live(value, self, xp.astype(xp.reshape(array, ()), backend.dtype("float64"), copy=True))
+        made = Live(value, self, xp.astype(xp.reshape(array, ()), backend.dtype("float64"), copy=True))
+        self.lives.append(made)
+        return made
 
     def truth(self, tensor: Tensor) -> Any:
         backend = tensor._spec.backend

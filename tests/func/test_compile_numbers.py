@@ -41,7 +41,43 @@ def arithmetic(x):
     return x * (0.1 * ag.sum(x).item() + 1.0)
 
 
+RATE = 0.1
+
+
+def times_a_tensor(x):
+    return x * float(ag.sum(x)) - float(ag.max(x)) / x
+
+
+def of_two_numbers(x):
+    return x + ag.sum(x).item() * float(ag.max(x)) + RATE
+
+
+def added_up(x):
+    total = ag.sum(x * 0.0).item()
+    for row in x:
+        total += float(row)
+    return total
+
+
+def helped(x):
+    return [x * part for part in (float(ag.sum(x)) * ag.max(x).item(), 1.0)], scaled(x, 2.0)
+
+
+def scaled(x, k):
+    return x * float(ag.sum(x)) * k
+
+
+def asked_twice(x):
+    s = ag.sum(x).item()
+    return x * float(s) + float(s), float(s)
+
+
+def with_a_constant_of_that_value(x):
+    return x * float(ag.max(x)) + x * 2.0 + x * 2.0 * float(x[0])
+
+
 RESULTS = (returned, lambda x: float(ag.sum(x)), named, in_containers, count, count_of_one, arithmetic)
+RESULTS += (times_a_tensor, of_two_numbers, added_up, helped, asked_twice, with_a_constant_of_that_value)
 
 
 def leaves(value):
@@ -115,7 +151,47 @@ def recursive(x, depth=1):
     return float(ag.sum(x))
 
 
+def of_a_constant(x):
+    return x * (2.0 * float(ag.sum(x)))
+
+
+def asked_twice_and_used_once(x):
+    s = ag.sum(x).item()
+    return x * float(s) + ag.tensor([2.0 * float(s)])
+
+
+def negative(x):
+    return x * -float(ag.sum(x))
+
+
+def power(x):
+    return x ** float(ag.max(x))
+
+
+def formatted(x):
+    return x * 2.0, f"{float(ag.sum(x)):.3f}"
+
+
+def kept_in_a_list(x):
+    parts = [float(ag.sum(x))]
+    return x * parts[0]
+
+
+def of_a_root(x):
+    return x * math.sqrt(float(ag.sum(x)))
+
+
+def passed_on(x):
+    return scaled(x, float(ag.sum(x)))
+
+
+def compared(x):
+    return x * 2.0 if float(ag.sum(x)) > LIMIT else x
+
+
 CONDITIONS = (decided, changed, used, counted, sliced, read_within, by_another, given_on, walrus, recursive)
+CONDITIONS += (of_a_constant, asked_twice_and_used_once, negative, power, formatted, kept_in_a_list, of_a_root)
+CONDITIONS += (passed_on, compared)
 
 
 @pytest.mark.parametrize("function", CONDITIONS)
@@ -126,6 +202,42 @@ def test_numbers_that_may_be_used_are_conditions(function):
             x = ag.asarray(np.array([0.25, 1.0, 2.0]) + 0.6 * i)
             assert leaves(compiled(x)) == leaves(function(x))
     assert len(compiled.programs) > 1
+
+
+def test_an_update_by_a_rate_and_a_float_is_one_program():
+    w = ag.tensor([0.5, -1.0], requires_grad=True)
+
+    @ag.compile
+    def step(x, lr):
+        w.grad = None
+        loss = ag.mean((x @ w) ** 2)
+        loss.backward()
+        with ag.no_grad():
+            w.sub_(lr * float(loss.detach()) * w.grad)
+        return float(loss.detach())
+
+    rng = np.random.default_rng(0)
+    for i in range(10):
+        x, lr, before = rng.normal(size=(8, 2)), 0.1 / (i + 1), w.detach().numpy().copy()
+        out = x @ before
+        np.testing.assert_allclose(step(x, lr), np.mean(out**2), rtol=1e-12)
+        expected = before - lr * np.mean(out**2) * x.T @ out / 4
+        np.testing.assert_allclose(w.detach().numpy(), expected, rtol=1e-12)
+    assert len(step.programs) == 1
+
+
+@pytest.mark.parametrize("made_of", [float, ag.tensor])
+@pytest.mark.parametrize("first", [True, False])
+def test_a_constant_of_the_same_value_stays_a_constant(made_of, first):
+    def function(x, rate):
+        rate = rate if isinstance(rate, float) else rate.item()
+        parts = [x * rate, x * 0.5]
+        return parts[0] + parts[1] if first else x * 0.5 + x * rate
+
+    compiled = ag.compile(function, check=False)
+    for rate in (0.5, 0.25, 2.0):
+        np.testing.assert_array_equal(compiled(ag.ones(3), made_of(rate)), np.full(3, rate + 0.5))
+    assert len(compiled.programs) == 1
 
 
 def test_where_there_is_no_text_a_float_is_a_condition():
@@ -166,7 +278,7 @@ def test_a_training_step_that_returns_numbers_is_one_program():
 
 
 def test_the_warning_of_many_ways_names_the_line():
-    compiled = ag.compile(lambda x: x * float(ag.sum(x)), check=False)
+    compiled = ag.compile(lambda x: x * math.sqrt(float(ag.sum(x))), check=False)
     for i in range(8):
         compiled(ag.asarray([float(i)]))
     with pytest.warns(CompileWarning, match=r"differ in a value that decides \(.*test_compile_numbers\.py:\d+\)"):

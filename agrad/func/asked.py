@@ -1,7 +1,8 @@
-"""Which numbers a function only returns, told by its text.
+"""What becomes of the numbers that a function asks for, told by its text.
 
 `float(t)` is a float of Python's own, whatever `t` is, and what is done with an integer nobody can watch either: C code reads
-it as it is. Where the text of the function that asks for one shows that it is returned, nothing else is done with it.
+it as it is. Where the text of the function that asks for one shows that it is returned, nothing else is done with it. And
+where it shows that the number is one side of a sum or a product, that is all: the other side may tell of it.
 """
 
 from __future__ import annotations
@@ -11,28 +12,37 @@ import functools
 import linecache
 import types
 from collections.abc import Mapping
+from typing import Literal
 
 #: What has a return value of its own.
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
+#: What is done with two numbers, and can be told by either.
+ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
+
 Parents = Mapping[ast.AST, ast.AST]
 
 
-def is_returned(code: types.CodeType, lasti: int) -> bool:
-    """Return whether an instruction asks for a number, by `float` or `item`, that its function returns and does not use.
+@functools.lru_cache(maxsize=1024)
+def use_of(code: types.CodeType, lasti: int) -> Literal["returned", "operand"] | None:
+    """Return what becomes of the number that an instruction asks for by `float` or `item`, and of which nothing else does.
 
-    That is so if it stands in a return statement, alone or in a tuple, list or dict, or is assigned to a name that is used
-    nowhere else. Where there is no text of the function it is not.
+    It is "returned" if it stands in a return statement, alone or in a tuple, list or dict, or is assigned to a name that is
+    used nowhere else. It is an "operand" if it is added, subtracted, multiplied or divided where it is asked for. None for
+    anything else, and where there is no text of the function.
     """
     try:
         parents = parents_in("".join(linecache.getlines(code.co_filename)))
     except SyntaxError:  # as a cell with a magic in it
-        return False
+        return None
     place = list(code.co_positions())[lasti // 2]
-    for node in parents:
+    for node, above in parents.items():
         if isinstance(node, ast.Call) and asks_for_a_number(node) and place_of(node) == place:
-            return stands_in_return(node, parents) or is_named_and_returned(node, parents)
-    return False
+            if stands_in_return(node, parents) or is_named_and_returned(node, parents):
+                return "returned"
+            is_operand = isinstance(above, ast.BinOp | ast.AugAssign) and isinstance(above.op, ARITHMETIC)
+            return "operand" if is_operand else None
+    return None
 
 
 def place_of(node: ast.expr) -> tuple[int | None, ...]:
