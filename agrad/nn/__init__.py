@@ -11,16 +11,32 @@ if TYPE_CHECKING:
     from agrad.nn import functional as functional
     from agrad.nn import init as init
     from agrad.nn import utils as utils
+    from agrad.nn.activations import *
     from agrad.nn.attention import *
     from agrad.nn.containers import *
+    from agrad.nn.convolution import *
     from agrad.nn.layers import *
     from agrad.nn.losses import *
     from agrad.nn.module import *
+    from agrad.nn.normalization import *
     from agrad.nn.parameter import *
+    from agrad.nn.pooling import *
     from agrad.nn.recurrent import *
 
 #: The files of modules, in the order in which a name is looked for: each uses those before it.
-_FILES = ("parameter", "module", "layers", "containers", "losses", "recurrent", "attention")
+_FILES = (
+    "parameter",
+    "module",
+    "layers",
+    "activations",
+    "normalization",
+    "convolution",
+    "pooling",
+    "containers",
+    "losses",
+    "recurrent",
+    "attention",
+)
 _PARTS = ("functional", "init", "utils", *_FILES)
 
 

@@ -12,8 +12,10 @@ from agrad.core.tensor import Tensor
 from agrad.nn import functional as F
 from agrad.nn import init
 from agrad.nn.containers import ModuleList
-from agrad.nn.layers import Dropout, LayerNorm, Linear
+from agrad.nn.functional.attention import weighted
+from agrad.nn.layers import Dropout, Linear
 from agrad.nn.module import Module
+from agrad.nn.normalization import LayerNorm
 from agrad.nn.parameter import Parameter
 from agrad.ops.creation import empty
 from agrad.ops.elementwise import logical_not
@@ -165,7 +167,7 @@ class MultiheadAttention(Module):
         rate = self.dropout if self.training else 0.0
         weights: Tensor | None = None
         if need_weights:
-            result, weights = F._weighted(heads[0], heads[1], heads[2], mask, rate)
+            result, weights = weighted(heads[0], heads[1], heads[2], mask, rate)
         else:
             result = F.scaled_dot_product_attention(heads[0], heads[1], heads[2], mask, rate)
         joined = reshape(moveaxis(result, 1, 2), (n, length, self.embed_dim))

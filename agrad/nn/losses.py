@@ -6,6 +6,7 @@ from typing import Any
 
 from agrad.core.tensor import Tensor
 from agrad.nn import functional as F
+from agrad.nn.functional.checks import checked_reduction
 from agrad.nn.module import Module
 
 __all__ = [
@@ -21,7 +22,7 @@ class _Loss(Module):
 
     def __init__(self, reduction: str) -> None:
         super().__init__()
-        self.reduction = F._checked_reduction(type(self).__name__, reduction)
+        self.reduction = checked_reduction(type(self).__name__, reduction)
 
 
 class MSELoss(_Loss):
@@ -72,7 +73,7 @@ class KLDivLoss(Module):
     def __init__(self, reduction: str = "mean", log_target: bool = False) -> None:
         super().__init__()
         if reduction != "batchmean":
-            F._checked_reduction("KLDivLoss", reduction)
+            checked_reduction("KLDivLoss", reduction)
         self.reduction, self.log_target = reduction, log_target
 
     def forward(self, input: Any, target: Any) -> Tensor:

@@ -10,6 +10,7 @@ import pytest
 
 import agrad as ag
 import agrad.nn.functional as F
+from agrad.nn.functional import attention
 
 L, S = 5, 7
 ATTEND = F.scaled_dot_product_attention
@@ -33,9 +34,9 @@ MASKS = {
 }
 
 
-@pytest.fixture(params=[F.SCORES, 60, 1], ids=["whole", "blocks", "rows"])
+@pytest.fixture(params=[attention.SCORES, 60, 1], ids=["whole", "blocks", "rows"])
 def scores(request, monkeypatch):
-    monkeypatch.setattr(F, "SCORES", request.param)
+    monkeypatch.setattr(attention, "SCORES", request.param)
     return request.param
 
 
@@ -140,7 +141,7 @@ def test_the_gradient_is_that_of_the_weights_that_were_left(scores):
 
 
 def test_no_matrix_of_weights_is_kept_where_they_are_many(monkeypatch):
-    monkeypatch.setattr(F, "SCORES", 1 << 12)
+    monkeypatch.setattr(attention, "SCORES", 1 << 12)
     operands = [ag.tensor(wave(512, 8, phase=p), requires_grad=True) for p in range(3)]
     tracemalloc.start()
     ag.sum(ATTEND(*operands)).backward()

@@ -1,0 +1,221 @@
+"""Convolutions as modules, with PyTorch's arguments and initial values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agrad.core.tensor import Tensor
+from agrad.nn import functional as F
+from agrad.nn.functional.checks import IntOrPair, pair_of, single_of
+from agrad.nn.layers import draw
+from agrad.nn.module import Module
+from agrad.nn.parameter import Parameter
+from agrad.ops.creation import empty
+
+__all__ = ["Conv1d", "Conv2d", "ConvTranspose2d"]
+
+
+class _Conv(Module):
+    """What the convolutions share."""
+
+    #: By how many numbers the size of a window is given, and what the weight's axes before those of the window are.
+    axes: int
+    transposed = False
+    output_padding: tuple[int, ...] = ()
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: IntOrPair,
+        stride: IntOrPair = 1,
+        padding: IntOrPair | str = 0,
+        dilation: IntOrPair = 1,
+        groups: int = 1,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if groups < 1:
+            raise ValueError("groups must be a positive integer")
+        for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
+            if channels % groups:
+                raise ValueError(f"{name} must be divisible by groups ({groups})")
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size = self._sizes(kernel_size, "kernel_size")
+        self.stride, self.dilation = self._sizes(stride, "stride"), self._sizes(dilation, "dilation")
+        self.padding = padding if isinstance(padding, str) else self._sizes(padding, "padding")
+        first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
+        self.weight = Parameter(empty((first, second // groups, *self.kernel_size), device=device, dtype=dtype))
+        self.bias = Parameter(empty((out_channels,), device=device, dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def _sizes(self, value: IntOrPair, what: str) -> tuple[int, ...]:
+        name = type(self).__name__
+        return pair_of(name, value, what) if self.axes == 2 else (single_of(name, value, what),)
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        draw(self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        zeros_, ones_ = (0,) * self.axes, (1,) * self.axes
+        text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
+        text += f", padding={self.padding!r}" if self.padding != zeros_ else ""
+        text += f", dilation={self.dilation}" if self.dilation != ones_ else ""
+        text += f", output_padding={self.output_padding}" if any(self.output_padding) else ""
+        text += f", groups={self.groups}" if self.groups != 1 else ""
+        return text + ("" if self.bias is not None else ", bias=False")
+
+
+class Conv1d(_Conv):
+    """Convolution of sequences (n, channels, length); see `agrad.nn.functional.conv1d`.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Channels before and after; both are multiples of `groups`.
+    kernel_size, stride, dilation : int, optional
+        Of the windows.
+    padding : int, "same" or "valid", optional
+        Zeros before and after the sequences.
+    groups : int, optional
+        Channels are connected within groups only.
+    bias : bool, optional
+        Whether there is one.
+    device, dtype : optional
+        Of the parameters.
+
+    Attributes
+    ----------
+    weight : Parameter
+        Shape (out_channels, in_channels / groups, k), uniform on ±1/sqrt(in_channels / groups * k).
+    bias : Parameter or None
+        Shape (out_channels,), likewise.
+
+    Raises
+    ------
+    ValueError
+        If the channels are no multiples of `groups`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.Conv1d(1, 4, 3, padding=1)(ag.ones((2, 1, 8))).shape
+    (2, 4, 8)
+    """
+
+    axes = 1
+
+    def forward(self, input: Any) -> Tensor:
+        return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class Conv2d(_Conv):
+    """Convolution of images (n, channels, height, width); see `agrad.nn.functional.conv2d`.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Channels before and after; both are multiples of `groups`.
+    kernel_size, stride, dilation : int or pair, optional
+        Of the windows.
+    padding : int, pair, "same" or "valid", optional
+        Zeros around the images.
+    groups : int, optional
+        Channels are connected within groups only.
+    bias : bool, optional
+        Whether there is one.
+    device, dtype : optional
+        Of the parameters.
+
+    Attributes
+    ----------
+    weight : Parameter
+        Shape (out_channels, in_channels / groups, kh, kw), uniform on ±1/sqrt(in_channels / groups * kh * kw).
+    bias : Parameter or None
+        Shape (out_channels,), likewise.
+
+    Raises
+    ------
+    ValueError
+        If the channels are no multiples of `groups`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.Conv2d(1, 4, 3, padding=1)(ag.ones((2, 1, 8, 8))).shape
+    (2, 4, 8, 8)
+    """
+
+    axes = 2
+
+    def forward(self, input: Any) -> Tensor:
+        return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+
+
+class ConvTranspose2d(_Conv):
+    """The adjoint of `Conv2d` in its input, plus a bias; see `agrad.nn.functional.conv_transpose2d`.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Channels before and after; both are multiples of `groups`.
+    kernel_size, stride, dilation : int or pair, optional
+        Of the windows, which lie in the result.
+    padding, output_padding : int or pair, optional
+        Rows and columns cut off at every side of the result, and put back at the bottom and right.
+    groups : int, optional
+        Channels are connected within groups only.
+    bias : bool, optional
+        Whether there is one.
+    device, dtype : optional
+        Of the parameters.
+
+    Attributes
+    ----------
+    weight : Parameter
+        Shape (in_channels, out_channels / groups, kh, kw), uniform on ±1/sqrt(out_channels / groups * kh * kw).
+    bias : Parameter or None
+        Shape (out_channels,), likewise.
+
+    Raises
+    ------
+    ValueError
+        If the channels are no multiples of `groups`, or `padding` is a word.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.ConvTranspose2d(4, 1, 2, stride=2)(ag.ones((2, 4, 4, 4))).shape
+    (2, 1, 8, 8)
+    """
+
+    axes = 2
+    transposed = True
+    padding: tuple[int, ...]
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: IntOrPair,
+        stride: IntOrPair = 1,
+        padding: IntOrPair = 0,
+        output_padding: IntOrPair = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: IntOrPair = 1,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if isinstance(padding, str):
+            raise ValueError(f"ConvTranspose2d takes integers as padding, not {padding!r}")  # noqa: TRY004 (a bad value)
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, device, dtype)
+        self.output_padding = self._sizes(output_padding, "output_padding")
+
+    def forward(self, input: Any) -> Tensor:
+        return F.conv_transpose2d(
+            input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
+        )

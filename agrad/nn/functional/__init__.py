@@ -1,0 +1,91 @@
+"""Activations, layers and losses as functions, with PyTorch's names and arguments.
+
+A function of an array of any backend runs on that backend. Images are (N, C, H, W): batch, channels, height, width; an
+image without the batch axis, (C, H, W), is taken as a batch of one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agrad.core import names as _names
+from agrad.nn.functional.activations import (
+    elu,
+    gelu,
+    glu,
+    hardtanh,
+    leaky_relu,
+    logsigmoid,
+    mish,
+    prelu,
+    relu,
+    relu6,
+    selu,
+    silu,
+    softplus,
+)
+from agrad.nn.functional.attention import scaled_dot_product_attention
+from agrad.nn.functional.convolution import conv1d, conv2d, conv_transpose2d
+from agrad.nn.functional.images import interpolate, pad, pixel_shuffle, pixel_unshuffle
+from agrad.nn.functional.layers import dropout, dropout2d, embedding, linear, one_hot
+from agrad.nn.functional.losses import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    huber_loss,
+    kl_div,
+    l1_loss,
+    mse_loss,
+    nll_loss,
+    smooth_l1_loss,
+)
+from agrad.nn.functional.normalization import (
+    batch_norm,
+    cosine_similarity,
+    group_norm,
+    instance_norm,
+    layer_norm,
+    normalize,
+    pairwise_distance,
+    rms_norm,
+)
+from agrad.nn.functional.pooling import (
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    avg_pool1d,
+    avg_pool2d,
+    max_pool1d,
+    max_pool2d,
+)
+from agrad.ops.docs import complete as _complete
+from agrad.ops.elementwise import tanh
+from agrad.ops.extra.activations import log_softmax, sigmoid, softmax
+
+__all__ = [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "avg_pool1d", "avg_pool2d", "batch_norm", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "conv1d", "conv2d", "conv_transpose2d", "cosine_similarity", "cross_entropy",
+    "dropout", "dropout2d", "elu", "embedding", "gelu", "glu", "group_norm", "hardtanh", "huber_loss", "instance_norm",
+    "interpolate", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "linear", "log_softmax", "logsigmoid", "max_pool1d",
+    "max_pool2d", "mish", "mse_loss", "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pixel_shuffle",
+    "pixel_unshuffle", "prelu", "relu", "relu6", "rms_norm", "scaled_dot_product_attention", "selu", "sigmoid", "silu",
+    "smooth_l1_loss", "softmax", "softplus", "tanh",
+]  # fmt: skip  # fmt: skip
+
+_complete(
+    globals(),
+    {
+        "dilation": "int or pair, optional\n    Steps between the elements of a window.",
+        "eps": "float, optional",
+        "ignore_index": "int, optional",
+        "inplace": "bool, optional\n    Give `input` itself, with the new value.",
+        "input": "Tensor\n    Any shape, real.",
+        "kernel_size": "int or pair\n    Height and width of a window.",
+        "p": "float, optional",
+        "padding": "int or pair, optional",
+        "reduction": '{"mean", "sum", "none"}, optional\n    What to do with the values.',
+        "stride": "int or pair, optional\n    Steps between windows. Default: `kernel_size`.",
+    },
+)
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = _names.of(__name__)

@@ -1,0 +1,96 @@
+"""What the functions refuse, and how they read sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agrad import dtypes
+from agrad.core import errors
+from agrad.core.buffers import check_leaf, rebind
+from agrad.core.operands import as_operand
+from agrad.core.tensor import Tensor, check_number
+from agrad.ops import manipulation
+
+IntOrPair = int | Sequence[int]
+
+
+def shape_of(name: str, argument: str, value: Any) -> tuple[int, ...]:
+    """Return the shape of an operand, a tensor or an array."""
+    try:
+        return tuple(value.shape)
+    except AttributeError:
+        raise errors.not_an_operand(name, argument, value) from None
+
+
+def pair_of(name: str, value: IntOrPair, what: str) -> tuple[int, int]:
+    """Return the two integers of an argument of a function of images."""
+    if isinstance(value, int):
+        return value, value
+    pair = tuple(value)
+    if len(pair) == 1:
+        pair *= 2
+    if len(pair) != 2:
+        raise ValueError(f"{name}(): {what} must be one integer or two, not {value!r}{errors.called()}")
+    return int(pair[0]), int(pair[1])
+
+
+def single_of(name: str, value: IntOrPair, what: str) -> int:
+    """Return the one integer of an argument of a function of sequences."""
+    if isinstance(value, int):
+        return value
+    if len(value) != 1:
+        raise ValueError(f"{name}(): {what} must be one integer, not {tuple(value)}{errors.called()}")
+    return int(value[0])
+
+
+def checked_reduction(name: str, reduction: str) -> str:
+    """Return the name of a reduction that is known."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(
+            f"{reduction} is not a valid value for reduction\n  {name}() takes mean, sum or none.{errors.called()}"
+        )
+    return reduction
+
+
+def differs(n: float, m: float) -> bool:
+    """Whether two sizes are known to differ (nan: a lazy backend does not know)."""
+    return n != m and n == n and m == m  # noqa: PLR0124
+
+
+def check_dtypes(name: str, words: str, input: Any, weight: Any) -> None:
+    """Refuse operands of different precision: one of them would be converted without a word, and with it all that follows."""
+    input, weight = as_operand(input), as_operand(weight)
+    ours, theirs = dtypes.name_of(input.dtype), dtypes.name_of(weight.dtype)
+    if ours != theirs and {ours, theirs} not in ({"float32", "complex64"}, {"float64", "complex128"}):
+        other = f", or the module, net.to(ag.{ours})" if input._spec.inexact else ""
+        raise RuntimeError(
+            f"{words.format(ours, theirs)}\n  {name}(): convert the input, x.to(ag.{theirs}){other}.{errors.called()}"
+        )
+
+
+def check_real(name: str, input: Tensor) -> None:
+    """Refuse what is not real floating point."""
+    if not input.is_floating_point():
+        raise TypeError(f"{name}() takes real floating tensors, not {input.dtype}{errors.called()}")
+
+
+def check_probability(name: str, argument: str, p: float) -> None:
+    """Refuse what is no number from 0 to 1."""
+    check_number(name, argument, p)
+    if not 0 <= p <= 1:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}{errors.called()}")
+
+
+def along(weight: Any, axis: int, rank: int) -> Tensor:
+    """Return one number per entry of an axis, of a shape that broadcasts along the others."""
+    return manipulation.reshape(as_operand(weight), tuple(-1 if i == axis else 1 for i in range(rank)))
+
+
+def put_in_place(input: Any, result: Tensor, what: str) -> Tensor:
+    """Give a tensor the value of a result, as its in-place methods do."""
+    if not isinstance(input, Tensor):
+        raise TypeError(f"{what}: with inplace=True it takes a tensor, not {type(input).__name__}{errors.called()}")
+    check_leaf(input, what)
+    rebind(input, result, what)
+    return input

@@ -1,0 +1,241 @@
+"""Convolution, and its adjoint."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agrad.core import errors
+from agrad.core.operands import as_operand
+from agrad.core.tensor import Tensor
+from agrad.nn.functional.checks import IntOrPair, along, check_dtypes, pair_of, single_of
+from agrad.nn.functional.windows import back, check_windows, images_of, rows_of
+from agrad.ops import manipulation
+from agrad.ops import nn as ops
+
+
+def conv2d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: IntOrPair = 1,
+    padding: IntOrPair | str = 0,
+    dilation: IntOrPair = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution of images with filters (cross-correlation, as in PyTorch: the filters are not flipped).
+
+    input : Tensor, shape (N, C, H, W) or (C, H, W)
+        Images, real.
+    weight : Tensor, shape (O, C / groups, kh, kw)
+        Filters.
+    bias : Tensor, shape (O,), optional
+        Added to every output channel.
+    stride: Steps between windows, down and to the right.
+    padding : int, pair, "valid" or "same", optional
+        Zeros put around the images. "valid": none; "same": as many as keep height and width, for stride 1.
+    dilation: Steps between the elements of a window.
+    groups : int, optional
+        Input and output channels are cut into so many groups, convolved separately.
+    Returns : Tensor, shape (N, O, Ho, Wo) or (O, Ho, Wo)
+        ``Ho = (H + 2 * padding - dilation * (kh - 1) - 1) // stride + 1``, `Wo` likewise.
+    RuntimeError: If shapes or dtypes do not fit, or the window is larger than the padded image.
+    ValueError: If `padding` is a word that is not known, or "same" with a stride.
+
+    >>> x, w = ag.ones((1, 1, 3, 3)), ag.ones((1, 1, 2, 2))
+    >>> ag.nn.functional.conv2d(x, w)
+    tensor([[[[4., 4.],
+              [4., 4.]]]])
+    """
+    return _convolved("conv2d", input, as_operand(weight), bias, stride, padding, dilation, groups)
+
+
+def _convolved(
+    name: str,
+    input: Any,
+    weight: Tensor,
+    bias: Any,
+    stride: IntOrPair,
+    padding: IntOrPair | str,
+    dilation: IntOrPair,
+    groups: int,
+) -> Tensor:
+    """Return the convolution of images, by the function that the user called."""
+    input, single = images_of(name, input)
+    stride, dilation = pair_of(name, stride, "stride"), pair_of(name, dilation, "dilation")
+    shape, filters = input.shape, weight.shape
+    if len(filters) != 4:
+        raise RuntimeError(
+            f"{name}(): weight must be (out, in / groups, height, width), got {filters}{errors.called()}"
+        )
+    if groups < 1 or filters[0] % groups or shape[1] != filters[1] * groups:
+        raise RuntimeError(
+            f"Given groups={groups}, weight of size {list(filters)}, expected input{list(shape)} to have"
+            f" {filters[1] * groups} channels, but got {shape[1]} channels instead\n  {name}() also needs the number of"
+            f" filters, {filters[0]}, to be a multiple of groups.{errors.called()}"
+        )
+    if bias is not None and tuple(bias.shape) != filters[:1]:
+        raise RuntimeError(
+            f"Given weight of size {list(filters)}, expected bias to be 1-dimensional with {filters[0]} elements, but"
+            f" got bias of size {list(bias.shape)} instead\n  in {name}().{errors.called()}"
+        )
+    _check_real_filters(name, input, weight)
+    if isinstance(padding, str):
+        sides = _padding_by_name(name, padding, filters[2:], stride, dilation)
+    else:
+        down, across = pair_of(name, padding, "padding")
+        sides = (down, down), (across, across)
+    check_windows(name, shape, (filters[2], filters[3]), stride, sides, dilation)
+    return back(ops.conv2d(input, weight, bias, stride, sides, dilation, groups), single)
+
+
+def _check_real_filters(name: str, input: Tensor, weight: Tensor) -> None:
+    if input._spec.is_complex or weight._spec.is_complex:
+        raise TypeError(
+            f"{name}() takes real images and filters, not {input.dtype} and {weight.dtype}{errors.called()}"
+        )
+    check_dtypes(name, "Input type ({}) and weight type ({}) should be the same", input, weight)
+
+
+def conv1d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: IntOrPair = 1,
+    padding: IntOrPair | str = 0,
+    dilation: IntOrPair = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution of sequences with filters (cross-correlation: the filters are not flipped); see `conv2d`.
+
+    input : Tensor, shape (N, C, L) or (C, L)
+        Sequences, real.
+    weight : Tensor, shape (O, C / groups, k)
+        Filters.
+    bias : Tensor, shape (O,), optional
+        Added to every output channel.
+    stride : int, optional
+        Steps between windows.
+    padding : int, "valid" or "same", optional
+        Zeros put before and after. "valid": none; "same": as many as keep the length, for stride 1.
+    dilation : int, optional
+        Steps between the elements of a window.
+    groups : int, optional
+        Input and output channels are cut into so many groups, convolved separately.
+    Returns : Tensor, shape (N, O, Lo) or (O, Lo)
+        ``Lo = (L + 2 * padding - dilation * (k - 1) - 1) // stride + 1``.
+    RuntimeError: If the shapes do not fit, or the window is longer than the padded sequence.
+    ValueError: If `padding` is a word that is not known, or "same" with a stride.
+
+    >>> ag.nn.functional.conv1d(ag.tensor([[1.0, 2.0, 4.0]]), ag.tensor([[[1.0, -1.0]]]))
+    tensor([[-1., -2.]])
+    """
+    weight = as_operand(weight)
+    if weight.ndim != 3:
+        raise RuntimeError(f"conv1d(): weight must be (out, in / groups, length), got {weight.shape}{errors.called()}")
+    result = _convolved(
+        "conv1d",
+        rows_of("conv1d", input),
+        manipulation.expand_dims(weight, axis=-2),
+        bias,
+        (1, single_of("conv1d", stride, "stride")),
+        padding if isinstance(padding, str) else (0, single_of("conv1d", padding, "padding")),
+        (1, single_of("conv1d", dilation, "dilation")),
+        groups,
+    )
+    return manipulation.squeeze(result, -2)
+
+
+def conv_transpose2d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: IntOrPair = 1,
+    padding: IntOrPair = 0,
+    output_padding: IntOrPair = 0,
+    groups: int = 1,
+    dilation: IntOrPair = 1,
+) -> Tensor:
+    """The adjoint of `conv2d` in its input, plus a bias: each element puts a window of the filters into the result.
+
+    input : Tensor, shape (N, C, H, W) or (C, H, W)
+        Images, real.
+    weight : Tensor, shape (C, O / groups, kh, kw)
+        Filters.
+    bias : Tensor, shape (O,), optional
+        Added to every output channel.
+    stride : int or pair, optional
+        Steps between the windows in the result.
+    padding : int or pair, optional
+        Rows and columns cut off at every side of the result.
+    output_padding : int or pair, optional
+        Rows and columns put back at the bottom and right; less than the stride.
+    groups : int, optional
+        Input and output channels are cut into so many groups.
+    dilation : int or pair, optional
+        Steps between the elements of a window.
+    Returns : Tensor, shape (N, O, Ho, Wo) or (O, Ho, Wo)
+        ``Ho = (H - 1) * stride - 2 * padding + dilation * (kh - 1) + output_padding + 1``, `Wo` likewise.
+    RuntimeError: If shapes or dtypes do not fit, `output_padding` is not below the stride, or nothing would be left.
+
+    >>> x, w = ag.tensor([[[1.0, 2.0]]]), ag.ones((1, 1, 1, 2))
+    >>> ag.nn.functional.conv_transpose2d(x, w)
+    tensor([[[1., 3., 2.]]])
+    """
+    name = "conv_transpose2d"
+    input, single = images_of(name, input)
+    weight = as_operand(weight)
+    steps, spread = pair_of(name, stride, "stride"), pair_of(name, dilation, "dilation")
+    cut, more = pair_of(name, padding, "padding"), pair_of(name, output_padding, "output_padding")
+    shape, filters = input.shape, weight.shape
+    if len(filters) != 4:
+        raise RuntimeError(
+            f"{name}(): weight must be (in, out / groups, height, width), got {filters}{errors.called()}"
+        )
+    if groups < 1 or shape[1] != filters[0] or filters[0] % groups:
+        raise RuntimeError(
+            f"Given transposed=1, weight of size {list(filters)}, expected input{list(shape)} to have {filters[0]}"
+            f" channels, but got {shape[1]} channels instead\n  {name}() also needs them to be a multiple of"
+            f" groups={groups}.{errors.called()}"
+        )
+    channels = filters[1] * groups
+    if bias is not None and tuple(bias.shape) != (channels,):
+        raise RuntimeError(
+            f"Given transposed=1, weight of size {list(filters)}, expected bias to be 1-dimensional with {channels}"
+            f" elements, but got bias of size {list(bias.shape)} instead\n  in {name}().{errors.called()}"
+        )
+    _check_real_filters(name, input, weight)
+    if min(*steps, *spread, *filters[2:]) < 1 or min(*cut, *more) < 0:
+        raise ValueError(
+            f"{name}(): kernel size, stride and dilation must be positive and paddings not negative; got"
+            f" {tuple(filters[2:])}, {steps}, {spread}, {cut} and {more}{errors.called()}"
+        )
+    if any(m >= s for m, s in zip(more, steps, strict=True)):
+        raise RuntimeError(
+            f"output padding must be smaller than stride, but got output_padding={more} and stride={steps}\n  in"
+            f" {name}().{errors.called()}"
+        )
+    size = [(shape[2 + a] - 1) * steps[a] - 2 * cut[a] + spread[a] * (filters[2 + a] - 1) + more[a] + 1 for a in (0, 1)]
+    if min(size) < 1:
+        raise RuntimeError(
+            f"Given input size per channel: ({shape[2]} x {shape[3]}). Calculated output size per channel: ({size[0]} x"
+            f" {size[1]}). Output size is too small\n  in {name}().{errors.called()}"
+        )
+    sides = (cut[0], cut[0]), (cut[1], cut[1])
+    result = ops.conv2d_input(input, weight, (size[0], size[1]), steps, sides, spread, groups)
+    if bias is not None:
+        result = result + along(bias, 1, 4)
+    return back(result, single)
+
+
+def _padding_by_name(
+    name: str, padding: str, kernel: Sequence[int], stride: tuple[int, int], dilation: tuple[int, int]
+) -> ops.Padding:
+    if padding == "valid":
+        return (0, 0), (0, 0)
+    if padding != "same":
+        raise ValueError(f"Invalid padding string: '{padding}'\n  {name}() knows 'valid' and 'same'.{errors.called()}")
+    if stride != (1, 1):
+        raise ValueError(f"padding='same' is not supported for strided convolutions{errors.called()}")
+    total = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
+    return (total[0] // 2, total[0] - total[0] // 2), (total[1] // 2, total[1] - total[1] // 2)

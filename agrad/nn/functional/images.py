@@ -1,0 +1,193 @@
+"""Images and sequences laid out anew: shuffled pixels, other sizes, borders."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from agrad.core import errors
+from agrad.core.operands import as_operand
+from agrad.core.tensor import Tensor
+from agrad.nn.functional.checks import IntOrPair
+from agrad.ops import manipulation, searching
+from agrad.ops import nn as ops
+from agrad.ops.creation import asarray
+
+
+def pixel_shuffle(input: Any, upscale_factor: int) -> Tensor:
+    """Channels laid out as pixels: (..., c * r * r, h, w) becomes (..., c, h * r, w * r) (Shi et al. 2016).
+
+    input: Shape (..., c * r * r, h, w).
+    upscale_factor : int
+        How many pixels an edge of one becomes, `r`.
+    Returns: Of the dtype of `input`.
+    RuntimeError: If the channels are no multiple of its square.
+
+    >>> ag.nn.functional.pixel_shuffle(ag.arange(4.0).reshape(1, 4, 1, 1), 2)
+    tensor([[[[0., 1.],
+              [2., 3.]]]])
+    """
+    x, r = as_operand(input), upscale_factor
+    *outer, channels, height, width = x.shape
+    if channels % (r * r):
+        raise RuntimeError(
+            "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of upscale_factor, but"
+            f" input.size(-3)={channels} is not divisible by {r * r}{errors.called()}"
+        )
+    n = len(outer)
+    x = manipulation.reshape(x, (*outer, channels // (r * r), r, r, height, width))
+    x = manipulation.permute_dims(x, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    return manipulation.reshape(x, (*outer, channels // (r * r), height * r, width * r))
+
+
+def pixel_unshuffle(input: Any, downscale_factor: int) -> Tensor:
+    """The inverse of `pixel_shuffle`: (..., c, h * r, w * r) becomes (..., c * r * r, h, w).
+
+    input: Shape (..., c, h * r, w * r).
+    downscale_factor : int
+        How many pixels an edge of one was, `r`.
+    Returns: Of the dtype of `input`.
+    RuntimeError: If the height or width is no multiple of it.
+
+    >>> ag.nn.functional.pixel_unshuffle(ag.ones((1, 1, 4, 6)), 2).shape
+    (1, 4, 2, 3)
+    """
+    x, r = as_operand(input), downscale_factor
+    *outer, channels, height, width = x.shape
+    if height % r or width % r:
+        raise RuntimeError(
+            f"pixel_unshuffle expects height and width to be divisible by downscale_factor, but {height} and {width}"
+            f" are not both divisible by {r}{errors.called()}"
+        )
+    n = len(outer)
+    x = manipulation.reshape(x, (*outer, channels, height // r, r, width // r, r))
+    x = manipulation.permute_dims(x, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
+    return manipulation.reshape(x, (*outer, channels * r * r, height // r, width // r))
+
+
+def interpolate(
+    input: Any,
+    size: IntOrPair | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """Sequences, images or volumes made larger or smaller.
+
+    input: Shape (n, channels, ...), real.
+    size : int or sequence of int, optional
+        The lengths of the last axes then.
+    scale_factor : float or sequence of float, optional
+        By what they are multiplied, instead.
+    mode : {"nearest", "linear", "bilinear", "trilinear"}, optional
+        The nearest element as in PyTorch, or linear between neighbours along every axis.
+    align_corners : bool, optional
+        Whether the first and last elements keep their places, not the edges of the outermost ones.
+    Returns: Of the dtype of `input`, with other lengths behind the first two axes.
+    NotImplementedError: For another mode.
+    ValueError: If not one of `size` and `scale_factor` is given, or the mode is for another number of axes.
+
+    >>> ag.nn.functional.interpolate(ag.tensor([[[1.0, 3.0]]]), scale_factor=2, mode="linear")
+    tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
+    """
+    x = as_operand(input)
+    count = x.ndim - 2
+    axes = {"linear": 1, "bilinear": 2, "trilinear": 3}
+    if mode != "nearest" and mode not in axes:
+        raise NotImplementedError(
+            f"interpolate() has the modes nearest, {', '.join(axes)}, not {mode!r}{errors.called()}"
+        )
+    if (size is None) == (scale_factor is None):
+        raise ValueError(f"only one of size or scale_factor should be defined{errors.called()}")
+    if count < 1 or axes.get(mode, count) != count:
+        raise ValueError(f"interpolate() in mode {mode!r} got {x.ndim} axes, of shape {x.shape}{errors.called()}")
+    given: Any = scale_factor if size is None else size
+    each = list(given) if isinstance(given, Sequence) else [given] * count
+    if len(each) != count:
+        raise ValueError(
+            f"interpolate() takes one number, or one for each of {count} axes, not {each}{errors.called()}"
+        )
+    for axis, number in enumerate(each, 2):
+        length = int(x.shape[axis])
+        new = int(number) if size is not None else math.floor(length * number)
+        step = length / new if size is not None else 1 / number
+        if mode == "nearest":
+            x = taken(x, [min(int(i * step), length - 1) for i in range(new)], axis)
+            continue
+        if align_corners:
+            step = (length - 1) / (new - 1) if new > 1 else 0.0
+        places = [i * step if align_corners else max((i + 0.5) * step - 0.5, 0.0) for i in range(new)]
+        before = [min(int(place), length - 1) for place in places]
+        shares = [place - i for place, i in zip(places, before, strict=True)]
+        weight = asarray(shares, dtype=x.dtype, device=x.device)
+        weight = manipulation.reshape(weight, (new, *(1,) * (x.ndim - 1 - axis)))
+        first, second = taken(x, before, axis), taken(x, [min(i + 1, length - 1) for i in before], axis)
+        x = first * (1 - weight) + second * weight
+    return x
+
+
+def taken(x: Tensor, indices: list[int], axis: int) -> Tensor:
+    """Return the elements at these indices of an axis."""
+    return searching.take(x, asarray(indices, dtype="int64", device=x.device), axis=axis)
+
+
+#: Which element stands at a place outside of so many, by the mode of `pad`.
+OUTSIDE = {
+    "replicate": lambda i, n: min(max(i, 0), n - 1),
+    "circular": lambda i, n: i % n,
+    "reflect": lambda i, n: n - 1 - abs(n - 1 - abs(i)),
+}
+
+
+def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Something put around a tensor: a constant, or elements of its own.
+
+    input: Any shape.
+    pad : sequence of int
+        Elements before and after, in pairs, the last axis first: ``(left, right, top, bottom)``. Negative ones crop.
+    mode : {"constant", "reflect", "replicate", "circular"}, optional
+        What is put there: `value`; the elements mirrored at the outermost one; that one again and again; or those of the
+        other end.
+    value : float, optional
+        The constant. Default: 0.
+    Returns: Of the dtype of `input`, longer along the padded axes.
+    NotImplementedError: For another mode.
+    ValueError: If the widths are not pairs, or more than the axes; or not below the length in mode "reflect", above it in
+        mode "circular".
+
+    >>> ag.nn.functional.pad(ag.tensor([1.0, 2.0]), (1, 2))
+    tensor([0., 1., 2., 0., 0.])
+    >>> ag.nn.functional.pad(ag.tensor([1.0, 2.0, 3.0]), (1, 2), mode="reflect")
+    tensor([2., 1., 2., 3., 2., 1.])
+    """
+    input = as_operand(input)
+    if mode != "constant" and mode not in OUTSIDE:
+        raise NotImplementedError(
+            f"pad() has the modes 'constant', {', '.join(map(repr, OUTSIDE))}, not {mode!r}{errors.called()}"
+        )
+    if len(pad) % 2 or len(pad) // 2 > input.ndim:
+        raise ValueError(
+            f"pad(): widths come in pairs, at most one per axis; got {tuple(pad)} for shape {input.shape}{errors.called()}"
+        )
+    pairs = [(int(pad[i]), int(pad[i + 1])) for i in range(0, len(pad), 2)]
+    widths = [(0, 0)] * (input.ndim - len(pairs)) + pairs[::-1]
+    if any(n < 0 for width in widths for n in width):
+        key = tuple(slice(max(-a, 0), n - max(-b, 0)) for (a, b), n in zip(widths, input.shape, strict=True))
+        input = searching.getitem(input, key)
+        widths = [(max(a, 0), max(b, 0)) for a, b in widths]
+    if mode == "constant":
+        return ops.pad(input, tuple(widths), 0.0 if value is None else value)
+    result: Tensor = input
+    for axis, (before, after) in enumerate(widths):
+        if before or after:
+            length = int(result.shape[axis])
+            most = {"reflect": length - 1, "circular": length}.get(mode, math.inf)
+            if max(before, after) > most:
+                raise ValueError(
+                    f"pad(): widths ({before}, {after}) are too large for mode {mode!r} and length {length} of axis"
+                    f" {axis}{errors.called()}"
+                )
+            indices = [OUTSIDE[mode](i, length) for i in range(-before, length + after)]
+            result = taken(result, indices, axis)
+    return result

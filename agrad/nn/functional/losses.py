@@ -1,0 +1,338 @@
+"""Losses as functions."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+from agrad.core import errors
+from agrad.core.mode import may_look
+from agrad.core.operands import as_operand
+from agrad.core.tensor import Tensor, check_number
+from agrad.nn.functional.checks import along, checked_reduction, differs, shape_of
+from agrad.ops import elementwise, manipulation, searching, statistical
+from agrad.ops import nn as ops
+from agrad.ops.data_type import astype
+from agrad.ops.special.entropies import xlogy
+
+
+def _warn_of_sizes(name: str, input: Any, target: Any) -> None:
+    given, wanted = shape_of(name, "input", input), shape_of(name, "target", target)
+    if given != wanted:
+        warnings.warn(
+            f"Using a target size ({wanted}) that is different to the input size ({given})."
+            " This will likely lead to incorrect results due to broadcasting. Please ensure they have the same size."
+            f" ({name})",
+            UserWarning,
+            stacklevel=3,
+        )
+        manipulation.broadcast_shapes(tuple(input.shape), tuple(target.shape))
+
+
+def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
+    """Squared difference.
+
+    input, target: Real, of one shape; differing shapes broadcast, with PyTorch's warning.
+    reduction: What to do with the values.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If `reduction` is not known.
+
+    >>> ag.nn.functional.mse_loss(ag.tensor([1.0, 3.0]), ag.tensor([1.0, 1.0]))
+    tensor(2.)
+    """
+    _warn_of_sizes("mse_loss", input, target)
+    return ops.mse_loss(input, target, checked_reduction("mse_loss", reduction))
+
+
+def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
+    """Absolute difference; the derivative at 0 is 0.
+
+    input, target: Of one shape; differing shapes broadcast, with PyTorch's warning.
+    reduction: What to do with the values.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If `reduction` is not known.
+
+    >>> ag.nn.functional.l1_loss(ag.tensor([1.0, 4.0]), ag.tensor([1.0, 1.0]))
+    tensor(1.5000)
+    """
+    _warn_of_sizes("l1_loss", input, target)
+    return ops.l1_loss(input, target, checked_reduction("l1_loss", reduction))
+
+
+def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
+    """Half the squared difference up to `delta`, and `delta` times (difference - delta / 2) beyond (Huber 1964).
+
+    input, target: Real, of one shape; differing shapes broadcast, with PyTorch's warning.
+    reduction: What to do with the values.
+    delta : float, optional
+        Where the parabola ends; positive.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If `reduction` is not known or `delta` not positive.
+
+    >>> ag.nn.functional.huber_loss(ag.tensor([1.0, 4.0]), ag.tensor([0.0, 0.0]), "none")
+    tensor([0.5000, 3.5000])
+    """
+    _warn_of_sizes("huber_loss", input, target)
+    check_number("huber_loss", "delta", delta)
+    if delta <= 0:
+        raise ValueError(f"huber_loss does not support non-positive values for delta, got {delta}.{errors.called()}")
+    return _huber("huber_loss", input, target, reduction, delta, 1.0)
+
+
+def smooth_l1_loss(input: Any, target: Any, reduction: str = "mean", beta: float = 1.0) -> Tensor:
+    """The absolute difference less ``beta / 2``, and a parabola below `beta` (Girshick 2015): `huber_loss` over `beta`.
+
+    input, target: Real, of one shape; differing shapes broadcast, with PyTorch's warning.
+    reduction: What to do with the values.
+    beta : float, optional
+        Where the parabola ends; 0 gives `l1_loss`.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If `reduction` is not known or `beta` negative.
+
+    >>> ag.nn.functional.smooth_l1_loss(ag.tensor([1.0, 4.0]), ag.tensor([0.0, 0.0]), "none", beta=2.0)
+    tensor([0.2500, 3.0000])
+    """
+    _warn_of_sizes("smooth_l1_loss", input, target)
+    check_number("smooth_l1_loss", "beta", beta)
+    if beta < 0:
+        raise ValueError(f"smooth_l1_loss does not support negative values for beta, got {beta}.{errors.called()}")
+    if beta == 0:
+        return ops.l1_loss(input, target, checked_reduction("smooth_l1_loss", reduction))
+    return _huber("smooth_l1_loss", input, target, reduction, beta, 1 / beta)
+
+
+def _huber(name: str, input: Any, target: Any, reduction: str, delta: float, scale: float) -> Tensor:
+    difference = as_operand(input) - as_operand(target)
+    if difference.is_complex():
+        raise TypeError(f"{name}() takes real operands, not {difference.dtype}{errors.called()}")
+    # d**2 / 2 within, delta * (abs(d) - delta / 2) beyond: both are w * (d - w / 2)
+    within = elementwise.clip(difference, -delta, delta)
+    values = within * (difference - 0.5 * within)
+    values = values if scale == 1 else values * scale
+    reduced: Tensor = ops.reduced(values._spec.backend.functions, values, checked_reduction(name, reduction))
+    return reduced
+
+
+def kl_div(input: Any, target: Any, reduction: str = "mean", log_target: bool = False) -> Tensor:
+    """``target * (log(target) - input)``: the Kullback-Leibler divergence of log-probabilities from a target.
+
+    input: Log-probabilities, any shape, real.
+    target: Probabilities, or their logarithms; of the shape of `input`, or broadcast.
+    reduction : {"mean", "batchmean", "sum", "none"}, optional
+        What to do with the values. "mean" is over all elements, as in PyTorch; "batchmean", the sum over the length of the
+        first axis, is the divergence.
+    log_target : bool, optional
+        Whether `target` is logarithms.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If `reduction` is not known.
+
+    >>> p, q = ag.tensor([0.5, 0.5]), ag.tensor([0.25, 0.75])
+    >>> ag.nn.functional.kl_div(ag.log(q), p, "sum")
+    tensor(0.1438)
+    """
+    input, target = as_operand(input), as_operand(target)
+    if reduction != "batchmean":
+        checked_reduction("kl_div", reduction)
+    values = elementwise.exp(target) * (target - input) if log_target else xlogy(target, target) - target * input
+    kind = "sum" if reduction == "batchmean" else reduction
+    reduced: Tensor = ops.reduced(values._spec.backend.functions, values, kind)
+    return reduced / input.shape[0] if reduction == "batchmean" and input.ndim else reduced
+
+
+def _check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
+    """Refuse class indices that do not belong to the input, and weights that ask for a gradient."""
+    shape = shape_of(name, "input", input)
+    if not shape:
+        raise RuntimeError(f"{name}(): expected input (N, C, ...) or (C,), got a 0-d tensor{errors.called()}")
+    axis = ops.class_axis(len(shape))
+    wanted = shape[:axis] + shape[axis + 1 :]
+    got = tuple(target.shape)
+    if len(got) != len(wanted) or any(map(differs, got, wanted)):
+        if len(shape) > 1 and got and len(got) == len(wanted) and differs(got[0], wanted[0]):
+            message = f"Expected input batch_size ({shape[0]}) to match target batch_size ({got[0]})."
+            raise ValueError(f"{message}\n  {name}(): input {shape}, target {got}.{errors.called()}")
+        raise ValueError(
+            f"Expected target size {list(wanted)}, got {list(got)}\n  {name}(): input {shape} has {shape[axis]} classes"
+            f" along axis {axis}.{errors.called()}"
+        )
+    if weight is not None:
+        if tuple(weight.shape) != (shape[axis],):
+            raise RuntimeError(
+                f"weight tensor should be defined either for all {shape[axis]} classes or no classes but got weight"
+                f" tensor of shape: {list(weight.shape)}\n  in {name}().{errors.called()}"
+            )
+        if isinstance(weight, Tensor) and weight.requires_grad:
+            raise RuntimeError(f"the derivative for 'weight' is not implemented\n  in {name}().{errors.called()}")
+
+
+def nll_loss(input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
+    """Minus the log-probability of the target class.
+
+    input : Tensor, shape (N, C), (C,) or (N, C, d1, ...)
+        Log-probabilities of C classes, real.
+    target : Tensor, shape (N,), () or (N, d1, ...)
+        Class indices, integers.
+    weight : Tensor, shape (C,), optional
+        A weight per class; "mean" then divides by the sum of the weights of the targets. It gets no gradient.
+    ignore_index: Targets of this value do not count.
+    reduction: What to do with the values.
+    Returns: A number; for "none", of the shape of `target`.
+    ValueError: If the shapes do not fit or `reduction` is not known.
+    IndexError: If a target is no class (on NumPy; elsewhere, where looking would wait for the device, the loss is NaN).
+
+    >>> ag.nn.functional.nll_loss(ag.tensor([[-0.5, -1.5]]), ag.tensor([1]))
+    tensor(1.5000)
+    """
+    target = as_operand(target)
+    _check_classes("nll_loss", input, target, weight)
+    return ops.nll_loss(input, target, weight, ignore_index, checked_reduction("nll_loss", reduction))
+
+
+def cross_entropy(
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Cross entropy of the softmax of `input` and a target, given as class indices or as probabilities.
+
+    input : Tensor, shape (N, C), (C,) or (N, C, d1, ...)
+        Logits of C classes, real.
+    target: Class indices: integers, of the shape of `input` without the axis of the classes. Or probabilities: floating
+        point, of the shape of `input`.
+    weight : Tensor, shape (C,), optional
+        A weight per class. For class indices "mean" divides by the sum of the weights of the targets. No gradient.
+    ignore_index: Class indices of this value do not count.
+    reduction: What to do with the values.
+    label_smoothing : float, optional
+        The share of the target that is spread evenly over all classes (Szegedy et al. 2015), from 0 to 1.
+    Returns: A number; for "none", of the shape of the class indices.
+    ValueError: If the shapes do not fit or an option is not known.
+    IndexError: If a target is no class (on NumPy; elsewhere, where looking would wait for the device, the loss is NaN).
+
+    >>> logits = ag.tensor([[2.0, 0.0], [0.0, 2.0]], requires_grad=True)
+    >>> loss = ag.nn.functional.cross_entropy(logits, ag.tensor([0, 1]))
+    >>> loss
+    tensor(0.1269, grad_fn=<CrossEntropyBackward0>)
+    >>> loss.backward()
+    >>> logits.grad
+    tensor([[-0.0596,  0.0596],
+            [ 0.0596, -0.0596]])
+    """
+    target = as_operand(target)
+    checked_reduction("cross_entropy", reduction)
+    if target._spec.inexact:
+        return _soft_cross_entropy(as_operand(input), target, weight, reduction, label_smoothing)
+    _check_classes("cross_entropy", input, target, weight)
+    if not isinstance(label_smoothing, Tensor) and not label_smoothing:
+        return ops.cross_entropy(input, target, weight, ignore_index, reduction)
+    _check_smoothing(label_smoothing)
+    input = as_operand(input)
+    axis = ops.class_axis(input.ndim)
+    logs = ops.log_softmax(input, axis=axis)
+    sharp = ops.nll_loss(logs, target, weight, ignore_index, reduction)
+    counted = elementwise.not_equal(target, ignore_index)
+    weighted = logs if weight is None else logs * along(weight, axis, input.ndim)
+    spread = -statistical.sum(weighted, axis=axis)
+    # what is ignored counts 0, also where its logits are infinite
+    spread = searching.where(counted, spread, astype(counted, input.dtype))
+    if reduction != "none":
+        spread = statistical.sum(spread)
+    if reduction == "mean":
+        # minus the sum of the losses of log-probabilities -1 is the sum of the weights that count
+        ones = elementwise.multiply(logs.detach(), 0.0) - 1.0
+        total = ops.nll_loss(ones, target, weight, ignore_index, "sum")
+        spread = spread / searching.where(elementwise.equal(total, 0), math.nan, total)
+    smoothed: Tensor = (1 - label_smoothing) * sharp + (label_smoothing / input.shape[axis]) * spread
+    return smoothed
+
+
+def _check_smoothing(label_smoothing: float) -> None:
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(
+            f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}\n  in cross_entropy().{errors.called()}"
+        )
+
+
+def _soft_cross_entropy(input: Tensor, target: Tensor, weight: Any, reduction: str, label_smoothing: float) -> Tensor:
+    """Cross entropy against probabilities."""
+    if input.shape != target.shape:
+        raise ValueError(
+            f"Expected floating point type for target with class probabilities to have the shape of the input,"
+            f" {list(input.shape)}, got {list(target.shape)}\n  in cross_entropy(); class indices are integers.{errors.called()}"
+        )
+    _check_smoothing(label_smoothing)
+    axis = ops.class_axis(input.ndim)
+    if isinstance(label_smoothing, Tensor) or label_smoothing:
+        target = target * (1 - label_smoothing) + label_smoothing / input.shape[axis]
+    logs = ops.log_softmax(input, axis=axis)
+    if weight is not None:
+        logs = logs * along(weight, axis, input.ndim)
+    values = -statistical.sum(logs * target, axis=axis)
+    reduced: Tensor = ops.reduced(values._spec.backend.functions, values, reduction)
+    return reduced
+
+
+def _check_same(name: str, input: Any, target: Any) -> None:
+    given, wanted = shape_of(name, "target", target), shape_of(name, "input", input)
+    if given != wanted:
+        raise ValueError(
+            f"Target size ({given}) must be the same as input size ({wanted})\n  in {name}().{errors.called()}"
+        )
+
+
+def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Tensor:
+    """``-(target * log(input) + (1 - target) * log(1 - input))``.
+
+    The logarithms are limited to -100, as in PyTorch. `binary_cross_entropy_with_logits` is more accurate.
+
+    input: Probabilities, any shape.
+    target: Probabilities, of the shape of `input`.
+    weight : Tensor, optional
+        A weight per element, broadcast.
+    reduction: What to do with the values.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If the shapes differ or `reduction` is not known.
+    RuntimeError: If `input` is outside [0, 1] (not checked on lazy backends, where looking would compute).
+
+    >>> ag.nn.functional.binary_cross_entropy(ag.tensor([0.5, 0.5]), ag.tensor([1.0, 0.0]))
+    tensor(0.6931)
+    """
+    input, target = as_operand(input), as_operand(target)
+    _check_same("binary_cross_entropy", input, target)
+    if (
+        may_look(input._spec.backend)
+        and input.size
+        and not (statistical.min(input.detach()) >= 0 and statistical.max(input.detach()) <= 1)
+    ):
+        raise RuntimeError(
+            "all elements of input should be between 0 and 1\n  in binary_cross_entropy()." + errors.called()
+        )
+    return ops.binary_cross_entropy(input, target, weight, checked_reduction("binary_cross_entropy", reduction))
+
+
+def binary_cross_entropy_with_logits(
+    input: Any, target: Any, weight: Any = None, reduction: str = "mean", pos_weight: Any = None
+) -> Tensor:
+    """Binary cross entropy of ``sigmoid(input)`` and a target, without overflow or cancellation.
+
+    input: Logits, any shape.
+    target: Probabilities, of the shape of `input`.
+    weight : Tensor, optional
+        A weight per element, broadcast.
+    reduction: What to do with the values.
+    pos_weight : Tensor, optional
+        A weight of the positive part, ``target * log(sigmoid(input))``, broadcast.
+    Returns: A number; for "none", of the operands' shape.
+    ValueError: If the shapes differ or `reduction` is not known.
+
+    >>> z = ag.tensor([0.0, 2.0], requires_grad=True)
+    >>> ag.nn.functional.binary_cross_entropy_with_logits(z, ag.tensor([1.0, 0.0]))
+    tensor(1.4100, grad_fn=<BinaryCrossEntropyWithLogitsBackward0>)
+    """
+    _check_same("binary_cross_entropy_with_logits", input, target)
+    checked_reduction("binary_cross_entropy_with_logits", reduction)
+    return ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)

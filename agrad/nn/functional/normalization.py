@@ -1,0 +1,296 @@
+"""Norms over axes, channels and batches, and distances of vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from agrad.core import errors
+from agrad.core.materialize import carry
+from agrad.core.mode import no_grad
+from agrad.core.operands import as_operand
+from agrad.core.tensor import Tensor
+from agrad.nn.functional.checks import along, check_real, shape_of
+from agrad.ops import elementwise, linalg, manipulation, statistical
+from agrad.ops import nn as ops
+from agrad.ops.data_type import astype, finfo, to_device
+
+
+def layer_norm(
+    input: Any, normalized_shape: int | Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Tensor:
+    """Mean 0 and variance 1 over the last axes, then times `weight` plus `bias` (Ba, Kiros and Hinton 2016).
+
+    input : Tensor, shape (..., *normalized_shape)
+        Real.
+    normalized_shape : int or sequence of int
+        The shape of the axes to normalise over.
+    weight, bias : Tensor, shape normalized_shape, optional
+        Default: 1 and 0.
+    eps: Added to the variance.
+    Returns: Of the shape and dtype of `input`.
+    RuntimeError: If the shapes do not fit.
+
+    >>> ag.nn.functional.layer_norm(ag.tensor([[1.0, 2.0, 3.0]]), (3,))
+    tensor([[-1.2247,  0.0000,  1.2247]])
+    """
+    input = as_operand(input)
+    shape = _normalized("layer_norm", input, normalized_shape, weight=weight, bias=bias)
+    result = ops.layer_norm(input, weight, bias, len(shape), eps)
+    return result if result._spec.dtype is input._spec.dtype else astype(result, input.dtype, copy=False)
+
+
+def _normalized(name: str, input: Tensor, normalized_shape: int | Sequence[int], **affine: Any) -> tuple[int, ...]:
+    """Return the shape of the last axes, which those of the operand and of what it is scaled by must have."""
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not shape or input.shape[-len(shape) :] != shape:
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape [*, {', '.join(map(str, shape))}], but got"
+            f" input of size{list(input.shape)}\n  {name}() normalises over the last axes.{errors.called()}"
+        )
+    for operand, value in affine.items():
+        if value is not None and tuple(value.shape) != shape:
+            raise RuntimeError(
+                f"Expected {operand} to be of same shape as normalized_shape, but got {operand} of shape"
+                f" {list(value.shape)} and normalized_shape = {list(shape)}\n  in {name}().{errors.called()}"
+            )
+    return shape
+
+
+def rms_norm(input: Any, normalized_shape: int | Sequence[int], weight: Any = None, eps: float | None = None) -> Tensor:
+    """Mean square 1 over the last axes, then times `weight` (Zhang and Sennrich 2019).
+
+    input : Tensor, shape (..., *normalized_shape)
+        Real floating point.
+    normalized_shape : int or sequence of int
+        The shape of the axes to normalise over.
+    weight : Tensor, shape normalized_shape, optional
+        Default: 1.
+    eps : float, optional
+        Added to the mean square. Default: that of the dtype.
+    Returns: Of the shape and dtype of `input`.
+    RuntimeError: If the shapes do not fit.
+    TypeError: If `input` is not real floating point.
+
+    >>> ag.nn.functional.rms_norm(ag.tensor([[1.0, 7.0]]), (2,))
+    tensor([[0.2000, 1.4000]])
+    """
+    input = as_operand(input)
+    shape = _normalized("rms_norm", input, normalized_shape, weight=weight)
+    check_real("rms_norm", input)
+    if eps is None:
+        eps = finfo(input.dtype).eps
+    axes = tuple(range(-len(shape), 0))
+    mean = statistical.mean(elementwise.square(input), axis=axes, keepdims=True)
+    result = input / elementwise.sqrt(mean + eps)
+    return result if weight is None else astype(result * weight, input.dtype, copy=False)
+
+
+def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """Mean 0 and variance 1 per example and group of channels, then times `weight` plus `bias` (Wu and He 2018).
+
+    input : Tensor, shape (N, C, ...)
+        Real floating point.
+    num_groups : int
+        Into how many groups of neighbours the channels are cut; a divisor of C.
+    weight, bias : Tensor, shape (C,), optional
+        Default: 1 and 0.
+    eps: Added to the variance.
+    Returns: Of the shape and dtype of `input`.
+    RuntimeError: If the shapes do not fit.
+    TypeError: If `input` is not real floating point.
+
+    >>> ag.nn.functional.group_norm(ag.tensor([[1.0, 3.0, 10.0, 30.0]]), 2)
+    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
+    """
+    input = as_operand(input)
+    size = tuple(input.shape)
+    if len(size) < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {len(size)}{errors.called()}")
+    if num_groups < 1 or size[1] % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of shape"
+            f" {list(size)} and num_groups={num_groups}\n  in group_norm().{errors.called()}"
+        )
+    check_real("group_norm", input)
+    for name, value in (("weight", weight), ("bias", bias)):
+        if value is not None and tuple(value.shape) != size[1:2]:
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of"
+                f" shape {list(value.shape)} and input of shape {list(size)}\n  in group_norm().{errors.called()}"
+            )
+    within = math.prod(size[1:]) // num_groups
+    grouped = manipulation.reshape(input, (size[0], num_groups, within))
+    result = manipulation.reshape(ops.layer_norm(grouped, None, None, 1, eps), size)
+    if weight is not None:
+        result = result * along(weight, 1, len(size))
+    if bias is not None:
+        result = result + along(bias, 1, len(size))
+    return astype(result, input.dtype, copy=False)
+
+
+def instance_norm(input: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """Mean 0 and variance 1 of every channel of every sample, then an affine map (Ulyanov et al. 2016).
+
+    input: Shape (n, channels, ...), real.
+    weight, bias : Tensor, optional
+        One number per channel.
+    eps: Added to the variance.
+    Returns: Of the shape and dtype of `input`.
+
+    >>> ag.nn.functional.instance_norm(ag.tensor([[[1.0, 3.0], [10.0, 30.0]]]), eps=0.0)
+    tensor([[[-1.,  1.],
+             [-1.,  1.]]])
+    """
+    return group_norm(input, shape_of("instance_norm", "input", input)[1], weight, bias, eps)
+
+
+def batch_norm(
+    input: Any,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float | Tensor = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Mean 0 and variance 1 per channel, then times `weight` plus `bias` (Ioffe and Szegedy 2015).
+
+    input : Tensor, shape (N, C, ...)
+        Real.
+    running_mean, running_var : Tensor, shape (C,), optional
+        Means and variances per channel of batches so far. In training they are changed in place where they are given: by
+        the variance with ``n - 1``. Otherwise they are what is normalised by.
+    weight, bias : Tensor, shape (C,), optional
+        Default: 1 and 0.
+    training : bool, optional
+        Normalise by the mean and the variance of this batch, that with ``n``.
+    momentum : float or 0-d Tensor, optional
+        What part of the running values the new ones become.
+    eps: Added to the variance.
+    Returns: Of the shape and dtype of `input`.
+    ValueError: If there is one value per channel in training.
+    RuntimeError: If shapes do not fit, or running values are missing outside of training.
+    TypeError: If `input` is not real floating point.
+
+    >>> ag.nn.functional.batch_norm(ag.tensor([[1.0], [2.0], [3.0]]), None, None, training=True)
+    tensor([[-1.2247],
+            [ 0.0000],
+            [ 1.2247]])
+    """
+    input = as_operand(input)
+    size = list(input.shape)
+    if len(size) < 2:
+        raise RuntimeError(f"batch_norm() takes input of shape (N, C, ...), not {tuple(size)}{errors.called()}")
+    check_real("batch_norm", input)
+    named = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    for name, value in named.items():
+        if value is not None and tuple(value.shape) != (size[1],):
+            raise RuntimeError(
+                f"{name} should contain {size[1]} elements not {math.prod(value.shape)}\n  batch_norm() takes one per"
+                f" channel: axis 1 of input of size {size}.{errors.called()}"
+            )
+        if value is None and not training and name.startswith("running"):
+            raise RuntimeError(f"{name} must be defined in evaluation mode{errors.called()}")
+    axes = (0, *range(2, len(size)))
+    each = (1, size[1], *(1,) * (len(size) - 2))
+    count = math.prod(size[axis] for axis in axes)
+    if training and count == 1:
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {size}{errors.called()}"
+        )
+    if training:
+        reduce = statistical.mean if count else statistical.sum
+        mean = reduce(input, axis=axes)
+        centred = input - manipulation.reshape(mean, each)
+        variance = reduce(elementwise.square(centred), axis=axes)
+        if count:
+            _run_on(running_mean, mean, momentum)
+            _run_on(running_var, variance * (count / (count - 1)), momentum)
+    else:
+        mean, variance = as_operand(running_mean), as_operand(running_var)
+        centred = input - manipulation.reshape(mean, each)
+    scale = 1 / elementwise.sqrt(variance + eps)
+    result = centred * manipulation.reshape(scale if weight is None else scale * weight, each)
+    result = result if bias is None else result + manipulation.reshape(as_operand(bias), each)
+    return result if result.dtype == input.dtype else astype(result, input.dtype)
+
+
+def _run_on(running: Tensor | None, value: Tensor, momentum: float | Tensor) -> None:
+    """Change a running value by a new one, where it is; a lazy one is computed with what is computed next."""
+    if running is None:
+        return
+    with no_grad:
+        running.copy_((1 - momentum) * running + momentum * to_device(value.detach(), running.device))
+    if running._spec.backend.is_lazy:
+        carry(running)
+
+
+def _squared_size(x: Tensor) -> Tensor:
+    """``abs(x)**2``, smooth at 0, where `abs` is not."""
+    if not x._spec.is_complex:
+        return elementwise.square(x)
+    return elementwise.square(elementwise.real(x)) + elementwise.square(elementwise.imag(x))
+
+
+def normalize(input: Any, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12) -> Tensor:
+    """`input` divided by its p-norm along an axis, or by `eps` where that is larger.
+
+    input: Real.
+    p: Exponent of the norm: at least 1, or ``inf``.
+    dim : int or tuple of int, optional
+        The axis or axes.
+    eps: The least divisor.
+    Returns: Of the shape and dtype of `input`.
+
+    >>> ag.nn.functional.normalize(ag.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
+    input = as_operand(input)
+    size = elementwise.abs(input)
+    varies = isinstance(p, Tensor)  # it may have a derivative: the general formula
+    if not varies and p == math.inf:
+        norm = elementwise.clip(statistical.max(size, axis=dim, keepdims=True), eps)
+    elif not varies and p == 1:
+        norm = elementwise.clip(statistical.sum(size, axis=dim, keepdims=True), eps)
+    else:
+        # the limit stands before the root: below it the derivative is then 0, not infinity times 0
+        powers = _squared_size(input) if p == 2 else size**p
+        total = elementwise.clip(statistical.sum(powers, axis=dim, keepdims=True), eps**p)
+        norm = elementwise.sqrt(total) if p == 2 else total ** (1 / p)
+    return elementwise.divide(input, norm)
+
+
+def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """The cosine of the angle between vectors.
+
+    x1, x2 : Tensor
+        Real, of shapes that broadcast.
+    dim : int, optional
+        The axis of the vectors.
+    eps: The least length to divide by.
+    Returns: Without that axis.
+
+    >>> ag.nn.functional.cosine_similarity(ag.tensor([[1.0, 0.0]]), ag.tensor([[1.0, 1.0]]))
+    tensor([0.7071])
+    """
+    return statistical.sum(normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps), axis=dim)
+
+
+def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """The p-norm of the difference of vectors along the last axis, with `eps` added to every element of it.
+
+    x1, x2 : Tensor
+        Real, shape (..., features).
+    p: Exponent of the norm.
+    eps: What keeps equal vectors apart.
+    keepdim : bool, optional
+        Keep the last axis with length 1.
+    Returns: Without the last axis.
+
+    >>> ag.nn.functional.pairwise_distance(ag.tensor([[0.0, 3.0]]), ag.tensor([[4.0, 0.0]]))
+    tensor([5.0000])
+    """
+    return linalg.vector_norm(as_operand(x1) - x2 + eps, axis=-1, keepdims=keepdim, ord=p)
