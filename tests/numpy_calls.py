@@ -273,7 +273,8 @@ polyfit: np.polyfit(o, v, 2); np.polyfit(o, x.T, 1); np.polyfit(o, v, 1, w=o); n
 apply_along_axis: np.apply_along_axis(lambda t: np.sum(t * t), 0, x); np.apply_along_axis(lambda t: t[::-1] ** 2, 1, c)
 apply_over_axes: np.apply_over_axes(np.sum, c, (0, 2))
 bincount: np.bincount(j, weights=v[:3]); np.bincount(j, v[:3], minlength=5)
-histogram: np.histogram(CONST, bins=3, weights=v)[0]; np.histogram(CONST, [0.0, 1.0, 4.0], weights=v, density=True)[0]
+histogram: np.histogram(CONST, bins=3, weights=v)[0]; np.histogram(CONST, [0.0, 1.0, 4.0], weights=v, density=True)[0]; np.histogram(x, 4)[1]; np.histogram(x, bins=np.sort(v), density=True)[0]
+histogram_bin_edges: np.histogram_bin_edges(x, 5); np.histogram_bin_edges(x, np.sort(v))
 histogram2d: np.histogram2d(CONST, CONST, bins=(2, 3), weights=v)[0]
 histogramdd: np.histogramdd([CONST, CONST], bins=2, weights=v, range=[(0, 2), (0, 4)])[0]
 unique: np.unique(x); np.unique(v, return_counts=True)[0]; np.unique(n)
@@ -399,8 +400,7 @@ iscomplex: np.iscomplex(z); np.isreal(z); np.isreal(x)
 diag_indices_from: np.diag_indices_from(m)[0]
 tril_indices_from: np.tril_indices_from(m)[0]; np.triu_indices_from(x, 1)[1]
 zeros_like: np.zeros_like(x); np.zeros_like(x, dtype="int32"); np.zeros_like(x, shape=(2, 2)); np.ones_like(i); np.ones_like(x, "float32")
-histogram: np.histogram(x)[0]; np.histogram(x, 4)[1]; np.histogram(x, bins=3, range=(-1, 1), density=True)[0]; np.histogram2d(v, w, 3)[0]; np.histogramdd(x.T, bins=2)[0]
-histogram_bin_edges: np.histogram_bin_edges(x, 5)
+histogram: np.histogram(x)[0]; np.histogram(x, bins=3, range=(-1, 1), density=True)[0]; np.histogram2d(v, w, 3)[0]; np.histogramdd(x.T, bins=2)[0]
 bincount: np.bincount(j); np.bincount(j, minlength=7)
 nan_to_num: np.nan_to_num(i); np.clip(i, 2, 3); np.where(b, i, 0); np.where(b, i, 1.5); np.where(b, k, i)
 real: np.real(i); np.angle(x); np.diff(i); np.diff(b); np.trapezoid(i); np.gradient(i)[0]; np.interp(i, o, o); np.ptp(i); np.average(i)
@@ -486,7 +486,7 @@ tensorsolve: np.linalg.tensorsolve(np.moveaxis(np.reshape(h, (3, 1, 3)), 2, 0), 
 unwrap: np.unwrap(v * 4, discont=4.0); np.unwrap(v * 4, period=2.0)
 cov: np.cov(x, fweights=[1, 2, 1, 3]); np.cov(x, dtype="float32"); np.corrcoef(x, dtype="float32"); np.cov(x, aweights=o, ddof=0)
 polyfit: np.polyfit(o, v, 2, rcond=0.3, full=True)[0]
-histogram: np.histogramdd([CONST, CONST], bins=2, weights=v, density=True)[0]; np.histogram2d(CONST, CONST, bins=2, weights=v, density=True)[0]; np.histogram2d(CONST, CONST, bins=2, range=[(0, 2), (0, 4)], weights=v)[0]; np.histogram(CONST, bins=3, range=(0.6, 4), weights=v)[0]
+histogram: np.histogram2d(v, w, 3, density=True)[0]; np.histogram(x, bins=3, weights=i, density=True)[0]; np.histogramdd(x.T, bins=2, density=True)[0]; np.histogramdd([CONST, CONST], bins=2, weights=v, density=True)[0]; np.histogram2d(CONST, CONST, bins=2, weights=v, density=True)[0]; np.histogram2d(CONST, CONST, bins=2, range=[(0, 2), (0, 4)], weights=v)[0]; np.histogram(CONST, bins=3, range=(0.6, 4), weights=v)[0]
 fft: np.fft.ifft(z, 6); np.fft.ifft(z, norm="ortho"); np.fft.rfft(x, axis=0); np.fft.rfft(x, norm="forward"); np.fft.irfft(z, axis=0); np.fft.irfft(z, norm="ortho")
 hfft: np.fft.hfft(z, 5); np.fft.hfft(z, axis=0); np.fft.hfft(z, norm="forward"); np.fft.ihfft(x, 3); np.fft.ihfft(x, axis=0); np.fft.ihfft(x, norm="forward")
 fftn: np.fft.fftn(c, s=(2, 5), axes=(0, 2)); np.fft.fftn(x, norm="ortho"); np.fft.ifftn(z, s=(2, 5), axes=(0, 1)); np.fft.ifftn(z, axes=(0,)); np.fft.ifftn(z, norm="forward")
@@ -524,7 +524,7 @@ unique: np.unique(n, return_counts=True, equal_nan=False)[1]; np.unique(i, retur
 isin: np.isin(j, [0, 1], assume_unique=True); np.isin(j, [1], invert=True)
 intersect1d: np.intersect1d(i, j, return_indices=True)[1]
 lstsq: np.linalg.matrix_rank(x @ x.T, hermitian=True); np.linalg.matrix_rank(x, rtol=0.5); np.linalg.matrix_rank(x, tol=2.0); np.linalg.matrix_rank(np.stack([o[:2], o[:2]]), hermitian=True)
-histogram_bin_edges: np.histogram_bin_edges(x, 5, range=(-1, 2)); np.histogram2d(v, w, 3, density=True)[0]; np.histogramdd(x.T, bins=2, range=[(-2, 2)] * 3)[0]; np.histogram(x, bins=3, weights=i, density=True)[0]
+histogram: np.histogram_bin_edges(x, 5, range=(-1, 2)); np.histogramdd(x.T, bins=2, range=[(-2, 2)] * 3)[0]
 tril_indices_from: np.tril_indices_from(m, k=1)[0]; np.tril_indices_from(x, k=-1)[1]
 zeros_like: np.ones_like(x, shape=(2, 2)); np.zeros_like(x, dtype="int8", shape=(3,)); np.empty_like(x, shape=(0, 2)); np.empty_like(x[:0], dtype="int8")
 concatenate: np.concatenate([i, b], dtype="float32"); np.stack([i, i], dtype="int8", casting="unsafe")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -25,7 +24,9 @@ from agrad.numpy.common import (
     static,
 )
 from agrad.numpy.linalg import lstsq
-from agrad.numpy.table import STEP, public
+from agrad.numpy.making import asarray as as_array
+from agrad.numpy.making import linspace
+from agrad.numpy.table import public
 from agrad.ops import creation, elementwise, extra, linalg, manipulation, searching, solving, statistical, utility
 from agrad.ops.data_type import astype, finfo
 from agrad.ops.eigenvalues import eigvals
@@ -358,36 +359,40 @@ def bincount(x: Any, /, weights: Any = None, minlength: int = 0) -> Tensor:
 
 
 def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
+    """The edges of bins: the given ones, or some at equal distances between the ends, all as differentiable as these."""
     if x._spec.is_complex:
         raise refused("numpy.histogram of complex numbers", "take their real and imaginary parts")
     if isinstance(bins, str):
         raise refused(f"numpy.histogram with bins={bins!r}", "give their number or their edges")
-    given_edges = static(bins.detach() if isinstance(bins, Tensor) else bins)
-    if isinstance(given_edges, list):
-        if any(b < a for a, b in itertools.pairwise(given_edges)):
+    if not isinstance(bins, int) and (given_edges := as_array(bins)).ndim:
+        steps = given_edges.detach()
+        if bool(statistical.any(steps[1:] < steps[:-1])):
             raise ValueError(f"`bins` must increase monotonically, when an array{errors.called()}")
-        return as_operand(given_edges, x)
-    if given_edges < 1:
+        return given_edges if given_edges.device == x.device else given_edges.to_device(x.device)
+    number = static(bins)
+    if number < 1:
         raise ValueError(f"`bins` must be positive, when an integer{errors.called()}")
-    value = x.detach()
-    if range is not None:
-        low, high = static(list(range))
-    elif not x.size:
-        low, high = 0, 1
-    else:
-        low, high = statistical.min(value).item(), statistical.max(value).item()
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise ValueError(f"autodetected range of [{low}, {high}] is not finite{errors.called()}")
-    if low > high:
+    low, high = list(range) if range is not None else _extent(x)
+    first, last = (end.detach().item() if isinstance(end, Tensor) else static(end) for end in (low, high))
+    if not (math.isfinite(first) and math.isfinite(last)):
+        raise ValueError(f"autodetected range of [{first}, {last}] is not finite{errors.called()}")
+    if first > last:
         raise ValueError(f"max must be larger than min in range parameter.{errors.called()}")
-    low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
     dtype = x.dtype if x._spec.inexact else None
-    return creation.linspace(low, high, given_edges + 1, dtype=dtype, device=x.device)
+    widening = 0.5 if first == last else 0
+    if any([isinstance(end, Tensor) and end._is_followed() for end in (low, high)]):  # noqa: C419
+        return linspace(low - widening, high + widening, number + 1, dtype=dtype)
+    return creation.linspace(first - widening, last + widening, number + 1, dtype=dtype, device=x.device)
+
+
+def _extent(x: Tensor) -> tuple[Any, Any]:
+    """The smallest and the largest element; 0 and 1 of none."""
+    return (statistical.min(x), statistical.max(x)) if x.size else (0, 1)
 
 
 def _bins(x: Tensor, edges: Tensor) -> Tensor:
     """Which bin each element is in, -1 for none; the last bin has its right edge."""
-    x, edges = common(x.detach(), edges)
+    x, edges = common(x.detach(), edges.detach())
     n = edges.shape[0] - 1
     found = searching.searchsorted(edges, x, side="right") - 1
     found = choose(x == edges[n], n - 1, found)
@@ -402,15 +407,15 @@ def _counted(places: Tensor, weights: Any, n: int) -> Tensor:
     return extra.bincount(places + 1, w, length=n + 1)[1:]
 
 
-@public(status=STEP)
+@public()
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Tensor:
-    """Values are looked at."""
+    """Linear in the edges or the range given, or in the smallest and the largest value, which are looked at."""
     return _edges(flat(as_operand(a)), bins, range)
 
 
 @public()
 def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
-    """Differentiable in the weights; counts are steps of the values, which are looked at."""
+    """Differentiable in the weights and the edges; counts are steps of the values, which are looked at."""
     x = flat(as_operand(a))
     edges = _edges(x, bins, range)
     found = _counted(_bins(x, edges), weights, edges.shape[0] - 1)
@@ -422,7 +427,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
 
 @public()
 def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
-    """Differentiable in the weights; counts are steps of the values, which are looked at."""
+    """Differentiable in the weights and the edges; counts are steps of the values, which are looked at."""
     if isinstance(sample, Tensor) or hasattr(sample, "shape"):
         x = as_operand(sample)
         columns = list(manipulation.unstack(x, axis=1)) if x.ndim == 2 else [flat(x)]
@@ -457,9 +462,7 @@ def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: Any = N
 def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> tuple[Tensor, ...]:
-    """Differentiable in the weights; counts are steps of the values, which are looked at."""
-    known = static(bins.detach() if isinstance(bins, Tensor) else bins) if not isinstance(bins, tuple) else bins
-    pair = isinstance(known, list | tuple) and len(known) == 2
-    each = list(bins) if pair else [bins, bins]
+    """Differentiable in the weights and the edges; counts are steps of the values, which are looked at."""
+    each = list(bins) if getattr(bins, "ndim", isinstance(bins, list | tuple)) and len(bins) == 2 else [bins, bins]
     found, edges = histogramdd([x, y], each, range, density, weights)
     return found, *edges
