@@ -306,8 +306,8 @@ def audit(session: nox.Session) -> None:
 def gpu(session: nox.Session) -> None:
     """On a machine with a GPU: run the conformance kit on CuPy, then the benchmark against PyTorch and raw CuPy.
 
-    ``AGRAD_CUDA=12`` or ``13`` (the default) says for which CUDA. ``gpu-report/`` gets the kit's report, as the README's table
-    takes it and as a page, and the benchmark's figures. Arguments go to the benchmark. See docs/gpu.md.
+    ``AGRAD_CUDA=12`` or ``13`` (the default) says for which CUDA. ``gpu-report/`` gets the kit's report, as a row of the table in
+    docs/conformance.md and as a page, and the benchmark's figures. Arguments go to the benchmark. See docs/gpu.md.
     """
     cuda = os.environ.get("AGRAD_CUDA", "13")
     needs = ["pytest>=9", "pytest-xdist>=3.6", "scipy>=1.16", "torch"]
