@@ -352,6 +352,37 @@ def test_programs_of_pages_run(page, forgetful, capsys, request):
         np.testing.assert_allclose(names["scale"].grad.item(), (slope * model).sum())
 
 
+def programs(page):
+    """Give the blocks of a page that are programs, and no dialogue."""
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return [block for block in blocks if ">>> " not in block]
+
+
+@pytest.mark.parametrize("page", ["docs/compile.md", "docs/index.md", "plugins/numpy_backend/README.md"])
+def test_blocks_of_pages_run(page):
+    names = {"__name__": "page", "x": np.ones((2, 3)), "y": np.ones(2)}
+    found = programs(ROOT / page)
+    assert found
+    for block in found:
+        exec(compile(block, page, "exec"), names)
+
+
+def test_the_programs_of_dasks_page_run(tmp_path, monkeypatch, capsys):
+    """With a thousandth of the rows, one step of a loop for ten, and without a cluster."""
+    zarr, page = pytest.importorskip("zarr"), ROOT / "plugins/dask_backend/README.md"
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    for name, values in ("X", rng.normal(size=(60, 384))), ("y", rng.integers(0, 2, 60).astype(float)):
+        zarr.create_array(f"store/{name}", data=values, chunks=(20, *values.shape[1:]))
+    names = {"__name__": "page"}
+    blocks = [block for block in programs(page) if "Client(" not in block]
+    for block in blocks:
+        exec(compile(block.replace("_000", "").replace("range(20)", "range(2)"), page.name, "exec"), names)
+    assert len(blocks) > 6
+    assert "tensor(..., shape=(2700, 5), chunks=(100, 5), device='dask', dtype=float64)" in capsys.readouterr().out
+    assert names["first"].grad.chunks == ((100,) * 4, (150,) * 4)
+
+
 def test_pages_with_examples_are_found():
     assert "own_ops.md" in [page.name for page in PAGES]
 
