@@ -40,6 +40,7 @@ ARRAYS = {
 OTHERS = {
     "nn.init": ag.nn.init,
     "nn.utils": ag.nn.utils,
+    "nn.utils.rnn": ag.nn.utils.rnn,
     "optim": ag.optim,
     "autograd": ag.autograd,
     "autograd.functional": ag.autograd.functional,

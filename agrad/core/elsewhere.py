@@ -22,6 +22,7 @@ NAMESPACES = (
     "agrad.random",
     "agrad.nn.init",
     "agrad.nn.utils",
+    "agrad.nn.utils.rnn",
     "agrad.tree",
     "agrad.utils",
     "agrad.utils.data",
@@ -355,19 +356,22 @@ _INSTEAD = {
     "there are no quantised dtypes: use float16 or float32": "quantized quantization",
     "fold it by hand: scale the weights by weight / (running_var + eps) ** 0.5": "fuse_conv_bn_eval",
     "draw it: 1 / fan_in ** 0.5 * agrad.randn(shape)": "lecun_normal",
-    "compose agrad.nn.MultiheadAttention, agrad.nn.LayerNorm and agrad.nn.Linear": (
-        "Transformer TransformerDecoder TransformerDecoderLayer multi_head_attention_forward"
-    ),
+    "use agrad.nn.TransformerEncoder, then agrad.nn.TransformerDecoder": "Transformer",
+    "use agrad.nn.MultiheadAttention": "multi_head_attention_forward",
     "use the module with its sizes written out": (
         "LazyLinear LazyConv1d LazyConv2d LazyConv3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d LazyConvTranspose1d"
         " LazyConvTranspose2d LazyConvTranspose3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d"
     ),
-    "use agrad.nn.GRU, agrad.nn.LSTM or agrad.nn.RNN over a sequence of length 1": "GRUCell LSTMCell RNNCell RNNBase RNNCellBase",
-    "use agrad.nn.functional.conv2d over the slices: three-dimensional ones are not there": (
-        "Conv3d ConvTranspose3d conv3d conv_transpose3d MaxPool3d AvgPool3d max_pool3d avg_pool3d AdaptiveAvgPool3d"
-        " AdaptiveMaxPool3d adaptive_avg_pool3d adaptive_max_pool3d BatchNorm3d Dropout3d dropout3d"
+    "use agrad.nn.GRU, agrad.nn.LSTM or agrad.nn.RNN": "RNNBase RNNCellBase",
+    "use agrad.nn.functional.conv_transpose2d of each slice of the filters, and add up": "ConvTranspose3d conv_transpose3d",
+    "use agrad.nn.MaxPool2d on x.flatten(1, 2), and agrad.nn.MaxPool1d along the depth": (
+        "MaxPool3d max_pool3d AdaptiveMaxPool3d adaptive_max_pool3d"
     ),
-    "use agrad.nn.ConvTranspose2d with a width of 1": "ConvTranspose1d conv_transpose1d",
+    "use agrad.nn.AvgPool2d on x.flatten(1, 2), and agrad.nn.AvgPool1d along the depth": (
+        "AvgPool3d avg_pool3d AdaptiveAvgPool3d adaptive_avg_pool3d"
+    ),
+    "use agrad.nn.BatchNorm2d on x.flatten(3)": "BatchNorm3d",
+    "use agrad.nn.Dropout2d, which takes (n, channels, ...)": "Dropout3d dropout3d",
     "use agrad.nn.MaxPool2d or agrad.nn.MaxPool1d with the kernel's size written out": (
         "AdaptiveMaxPool1d AdaptiveMaxPool2d adaptive_max_pool1d adaptive_max_pool2d FractionalMaxPool2d FractionalMaxPool3d"
     ),
@@ -393,16 +397,16 @@ _INSTEAD = {
     "use agrad.where(x > threshold, x, value)": "Threshold threshold",
     "use agrad.softmax(-x)": "Softmin softmin",
     "use agrad.nn.Softmax(dim=-3)": "Softmax2d",
-    "use agrad.softmax(logits - agrad.log(-agrad.log(agrad.rand(*logits.shape))))": "gumbel_softmax",
     "use agrad.sum(a * b, axis=-1) of vectors divided by agrad.linalg.vector_norm": (
         "CosineEmbeddingLoss cosine_embedding_loss"
     ),
     "use agrad.einsum('bi,oij,bj->bo', x, weight, y)": "Bilinear bilinear",
     "use agrad.reshape and agrad.permute_dims": "ChannelShuffle channel_shuffle",
-    "use agrad.nn.functional.embedding, then agrad.mean": "EmbeddingBag embedding_bag",
     "use agrad.scipy.interpolate, or agrad.nn.functional.interpolate": "grid_sample affine_grid",
-    "use agrad.nn.functional.conv2d(x, agrad.eye(c * k * k).reshape(c * k * k, c, k, k)).flatten(2)": "nn.Unfold nn.functional.unfold",
-    "use slices, or agrad.nn.functional.conv2d": "Fold Unfold fold unfold LPPool1d LPPool2d LPPool3d lp_pool1d lp_pool2d",
+    "use slices, or agrad.nn.functional.unfold of images": "Tensor.unfold",
+    "use agrad.nn.functional.avg_pool2d(agrad.abs(x) ** p, k) ** (1 / p), times a factor": (
+        "LPPool1d LPPool2d LPPool3d lp_pool1d lp_pool2d lp_pool3d"
+    ),
     "use agrad.scatter_add with indices of your own": "MaxUnpool1d MaxUnpool2d MaxUnpool3d max_unpool1d max_unpool2d max_unpool3d",
     "write it out: agrad.maximum(margin + ..., 0.0) and agrad.mean": (
         "MarginRankingLoss margin_ranking_loss HingeEmbeddingLoss hinge_embedding_loss MultiMarginLoss multi_margin_loss"
@@ -418,10 +422,9 @@ _INSTEAD = {
     "use agrad.nn.GroupNorm or agrad.nn.BatchNorm2d": "LocalResponseNorm CrossMapLRN2d local_response_norm",
     "use agrad.linalg.vector_norm in forward: w * g / norm(w)": "weight_norm remove_weight_norm parametrize parametrizations",
     "divide in forward: w / agrad.linalg.matrix_norm(w, ord=2)": "spectral_norm",
-    "use agrad.nn.utils.pad_sequence; of packed sequences, take each row's output at its length - 1": "rnn",
-    "give agrad.nn.GRU and its kin the padded batch, and take each row's output at its length - 1": (
-        "pack_padded_sequence pad_packed_sequence pack_sequence PackedSequence"
-    ),
+    "use agrad.nn.functional.embedding, then agrad.mean or agrad.sum over a bag's axis": "EmbeddingBag embedding_bag",
+    "use agrad.nn.functional.unfold and agrad.nn.functional.fold in forward": "Unfold Fold",
+    "use agrad.nn.utils.rnn.pad_packed_sequence, and result[:length, i]": "unpack_sequence unpad_sequence",
     "use agrad.optim.Adam or agrad.optim.AdamW": "Adamax NAdam RAdam Adafactor Lion Muon Lamb lamb",
     "use agrad.optim.Adagrad or agrad.optim.RMSprop": "Adadelta Rprop",
     "use agrad.optim.SGD, and average the parameters by hand": "ASGD swa_utils",

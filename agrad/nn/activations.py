@@ -10,7 +10,10 @@ from agrad.nn.module import Module
 from agrad.nn.parameter import Parameter
 from agrad.ops.creation import full
 
-__all__ = ["ELU", "GELU", "GLU", "SELU", "Hardtanh", "LeakyReLU", "LogSoftmax", "Mish", "PReLU", "ReLU", "ReLU6", "SiLU", "Sigmoid", "Softmax", "Softplus", "Tanh"]  # fmt: skip
+__all__ = [
+    "ELU", "GELU", "GLU", "SELU", "Hardtanh", "LeakyReLU", "LogSoftmax", "Mish", "PReLU", "ReLU", "ReLU6", "SiLU",
+    "Sigmoid", "Softmax", "Softplus", "Tanh",
+]  # fmt: skip
 
 
 class ReLU(Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from agrad.core.errors import called
@@ -23,7 +23,10 @@ from agrad.ops.manipulation import expand_dims, moveaxis, reshape, squeeze
 from agrad.ops.searching import where
 from agrad.ops.statistical import mean
 
-__all__ = ["MultiheadAttention", "TransformerEncoder", "TransformerEncoderLayer"]
+__all__ = [
+    "MultiheadAttention", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder",
+    "TransformerEncoderLayer",
+]  # fmt: skip
 
 
 class MultiheadAttention(Module):
@@ -216,7 +219,56 @@ class MultiheadAttention(Module):
         return added[0] if len(added) == 1 else added[0] + added[1]
 
 
-class TransformerEncoderLayer(Module):
+class _TransformerLayer(Module):
+    """What the layers of a transformer share: linear maps beside a shortcut, and norms."""
+
+    #: How many parts have a shortcut: attentions, and the linear maps.
+    parts: int
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: str | Callable[[Tensor], Tensor] = "relu",
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        place = {"device": device, "dtype": dtype}
+        known: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
+        if isinstance(activation, str):
+            if activation not in known:
+                raise ValueError(f"activation should be relu/gelu, not {activation}{called()}")
+            activation = known[activation]
+        self.norm_first, self.activation = norm_first, activation
+        for name in ("self_attn", "multihead_attn")[: self.parts - 1]:
+            setattr(self, name, MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **place))
+        self.linear1 = Linear(d_model, dim_feedforward, bias, **place)
+        self.linear2 = Linear(dim_feedforward, d_model, bias, **place)
+        for i in range(1, self.parts + 1):
+            setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, **place))
+        self.dropout = Dropout(dropout)
+        for i in range(1, self.parts + 1):
+            setattr(self, f"dropout{i}", Dropout(dropout))
+
+    def _through(self, x: Tensor, parts: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
+        """Return what `x` becomes: each of the attentions, then the linear maps, beside a shortcut and with its norm."""
+        for i, part in enumerate((*parts, self._fed), 1):
+            norm, dropout = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
+            x = x + dropout(part(norm(x))) if self.norm_first else norm(x + dropout(part(x)))
+        return x
+
+    def _fed(self, x: Tensor) -> Tensor:
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
+
+
+class TransformerEncoderLayer(_TransformerLayer):
     """Self-attention and two linear maps, each beside a shortcut and with a `LayerNorm` (Vaswani et al. 2017, section 3.1).
 
     Parameters
@@ -252,38 +304,8 @@ class TransformerEncoderLayer(Module):
     (2, 5, 8)
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Tensor], Tensor] = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        place = {"device": device, "dtype": dtype}
-        known: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
-        if isinstance(activation, str):
-            if activation not in known:
-                raise ValueError(f"activation should be relu/gelu, not {activation}{called()}")
-            function = known[activation]
-        else:
-            function = activation
-        self.self_attn = MultiheadAttention(d_model, nhead, dropout, bias, batch_first=batch_first, **place)
-        self.linear1, self.linear2 = (
-            Linear(d_model, dim_feedforward, bias, **place),
-            Linear(dim_feedforward, d_model, bias, **place),
-        )
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, **place)
-        self.dropout, self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout), Dropout(dropout)
-        self.norm_first, self.activation = norm_first, function
+    parts = 2
+    self_attn: MultiheadAttention
 
     def forward(
         self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
@@ -291,23 +313,70 @@ class TransformerEncoderLayer(Module):
         """Return what `src` becomes; masks are those of `MultiheadAttention`."""
 
         def attended(x: Tensor) -> Tensor:
-            found, _ = self.self_attn(
-                x, x, x, src_key_padding_mask, need_weights=False, attn_mask=src_mask, is_causal=is_causal
-            )
-            return self.dropout1(found)
+            return self.self_attn(x, x, x, src_key_padding_mask, False, src_mask, is_causal=is_causal)[0]
 
-        def fed(x: Tensor) -> Tensor:
-            return self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
-
-        x = as_operand(src)
-        if self.norm_first:
-            x = x + attended(self.norm1(x))
-            return x + fed(self.norm2(x))
-        x = self.norm1(x + attended(x))
-        return self.norm2(x + fed(x))
+        return self._through(as_operand(src), [attended])
 
 
-class TransformerEncoder(Module):
+class TransformerDecoderLayer(_TransformerLayer):
+    """Self-attention, attention to a memory, and two linear maps: `TransformerEncoderLayer` with one part more.
+
+    Parameters
+    ----------
+    d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first, norm_first, bias, device, dtype
+        As for `TransformerEncoderLayer`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> layer = ag.nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+    >>> layer(ag.ones((2, 5, 8)), ag.ones((2, 3, 8))).shape
+    (2, 5, 8)
+    """
+
+    parts = 3
+    self_attn: MultiheadAttention
+    multihead_attn: MultiheadAttention
+
+    def forward(
+        self,
+        tgt: Any,
+        memory: Any,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Return what `tgt` becomes beside a memory; masks are those of `MultiheadAttention`."""
+
+        def attended(x: Tensor) -> Tensor:
+            return self.self_attn(x, x, x, tgt_key_padding_mask, False, tgt_mask, is_causal=tgt_is_causal)[0]
+
+        def reminded(x: Tensor) -> Tensor:
+            attention, hidden = self.multihead_attn, memory_key_padding_mask
+            return attention(x, memory, memory, hidden, False, memory_mask, is_causal=memory_is_causal)[0]
+
+        return self._through(as_operand(tgt), [attended, reminded])
+
+
+class _Stack(Module):
+    """What encoder and decoder share: copies of a layer."""
+
+    def __init__(self, layer: Module, num_layers: int, norm: Module | None) -> None:
+        super().__init__()
+        self.layers = ModuleList(copy.deepcopy(layer) for _ in range(num_layers))
+        self.num_layers, self.norm = num_layers, norm
+
+    def _through(self, x: Any, *others: Any) -> Tensor:
+        for layer in self.layers:
+            x = layer(x, *others)
+        result: Tensor = x if self.norm is None else self.norm(x)
+        return result
+
+
+class TransformerEncoder(_Stack):
     """Encoder layers one after another.
 
     Parameters
@@ -328,13 +397,45 @@ class TransformerEncoder(Module):
     """
 
     def __init__(self, encoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
-        super().__init__()
-        self.layers = ModuleList(copy.deepcopy(encoder_layer) for _ in range(num_layers))
-        self.num_layers, self.norm = num_layers, norm
+        super().__init__(encoder_layer, num_layers, norm)
 
     def forward(self, src: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Tensor:
         """Return what `src` becomes; masks are those of `MultiheadAttention`."""
-        for layer in self.layers:
-            src = layer(src, mask, src_key_padding_mask, is_causal)
-        result: Tensor = src if self.norm is None else self.norm(src)
-        return result
+        return self._through(src, mask, src_key_padding_mask, is_causal)
+
+
+class TransformerDecoder(_Stack):
+    """Decoder layers one after another.
+
+    Parameters
+    ----------
+    decoder_layer : Module
+        Copied for each; the copies begin with the same values.
+    num_layers, norm
+        As for `TransformerEncoder`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> layer = ag.nn.TransformerDecoderLayer(8, 2, 16, batch_first=True)
+    >>> ag.nn.TransformerDecoder(layer, num_layers=2)(ag.ones((2, 5, 8)), ag.ones((2, 3, 8))).shape
+    (2, 5, 8)
+    """
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__(decoder_layer, num_layers, norm)
+
+    def forward(
+        self,
+        tgt: Any,
+        memory: Any,
+        tgt_mask: Any = None,
+        memory_mask: Any = None,
+        tgt_key_padding_mask: Any = None,
+        memory_key_padding_mask: Any = None,
+        tgt_is_causal: bool = False,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        """Return what `tgt` becomes beside a memory; masks are those of `MultiheadAttention`."""
+        hidden = tgt_key_padding_mask, memory_key_padding_mask
+        return self._through(tgt, memory, tgt_mask, memory_mask, *hidden, tgt_is_causal, memory_is_causal)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from agrad.core.tensor import Tensor
 from agrad.nn import functional as F
-from agrad.nn.functional.checks import IntOrPair, pair_of, single_of
+from agrad.nn.functional.checks import IntOrPair, sizes_of
+from agrad.nn.functional.images import OUTSIDE
 from agrad.nn.layers import draw
 from agrad.nn.module import Module
 from agrad.nn.parameter import Parameter
 from agrad.ops.creation import empty
 
-__all__ = ["Conv1d", "Conv2d", "ConvTranspose2d"]
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d"]
 
 
 class _Conv(Module):
@@ -20,6 +22,8 @@ class _Conv(Module):
 
     #: By how many numbers the size of a window is given, and what the weight's axes before those of the window are.
     axes: int
+    #: The function of them.
+    convolve: Callable[..., Tensor]
     transposed = False
     output_padding: tuple[int, ...] = ()
 
@@ -33,6 +37,7 @@ class _Conv(Module):
         dilation: IntOrPair = 1,
         groups: int = 1,
         bias: bool = True,
+        padding_mode: str = "zeros",
         device: Any = None,
         dtype: Any = None,
     ) -> None:
@@ -42,22 +47,39 @@ class _Conv(Module):
         for name, channels in (("in_channels", in_channels), ("out_channels", out_channels)):
             if channels % groups:
                 raise ValueError(f"{name} must be divisible by groups ({groups})")
+        modes = "zeros", *OUTSIDE
+        if padding_mode not in modes:
+            raise ValueError(f"padding_mode must be one of {modes}, but got padding_mode='{padding_mode}'")
+        self.padding_mode = padding_mode
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size = self._sizes(kernel_size, "kernel_size")
         self.stride, self.dilation = self._sizes(stride, "stride"), self._sizes(dilation, "dilation")
         self.padding = padding if isinstance(padding, str) else self._sizes(padding, "padding")
+        if isinstance(padding, str) and padding not in ("valid", "same"):
+            raise ValueError(f"Invalid padding string {padding!r}, should be one of 'valid', 'same'")
+        if padding == "same" and any(step != 1 for step in self.stride):
+            raise ValueError("padding='same' is not supported for strided convolutions")
         first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         self.weight = Parameter(empty((first, second // groups, *self.kernel_size), device=device, dtype=dtype))
         self.bias = Parameter(empty((out_channels,), device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
 
     def _sizes(self, value: IntOrPair, what: str) -> tuple[int, ...]:
-        name = type(self).__name__
-        return pair_of(name, value, what) if self.axes == 2 else (single_of(name, value, what),)
+        return sizes_of(type(self).__name__, value, what, self.axes)
 
     def reset_parameters(self) -> None:
         """Draw the parameters anew."""
         draw(self.weight, self.bias)
+
+    def forward(self, input: Any) -> Tensor:
+        padding: Any = self.padding
+        if self.padding_mode != "zeros":
+            widths: list[int] = []
+            for axis in reversed(range(self.axes)):
+                total = self.dilation[axis] * (self.kernel_size[axis] - 1) if padding == "same" else 0
+                widths += (total // 2, total - total // 2) if isinstance(padding, str) else (padding[axis],) * 2
+            input, padding = F.pad(input, widths, self.padding_mode), 0
+        return self.convolve(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
     def extra_repr(self) -> str:
         zeros_, ones_ = (0,) * self.axes, (1,) * self.axes
@@ -66,7 +88,8 @@ class _Conv(Module):
         text += f", dilation={self.dilation}" if self.dilation != ones_ else ""
         text += f", output_padding={self.output_padding}" if any(self.output_padding) else ""
         text += f", groups={self.groups}" if self.groups != 1 else ""
-        return text + ("" if self.bias is not None else ", bias=False")
+        text += "" if self.bias is not None else ", bias=False"
+        return text if self.padding_mode == "zeros" else f"{text}, padding_mode={self.padding_mode}"
 
 
 class Conv1d(_Conv):
@@ -79,11 +102,13 @@ class Conv1d(_Conv):
     kernel_size, stride, dilation : int, optional
         Of the windows.
     padding : int, "same" or "valid", optional
-        Zeros before and after the sequences.
+        How much is put before and after the sequences.
     groups : int, optional
         Channels are connected within groups only.
     bias : bool, optional
         Whether there is one.
+    padding_mode : {"zeros", "reflect", "replicate", "circular"}, optional
+        What; see `agrad.nn.functional.pad`.
     device, dtype : optional
         Of the parameters.
 
@@ -107,9 +132,7 @@ class Conv1d(_Conv):
     """
 
     axes = 1
-
-    def forward(self, input: Any) -> Tensor:
-        return F.conv1d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+    convolve = staticmethod(F.conv1d)
 
 
 class Conv2d(_Conv):
@@ -122,11 +145,13 @@ class Conv2d(_Conv):
     kernel_size, stride, dilation : int or pair, optional
         Of the windows.
     padding : int, pair, "same" or "valid", optional
-        Zeros around the images.
+        How much is put around the images.
     groups : int, optional
         Channels are connected within groups only.
     bias : bool, optional
         Whether there is one.
+    padding_mode : {"zeros", "reflect", "replicate", "circular"}, optional
+        What; see `agrad.nn.functional.pad`.
     device, dtype : optional
         Of the parameters.
 
@@ -150,49 +175,31 @@ class Conv2d(_Conv):
     """
 
     axes = 2
-
-    def forward(self, input: Any) -> Tensor:
-        return F.conv2d(input, self.weight, self.bias, self.stride, self.padding, self.dilation, self.groups)
+    convolve = staticmethod(F.conv2d)
 
 
-class ConvTranspose2d(_Conv):
-    """The adjoint of `Conv2d` in its input, plus a bias; see `agrad.nn.functional.conv_transpose2d`.
+class Conv3d(_Conv):
+    """Convolution of volumes (n, channels, depth, height, width); see `agrad.nn.functional.conv3d`.
 
     Parameters
     ----------
-    in_channels, out_channels : int
-        Channels before and after; both are multiples of `groups`.
-    kernel_size, stride, dilation : int or pair, optional
-        Of the windows, which lie in the result.
-    padding, output_padding : int or pair, optional
-        Rows and columns cut off at every side of the result, and put back at the bottom and right.
-    groups : int, optional
-        Channels are connected within groups only.
-    bias : bool, optional
-        Whether there is one.
-    device, dtype : optional
-        Of the parameters.
-
-    Attributes
-    ----------
-    weight : Parameter
-        Shape (in_channels, out_channels / groups, kh, kw), uniform on ±1/sqrt(out_channels / groups * kh * kw).
-    bias : Parameter or None
-        Shape (out_channels,), likewise.
-
-    Raises
-    ------
-    ValueError
-        If the channels are no multiples of `groups`, or `padding` is a word.
+    in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode, device, dtype
+        As for `Conv2d`, sizes of three axes.
 
     Examples
     --------
     >>> import agrad as ag
-    >>> ag.nn.ConvTranspose2d(4, 1, 2, stride=2)(ag.ones((2, 4, 4, 4))).shape
-    (2, 1, 8, 8)
+    >>> ag.nn.Conv3d(1, 4, 3, padding=1)(ag.ones((2, 1, 4, 8, 8))).shape
+    (2, 4, 4, 8, 8)
     """
 
-    axes = 2
+    axes = 3
+    convolve = staticmethod(F.conv3d)
+
+
+class _ConvTranspose(_Conv):
+    """What the adjoints of convolutions share."""
+
     transposed = True
     padding: tuple[int, ...]
 
@@ -207,15 +214,93 @@ class ConvTranspose2d(_Conv):
         groups: int = 1,
         bias: bool = True,
         dilation: IntOrPair = 1,
+        padding_mode: str = "zeros",
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        name = type(self).__name__
         if isinstance(padding, str):
-            raise ValueError(f"ConvTranspose2d takes integers as padding, not {padding!r}")  # noqa: TRY004 (a bad value)
-        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, device, dtype)
+            raise ValueError(f"{name} takes integers as padding, not {padding!r}")  # noqa: TRY004 (a bad value)
+        if padding_mode != "zeros":
+            raise ValueError(f'Only "zeros" padding mode is supported for {name}')
+        super().__init__(
+            in_channels,
+            out_channels,
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            groups,
+            bias,
+            padding_mode,
+            device,
+            dtype,
+        )
         self.output_padding = self._sizes(output_padding, "output_padding")
 
     def forward(self, input: Any) -> Tensor:
-        return F.conv_transpose2d(
+        return self.convolve(
             input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
         )
+
+
+class ConvTranspose1d(_ConvTranspose):
+    """The adjoint of `Conv1d` in its input, plus a bias; see `agrad.nn.functional.conv_transpose1d`.
+
+    Parameters
+    ----------
+    in_channels, out_channels, kernel_size, stride, padding, output_padding, groups, bias, dilation, padding_mode, device, dtype
+        As for `ConvTranspose2d`, sizes of one axis.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.ConvTranspose1d(4, 1, 2, stride=2)(ag.ones((2, 4, 4))).shape
+    (2, 1, 8)
+    """
+
+    axes = 1
+    convolve = staticmethod(F.conv_transpose1d)
+
+
+class ConvTranspose2d(_ConvTranspose):
+    """The adjoint of `Conv2d` in its input, plus a bias; see `agrad.nn.functional.conv_transpose2d`.
+
+    Parameters
+    ----------
+    in_channels, out_channels : int
+        Channels before and after; both are multiples of `groups`.
+    kernel_size, stride, dilation : int or pair, optional
+        Of the windows, which lie in the result.
+    padding, output_padding : int or pair, optional
+        Rows and columns cut off at every side of the result, and put back at the bottom and right.
+    groups : int, optional
+        Channels are connected within groups only.
+    bias : bool, optional
+        Whether there is one.
+    padding_mode : {"zeros"}, optional
+        There is no other, as in PyTorch.
+    device, dtype : optional
+        Of the parameters.
+
+    Attributes
+    ----------
+    weight : Parameter
+        Shape (in_channels, out_channels / groups, kh, kw), uniform on ±1/sqrt(out_channels / groups * kh * kw).
+    bias : Parameter or None
+        Shape (out_channels,), likewise.
+
+    Raises
+    ------
+    ValueError
+        If the channels are no multiples of `groups`, `padding` is a word, or `padding_mode` another one.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> ag.nn.ConvTranspose2d(4, 1, 2, stride=2)(ag.ones((2, 4, 4, 4))).shape
+    (2, 1, 8, 8)
+    """
+
+    axes = 2
+    convolve = staticmethod(F.conv_transpose2d)

@@ -16,7 +16,7 @@ from agrad.nn.parameter import Parameter
 from agrad.ops.creation import ones, zeros
 from agrad.ops.manipulation import expand_dims, squeeze
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm", "RMSNorm"]  # fmt: skip
+__all__ = ["BatchNorm1d", "BatchNorm2d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "LayerNorm", "RMSNorm"]
 
 
 def _neutral(weight: Tensor | None, bias: Tensor | None) -> None:

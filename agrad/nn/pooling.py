@@ -10,7 +10,10 @@ from agrad.nn import functional as F
 from agrad.nn.functional.checks import IntOrPair
 from agrad.nn.module import Module
 
-__all__ = ["AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d", "PixelShuffle", "PixelUnshuffle", "Upsample"]  # fmt: skip
+__all__ = [
+    "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d", "PixelShuffle",
+    "PixelUnshuffle", "Upsample",
+]  # fmt: skip
 
 
 class _MaxPool(Module):

@@ -1,4 +1,4 @@
-"""Recurrent layers: RNN, LSTM and GRU, with PyTorch's arguments, names of parameters and order of gates."""
+"""Recurrent layers and cells: RNN, LSTM and GRU, with PyTorch's arguments, names of parameters and order of gates."""
 
 from __future__ import annotations
 
@@ -12,24 +12,90 @@ from agrad.nn import functional as F
 from agrad.nn import init
 from agrad.nn.module import Module
 from agrad.nn.parameter import Parameter
+from agrad.nn.utils.rnn import PackedSequence
 from agrad.ops.creation import empty, zeros
 from agrad.ops.elementwise import tanh
 from agrad.ops.manipulation import concat, expand_dims, moveaxis, squeeze, stack, unstack
+from agrad.ops.searching import take
 
-__all__ = ["GRU", "LSTM", "RNN"]
+__all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNCell"]
 
 
-class _Recurrent(Module):
+class _Step(Module):
+    """What layers and cells share: an element of a sequence after the other, and parameters."""
+
+    #: How many blocks of `hidden_size` rows the weights have.
+    gates: int
+    #: How many tensors the state has.
+    states = 1
+    hidden_size: int
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew: uniform on ±1/sqrt(hidden_size)."""
+        bound = 1 / math.sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            init.uniform_(parameter, -bound, bound)
+
+    def _add_weights(self, width: int, bias: bool, ending: str, device: Any, dtype: Any) -> None:
+        """Add the parameters of one layer and direction, whose input is so wide."""
+        rows = self.gates * self.hidden_size
+        shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, width), "weight_hh": (rows, self.hidden_size)}
+        shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
+        for name, shape in shapes.items():
+            setattr(self, name + ending, Parameter(empty(shape, device=device, dtype=dtype)))
+
+    def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
+        """Return the state after an element of the sequence, of which `x` is the product with the input's weights."""
+        raise NotImplementedError
+
+
+class _ElmanStep(_Step):
+    """Of `RNN`."""
+
+    gates = 1
+    nonlinearity: str
+
+    def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
+        act = tanh if self.nonlinearity == "tanh" else F.relu
+        return (act(x + F.linear(state[0], weight, bias)),)
+
+
+class _LSTMStep(_Step):
+    """Of `LSTM`."""
+
+    gates = 4
+    states = 2
+
+    def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
+        h, c = state
+        n = self.hidden_size
+        blocks = x + F.linear(h, weight, bias)
+        i, f, g, o = (blocks[..., k * n : (k + 1) * n] for k in range(4))
+        c = F.sigmoid(f) * c + F.sigmoid(i) * tanh(g)
+        return F.sigmoid(o) * tanh(c), c
+
+
+class _GRUStep(_Step):
+    """Of `GRU`."""
+
+    gates = 3
+
+    def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
+        n, (h,) = self.hidden_size, state
+        y = F.linear(h, weight, bias)
+        both = F.sigmoid(x[..., : 2 * n] + y[..., : 2 * n])
+        r, z = both[..., :n], both[..., n:]
+        new = tanh(x[..., 2 * n :] + r * y[..., 2 * n :])
+        return (new + z * (h - new),)
+
+
+class _Recurrent(_Step):
     """What the recurrent layers share: parameters, layers, directions, axes.
 
     Every layer and direction has ``weight_ih_l0``, ``weight_hh_l0``, ``bias_ih_l0`` and ``bias_hh_l0``, the number that of
     the layer, ``_reverse`` behind it for the backward direction.
     """
 
-    #: How many blocks of `hidden_size` rows the weights have.
-    gates: int
-    #: How many tensors the state has.
-    states = 1
     weight_hh_l0: Tensor
 
     def __init__(
@@ -52,64 +118,65 @@ class _Recurrent(Module):
             raise ValueError(f"dropout should be a number in range [0, 1], got {dropout}")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.dropout, self.bidirectional = bias, batch_first, dropout, bidirectional
-        rows = self.gates * hidden_size
         for layer in range(num_layers):
             width = input_size if layer == 0 else hidden_size * len(self._directions)
             for suffix in self._directions:
-                shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, width), "weight_hh": (rows, hidden_size)}
-                shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
-                for name, shape in shapes.items():
-                    setattr(self, f"{name}_l{layer}{suffix}", Parameter(empty(shape, device=device, dtype=dtype)))
+                self._add_weights(width, bias, f"_l{layer}{suffix}", device, dtype)
         self.reset_parameters()
 
     @property
     def _directions(self) -> tuple[str, ...]:
         return ("", "_reverse") if self.bidirectional else ("",)
 
-    def reset_parameters(self) -> None:
-        """Draw the parameters anew: uniform on ±1/sqrt(hidden_size)."""
-        bound = 1 / math.sqrt(self.hidden_size)
-        for parameter in self.parameters():
-            init.uniform_(parameter, -bound, bound)
-
-    def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
-        """Return the state after an element of the sequence, of which `x` is the product with the input's weights."""
-        raise NotImplementedError
-
-    def forward(self, input: Any, hx: Any = None) -> tuple[Tensor, Any]:
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
         """Return the results of the last layer and the last state of every layer and direction.
 
         Parameters
         ----------
-        input : Tensor, shape (L, N, input_size), (N, L, input_size) or (L, input_size)
-            The sequences; see `batch_first`.
+        input : Tensor, shape (L, N, input_size), (N, L, input_size) or (L, input_size), or PackedSequence
+            The sequences; see `batch_first`. Packed ones (`agrad.nn.utils.rnn`) end where each of them does.
         hx : Tensor, shape (layers * directions, N, hidden_size), optional
             The first states. Default: zeros.
 
         Returns
         -------
         tuple of Tensor
-            Results, shape (L, N, directions * hidden_size) or as the input, and states, of the shape of `hx`.
+            Results, shape (L, N, directions * hidden_size), as the input or packed, and states, of the shape of `hx`.
         """
         output, (h,) = self._layers(input, None if hx is None else (hx,))
         return output, h
 
-    def _run(self, sequence: Tensor, state: tuple[Tensor, ...], name: str) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the results, shape (L, N, hidden_size), and the last state of one layer in one direction."""
-        weights = vars(self)
-        products = unstack(F.linear(sequence, weights[f"weight_ih_{name}"], weights.get(f"bias_ih_{name}")), axis=0)
-        weight, bias = weights[f"weight_hh_{name}"], weights.get(f"bias_hh_{name}")
-        backwards = name.endswith("_reverse")
-        results = []
-        for x in reversed(products) if backwards else products:
-            state = self.step(x, state, weight, bias)
-            results.append(state[0])
-        return stack(results[::-1] if backwards else results, axis=0), state
+    def _run(
+        self, sequence: Tensor, sizes: tuple[int, ...] | None, state: tuple[Tensor, ...], name: str
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the results, shape (L, N, hidden_size), and the last state of one layer in one direction.
 
-    def _layers(self, input: Any, hx: tuple[Any, ...] | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        With `sizes`, the sequence and the results are packed.
+        """
+        products = F.linear(sequence, getattr(self, f"weight_ih_{name}"), getattr(self, f"bias_ih_{name}", None))
+        weight, bias = getattr(self, f"weight_hh_{name}"), getattr(self, f"bias_hh_{name}", None)
+        backwards = name.endswith("_reverse")
+        steps = unstack(products, axis=0) if sizes is None else products.split(sizes, 0)
+        results = []
+        for x in reversed(steps) if backwards else steps:
+            if sizes is None:
+                state = self.step(x, state, weight, bias)
+                results.append(state[0])
+            else:  # the states of sequences that have ended, or not begun from their end, stay as they are
+                n, before = x.shape[0], state
+                changed = self.step(x, tuple(held[:n, ...] for held in before), weight, bias)
+                results.append(changed[0])
+                state = tuple(concat([new, held[n:, ...]]) for new, held in zip(changed, before, strict=True))
+        results = results[::-1] if backwards else results
+        return stack(results, axis=0) if sizes is None else concat(results), state
+
+    def _layers(self, input: Any, hx: tuple[Any, ...] | None) -> tuple[Any, tuple[Tensor, ...]]:
         """Return the results of the last layer, and the last states of all, with the axes that the caller gave."""
+        packed, sizes = input if isinstance(input, PackedSequence) else None, None
+        if packed is not None:
+            input, sizes = packed.data, packed.batch_sizes
         input = as_operand(input)
-        rank = input.ndim
+        rank = input.ndim if packed is None else 3
         if rank not in (2, 3):
             raise ValueError(
                 f"{type(self).__name__}: Expected input to be 2D or 3D, got {rank}D instead{called()}",
@@ -120,10 +187,14 @@ class _Recurrent(Module):
                 f" {type(self).__name__}, input {tuple(input.shape)}.{called()}"
             )
         batch = 1 if rank == 2 else 0 if self.batch_first else 1
-        sequence = expand_dims(input, axis=1) if rank == 2 else moveaxis(input, batch, 1)
+        sequence = input
+        if packed is None:
+            sequence = expand_dims(input, axis=1) if rank == 2 else moveaxis(input, batch, 1)
         if sequence.shape[0] == 0:
             raise RuntimeError(f"Expected sequence length to be larger than 0 in RNN{called()}")
-        states = self._first(sequence, hx, rank)
+        if packed is not None and packed.sorted_indices is not None and hx is not None:
+            hx = tuple(take(as_operand(state), packed.sorted_indices, axis=1) for state in hx)
+        states = self._first(sequence, sequence.shape[1] if sizes is None else sizes[0], hx, rank)
         last: list[tuple[Tensor, ...]] = []
         for layer in range(self.num_layers):
             if layer and self.dropout:
@@ -131,19 +202,23 @@ class _Recurrent(Module):
             results = []
             for suffix in self._directions:
                 state = tuple(held[len(last)] for held in states)
-                result, state = self._run(sequence, state, f"l{layer}{suffix}")
+                result, state = self._run(sequence, sizes, state, f"l{layer}{suffix}")
                 results.append(result)
                 last.append(state)
             sequence = results[0] if len(results) == 1 else concat(results, axis=-1)
         ended = tuple(stack(list(parts), axis=0) for parts in zip(*last, strict=True))
+        if packed is not None:
+            if packed.unsorted_indices is not None:
+                ended = tuple(take(state, packed.unsorted_indices, axis=1) for state in ended)
+            return packed._replace(data=sequence), ended
         if rank == 2:
             return squeeze(sequence, 1), tuple(squeeze(state, 1) for state in ended)
         return moveaxis(sequence, 1, batch), ended
 
-    def _first(self, sequence: Tensor, hx: tuple[Any, ...] | None, rank: int) -> list[tuple[Tensor, ...]]:
+    def _first(self, sequence: Tensor, batch: int, hx: tuple[Any, ...] | None, rank: int) -> list[tuple[Tensor, ...]]:
         """Return the first states, one per layer and direction each; zeros if none are given."""
         count = self.num_layers * len(self._directions)
-        shape = (count, sequence.shape[1], self.hidden_size)
+        shape = (count, batch, self.hidden_size)
         if hx is None:
             nothing = zeros(shape[1:], dtype=self.weight_hh_l0.dtype, device=sequence.device)
             return [(nothing,) * count] * self.states
@@ -165,7 +240,7 @@ class _Recurrent(Module):
         return text
 
 
-class RNN(_Recurrent):
+class RNN(_ElmanStep, _Recurrent):
     """Elman's network, ``h = tanh(x @ w_ih.T + b_ih + h @ w_hh.T + b_hh)``, over a sequence (Elman 1990).
 
     Parameters
@@ -205,8 +280,6 @@ class RNN(_Recurrent):
     ((7, 2, 5), (1, 2, 5))
     """
 
-    gates = 1
-
     def __init__(
         self,
         input_size: int,
@@ -225,12 +298,8 @@ class RNN(_Recurrent):
         self.nonlinearity = nonlinearity
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
 
-    def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
-        act = tanh if self.nonlinearity == "tanh" else F.relu
-        return (act(x + F.linear(state[0], weight, bias)),)
 
-
-class LSTM(_Recurrent):
+class LSTM(_LSTMStep, _Recurrent):
     """Long short-term memory over a sequence (Hochreiter & Schmidhuber 1997; Gers et al. 2000).
 
     Of ``x @ w_ih.T + b_ih + h @ w_hh.T + b_hh`` the four blocks are `i`, `f`, `g` and `o`; then
@@ -254,18 +323,7 @@ class LSTM(_Recurrent):
     ((2, 7, 5), (1, 2, 5), (1, 2, 5))
     """
 
-    gates = 4
-    states = 2
-
-    def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
-        h, c = state
-        n = self.hidden_size
-        blocks = x + F.linear(h, weight, bias)
-        i, f, g, o = (blocks[..., k * n : (k + 1) * n] for k in range(4))
-        c = F.sigmoid(f) * c + F.sigmoid(i) * tanh(g)
-        return F.sigmoid(o) * tanh(c), c
-
-    def forward(self, input: Any, hx: tuple[Any, Any] | None = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(self, input: Any, hx: tuple[Any, Any] | None = None) -> tuple[Any, tuple[Tensor, Tensor]]:
         """Return the results of the last layer and the last states ``(h, c)``; `hx` is such a pair. See `RNN.forward`."""
         if hx is not None and (not isinstance(hx, tuple | list) or len(hx) != 2):
             raise TypeError(f"LSTM takes the states as a pair (h, c), not {type(hx).__name__}{called()}")
@@ -273,7 +331,7 @@ class LSTM(_Recurrent):
         return output, (h, c)
 
 
-class GRU(_Recurrent):
+class GRU(_GRUStep, _Recurrent):
     """Gated recurrent units over a sequence (Cho et al. 2014), in the form that PyTorch and cuDNN have.
 
     Of ``x @ w_ih.T + b_ih`` and ``h @ w_hh.T + b_hh`` the three blocks are `r`, `z` and `n`; with ``r`` and ``z`` the
@@ -297,12 +355,113 @@ class GRU(_Recurrent):
     ((7, 10), (2, 5))
     """
 
-    gates = 3
 
-    def step(self, x: Tensor, state: tuple[Tensor, ...], weight: Tensor, bias: Tensor | None) -> tuple[Tensor, ...]:
-        n, (h,) = self.hidden_size, state
-        y = F.linear(h, weight, bias)
-        both = F.sigmoid(x[..., : 2 * n] + y[..., : 2 * n])
-        r, z = both[..., :n], both[..., n:]
-        new = tanh(x[..., 2 * n :] + r * y[..., 2 * n :])
-        return (new + z * (h - new),)
+class _Cell(_Step):
+    """What the cells share: one step of one layer."""
+
+    weight_ih: Tensor
+    weight_hh: Tensor
+    bias_ih: Tensor | None = None
+    bias_hh: Tensor | None = None
+
+    def __init__(
+        self, input_size: int, hidden_size: int, bias: bool = True, device: Any = None, dtype: Any = None
+    ) -> None:
+        super().__init__()
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        self._add_weights(input_size, bias, "", device, dtype)
+        self.reset_parameters()
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """Return the next state.
+
+        Parameters
+        ----------
+        input : Tensor, shape (N, input_size) or (input_size,)
+            One element of each sequence.
+        hx : Tensor, shape (N, hidden_size) or (hidden_size,), optional
+            The state; of `LSTMCell` a pair ``(h, c)``. Default: zeros.
+
+        Raises
+        ------
+        ValueError
+            If `input` has another number of axes.
+        RuntimeError
+            If shapes do not fit.
+        """
+        x, name = as_operand(input), type(self).__name__
+        if x.ndim not in (1, 2):
+            raise ValueError(f"{name}: Expected input to be 1D or 2D, got {x.ndim}D instead{called()}")
+        if x.shape[-1] != self.input_size:
+            raise RuntimeError(
+                f"input has inconsistent input_size: got {x.shape[-1]} expected {self.input_size}\n  in {name}, input"
+                f" {tuple(x.shape)}.{called()}"
+            )
+        wanted = (*x.shape[:-1], self.hidden_size)
+        if hx is None:
+            hx = (zeros(wanted, dtype=self.weight_hh.dtype, device=x.device),) * self.states
+        elif self.states == 1:
+            hx = (hx,)
+        elif not isinstance(hx, tuple | list) or len(hx) != self.states:
+            raise TypeError(f"{name} takes the states as a pair (h, c), not {type(hx).__name__}{called()}")
+        state = tuple(map(as_operand, hx))
+        for i, held in enumerate(state):
+            if tuple(held.shape) != wanted:
+                what = f"hidden{i} has inconsistent hidden_size: got {held.shape[-1]}, expected {wanted[-1]}"
+                if held.shape[-1] == wanted[-1]:
+                    what = f"Input batch size {wanted[0]} doesn't match hidden{i} batch size {held.shape[0]}"
+                raise RuntimeError(f"{what}\n  {name} got a state {held.shape}, and wants {wanted}.{called()}")
+        state = self.step(F.linear(x, self.weight_ih, self.bias_ih), state, self.weight_hh, self.bias_hh)
+        return state[0] if self.states == 1 else state
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}" + ("" if self.bias else ", bias=False")
+
+
+class RNNCell(_ElmanStep, _Cell):
+    """One step of `RNN`.
+
+    Parameters
+    ----------
+    input_size, hidden_size, bias, nonlinearity, device, dtype
+        As for `RNN`.
+
+    Attributes
+    ----------
+    weight_ih, weight_hh, bias_ih, bias_hh : Parameter
+        As of a layer of `RNN`.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> cell, h = ag.nn.RNNCell(3, 5), None
+    >>> for x in ag.ones((7, 2, 3)):
+    ...     h = cell(x, h)
+    >>> h.shape
+    (2, 5)
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        nonlinearity: str = "tanh",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'.")
+        self.nonlinearity = nonlinearity
+        super().__init__(input_size, hidden_size, bias, device, dtype)
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + ("" if self.nonlinearity == "tanh" else f", nonlinearity={self.nonlinearity}")
+
+
+class LSTMCell(_LSTMStep, _Cell):
+    """One step of `LSTM`: takes and gives the pair ``(h, c)``; see `RNNCell`."""
+
+
+class GRUCell(_GRUStep, _Cell):
+    """One step of `GRU`; see `RNNCell`."""

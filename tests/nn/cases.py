@@ -3,6 +3,7 @@
 A case is ``call(F, const, *operands)`` and the operands as arrays; `const` makes a tensor without gradient of an array.
 """
 
+import importlib
 import math
 
 import numpy as np
@@ -328,6 +329,20 @@ CASES["kl_div batchmean"] = (
 HIDING = np.array([[False, False, True, False], [False, True, True, False], [False, False, False, False]])
 PADDING = np.array([[False, True, False, False], [False, False, False, True]])
 
+
+def rnn(net):
+    """``nn.utils.rnn`` of the library that a layer is of."""
+    return importlib.import_module(type(net).__module__.partition(".")[0] + ".nn.utils.rnn")
+
+
+def packed(net, x, *state):
+    """Results of three sequences of lengths 2, 4 and 1, of which only these elements count, and the last state."""
+    library = rnn(net)
+    sequences = library.pack_padded_sequence(x, [2, 4, 1], batch_first=True, enforce_sorted=False)
+    results, last = net(sequences, *state)
+    return library.pad_packed_sequence(results, batch_first=True)[0], last
+
+
 #: Layers: how each is made, how it is called (`const` as above), and its operands. Their parameters are `parameter`s.
 LAYERS = {
     "PReLU": (lambda nn: nn.PReLU(4), lambda n, c, x: n(x), wave(2, 4, 3)),
@@ -413,6 +428,81 @@ LAYERS = {
         wave(5, 2, 3),
         wave(4, 2, 2, phase=1),
     ),
+    "RNN, packed": (lambda nn: nn.RNN(3, 4), lambda n, c, x: packed(n, x), wave(3, 5, 3)),
+    "LSTM, packed, two layers, both ways": (
+        lambda nn: nn.LSTM(3, 2, 2, bidirectional=True),
+        lambda n, c, x, h, s: packed(n, x, (h, s)),
+        wave(3, 4, 3),
+        wave(4, 3, 2, phase=1),
+        wave(4, 3, 2, phase=2),
+    ),
+    "GRU, packed in order": (
+        lambda nn: nn.GRU(3, 4, bidirectional=True),
+        lambda n, c, x: tuple(n(rnn(n).pack_sequence([x[0, ...], x[1, :2, ...], x[2, :1, ...]]))[0][:1]),
+        wave(3, 4, 3),
+    ),
+    "RNNCell": (lambda nn: nn.RNNCell(3, 4), lambda n, c, x: n(x), wave(2, 3)),
+    "RNNCell, relu, no bias": (
+        lambda nn: nn.RNNCell(3, 4, bias=False, nonlinearity="relu"),
+        lambda n, c, x, h: n(x[1, ...], n(x[0, ...], h)),
+        wave(2, 2, 3),
+        wave(2, 4, phase=1),
+    ),
+    "LSTMCell": (lambda nn: nn.LSTMCell(3, 4), lambda n, c, x: n(x[1, ...], n(x[0, ...])), wave(2, 2, 3)),
+    "LSTMCell, one sequence": (
+        lambda nn: nn.LSTMCell(3, 4),
+        lambda n, c, x, h, s: n(x, (h, s)),
+        wave(3),
+        wave(4, phase=1),
+        wave(4, phase=2),
+    ),
+    "GRUCell": (lambda nn: nn.GRUCell(3, 4), lambda n, c, x, h: n(x, h), wave(2, 3), wave(2, 4, phase=1)),
+    "Conv1d, reflect": (
+        lambda nn: nn.Conv1d(2, 3, 3, padding=2, padding_mode="reflect"),
+        lambda n, c, x: n(x),
+        wave(2, 2, 5),
+    ),
+    "Conv2d, circular, same": (
+        lambda nn: nn.Conv2d(2, 3, (2, 3), 1, "same", (1, 2), padding_mode="circular"),
+        lambda n, c, x: n(x),
+        wave(1, 2, 4, 5),
+    ),
+    "Conv2d, replicate, one image": (
+        lambda nn: nn.Conv2d(2, 3, 3, 2, (1, 4), padding_mode="replicate"),
+        lambda n, c, x: n(x),
+        wave(2, 4, 3),
+    ),
+    "Conv3d": (
+        lambda nn: nn.Conv3d(4, 2, (2, 3, 2), (2, 1, 1), (1, 1, 0), 1, 2),
+        lambda n, c, x: n(x),
+        wave(1, 4, 4, 3, 3),
+    ),
+    "Conv3d, reflect": (
+        lambda nn: nn.Conv3d(1, 2, 2, padding=1, padding_mode="reflect", bias=False),
+        lambda n, c, x: n(x),
+        wave(1, 2, 3, 2),
+    ),
+    "ConvTranspose1d": (
+        lambda nn: nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, 2),
+        lambda n, c, x: n(x),
+        wave(2, 4, 3),
+    ),
+    "TransformerDecoderLayer": (
+        lambda nn: nn.TransformerDecoderLayer(6, 2, 5, dropout=0.0),
+        lambda n, c, x, m: n(x, m),
+        wave(4, 2, 6),
+        wave(3, 2, 6, phase=1),
+    ),
+    "TransformerDecoder, norm first, gelu, masked": (
+        lambda nn: nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(4, 2, 3, 0.0, "gelu", batch_first=True, norm_first=True), 2, nn.LayerNorm(4)
+        ),
+        lambda n, c, x, m: n(
+            x, m, memory_mask=c(HIDING), tgt_mask=c(HIDING)[:, :3], memory_key_padding_mask=c(PADDING)
+        ),
+        wave(2, 3, 4),
+        wave(2, 4, 4, phase=1),
+    ),
     "MultiheadAttention": (
         lambda nn: nn.MultiheadAttention(6, 2),
         lambda n, c, q, k, v: n(q, k, v),
@@ -479,6 +569,23 @@ CASES |= {
         lambda F, c, x, y: F.pairwise_distance(x, y, p=1, keepdim=True),
         wave(3, 4),
         wave(3, 4, phase=1),
+    ),
+    "unfold": (lambda F, c, x: F.unfold(x, (2, 3), (2, 1), (1, 2), (1, 2)), wave(2, 2, 4, 5)),
+    "unfold, one image": (lambda F, c, x: F.unfold(x, 2), wave(2, 3, 4)),
+    "fold": (lambda F, c, x: F.fold(x, (4, 5), (2, 3), (2, 1), (1, 2), (1, 2)), wave(2, 12, 16)),
+    "fold, one image": (lambda F, c, x: F.fold(x, (3, 4), 2), wave(8, 6)),
+    "conv3d": (
+        lambda F, c, x, w, b: F.conv3d(x, w, b, (1, 2, 1), (1, 0, 1), (2, 1, 1), 2),
+        wave(1, 4, 3, 4, 3),
+        wave(2, 2, 2, 3, 2, phase=1),
+        wave(2, phase=2),
+    ),
+    "conv3d, same": (lambda F, c, x, w: F.conv3d(x, w, padding="same"), wave(1, 3, 3, 2), wave(1, 1, 2, 3, 2, phase=1)),
+    "conv_transpose1d": (
+        lambda F, c, x, w, b: F.conv_transpose1d(x, w, b, 2, 1, 1, 2, 2),
+        wave(2, 4, 3),
+        wave(4, 1, 3, phase=1),
+        wave(2, phase=2),
     ),
     "pixel_shuffle": (lambda F, c, x: F.pixel_shuffle(x, 2), wave(2, 8, 3, 2)),
     "pixel_unshuffle": (lambda F, c, x: F.pixel_unshuffle(x, 3), wave(2, 3, 6)),

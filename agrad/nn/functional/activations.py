@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from agrad import random
 from agrad.core import errors
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
-from agrad.nn.functional.checks import put_in_place
+from agrad.nn.functional.checks import along, put_in_place
 from agrad.ops import elementwise, manipulation, searching
 from agrad.ops import nn as ops
+from agrad.ops.creation import arange
+from agrad.ops.data_type import astype, finfo
 from agrad.ops.elementwise import tanh
-from agrad.ops.extra.activations import sigmoid
+from agrad.ops.extra.activations import sigmoid, softmax
 
 
 def relu(input: Any, inplace: bool = False) -> Tensor:
@@ -208,3 +211,42 @@ def gelu(input: Any, approximate: str = "none") -> Tensor:
             f"approximate argument must be either none or tanh.\n  gelu() got {approximate!r}.{errors.called()}"
         )
     return ops.gelu(input, approximate)
+
+
+def gumbel_softmax(
+    logits: Any,
+    tau: float = 1.0,
+    hard: bool = False,
+    eps: float = 1e-10,  # noqa: ARG001 (taken for PyTorch's sake)
+    dim: int = -1,
+    *,
+    generator: random.Generator | None = None,
+) -> Tensor:
+    """A sample of the classes along an axis, smoothed so that it has a derivative (Jang et al. 2017; Maddison et al. 2017).
+
+    logits : Tensor
+        Logarithms of probabilities up to a constant, real.
+    tau : float, optional
+        The temperature: the lower, the closer to 0 and 1.
+    hard : bool, optional
+        Give 0 and 1, with the derivative of the smooth sample.
+    eps : float, optional
+        Not looked at, as in PyTorch.
+    dim : int, optional
+        The axis of the classes.
+    generator : agrad.random.Generator, optional
+        Where random keys come from. Default: the one that `agrad.manual_seed` seeds.
+    Returns: Of the shape and dtype of `logits`.
+
+    >>> ag.nn.functional.gumbel_softmax(ag.zeros((5, 3)), hard=True).sum(axis=1)
+    tensor([1., 1., 1., 1., 1.])
+    """
+    x = as_operand(logits)
+    drawn = random.rand(tuple(x.shape), dtype=x.dtype, device=x.device, generator=generator)
+    drawn = elementwise.clip(drawn, finfo(x.dtype).smallest_normal)  # its logarithm is finite
+    soft = softmax((x - elementwise.log(-elementwise.log(drawn))) / tau, dim)
+    if not hard:
+        return soft
+    classes = arange(x.shape[dim], device=x.device)
+    chosen = searching.argmax(soft, axis=dim, keepdims=True) == along(classes, dim % x.ndim, x.ndim)
+    return astype(chosen, x.dtype) - soft.detach() + soft

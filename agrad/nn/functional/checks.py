@@ -23,25 +23,26 @@ def shape_of(name: str, argument: str, value: Any) -> tuple[int, ...]:
         raise errors.not_an_operand(name, argument, value) from None
 
 
+def sizes_of(name: str, value: IntOrPair, what: str, count: int) -> tuple[int, ...]:
+    """Return the integers of an argument, one for each of so many axes: one alone is for all."""
+    if isinstance(value, int):
+        return (value,) * count
+    sizes = tuple(int(n) for n in value) * (count if len(value) == 1 else 1)
+    if len(sizes) != count:
+        wanted = ("one integer", "one integer or two", "one integer or three")[count - 1]
+        raise ValueError(f"{name}(): {what} must be {wanted}, not {value!r}{errors.called()}")
+    return sizes
+
+
 def pair_of(name: str, value: IntOrPair, what: str) -> tuple[int, int]:
     """Return the two integers of an argument of a function of images."""
-    if isinstance(value, int):
-        return value, value
-    pair = tuple(value)
-    if len(pair) == 1:
-        pair *= 2
-    if len(pair) != 2:
-        raise ValueError(f"{name}(): {what} must be one integer or two, not {value!r}{errors.called()}")
-    return int(pair[0]), int(pair[1])
+    down, across = sizes_of(name, value, what, 2)
+    return down, across
 
 
 def single_of(name: str, value: IntOrPair, what: str) -> int:
     """Return the one integer of an argument of a function of sequences."""
-    if isinstance(value, int):
-        return value
-    if len(value) != 1:
-        raise ValueError(f"{name}(): {what} must be one integer, not {tuple(value)}{errors.called()}")
-    return int(value[0])
+    return sizes_of(name, value, what, 1)[0]
 
 
 def checked_reduction(name: str, reduction: str) -> str:

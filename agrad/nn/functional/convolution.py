@@ -8,7 +8,7 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
-from agrad.nn.functional.checks import IntOrPair, along, check_dtypes, pair_of, single_of
+from agrad.nn.functional.checks import IntOrPair, along, check_dtypes, pair_of, single_of, sizes_of
 from agrad.nn.functional.windows import back, check_windows, images_of, rows_of
 from agrad.ops import manipulation
 from agrad.ops import nn as ops
@@ -182,9 +182,24 @@ def conv_transpose2d(
     >>> ag.nn.functional.conv_transpose2d(x, w)
     tensor([[[1., 3., 2.]]])
     """
-    name = "conv_transpose2d"
+    return _transposed(
+        "conv_transpose2d", input, as_operand(weight), bias, stride, padding, output_padding, groups, dilation
+    )
+
+
+def _transposed(
+    name: str,
+    input: Any,
+    weight: Tensor,
+    bias: Any,
+    stride: IntOrPair,
+    padding: IntOrPair,
+    output_padding: IntOrPair,
+    groups: int,
+    dilation: IntOrPair,
+) -> Tensor:
+    """Return the adjoint of the convolution of images, by the function that the user called."""
     input, single = images_of(name, input)
-    weight = as_operand(weight)
     steps, spread = pair_of(name, stride, "stride"), pair_of(name, dilation, "dilation")
     cut, more = pair_of(name, padding, "padding"), pair_of(name, output_padding, "output_padding")
     shape, filters = input.shape, weight.shape
@@ -226,6 +241,113 @@ def conv_transpose2d(
     if bias is not None:
         result = result + along(bias, 1, 4)
     return back(result, single)
+
+
+def conv_transpose1d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: IntOrPair = 1,
+    padding: IntOrPair = 0,
+    output_padding: IntOrPair = 0,
+    groups: int = 1,
+    dilation: IntOrPair = 1,
+) -> Tensor:
+    """The adjoint of `conv1d` in its input, plus a bias; see `conv_transpose2d`.
+
+    input : Tensor, shape (N, C, L) or (C, L)
+        Sequences, real.
+    weight : Tensor, shape (C, O / groups, k)
+        Filters.
+    bias : Tensor, shape (O,), optional
+        Added to every output channel.
+    stride, padding, output_padding, groups, dilation : int, optional
+        As for `conv_transpose2d`, along the sequence.
+    Returns : Tensor, shape (N, O, Lo) or (O, Lo)
+        ``Lo = (L - 1) * stride - 2 * padding + dilation * (k - 1) + output_padding + 1``.
+    RuntimeError: As of `conv_transpose2d`.
+
+    >>> ag.nn.functional.conv_transpose1d(ag.tensor([[1.0, 2.0]]), ag.ones((1, 1, 2)))
+    tensor([[1., 3., 2.]])
+    """
+    name, weight = "conv_transpose1d", as_operand(weight)
+    if weight.ndim != 3:
+        raise RuntimeError(f"{name}(): weight must be (in, out / groups, length), got {weight.shape}{errors.called()}")
+    result = _transposed(
+        name,
+        rows_of(name, input),
+        manipulation.expand_dims(weight, axis=-2),
+        bias,
+        (1, single_of(name, stride, "stride")),
+        (0, single_of(name, padding, "padding")),
+        (0, single_of(name, output_padding, "output_padding")),
+        groups,
+        (1, single_of(name, dilation, "dilation")),
+    )
+    return manipulation.squeeze(result, -2)
+
+
+def conv3d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: IntOrPair = 1,
+    padding: IntOrPair | str = 0,
+    dilation: IntOrPair = 1,
+    groups: int = 1,
+) -> Tensor:
+    """Convolution of volumes with filters: one of images, whose channels are those of all slices in a window; see `conv2d`.
+
+    input : Tensor, shape (N, C, D, H, W) or (C, D, H, W)
+        Volumes, real.
+    weight : Tensor, shape (O, C / groups, kd, kh, kw)
+        Filters.
+    bias : Tensor, shape (O,), optional
+        Added to every output channel.
+    stride, padding, dilation, groups : int or triple, optional
+        As for `conv2d`.
+    Returns : Tensor, shape (N, O, Do, Ho, Wo) or (O, Do, Ho, Wo)
+    RuntimeError, ValueError: As of `conv2d`.
+
+    >>> ag.nn.functional.conv3d(ag.ones((1, 2, 2, 2)), ag.ones((1, 1, 2, 2, 1))).tolist()
+    [[[[4.0, 4.0]]]]
+    """
+    name, x, weight = "conv3d", as_operand(input), as_operand(weight)
+    if x.ndim not in (4, 5):
+        raise RuntimeError(
+            f"Expected 4D (unbatched) or 5D (batched) input to {name}, but got input of size: {list(x.shape)}"
+            + errors.called()
+        )
+    single, x = x.ndim == 4, manipulation.expand_dims(x, axis=0) if x.ndim == 4 else x
+    steps, spread = sizes_of(name, stride, "stride", 3), sizes_of(name, dilation, "dilation", 3)
+    if weight.ndim != 5 or x.shape[1] != weight.shape[1] * groups:
+        raise RuntimeError(
+            f"Given groups={groups}, weight of size {list(weight.shape)}, expected input{list(x.shape)} to have"
+            f" {weight.shape[1] * groups} channels, but got {x.shape[1]} channels instead\n  in {name}().{errors.called()}"
+        )
+    (filters, _, depth, height, width), over, within = weight.shape, spread[0] * (weight.shape[2] - 1), padding
+    if padding == "same":
+        if steps != (1, 1, 1):
+            raise ValueError(f"padding='same' is not supported for strided convolutions{errors.called()}")
+        before, after = over // 2, over - over // 2
+    else:
+        ends = (0, 0, 0) if isinstance(padding, str) else sizes_of(name, padding, "padding", 3)
+        before, after, within = ends[0], ends[0], padding if isinstance(padding, str) else ends[1:]
+    x = ops.pad(x, ((0, 0), (0, 0), (before, after), (0, 0), (0, 0)), 0.0)
+    count = (x.shape[2] - over - 1) // steps[0] + 1
+    if count < 1:
+        raise RuntimeError(
+            f"Calculated padded input size per channel: ({' x '.join(map(str, x.shape[2:]))}). Kernel size: ({over + 1} x"
+            f" {height} x {width}). Kernel size can't be greater than actual input size\n  in {name}().{errors.called()}"
+        )
+    starts = [i * spread[0] for i in range(depth)]
+    slices = manipulation.stack([x[:, :, a : a + (count - 1) * steps[0] + 1 : steps[0], ...] for a in starts], axis=3)
+    images = manipulation.moveaxis(slices, 2, 1)  # (N, Do, C, kd, H, W)
+    images = manipulation.reshape(images, (-1, x.shape[1] * depth, *x.shape[3:]))
+    flat = manipulation.reshape(weight, (filters, -1, height, width))
+    result = _convolved(name, images, flat, bias, steps[1:], within, spread[1:], groups)
+    result = manipulation.reshape(result, (x.shape[0], count, *result.shape[1:]))
+    return back(manipulation.moveaxis(result, 1, 2), single)
 
 
 def _padding_by_name(

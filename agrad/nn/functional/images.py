@@ -9,10 +9,11 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
-from agrad.nn.functional.checks import IntOrPair
+from agrad.nn.functional.checks import IntOrPair, pair_of
+from agrad.nn.functional.windows import back, check_windows, images_of
 from agrad.ops import manipulation, searching
 from agrad.ops import nn as ops
-from agrad.ops.creation import asarray
+from agrad.ops.creation import arange, asarray, zeros
 
 
 def pixel_shuffle(input: Any, upscale_factor: int) -> Tensor:
@@ -191,3 +192,101 @@ def pad(input: Any, pad: Sequence[int], mode: str = "constant", value: float | N
             indices = [OUTSIDE[mode](i, length) for i in range(-before, length + after)]
             result = taken(result, indices, axis)
     return result
+
+
+def unfold(
+    input: Any, kernel_size: IntOrPair, dilation: IntOrPair = 1, padding: IntOrPair = 0, stride: IntOrPair = 1
+) -> Tensor:
+    """The windows of images as columns, which convolution multiplies (im2col); a window goes through its channels first.
+
+    input : Tensor, shape (N, C, H, W) or (C, H, W)
+        Images.
+    kernel_size: Height and width of a window.
+    dilation: Steps between the elements of a window.
+    padding: Zeros put around the images.
+    stride : int or pair, optional
+        Steps between windows.
+    Returns : Tensor, shape (N, C * kh * kw, windows) or (C * kh * kw, windows)
+    RuntimeError: If the window is larger than the padded image.
+
+    >>> ag.nn.functional.unfold(ag.arange(6.0).reshape(1, 2, 3), (2, 2))
+    tensor([[0., 1.],
+            [1., 2.],
+            [3., 4.],
+            [4., 5.]])
+    """
+    x, single = images_of("unfold", input)
+    size, (down, across) = (int(x.shape[2]), int(x.shape[3])), pair_of("unfold", padding, "padding")
+    places = _windows("unfold", x, size, kernel_size, dilation, (down, across), stride)
+    x = ops.pad(x, ((0, 0), (0, 0), (down, down), (across, across)), 0.0)
+    n, channels = x.shape[:2]
+    rows = searching.take(manipulation.reshape(x, (n, channels, -1)), manipulation.reshape(places, (-1,)), axis=2)
+    return back(manipulation.reshape(rows, (n, channels * places.shape[0], -1)), single)
+
+
+def fold(
+    input: Any,
+    output_size: IntOrPair,
+    kernel_size: IntOrPair,
+    dilation: IntOrPair = 1,
+    padding: IntOrPair = 0,
+    stride: IntOrPair = 1,
+) -> Tensor:
+    """The adjoint of `unfold`: columns put where their windows were, and added up where these overlap (col2im).
+
+    input : Tensor, shape (N, C * kh * kw, windows) or (C * kh * kw, windows)
+        Columns.
+    output_size : int or pair
+        Height and width of the images.
+    kernel_size, dilation, padding, stride : int or pair, optional
+        As for `unfold`.
+    Returns : Tensor, shape (N, C, H, W) or (C, H, W)
+    RuntimeError: If the columns are not of such images.
+
+    >>> ag.nn.functional.fold(ag.ones((4, 2)), (2, 3), (2, 2))
+    tensor([[[1., 2., 1.],
+             [1., 2., 1.]]])
+    """
+    x = as_operand(input)
+    single, x = x.ndim == 2, manipulation.expand_dims(x, axis=0) if x.ndim == 2 else x
+    size, (down, across) = pair_of("fold", output_size, "output_size"), pair_of("fold", padding, "padding")
+    places = _windows("fold", x, size, kernel_size, dilation, (down, across), stride)
+    window, count = places.shape
+    if x.ndim != 3 or x.shape[1] % window or x.shape[2] != count:
+        raise RuntimeError(
+            f"Given output_size={size}, expected size of input's dimension 1 to be divisible by the product of kernel_size,"
+            f" {window}, and that of dimension 2 to match the calculated number of sliding blocks, {count}, but got"
+            f" input.size={list(x.shape)}\n  in fold().{errors.called()}"
+        )
+    images, height, width = x.shape[0] * x.shape[1] // window, size[0] + 2 * down, size[1] + 2 * across
+    starts = arange(images, device=x.device) * (
+        height * width
+    )  # of the images in one vector: a library's simplest index
+    where = manipulation.reshape(starts, (-1, 1)) + manipulation.reshape(places, (1, -1))
+    empty = zeros((images * height * width,), dtype=x.dtype, device=x.device)
+    filled = searching.scatter_add(empty._spec, manipulation.reshape(where, (-1,)), manipulation.reshape(x, (-1,)))
+    result = manipulation.reshape(filled, (x.shape[0], -1, height, width))
+    return back(result[:, :, down : height - down, across : width - across], single)
+
+
+def _windows(
+    name: str,
+    like: Tensor,
+    size: tuple[int, int],
+    kernel_size: IntOrPair,
+    dilation: IntOrPair,
+    padding: tuple[int, int],
+    stride: IntOrPair,
+) -> Tensor:
+    """Return where elements of windows stand in a flat padded image, shape (elements of a window, windows)."""
+    kernel, steps = pair_of(name, kernel_size, "kernel_size"), pair_of(name, stride, "stride")
+    spread, sides = pair_of(name, dilation, "dilation"), ((padding[0],) * 2, (padding[1],) * 2)
+    check_windows(name, (1, 1, *size), kernel, steps, sides, spread)
+    lines = []
+    for axis in (0, 1):
+        count = ops.output_size(size[axis], kernel[axis], steps[axis], sides[axis], spread[axis])
+        within = arange(kernel[axis], device=like.device) * spread[axis]
+        lines.append(manipulation.reshape(within, (-1, 1)) + arange(count, device=like.device) * steps[axis])
+    (kh, high), (kw, wide) = lines[0].shape, lines[1].shape
+    rows = manipulation.reshape(lines[0], (kh, 1, high, 1)) * (size[1] + 2 * padding[1])
+    return manipulation.reshape(rows + manipulation.reshape(lines[1], (1, kw, 1, wide)), (kh * kw, high * wide))

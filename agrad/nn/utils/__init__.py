@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -10,7 +9,8 @@ from typing import TYPE_CHECKING
 from agrad.core import names as _names
 from agrad.core.mode import no_grad
 from agrad.core.tensor import Tensor
-from agrad.nn.functional import pad
+from agrad.nn.utils import rnn
+from agrad.nn.utils.rnn import pad_sequence
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, to_device
 from agrad.ops.docs import complete as _complete
@@ -19,7 +19,14 @@ from agrad.ops.elementwise import clip, pow, sqrt, square
 from agrad.ops.manipulation import concat, reshape, stack
 from agrad.ops.statistical import max, sum
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_", "pad_sequence", "parameters_to_vector", "vector_to_parameters"]
+__all__ = [
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "pad_sequence",
+    "parameters_to_vector",
+    "rnn",
+    "vector_to_parameters",
+]
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
@@ -87,29 +94,6 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
     with no_grad:
         for g in _gradients(parameters):
             g.clamp_(-clip_value, clip_value)
-
-
-def pad_sequence(sequences: Iterable[Tensor], batch_first: bool = False, padding_value: float = 0.0) -> Tensor:
-    """Return sequences of several lengths as one tensor; PyTorch has it in ``nn.utils.rnn``.
-
-    sequences : iterable of Tensor
-        Of shapes (length, ...) that differ in the length alone.
-    batch_first : bool, optional
-        Whether the result is (sequences, longest, ...), not (longest, sequences, ...).
-    padding_value : float, optional
-        What stands behind the end of the shorter ones.
-
-    >>> ag.nn.utils.pad_sequence([ag.tensor([1.0, 2.0]), ag.tensor([3.0])], batch_first=True)
-    tensor([[1., 2.],
-            [3., 0.]])
-    """
-    members = list(sequences)
-    longest = builtins.max(int(member.shape[0]) for member in members)
-    padded = [
-        pad(member, (*(0, 0) * (member.ndim - 1), 0, longest - int(member.shape[0])), value=padding_value)
-        for member in members
-    ]
-    return stack(padded, axis=0 if batch_first else 1)
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
