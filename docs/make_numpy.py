@@ -12,7 +12,7 @@ import numpy as np
 
 from agrad.core.tensor import Tensor
 from agrad.numpy import _DTYPES
-from agrad.numpy.table import CREATION, DIFFERENTIATED, LIBRARY, REFUSED, STEP, table
+from agrad.numpy.table import CREATION, DIFFERENTIATED, EFFECT, LIBRARY, REFUSED, STEP, table
 
 PAGE = Path(__file__).resolve().parent / "numpy.md"
 MARK = "## Every name\n"
@@ -22,7 +22,8 @@ MEANING = {
     DIFFERENTIATED: "gradients pass",
     STEP: "the result has no derivative, or one that is 0",
     CREATION: "makes arrays of no operand that has a derivative",
-    LIBRARY: "settings, texts and questions about dtypes: what the array library has under the name",
+    EFFECT: "holds for tensors and for plain arrays",
+    LIBRARY: "settings, texts, questions about dtypes, and arrays of files: what the array library has under the name",
     REFUSED: "raises, and says what to write",
 }
 

@@ -202,6 +202,7 @@ def custom(
     index: Sequence[str] = (),
     keys: Sequence[str] = (),
     outputs: int | None = None,
+    drops: bool = False,
     real: bool = False,
     batch: Kernel | None = None,
     contracts: Kernel | None = None,
@@ -216,7 +217,7 @@ def custom(
         results that have no cotangent.
     jvp : callable or None
         The tangent of the result from ``t_<operand>``; an operand without one gets None. None if not implemented.
-    name, kernel, source, sequence, index, keys, outputs, batch, least_axes
+    name, kernel, source, sequence, index, keys, outputs, drops, batch, least_axes
         As for `linear`.
     real : bool, optional
         As for `elementwise`.
@@ -239,6 +240,7 @@ def custom(
         index=index,
         keys=keys,
         outputs=outputs,
+        drops=drops,
         jvp=jvp,
         real=real,
         batch=batch,

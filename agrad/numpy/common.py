@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -43,6 +44,36 @@ def or_else(value: Any, default: Any) -> Any:
 def refused(what: str, instead: str) -> TypeError:
     """Return the error for what has no meaning for tensors, with what to write."""
     return TypeError(f"{what} is not defined for tensors; {instead}.{errors.called()}")
+
+
+def own_function(name: str, array: Any) -> Any:
+    """Return the function of this name of the library that an array is of, None where it has none."""
+    backend = backend_of(array)
+    try:
+        return None if backend is None else functools.reduce(getattr, name.split("."), backend.namespace())
+    except AttributeError:
+        return None
+
+
+def write_into(name: str, array: Any, *args: Any, **options: Any) -> Any:
+    """Let the array library change an array of its own, by its function of this name.
+
+    Raises
+    ------
+    TypeError
+        If a value is a tensor whose gradient is followed: an array cannot hold its history.
+    """
+    function = own_function(name, array)
+    kind = type(array).__name__
+    if function is None:
+        raise refused(f"numpy.{name} of a {kind}", "make it a tensor first: a = np.array(a)")
+    if any([isinstance(v, Tensor) and v._is_followed() for v in args]):  # noqa: C419
+        raise TypeError(
+            f"numpy.{name} cannot write a tensor that requires grad into a plain {kind}: its gradient would be lost.\n  Make the"
+            " array a tensor before: by zeros, ones or empty of agrad.numpy, or by a = np.array(a) of that."
+            f"{errors.called()}"
+        )
+    return function(array, *(v.numpy() if isinstance(v, Tensor) else v for v in args), **options)
 
 
 # -- operands ----------------------------------------------------------------------------------------------------------

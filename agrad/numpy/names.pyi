@@ -150,6 +150,10 @@ from agrad.numpy.queries import (
     ndarray as ndarray,
     promote_types as promote_types,
     result_type as result_type,
+    save as save,
+    savetxt as savetxt,
+    savez as savez,
+    savez_compressed as savez_compressed,
     shares_memory as shares_memory,
 )
 from agrad.numpy.reductions import (
@@ -368,8 +372,13 @@ fmod: _One
 format_float_positional: Any
 format_float_scientific: Any
 frexp: _Two
+frombuffer: Any
+fromfile: Any
+fromregex: Any
+fromstring: Any
 gcd: _One
 generic: Any
+genfromtxt: Any
 get_include: Any
 get_printoptions: Any
 getbufsize: Any
@@ -404,6 +413,8 @@ left_shift: _One
 less: _One
 less_equal: _One
 lib: Any
+load: Any
+loadtxt: Any
 log: _One
 log10: _One
 log1p: _One
@@ -420,6 +431,7 @@ longlong: Any
 matmul: _One
 matvec: _One
 maximum: _One
+memmap: Any
 mgrid: Any
 minimum: _One
 mintypecode: Any

@@ -10,7 +10,7 @@ from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
 from agrad.numpy.common import PYTHON_NUMBERS, castable, home, native, promoted, refused, widened
 from agrad.numpy.making import empty
-from agrad.numpy.table import CREATION, LIBRARY, STEP, enter, public
+from agrad.numpy.table import CREATION, EFFECT, LIBRARY, STEP, enter, public
 from agrad.numpy.ufuncs import ufunc
 from agrad.ops import manipulation
 from agrad.plugin import manager
@@ -131,16 +131,52 @@ class FromLibrary:
         raise AttributeError(f"module 'agrad.numpy' has no attribute {self.name!r}{errors.called()}")
 
 
-#: Settings, texts of numbers, dtypes and questions about them: without arrays.
+#: Settings, texts of numbers, dtypes and questions about them, without arrays; and arrays of files and bytes.
 _LIBRARYS = """
 base_repr binary_repr character complexfloating clongdouble dtype errstate finfo flexible
-floating format_float_positional format_float_scientific generic get_include get_printoptions getbufsize geterr geterrcall
-iinfo inexact info integer isdtype issubdtype longdouble mintypecode ndindex number printoptions set_printoptions
+floating format_float_positional format_float_scientific frombuffer fromfile fromregex fromstring generic genfromtxt get_include get_printoptions getbufsize geterr geterrcall
+iinfo inexact info integer isdtype issubdtype load loadtxt longdouble memmap mintypecode ndindex number printoptions set_printoptions
 setbufsize seterr seterrcall show_config show_runtime signedinteger test typename unsignedinteger
 """
 
 for _name_of in _LIBRARYS.split():
     enter(_name_of, FromLibrary(_name_of), LIBRARY)
+
+
+def _saved(name: str, file: Any, *values: Any, **more: Any) -> None:
+    """Let the array library write the values of tensors and arrays; of what is followed ``numpy()`` refuses it."""
+    arrays = [v.numpy() if isinstance(v, Tensor) else v for v in values]
+    FromLibrary(name).find()(file, *arrays, **{k: v.numpy() if isinstance(v, Tensor) else v for k, v in more.items()})
+
+
+@public(status=EFFECT)
+def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
+    """A tensor as its array, without its history."""
+    _saved("save", file, arr, allow_pickle=allow_pickle)
+
+
+@public(status=EFFECT)
+def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
+    """Tensors as their arrays, without their history."""
+    _saved("savez", file, *args, allow_pickle=allow_pickle, **kwds)
+
+
+@public(status=EFFECT)
+def savez_compressed(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
+    """Tensors as their arrays, without their history."""
+    _saved("savez_compressed", file, *args, allow_pickle=allow_pickle, **kwds)
+
+
+@public(status=EFFECT)
+def savetxt(
+    fname: Any, X: Any, fmt: Any = "%.18e", delimiter: str = " ", newline: str = "\n", header: str = "",
+    footer: str = "", comments: str = "# ", encoding: Any = None,
+) -> None:  # fmt: skip
+    """A tensor as its array, without its history."""
+    _saved(
+        "savetxt", fname, X, fmt=fmt, delimiter=delimiter, newline=newline, header=header, footer=footer,
+        comments=comments, encoding=encoding,
+    )  # fmt: skip
 
 
 class _Arrays(type):

@@ -16,7 +16,7 @@ from agrad.core import errors
 from agrad.core.names import MissingName
 from agrad.core.operands import HOMELESS, as_operand
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import axis_of, floatings, into, native, refused, static
+from agrad.numpy.common import axis_of, floatings, into, native, own_function, refused, static
 from agrad.numpy.refusals import refusal
 from agrad.ops import creation, decompositions, elementwise, linalg, manipulation, searching, special, statistical
 from agrad.ops.data_type import astype
@@ -348,9 +348,15 @@ class Generator:
         return into(out, manipulation.reshape(mixed, x.shape))
 
     def shuffle(self, x: Any, axis: int = 0) -> None:
-        """Put the parts of a tensor in random order: its own value changes."""
+        """Put the parts of a tensor, an array or a list in random order: its own value changes."""
         if not isinstance(x, Tensor):
-            raise refused(f"shuffle() of a {type(x).__name__}", "use permutation(), or Python's random.shuffle")
+            if isinstance(x, list):
+                x[:] = [x[i] for i in self.permutation(len(x)).tolist()]
+            elif own_function("put", x) is not None:  # an array that can be written to
+                x[...] = self.permutation(x, axis)._raw
+            else:
+                raise refused(f"shuffle() of a {type(x).__name__}", "use permutation()")
+            return
         searching.assign(x, ..., self.permutation(x, axis))
 
     def choice(

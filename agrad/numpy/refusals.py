@@ -10,8 +10,6 @@ from agrad.numpy.table import REFUSED, enter
 
 _VALUE = "take the value with tensor.detach().numpy()"
 _DATES = "tensors hold numbers, no dates"
-_SAVE = "use agrad.save, or give it tensor.detach().numpy()"
-_LOAD = "use agrad.load, or NumPy's own function and np.asarray of what it gives"
 _MATRIX = "use tensors of two axes, and @ for their product"
 _ITERATE = "loop over the tensor, or use np.ndindex for its places"
 _BITS = f"tensors hold no packed bits; {_VALUE}"
@@ -22,8 +20,6 @@ _CLASS = "tensors are of one class: agrad.Tensor"
 _REFUSED = {
     _DATES: "busday_count busday_offset busdaycalendar datetime64 datetime_as_string datetime_data is_busday isnat "
     "timedelta64",
-    _SAVE: "save savetxt savez savez_compressed",
-    _LOAD: "fromfile fromregex fromstring frombuffer genfromtxt load loadtxt memmap",
     _MATRIX: "asmatrix bmat matrix",
     _ITERATE: "broadcast flatiter ndenumerate nditer nested_iters",
     _BITS: "packbits unpackbits",

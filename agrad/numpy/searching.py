@@ -24,6 +24,7 @@ from agrad.numpy.common import (
     plain_axis,
     refused,
     static,
+    write_into,
 )  # fmt: skip
 from agrad.numpy.table import STEP, public
 from agrad.ops import creation, elementwise, extra, manipulation, set_functions, statistical
@@ -349,12 +350,6 @@ def mask_indices(n: int, mask_func: Any, k: Any = 0) -> tuple[Tensor, ...]:
 # -- changes in place --------------------------------------------------------------------------------------------------
 
 
-def _target(name: str, a: Any) -> Tensor:
-    if not isinstance(a, Tensor):
-        raise refused(f"numpy.{name} of a {type(a).__name__} beside tensors", "make it a tensor first: np.array(a)")
-    return a
-
-
 def _repeated(values: Any, beside: Tensor, n: int) -> Tensor:
     """A number of values, the first ones again where there are not enough."""
     x = flat(as_operand(values, beside))
@@ -364,7 +359,9 @@ def _repeated(values: Any, beside: Tensor, n: int) -> Tensor:
 @public()
 def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
     """Changes the tensor `dst`; its history has both."""
-    dst = _target("copyto", dst)
+    if not isinstance(dst, Tensor):
+        write_into("copyto", dst, src, casting, where)
+        return
     number, src = type(src) in PYTHON_NUMBERS, as_operand(src, dst)
     if casting != "same_kind":
         if not number:
@@ -376,7 +373,9 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
 @public()
 def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
     """Changes the tensor `a`; its history has both."""
-    a = _target("put", a)
+    if not isinstance(a, Tensor):
+        write_into("put", a, ind, v, mode)
+        return
     places = flat(_within(as_operand(ind, a), a.size, mode))
     key = unravel_index(ops.where(places < 0, places + a.size, places), a.shape) if a.ndim else (...,)
     ops.assign(a, key, _repeated(v, a, places.shape[0]))
@@ -385,7 +384,9 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 @public()
 def place(arr: Any, mask: Any, vals: Any) -> None:
     """Changes the tensor `arr`; the mask is looked at."""
-    arr = _target("place", arr)
+    if not isinstance(arr, Tensor):
+        write_into("place", arr, mask, vals)
+        return
     key = nonzero(as_operand(mask, arr))
     if key[0].shape[0]:
         ops.assign(arr, key, _repeated(vals, arr, key[0].shape[0]))
@@ -394,7 +395,9 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
 @public()
 def putmask(a: Any, /, mask: Any, values: Any) -> None:
     """Changes the tensor `a`; its history has both."""
-    a = _target("putmask", a)
+    if not isinstance(a, Tensor):
+        write_into("putmask", a, mask, values)
+        return
     value = manipulation.reshape(_repeated(values, a, a.size), a.shape)
     mask = as_operand(mask, a)
     ops.assign(a, ..., ops.where(mask if kind_of(mask) == "bool" else mask != 0, value, a))
@@ -403,9 +406,13 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
 @public()
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
     """Changes the tensor `arr`; its history has both."""
-    arr, index = _target("put_along_axis", arr), as_operand(indices)
+    if not isinstance(arr, Tensor):
+        write_into("put_along_axis", arr, indices, values, axis)
+        return
+    index = as_operand(indices)
     if axis is None:
-        return put(arr, indices, values)
+        put(arr, indices, values)
+        return
     axis = axis_of(axis, arr.ndim)
     shape = manipulation.broadcast_shapes(index.shape, tuple(1 if i == axis else n for i, n in enumerate(arr.shape)))
     index = manipulation.broadcast_to(index, shape)
@@ -418,7 +425,6 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
     grids[axis] = index
     key = tuple(manipulation.broadcast_to(g, shape) for g in grids)
     ops.assign(arr, key, manipulation.broadcast_to(as_operand(values, arr), shape))
-    return None
 
 
 # -- sets --------------------------------------------------------------------------------------------------------------

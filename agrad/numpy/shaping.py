@@ -10,7 +10,19 @@ from typing import Any
 from agrad.core import errors
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
-from agrad.numpy.common import axes_of, axis_of, flat, fresh, into, kind_of, part, plain_axis, refused, static
+from agrad.numpy.common import (
+    axes_of,
+    axis_of,
+    flat,
+    fresh,
+    into,
+    kind_of,
+    part,
+    plain_axis,
+    refused,
+    static,
+    write_into,
+)
 from agrad.numpy.reductions import sum as total
 from agrad.numpy.table import public
 from agrad.ops import creation, elementwise, extra, linalg, manipulation, searching, statistical
@@ -297,7 +309,8 @@ def trace(
 def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     """Changes the tensor `a` itself; its history has both."""
     if not isinstance(a, Tensor):
-        raise refused("numpy.fill_diagonal of an array beside tensors", "make the array a tensor first: np.array(a)")
+        write_into("fill_diagonal", a, val, wrap)
+        return
     if a.ndim < 2:
         raise ValueError(f"array must be at least 2-d{errors.called()}")
     if a.ndim > 2 and len(set(a.shape)) > 1:

@@ -19,6 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 DIFFERENTIATED = "differentiated"
 STEP = "piecewise constant"
 CREATION = "creation"
+EFFECT = "done to files and settings"
 REFUSED = "refused"
 LIBRARY = "the array library's own"
 

@@ -36,6 +36,7 @@ from agrad.numpy.common import (
     promoted,
     refused,
     static,
+    write_into,
 )  # fmt: skip
 from agrad.numpy.table import DIFFERENTIATED, STEP, enter, table
 from agrad.ops import extra, special
@@ -59,7 +60,7 @@ from agrad.ops.elementwise import (
 )  # fmt: skip
 from agrad.ops.linalg import matmul, vecdot, vector_norm
 from agrad.ops.manipulation import broadcast_to, concat, expand_dims, moveaxis, reshape, squeeze, stack, unstack
-from agrad.ops.searching import scatter_add
+from agrad.ops.searching import cast_value, scatter_add
 from agrad.ops.searching import where as choose
 from agrad.ops.statistical import all as all_of
 from agrad.ops.statistical import any as any_of
@@ -482,10 +483,16 @@ class ufunc:  # noqa: N801 (NumPy's own name)
         b : Tensor or scalar
             With what.
         """
-        if self.__name__ not in ("add", "subtract") or not isinstance(a, Tensor):
-            raise self._refused(".at", f"write a = a.at or index: a[i] = np.{self.__name__}(a[i], ...)")
+        if not isinstance(a, Tensor):
+            write_into(f"{self.__name__}.at", a, indices, *(() if b is None else (b,)))
+            return
+        if self.__name__ not in ("add", "subtract"):
+            raise self._refused(
+                ".at",
+                f"where no place comes twice write a[i] = np.{self.__name__}(a[i], ...); add.at and subtract.at are",
+            )
         place = a[indices]
-        values = broadcast_to(astype(as_operand(b, a), a.dtype), place.shape)
+        values = broadcast_to(cast_value(a, as_operand(b, a)), place.shape)
         a += scatter_add(a._spec, indices, values if self.__name__ == "add" else -values)
 
 

@@ -15,6 +15,7 @@ from agrad.core.declare import custom, linear, nondifferentiable
 from agrad.core.kernels import KINDS, at, is_mask, key_parts, visits_once
 from agrad.core.mode import batch_levels, is_grad_enabled, recorder
 from agrad.core.op import OPS, _key, finish, resolve_backend
+from agrad.core.operands import listed
 from agrad.core.saved import active
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor, wrap
@@ -262,7 +263,7 @@ def assign(x: Tensor, key: Any, value: Any) -> None:
         if KINDS.index(given) > KINDS.index(kind):
             raise errors.not_castable(given, x.dtype)
     else:
-        value = cast_value(x, value if isinstance(value, Tensor) else _as_value(value))
+        value = cast_value(x, value if isinstance(value, Tensor) else _as_value(value, x))
     source = Tensor.__new__(Tensor)
     source._spec, source._node, source._tangents = x._spec, x._node, x._tangents
     in_place = _assigned_in_place(x, source, key, value)
@@ -273,10 +274,12 @@ def assign(x: Tensor, key: Any, value: Any) -> None:
     rebind(x, setitem(source, key, value), what, fresh=True)
 
 
-def _as_value(value: Any) -> Tensor:
-    """Return what is assigned, a raw array, as a Tensor."""
+def _as_value(value: Any, x: Tensor) -> Tensor:
+    """Return what is assigned, a raw array or a list of numbers and tensors, as a Tensor."""
     backend = backend_of(value)
     if backend is None:
+        if (made := listed(value, x)) is not None:
+            return made
         raise errors.not_an_operand("setitem", "value", value)
     raw = numbers_of(backend, value)
     return wrap(raw, backend.spec(raw))

@@ -466,7 +466,7 @@ def test_dtypes_of_the_same_kind_are_cast():
 @pytest.mark.parametrize("owns", [False, True])
 @pytest.mark.parametrize(
     ("key", "value", "error"),
-    [(5, 1.0, IndexError), (slice(0, 2), [1.0, 2.0], TypeError), (0, "text", TypeError), (..., np.ones(3), ValueError)],
+    [(5, 1.0, IndexError), (slice(0, 2), ["a", "b"], TypeError), (0, "text", TypeError), (..., np.ones(3), ValueError)],
 )
 def test_a_failed_assignment_changes_nothing(key, value, error, owns):
     x = ag.tensor([1.0, 2.0])

@@ -138,8 +138,8 @@ def test_orders():
     whole = rng.permutation(x)
     assert sorted(whole.tolist()) == x.tolist()
     assert sorted(rng.permutation(x, axis=1)[0].tolist()) == [0.0, 1.0, 2.0, 3.0]
-    with pytest.raises(TypeError, match=r"shuffle\(\) of a list"):
-        rng.shuffle([1, 2, 3])
+    with pytest.raises(TypeError, match=r"shuffle\(\) of a tuple"):
+        rng.shuffle((1, 2, 3))
 
 
 def test_states():

@@ -145,12 +145,14 @@ def _nan_extremum(name: str, worst: float) -> dict[str, Any]:
         return unreduce(xp, g, x_spec, axis, keepdims) * shares(xp, x, x_spec, ans, axis, keepdims)
 
     def jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans: Any, axis: Axis, keepdims: bool) -> Any:
-        return xp.sum(t_x * shares(xp, x, x_spec, ans, axis, keepdims), axis=axis, keepdims=keepdims)
+        share = shares(xp, x, x_spec, ans, axis, keepdims)
+        asked = xp.where(share == 0, xp.zeros_like(t_x), t_x * share)  # the tangent of what is left out may be NaN
+        return xp.sum(asked, axis=axis, keepdims=keepdims)
 
     return {"vjp": {"x": vjp}, "jvp": jvp, "kernel": kernel}
 
 
-@custom(name="extra.nanmax", **_nan_extremum("max", -math.inf), batch=reduced)
+@custom(name="extra.nanmax", **_nan_extremum("max", -math.inf), drops=True, batch=reduced)
 def nanmax(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Largest element over axes of those that are not NaN.
 
@@ -163,7 +165,7 @@ def nanmax(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """
 
 
-@custom(name="extra.nanmin", **_nan_extremum("min", math.inf), batch=reduced)
+@custom(name="extra.nanmin", **_nan_extremum("min", math.inf), drops=True, batch=reduced)
 def nanmin(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
     """Smallest element over axes of those that are not NaN.
 
