@@ -22,7 +22,7 @@ from agrad.core.backend import PYTHONS_OWN, Backend, backend_of, joined
 from agrad.core.engine import run as run_backward
 from agrad.core.history import restore
 from agrad.core.node import Freed, Node, ancestors, next_seq, output_of
-from agrad.core.once import lock
+from agrad.core.once import lock, once
 from agrad.core.operands import from_raw
 from agrad.core.spec import Spec, Specs
 from agrad.core.tensor import Tensor
@@ -185,7 +185,11 @@ class Kept:
         #: By number the place among the leaves of the arguments, of those that are Python floats.
         self.floats = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Number}
         #: Whether each leaf is a tensor or array of its own.
-        self.is_plain = len(arguments) == len(leaves)
+        self.has_arrays_alone = len(arguments) == len(leaves)
+        #: Whether a call is nothing but what it returns.
+        self.only_computes = not (
+            self.prologue or self.epilogue or self.held or program.keys or self.conditions or program.writes
+        )
         places: dict[int, int | Link] = {**arguments}
         places |= {outside.number: outside.link for outside in self.outside}
         self.differentiated = [places[number] for number in self.targets]
@@ -232,13 +236,30 @@ class Kept:
                 values[place[leaf.number]] = f"{entry.called(self.number)}(leaves[{at}])"
             elif type(leaf) is Leaf:
                 values[place[leaf.number]] = f"leaves[{at}]{'' if leaf.raw else '._raw'}"
-        if self.puts or self.alone or self.silent:  # what was told apart in the capture is told apart
+        apart = list(values)  # what was told apart in the capture is told apart
+        if self.puts or self.alone or self.silent:
             targets = (f"leaves[{link}]" if isinstance(link, int) else entry.at(link) for _, link, _ in self.puts)
-            arrays = [*values, *map(entry.tensor, self.alone), *(f"{target}._raw" for target in targets)]
-            apart = [array for array in dict.fromkeys(arrays) if array.endswith("._raw")]
+            apart += (*map(entry.tensor, self.alone), *(f"{target}._raw" for target in targets))
+        else:
+            apart = [array for array in apart if array.startswith("leaves")]
+        apart = [array for array in dict.fromkeys(apart) if array.endswith("._raw")]
+        if len(apart) > 1:
             ids = ", ".join(f"id({array})" for array in apart)
             entry.refuse(f"len({{{ids}}}) < {len(apart)}", "which tensors share one array")
         return entry.function(values)
+
+    @once
+    def runner(self) -> Callable[..., Sequence[Any]]:
+        """What runs the program on raw values."""
+        return self.program.runner(self.backend, **self.options)
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Run the program on raw values."""
+        try:
+            return self.runner(*values)
+        except Exception as error:
+            self.program.explain(error, self.backend, values)
+            raise
 
     def gather(self, leaves: Sequence[Any]) -> list[Any]:
         """Return the inputs, but for settings and keys, for a call for which the program holds."""
@@ -309,7 +330,9 @@ class Kept:
             elif kind is Number:
                 results.append(self.backend.item(outs[at]))
             elif kind is Given:
-                given = as_given(leaves[leaf.place])
+                given = leaves[leaf.place]
+                if type(given) is not Tensor:
+                    given = as_given(given)
                 results.append(bare(given) if whole else given)
             elif kind is Link:
                 found = leaf.get(leaf.key)  # its new value, if it gets one, is put there later
@@ -545,8 +568,7 @@ class Compiled:
                 parts += (argument._spec, argument._node is None)
             else:  # tensors alone, and nothing unusual is on
                 for kept, defaults in self._quick.get(tuple(parts), ()):
-                    alone = len(args) == 1 or len({id(t._raw) for t in args}) == len(args)
-                    if alone and defaults == (dtypes.get_default_dtype(), choice()):
+                    if defaults == (dtypes.get_default_dtype(), choice()):
                         values = kept.enter(args)
                         if type(values) is list:
                             outcome = self._run(kept, values, args, None, whole=False)
@@ -718,7 +740,7 @@ class Compiled:
                     parts = tuple(part for t in leaves for part in (t._spec, t._node is None))
                     defaults = dtypes.get_default_dtype(), choice()
                     flat = all(child.kind is None for child in treedef.children[0].children)
-                    if flat and kept.is_plain:
+                    if flat and kept.has_arrays_alone:
                         self._quick.setdefault(parts, []).insert(0, (kept, defaults))
                 while len(self._kept) > KEPT:
                     self._forget(next(iter(self._kept)))
@@ -964,6 +986,8 @@ class Compiled:
         kept.calls = calls = kept.calls + 1
         if self._check and (calls == 1 if self._check == "first" else calls & (calls + 1) == 0):
             return self._compare(kept, values, leaves, treedef)
+        if kept.only_computes:
+            return kept.returned(self._outputs(kept, values), values, leaves, whole=whole)
         before = [held.copy() for held in kept.held]
         outs: Sequence[Any] = ()
         try:
@@ -999,9 +1023,9 @@ class Compiled:
     def _outputs(self, kept: Kept, values: list[Any]) -> Sequence[Any]:
         """Run the program on raw values."""
         if not kept.silent:
-            return kept.program.run(kept.backend, values, **self._options)
+            return kept.run(values)
         with kept.backend.quiet():  # as a backward pass is
-            return kept.program.run(kept.backend, values, **self._options)
+            return kept.run(values)
 
     def _compare(self, kept: Kept, values: list[Any], leaves: Sequence[Any], treedef: Any) -> Any:
         """Call the function as it is, and check that a replay gives the same."""

@@ -688,10 +688,14 @@ class Program:
         try:
             return self.runner(backend, **options)(*values)
         except Exception as error:
-            step = self.failing(backend, values)
-            if step is not None:
-                error.add_note(f"Raised by {step.op} in a program, recorded at {step.line}.")
+            self.explain(error, backend, values)
             raise
+
+    def explain(self, error: Exception, backend: Backend, values: Sequence[Any]) -> None:
+        """Note on an error of a run which step it is of, and the user's line."""
+        step = self.failing(backend, values)
+        if step is not None:
+            error.add_note(f"Raised by {step.op} in a program, recorded at {step.line}.")
 
     def failing(self, backend: Backend, values: Sequence[Any]) -> Step | None:
         """Return the first step that fails for these values, found by halving; None if none does."""
