@@ -300,8 +300,22 @@ def test_random_programs(plan, x, data):
     program = Program((0, 1), tuple(steps), tuple(outputs), _shapes(steps)).needed()
     run = NUMPY.compile(program, exact=True)
     y = np.asarray(x[::-1] * 0.5 + 0.25)
-    for values in ([x, y], [x, y], [y, x.T], [y, x.T]):
-        same(compiled(program, values, run), plain(program, values))
+    before, executor.PASSED_ON_FROM = executor.PASSED_ON_FROM, data.draw(st.sampled_from([16, 2**17]))
+    try:
+        for values in ([x, y], [x, y], [y, x.T], [y, x.T]):
+            same(compiled(program, values, run), plain(program, values))
+    finally:
+        executor.PASSED_ON_FROM = before
+
+
+def test_an_update_of_a_large_array_is_made_in_the_array_that_goes_out():
+    program = optimized(ag.func.capture(lambda w, g, rate: w - rate * g)(*np.ones((2, 300, 200)), np.asarray(0.5)))
+    run = NUMPY.compile(program)
+    for i in range(1, 4):
+        w, g = np.full((300, 200), 2.0 * i), np.full((300, 200), 4.0)
+        (out,) = run(w, g, np.asarray(0.5))
+        same((out, w, g), (np.full((300, 200), 2.0 * i - 2), np.full((300, 200), 2.0 * i), np.full((300, 200), 4.0)))
+        assert run.nbytes < w.nbytes
 
 
 def _shapes(steps):
@@ -334,6 +348,7 @@ def test_a_product_that_is_transposed_is_taken_so():
 def small_tiles(request, monkeypatch):
     """Tiles of a few elements, so that small arrays are cut, on one thread or several."""
     monkeypatch.setattr(tiles, "CUT_FROM", 1)
+    monkeypatch.setattr(tiles, "CUT_TWO_FROM", 1)
     monkeypatch.setattr(tiles, "SPREAD_FROM", 1)
     monkeypatch.setattr(tiles, "TILE", 64)
     return request.param
@@ -455,8 +470,9 @@ def test_random_runs(plan, threads, data):
         full.append(made.number)
     outputs = data.draw(st.lists(st.sampled_from([*full, *others]), min_size=1, max_size=4))
     program = Program((0, 1, 2), tuple(steps), tuple(outputs), shapes).needed()
-    before = tiles.CUT_FROM, tiles.TILE, tiles.SPREAD_FROM
-    tiles.CUT_FROM, tiles.TILE, tiles.SPREAD_FROM = 1, 256, 1
+    before = tiles.CUT_FROM, tiles.CUT_TWO_FROM, tiles.TILE, tiles.SPREAD_FROM, executor.PASSED_ON_FROM
+    tiles.CUT_FROM, tiles.TILE, tiles.SPREAD_FROM, executor.PASSED_ON_FROM = 1, 256, 1, 16
+    tiles.CUT_TWO_FROM = data.draw(st.sampled_from([1, 2**20]))
     try:
         exact, run = (NUMPY.compile(program, exact=e, threads=threads) for e in (True, False))
         for seed in range(3):
@@ -469,7 +485,7 @@ def test_random_runs(plan, threads, data):
                 if np.isfinite(b).all() and np.max(np.abs(b), initial=0) < 1e6:
                     np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
     finally:
-        tiles.CUT_FROM, tiles.TILE, tiles.SPREAD_FROM = before
+        tiles.CUT_FROM, tiles.CUT_TWO_FROM, tiles.TILE, tiles.SPREAD_FROM, executor.PASSED_ON_FROM = before
 
 
 def test_views_of_single_numbers_are_not_written_over():

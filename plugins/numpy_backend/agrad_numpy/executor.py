@@ -55,6 +55,9 @@ ALIGNED = 64
 #: Results of so many bytes are let go of at their last use; smaller ones when the call ends.
 LARGE = 2**12
 
+#: Arrays of so many bytes that the last step which takes them can write a result over go out as that result.
+PASSED_ON_FROM = 2**17
+
 #: What is made of constants alone is kept up to so many bytes.
 KEPT = 2**16
 
@@ -458,6 +461,7 @@ class Text:
         for root, at in self._ends.items():
             self._dying.setdefault(at, []).append(root)
         self._visible = set(self._dying.get(len(program.steps), ()))
+        self._passed_on: dict[int, int] = {}  # by result that goes out, the value whose array it gets
 
     # -- what there is ------------------------------------------------------------------------------------------------
 
@@ -569,10 +573,15 @@ class Text:
                     return
             form = self.form(at, step, place)
             if form is not None:
-                if place.root == number and number not in self._visible and is_dense(place.layout):
+                inside = place.root == number and number not in self._visible and is_dense(place.layout)
+                if inside and not self._passes_on(number, place):
                     over = alone and form.elementwise and self._take_over(at, step, place)
                     out = self.text_of(number) if over else self.take(number)
                     yield from (f"    {line}" for line in form.into(out))
+                    return
+                if alone and number in self._passed_on:
+                    yield from (f"    {line}" for line in form.into(f"v{self._passed_on[number]}"))
+                    yield f"    v{number} = v{self._passed_on[number]}{self._dropped(at, step)}"
                     return
                 if form.plain is not None:
                     yield f"    v{number} = {form.plain}{self._dropped(at, step) if alone else ''}"
@@ -738,6 +747,22 @@ class Text:
             self._may_go_over(at, ref, step.refs, place) and self.move(self.places[ref].root, place.root)
             for ref in step.refs
         )
+
+    def _passes_on(self, number: int, place: Place) -> bool:
+        """Return whether an array goes out as that of a result: the last step that takes it writes that over it."""
+        at = self._ends[number]
+        if nbytes(place.layout) < PASSED_ON_FROM or at == len(self.program.steps):
+            return False
+        step, kernel = self.program.steps[at], self.kernels[at]
+        plain = isinstance(kernel, np.ufunc) and kernel.nout == 1 and len(step.args) == kernel.nin and not step.kwargs
+        if not plain or {r for r in step.refs if r in self.places and self.places[r].root == number} != {number}:
+            return False
+        result = step.made[0]
+        goes_out = self.places[result].root == result and result in self._visible and result not in self._passed_on
+        if goes_out and self.places[result].layout == place.layout:
+            self._passed_on[result] = number
+            return True
+        return False
 
     def move(self, root: int, number: int) -> bool:
         """Give a value the buffer of another one, if that has one that is in use."""

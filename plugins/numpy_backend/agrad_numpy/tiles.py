@@ -33,6 +33,9 @@ TILE = 2**16
 #: Arrays of fewer bytes are not cut.
 CUT_FROM = 2**17
 
+#: For two steps arrays of fewer bytes are not cut: a tile costs some 3 us, as much as 64 KB between the steps.
+CUT_TWO_FROM = 2**22
+
 #: Arrays of fewer bytes are not spread over threads.
 SPREAD_FROM = 2**20
 
@@ -88,7 +91,10 @@ class Run:
 
     def is_worth_it(self) -> bool:
         """Return whether tiles save anything: what is between two steps stays in the cache."""
-        return len(self.members) > 1
+        if len(self.members) != 2 or self.sums:
+            return len(self.members) > 1
+        made = self.text.program.steps[self.members[0]].made[0]
+        return math.prod(self.shape) * self.text.places[made].layout[2].itemsize >= CUT_TWO_FROM  # type: ignore[no-any-return]
 
     # -- which steps --------------------------------------------------------------------------------------------------
 
