@@ -99,14 +99,15 @@ def assign_data(
     others += [(t._state(), g) for t, g in zip(tensors, grads, strict=False) if g is not None]
     before = [t._raw for t in tensors], [state.grad for state, _ in others]  # to read `_raw` ends an ownership
     states = [t._node if isinstance(t._node, AccumulateGrad) else t._leaf for t in tensors]
-    leaves = [(leaf, spec) for leaf, spec in zip(states, specs, strict=True) if leaf is not None]
+    moving = [(t, spec) for t, spec in zip(tensors, specs, strict=True) if t._spec is not spec]
+    leaves = [(s, spec) for s, spec in zip(states, specs, strict=True) if s is not None and s.spec is not spec]
     for leaf, spec in leaves:
         if is_moved(leaf.spec, spec):
             leaf.moved = True  # early is harmless: it makes a pass look
     any(  # runs through all: each gives None
         chain(
             map(array_slot.__set__, tensors, arrays),
-            map(spec_slot.__set__, tensors, specs),
+            starmap(spec_slot.__set__, moving),
             map(setattr, [leaf for leaf, _ in leaves], repeat("spec"), [spec for _, spec in leaves]),
             map(setattr, [state for state, _ in others], repeat("grad"), [g for _, g in others]),
         )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 from agrad import dtypes, tree
 from agrad.core import errors, mode
 from agrad.core.backend import PYTHONS_OWN, Backend, backend_of, joined
+from agrad.core.buffers import assign_data
 from agrad.core.engine import run as run_backward
 from agrad.core.history import restore
 from agrad.core.node import Freed, Node, ancestors, next_seq, output_of
@@ -52,7 +53,7 @@ from agrad.func.guards import (
     tellers_in,
 )
 from agrad.func.origins import Argument, Found, Reach, target_of
-from agrad.func.program import Given, Leaf, Number, Program, Structure, put_back
+from agrad.func.program import Given, Leaf, Number, Program, Structure
 from agrad.func.recording import CaptureError, Hooked
 from agrad.func.watching import Condition, Live, Watcher, Whole, backward_of
 from agrad.plugin.manager import choice, default_backend
@@ -176,6 +177,11 @@ class Kept:
             (write, link, -1 if write.number is None else outs[write.number])
             for write, link in zip(program.writes, self.written, strict=True)
         ]
+        by_place: dict[Any, tuple[int | Link, dict[str, int]]] = {}
+        for write, link, at in self.puts:
+            by_place.setdefault(link if isinstance(link, int) else link.place, (link, {}))[1][write.what] = at
+        #: Of each tensor that is written to: where it is, and the outputs that its value and its gradient are; -1 is none.
+        self.assigned = [(link, puts.get("data"), puts.get("grad")) for link, puts in by_place.values()]
         self.kept_outs = [outs[number] for number in self.saved]
         self.followed_outs = [outs[number] for number in self.followed]
         leaves = program.arguments.leaves
@@ -208,6 +214,7 @@ class Kept:
         self.enter_backward = entry.function(())
         self.silent = any(step.line.endswith("(backward)") for step in program.steps)
         self.specs: dict[int, Spec] = {}
+        self._settings: dict[int, tuple[float, Any]] = {}
         #: Of a Python float: the input.
         self.number = numbers_on(self.backend, program)
         #: Of a call's leaves: the inputs, but for settings and keys, or the name of what is not as it was in the capture.
@@ -260,6 +267,13 @@ class Kept:
         except Exception as error:
             self.program.explain(error, self.backend, values)
             raise
+
+    def setting(self, at: int, value: float) -> Any:
+        """Return the input that a setting is: the last call's where it has not changed."""
+        last = self._settings.get(at)
+        if last is None or last[0] is not value:
+            last = self._settings[at] = value, self.number(value)
+        return last[1]
 
     def gather(self, leaves: Sequence[Any]) -> list[Any]:
         """Return the inputs, but for settings and keys, for a call for which the program holds."""
@@ -345,14 +359,38 @@ class Kept:
         return tree.unflatten(self.program.results.treedef, results) if self.many is None else self.many(results)
 
     def write(self, outs: Sequence[Any], leaves: Sequence[Any], made_of: Mapping[int, Tensor]) -> None:
-        """Write what the function would; a gradient that it returned is that very tensor."""
-        targets = [at_place(link, leaves) for _, link, _ in self.puts]
-        made = []
-        for write, _, at in self.puts:
-            if at >= 0:
-                returned = made_of.get(at) if write.what == "grad" else None
-                made.append(self.made(outs[at], at) if returned is None or returned._node is not None else returned)
-        put_back(self.program.writes, targets, iter(made))
+        """Write what the function would, all or none; a gradient that it returned is that very tensor."""
+        changed: list[Tensor] = []
+        arrays, specs, grads = [], [], []
+        others: list[tuple[Tensor, Tensor | None]] = []  # gradients alone: of what is no leaf, or gets none
+        for place, data, grad in self.assigned:
+            target: Tensor = leaves[place] if isinstance(place, int) else place.get(place.key)
+            value = None
+            if grad is not None and grad >= 0:
+                value = made_of.get(grad)
+                if value is None or value._node is not None:
+                    value = self.made(outs[grad], grad)
+            if grad is not None and (value is None or not target.is_leaf):
+                others.append((target, value))
+                value = None
+            if data is None and value is None:
+                continue
+            changed.append(target)
+            if data is None:
+                arrays.append(target._raw)
+                specs.append(target._spec)
+            else:
+                made = self.made(outs[data], data)
+                arrays.append(made._raw)
+                specs.append(made._spec)
+            grads.append(value)
+            if value is not None and value._spec is not specs[-1]:
+                target._check_grad(value)
+        dropped = [target for target, value in others if value is None and target.is_leaf]
+        assign_data(changed, arrays, specs, grads, dropped)
+        for target, value in others:
+            if not target.is_leaf:
+                target.grad = value
 
     def has_written(self, outs: Sequence[Any], leaves: Sequence[Any]) -> bool:
         """Return whether what the function would write is written."""
@@ -998,7 +1036,7 @@ class Compiled:
                         item[1]()
                     else:
                         at, get = next(settings)
-                        values[at] = kept.number(get())
+                        values[at] = kept.setting(at, get())
             for at, number in kept.keys:
                 seed, counter = kept.program.source_of(number).get_state()
                 values[at] = seed, counter + 1  # what is to be given back if what follows is interrupted
