@@ -262,6 +262,12 @@ def bare_all(container: Any) -> Any:
     return tree.map(lambda x: bare(x) if isinstance(x, Tensor) else x, container)
 
 
+def moves(arguments: Any) -> bool:
+    """Return whether a tensor among arguments is being differentiated."""
+    tensors = [t for t in tree.flatten(arguments)[0] if isinstance(t, Tensor)]
+    return any(t._node is not None or t._tangents for t in tensors)
+
+
 def _stays(result: Tensor) -> bool:
     """Return whether a result stays a Tensor whatever the arguments were: a transform outside may differentiate it."""
     if result._node is not None or hasattr(result._spec.backend, "numbers"):  # of a level of vmap

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from agrad import tree
 from agrad.core import mode
@@ -264,12 +264,17 @@ def check_closed(
     tape = Tape(function, values, what, has_aux=False)
     moved = now is not None and any(at in now.levels for t in tape.outputs for at in t._tangents or ())
     if tape.outward or moved:
-        seen = next(search([users], lambda v: isinstance(v, Tensor) and v._is_followed()), None)
-        name = "it" if seen is None else str(seen.origin)
-        raise ImplicitError(
-            f"{what} depends on {'a tensor' if seen is None else name}, which is being differentiated and is none of its"
-            f" arguments: the gradient would be lost.\n  {cure.replace('{}', name)}.{called()}"
-        )
+        refuse_open(what, users, cure)
+
+
+def refuse_open(what: str, users: Callable[..., Any], cure: str = "Make {} an argument") -> NoReturn:
+    """Refuse a function that was seen to depend on a tensor that it does not get as an argument; `check_closed` has the names."""
+    seen = next(search([users], lambda v: isinstance(v, Tensor) and v._is_followed()), None)
+    name = "it" if seen is None else str(seen.origin)
+    raise ImplicitError(
+        f"{what} depends on {'a tensor' if seen is None else name}, which is being differentiated and is none of its"
+        f" arguments: the gradient would be lost.\n  {cure.replace('{}', name)}.{called()}"
+    )
 
 
 # -- equations ------------------------------------------------------------------------------------------------------------

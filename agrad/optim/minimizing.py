@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 from agrad import tree
-from agrad.core.errors import BackendError, called
+from agrad.core.errors import BackendError, UnsupportedOp, called
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import bare
+from agrad.func.arguments import bare, moves
 from agrad.func.grad import hvp, value_and_grad
+from agrad.func.implicit import ImplicitError, implicit, refuse_open
 from agrad.func.jacobian import hessian
 from agrad.lazy import compute
 from agrad.ops.creation import asarray
@@ -24,6 +26,10 @@ __all__ = ["minimize"]
 VALUES = ("nelder-mead", "powell", "cobyla", "cobyqa")
 PRODUCTS = ("newton-cg", "trust-ncg", "trust-krylov", "trust-constr")
 MATRICES = ("dogleg", "trust-exact")
+#: What to do about a tensor that a solver's function sees beside its arguments.
+OPEN = "Make {} an argument of the function, and give args=({},); or detach it, where no derivative by it is wanted"
+#: What SciPy reports of a minimum that is 0 there whatever the arguments are: as constants these have the right derivative.
+VANISHING = ("jac", "grad", "lagrangian_grad", "optimality")
 
 
 def minimize(
@@ -36,7 +42,7 @@ def minimize(
     progress: bool | Callable[[int, float, Any], Any] = False,
     **options: Any,
 ) -> Any:
-    """Find parameters where a function is least, by one of SciPy's methods.
+    """Find parameters where a function is least, by one of SciPy's methods; differentiable by the function's further arguments.
 
     Parameters
     ----------
@@ -46,7 +52,7 @@ def minimize(
     params : Tensor, array, number or container of them
         Where to start; it does not change. Real numbers, on any backend.
     args : tuple, optional
-        What else the function takes.
+        What else the function takes: tensors, containers of them, whatever it wants.
     method : str, optional
         Any of ``scipy.optimize.minimize``.
     bounds : tuple, optional
@@ -61,15 +67,22 @@ def minimize(
     Returns
     -------
     scipy.optimize.OptimizeResult
-        SciPy's, with ``x`` and its kin as vectors, and ``params``: the parameters found, in the form of those given.
+        SciPy's, with ``x`` and its kin as vectors, and ``params``: the parameters found, in the form of those given. Where
+        `args` are being differentiated ``params``, ``x`` and ``fun`` are tensors that depend on them, and what has no
+        derivative is not there.
 
     Raises
     ------
     BackendError
         If SciPy is not installed.
+    ImplicitError
+        If the function depends on a tensor that is being differentiated and is none of its arguments; if the parameters are
+        to be differentiated, where no minimum was found or it has no derivative.
     TypeError
         If there are no real floating-point numbers among the parameters, or it is given what is made here: ``jac``, ``hess``,
         ``hessp``, ``callback``.
+    UnsupportedOp
+        With limits, if the parameters are to be differentiated.
     ValueError
         If `bounds` do not fit the parameters, or SciPy does not know the method.
 
@@ -77,6 +90,10 @@ def minimize(
     -----
     SciPy computes in float64 on the CPU; parameters in another precision, or on another device, are converted there and
     back in every evaluation. Value and gradient of lazy parameters are computed in one pass.
+
+    The derivatives by `args` are those of `agrad.func.implicit`: of the minimum, not of the way there. They are as exact as
+    the minimum, and do not depend on where the search starts.
+    Source: Blondel et al., Efficient and modular implicit differentiation, 2021.
 
     Examples
     --------
@@ -86,12 +103,58 @@ def minimize(
     >>> found = ag.optim.minimize(loss, {"slope": 0.0, "offsets": ag.zeros(3)}, method="BFGS")
     >>> found.params["slope"].round(4), ag.round(found.params["offsets"])
     (np.float64(2.0), tensor([1., 1., 1.]))
+
+    Where it is least, differentiated by an argument:
+
+    >>> def best(a):
+    ...     return ag.optim.minimize(lambda x, a: (x - a) ** 2 + a**2, 0.0, args=(a,)).params
+    >>> ag.func.grad(best)(2.0)
+    np.float64(1.0)
     """
     made_here = [name for name in ("jac", "hess", "hessp", "callback") if name in options]
     if made_here:
         raise TypeError(
             f"minimize() makes {', '.join(made_here)} itself; use progress= for what runs every iteration{called()}"
         )
+    if bounds is not None:
+        options["bounds"] = list(zip(*(_vector_of(side, params) for side in bounds), strict=True))
+    if not moves(args):
+        return search(f, params, args, method, progress, **options)
+    refuse_limits("agrad.optim.minimize", options)
+
+    def solve(*args: Any) -> Any:
+        found = search(f, params, args, method, progress, **options)
+        found.x = found.params
+        return found
+
+    known = {"fun": f, "params": lambda x, *_: x}
+    found = differentiable("minimize", solve, f, "minimum", args, known, VANISHING)
+    found.x = tree.ravel(found.params)[0]
+    return found
+
+
+def refuse_limits(what: str, options: Mapping[str, Any]) -> None:
+    """Refuse to differentiate a minimum within limits, where the gradient need not vanish, or of another sum than of squares."""
+    limits = ["bounds"] if options.get("bounds") is not None else []
+    limits += ["constraints"] if options.get("constraints", ()) not in ((), []) else []
+    limits += ["loss"] if options.get("loss", "linear") != "linear" else []
+    if limits:
+        raise UnsupportedOp(
+            f"{what} with {', '.join(limits)}, of what is differentiated,",
+            "",
+            f"drop {', '.join(limits)}, or write the conditions of the minimum as the residual of func.implicit",
+        )
+
+
+def search(
+    f: Callable[..., Any],
+    params: Any,
+    args: tuple[Any, ...],
+    method: str,
+    progress: bool | Callable[[int, float, Any], Any] = False,
+    **options: Any,
+) -> Any:
+    """Return what SciPy reports, without derivatives; `minimize` has the parameters, the options are SciPy's."""
     solve = manager.get("numpy").kernel("optim.minimize")
     if solve is None:
         raise BackendError(f"agrad.optim.minimize runs SciPy's, which is not installed: pip install scipy{called()}")
@@ -103,9 +166,6 @@ def minimize(
         options["hessp"] = problem.product
     if kind in MATRICES:
         options["hess"] = problem.matrix
-    if bounds is not None:
-        low, high = (problem.vector_of(side) for side in bounds)
-        options["bounds"] = list(zip(low, high, strict=True))
     if progress:
         options["callback"] = _Progress(problem, _written if progress is True else progress)
     found = solve(
@@ -115,6 +175,74 @@ def minimize(
     if progress is True:
         sys.stderr.write("\n")
     return found
+
+
+def differentiable(
+    what: str,
+    solve: Callable[..., Any],
+    residual: Callable[..., Any],
+    kind: Any,
+    args: tuple[Any, ...],
+    known: Mapping[str, Callable[..., Any]],
+    vanishing: Sequence[str] = (),
+) -> Any:
+    """Return what a solver of SciPy reports, as far as it is differentiable by the arguments.
+
+    Parameters
+    ----------
+    what : str
+        The solver, for messages.
+    solve : callable
+        ``solve(*args)`` gives SciPy's report, with ``x``.
+    residual, kind
+        As `implicit` takes them.
+    args : tuple
+        The arguments.
+    known : mapping of callables
+        How to make other entries of the report: of ``(x, *args)``.
+    vanishing : sequence of str
+        Entries that are 0 whatever the arguments are.
+    """
+    reports: list[Any] = []
+
+    def solved(*args: Any) -> Any:
+        reports.append(solve(*args))
+        return reports[0].x
+
+    try:
+        x = implicit(solved, residual, kind=kind)(*args)
+    except ImplicitError as error:
+        if not reports or reports[0].success:
+            raise
+        raise ImplicitError(f"{error}\n  SciPy says of {what}: {reports[0].message}") from None
+    made = {"x": x, **{name: of(x, *args) for name, of in known.items()}}
+    kept = {name: value for name, value in reports[0].items() if name in vanishing or _is_discrete(value)}
+    theirs: Any = type(reports[0])
+    ours = _differentiable(theirs, what, tuple(reports[0]), tuple(made))
+    report = ours.__new__(ours)
+    report.update(kept | made)
+    return report
+
+
+def _is_discrete(value: Any) -> bool:
+    """Return whether a value of a report has no derivative because it is a count, a flag or a text."""
+    return isinstance(value, int | str) or getattr(getattr(value, "dtype", None), "kind", "f") in "iub"
+
+
+@functools.cache
+def _differentiable(kind: Any, what: str, reported: tuple[str, ...], made: tuple[str, ...]) -> Any:
+    """Return SciPy's class of reports, whose message about an entry that was left out says why."""
+
+    def missing(_: Any, name: str) -> NoReturn:
+        if name not in reported:
+            raise KeyError(name)
+        raise AttributeError(
+            f"{what}: {name!r} is a number of the search that has no derivative, and is left out where the result is"
+            f" differentiated. Differentiable are {', '.join(made)}: make it of these by agrad's functions, or search with"
+            f" detached arguments.{called()}"
+        )
+
+    return type(kind.__name__, (kind,), {"__missing__": missing})
 
 
 class _Problem:
@@ -152,18 +280,21 @@ class _Problem:
         return to_numpy(t).astype("float64")
 
     def _noted(self, x: Any, value: Any) -> float:
+        if isinstance(value, Tensor):
+            if value._is_followed():
+                refuse_open("minimize: the function", self.f, OPEN)
+            value = value.detach()
         self.last = x.tobytes(), float(value)
         return self.last[1]
 
     def value(self, x: Any) -> float:
         """Return the value at a vector."""
-        found = self.of_vector(self._tensor(x))
-        return self._noted(x, found.detach() if isinstance(found, Tensor) else found)
+        return self._noted(x, self.of_vector(self._tensor(x)))
 
     def value_and_gradient(self, x: Any) -> tuple[float, Any]:
         """Return value and gradient, computed in one pass."""
         value, gradient = compute(*self.both(self._tensor(x)))
-        return self._noted(x, value.detach()), self._host(gradient.detach())
+        return self._noted(x, value), self._host(gradient.detach())
 
     def product(self, x: Any, v: Any) -> Any:
         """Return the product of the Hessian at a vector and another one."""
@@ -173,20 +304,21 @@ class _Problem:
         """Return the Hessian at a vector."""
         return self._host(self.bent(self._tensor(x)).detach())
 
-    def vector_of(self, side: Any) -> Sequence[float]:
-        """Return limits, a number for all or a container of them, as a vector."""
-        leaves, structure = tree.flatten(self.params)
-        sides = list(structure._flatten_up_to(side, "")) if not isinstance(side, int | float) else [side] * len(leaves)
-        numbers: list[float] = []
-        for part, leaf in zip(sides, leaves, strict=True):
-            limits = asarray(part)
-            numbers += map(float, self._host(broadcast_to(limits, asarray(leaf).shape)).ravel())
-        return numbers
-
     def given_back(self, x: Any) -> Any:
         """Return the parameters of a vector in the form of those that were given."""
         found = self.back(self._tensor(x))
         return tree.map(lambda given, t: t if isinstance(given, Tensor) else bare(t), self.params, found)
+
+
+def _vector_of(side: Any, params: Any) -> list[float]:
+    """Return limits, a number for all or a container of them, as a vector."""
+    leaves, structure = tree.flatten(params)
+    sides = list(structure._flatten_up_to(side, "")) if not isinstance(side, int | float) else [side] * len(leaves)
+    numbers: list[float] = []
+    for part, leaf in zip(sides, leaves, strict=True):
+        limits = asarray(part)
+        numbers += map(float, to_numpy(broadcast_to(limits, asarray(leaf).shape)).astype("float64").ravel())
+    return numbers
 
 
 class _Progress:

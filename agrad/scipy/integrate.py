@@ -24,7 +24,7 @@ from agrad.core.function import Function
 from agrad.core.mode import recorder
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor, wrap
-from agrad.func.arguments import bare, is_raw
+from agrad.func.arguments import bare, is_raw, moves
 from agrad.func.compiling import equal_in_bits
 from agrad.func.grad import jvp, vjp
 from agrad.func.implicit import check_closed
@@ -72,12 +72,6 @@ def refuse_lazy(what: str, arguments: Any) -> None:
                 t._spec.backend.name,
                 "steps depend on values: compute() the arguments and pass on to_device()",
             )
-
-
-def moves(arguments: Any) -> bool:
-    """Return whether a tensor among arguments is being differentiated."""
-    tensors = [t for t in tree.flatten(arguments)[0] if isinstance(t, Tensor)]
-    return any(t._node is not None or t._tangents for t in tensors)
 
 
 def _plain(t: Tensor) -> Tensor:

@@ -6,21 +6,20 @@ Source: Blondel et al., Efficient and modular implicit differentiation, 2021.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agrad import tree
 from agrad.core import names as _names
-from agrad.core.errors import UnsupportedOp
 from agrad.core.tensor import Tensor
-from agrad.func.arguments import bare, is_raw
-from agrad.func.implicit import ImplicitError, implicit
+from agrad.func.arguments import bare, is_raw, moves
+from agrad.func.implicit import refuse_open
 from agrad.func.jacobian import jacrev
 from agrad.ops.creation import asarray
 from agrad.ops.statistical import sum as total
 from agrad.ops.ufunc import to_numpy
-from agrad.optim.minimizing import minimize as minimized
-from agrad.scipy.integrate import moves, refuse_lazy, scipys
+from agrad.optim.minimizing import OPEN, VANISHING, differentiable, refuse_limits, search
+from agrad.scipy.integrate import refuse_lazy, scipys
 
 __all__ = ["brentq", "fixed_point", "least_squares", "minimize", "root"]
 
@@ -51,12 +50,14 @@ def root(
     Returns
     -------
     scipy.optimize.OptimizeResult
-        SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are.
+        SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are. Where x is differentiated, what has no
+        derivative is not there; ``fun`` is 0 whatever the arguments are.
 
     Raises
     ------
     ImplicitError
-        If x is to be differentiated: where there is no solution, or it has no derivative.
+        If the function depends on a tensor that is being differentiated and is none of its arguments. If x is to be
+        differentiated: where there is no solution, or it has no derivative.
     UnsupportedOp
         On lazy arrays.
     ValueError
@@ -76,10 +77,11 @@ def root(
 
     def solve(*args: Any) -> Any:
         if method in _NEWTONS:
-            options["jac"] = _slopes(fun, args, x0)
-        return scipys("optimize").root(_numbers(fun, args, x0), _start(x0), method=method, tol=tol, **options)
+            options["jac"] = _slopes("root", fun, args, x0)
+        of = _numbers("root", fun, args, x0)
+        return scipys("optimize").root(of, _start(x0), method=method, tol=tol, **options)
 
-    return _found("root", solve, fun, "root", x0, args)
+    return _found("root", solve, fun, "root", x0, args, vanishing=("fun",))
 
 
 def fixed_point(
@@ -110,7 +112,8 @@ def fixed_point(
     Raises
     ------
     ImplicitError
-        If the fixed point is to be differentiated and has no derivative.
+        If the function depends on a tensor that is being differentiated and is none of its arguments. If the fixed point is
+        to be differentiated and has no derivative.
     RuntimeError
         If none is found.
     UnsupportedOp
@@ -129,9 +132,11 @@ def fixed_point(
     """
 
     def solve(*args: Any) -> Any:
-        return scipys("optimize").fixed_point(_numbers(func, args, x0), _start(x0), (), xtol, maxiter, method)
+        of = _numbers("fixed_point", func, args, x0)
+        found = scipys("optimize").fixed_point(of, _start(x0), (), xtol, maxiter, method)
+        return _Report(x=found, success=True)  # it raises where it finds none
 
-    return _found("fixed_point", solve, func, "fixed_point", x0, args)
+    return _found("fixed_point", solve, func, "fixed_point", x0, args).x
 
 
 def brentq(
@@ -172,7 +177,8 @@ def brentq(
     Raises
     ------
     ImplicitError
-        If the root is to be differentiated and was not found, or has no derivative.
+        If the function depends on a tensor that is being differentiated and is none of its arguments. If the root is to be
+        differentiated and was not found, or has no derivative.
     RuntimeError
         If none is found.
     UnsupportedOp
@@ -194,11 +200,12 @@ def brentq(
 
     def solve(*args: Any) -> Any:
         low, high = float(_start(a)), float(_start(b))
-        x, found = scipys("optimize").brentq(_numbers(f, args, a), low, high, (), xtol, rtol, maxiter, True, disp)
+        of = _numbers("brentq", f, args, a)
+        x, found = scipys("optimize").brentq(of, low, high, (), xtol, rtol, maxiter, True, disp)
         found.x, found.success, found.message = x, found.converged, found.flag
         return found
 
-    found = _found("brentq", solve, f, "root", a, args)
+    found = _found("brentq", solve, f, "root", a, args, {"root": lambda x, *_: x})
     return (found.x, found) if full_output else found.x
 
 
@@ -225,17 +232,20 @@ def minimize(
     tol : float, optional
         When to end. The derivative is as exact as x is.
     **options
-        Others of SciPy's function: ``options``, and where nothing is differentiated ``bounds`` and ``constraints``.
+        Others of SciPy's function: ``options``, and where nothing is differentiated ``bounds`` and ``constraints``, as SciPy
+        has them.
 
     Returns
     -------
     scipy.optimize.OptimizeResult
-        SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are.
+        SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are. Where x is differentiated, so is ``fun``, and
+        what has no derivative (``hess_inv``) is not there; ``jac`` is 0 whatever the arguments are.
 
     Raises
     ------
     ImplicitError
-        If x is to be differentiated: where no minimum was found, or it has no derivative.
+        If the function depends on a tensor that is being differentiated and is none of its arguments. If x is to be
+        differentiated: where no minimum was found, or it has no derivative.
     UnsupportedOp
         On lazy arrays; with limits, if x is to be differentiated.
     ValueError
@@ -243,7 +253,7 @@ def minimize(
 
     See Also
     --------
-    agrad.optim.minimize : The same for containers of parameters, without derivatives of the result.
+    agrad.optim.minimize : The same for containers of parameters.
 
     Notes
     -----
@@ -257,20 +267,22 @@ def minimize(
     >>> found = minimize(lambda x, data: ag.sum(ag.sqrt(1 + (x - data) ** 2)), [0.0], (data,), tol=1e-10)
     >>> ag.grad(found.x.sum(), data)  # of a location that resists the last one
     (tensor([0.2144, 0.7721, 0.0135]),)
+
+    The least value:
+
+    >>> ag.func.grad(lambda a: minimize(lambda x, a: ag.sum(x**2 - a * x), [0.0], (a,)).fun)(3.0)  # of -a^2 / 4
+    np.float64(-1.5)
     """
-    limits = [name for name in ("bounds", "constraints") if options.get(name) is not None and options.get(name) != ()]
-    if limits and moves(args):
-        raise UnsupportedOp(
-            "scipy.optimize.minimize with limits, of what is differentiated,",
-            "",
-            f"drop {', '.join(limits)}, or write the conditions of the minimum as the residual of func.implicit",
-        )
+    if moves(args):
+        refuse_limits("scipy.optimize.minimize", options)
 
     def solve(*args: Any) -> Any:
         more = options if tol is None else {"tol": tol, **options}
-        return minimized(fun, asarray(_start(x0), device=_device(x0, args)), args=args, method=method or "BFGS", **more)
+        found = search(fun, asarray(_start(x0), device=_device(x0, args)), args, method or "BFGS", **more)
+        del found["params"]
+        return found
 
-    return _found("minimize", solve, fun, "minimum", x0, args)
+    return _found("minimize", solve, fun, "minimum", x0, args, {"fun": fun}, VANISHING)
 
 
 def least_squares(fun: Callable[..., Any], x0: Any, args: Any = (), method: str = "trf", **options: Any) -> Any:
@@ -293,12 +305,14 @@ def least_squares(fun: Callable[..., Any], x0: Any, args: Any = (), method: str 
     Returns
     -------
     scipy.optimize.OptimizeResult
-        SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are.
+        SciPy's, with ``x`` as a tensor, raw where `x0` and all arguments are. Where x is differentiated, so are ``fun`` and
+        ``cost``, and what has no derivative (``jac``) is not there; ``grad`` is 0 whatever the arguments are.
 
     Raises
     ------
     ImplicitError
-        If x is to be differentiated: where no minimum was found, or it has no derivative.
+        If the function depends on a tensor that is being differentiated and is none of its arguments. If x is to be
+        differentiated: where no minimum was found, or it has no derivative.
     UnsupportedOp
         On lazy arrays; with ``bounds`` or ``loss``, if x is to be differentiated.
     ValueError
@@ -320,22 +334,17 @@ def least_squares(fun: Callable[..., Any], x0: Any, args: Any = (), method: str 
     >>> ag.grad(found.x[1], y)  # how the rate follows the measurements
     (tensor([ 0.1818, -0.2273, -0.2727]),)
     """
-    limits = [name for name in ("bounds", "loss") if options.get(name, "linear") != "linear"]
-    if limits and moves(args):
-        raise UnsupportedOp(
-            f"scipy.optimize.least_squares with {', '.join(limits)}, of what is differentiated,",
-            "",
-            "write the function that is least, and func.implicit(..., kind='minimum')",
-        )
+    if moves(args):
+        refuse_limits("scipy.optimize.least_squares", options)
 
     def solve(*args: Any) -> Any:
-        given = {"jac": _slopes(fun, args, x0), "method": method, **options}
-        return scipys("optimize").least_squares(_numbers(fun, args, x0), _start(x0), **given)
+        given = {"jac": _slopes("least_squares", fun, args, x0), "method": method, **options}
+        return scipys("optimize").least_squares(_numbers("least_squares", fun, args, x0), _start(x0), **given)
 
     def half(x: Tensor, *args: Any) -> Tensor:
         return total(fun(x, *args) ** 2) / 2
 
-    return _found("least_squares", solve, half, "minimum", x0, args)
+    return _found("least_squares", solve, half, "minimum", x0, args, {"fun": fun, "cost": half}, ("grad", "optimality"))
 
 
 def _start(x0: Any) -> Any:
@@ -347,51 +356,50 @@ def _device(x0: Any, args: Any) -> Any:
     return next((t.device for t in tree.flatten((x0, args))[0] if isinstance(t, Tensor)), None)
 
 
-def _numbers(fun: Callable[..., Any], args: Any, x0: Any) -> Callable[..., Any]:
+def _numbers(what: str, fun: Callable[..., Any], args: Any, x0: Any) -> Callable[..., Any]:
     """Return a function as SciPy calls it."""
     device = _device(x0, args)
 
     def of(x: Any) -> Any:
         found = fun(asarray(x, device=device, copy=True), *args)
+        if any(isinstance(t, Tensor) and t._is_followed() for t in tree.flatten(found)[0]):
+            refuse_open(f"{what}: the function", fun, OPEN)
         return to_numpy(found.detach()) if isinstance(found, Tensor) else found
 
     return of
 
 
-def _slopes(fun: Callable[..., Any], args: Any, x0: Any) -> Callable[[Any], Any]:
+def _slopes(what: str, fun: Callable[..., Any], args: Any, x0: Any) -> Callable[[Any], Any]:
     """Return the Jacobian of a function as SciPy calls it."""
-    return _numbers(jacrev(lambda x: fun(x, *args)), (), (x0, args))
+    return _numbers(what, jacrev(lambda x: fun(x, *args)), (), (x0, args))
 
 
-def _found(what: str, solve: Callable[..., Any], residual: Callable[..., Any], kind: Any, x0: Any, args: Any) -> Any:
-    """Return what a solver of SciPy finds, x differentiable by the arguments."""
+class _Report(dict[str, Any]):
+    """A report of a solver that gives none: what `differentiable` reads and makes."""
+
+    __getattr__ = dict.__getitem__
+    __setattr__ = dict.__setitem__
+
+
+def _found(
+    what: str,
+    solve: Callable[..., Any],
+    residual: Callable[..., Any],
+    kind: Any,
+    x0: Any,
+    args: Any,
+    known: Mapping[str, Callable[..., Any]] = {},
+    vanishing: Sequence[str] = (),
+) -> Any:
+    """Return what a solver of SciPy reports, differentiable by the arguments; `differentiable` has the parameters."""
     args = args if isinstance(args, tuple) else (args,)
     refuse_lazy(f"optimize.{what}", (x0, args))
-    raw, moving = is_raw(x0, args), moves(args)
-
-    reports: list[Any] = []
-
-    def solved(*args: Any) -> Any:
-        found = solve(*args)
-        if not hasattr(found, "x"):  # of fixed_point, which raises where it finds none
-            return found
-        reports.append(found)
-        return found.x
-
-    if moving:
-        try:
-            x = implicit(solved, residual, kind=kind)(*args)
-        except ImplicitError as error:
-            if not reports or reports[0].success:
-                raise
-            raise ImplicitError(f"{error}\n  SciPy says of {what}: {reports[0].message}") from None
-    else:
-        x = asarray(solved(*args), device=_device(x0, args))
-        x = bare(x) if raw else x
-    if not reports:
-        return x
-    reports[0].x = x
-    return reports[0]
+    if moves(args):
+        return differentiable(what, solve, residual, kind, args, known, vanishing)
+    found = solve(*args)
+    x = asarray(found.x, device=_device(x0, args))
+    found.x = bare(x) if is_raw(x0, args) else x
+    return found
 
 
 if not TYPE_CHECKING:

@@ -115,12 +115,12 @@ class TestMinima:
         np.testing.assert_allclose(g.numpy(), bent / (bent.sum() + 0.2), rtol=1e-6)
 
     def test_limits(self):
-        found = optimize.minimize(distance, [0.0], (np.array([1.0, 2.0, 6.0]),), "L-BFGS-B", bounds=(0.0, 1.0))
+        found = optimize.minimize(distance, [0.0], (np.array([1.0, 2.0, 6.0]),), "L-BFGS-B", bounds=[(0.0, 1.0)])
         np.testing.assert_allclose(found.x, [1.0])
         with pytest.raises(
-            ag.UnsupportedOp, match="with limits, of what is differentiated, is not supported: drop bounds"
+            ag.UnsupportedOp, match="minimize with bounds, of what is differentiated, is not supported: drop bounds"
         ):
-            optimize.minimize(distance, [0.0], (leaf([1.0, 2.0, 6.0]),), bounds=(0.0, 1.0))
+            optimize.minimize(distance, [0.0], (leaf([1.0, 2.0, 6.0]),), bounds=[(0.0, 1.0)])
         with pytest.raises(
             ag.UnsupportedOp, match="least_squares with loss, of what is differentiated, is not supported"
         ):
@@ -139,3 +139,116 @@ class TestMinima:
         flat = lambda p, y: (p[0] + p[1]) * ag.asarray(TIMES) - y
         with pytest.raises(ImplicitError, match="no derivative"):
             ag.grad(optimize.least_squares(flat, [1.0, 1.0], (y := leaf(DATA),)).x.sum(), y)
+
+
+class TestWhatIsSeenBesideTheArguments:
+    """The gradient by a tensor in a closure would be lost: an error says so, in every mode and with every kind of argument."""
+
+    FITS = {
+        "brentq": lambda f, *args: optimize.brentq(f, 0.0, 5.0, args),
+        "root": lambda f, *args: optimize.root(f, [1.0], args).x,
+        "krylov": lambda f, *args: optimize.root(f, [1.0], args, "krylov").x,
+        "fixed_point": lambda f, *args: optimize.fixed_point(lambda x, *args: x - f(x, *args) / 9, 1.0, args),
+        "minimize": lambda f, *args: optimize.minimize(lambda x, *args: ag.sum(f(x, *args) ** 2), [1.0], args).x,
+        "values": lambda f, *args: (
+            optimize.minimize(lambda x, *args: ag.sum(f(x, *args) ** 2), [1.0], args, "Powell").x
+        ),
+        "least_squares": lambda f, *args: optimize.least_squares(f, [1.0], args).x,
+        "optim": lambda f, *args: (
+            ag.optim.minimize(lambda x, *args: f(x, *args) ** 2, ag.tensor(1.0), args=args).params
+        ),
+    }
+
+    @pytest.mark.parametrize("name", FITS)
+    def test_is_refused(self, name):
+        fit, cube = self.FITS[name], lambda x: x * x * x
+        held = lambda a: a * ag.sum(fit(lambda x: cube(x) - a))
+        beside = lambda a: ag.sum(fit(lambda x, b: cube(x) - a * b, a))
+        for of in (held, beside):
+            with pytest.raises(ImplicitError, match=r"depends on a,[^§]*Make a an argument"):
+                ag.func.grad(of)(2.0)
+            with pytest.raises(ImplicitError, match="gradient would be lost"):
+                ag.func.jvp(of, (ag.tensor(2.0),), (ag.tensor(1.0),))
+            with pytest.raises(ImplicitError, match="gradient would be lost"):
+                of(leaf(2.0))
+        with pytest.raises(RuntimeError, match="vmap"):
+            ag.func.vmap(held)(ag.tensor([2.0, 3.0]))
+        a = leaf(2.0)
+        with ag.no_grad():
+            np.testing.assert_allclose(float(held(a)), 2 * 2 ** (1 / 3), rtol=1e-2)
+
+    def test_the_same_by_arguments(self):
+        of = lambda a: a * optimize.brentq(lambda x, a: x**3 - a, 0.0, 5.0, (a,))
+        np.testing.assert_allclose(float(ag.func.grad(of)(2.0)), 4 / 3 * 2 ** (1 / 3), rtol=1e-9)
+
+
+class TestReports:
+    """Of what a solver reports, all has its derivative or is not there."""
+
+    def test_the_least_value(self):
+        # min of x^2 - a x is -a^2 / 4, at a / 2
+        least = lambda a: optimize.minimize(lambda x, a: ag.sum(x**2 - a * x), [1.0], (a,), tol=1e-12).fun
+        np.testing.assert_allclose(float(ag.func.grad(least)(3.0)), -1.5, rtol=1e-9)
+        np.testing.assert_allclose(float(ag.func.grad(ag.func.grad(least))(3.0)), -0.5, rtol=1e-9)
+        np.testing.assert_allclose(float(ag.func.jvp(least, (ag.tensor(3.0),), (ag.tensor(1.0),))[1]), -1.5, rtol=1e-9)
+
+    @pytest.mark.parametrize("method", ["Nelder-Mead", "BFGS", "L-BFGS-B", "SLSQP", "trust-exact", "trust-constr"])
+    def test_what_has_no_derivative_is_not_there(self, method):
+        found = optimize.minimize(lambda x, a: ag.sum((x - a) ** 2), [1.0], (leaf(3.0),), method)
+        assert {"x", "fun"} <= {name for name, value in found.items() if ag.is_tensor(value) and value.requires_grad}
+        values = {name: getattr(value, "detach", lambda value=value: value)() for name, value in found.items()}
+        kept = {name for name, value in values.items() if np.asarray(value).dtype.kind == "f"}
+        assert kept <= {"x", "fun", "jac", "grad", "lagrangian_grad", "optimality"}
+        left = {"BFGS": "hess_inv", "L-BFGS-B": "hess_inv", "trust-exact": "hess", "Nelder-Mead": "final_simplex"}
+        for name in [left[method]] if method in left else []:
+            with pytest.raises(AttributeError, match=rf"minimize: '{name}' is [^§]*Differentiable are x, fun: "):
+                getattr(found, name)
+            with pytest.raises(AttributeError, match="no derivative"):
+                found[name]
+        assert not hasattr(found, "nothing_of_the_kind")
+        assert "success: True" in repr(found)
+
+    def test_squares(self):
+        y = leaf(DATA)
+        of = lambda name: (
+            lambda y: ag.sum(
+                optimize.least_squares(misfit, [1.0, 1.0], (y,), xtol=1e-15)[name] * TIMES ** (name == "fun")
+            )
+        )
+        assert gradcheck(of("cost"), (y,), check_forward_ad=True, fast_mode=True, atol=1e-5)
+        assert gradcheck(of("fun"), (y,), check_forward_ad=True, fast_mode=True, atol=1e-5)
+        found = optimize.least_squares(misfit, [1.0, 1.0], (y,))
+        np.testing.assert_allclose(
+            ag.grad(found.cost, y)[0].numpy(), -found.fun.detach().numpy(), atol=1e-6
+        )  # the envelope
+        with pytest.raises(AttributeError, match="least_squares: 'jac'"):
+            found.jac
+
+    def test_roots(self):
+        found = optimize.root(lambda x, a: x**2 - a, [1.0], (leaf(2.0),))
+        assert abs(found.fun) < 1e-9
+        with pytest.raises(AttributeError, match="root: 'fjac'"):
+            found.fjac
+        _, report = optimize.brentq(lambda x, a: x**2 - a, 0.0, 5.0, (a := leaf(2.0),), full_output=True)
+        np.testing.assert_allclose(ag.grad(report.root, a)[0].item(), 0.5 / 2**0.5, rtol=1e-9)
+        assert report.iterations > 0
+
+    def test_containers_of_parameters(self):
+        def loss(p, a):
+            return (p["slope"] - a) ** 2 + ag.sum((p["offsets"] - a * p["slope"]) ** 2) + a**2
+
+        def found(a, **options):
+            return ag.optim.minimize(loss, {"slope": 0.0, "offsets": ag.zeros(2)}, args=(a,), **options)
+
+        for of, slope in ((lambda a: found(a).params["slope"], 1.0), (lambda a: ag.sum(found(a).params["offsets"]), 12.0),
+                          (lambda a: ag.sum(found(a).x), 13.0), (lambda a: found(a).fun, 6.0)):  # fmt: skip
+            np.testing.assert_allclose(float(ag.func.grad(of)(3.0)), slope, rtol=1e-4)
+        with pytest.raises(ag.UnsupportedOp, match=r"optim\.minimize with bounds"):
+            found(leaf(3.0), bounds=(0.0, 1.0))
+
+    def test_bounds_are_scipys(self):
+        far = optimize.minimize(lambda x: ag.sum((x - 9.0) ** 2), [0.5, 2.5], (), "L-BFGS-B", bounds=[(0, 1), (2, 3)])
+        np.testing.assert_allclose(far.x, [1.0, 3.0])
+        bounds = theirs.Bounds([0, 2], [1, 3])
+        near = optimize.minimize(lambda x: ag.sum((x + 9.0) ** 2), [0.5, 2.5], (), "L-BFGS-B", bounds=bounds)
+        np.testing.assert_allclose(near.x, [0.0, 2.0])
