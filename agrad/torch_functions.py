@@ -1,22 +1,42 @@
-"""PyTorch's functions that are methods of tensors here, or have another name: ``ag.clamp(x, 0, 1)`` is ``x.clamp(0, 1)``.
+"""PyTorch's functions of other names than the standard's: ``ag.clamp(x, 0, 1)`` is ``x.clamp(0, 1)``.
 
+Most are methods of tensors here, or have another name; the others are one line over what is there, in PyTorch's signature.
 `agrad` gives each at its first use, and loads this file at the first of them. Type checkers read ``torch_names.pyi`` beside
 it, which ``docs/make_methods.py`` writes.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
 import inspect
-import operator
-import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from agrad.core.backend import backend_of
+from agrad import random
+from agrad.core.backend import Device, backend_of
 from agrad.core.errors import called
-from agrad.core.operands import tensor_of
+from agrad.core.methods import Sorted
+from agrad.core.operands import as_operand, as_operands, tensor_of
 from agrad.core.tensor import Tensor
+from agrad.ops import (
+    creation,
+    data_type,
+    decompositions,
+    elementwise,
+    extra,
+    linalg,
+    manipulation,
+    searching,
+    solving,
+    special,
+    statistical,
+    utility,
+)
+from agrad.ops.docs import complete
 from agrad.ops.torch_methods import BINARY_METHODS, UNARY_METHODS
+from agrad.ops.ufunc import numpys
 
 #: Methods of tensors that are functions too.
 METHODS = {
@@ -24,7 +44,7 @@ METHODS = {
     "clamp_min_", "clone", "det", "detach", "detach_", "diagonal", "digamma", "div", "eq", "erf", "erfc", "erfinv",
     "exp2", "fill_", "ge", "gt", "index_add", "index_copy", "index_fill", "inverse", "is_complex", "le", "lgamma",
     "logit", "logsumexp", "lt", "matrix_power", "mm", "movedim", "mul", "mv", "nan_to_num", "narrow", "ne", "neg",
-    "numel", "permute", "relu_", "repeat_interleave", "round_", "rsqrt", "scatter", "select", "sigmoid_", "split", "sub",
+    "numel", "permute", "relu_", "repeat_interleave", "round_", "rsqrt", "scatter", "select", "sigmoid_", "sub",
     "swapdims", "t", "take_along_dim", "trace", "transpose", "unbind", "unflatten", "unsqueeze", "zero_",
     *(f"{name}_" for name in UNARY_METHODS if name not in {"sign", "isnan", "isinf", "isfinite"}),
 }  # fmt: skip
@@ -44,28 +64,40 @@ SAME = {
     "atleast_2d": "extra.atleast_2d",
     "atleast_3d": "extra.atleast_3d",
     "bitwise_not": "bitwise_invert",
+    "block_diag": "scipy.linalg.block_diag",
+    "broadcast_tensors": "broadcast_arrays",
     "cdouble": "complex128",
     "cfloat": "complex64",
-    "broadcast_tensors": "broadcast_arrays",
     "column_stack": "extra.column_stack",
     "concatenate": "cat",
     "conj_physical": "conj",
+    "corrcoef": "extra.corrcoef",
+    "cov": "extra.cov",
     "deg2rad": "extra.deg2rad",
     "double": "float64",
+    "dsplit": "numpy.dsplit",
     "dstack": "extra.dstack",
     "fix": "trunc",
     "float": "float32",
     "fmax": "extra.fmax",
     "fmin": "extra.fmin",
+    "gcd": "numpy.gcd",
     "ger": "outer",
     "half": "float16",
     "heaviside": "extra.heaviside",
+    "hsplit": "extra.hsplit",
     "i0": "special.i0",
     "igamma": "special.gammainc",
     "igammac": "special.gammaincc",
     "inner": "extra.inner",
     "int": "int32",
+    "isneginf": "numpy.isneginf",
+    "isposinf": "numpy.isposinf",
+    "isreal": "numpy.isreal",
+    "lcm": "numpy.lcm",
+    "logaddexp2": "numpy.logaddexp2",
     "long": "int64",
+    "matrix_exp": "scipy.linalg.expm",
     "pinverse": "linalg.pinv",
     "polygamma": "special.polygamma",
     "promote_types": "result_type",
@@ -76,10 +108,20 @@ SAME = {
     "short": "int16",
     "sinc": "special.sinc",
     "slogdet": "linalg.slogdet",
+    "true_divide": "divide",
+    "vsplit": "extra.vsplit",
     "xlogy": "special.xlogy",
 }
 
-__all__ = ["Size"]
+__all__ = [
+    "Size", "addbmm", "addmv", "addr", "adjoint", "aminmax", "angle", "argwhere", "baddbmm", "bernoulli", "bincount",
+    "bucketize", "cartesian_prod", "cdist", "chain_matmul", "complex", "cross", "cummax", "cummin",
+    "cumulative_trapezoid", "device", "diag_embed", "diagflat", "dist", "fliplr", "flipud", "float_power", "fmod", "frac",
+    "get_rng_state", "initial_seed", "is_nonzero", "kthvalue", "ldexp", "logdet", "logspace", "msort", "multinomial",
+    "mvlgamma", "normal", "polar", "randint_like", "rot90", "set_rng_state", "split", "std_mean", "svd", "tensor_split",
+    "trapezoid", "trapz", "tril_indices", "triu_indices", "unique", "unique_consecutive", "vander", "var_mean", "vdot",
+    "view_as_complex", "view_as_real",
+]  # fmt: skip
 
 #: All of them.
 NAMES = {*METHODS, *SAME, *__all__}
@@ -95,7 +137,8 @@ def named(name: str) -> Any:
     """Return what `agrad` gives under one of `NAMES`."""
     if name in METHODS:
         return of_method(name, getattr(Tensor, name))
-    return operator.attrgetter(SAME[name])(sys.modules["agrad"]) if name in SAME else globals()[name]
+    home, _, own = f"agrad.{SAME[name]}".rpartition(".") if name in SAME else (__name__, "", name)
+    return getattr(importlib.import_module(home), own)
 
 
 def of_method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -124,13 +167,13 @@ def of_method(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def _input(name: str, value: Any) -> Tensor:
+def _input(name: str, value: Any, argument: str = "input") -> Tensor:
     """Return the first argument of a function as a tensor."""
     if isinstance(value, Tensor):
         return value
     if backend_of(value) is None:
         raise TypeError(
-            f"{name}(): argument 'input' (position 1) must be Tensor, not {type(value).__name__}"
+            f"{name}(): argument '{argument}' (position 1) must be Tensor, not {type(value).__name__}"
             f"\n  Convert it with ag.asarray(...).{called()}"
         )
     return tensor_of(value)
@@ -144,3 +187,883 @@ def _documented(text: str) -> str:
         head, returns, rest = text.partition("\n\nReturns\n-------\n")
         rest = f"\nReturns\n-------\n{rest}" if returns else rest
     return f"{head}\n\nParameters\n----------\ninput : Tensor or array\n    The tensor.\n{rest}"
+
+
+# -- PyTorch's own signatures, over what is there ---------------------------------------------------------------------------
+
+
+class MinMax(NamedTuple):
+    """What `agrad.aminmax` gives."""
+
+    min: Tensor
+    max: Tensor
+
+
+def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> MinMax:
+    """The smallest and the largest element, of all or along an axis.
+
+    dim : int, optional
+        The axis. Default: all.
+
+    >>> ag.aminmax(ag.tensor([[3.0, 1.0], [2.0, 4.0]]), dim=1).max
+    tensor([3., 4.])
+    """
+    return MinMax(*(f(input, axis=dim, keepdims=keepdim) for f in (statistical.min, statistical.max)))
+
+
+def _running_extremum(function: Callable[..., Tensor], input: Any, dim: int) -> Sorted:
+    input = as_operand(input)
+    found = function(input.detach(), axis=dim)
+    places = creation.arange(input.shape[dim], device=input.device).reshape(
+        (-1,) + (1,) * (-dim - 1 if dim < 0 else input.ndim - dim - 1)
+    )
+    indices = extra.cumulative_max(searching.where(input.detach() == found, places, 0), axis=dim)
+    return Sorted(searching.take_along_axis(input, indices, axis=dim), indices)
+
+
+def cummax(input: Any, dim: int) -> Sorted:
+    """The largest element so far along an axis, and its index; of equal ones the last.
+
+    Returns: ``values`` and ``indices``.
+
+    >>> ag.cummax(ag.tensor([1.0, 3.0, 2.0]), 0)
+    Sorted(values=tensor([1., 3., 3.]), indices=tensor([0, 1, 1]))
+    """
+    return _running_extremum(extra.cumulative_max, input, dim)
+
+
+def cummin(input: Any, dim: int) -> Sorted:
+    """The smallest element so far along an axis, and its index; of equal ones the last.
+
+    Returns: ``values`` and ``indices``.
+
+    >>> ag.cummin(ag.tensor([2.0, 3.0, 1.0]), 0).values
+    tensor([2., 2., 1.])
+    """
+    return _running_extremum(extra.cumulative_min, input, dim)
+
+
+def kthvalue(input: Any, k: int, dim: int = -1, keepdim: bool = False) -> Sorted:
+    """The k-th smallest element along an axis, and its index.
+
+    Returns: ``values`` and ``indices``.
+    RuntimeError: If there are fewer elements.
+
+    >>> ag.kthvalue(ag.tensor([3.0, 1.0, 2.0]), 2).values
+    tensor(2.)
+    """
+    found = _input("kthvalue", input).sort(dim)
+    if not 0 < k <= found.values.shape[dim]:
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {dim}{called()}")
+    parts = (x.narrow(dim, k - 1, 1) if keepdim else x.select(dim, k - 1) for x in found)
+    return Sorted(*parts)
+
+
+def msort(input: Any) -> Tensor:
+    """Sorted along the first axis.
+
+    >>> ag.msort(ag.tensor([2.0, 1.0]))
+    tensor([1., 2.])
+    """
+    return searching.sort(input, axis=0)
+
+
+def std_mean(
+    input: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """Standard deviation and mean over axes. As in PyTorch, and unlike `agrad.std`, it divides by ``n - 1``.
+
+    >>> ag.std_mean(ag.tensor([1.0, 3.0]), correction=0)
+    (tensor(1.), tensor(2.))
+    """
+    spread, mean = var_mean(input, dim, unbiased, keepdim, correction=correction)
+    return elementwise.sqrt(spread), mean
+
+
+def var_mean(
+    input: Any, dim: Any = None, unbiased: bool = True, keepdim: bool = False, *, correction: float | None = None
+) -> tuple[Tensor, Tensor]:
+    """Variance and mean over axes. As in PyTorch, and unlike `agrad.var`, it divides by ``n - 1``.
+
+    >>> ag.var_mean(ag.tensor([[1.0, 3.0]]), 1)
+    (tensor([2.]), tensor([2.]))
+    """
+    input = _input("var_mean", input)
+    if isinstance(dim, bool):  # PyTorch's var_mean(x, unbiased)
+        dim, unbiased = None, dim
+    correction = float(unbiased) if correction is None else correction
+    return input.var(dim, correction, keepdim), input.mean(dim, keepdim)
+
+
+def unique(
+    input: Any,
+    sorted: bool = True,  # noqa: ARG001 (they are in any case)
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The distinct elements in rising order, or the distinct slices along an axis.
+
+    sorted : bool, optional
+        They are sorted in any case.
+    return_inverse : bool, optional
+        Give the index of each element among them, too.
+    return_counts : bool, optional
+        Give how often each occurs, too.
+    dim : int, optional
+        The axis. Default: elements of all axes.
+    Returns : Tensor or tuple of Tensor
+        The elements; then inverse and counts, if they are asked for.
+
+    >>> ag.unique(ag.tensor([3, 1, 3]), return_counts=True)
+    (tensor([1, 3]), tensor([1, 2]))
+    """
+    if dim is None:
+        return numpys("unique")(input, return_inverse=return_inverse, return_counts=return_counts)
+    slices = _input("unique", input).movedim(dim, 0)
+    rows = slices.reshape(slices.shape[0], -1)
+    order = numpys("lexsort")(rows.t().flip(0))
+    first, which, counts = _runs(rows[order])
+    made = [slices[order][first].movedim(0, dim)]
+    if return_inverse:
+        made.append(searching.setitem(which, order, which))
+    if return_counts:
+        made.append(counts)
+    return tuple(made) if len(made) > 1 else made[0]
+
+
+def _runs(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return where runs of equal rows begin, the number of the run of each row, and the lengths of the runs."""
+    first = extra.cat([creation.ones_like(rows[:1, 0], dtype="bool"), (rows[1:] != rows[:-1]).any(1)])
+    places = searching.nonzero(first)[0]
+    end = creation.asarray([len(rows)], dtype=places.dtype, device=rows.device)
+    return first, statistical.cumulative_sum(first, dtype="int64") - 1, utility.diff(places, append=end)
+
+
+def unique_consecutive(input: Any, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    """The elements without those that equal the one before, of all axes as one.
+
+    return_inverse : bool, optional
+        Give the index of each element among them, too.
+    return_counts : bool, optional
+        Give how often each stands in a row, too.
+    Returns : Tensor or tuple of Tensor
+        The elements; then inverse and counts, if they are asked for.
+
+    >>> ag.unique_consecutive(ag.tensor([1, 1, 3, 1]))
+    tensor([1, 3, 1])
+    """
+    input = _input("unique_consecutive", input)
+    flat = input.ravel()
+    first, which, counts = _runs(flat[:, None])
+    made = [flat[first]]
+    if return_inverse:
+        made.append(which.reshape(input.shape))
+    if return_counts:
+        made.append(counts)
+    return tuple(made) if len(made) > 1 else made[0]
+
+
+# -- products
+
+
+def addbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """``beta * input + alpha * sum(batch1 @ batch2)``, summed over the first axis.
+
+    >>> ag.addbmm(ag.zeros(1, 1), ag.ones(3, 1, 2), ag.ones(3, 2, 1))
+    tensor([[6.]])
+    """
+    return elementwise.add(
+        _input("addbmm", input) * beta, statistical.sum(linalg.matmul(batch1, batch2), axis=0) * alpha
+    )
+
+
+def addmv(input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """``beta * input + alpha * (mat @ vec)``.
+
+    >>> ag.addmv(ag.ones(1), ag.ones(1, 2), ag.ones(2))
+    tensor([3.])
+    """
+    return elementwise.add(_input("addmv", input) * beta, linalg.matmul(mat, vec) * alpha)
+
+
+def addr(input: Any, vec1: Any, vec2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """``beta * input + alpha * outer(vec1, vec2)``.
+
+    >>> ag.addr(ag.zeros(1, 2), ag.ones(1), ag.ones(2), alpha=3)
+    tensor([[3., 3.]])
+    """
+    return elementwise.add(_input("addr", input) * beta, linalg.outer(vec1, vec2) * alpha)
+
+
+def baddbmm(input: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """``beta * input + alpha * (batch1 @ batch2)``, matrix by matrix.
+
+    >>> ag.baddbmm(ag.ones(1, 1, 1), ag.ones(1, 1, 2), ag.ones(1, 2, 1)).item()
+    3.0
+    """
+    return elementwise.add(_input("baddbmm", input) * beta, linalg.matmul(batch1, batch2) * alpha)
+
+
+def vdot(input: Any, other: Any) -> Tensor:
+    """Sum of the products of two vectors, the first conjugated.
+
+    >>> ag.vdot(ag.tensor([1j, 1.0]), ag.tensor([1j, 2.0]))
+    tensor(3.+0.j)
+    """
+    return linalg.vecdot(input, other)
+
+
+def chain_matmul(*matrices: Any) -> Tensor:
+    """Product of matrices, from the left to the right.
+
+    *matrices: The factors.
+
+    >>> ag.chain_matmul(ag.ones(1, 2), ag.ones(2, 3), ag.ones(3, 1))
+    tensor([[6.]])
+    """
+    product: Tensor = functools.reduce(linalg.matmul, matrices)
+    return product
+
+
+def dist(input: Any, other: Any, p: float = 2) -> Tensor:
+    """The norm of the difference, of all elements.
+
+    >>> ag.dist(ag.tensor([1.0, 2.0]), ag.tensor([4.0, 6.0]))
+    tensor(5.)
+    """
+    return linalg.vector_norm(elementwise.subtract(input, other), ord=p)
+
+
+def cdist(x1: Any, x2: Any, p: float = 2.0, compute_mode: str | None = None) -> Tensor:  # noqa: ARG001 (PyTorch's choice of algorithms)
+    """Distances of all pairs of rows; see `agrad.extra.cdist`.
+
+    x1, x2: Shape (..., P, M) and (..., R, M).
+    compute_mode : str, optional
+        Not looked at.
+
+    >>> ag.cdist(ag.tensor([[0.0, 0.0]]), ag.tensor([[3.0, 4.0]]))
+    tensor([[5.]])
+    """
+    return extra.cdist(x1, x2, p=p)
+
+
+def cross(input: Any, other: Any, dim: int | None = None) -> Tensor:
+    """Cross product of vectors of three elements; see `agrad.linalg.cross`.
+
+    dim : int, optional
+        Their axis. Default: the first of length 3.
+    RuntimeError: If there is none.
+
+    >>> ag.cross(ag.tensor([1.0, 0.0, 0.0]), ag.tensor([0.0, 1.0, 0.0]))
+    tensor([0., 0., 1.])
+    """
+    if dim is None:
+        shape = _input("cross", input).shape
+        if 3 not in shape:
+            raise RuntimeError(f"no dimension of size 3 in input{called()}")
+        dim = shape.index(3)
+    return linalg.cross(input, other, axis=dim)
+
+
+# -- matrices
+
+
+def adjoint(input: Any) -> Tensor:
+    """The conjugate transpose of matrices.
+
+    >>> ag.adjoint(ag.tensor([[1j, 2.0]]))
+    tensor([[0.-1.j],
+            [2.-0.j]])
+    """
+    return _input("adjoint", input).conj().mT
+
+
+def logdet(input: Any) -> Tensor:
+    """The logarithm of the determinant of matrices; NaN where it is negative.
+
+    >>> ag.logdet(ag.tensor([[2.0, 0.0], [0.0, 3.0]]))
+    tensor(1.7918)
+    """
+    sign, magnitude = solving.slogdet(input)
+    if sign._spec.is_complex:
+        return magnitude + elementwise.log(sign)
+    return searching.where(sign < 0, math.nan, magnitude)
+
+
+def svd(input: Any, some: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """Singular values and vectors: U, S and V; `agrad.linalg.svd` gives the adjoint of V.
+
+    some : bool, optional
+        False gives square U and V.
+
+    >>> u, s, v = ag.svd(ag.tensor([[3.0, 0.0], [0.0, 2.0]]))
+    >>> s
+    tensor([3., 2.])
+    """
+    u, s, vh = decompositions.svd(input, full_matrices=not some)
+    return u, s, adjoint(vh)
+
+
+# -- shapes
+
+
+def fliplr(input: Any) -> Tensor:
+    """The order along the second axis reversed.
+
+    >>> ag.fliplr(ag.tensor([[1, 2]]))
+    tensor([[2, 1]])
+    """
+    return manipulation.flip(input, axis=1)
+
+
+def flipud(input: Any) -> Tensor:
+    """The order along the first axis reversed.
+
+    >>> ag.flipud(ag.tensor([1, 2]))
+    tensor([2, 1])
+    """
+    return manipulation.flip(input, axis=0)
+
+
+def rot90(input: Any, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """Turned by right angles; see `agrad.extra.rot90`.
+
+    k : int, optional
+        How many.
+    dims : tuple of int, optional
+        The plane: from the first axis towards the second.
+
+    >>> ag.rot90(ag.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 4],
+            [1, 3]])
+    """
+    i, j = dims
+    return extra.rot90(input, k=k, axes=(i, j))
+
+
+def diag_embed(input: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """Matrices with the last axis as their diagonal; see `agrad.extra.diag_embed`.
+
+    >>> ag.diag_embed(ag.tensor([1.0, 2.0]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
+    return extra.diag_embed(input, offset, dim1, dim2)
+
+
+def diagflat(input: Any, offset: int = 0) -> Tensor:
+    """A matrix with all elements as its diagonal; see `agrad.extra.diagflat`.
+
+    >>> ag.diagflat(ag.tensor([[1.0, 2.0]]))
+    tensor([[1., 0.],
+            [0., 2.]])
+    """
+    return extra.diagflat(input, k=offset)
+
+
+def split(tensor: Any, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Cut along an axis into parts of a length; `agrad.extra.split`, NumPy's, takes their number.
+
+    tensor: The tensor.
+    split_size_or_sections : int or sequence of int
+        The length of a part (the last may be shorter), or of each.
+    RuntimeError: If the lengths do not sum to that of the axis.
+
+    >>> [part.tolist() for part in ag.split(ag.arange(3), 2)]
+    [[0, 1], [2]]
+    """
+    return _input("split", tensor, "tensor").split(split_size_or_sections, dim)
+
+
+def tensor_split(input: Any, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Cut along an axis into so many parts, or at indices; see `agrad.extra.array_split`.
+
+    indices_or_sections : int or sequence of int
+        How many parts, as equal as may be; or where each but the first begins.
+
+    >>> [part.tolist() for part in ag.tensor_split(ag.arange(3), 2)]
+    [[0, 1], [2]]
+    """
+    return extra.array_split(input, indices_or_sections, axis=dim)
+
+
+def argwhere(input: Any) -> Tensor:
+    """The indices of the elements that are not zero, a row for each.
+
+    >>> ag.argwhere(ag.tensor([[0, 1], [1, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    """
+    return manipulation.stack(searching.nonzero(input), axis=1)
+
+
+def bucketize(input: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """In which interval between boundaries each element lies; see `agrad.searchsorted`.
+
+    boundaries: A vector, rising.
+    out_int32 : bool, optional
+        Give int32.
+    right : bool, optional
+        Count an element that equals a boundary to the interval above.
+
+    >>> ag.bucketize(ag.tensor([0.5, 1.0, 3.0]), ag.tensor([1.0, 2.0]))
+    tensor([0, 0, 2])
+    """
+    found = searching.searchsorted(boundaries, input, side="right" if right else "left")
+    return data_type.astype(found, "int32" if out_int32 else "int64", copy=False)
+
+
+def bincount(input: Any, weights: Any = None, minlength: int = 0) -> Tensor:
+    """How often each integer occurs, or the sum of its weights; see `agrad.extra.bincount`.
+
+    weights : Tensor, optional
+        A weight for each element.
+    minlength : int, optional
+        At least so many counts.
+
+    >>> ag.bincount(ag.tensor([0, 2, 2]))
+    tensor([1, 0, 2])
+    """
+    return extra.bincount(input, weights, minlength=minlength)
+
+
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """The indices of the part of a matrix on and below a diagonal, in two rows.
+
+    row, col : int
+        The shape of the matrix.
+
+    >>> ag.tril_indices(2, 2)
+    tensor([[0, 1, 1],
+            [0, 0, 1]])
+    """
+    found = manipulation.stack(extra.tril_indices(row, k=offset, m=col, device=device))
+    return data_type.astype(found, dtype or "int64", copy=False)
+
+
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """The indices of the part of a matrix on and above a diagonal, in two rows.
+
+    row, col : int
+        The shape of the matrix.
+
+    >>> ag.triu_indices(2, 2)
+    tensor([[0, 0, 1],
+            [0, 1, 1]])
+    """
+    found = manipulation.stack(extra.triu_indices(row, k=offset, m=col, device=device))
+    return data_type.astype(found, dtype or "int64", copy=False)
+
+
+def cartesian_prod(*tensors: Any) -> Tensor:
+    """All combinations of the elements of vectors, a row for each.
+
+    *tensors: The vectors.
+
+    >>> ag.cartesian_prod(ag.tensor([1, 2]), ag.tensor([5]))
+    tensor([[1, 5],
+            [2, 5]])
+    """
+    if len(tensors) == 1:
+        return as_operand(tensors[0])
+    return manipulation.stack([x.ravel() for x in creation.meshgrid(*tensors, indexing="ij")], axis=1)
+
+
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Tensor:
+    """The powers of each element of a vector, a row for each; see `agrad.extra.vander`.
+
+    x: The vector.
+    N : int, optional
+        How many powers. Default: the length of `x`.
+    increasing : bool, optional
+        Begin with the power 0.
+
+    >>> ag.vander(ag.tensor([2, 3]), 3)
+    tensor([[4, 2, 1],
+            [9, 3, 1]])
+    """
+    return extra.vander(x, N, increasing=increasing)
+
+
+# -- elementwise
+
+
+def angle(input: Any) -> Tensor:
+    """The angle of complex numbers; of real ones 0, or pi where they are negative.
+
+    >>> ag.angle(ag.tensor([1j, -1.0]))
+    tensor([1.5708, 3.1416])
+    """
+    input = _input("angle", input)
+    if input.is_complex():
+        return elementwise.atan2(elementwise.imag(input), elementwise.real(input))
+    return searching.where(input < 0, math.pi, 0.0 * input)
+
+
+def complex(real: Any, imag: Any) -> Tensor:
+    """Complex numbers of their parts.
+
+    real, imag: The parts.
+
+    >>> ag.complex(ag.tensor([1.0]), ag.tensor([2.0]))
+    tensor([1.+2.j])
+    """
+    return elementwise.add(real, elementwise.multiply(imag, 1j))
+
+
+def polar(abs: Any, angle: Any) -> Tensor:
+    """Complex numbers of magnitude and angle.
+
+    abs, angle: Magnitude and angle.
+
+    >>> ag.polar(ag.tensor(2.0), ag.tensor(0.0))
+    tensor(2.+0.j)
+    """
+    return complex(elementwise.multiply(abs, elementwise.cos(angle)), elementwise.multiply(abs, elementwise.sin(angle)))
+
+
+def view_as_real(input: Any) -> Tensor:
+    """Complex numbers as pairs of real ones, along a new last axis.
+
+    >>> ag.view_as_real(ag.tensor([1 + 2j]))
+    tensor([[1., 2.]])
+    """
+    return manipulation.stack([elementwise.real(input), elementwise.imag(input)], axis=-1)
+
+
+def view_as_complex(input: Any) -> Tensor:
+    """Pairs of real numbers along the last axis as complex ones.
+
+    >>> ag.view_as_complex(ag.tensor([[1.0, 2.0]]))
+    tensor([1.+2.j])
+    """
+    return complex(*manipulation.unstack(input, axis=-1))
+
+
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """Powers in double precision.
+
+    exponent: The exponent.
+
+    >>> ag.float_power(ag.tensor([2, 3]), -1)
+    tensor([0.5000, 0.3333])
+    """
+    base, exponent = as_operands(input, exponent)
+    dtype = "complex128" if base._spec.is_complex or exponent._spec.is_complex else "float64"
+    return elementwise.pow(*(data_type.astype(x, dtype, copy=False) for x in (base, exponent)))
+
+
+def fmod(input: Any, other: Any) -> Tensor:
+    """The remainder of a division that is rounded towards 0; `agrad.remainder` rounds down.
+
+    >>> ag.fmod(ag.tensor([-3.0, 3.0]), 2.0)
+    tensor([-1.,  1.])
+    """
+    input, other = as_operands(input, other)
+    found = elementwise.remainder(elementwise.abs(input), elementwise.abs(other))
+    return searching.where(input < 0, -found, found)
+
+
+def frac(input: Any) -> Tensor:
+    """What is behind the point, with the sign.
+
+    >>> ag.frac(ag.tensor([1.5, -2.25]))
+    tensor([ 0.5000, -0.2500])
+    """
+    return elementwise.subtract(input, elementwise.trunc(input))
+
+
+def ldexp(input: Any, other: Any) -> Tensor:
+    """``input * 2**other``.
+
+    >>> ag.ldexp(ag.tensor([1.5]), ag.tensor([2]))
+    tensor([6.])
+    """
+    return elementwise.multiply(input, elementwise.pow(2.0, other))
+
+
+def mvlgamma(input: Any, p: int) -> Tensor:
+    """The logarithm of the multivariate gamma function; see `agrad.special.multigammaln`.
+
+    p : int
+        The dimension.
+
+    >>> ag.mvlgamma(ag.tensor([2.0]), p=1)
+    tensor([0.])
+    """
+    return special.multigammaln(input, p)
+
+
+def is_nonzero(input: Any) -> bool:
+    """Whether the one element is not zero.
+
+    >>> ag.is_nonzero(ag.tensor([0.0]))
+    False
+    """
+    return bool(_input("is_nonzero", input))
+
+
+# -- integrals
+
+
+def trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
+    """The integral along an axis by the trapezoidal rule; see `agrad.extra.trapezoid`.
+
+    y: The values.
+    x : Tensor, optional
+        Where they are.
+    dx : float, optional
+        Their distance, where `x` is not given.
+
+    >>> ag.trapezoid(ag.tensor([1.0, 2.0, 3.0]), dx=2)
+    tensor(8.)
+    """
+    return extra.trapezoid(y, x, dx=dx, axis=dim)
+
+
+def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
+    """The integrals up to each value by the trapezoidal rule; see `agrad.extra.cumulative_trapezoid`.
+
+    y: The values.
+    x : Tensor, optional
+        Where they are.
+    dx : float, optional
+        Their distance, where `x` is not given.
+
+    >>> ag.cumulative_trapezoid(ag.tensor([1.0, 2.0, 3.0]))
+    tensor([1.5000, 4.0000])
+    """
+    return extra.cumulative_trapezoid(y, x, dx=dx, axis=dim)
+
+
+trapz = trapezoid
+
+
+def logspace(
+    start: Any,
+    end: Any,
+    steps: int,
+    base: float = 10.0,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Powers of a base whose exponents have equal distances.
+
+    start, end : scalar
+        The first and the last exponent.
+    steps : int
+        How many.
+    base : float, optional
+        The base.
+
+    >>> ag.logspace(0, 2, 3)
+    tensor([  1.,  10., 100.])
+    """
+    made = elementwise.pow(base, creation.linspace(start, end, steps, dtype=dtype, device=device))
+    return made.requires_grad_(requires_grad)
+
+
+# -- samples
+
+
+def bernoulli(input: Any, p: float | None = None, *, generator: random.Generator | None = None) -> Tensor:
+    """Ones with the probability that each element is, or all with the same; else zeros.
+
+    p : float, optional
+        The probability of all.
+    Returns: Of the shape and dtype of `input`; not part of the graph.
+
+    >>> ag.bernoulli(ag.tensor([0.0, 1.0]))
+    tensor([0., 1.])
+    """
+    input = _input("bernoulli", input).detach()
+    drawn = random.rand(*input.shape, device=input.device, generator=generator)
+    return data_type.astype(drawn < (input if p is None else p), input.dtype)
+
+
+def normal(
+    mean: Any,
+    std: Any = 1.0,
+    size: Any = None,
+    *,
+    generator: random.Generator | None = None,
+    dtype: Any = None,
+    device: Any = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """Normal numbers of given means and standard deviations.
+
+    mean, std : Tensor or float
+        They broadcast.
+    size : tuple of int, optional
+        The shape, where both are numbers.
+    Returns: Not part of the graph.
+    TypeError: If both are numbers and there is no size.
+    RuntimeError: If a standard deviation is negative.
+
+    >>> ag.normal(2.0, 0.0, size=(2,))
+    tensor([2., 2.])
+    """
+    given = [x.detach() for x in (mean, std) if isinstance(x, Tensor)]
+    if not given and size is None:
+        raise TypeError(f"normal() of two numbers needs a size, as normal(0.0, 1.0, size=(3,)){called()}")
+    if not isinstance(std, Tensor) and std < 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std}{called()}")
+    if given:
+        size = manipulation.broadcast_shapes(*(x.shape for x in given))
+        dtype, device = given[0].dtype if dtype is None else dtype, given[0].device
+    mean, std = (x.detach() if isinstance(x, Tensor) else x for x in (mean, std))
+    drawn = random.randn(size, dtype=dtype, device=device, generator=generator)
+    return elementwise.add(drawn * std, mean).requires_grad_(requires_grad)
+
+
+def multinomial(
+    input: Any, num_samples: int, replacement: bool = False, *, generator: random.Generator | None = None
+) -> Tensor:
+    """Indices drawn with the probabilities that the last axis gives, up to a factor.
+
+    num_samples : int
+        How many for each row.
+    replacement : bool, optional
+        Whether an index may come twice.
+    Returns: int64, of shape (num_samples,) or (rows, num_samples); not part of the graph.
+    RuntimeError: If `input` has not one or two axes, holds what is no probability, or has too few that are not zero.
+
+    >>> ag.multinomial(ag.tensor([[0.0, 1.0], [3.0, 0.0]]), 2, replacement=True)
+    tensor([[1, 1],
+            [0, 0]])
+    """
+    weights = _input("multinomial", input).detach()
+    if weights.ndim not in (1, 2):
+        raise RuntimeError(f"prob_dist must be 1 or 2 dim, not {weights.ndim}{called()}")
+    if not bool(elementwise.logical_and(weights >= 0, elementwise.isfinite(weights)).all()):
+        raise RuntimeError(f"probability tensor contains either `inf`, `nan` or element < 0{called()}")
+    least = int(statistical.min(searching.count_nonzero(weights, axis=-1)))
+    if least < (1 if replacement else num_samples):
+        raise RuntimeError(
+            f"invalid multinomial distribution: {least} of the probabilities are not zero, for {num_samples} samples{called()}"
+        )
+    where = {"dtype": weights.dtype, "device": weights.device, "generator": generator}
+    if not replacement:  # the order of exponential waiting times, one for each index, shorter the greater its weight
+        waiting = -elementwise.log1p(-random.rand(*weights.shape, **where))
+        rates = weights / elementwise.clip(waiting, data_type.finfo(weights.dtype).smallest_normal)
+        return searching.argsort(rates, axis=-1, descending=True)[..., :num_samples]
+    below = statistical.cumulative_sum(weights, axis=-1)
+    drawn = random.rand(*weights.shape[:-1], num_samples, **where) * below[..., -1:]
+    found = statistical.sum(below[..., None, :-1] <= drawn[..., None], axis=-1)
+    return data_type.astype(found, "int64", copy=False)
+
+
+def randint_like(
+    input: Any,
+    low: int,
+    high: int | None = None,
+    *,
+    dtype: Any = None,
+    device: Any = None,
+    generator: random.Generator | None = None,
+) -> Tensor:
+    """Integers uniform from `low` (0 if left out) to before `high`, in the shape of a tensor.
+
+    low, high : int
+        The range; with one number, from 0 to before it.
+    Returns: Of the dtype of `input`, unless another is given.
+
+    >>> ag.randint_like(ag.zeros(2), 1)
+    tensor([0., 0.])
+    """
+    input = _input("randint_like", input)
+    low, high = (0, low) if high is None else (low, high)
+    drawn = random.randint(low, high, input.shape, device=device or input.device, generator=generator)
+    return data_type.astype(drawn, input.dtype if dtype is None else dtype)
+
+
+def get_rng_state() -> tuple[int, int]:
+    """Return the state of the default generator, for `agrad.set_rng_state`; a pair of integers, which `agrad.save` takes.
+
+    >>> state = ag.get_rng_state()
+    >>> a = ag.rand(2)
+    >>> ag.set_rng_state(state)
+    >>> bool(ag.all(a == ag.rand(2)))
+    True
+    """
+    return random.default_generator.get_state()
+
+
+def set_rng_state(new_state: tuple[int, int]) -> None:
+    """Let the default generator go on from a state.
+
+    new_state : tuple of int
+        What `agrad.get_rng_state` gave.
+
+    >>> ag.set_rng_state(ag.get_rng_state())
+    """
+    random.default_generator.set_state(new_state)
+
+
+def initial_seed() -> int:
+    """Return the seed of the default generator.
+
+    >>> _ = ag.manual_seed(3)
+    >>> ag.initial_seed()
+    3
+    """
+    return random.default_generator.get_state()[0]
+
+
+def device(type: Any, index: int | None = None) -> Device:
+    """Return the device of a name: ``"cpu"`` is NumPy's here, ``"cuda"`` CuPy's.
+
+    type : str or int
+        A backend's name or one of these two, with or without a number; or the number of one of CuPy's alone.
+    index : int, optional
+        The number.
+    Returns: A string, as ``x.device`` is.
+    RuntimeError: If a number is given twice.
+
+    >>> ag.device("cpu") == ag.zeros(2).device, ag.device("cuda", 1)
+    (True, 'cupy:1')
+    """
+    name, colon, number = (f"cuda:{type}" if isinstance(type, int) else type).partition(":")
+    if index is not None:
+        if colon:
+            raise RuntimeError(
+                f"type (string) must not include an index because index was passed explicitly: {type}{called()}"
+            )
+        number = str(index)
+    name = {"cpu": "numpy", "cuda": "cupy"}.get(name, name)
+    if name == "numpy":  # it has one
+        number = ""
+    return Device(f"{name}:{number}" if number else name)
+
+
+#: What an argument means, by name.
+ARGUMENTS = {
+    "alpha": "scalar, optional\n    A factor for the product.",
+    "batch1": "Tensor\n    Matrices, along the first axis.",
+    "batch2": "Tensor\n    Matrices, along the first axis.",
+    "beta": "scalar, optional\n    A factor for `input`.",
+    "correction": "float, optional\n    What to take from the number of elements, in the place of `unbiased`.",
+    "device": "str, optional\n    The device.",
+    "dim": "int, or tuple of int\n    The axis.",
+    "dim1": "int, optional\n    The axis of the rows in the result.",
+    "dim2": "int, optional\n    That of the columns.",
+    "dtype": "dtype, optional\n    The dtype.",
+    "generator": "Generator, optional\n    Where keys come from. Default: that of `agrad.manual_seed`.",
+    "input": "Tensor or array\n    The tensor.",
+    "k": "int\n    Which one, counted from 1.",
+    "keepdim": "bool, optional\n    Keep reduced axes with length 1.",
+    "mat": "Tensor\n    A matrix.",
+    "offset": "int, optional\n    0 is the main diagonal; positive ones lie above.",
+    "other": "Tensor or scalar\n    The other operand.",
+    "p": "float, optional\n    Which norm.",
+    "requires_grad": "bool, optional\n    Record what is done with the result.",
+    "unbiased": "bool, optional\n    Divide by ``n - 1``.",
+    "vec": "Tensor\n    A vector.",
+    "vec1": "Tensor\n    A vector.",
+    "vec2": "Tensor\n    A vector.",
+}
+complete(globals(), ARGUMENTS)

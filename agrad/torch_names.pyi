@@ -10,6 +10,12 @@ from agrad.ops.torch_methods import Axis
 from agrad.random import Generator as _Generator
 from agrad.torch_functions import Size as Size
 from agrad.ops.elementwise import abs as _abs
+from agrad.torch_functions import addbmm as addbmm
+from agrad.torch_functions import addmv as addmv
+from agrad.torch_functions import addr as addr
+from agrad.torch_functions import adjoint as adjoint
+from agrad.torch_functions import aminmax as aminmax
+from agrad.torch_functions import angle as angle
 from agrad.ops.elementwise import acos as _acos
 from agrad.ops.elementwise import acosh as _acosh
 from agrad.ops.elementwise import asin as _asin
@@ -17,34 +23,97 @@ from agrad.ops.elementwise import asinh as _asinh
 from agrad.ops.elementwise import atan as _atan
 from agrad.ops.elementwise import atan2 as _atan2
 from agrad.ops.elementwise import atanh as _atanh
+from agrad.torch_functions import argwhere as argwhere
 from agrad.ops.extra.shaping import atleast_1d as _atleast_1d
 from agrad.ops.extra.shaping import atleast_2d as _atleast_2d
 from agrad.ops.extra.shaping import atleast_3d as _atleast_3d
+from agrad.torch_functions import baddbmm as baddbmm
+from agrad.torch_functions import bernoulli as bernoulli
+from agrad.torch_functions import bincount as bincount
 from agrad.ops.elementwise import bitwise_invert as _bitwise_invert
+from agrad.scipy.linalg import block_diag as _block_diag
 from agrad.ops.manipulation import broadcast_arrays as _broadcast_arrays
+from agrad.torch_functions import bucketize as bucketize
+from agrad.torch_functions import cartesian_prod as cartesian_prod
+from agrad.torch_functions import cdist as cdist
+from agrad.torch_functions import chain_matmul as chain_matmul
 from agrad.ops.extra.joining import column_stack as _column_stack
+from agrad.torch_functions import complex as complex
 from agrad.ops.extra.joining import cat as _cat
 from agrad.ops.elementwise import conj as _conj
+from agrad.ops.extra.statistics import corrcoef as _corrcoef
+from agrad.ops.extra.statistics import cov as _cov
+from agrad.torch_functions import cross as cross
+from agrad.torch_functions import cummax as cummax
+from agrad.torch_functions import cummin as cummin
+from agrad.torch_functions import cumulative_trapezoid as cumulative_trapezoid
 from agrad.ops.extra.numerics import deg2rad as _deg2rad
+from agrad.torch_functions import device as device
+from agrad.torch_functions import diag_embed as diag_embed
+from agrad.torch_functions import diagflat as diagflat
+from agrad.torch_functions import dist as dist
+from agrad.numpy.joining import dsplit as _dsplit
 from agrad.ops.extra.joining import dstack as _dstack
 from agrad.ops.elementwise import trunc as _trunc
+from agrad.torch_functions import fliplr as fliplr
+from agrad.torch_functions import flipud as flipud
+from agrad.torch_functions import float_power as float_power
 from agrad.ops.extra.numerics import fmax as _fmax
 from agrad.ops.extra.numerics import fmin as _fmin
+from agrad.torch_functions import fmod as fmod
+from agrad.torch_functions import frac as frac
 from agrad.ops.linalg import outer as _outer
+from agrad.torch_functions import get_rng_state as get_rng_state
 from agrad.ops.extra.numerics import heaviside as _heaviside
+from agrad.ops.extra.joining import hsplit as _hsplit
 from agrad.ops.special.bessels import i0 as _i0
 from agrad.ops.special.incomplete import gammainc as _gammainc
 from agrad.ops.special.incomplete import gammaincc as _gammaincc
+from agrad.torch_functions import initial_seed as initial_seed
 from agrad.ops.extra.products import inner as _inner
+from agrad.torch_functions import is_nonzero as is_nonzero
+from agrad.numpy.elements import isneginf as _isneginf
+from agrad.numpy.elements import isposinf as _isposinf
+from agrad.numpy.elements import isreal as _isreal
+from agrad.torch_functions import kthvalue as kthvalue
+from agrad.torch_functions import ldexp as ldexp
+from agrad.torch_functions import logdet as logdet
+from agrad.torch_functions import logspace as logspace
+from agrad.scipy.linalg import expm as _expm
+from agrad.torch_functions import msort as msort
+from agrad.torch_functions import multinomial as multinomial
+from agrad.torch_functions import mvlgamma as mvlgamma
+from agrad.torch_functions import normal as normal
 from agrad.ops.solving import pinv as _pinv
+from agrad.torch_functions import polar as polar
 from agrad.ops.special.gammas import polygamma as _polygamma
 from agrad.ops.data_type import result_type as _result_type
 from agrad.ops.extra.numerics import rad2deg as _rad2deg
+from agrad.torch_functions import randint_like as randint_like
 from agrad.ops.elementwise import conj as _conj
+from agrad.torch_functions import rot90 as rot90
 from agrad.ops.extra.joining import vstack as _vstack
+from agrad.torch_functions import set_rng_state as set_rng_state
 from agrad.ops.elementwise import sign as _sign
 from agrad.ops.special.elementary import sinc as _sinc
 from agrad.ops.solving import slogdet as _slogdet
+from agrad.torch_functions import split as split
+from agrad.torch_functions import std_mean as std_mean
+from agrad.torch_functions import svd as svd
+from agrad.torch_functions import tensor_split as tensor_split
+from agrad.torch_functions import trapezoid as trapezoid
+from agrad.torch_functions import trapz as trapz
+from agrad.torch_functions import tril_indices as tril_indices
+from agrad.torch_functions import triu_indices as triu_indices
+from agrad.ops.elementwise import divide as _divide
+from agrad.torch_functions import unique as unique
+from agrad.torch_functions import unique_consecutive as unique_consecutive
+from agrad.torch_functions import vander as vander
+from agrad.torch_functions import var_mean as var_mean
+from agrad.torch_functions import vdot as vdot
+from agrad.torch_functions import view_as_complex as view_as_complex
+from agrad.torch_functions import view_as_real as view_as_real
+from agrad.ops.extra.joining import vsplit as _vsplit
 from agrad.ops.special.entropies import xlogy as _xlogy
 
 Generator = _Generator
@@ -279,6 +348,8 @@ atleast_3d = _atleast_3d
 
 bitwise_not = _bitwise_invert
 
+block_diag = _block_diag
+
 
 def bmm(input: Any, mat2: Any) -> Tensor:
     """Products of matrices, one by one along the first axis; see `agrad.matmul`.
@@ -461,6 +532,8 @@ concatenate = _cat
 
 conj_physical = _conj
 
+corrcoef = _corrcoef
+
 
 def cos_(input: Any) -> Tensor:
     """`cos`, in place.
@@ -490,6 +563,8 @@ def cosh_(input: Any) -> Tensor:
     Tensor
         `input`.
     """
+
+cov = _cov
 
 deg2rad = _deg2rad
 
@@ -601,6 +676,8 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """
 
 double: DType
+
+dsplit = _dsplit
 
 dstack = _dstack
 
@@ -756,6 +833,8 @@ fmax = _fmax
 
 fmin = _fmin
 
+gcd: Any
+
 
 def ge(input: Any, other: Any) -> Tensor:
     """Whether ``x1 >= x2``, element by element. See `agrad.greater_equal`.
@@ -795,6 +874,8 @@ def gt(input: Any, other: Any) -> Tensor:
 half: DType
 
 heaviside = _heaviside
+
+hsplit = _hsplit
 
 i0 = _i0
 
@@ -901,6 +982,14 @@ def is_complex(input: Any) -> bool:
         Whether it is.
     """
 
+isneginf = _isneginf
+
+isposinf = _isposinf
+
+isreal = _isreal
+
+lcm: Any
+
 
 def le(input: Any, other: Any) -> Tensor:
     """Whether ``x1 <= x2``, element by element. See `agrad.less_equal`.
@@ -993,6 +1082,8 @@ def log_(input: Any) -> Tensor:
         `input`.
     """
 
+logaddexp2: Any
+
 
 def logit(input: Any, eps: builtins.float | None = None) -> Tensor:
     """The inverse of `sigmoid`; see `agrad.special.logit`.
@@ -1047,6 +1138,8 @@ def lt(input: Any, other: Any) -> Tensor:
     Tensor
         The result.
     """
+
+matrix_exp = _expm
 
 
 def matrix_power(input: Any, n: builtins.int) -> Tensor:
@@ -1462,25 +1555,6 @@ def sinh_(input: Any) -> Tensor:
 slogdet = _slogdet
 
 
-def split(input: Any, split_size: Any, dim: builtins.int = 0) -> tuple[Tensor, ...]:
-    """Cut along an axis into parts of a length; `agrad.extra.split`, NumPy's, takes their number.
-
-    Parameters
-    ----------
-    input : Tensor or array
-        The tensor.
-    split_size : int or sequence of int
-        The length of a part (the last may be shorter), or of each.
-    dim : int
-        The axis.
-
-    Returns
-    -------
-    tuple of Tensor
-        The result.
-    """
-
-
 def sqrt_(input: Any) -> Tensor:
     """`sqrt`, in place.
 
@@ -1664,6 +1738,8 @@ def transpose(input: Any, dim0: builtins.int | tuple[builtins.int, ...] | None =
         ``x.transpose(0, 1)`` of a matrix, in code for NumPy, where it is `x` itself.
     """
 
+true_divide = _divide
+
 
 def trunc_(input: Any) -> Tensor:
     """`trunc`, in place.
@@ -1731,6 +1807,8 @@ def unsqueeze(input: Any, dim: builtins.int) -> Tensor:
     Tensor
         The result.
     """
+
+vsplit = _vsplit
 
 xlogy = _xlogy
 

@@ -116,7 +116,7 @@ autosummary_generate = [str(HERE / "reference" / f"{name}.rst") for name in NAME
 
 def names_of(module: Any) -> list[str]:
     """Return the public functions and classes of a namespace, in order."""
-    public = getattr(module, "__all__", None) or [name for name in dir(module) if not name.startswith(("_", "agrad_"))]
+    public = [name for name in dir(module) if not name.startswith(("_", "agrad_"))]
     found = []
     for name in public:
         value = getattr(module, name)

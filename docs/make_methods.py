@@ -151,8 +151,8 @@ def functions() -> str:
         made = torch_functions.named(name)
         if name in torch_functions.__all__:
             imports += f"from agrad.torch_functions import {name} as {name}\n"
-        elif isinstance(made, DType):
-            rest += f"\n{name}: DType\n"
+        elif not (inspect.isroutine(made) or inspect.isclass(made)):  # a dtype, or one of NumPy's ufuncs
+            rest += f"\n{name}: {'DType' if isinstance(made, DType) else 'Any'}\n"
         elif name in torch_functions.METHODS:
             text = textwrap.indent(f'"""{made.__doc__}\n"""', "    ").replace("\n    \n", "\n\n")
             rest += f"\n\ndef {name}{signed(made)}:\n{text}\n"

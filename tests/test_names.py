@@ -202,7 +202,7 @@ def test_each_of_jax_and_numpys_names_is_there_or_explained(theirs):
     [
         ("agrad", "FloatType", "; here it is agrad.float32"),
         ("agrad", "Linear", "; here it is agrad.nn.Linear"),
-        ("agrad", "svd", "; here it is agrad.linalg.svd"),
+        ("agrad", "cholesky", "; here it is agrad.linalg.cholesky"),
         ("agrad", "jit", "; here it is agrad.compile"),
         ("agrad", "logpdf", ""),
         ("agrad", "unsqueze", "; did you mean 'unsqueeze'?"),

@@ -360,12 +360,11 @@ def test_a_device_of_pytorchs_name_is_explained():
     ("name", "hint"),
     [
         ("contiguous", "; tensors have it: x.contiguous"),
-        ("device", "; tensors have it: x.device"),
         ("array", "; here it is agrad.asarray"),
         ("percentile", "; here it is agrad.extra.percentile"),
         ("fabs", "; here it is agrad.abs"),
         ("power", "; here it is agrad.pow"),
-        ("cdist", "; here it is agrad.extra.cdist"),
+        ("nanvar", "; here it is agrad.extra.nanvar"),
         ("nothing_of_the_kind", ""),
         ("__len__", ""),
     ],
@@ -472,6 +471,43 @@ FUNCTIONS += [
     ("lib.exp_(lib.clone(x))", [[1.648721, 7.389056, 4.481689], [20.085537, 1.284025, 2.718282]], [[1.648721, 3.992324, -1.865041], [-19.884531, -0.839295, 0.771074]], None),
     ("lib.clamp_(x * 1, 1, 2)", [[1.0, 2.0, 1.5], [2.0, 1.0, 1.0]], [[0.0, 0.0, -0.416147], [0.0, 0.0, 0.0]], None),
     ("lib.concatenate((x, w), dim=1)[:, 2:4]", [[1.5, 0.3], [1.0, 0.9]], [[0.0, 0.0, 1.0], [0.0, 0.0, -0.416147]], [[0.540302, 0.0, 0.0], [-0.989992, 0.0, 0.0]]),
+    ("lib.aminmax(x, dim=1).max - lib.aminmax(w).min", [1.9, 2.9], [[0.0, 1.0, 0.0], [0.540302, 0.0, 0.0]], [[0.0, 0.0, 0.0], [0.0, 0.0, -1.540302]]),
+    ("lib.cummax(x, 1).values + lib.cummin(x, dim=0)[0]", [[1.0, 4.0, 3.5], [3.5, 3.25, 4.0]], [[1.010008, 0.664458, -0.416147], [-1.359974, -0.653644, 0.283662]], None),
+    ("lib.cummax(lib.round(x), 1).indices * x", [[0.0, 2.0, 3.0], [0.0, 0.0, 0.0]], [[0.0, 0.540302, -0.832294], [0.0, 0.0, 0.0]], None),
+    ("lib.kthvalue(x, 2, dim=0, keepdim=True).values", [[3.0, 2.0, 1.5]], [[0.0, 0.540302, -0.416147], [1.0, 0.0, 0.0]], None),
+    ("lib.msort(x)", [[0.5, 0.25, 1.0], [3.0, 2.0, 1.5]], [[1.0, -0.653644, 0.283662], [-0.989992, 0.540302, -0.416147]], None),
+    ("lib.std_mean(x, 1)[0]", [0.763763, 1.42156], [[-0.545545, 0.436436, 0.109109], [0.300894, -0.221712, -0.079183]], None),
+    ("lib.var_mean(x, dim=(0, 1), correction=0)[0]", 0.869792, [[-0.291667, 0.208333, 0.041667], [0.541667, -0.375, -0.125]], None),
+    ("lib.std_mean(x, dim=0, unbiased=False, keepdim=True)[1]", [[1.75, 1.125, 1.25]], [[0.5, 0.270151, -0.208073], [0.5, 0.270151, -0.208073]], None),
+    ("lib.unique(i, return_inverse=True)[1] * x", [[1.0, 0.0, 1.5], [0.0, 0.5, 1.0]], [[2.0, 0.0, -0.416147], [0.0, -1.307287, 0.283662]], None),
+    ("lib.unique(i[:, :1] * v, dim=1, return_counts=True)[0] * x[0, 0]", [[0.0, 2.0], [0.0, 0.0]], [[2.161209, 0.0, 0.0], [0.0, 0.0, 0.0]], None),
+    ("lib.unique_consecutive(lib.tensor([3, 3, 1, 3]), return_counts=True)[1] * x[0]", [1.0, 2.0, 1.5], [[2.0, 0.540302, -0.416147], [0.0, 0.0, 0.0]], None),
+    ("lib.addbmm(x[:, :2], x[None], w.t()[None], beta=0.5, alpha=2)", [[3.55, 3.8], [4.0, 5.925]], [[2.072544, 1.902393, 0.50806], [-2.239748, -1.786366, -0.364457]], [[-1.496881, 3.791927, 2.167706], [-5.399653, 1.666213, -0.359078]]),
+    ("lib.addmv(w[:, 0], x, w[0], beta=3) + lib.addr(w[:, :2], x[0, :2], x[1, :2], alpha=0.5)[0]", [3.6, 4.6125], [[1.867538, 0.6, 0.2], [0.412091, 0.459257, 0.10806]], [[6.120907, 2.675378, 2.040302], [1.620907, 0.0, 0.0]]),
+    ("lib.baddbmm(x[None, :, :2], x[None], w.t()[None], alpha=-1)", [[[-1.15, 0.6], [1.75, -2.65]]], [[0.213728, -0.275819, -0.25403], [0.59969, -0.344307, 0.182229]], [[0.748441, -1.895963, -1.083853], [2.699826, -0.833106, 0.179539]]),
+    ("lib.vdot(x[0], w[1]) * lib.chain_matmul(x, w.t(), x)", [[7.035, 5.11, 5.425], [13.055, 4.515, 6.685]], [[0.264451, 0.589921, -0.276519], [-6.228276, -4.347151, -0.448442]], [[-5.11305, 2.196, 0.080901], [-12.36593, -2.585722, -5.180855]]),
+    ("lib.dist(x, w, p=3) + lib.cdist(x, w)", [[4.383987, 4.626381], [5.300743, 4.752701]], [[0.005099, 1.171764, 1.063784], [-1.206419, 0.115686, -0.488546]], [[0.290954, -0.823484, -0.596807], [0.910367, -0.463967, 0.02157]]),
+    ("lib.cross(x, w) + lib.cross(x, w, dim=1)", [[-1.0, 0.7, -0.6], [-0.75, 1.2, 1.95]], [[-0.715497, 0.649688, -0.875819], [0.357658, -0.70859, -0.384565]], [[3.285494, -3.416147, 3.459698], [-1.449118, 3.681958, 3.426865]]),
+    ("lib.adjoint(x) + lib.logdet(x @ x.t())", [[4.473236, 6.973236], [5.973236, 4.223236], [5.473236, 4.973236]], [[1.048522, -0.586945, -0.756511], [0.382813, -0.942302, 0.272571]], None),
+    ("lib.svd(x)[1]", [3.494058, 2.086638], [[0.169642, 0.535805, 0.411726], [0.842327, 0.093987, 0.296976]], None),
+    ("lib.fliplr(x) + lib.flipud(w) + lib.rot90(x, 2, dims=(1, 0))", [[3.4, 2.65, 3.6], [2.8, 2.85, 3.7]], [[-0.132485, -0.113341, 0.010008], [-0.132485, -0.113341, 0.010008]], [[-0.989992, -0.653644, 0.283662], [1.0, 0.540302, -0.416147]]),
+    ("lib.diag_embed(x, offset=1, dim1=0, dim2=1)[0] + lib.diagflat(w[:, 1], offset=1)[:1, :1]", [[0.0, 0.0], [0.5, 3.0], [0.0, 0.0], [0.0, 0.0]], [[-0.416147, 0.0, 0.0], [-0.989992, 0.0, 0.0]], [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]),
+    ("lib.tensor_split(x, (1,), dim=1)[1] + lib.split(tensor=w, split_size_or_sections=[1, 2], dim=1)[1]", [[2.6, 1.7], [0.65, 1.1]], [[0.0, 1.0, 0.540302], [0.0, -0.416147, -0.989992]], [[0.0, 1.0, 0.540302], [0.0, -0.416147, -0.989992]]),
+    ("lib.argwhere(i) * x[0, 0] + lib.is_nonzero(v[0])", [[1.0, 1.0], [1.0, 2.0], [1.5, 1.5], [1.5, 2.0]], [[0.118008, 0.0, 0.0], [0.0, 0.0, 0.0]], None),
+    ("lib.bucketize(x, lib.tensor([0.5, 1.5]), right=True) * x", [[0.5, 4.0, 3.0], [6.0, 0.0, 1.0]], [[1.0, 1.080605, -0.832294], [-1.979985, 0.0, 0.283662]], None),
+    ("lib.bincount(v, w[0, :2].detach(), minlength=4) * x[0, 0]", [0.3, 0.0, 0.15, 0.0], [[0.475156, 0.0, 0.0], [0.0, 0.0, 0.0]], None),
+    ("lib.tril_indices(2, 3, offset=-1) * x[0, 0] + lib.triu_indices(2, 3, 2)", [[0.5], [2.0]], [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]], None),
+    ("lib.cartesian_prod(x[0], w[1])", [[0.5, 0.9], [0.5, 0.4], [0.5, 0.1], [2.0, 0.9], [2.0, 0.4], [2.0, 0.1], [1.5, 0.9], [1.5, 0.4], [1.5, 0.1]], [[-0.06979, -0.024401, 0.022932], [0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0], [2.201651, -2.660811, 0.012925]]),
+    ("lib.angle(-x) + lib.float_power(x, 2) + lib.frac(x)", [[3.891593, 7.141593, 5.891593], [12.141593, 3.454093, 4.141593]], [[2.0, 2.701512, -1.664587], [-6.929947, -0.980465, 0.850987]], None),
+    ("lib.polar(w, x).real + lib.complex(x, w).imag + lib.view_as_real(lib.complex(w, x)).sum(-1)", [[1.363275, 2.950312, 1.914147], [3.909007, 1.437565, 1.25403]], [[0.856172, 0.245525, -0.333126], [-0.864256, -0.588958, 0.259793]], [[2.877583, 0.85576, -0.861731], [-0.9999, -1.940611, 0.720588]]),
+    ("lib.view_as_complex(lib.reshape(x, (3, 2))).imag", [2.0, 3.0, 1.0], [[0.0, 1.0, 0.0], [0.540302, 0.0, -0.416147]], None),
+    ("lib.fmod(x, other=0.7) + lib.fmod(-x, w)", [[0.3, 0.4, 0.0], [-0.1, 0.0, 0.2]], [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]], [[1.0, 1.620907, -2.913028], [-2.969977, 0.0, 2.836622]]),
+    ("lib.ldexp(x, w) + lib.mvlgamma(x + 2, p=2)", [[1.47262, 6.596531, 4.189533], [11.802353, 0.942713, 2.621968]], [[2.357085, 2.093667, -1.321116], [-4.713408, -1.398488, 0.76524]], [[0.426682, 1.135299, -0.497015], [-3.841542, -0.149458, 0.210732]]),
+    ("lib.trapezoid(x, w, dim=1) + lib.trapz(x, dx=0.5)", [1.175, 0.125], [[0.4, 0.45, 0.05], [0.0, 0.05403, 0.05403]], [[-1.25, -0.5, 1.75], [-0.877991, 0.540302, 0.337689]]),
+    ("lib.cumulative_trapezoid(x, dim=0) + lib.logspace(0, 1, 3, base=2) * w", [[2.05, 1.973528, 1.65], [2.65, 1.690685, 1.45]], [[0.005004, -0.056671, -0.066242], [0.005004, -0.056671, -0.066242]], [[1.0, 0.764103, -0.832294], [-0.989992, -0.924392, 0.567324]]),
+    ("lib.block_diag(x, w)[1:3] + lib.cov(x)[:1, :1] + lib.corrcoef(w)[:1, 1:]", [[3.682387, 0.932387, 1.682387, 0.682387, 0.682387, 0.682387], [0.682387, 0.682387, 0.682387, 0.982387, 1.282387, 0.882387]], [[0.344185, -0.275348, -0.068837], [1.0, 0.540302, -0.416147]], [[-2.006295, -0.56528, 0.825799], [0.217915, -0.581108, 0.363192]]),
+    ("lib.matrix_exp(x[:, :2]) + lib.slogdet(x[:, :2])[1]", [[10.714006, 8.612586], [12.033527, 9.858771]], [[3.585546, 2.070993, 0.0], [-1.275179, -3.240653, 0.0]], None),
+    ("lib.igamma(w.detach(), x) + lib.sinc(x) + lib.xlogy(w, x) + lib.fmax(x, w) + lib.polygamma(1, x)", [[6.67729, 4.000848, 3.278302], [5.343013, 18.547399, 3.620807]], [[-16.172673, 0.791413, -0.200228], [-0.845746, 83.46634, -0.642621]], [[-0.693147, 0.374509, -0.168733], [-1.087618, 0.252499, 0.0]]),
 ]
 # fmt: on
 
@@ -581,6 +617,79 @@ def test_functions_act_in_every_mode():
     compiled = ag.compile(f)
     for scale in (1.0, 2.0, 3.0):
         np.testing.assert_allclose(compiled(scale * x).numpy(), g(scale * x).numpy(), rtol=1e-15)
+
+
+def test_samples_have_their_probabilities():
+    g = ag.Generator(3)
+    p = ag.tensor([[0.0, 1.0, 3.0], [2.0, 0.0, 0.0]])
+    drawn = ag.multinomial(p, 4000, replacement=True, generator=g).numpy()
+    assert drawn.shape == (2, 4000)
+    assert drawn.dtype == np.int64
+    assert set(drawn[0]) == {1, 2}
+    assert set(drawn[1]) == {0}
+    assert abs((drawn[0] == 2).mean() - 0.75) < 4 * (0.75 * 0.25 / 4000) ** 0.5
+    first = np.array([ag.multinomial(p[0], 2, generator=g).tolist() for _ in range(1000)])
+    assert set(map(tuple, first.tolist())) == {(1, 2), (2, 1)}
+    assert abs((first[:, 0] == 2).mean() - 0.75) < 4 * (0.75 * 0.25 / 1000) ** 0.5
+    ones = ag.bernoulli(ag.full((4000,), 0.25, dtype=ag.float32, requires_grad=True), generator=g)
+    assert ones.dtype == ag.float32
+    assert not ones.requires_grad
+    assert set(ones.tolist()) == {0.0, 1.0}
+    assert abs(ones.mean().item() - 0.25) < 4 * (0.25 * 0.75 / 4000) ** 0.5
+    assert ag.bernoulli(ag.zeros(3), 1.0).tolist() == [1.0] * 3
+    drawn = ag.normal(ag.tensor([10.0, -10.0]), 1.0, generator=g)
+    assert drawn.shape == (2,)
+    assert (drawn * ag.tensor([1.0, -1.0]) > 0).all()
+    drawn = ag.normal(1.0, 2.0, size=(4000,), generator=g).numpy()
+    assert abs(drawn.mean() - 1) < 4 * 2 / 4000**0.5
+    assert abs(drawn.std() - 2) < 0.1
+    drawn = ag.randint_like(ag.zeros(1000, dtype=ag.float32), 2, 5, generator=g)
+    assert (drawn.dtype, set(drawn.tolist())) == ("float32", {2.0, 3.0, 4.0})
+
+
+@pytest.mark.parametrize(
+    ("weights", "n", "replacement", "message"),
+    [
+        ([1.0, 0.0], 2, False, "1 of the probabilities are not zero, for 2 samples"),
+        ([0.0, 0.0], 1, True, "invalid multinomial distribution"),
+        ([1.0, -1.0], 1, True, "element < 0"),
+        ([1.0, float("nan")], 1, False, "`nan`"),
+        ([[[1.0]]], 1, True, "must be 1 or 2 dim"),
+    ],
+)
+def test_what_is_no_probability_is_refused(weights, n, replacement, message):
+    with pytest.raises(RuntimeError, match=message):
+        ag.multinomial(ag.tensor(weights), n, replacement)
+
+
+def test_normal_needs_a_shape():
+    with pytest.raises(TypeError, match=r"size=\(3,\)(.|\n)*test_porting.py:"):
+        ag.normal(0.0, 1.0)
+    with pytest.raises(RuntimeError, match=r"std >= 0\.0"):
+        ag.normal(0.0, -1.0, size=(2,))
+
+
+def test_the_state_of_the_default_generator_is_kept():
+    ag.manual_seed(5)
+    assert ag.initial_seed() == 5
+    ag.rand(3)
+    state = ag.get_rng_state()
+    first = ag.randn(3)
+    ag.set_rng_state(state)
+    assert ag.all(ag.randn(3) == first)
+
+
+def test_devices_have_pytorchs_names():
+    assert ag.device("cpu") == ag.device("cpu", 0) == ag.zeros(1).device == "numpy"
+    assert ag.zeros(1).to(ag.device("cpu")).device.type == "numpy"
+    assert [ag.device("cuda"), ag.device("cuda:1"), ag.device("cuda", 2), ag.device(3)] == [
+        "cupy",
+        "cupy:1",
+        "cupy:2",
+        "cupy:3",
+    ]
+    with pytest.raises(RuntimeError, match="index was passed explicitly"):
+        ag.device("cuda:1", 1)
 
 
 def test_in_place_functions_change_their_tensor():
