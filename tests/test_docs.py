@@ -25,6 +25,8 @@ import agrad as ag
 from agrad.compat import autograd
 from agrad.core.op import OPS
 from agrad.ops.docs import complete
+from agrad.torch_functions import METHODS as METHODS_OF_PYTORCH
+from agrad.torch_functions import __all__ as OF_PYTORCH
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -118,6 +120,7 @@ def members(name, module):
 
 
 PUBLIC = dict(members("agrad", ag))
+PUBLIC |= {f"agrad.{name}": getattr(ag, name) for name in sorted({*METHODS_OF_PYTORCH, *OF_PYTORCH} - {"Size"})}
 for _name, _module in (ARRAYS | OTHERS).items():
     PUBLIC |= dict(members(_name, _module))
 METHODS = {
