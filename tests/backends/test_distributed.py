@@ -21,6 +21,7 @@ dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
+import agrad_dask  # noqa: E402 (needs Dask)
 from agrad_dask import computing  # noqa: E402 (needs Dask)
 
 
@@ -85,6 +86,19 @@ def test_an_error_names_the_operation_and_the_block_wherever_it_runs(processes, 
     assert f"Raised by a task of linalg.inv, called at {__file__}:{line} (block {chunks - 1}" in notes
 
 
+def test_many_chunks_that_the_cluster_keeps(processes):
+    a, ones = np.random.default_rng(0).normal(size=(30, 3)), np.ones(3)
+    r = a @ ones
+    x = da.from_array(a, chunks=(3, 3)) + 0.0
+    for kept in (x.persist(), ag.asarray(x).persist(), processes.persist(x)):
+        np.testing.assert_allclose(ag.mean((ag.asarray(kept) @ ones) ** 2).item(), np.mean(r**2))
+    w = ag.ones(3, requires_grad=True)
+    ag.mean((ag.asarray(kept) @ w) ** 2).backward()
+    np.testing.assert_allclose(w.grad.numpy(), 2 * a.T @ r / 30)
+    value, g = agrad_dask.value_and_grad(lambda w, X: ag.mean((X @ w) ** 2))(ones, kept)
+    np.testing.assert_allclose([value, *g], [np.mean(r**2), *(2 * a.T @ r / 30)])
+
+
 def inside(entering):
     """Train in a task that may have left its worker's thread pool."""
     with entering():
@@ -94,8 +108,6 @@ def inside(entering):
         parameter = ag.asarray([1.0, 1.0], requires_grad=True)  # in memory: backward computes
         ag.mean((x @ parameter) ** 2).backward()
         first = computing.values(w.grad._raw)[0]
-        import agrad_dask
-
         value, g = agrad_dask.value_and_grad(lambda w, X: ag.mean((X @ w) ** 2))(np.ones(2), x)
         return first.tolist(), parameter.grad.tolist(), value.item(), g.tolist()
 

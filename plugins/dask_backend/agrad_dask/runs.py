@@ -623,7 +623,7 @@ class Runs:
         given = {key for key, _, _ in program.given} - own.keys()
         for name in beside & given:  # data in memory goes with the task
             nodes = survey.part[name].nodes
-            if nodes is not None and all(isinstance(nodes[key], DataNode) for key in survey.layers.keys(name)):
+            if nodes is not None and all(isinstance(nodes.get(key), DataNode) for key in survey.layers.keys(name)):
                 own[name] = _values([nodes[key] for key in survey.layers.keys(name)])
         blocks = [(name, keys_of(name, survey.layers.grid[name])) for name in given & beside - own.keys()]
         shared = tuple((key, key) for key in given - beside)
