@@ -200,6 +200,8 @@ class InChunks:
     def to_dask_array(self: Any) -> Any:
         """The value as a Dask array, which Dask's own functions ask for; it has no history.
 
+        Writing to it, as ``d[0] = 1``, leaves this tensor as it is.
+
         Returns: dask.array.Array, lazy where this tensor is; the values of other backends are one chunk.
         RuntimeError: While a gradient is required and recording is on, or a tangent in forward mode.
 
@@ -208,7 +210,8 @@ class InChunks:
         """
         if self._is_followed():
             raise in_dask()
-        return self.detach().to_device("dask")._raw
+        made = self.detach().to_device("dask")
+        return made._spec.backend.as_array(made._raw)
 
     def __dask_tokenize__(self: Any) -> Any:
         """What names a task of Dask's that takes this tensor."""

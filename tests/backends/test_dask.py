@@ -42,6 +42,24 @@ def chunked(array, chunks=2, requires_grad=False):
     return ag.asarray(da.from_array(np.asarray(array), chunks=chunks), requires_grad=requires_grad)
 
 
+@pytest.mark.parametrize("write", [lambda d: d.__setitem__(0, 100.0), lambda d: d.__setitem__(d > 0, 0.0)])
+def test_an_array_written_to_after_the_loss_is_what_it_was(write):
+    data = random(40, 6)
+    for loss_of in (lambda d, w: ((d @ w) ** 2).sum(), lambda d, w: ag.sum((ag.asarray(d) @ w) ** 2)):
+        d, w = da.from_array(data.copy(), chunks=(5, 6)), ag.ones(6, requires_grad=True)
+        loss = loss_of(d, w)
+        write(d)
+        loss.backward()
+        np.testing.assert_allclose(loss.item(), np.sum(data.sum(axis=1) ** 2))
+        np.testing.assert_allclose(w.grad.numpy(), 2 * data.T @ data.sum(axis=1))
+
+
+def test_a_dask_array_that_is_handed_out_can_be_written_to():
+    x = ag.asarray(da.ones(4, chunks=2))
+    x.to_dask_array()[0] = 7.0
+    assert x.tolist() == [1.0, 1.0, 1.0, 1.0]
+
+
 # -- lazy stays lazy --------------------------------------------------------------------------------------------------
 
 

@@ -77,7 +77,7 @@ class DaskBackend(Backend):
             raise TypeError(message)
         if isinstance(value._meta, Tensor) and value._meta._is_followed():
             raise errors.in_dask()
-        return indexing.filled(value)
+        return indexing.filled(indexing.own(value))
 
     def asarray(
         self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None, like: Any = None
