@@ -206,6 +206,8 @@ class Methods(_FromTables):
     def to_dask_array(self) -> Any:
         """The value as a Dask array, which Dask's own functions ask for; it has no history.
 
+        Writing to it, as ``d[0] = 1``, leaves this tensor as it is.
+
         Returns: dask.array.Array, lazy where this tensor is; the values of other backends are one chunk.
         RuntimeError: While a gradient is required and recording is on, or a tangent in forward mode.
 
