@@ -399,9 +399,7 @@ _INSTEAD = {
     "use agrad.optim.Adam or agrad.optim.AdamW": "Adamax NAdam RAdam Adafactor Lion Muon Lamb lamb",
     "use agrad.optim.Adagrad or agrad.optim.RMSprop": "Adadelta Rprop",
     "use agrad.optim.SGD, and average the parameters by hand": "ASGD swa_utils",
-    "use agrad.optim.lr_scheduler.LambdaLR": (
-        "CosineAnnealingWarmRestarts CyclicLR MultiplicativeLR PolynomialLR ChainedScheduler"
-    ),
+    "use agrad.optim.lr_scheduler.OneCycleLR, or LambdaLR with a function of the step": "CyclicLR",
     "use agrad.eye under agrad.no_grad()": "eye_ dirac_ nn.init.identity_",
     "optimisers are objects: agrad.optim.Adam(parameters), then optimizer.step()": "apply_updates optim.chain Lookahead",
     "use agrad.optim.lr_scheduler.ExponentialLR": "exponential_decay",

@@ -20,14 +20,18 @@ from agrad.core.tensor import Tensor
 from agrad.optim.optimizer import Optimizer
 
 __all__ = [
+    "ChainedScheduler",
     "ConstantLR",
     "CosineAnnealingLR",
+    "CosineAnnealingWarmRestarts",
     "ExponentialLR",
     "LRScheduler",
     "LambdaLR",
     "LinearLR",
     "MultiStepLR",
+    "MultiplicativeLR",
     "OneCycleLR",
+    "PolynomialLR",
     "ReduceLROnPlateau",
     "SequentialLR",
     "StepLR",
@@ -205,6 +209,15 @@ class LambdaLR(LRScheduler):
         return [base * f(self.last_epoch) for base, f in zip(self.base_lrs, self.lr_lambdas, strict=True)]
 
 
+class MultiplicativeLR(LambdaLR):
+    """The present rate times a function of the epoch; parameters as of `LambdaLR`."""
+
+    def get_lr(self) -> list[float]:
+        if self._calls == 1:  # in a sequence an epoch 0 may come later
+            return self._times(1.0)
+        return [group["lr"] * f(self.last_epoch) for group, f in zip(self.groups, self.lr_lambdas, strict=True)]
+
+
 class StepLR(LRScheduler):
     """The rate times `gamma` every `step_size` epochs.
 
@@ -322,6 +335,30 @@ class LinearLR(LRScheduler):
         return self._times(1 + change / (total * self.start_factor + (epoch - 1) * change))
 
 
+class PolynomialLR(LRScheduler):
+    """The rate times ``(1 - epoch / total_iters) ** power``, down to 0.
+
+    Parameters
+    ----------
+    optimizer, last_epoch
+        See `LRScheduler`.
+    total_iters : int, optional
+        How long.
+    power : float, optional
+        1 for a line.
+    """
+
+    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1) -> None:
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        epoch, total = self.last_epoch, self.total_iters
+        if epoch == 0 or epoch > total:
+            return self._times(1.0)
+        return self._times(((1 - epoch / total) / (1 - (epoch - 1) / total)) ** self.power)
+
+
 class ExponentialLR(LRScheduler):
     """The rate times `gamma` every epoch.
 
@@ -367,6 +404,59 @@ class CosineAnnealingLR(LRScheduler):
             return [group["lr"] + (base - least) * rise for base, group in zip(self.base_lrs, self.groups, strict=True)]
         quotient = (1 + math.cos(math.pi * epoch / total)) / (1 + math.cos(math.pi * (epoch - 1) / total))
         return [quotient * (group["lr"] - least) + least for group in self.groups]
+
+
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """The rate along half a cosine from its initial value to `eta_min`, again and again (Loshchilov & Hutter 2017).
+
+    Parameters
+    ----------
+    optimizer, last_epoch
+        See `LRScheduler`.
+    T_0 : int
+        Epochs of the first half cosine.
+    T_mult : int, optional
+        By what each is longer than the one before.
+    eta_min : float, optional
+        The least rate.
+
+    Raises
+    ------
+    ValueError
+        If `T_0` or `T_mult` is not positive, or `step` gets a negative epoch.
+    """
+
+    def __init__(
+        self, optimizer: Optimizer, T_0: int, T_mult: int = 1, eta_min: float = 0.0, last_epoch: int = -1
+    ) -> None:
+        if T_0 <= 0 or not isinstance(T_0, int):
+            raise ValueError(f"Expected positive integer T_0, but got {T_0}")
+        if T_mult < 1 or not isinstance(T_mult, int):
+            raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
+        self.T_0, self.T_i, self.T_mult, self.eta_min = T_0, T_0, T_mult, eta_min
+        self.T_cur: float = last_epoch
+        super().__init__(optimizer, last_epoch)
+
+    def get_lr(self) -> list[float]:
+        part = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
+        return [self.eta_min + (base - self.eta_min) * part for base in self.base_lrs]
+
+    def step(self, epoch: float | None = None) -> None:
+        """Go on to the next epoch, or to one that is given; a part of one will do: ``epoch + batch / batches``."""
+        if epoch is not None and epoch < 0:
+            raise ValueError(f"Expected non-negative epoch, but got {epoch}")
+        effect(partial(self._advance, epoch), self._held())
+
+    def _advance(self, epoch: float | None = None) -> None:
+        self._calls += 1
+        if epoch is None and self.last_epoch >= 0:
+            self.last_epoch, self.T_cur = self.last_epoch + 1, self.T_cur + 1
+        else:
+            self.last_epoch, self.T_cur, self.T_i = math.floor(epoch or 0), epoch or 0, self.T_0
+        while self.T_cur >= self.T_i:
+            self.T_cur, self.T_i = self.T_cur - self.T_i, self.T_i * self.T_mult
+        for group, rate in zip(self.groups, self.get_lr(), strict=True):
+            group["lr"] = rate
 
 
 class OneCycleLR(LRScheduler):
@@ -492,7 +582,52 @@ class OneCycleLR(LRScheduler):
         return end + (start - end) / 2 * (1 + math.cos(math.pi * part))
 
 
-class SequentialLR(LRScheduler):
+class _Schedules(LRScheduler):
+    """What schedules of schedules share."""
+
+    _schedulers: list[LRScheduler]
+
+    def _take(self, schedulers: Sequence[LRScheduler]) -> None:
+        name = type(self).__name__
+        for i, scheduler in enumerate(schedulers):
+            if getattr(scheduler, "optimizer", None) is not self.optimizer:
+                raise ValueError(f"{name}: the scheduler at index {i} is not one of this optimizer")
+            if isinstance(scheduler, ReduceLROnPlateau):
+                message = f"{name} does not support ReduceLROnPlateau, whose step takes a measure"
+                raise ValueError(message)  # noqa: TRY004 (a bad value)
+        self._schedulers = list(schedulers)
+
+    def _held(self) -> list[dict[str, Any]]:
+        return [*super()._held(), *map(vars, self._schedulers)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state in plain containers, with that of every schedule."""
+        state = super().state_dict()
+        state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
+        return state
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` gave; see `LRScheduler.load_state_dict`."""
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}.")
+        parts = state_dict.get("_schedulers", ())
+        if len(parts) != len(self._schedulers):
+            raise ValueError(
+                f"Error(s) in loading state_dict for {type(self).__name__}: {len(parts)} schedules in the loaded state dict,"
+                f" {len(self._schedulers)} here."
+            )
+        before = [dict(vars(scheduler)) for scheduler in self._schedulers]
+        try:
+            for scheduler, part in zip(self._schedulers, parts, strict=True):
+                scheduler.load_state_dict(part)
+            super().load_state_dict({**state_dict, "_schedulers": self._schedulers})
+        except BaseException:
+            for scheduler, kept in zip(self._schedulers, before, strict=True):
+                vars(scheduler).update(kept)
+            raise
+
+
+class SequentialLR(_Schedules):
     """One schedule after the other, each from the initial rates on.
 
     Parameters
@@ -533,59 +668,56 @@ class SequentialLR(LRScheduler):
     ) -> None:
         if not schedulers:
             raise ValueError("SequentialLR expects at least one scheduler, but got no scheduler.")
-        for i, scheduler in enumerate(schedulers):
-            if getattr(scheduler, "optimizer", None) is not optimizer:
-                raise ValueError(f"SequentialLR: the scheduler at index {i} is not one of this optimizer")
-            if isinstance(scheduler, ReduceLROnPlateau):
-                message = "SequentialLR does not support ReduceLROnPlateau, whose step takes a measure"
-                raise ValueError(message)  # noqa: TRY004 (a bad value)
+        self.optimizer = optimizer
+        self._take(schedulers)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 "Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone"
                 f" points, but got number of schedulers {len(schedulers)} and the number of milestones to be equal to"
                 f" {len(milestones)}"
             )
-        self._schedulers, self._milestones = list(schedulers), list(milestones)
+        self._milestones = list(milestones)
         super().__init__(optimizer, last_epoch)
-
-    def _held(self) -> list[dict[str, Any]]:
-        return [*super()._held(), *map(vars, self._schedulers)]
 
     def _advance(self) -> None:
         self._calls += 1
         self.last_epoch += 1
         scheduler = self._schedulers[bisect_right(self._milestones, self.last_epoch)]
         if self.last_epoch == 0 or self.last_epoch in self._milestones:
-            for group in self.groups:
-                group["lr"] = group["initial_lr"]
-            scheduler.last_epoch = -1
+            # a product goes on from the present rate
+            if self.last_epoch == 0 or not isinstance(scheduler, MultiplicativeLR):
+                for group in self.groups:
+                    group["lr"] = group["initial_lr"]
+            scheduler.last_epoch, scheduler._calls = -1, scheduler._calls if self.last_epoch else 0
         scheduler._advance()
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state in plain containers, with that of every schedule."""
-        state = super().state_dict()
-        state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
-        return state
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Take over what `state_dict` gave; see `LRScheduler.load_state_dict`."""
-        if not isinstance(state_dict, Mapping):
-            raise TypeError(f"Expected state_dict to be dict-like, got {type(state_dict).__name__}.")
-        parts = state_dict.get("_schedulers", ())
-        if len(parts) != len(self._schedulers):
-            raise ValueError(
-                f"Error(s) in loading state_dict for SequentialLR: {len(parts)} schedules in the loaded state dict,"
-                f" {len(self._schedulers)} here."
-            )
-        before = [dict(vars(scheduler)) for scheduler in self._schedulers]
-        try:
-            for scheduler, part in zip(self._schedulers, parts, strict=True):
-                scheduler.load_state_dict(part)
-            super().load_state_dict({**state_dict, "_schedulers": self._schedulers})
-        except BaseException:
-            for scheduler, kept in zip(self._schedulers, before, strict=True):
-                vars(scheduler).update(kept)
-            raise
+class ChainedScheduler(_Schedules):
+    """Schedules that all take a step at each of its steps: they change the rates one after another.
+
+    Parameters
+    ----------
+    schedulers : sequence of LRScheduler
+        Schedules of one optimizer.
+    optimizer : Optimizer, optional
+        That optimizer.
+
+    Raises
+    ------
+    ValueError
+        If there are no schedules, or of several optimizers.
+    """
+
+    def __init__(self, schedulers: Sequence[LRScheduler], optimizer: Optimizer | None = None) -> None:
+        if not schedulers:
+            raise ValueError("ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.")
+        self.optimizer = optimizer or schedulers[0].optimizer
+        self._take(schedulers)
+
+    def step(self) -> None:
+        """Let every schedule take a step."""
+        for scheduler in self._schedulers:
+            scheduler.step()
 
 
 class ReduceLROnPlateau(LRScheduler):

@@ -49,6 +49,10 @@ SCHEDULES = {
     "sequence": lambda o: schedules.SequentialLR(
         o, [schedules.LinearLR(o, total_iters=3), schedules.ExponentialLR(o, 0.9)], [3]
     ),
+    "restarts": lambda o: schedules.CosineAnnealingWarmRestarts(o, 2, 2),
+    "polynomial": lambda o: schedules.PolynomialLR(o, 6, 2.0),
+    "product": lambda o: schedules.MultiplicativeLR(o, lambda epoch: 1 / (1 + epoch)),
+    "chain": lambda o: schedules.ChainedScheduler([schedules.StepLR(o, 3), schedules.ExponentialLR(o, 0.9)]),
     "plateau": lambda o: schedules.ReduceLROnPlateau(o, patience=1, factor=0.5, threshold=0.2),
 }
 

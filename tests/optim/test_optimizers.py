@@ -378,6 +378,58 @@ LONG = {
         [0.5, 0.75, 1.0, 0.5, 1.0, 0.853553390593, 0.5, 0.146446609407, 0.0],
         [0.0] * 9,
     ),
+    "warm restarts": (
+        lambda p: ag.optim.SGD(p, lr=1.0),
+        lambda o: ag.optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 2, 2, 0.1),
+        [0.55, 1.0, 0.868198051534, 0.55, 0.231801948466, 1.0, 0.96574578963, 0.868198051534, 0.722207544564],
+        [0.0] * 9,
+    ),
+    "a polynomial": (
+        lambda p: ag.optim.SGD(p, lr=1.0),
+        lambda o: ag.optim.lr_scheduler.PolynomialLR(o, 6, 2.0),
+        [0.694444444444, 0.444444444444, 0.25, 0.111111111111, 0.027777777778, 0.0, 0.0, 0.0, 0.0],
+        [0.0] * 9,
+    ),
+    "a product": (
+        lambda p: ag.optim.SGD(p, lr=1.0),
+        lambda o: ag.optim.lr_scheduler.MultiplicativeLR(o, lambda e: 1 / (1 + e)),
+        [1 / math.factorial(n) for n in range(2, 11)],
+        [0.0] * 9,
+    ),
+    "a chain": (
+        lambda p: ag.optim.SGD(p, lr=1.0),
+        lambda o: ag.optim.lr_scheduler.ChainedScheduler(
+            [ag.optim.lr_scheduler.ConstantLR(o, 0.1, 4), ag.optim.lr_scheduler.ExponentialLR(o, 0.9)]
+        ),
+        [0.09, 0.081, 0.0729, 0.6561, 0.59049, 0.531441, 0.4782969, 0.43046721, 0.387420489],
+        [0.0] * 9,
+    ),
+    "a product after a warm-up": (
+        lambda p: ag.optim.SGD(p, lr=1.0),
+        lambda o: ag.optim.lr_scheduler.SequentialLR(
+            o,
+            [
+                ag.optim.lr_scheduler.LinearLR(o, 0.5, 0.8, 2),
+                ag.optim.lr_scheduler.MultiplicativeLR(o, lambda e: 0.5),
+            ],
+            [3],
+        ),
+        [0.65, 0.8, 0.4, 0.2, 0.1, 0.05, 0.025, 0.0125, 0.00625],
+        [0.0] * 9,
+    ),
+    "restarts after a warm-up": (
+        lambda p: ag.optim.SGD(p, lr=1.0),
+        lambda o: ag.optim.lr_scheduler.SequentialLR(
+            o,
+            [
+                ag.optim.lr_scheduler.LinearLR(o, 0.5, 1.0, 2),
+                ag.optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 3),
+            ],
+            [2],
+        ),
+        [0.75, 1.0, 0.75, 0.25, 1.0, 0.75, 0.25, 1.0, 0.75],
+        [0.0] * 9,
+    ),
 }
 
 
@@ -424,3 +476,23 @@ def test_what_schedules_refuse():
     other = ag.optim.SGD([ag.tensor([1.0], requires_grad=True)], lr=1.0)
     with pytest.raises(ValueError, match="index 0 is not one of this optimizer"):
         schedules.SequentialLR(optimizer, [schedules.StepLR(other, 1)], [])
+    with pytest.raises(ValueError, match="index 1 is not one of this optimizer"):
+        schedules.ChainedScheduler([schedules.StepLR(optimizer, 1), schedules.StepLR(other, 1)])
+    with pytest.raises(ValueError, match="at least one scheduler to be chained"):
+        schedules.ChainedScheduler([])
+    with pytest.raises(ValueError, match="Expected positive integer T_0, but got 0"):
+        schedules.CosineAnnealingWarmRestarts(optimizer, 0)
+    with pytest.raises(ValueError, match="Expected non-negative epoch, but got -1"):
+        schedules.CosineAnnealingWarmRestarts(optimizer, 2).step(-1)
+
+
+def test_restarts_go_to_an_epoch_that_is_given():
+    optimizer = ag.optim.SGD([ag.tensor([1.0], requires_grad=True)], lr=1.0)
+    schedule = ag.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 3, 2)
+    found = []
+    for epoch in (0.5, 3.75, None, 25.125, None, 1):
+        schedule.step(epoch)
+        found.append(schedule.get_last_lr()[0])
+    # PyTorch's
+    expected = [0.933012701892, 0.96193976625, 0.804380714504, 0.928864305, 0.891643374614, 0.75]
+    np.testing.assert_allclose(found, expected, atol=1e-11)
