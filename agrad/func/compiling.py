@@ -1245,6 +1245,8 @@ def compile(
     fullgraph: bool = False,
     dynamic: bool | None = None,
     backend: str = "inductor",
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
 ) -> F: ...
 @overload
 def compile(
@@ -1258,6 +1260,8 @@ def compile(
     fullgraph: bool = False,
     dynamic: bool | None = None,
     backend: str = "inductor",
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
 ) -> Callable[[F], F]: ...
 def compile(
     function: Any = None,
@@ -1270,6 +1274,8 @@ def compile(
     fullgraph: bool = False,
     dynamic: bool | None = None,  # noqa: ARG001 (changes nothing)
     backend: str = "inductor",
+    options: dict[str, Any] | None = None,
+    disable: bool = False,
 ) -> Any:
     """Return a function that does what `function` does, from its second call on as a captured program.
 
@@ -1301,8 +1307,11 @@ def compile(
         nothing, and the others do nowhere.
     fullgraph : bool, optional
         Raise a `CompileError`, after the call, where the function would run as it is with a warning.
-    dynamic, backend : optional
-        Taken for PyTorch's sake: each kind of call has a program of its own, and there is one backend, "inductor".
+    dynamic, backend, options : optional
+        Taken for PyTorch's sake: each kind of call has a program of its own, there is one backend, "inductor", and what
+        its options set is not there.
+    disable : bool, optional
+        Give the function as it is.
 
     Returns
     -------
@@ -1315,6 +1324,8 @@ def compile(
         From a compared call, where a replay gives something else; with `fullgraph`, where no program can hold the call.
     ValueError
         If `check`, `mode` or `backend` is not known.
+    RuntimeError
+        If there are both a mode and options.
 
     Examples
     --------
@@ -1341,6 +1352,8 @@ def compile(
             mode=mode,
             fullgraph=fullgraph,
             backend=backend,
+            options=options,
+            disable=disable,
         )
     if check not in ("doubling", "first", False):
         raise ValueError(f"check must be 'doubling', 'first' or False, not {check!r}")
@@ -1351,7 +1364,13 @@ def compile(
             f"compile has no backend {backend!r}: leave the argument out; agrad.func.capture gives the program of a"
             f" call{errors.called()}"
         )
+    if mode is not None and options is not None:
+        raise RuntimeError(
+            f"Either mode or options can be specified, but both can't be specified at the same time.{errors.called()}"
+        )
     if not callable(function):
         raise TypeError(f"compile takes a function, not {type(function).__name__}{errors.called()}")
-    options = {"mode": mode} if mode == "reduce-overhead" else {}
-    return Compiled(function, check, explain, fullgraph, exact=exact, threads=threads, **options)
+    if disable:
+        return function
+    more = {"mode": mode} if mode == "reduce-overhead" else {}
+    return Compiled(function, check, explain, fullgraph, exact=exact, threads=threads, **more)

@@ -36,6 +36,8 @@ class Adagrad(Optimizer):
         Ascend.
     foreach, fused : bool, optional
         Taken for PyTorch's sake: one loop serves them all, with the same numbers.
+    differentiable : bool, optional
+        Only False: no step is recorded.
 
     Raises
     ------
@@ -71,6 +73,7 @@ class Adagrad(Optimizer):
         maximize: bool = False,
         foreach: bool | None = None,
         fused: bool | None = None,
+        differentiable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -80,7 +83,7 @@ class Adagrad(Optimizer):
             "initial_accumulator_value": initial_accumulator_value,
             "maximize": maximize,
         }
-        super().__init__(params, defaults)
+        super().__init__(params, defaults, differentiable=differentiable)
 
     def check(self, group: Mapping[str, Any]) -> None:
         super().check(group)

@@ -37,6 +37,8 @@ class Adam(Optimizer):
         Ascend.
     foreach, fused, capturable : bool, optional
         Taken for PyTorch's sake: one loop serves them all, with the same numbers.
+    differentiable : bool, optional
+        Only False: no step is recorded.
 
     Raises
     ------
@@ -74,6 +76,7 @@ class Adam(Optimizer):
         foreach: bool | None = None,
         fused: bool | None = None,
         capturable: bool = False,
+        differentiable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -83,7 +86,7 @@ class Adam(Optimizer):
             "amsgrad": amsgrad,
             "maximize": maximize,
         }
-        super().__init__(params, defaults)
+        super().__init__(params, defaults, differentiable=differentiable)
 
     def check(self, group: Mapping[str, Any]) -> None:
         super().check(group)
@@ -149,7 +152,7 @@ class AdamW(Adam):
 
     Parameters
     ----------
-    params, lr, betas, eps, amsgrad, maximize, foreach, fused, capturable
+    params, lr, betas, eps, amsgrad, maximize, foreach, fused, capturable, differentiable
         As for `Adam`.
     weight_decay : float, optional
         The part of the parameter taken away at each step, times the learning rate.
@@ -170,5 +173,8 @@ class AdamW(Adam):
         foreach: bool | None = None,
         fused: bool | None = None,
         capturable: bool = False,
+        differentiable: bool = False,
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+        super().__init__(
+            params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, differentiable=differentiable
+        )

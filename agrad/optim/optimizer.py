@@ -9,6 +9,7 @@ from typing import Any
 
 from agrad.core.backend import Backend
 from agrad.core.buffers import assign_data, own, owned
+from agrad.core.errors import called
 from agrad.core.materialize import fill
 from agrad.core.mode import effect, enable_grad, guard, no_grad, not_recorded, recorder, setting, tells_settings
 from agrad.core.tensor import Tensor, wrap
@@ -28,6 +29,8 @@ class Optimizer:
         Leaves to train; or groups, each a dict with ``"params"`` and settings that differ.
     defaults : dict
         Settings of groups that do not give their own.
+    differentiable : bool, optional
+        Only False: no step is recorded.
 
     Attributes
     ----------
@@ -71,7 +74,13 @@ class Optimizer:
     #: Numbers in the state of a parameter that grow by one at each step.
     _counts: tuple[str, ...] = ()
 
-    def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
+    def __init__(self, params: Iterable[Any], defaults: dict[str, Any], *, differentiable: bool = False) -> None:
+        if differentiable:
+            raise ValueError(
+                "differentiable=True is not there: no step of an optimizer is recorded"
+                "\n  Write the update out: w - lr * g, with g of agrad.autograd.grad(loss, w, create_graph=True)."
+                f"{called()}"
+            )
         self.defaults = defaults
         self.param_groups: list[dict[str, Any]] = []
         self.state: dict[Tensor, dict[str, Any]] = {}

@@ -36,6 +36,8 @@ class RMSprop(Optimizer):
         Ascend.
     foreach, capturable : bool, optional
         Taken for PyTorch's sake: one loop serves them all, with the same numbers.
+    differentiable : bool, optional
+        Only False: no step is recorded.
 
     Raises
     ------
@@ -72,6 +74,7 @@ class RMSprop(Optimizer):
         maximize: bool = False,
         foreach: bool | None = None,
         capturable: bool = False,
+        differentiable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -82,7 +85,7 @@ class RMSprop(Optimizer):
             "centered": centered,
             "maximize": maximize,
         }
-        super().__init__(params, defaults)
+        super().__init__(params, defaults, differentiable=differentiable)
 
     def check(self, group: Mapping[str, Any]) -> None:
         super().check(group)

@@ -28,6 +28,8 @@ class SGD(Optimizer):
         Ascend.
     foreach, fused : bool, optional
         Taken for PyTorch's sake: one loop serves them all, with the same numbers.
+    differentiable : bool, optional
+        Only False: no step is recorded.
 
     Raises
     ------
@@ -59,6 +61,7 @@ class SGD(Optimizer):
         maximize: bool = False,
         foreach: bool | None = None,
         fused: bool | None = None,
+        differentiable: bool = False,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -68,7 +71,7 @@ class SGD(Optimizer):
             "nesterov": nesterov,
             "maximize": maximize,
         }
-        super().__init__(params, defaults)
+        super().__init__(params, defaults, differentiable=differentiable)
 
     def check(self, group: Mapping[str, Any]) -> None:
         super().check(group)

@@ -8,6 +8,7 @@ import itertools
 import math
 import queue
 import threading
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -467,19 +468,27 @@ class DataLoader:
         Makes a batch of a list of samples. Default: `default_collate`.
     drop_last : bool, optional
         Whether a last batch that is smaller is left out.
-    prefetch : int, optional
-        How many batches a thread reads ahead; 0 reads each when it is asked for.
+    timeout : float, optional
+        How many seconds to wait for a batch that the thread reads; 0 waits as long as it takes.
+    worker_init_fn : callable, optional
+        Taken, and never called: there are no workers.
     generator : agrad.random.Generator, optional
         Where the orders come from, and the seeds of the passes. Default: the one that `agrad.manual_seed` seeds.
-    pin_memory, persistent_workers : bool, optional
-        Taken, and nothing to do: there are no processes, and arrays need no pinning.
+    prefetch : int, optional
+        How many batches a thread reads ahead; 0 reads each when it is asked for.
+    prefetch_factor : int, optional
+        PyTorch's name of `prefetch`.
+    multiprocessing_context, persistent_workers, pin_memory, pin_memory_device, in_order : optional
+        Taken, and nothing to do: there are no processes, arrays need no pinning, and batches come in order.
 
     Raises
     ------
     ValueError
-        If `batch_size` is not positive, or `prefetch` or `num_workers` negative; if more than one of `shuffle`, `sampler`
-        and `batch_sampler` is given, one of them with an `IterableDataset`, or a `batch_size` or `drop_last` beside
-        `batch_sampler`.
+        If `batch_size` is not positive, or `prefetch`, `num_workers` or `timeout` negative; if more than one of `shuffle`,
+        `sampler` and `batch_sampler` is given, one of them with an `IterableDataset`, or a `batch_size` or `drop_last`
+        beside `batch_sampler`; if there is a `timeout` and nothing is read ahead.
+    RuntimeError
+        In a pass, if a batch takes longer than the `timeout`.
 
     Notes
     -----
@@ -510,15 +519,30 @@ class DataLoader:
         collate_fn: Callable[[list[Any]], Any] | None = None,
         pin_memory: bool = False,
         drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], Any] | None = None,
+        multiprocessing_context: Any = None,
+        generator: random.Generator | None = None,
         *,
         prefetch: int = 2,
-        generator: random.Generator | None = None,
+        prefetch_factor: int | None = None,
         persistent_workers: bool = False,
+        pin_memory_device: str = "",
+        in_order: bool = True,
     ) -> None:
         _check_size(batch_size)
-        for name, number in (("prefetch", prefetch), ("num_workers", num_workers)):
+        prefetch = prefetch if prefetch_factor is None else prefetch_factor
+        for name, number in (("prefetch", prefetch), ("num_workers", num_workers), ("timeout", timeout)):
             if number < 0:
                 raise ValueError(f"{name} should not be negative, but got {name}={number}{called()}")
+        if timeout and not prefetch:
+            raise ValueError(f"timeout is of the thread that reads ahead: give a prefetch > 0{called()}")
+        if worker_init_fn is not None and num_workers:
+            warnings.warn(
+                "worker_init_fn is not called: one thread of this process reads ahead, and no worker is started. What the"
+                " dataset draws from agrad's generator is seeded anew for each pass.",
+                stacklevel=2,
+            )
         if isinstance(dataset, IterableDataset):
             for name, given in (("shuffle", shuffle), ("sampler", sampler), ("batch_sampler", batch_sampler)):
                 if given is not None and given is not False:
@@ -536,6 +560,12 @@ class DataLoader:
         self.sampler, self.batch_sampler = sampler, batch_sampler
         self.num_workers, self.pin_memory, self.persistent_workers = num_workers, pin_memory, persistent_workers
         self.collate_fn, self.prefetch, self.generator = collate_fn, prefetch, generator
+        self.timeout, self.worker_init_fn, self.multiprocessing_context = (
+            timeout,
+            worker_init_fn,
+            multiprocessing_context,
+        )
+        self.prefetch_factor, self.pin_memory_device, self.in_order = prefetch_factor, pin_memory_device, in_order
 
     def __len__(self) -> int:
         if self.batch_sampler is not None:
@@ -558,7 +588,7 @@ class DataLoader:
                     batch = self._batch(part)
                 yield batch
 
-        return _ahead(read(), self.prefetch) if self.prefetch else read()
+        return _ahead(read(), self.prefetch, self.timeout) if self.prefetch else read()
 
     def _batches(self) -> Iterator[Any]:
         """Return the indices of each batch; of an `IterableDataset`, the samples."""
@@ -625,7 +655,7 @@ def _together(*leaves: Any) -> Any:
     return stack([asarray(leaf) for leaf in leaves])
 
 
-def _ahead(items: Iterator[Any], count: int) -> Iterator[Any]:
+def _ahead(items: Iterator[Any], count: int, timeout: float = 0) -> Iterator[Any]:
     """Return the items, which a thread makes up to `count` ahead; what it raises is raised where the item is due."""
     ready: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue(count)
     left = threading.Event()
@@ -651,7 +681,10 @@ def _ahead(items: Iterator[Any], count: int) -> Iterator[Any]:
     thread.start()
     try:
         while True:
-            item, error = ready.get()
+            try:
+                item, error = ready.get(timeout=timeout or None)
+            except queue.Empty:
+                raise RuntimeError(f"DataLoader timed out after {timeout} seconds{called()}") from None
             if error is not None:
                 raise error
             if item is end:
@@ -659,7 +692,7 @@ def _ahead(items: Iterator[Any], count: int) -> Iterator[Any]:
             yield item
     finally:
         left.set()
-        thread.join()
+        thread.join(timeout or None)
 
 
 if not TYPE_CHECKING:

@@ -59,11 +59,11 @@ def test_inplace_as_a_statement_and_on_what_cannot_change():
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        ("SGD", {"foreach": True, "fused": None}),
-        ("Adam", {"foreach": None, "fused": True, "capturable": False}),
-        ("AdamW", {"foreach": False, "fused": None, "capturable": False}),
-        ("Adagrad", {"foreach": True, "fused": False}),
-        ("RMSprop", {"foreach": True, "capturable": False}),
+        ("SGD", {"foreach": True, "fused": None, "differentiable": False}),
+        ("Adam", {"foreach": None, "fused": True, "capturable": False, "differentiable": False}),
+        ("AdamW", {"foreach": False, "fused": None, "capturable": False, "differentiable": False}),
+        ("Adagrad", {"foreach": True, "fused": False, "differentiable": False}),
+        ("RMSprop", {"foreach": True, "capturable": False, "differentiable": False}),
     ],
 )
 def test_optimizers_take_how_pytorch_loops(name, more):
@@ -77,6 +77,10 @@ def test_optimizers_take_how_pytorch_loops(name, more):
             optimizer.step()
         found.append(w.tolist())
     assert found[0] == found[1]
+    with pytest.raises(
+        ValueError, match=r"differentiable=True is not there(.|\n)*create_graph=True(.|\n)*test_torch_arg"
+    ):
+        getattr(ag.optim, name)([w], differentiable=True)
 
 
 def test_moving():
@@ -121,9 +125,16 @@ def test_compile():
     def double(x):
         return x * 2
 
-    for more in ({"fullgraph": True}, {"mode": "reduce-overhead", "dynamic": False, "backend": "inductor"}):
+    for more in (
+        {"fullgraph": True},
+        {"mode": "reduce-overhead", "dynamic": False, "backend": "inductor"},
+        {"options": {"max_autotune": True}},
+    ):
         compiled = ag.compile(double, **more)
         assert [compiled(ag.ones(2)).tolist() for _ in range(3)] == [[2.0, 2.0]] * 3
+    assert ag.compile(double, disable=True) is ag.compile(disable=True)(double) is double
+    with pytest.raises(RuntimeError, match="Either mode or options can be specified"):
+        ag.compile(double, mode="default", options={})
     with pytest.raises(ValueError, match="mode must be 'default', 'reduce-overhead', 'max-autotune' or "):
         ag.compile(double, mode="fast")
     with pytest.raises(ValueError, match="no backend 'eager': leave the argument out"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import inspect
+import threading
 
 import numpy as np
 import pytest
@@ -112,8 +113,9 @@ def test_loader_takes_orders():
     assert [b.tolist() for b in loader] == [[4, 2], [1]]
     assert len(loader) == 2
     assert len(DataLoader(range(6), batch_sampler=BatchSampler(range(6), 4, drop_last=False))) == 2
-    assert list(inspect.signature(DataLoader).parameters)[:9] == [
+    assert list(inspect.signature(DataLoader).parameters)[:13] == [
         "dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory", "drop_last",
+        "timeout", "worker_init_fn", "multiprocessing_context", "generator",
     ]  # fmt: skip
 
     class Backwards(Sampler):
@@ -123,9 +125,39 @@ def test_loader_takes_orders():
     assert [b.tolist() for b in DataLoader(range(3), 3, sampler=Backwards())] == [[2, 1, 0]]
 
 
+def test_loader_takes_what_pytorchs_workers_take():
+    more = {"prefetch_factor": 3, "worker_init_fn": print, "in_order": False, "pin_memory_device": "cuda"}
+    loader = DataLoader(range(4), 2, multiprocessing_context="fork", timeout=30, **more)
+    assert [b.tolist() for b in loader] == [[0, 1], [2, 3]]
+    assert loader.prefetch == 3
+    with pytest.warns(UserWarning, match="worker_init_fn is not called") as seen:
+        DataLoader(range(4), num_workers=2, worker_init_fn=print)
+    assert seen[0].filename == __file__
+
+
+def test_a_batch_that_takes_too_long_is_an_error():
+    go = threading.Event()
+
+    class Slow:
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, i):
+            return float(i) if i == 0 else float(go.wait(10))
+
+    loader = DataLoader(Slow(), timeout=0.02)
+    batches = iter(loader)
+    assert next(batches).tolist() == [0.0]
+    with pytest.raises(RuntimeError, match=r"DataLoader timed out after 0\.02 seconds(.|\n)*test_samplers\.py:"):
+        next(batches)
+    go.set()
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [
+        ({"timeout": -1}, "timeout should not be negative"),
+        ({"timeout": 1, "prefetch": 0}, "timeout is of the thread that reads ahead: give a prefetch > 0"),
         ({"sampler": [1], "shuffle": True}, "sampler option is mutually exclusive with shuffle"),
         ({"batch_sampler": [[1]], "batch_size": 2}, "batch_sampler option is mutually exclusive with batch_size"),
         ({"num_workers": -1}, "num_workers should not be negative"),
