@@ -323,8 +323,14 @@ def warn_lost_write(what: str, *, numpy_copies: bool) -> None:
     if is_for_numpy(frame):
         if numpy_copies:
             return
+        writer = user_frame(sys._getframe(1))
+        if writer is not frame:
+            message += (
+                f"\n  A library writes, at {line_of(writer.f_code, writer.f_lasti)}. Give it plain arrays, also from functions"
+                " that it calls: x.detach().numpy().copy(), where no gradient is to go through it."
+            )
         raise LostWriteWarning(
-            f"{message}\n  It is an error where agrad.numpy is imported: code for NumPy relies on it."
+            f"{message}\n  It is an error where agrad.numpy is imported: code for NumPy relies on it.{called()}"
         )
     warnings.warn_explicit(
         message,

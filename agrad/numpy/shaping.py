@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Iterable
+from types import FrameType
 from typing import Any
 
 from agrad.core import errors
@@ -136,7 +138,14 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> tuple[Tensor, ...]:
 
 def _raised(arys: tuple[Any, ...], function: Any) -> Any:
     found = tuple(function(as_operand(x)) for x in arys)
+    if _is_solver(errors.user_frame(sys._getframe(1))):
+        found = tuple(x if x._is_followed() else x.numpy().copy() for x in found)
     return found[0] if len(found) == 1 else found
+
+
+def _is_solver(frame: FrameType) -> bool:
+    """Return whether a frame is of SciPy's solvers, which so take what functions give, to write into parts of it."""
+    return str(frame.f_globals.get("__name__")).startswith("scipy.optimize.")
 
 
 @public()

@@ -116,11 +116,11 @@ def minimize(
         raise TypeError(
             f"minimize() makes {', '.join(made_here)} itself; use progress= for what runs every iteration{called()}"
         )
+    refuse_limits("agrad.optim.minimize", args, {"bounds": bounds, **options})
     if bounds is not None:
         options["bounds"] = list(zip(*(_vector_of(side, params) for side in bounds), strict=True))
     if not moves(args):
         return search(f, params, args, method, progress, **options)
-    refuse_limits("agrad.optim.minimize", options)
 
     def solve(*args: Any) -> Any:
         found = search(f, params, args, method, progress, **options)
@@ -133,12 +133,12 @@ def minimize(
     return found
 
 
-def refuse_limits(what: str, options: Mapping[str, Any]) -> None:
+def refuse_limits(what: str, args: Any, options: Mapping[str, Any]) -> None:
     """Refuse to differentiate a minimum within limits, where the gradient need not vanish, or of another sum than of squares."""
     limits = ["bounds"] if options.get("bounds") is not None else []
     limits += ["constraints"] if options.get("constraints", ()) not in ((), []) else []
     limits += ["loss"] if options.get("loss", "linear") != "linear" else []
-    if limits:
+    if limits and moves((args, [options[name] for name in limits])):
         raise UnsupportedOp(
             f"{what} with {', '.join(limits)}, of what is differentiated,",
             "",

@@ -27,7 +27,7 @@ from agrad.core.tensor import Tensor, wrap
 from agrad.func.arguments import bare, is_raw, moves
 from agrad.func.compiling import equal_in_bits
 from agrad.func.grad import jvp, vjp
-from agrad.func.implicit import check_closed
+from agrad.func.implicit import check_closed, refuse_open
 from agrad.func.often import Often, OftenPlain
 from agrad.func.vmap import vmap
 from agrad.numpy import numerics
@@ -462,7 +462,7 @@ class _Problem:
 
         self.function, self.by_time, self.rhs, self.arguments = function, by_time, rhs, arguments
 
-    def numbers(self, function: Any, *, by_time: bool) -> Any:
+    def numbers(self, function: Any, *, by_time: bool, is_event: bool = False) -> Any:
         """Return a Jacobian or an event as SciPy calls it; what is no function is passed on."""
         if not callable(function):
             return function
@@ -471,6 +471,8 @@ class _Problem:
         def of(t: Any, y: Any) -> Any:
             state, time = asarray(y, device=self.device, copy=True), asarray(t, device=self.device)
             found = function(time, state, *args) if by_time else function(state, time, *args)
+            if is_event and isinstance(found, Tensor) and found._is_followed():
+                refuse_open("solve_ivp: an event", function, "Its time has a derivative by func.implicit; detach {}")
             return _host(found) if isinstance(found, Tensor) else found
 
         for name in ("terminal", "direction"):
@@ -737,7 +739,7 @@ def solve_ivp(
         )
     options["jac"] = problem.numbers(options.get("jac"), by_time=True)
     several = isinstance(events, list | tuple)
-    watched = [problem.numbers(e, by_time=True) for e in events] if several else problem.numbers(events, by_time=True)
+    watched = [problem.numbers(e, by_time=True, is_event=True) for e in (events if several else [events])]
     run = _Ivp(method, _least(rtol), _least(atol), {name: options[name] for name in ("max_step",) if name in options})
     system, like = _System(problem.rhs, run), _plain(problem.y0)
     system.plain = problem.plain(
@@ -753,7 +755,7 @@ def solve_ivp(
         method=method,
         t_eval=None if wanted is None else _host(_plain(wanted)),
         dense_output=dense_output or gradient == "discrete",
-        events=watched,
+        events=watched if several else watched[0],
         rtol=rtol,
         atol=atol,
         **{name: value for name, value in options.items() if value is not None},

@@ -273,8 +273,7 @@ def minimize(
     >>> ag.func.grad(lambda a: minimize(lambda x, a: ag.sum(x**2 - a * x), [0.0], (a,)).fun)(3.0)  # of -a^2 / 4
     np.float64(-1.5)
     """
-    if moves(args):
-        refuse_limits("scipy.optimize.minimize", options)
+    refuse_limits("scipy.optimize.minimize", args, options)
 
     def solve(*args: Any) -> Any:
         more = options if tol is None else {"tol": tol, **options}
@@ -334,8 +333,7 @@ def least_squares(fun: Callable[..., Any], x0: Any, args: Any = (), method: str 
     >>> ag.grad(found.x[1], y)  # how the rate follows the measurements
     (tensor([ 0.1818, -0.2273, -0.2727]),)
     """
-    if moves(args):
-        refuse_limits("scipy.optimize.least_squares", options)
+    refuse_limits("scipy.optimize.least_squares", args, options)
 
     def solve(*args: Any) -> Any:
         given = {"jac": _slopes("least_squares", fun, args, x0), "method": method, **options}

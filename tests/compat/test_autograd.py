@@ -319,6 +319,14 @@ def test_derivatives_get_plain_arrays_where_nothing_else_is_differentiated():
     close(ag.vmap(lambda a, b: product(a, b))(X, V), X * V)
 
 
+def test_a_primitive_sees_no_tensor_beside_its_arguments():
+    times = lambda a: primitive(lambda x: x * a)(ag.tensor(3.0))
+    with pytest.raises(ag.func.ImplicitError, match=r"the primitive <lambda> depends on a,[^§]*Make a an argument"):
+        ag.func.grad(times)(2.0)
+    with pytest.raises(ag.func.ImplicitError, match="gradient would be lost"):
+        ag.func.jvp(times, (ag.tensor(2.0),), (ag.tensor(1.0),))
+
+
 def test_containers_and_several_results_of_primitives():
     @primitive
     def both(parts, scale):

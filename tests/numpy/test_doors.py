@@ -195,6 +195,12 @@ def test_writes_through_views_are_errors_under_the_module():
     with pytest.raises(ag.LostWriteWarning, match=r"an error where agrad\.numpy is imported"):
         row[:] = 1.0
     assert row.tolist() == [0.0, 0.0]
+    library = {"__name__": "scipy.of_this_test"}
+    exec("def halve(z):\n    part = z[1:]\n    part[0] = 0.5", library)
+    with pytest.raises(
+        ag.LostWriteWarning, match=r"A library writes, at <string>:3\.[^§]*numpy\(\)\.copy\(\)[^§]*test_doors"
+    ):
+        library["halve"](anp.ones(3))
     scope = {"x": x}
     with pytest.warns(ag.LostWriteWarning):
         exec(compile("row = x[0]\nrow[:] = 1.0", "elsewhere.py", "exec"), scope)

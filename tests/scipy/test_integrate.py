@@ -301,6 +301,10 @@ class TestSolveIvp:
             ag.UnsupportedOp, match=r"with events, of what is differentiated, is not supported: .*func\.implicit"
         ):
             solve_ivp(swing, (0.0, 2.0), START, args=(leaf(PULL),), events=crossing)
+        with pytest.raises(ImplicitError, match=r"solve_ivp: an event depends on a,[^§]*func\.implicit; detach a"):
+            ag.func.grad(
+                lambda a: solve_ivp(lambda t, y: -y, (0.0, 1.0), [1.0], events=lambda t, y: y[0] - a).y[0, 0] * a
+            )(0.5)
 
     def test_what_does_not_arrive(self):
         blows = lambda t, y, a: a * y**2

@@ -7,6 +7,7 @@ import pytest
 from scipy import optimize as theirs
 
 import agrad as ag
+import agrad.numpy as anp
 from agrad.autograd import gradcheck, gradgradcheck
 from agrad.func import ImplicitError
 from agrad.scipy import optimize
@@ -252,3 +253,57 @@ class TestReports:
         bounds = theirs.Bounds([0, 2], [1, 3])
         near = optimize.minimize(lambda x: ag.sum((x + 9.0) ** 2), [0.5, 2.5], (), "L-BFGS-B", bounds=bounds)
         np.testing.assert_allclose(near.x, [0.0, 2.0])
+
+    def test_limits_are_no_constants(self):
+        square = lambda x: ag.sum((x - 9.0) ** 2)
+        limited = {
+            "minimize": lambda a: optimize.minimize(square, [1.0], (), "L-BFGS-B", bounds=[(0.0, a)]).x,
+            "least_squares": lambda a: optimize.least_squares(lambda x: x - 9.0, [1.0], bounds=([0.0], [a])).x,
+            "optim": lambda a: ag.optim.minimize(square, ag.ones(1), bounds=(0.0, a)).params,
+        }
+        for of in limited.values():
+            with pytest.raises(ag.UnsupportedOp, match="bounds, of what is differentiated"):
+                ag.func.grad(lambda a, of=of: ag.sum(of(a)))(2.0)
+        with pytest.raises(RuntimeError, match=rf"Can't call numpy\(\)[^§]*{__file__}"):
+            ag.func.grad(
+                lambda a: optimize.minimize(
+                    square, [1.0], (), "SLSQP", constraints={"type": "ineq", "fun": lambda x: a - x[0]}
+                ).x[0]
+            )(2.0)
+
+
+class TestScipysOwn:
+    """SciPy's solvers take functions that give tensors, those too that write into what they got."""
+
+    curve = staticmethod(lambda x: anp.array([x[0] ** 2 + x[1] ** 2 - 1, x[1] - x[0] - 1]))
+    square = staticmethod(lambda x: anp.sum((x - 1.3) ** 2))
+
+    @pytest.mark.parametrize("form", ["dict", "dict with jac", "NonlinearConstraint", "with jac", "with hess"])
+    def test_inequalities_of_trust_constr(self, form):
+        f, jac = self.curve, ag.func.jacrev(self.curve)
+        constraint = {
+            "dict": {"type": "ineq", "fun": lambda x: -f(x)},
+            "dict with jac": {"type": "ineq", "fun": lambda x: -f(x), "jac": lambda x: -jac(x)},
+            "NonlinearConstraint": theirs.NonlinearConstraint(f, -np.inf, 0),
+            "with jac": theirs.NonlinearConstraint(f, -np.inf, anp.zeros(2), jac=jac),
+            "with hess": theirs.NonlinearConstraint(
+                f, -np.inf, 0, jac=jac, hess=lambda x, v: ag.func.hessian(lambda x: anp.dot(f(x), v))(x)
+            ),
+        }[form]
+        given = {"jac": ag.func.grad(self.square), "constraints": constraint}
+        found = theirs.minimize(self.square, [0.1, 0.2], method="trust-constr", **given)
+        np.testing.assert_allclose(found.x, [0.5**0.5, 0.5**0.5], atol=1e-4)
+
+    def test_limits_that_are_tensors(self):
+        bounds = theirs.Bounds(anp.zeros(2), anp.array([1.0, 3.0]))
+        for method in ("Powell", "trust-constr"):
+            found = theirs.minimize(self.square, [0.5, 2.0], method=method, bounds=bounds)
+            np.testing.assert_allclose(found.x, [1.0, 1.3], atol=1e-3)
+        sum_of = theirs.LinearConstraint(anp.ones((1, 2)), 0.0, 1.0)
+        found = theirs.minimize(self.square, [0.5, 0.2], method="trust-constr", constraints=sum_of)
+        np.testing.assert_allclose(found.x, [0.5, 0.5], atol=1e-3)
+
+    def test_a_value_that_is_followed_stays_a_tensor(self):
+        x = leaf([1.0, 2.0])
+        assert ag.grad(np.atleast_1d(x).sum(), x)[0].tolist() == [1.0, 1.0]
+        assert ag.is_tensor(np.atleast_1d(x.detach()))

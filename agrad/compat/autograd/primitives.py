@@ -17,8 +17,10 @@ from agrad.compat.autograd.convention import turned
 from agrad.core.backend import backend_of
 from agrad.core.errors import called
 from agrad.core.function import Function
+from agrad.core.mode import enable_grad
 from agrad.core.tensor import Tensor
 from agrad.core.tree import TreeDef
+from agrad.func.implicit import refuse_open
 from agrad.ops.creation import asarray, zeros_like
 from agrad.ops.manipulation import stack
 
@@ -177,8 +179,12 @@ class Called(Function):
 
     @staticmethod
     def forward(ctx: Any, call: Call, *tensors: Tensor) -> Any:
-        found = call.function.fun(*call.arguments(map(bare, tensors)), **call.kwargs)  # type: ignore[attr-defined]
-        leaves, call.result = tree.flatten(found)
+        function: Any = call.function
+        with enable_grad:  # to see what it depends on beside its arguments
+            found = function.fun(*call.arguments(map(bare, tensors)), **call.kwargs)
+            leaves, call.result = tree.flatten(found)
+            if any(map(is_followed, leaves)):
+                refuse_open(f"the primitive {name_of(function)}", function.fun, "Make {} an argument of the primitive")
         call.rest = [Array() if is_array(x) else x for x in leaves]
         results = [asarray(x) for x in leaves if is_array(x)]
         ctx.call, ctx.count = call, len(tensors)
@@ -234,6 +240,8 @@ def primitive(f_raw: Callable[..., Any]) -> Callable[..., Any]:
         When it is differentiated, if there is no derivative.
     TypeError
         When called: if a tensor that is being differentiated comes by keyword.
+    ImplicitError
+        When called: if `f_raw` depends on a tensor that is being differentiated and is none of its arguments.
 
     Examples
     --------

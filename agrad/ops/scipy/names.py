@@ -7,7 +7,7 @@ from collections.abc import Collection
 from types import FrameType
 
 from agrad.core.elsewhere import NAMESPACES
-from agrad.core.errors import line_of
+from agrad.core.errors import INTERNAL_FILES, line_of
 
 
 def instead_of(frame: FrameType | None) -> str:
@@ -20,7 +20,7 @@ def instead_of(frame: FrameType | None) -> str:
     while frame is not None and frame.f_globals.get("__name__", "").startswith(("scipy.", "numpy")):
         found = _name_of(frame) or found
         frame = frame.f_back
-    if not found:
+    if not found or (frame is not None and frame.f_code.co_filename in INTERNAL_FILES):
         return ""
     line = f", called at {line_of(frame.f_code, frame.f_lasti)}," if frame is not None else ""
     return f"\n  SciPy's own function{line} takes arrays only: use {found}."
