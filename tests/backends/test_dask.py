@@ -459,7 +459,7 @@ def test_reductions_within_chunks_make_no_tasks_of_their_own(kernels, name, axis
             np.testing.assert_array_equal(np.signbit(made), np.signbit(expected))
 
 
-def test_a_reduction_over_several_chunks_is_dasks(kernels):
+def test_a_reduction_over_several_chunks(kernels):
     a = random(6, 4)
     for axis in (0, None, (0, 1)):
         found = kernels.sum(da.from_array(a, chunks=(4, 4)), axis=axis)

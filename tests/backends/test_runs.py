@@ -17,6 +17,7 @@ da = pytest.importorskip("dask.array")
 computing = pytest.importorskip("agrad_dask.computing")
 fusing = pytest.importorskip("agrad_dask.fusing")
 runs = pytest.importorskip("agrad_dask.runs")
+KERNELS = pytest.importorskip("agrad_dask.kernels").KERNELS
 staging = pytest.importorskip("agrad_dask.staging")
 spec = pytest.importorskip("dask._task_spec")
 
@@ -46,6 +47,8 @@ def some_arrays(seed):
         lambda x, y: da.where(x > 0, x, 0.5 * y),
         lambda x, _: x - x.mean(axis=0),
         lambda x, y: x * (1 + da.sum(y * y)),
+        lambda x, y: x * (1 + KERNELS["sum"](y * y)),
+        lambda x, y: x - KERNELS["mean"](y, axis=0),
         lambda x, _: x - da.max(x, axis=1, keepdims=True),
         lambda x, _: da.exp(-da.fabs(x)).T.T,
         lambda x, _: x @ da.from_array(np.full((x.shape[1], x.shape[1]), 0.25)),
@@ -66,6 +69,8 @@ def some_arrays(seed):
         lambda x: da.mean(x, axis=0),
         lambda x: da.sum(x, axis=1),
         lambda x: x.T @ x,
+        lambda x: KERNELS["matmul"](x.T, x),
+        lambda x: KERNELS["max"](x, axis=0, keepdims=True),
         lambda x: x[: max(1, rows)],
         lambda x: da.var(x),
         lambda x: da.cumsum(x, axis=0),
@@ -86,7 +91,7 @@ def shifted(x, block_id=None):
 def test_whatever_the_arrays_the_values_are_the_same(seed, monkeypatch):
     arrays = some_arrays(seed)
     monkeypatch.setattr(staging, "CHUNKS", 2)
-    monkeypatch.setattr(runs, "GROUPS", (1, 4, 64)[seed % 3])
+    monkeypatch.setattr(fusing, "GROUPS", (1, 4, 64)[seed % 3])
     with dask.config.set(scheduler=("sync", "threads")[seed % 2], num_workers=2):
         for value, expected in zip(computing.values(*arrays), dask.compute(*arrays), strict=True):
             np.testing.assert_array_equal(value, expected)
@@ -94,7 +99,7 @@ def test_whatever_the_arrays_the_values_are_the_same(seed, monkeypatch):
 
 def test_the_arrays_above_have_runs_at_all(monkeypatch):
     monkeypatch.setattr(staging, "CHUNKS", 2)
-    monkeypatch.setattr(runs, "GROUPS", 4)
+    monkeypatch.setattr(fusing, "GROUPS", 4)
     found = Watched(monkeypatch)
     with dask.config.set(scheduler="sync"):
         for seed in range(40):
@@ -107,8 +112,9 @@ def test_the_arrays_above_have_runs_at_all(monkeypatch):
 
 def steps_of(node):
     """Return for each step of a task whether it is what a run does at a place."""
-    program = next(iter(node.args), None) if isinstance(node, Task) else None
-    return [type(task) is fusing.Place for task, *_ in program.steps] if isinstance(program, fusing.Program) else []
+    if not isinstance(node, Task) or node.func is not fusing.run_group:
+        return []
+    return [type(task) is fusing.Place for task, *_ in node.args[1].made().steps]
 
 
 class Watched:
@@ -187,7 +193,7 @@ def made_block(block_info=None):
 
 @pytest.mark.parametrize("groups", [64, 4])
 def test_what_is_no_longer_needed_is_let_go(groups, monkeypatch):
-    monkeypatch.setattr(runs, "GROUPS", groups)
+    monkeypatch.setattr(fusing, "GROUPS", groups)
     x = y = da.map_blocks(made_block, chunks=((2,) * 64,), dtype=float, meta=np.empty(0))
     for _ in range(10):
         y = y + 1.0

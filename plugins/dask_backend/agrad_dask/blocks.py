@@ -36,6 +36,7 @@ from agrad.func.watching import Watcher
 from agrad_dask import origins
 from agrad_dask.losses import HOW, Kind, imagined
 from agrad_dask.lowering import data_of
+from agrad_dask.reductions import added_up
 
 #: For how many functions, and layouts of the arrays they are called with, programs are kept.
 KEPT = 16
@@ -194,7 +195,7 @@ class Blocks:
         layers, needs = {**graph.layers, own: tasks}, {**graph.dependencies, own: {name}}
         chunks = (*((1,) * self.grid[axis] for axis in added), *layout.chunks)
         made = da.Array(HighLevelGraph(layers, needs), own, chunks, meta=layout.meta, dtype=layout.meta.dtype)
-        return made.sum(axis=tuple(range(len(added))), dtype=made.dtype) if added else made
+        return added_up(made, axis=tuple(range(len(added))), dtype=made.dtype) if added else made
 
     # -- derivatives ------------------------------------------------------------------------------------------------------
 

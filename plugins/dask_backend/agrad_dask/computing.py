@@ -202,22 +202,16 @@ class _Run:
         """
         chunks = max(staging.CHUNKS, self.threads())
         with fusing.uncollected():
-            layers = runs.Layers(self.written)
-            plan = runs.Runs(runs.Survey(layers, keys, {}), chunks)
-            outline, blocks = plan.outline()
-            first = {key: one for one, some in blocks.items() for key in some}
+            plan = runs.Runs(self.written, keys, chunks)
+            outline = plan.outline()
             sizes = _Sizes(outline, self.written)
-            passes = staging.stages(
-                outline,
-                dict.fromkeys(first.get(key, key) for key in keys),
-                lambda key: sizes(key) * len(blocks.get(key, "1")),
-            )
-        for number, firsts in enumerate(passes, 1):
-            targets = keys
+            firsts = dict.fromkeys(map(plan.head, keys))
+            passes = staging.stages(outline, firsts, lambda key: sizes(key) * len(plan.blocks(key)))
+            groups = [[block for one in some for block in plan.blocks(one)] for some in passes]
+        for number, targets in enumerate(groups if len(passes) > 1 else [keys], 1):
             with fusing.uncollected():
                 if len(passes) > 1:
-                    targets = [key for one in firsts for key in blocks.get(one, [one])]
-                    plan = runs.Runs(runs.Survey(layers, targets, values, kept=self.client is not None), chunks)
+                    plan = runs.Runs(self.written, targets, chunks, values, kept=self.client is not None)
                 graph = plan.graph() if self.client is None else self.without_kept(plan.graph())
             yield targets, graph, number, len(passes)
 
@@ -754,10 +748,8 @@ class _Sizes:
         said = getattr(layer, "collection_annotations", None) or {}
         if "chunks" not in said:
             return None
-        outer = name_of(node.key)
-        place = (
-            key[1:] if isinstance(key, tuple) else node.key[1:] if isinstance(node.key, tuple) and outer == name else ()
-        )
+        own = next((each for each in (key, node.key) if isinstance(each, tuple) and each[0] == name), ())
+        place = own[1:] if name in self.layers else ()
         reduced = _reduced(node, key)
         total: float = said["dtype"].itemsize * (3 if reduced else 1)  # partial sums carry counts and moments
         for axis, along in enumerate(said["chunks"]):

@@ -1,20 +1,27 @@
 """Several tasks as one, whose order is worked out once: depth first, and each value is let go after its last use.
 
 A task that Dask fused costs as much again as the scheduler takes for it, because Dask puts the tasks in it in order every
-time it runs. Plain data: nothing here computes but `Program`.
+time it runs. A `Run` is what tasks do that are alike; a `Fold` adds up, in these tasks and a tree of others, what all places give.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import itertools
+import math
+import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef
+from dask.highlevelgraph import Layer
 
+from agrad.core.once import once
 from agrad_dask.staging import Graph
 
 #: Neighbouring chunks share a task while they have at most this many bytes together; the task reads them in turn.
@@ -23,7 +30,14 @@ GROUP_BYTES = 2**24
 GROUPS = 32
 #: Tasks are made larger where there would be more than about this many: Dask's scheduler takes 50 to 100 us for each.
 TASKS = 100_000
+#: How many partial sums one task adds up: a power of two, see `Fold`.
+FAN_IN = 8
 
+#: Under which key, with the number of a fold, a task holds what adds up.
+TOTAL = "total"
+
+#: How many blocks there are along each axis.
+Grid = tuple[int, ...]
 #: What is done, under which key its value is held, and the keys of what it needs.
 Do = tuple[Any, Any, tuple[Any, ...]]
 
@@ -52,7 +66,7 @@ class Program:
     steps : tuple of (task, key, tuple of keys, tuple of keys)
         Each step, and what nobody needs after it.
     results : tuple of keys
-        What is handed out: the value, or a tuple if there are several.
+        What is handed out: the value, or a tuple of none or several.
     """
 
     given: tuple[tuple[Any, Any, int | None], ...]
@@ -74,22 +88,6 @@ class Program:
             for other in done:
                 del held[other]
         return held[self.results[0]] if len(self.results) == 1 else tuple(held[key] for key in self.results)
-
-    def __dask_tokenize__(self) -> str:
-        return str(id(self))  # its task has a key of its own: a cluster's client would look through all contents
-
-    @property
-    def outer(self) -> tuple[Any, ...]:
-        """The keys of the tasks that hand something in."""
-        return tuple(dict.fromkeys(outer for _, outer, _ in self.given))
-
-    def task(self, key: Any) -> Task:
-        """Return the task that runs it."""
-        return Task(key, _run, self, self.outer, *map(TaskRef, self.outer))
-
-
-def _run(program: Program, keys: tuple[Any, ...], *values: Any) -> Any:
-    return program(dict(zip(keys, values, strict=True)))
 
 
 class Call:
@@ -134,9 +132,6 @@ class Place:
         made = self.program.run({name: values[key] for name, key in self.names} | self.own)
         return dict(zip(self.keys, made if len(self.keys) > 1 else (made,), strict=True))
 
-    def __reduce__(self) -> Any:
-        return _place, (self.program, self.number, self.names, self.own, self.keys)
-
 
 class Pattern(NamedTuple):
     """A program that runs at many places alike.
@@ -166,15 +161,6 @@ class Pattern(NamedTuple):
         place = Place(self.program, i, names, own, tuple(key(i) for key in self.results))
         return place, None, tuple(key for _, key in names)
 
-    def needs(self, i: int) -> list[Any]:
-        """Return the keys of what is handed in at a place."""
-        return [key(i) for _, key in self.blocks] + [key for _, key in self.shared]
-
-
-def _place(program: Program, number: int, names: tuple[tuple[Any, Any], ...], own: dict[Any, Any], keys: Any) -> Place:
-    """Return a place that was sent."""
-    return Place(program, number, names, {name: aligned(value) for name, value in own.items()}, keys)
-
 
 def aligned(value: Any) -> Any:
     """Return what was sent with its items where a processor likes them: see `computing._OnWorker`."""
@@ -182,8 +168,12 @@ def aligned(value: Any) -> Any:
         return value.copy(order="K")
     if type(value) is tuple:  # what a task of several results gives
         return tuple(map(aligned, value))
+    if isinstance(value, DataNode):
+        return DataNode(value.key, aligned(value.value))
+    if isinstance(value, Program):
+        return replace(value, steps=tuple((aligned(task), *rest) for task, *rest in value.steps))
     if type(value) is dict:  # the tasks in a fused one, data among them
-        return {k: DataNode(k, aligned(v.value)) if isinstance(v, DataNode) else v for k, v in value.items()}
+        return {k: aligned(v) if isinstance(v, DataNode) else v for k, v in value.items()}
     return value
 
 
@@ -250,3 +240,300 @@ def direct(node: GraphNode) -> GraphNode | Program | Call:
             data[name] = DataNode(name, ref({}) if isinstance(ref, GraphNode) else ref)
     graph = inner | data
     return program_of(depth_first(graph, (result,), graph), (result,), outer)
+
+
+# -- tasks that are alike -----------------------------------------------------------------------------------------------
+
+
+def group_size(count: int, nbytes: float) -> int:
+    """Return how many of so many places, with blocks of so many bytes, share a task: a power of two, see `Fold`."""
+    size = 1
+    while count > size * TASKS or (2 * size * nbytes <= GROUP_BYTES and count > (2 * size) * (GROUPS - 1)):
+        size *= 2
+    return size
+
+
+def keys_of(name: str, grid: Grid) -> Callable[[int], Any]:
+    """Return the function that gives the key of the block at a place: nothing is held for each."""
+    several = [axis for axis, n in enumerate(grid) if n > 1]
+    if len(several) == 1:
+        before, after = (name, *(0,) * several[0]), (0,) * (len(grid) - several[0] - 1)
+        return lambda i: (*before, i, *after)
+
+    def key(i: int) -> Any:
+        at = []
+        for n in reversed(grid):
+            i, along = divmod(i, n)
+            at.append(along)
+        return (name, *reversed(at))
+
+    return key
+
+
+class Adder(ABC):
+    """Adds up what places give, in every task from nothing; then tasks add up what those give.
+
+    Attributes
+    ----------
+    shared : tuple of keys
+        Of what it is handed in.
+    several : int
+        How many neighbours are added at once.
+    """
+
+    shared: tuple[Any, ...] = ()
+    several = 1
+
+    @abstractmethod
+    def begin(self, numbers: range, *shared: Any) -> AbstractContextManager[Any]:
+        """Return what adds up some places: ``add(numbers, blocks, ...)`` some neighbours, with a list for each source."""
+
+    @abstractmethod
+    def combine(self, parts: Sequence[Any], *shared: Any) -> Any:
+        """Return the sum of what tasks gave, in their order."""
+
+    def finish(self, part: Any) -> Any:
+        """Return the result of the sum of all."""
+        return part
+
+
+class Folded(NamedTuple):
+    """One block: what an `Adder` makes of all blocks of some arrays that are cut alike.
+
+    Tasks have 2, 4, 8... places, and add up 8 of such sums. So an adder that goes by pairs, and pairs of pairs, gives the same
+    bits however many places share a task.
+
+    Attributes
+    ----------
+    key : tuple
+        Of the block.
+    sources : sequence of (str, tuple of int)
+        The names of these arrays, and how many blocks they have along each axis.
+    nbytes : float
+        Of what is added at a place, where no layer of blocks says it.
+    kept : bool
+        What tasks do is kept once it is worked out.
+    """
+
+    key: tuple[Any, ...]
+    sources: Sequence[tuple[str, Grid]]
+    adder: Adder
+    nbytes: float = 0.0
+    kept: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arrays."""
+        return tuple(dict(self.sources))
+
+
+class Fold(Layer):
+    """A layer of Dask's with one block."""
+
+    def __init__(self, folded: Folded) -> None:
+        super().__init__()
+        self.folded, self.key, self.output = folded, folded.key, folded.key[0]
+
+    @once
+    def tasks(self) -> dict[Any, GraphNode]:
+        """The tasks, where blocks are made by others."""
+        run = Run(f"{self.output}_.", math.prod(self.folded.sources[0][1]), FAN_IN, folds=(self.folded,))
+        return run.tasks() | {self.key: taken(self.key, *run.handed[self.key])}
+
+    def __getitem__(self, key: Any) -> GraphNode:
+        return self.tasks[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tasks)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def is_materialized(self) -> bool:
+        return "tasks" in self.__dict__
+
+    def get_output_keys(self) -> set[Any]:
+        return {self.key}
+
+
+class Add(NamedTuple):
+    """What a task does for a fold when the blocks of some neighbours are there."""
+
+    fold: int
+    numbers: range
+    blocks: tuple[tuple[Any, ...], ...]
+
+    def __call__(self, values: Mapping[Any, Any]) -> None:
+        values[TOTAL, self.fold].add(self.numbers, *([values[key] for key in keys] for keys in self.blocks))
+
+
+class Run:
+    """What happens at places that are alike, some neighbours in a task.
+
+    Parameters
+    ----------
+    name : str
+        Of the tasks.
+    count, size : int
+        How many places there are, and how many share a task.
+    pattern : Pattern, optional
+        What makes blocks at each place.
+    leaving : sequence of callable
+        What gives the keys of those that others need.
+    folds : sequence of Folded
+        What is added up of them, and of blocks that others make.
+    handed : dict, optional
+        Is told what is one of several results of a task: the task's key, and which of them.
+
+    Attributes
+    ----------
+    owned : dict of int to dict
+        By the first place of a task: Dask's tasks that run within it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        count: int,
+        size: int,
+        pattern: Pattern | None = None,
+        leaving: Sequence[Callable[[int], Any]] = (),
+        folds: Sequence[Folded] = (),
+        handed: dict[Any, tuple[Any, int]] | None = None,
+    ) -> None:
+        self.name, self.count, self.size, self.pattern = name, count, size, pattern
+        self.leaving, self.folds = leaving, folds
+        self.owned: dict[int, dict[Any, GraphNode]] = {}
+        self.handed = {} if handed is None else handed
+        made = pattern.program.results if pattern else ()
+        outer = {name: grid for fold in folds for name, grid in fold.sources if name not in made}
+        self.sources = [[keys_of(*each) for each in fold.sources] for fold in folds]
+        #: What gives the keys of what is needed at a place, and the keys of what is needed at all of them.
+        self.blocks = [key for _, key in (pattern.blocks if pattern else ())] + [
+            keys_of(*each) for each in outer.items()
+        ]
+        self.shared = [key for _, key in (pattern.shared if pattern else ())]
+        self.own = tuple(dict.fromkeys(key for fold in folds for key in fold.adder.shared))
+
+    @property
+    def groups(self) -> list[range]:
+        """The places of each task."""
+        return [range(i, min(i + self.size, self.count)) for i in range(0, self.count, self.size)]
+
+    def needs(self, places: Iterable[int]) -> list[Any]:
+        """Return the keys of the blocks that are handed in at some places."""
+        return [key(i) for i in places for key in self.blocks]
+
+    def results(self, places: range) -> tuple[Any, ...]:
+        """Return the keys of the blocks that leave a task."""
+        return tuple(key(i) for key in self.leaving for i in places)
+
+    def outer(self, places: range) -> tuple[Any, ...]:
+        """Return the keys of the tasks that a task is handed something by."""
+        own = self.owned.get(places.start, {})
+        inner = (d for node in own.values() for d in node.dependencies)
+        needs = (key for key in (*self.needs(places), *inner, *self.shared, *self.own) if key not in own)
+        return tuple(dict.fromkeys(self.handed[key][0] if key in self.handed else key for key in needs))
+
+    def program(self, places: range) -> Program:
+        """Return what a task does."""
+        own, steps = dict(self.owned.get(places.start, {})), list[Do]()
+        for i in places:
+            mine = depth_first(own, [key for key in self.needs((i,)) if key in own], own)
+            for _, key, _ in mine:
+                del own[key]
+            steps += mine if self.pattern is None else [*mine, self.pattern(i)]
+            for j, fold in enumerate(self.folds):
+                before = (i - places.start) % fold.adder.several
+                if before + 1 == fold.adder.several or i == places[-1]:
+                    some = range(i - before, i + 1)
+                    blocks = tuple(tuple(map(key, some)) for key in self.sources[j])
+                    steps.append((Add(j, some, blocks), None, ((TOTAL, j), *itertools.chain.from_iterable(blocks))))
+        return program_of(steps, self.results(places), self.handed)
+
+    def tasks(self) -> dict[Any, GraphNode]:
+        """Return the tasks."""
+        made, keys = dict[Any, GraphNode](), list[Any]()
+        adders = tuple(fold.adder for fold in self.folds)
+        kept = any(fold.kept for fold in self.folds)
+        for at, places in enumerate(self.groups):
+            results, outer = self.results(places), self.outer(places)
+            key = (self.name, at) if adders or len(results) > 1 else results[0]
+            if key not in results:
+                self.handed.update((each, (key, j)) for j, each in enumerate(results))
+            made[key] = Task(key, run_group, adders, Group(self, places, kept), outer, *map(TaskRef, outer))
+            keys.append(key)
+        for depth in itertools.count() if adders else ():
+            last = len(keys) <= FAN_IN
+            parts = [keys[i : i + FAN_IN] for i in range(0, len(keys), FAN_IN)]
+            keys = [(f"{self.name}_.{depth}", i) for i in range(len(parts))]
+            for key, part in zip(keys, parts, strict=True):
+                made[key] = Task(key, combined, adders, last, self.own, *map(TaskRef, (*self.own, *part)))
+            if last:
+                self.handed.update((fold.key, (key, j)) for j, fold in enumerate(self.folds))
+                break
+        return made
+
+
+class Group:
+    """What a task does: a program that is put together where it first runs, or is sent."""
+
+    __slots__ = "kept", "places", "program", "run"
+
+    def __init__(self, run: Run | None, places: range, kept: bool, program: Program | None = None) -> None:
+        self.run, self.places, self.kept, self.program = run, places, kept, program
+
+    def made(self) -> Program:
+        """Return the program."""
+        if self.program is not None:
+            return self.program
+        assert self.run is not None
+        program = self.run.program(self.places)
+        if self.kept:
+            self.program = program
+        return program
+
+    def __reduce__(self) -> Any:
+        return _sent, (self.places, self.kept, self.made())
+
+    def __dask_tokenize__(self) -> str:
+        return str(id(self))  # its task has a key of its own: a cluster's client would look through all contents
+
+
+def _sent(places: range, kept: bool, program: Program) -> Group:
+    return Group(None, places, kept, aligned(program))
+
+
+def run_group(adders: tuple[Adder, ...], group: Group, keys: tuple[Any, ...], *values: Any) -> Any:
+    """Run a task of a run, with what others hand in; gives its results and, last, what each adder made of its places."""
+    given, program = dict(zip(keys, values, strict=True)), group.made()
+    if not adders:
+        return program(given)
+    with ExitStack() as stack:
+        begun = [adder.begin(group.places, *(given[key] for key in adder.shared)) for adder in adders]
+        totals = [stack.enter_context(each) for each in begun]
+        found = program(given | {(TOTAL, j): total for j, total in enumerate(totals)})
+    blocks = (found,) if len(program.results) == 1 else found
+    return (*blocks, tuple(total.result() for total in totals))
+
+
+def combined(adders: tuple[Adder, ...], last: bool, keys: tuple[Any, ...], *values: Any) -> tuple[Any, ...]:
+    """Add up what some tasks gave, for each adder; the last task gives the results, others what the next ones add up."""
+    given, parts = dict(zip(keys, values, strict=False)), [value[-1] for value in values[len(keys) :]]
+    found = tuple(
+        adder.combine([part[j] for part in parts], *(given[key] for key in adder.shared))
+        for j, adder in enumerate(adders)
+    )
+    return tuple(adder.finish(each) for adder, each in zip(adders, found, strict=True)) if last else (found,)
+
+
+def taken(key: Any, task: Any, which: int) -> Task:
+    """Return the task that takes one of the results of another."""
+    return Task(key, operator.getitem, TaskRef(task), which)
+
+
+def alone(node: GraphNode, key: Any, handed: Mapping[Any, tuple[Any, int]]) -> Task:
+    """Return a task of Dask's that is handed some of several results of others."""
+    program = program_of([(node, key, tuple(node.dependencies))], (key,), handed)
+    outer = tuple(dict.fromkeys(each for _, each, _ in program.given))
+    return Task(key, run_group, (), Group(None, range(1), True, program), outer, *map(TaskRef, outer))

@@ -20,6 +20,7 @@ from dask.array.utils import meta_from_array
 from agrad.core.backend import backend_of
 from agrad.core.op import OPS
 from agrad.ops.nn import Padding, Pair, output_size
+from agrad_dask.reductions import added_up
 from agrad_dask.special_kernels import on_block
 from agrad_numpy.kernels import in_single
 
@@ -179,7 +180,7 @@ def _kernel(op: str, how: Images) -> Callable[..., Any]:
         if not how.sums:
             return _by_block(op, images, operands[how.images :], parameters, sizes, dtype)
         partials = _by_block(op, images, (), parameters, sizes, dtype, function=_partial, rank=5)
-        return in_single(da.sum)(partials, axis=0).astype(dtype, copy=False)  # sums of small integers grow
+        return in_single(added_up)(partials, axis=0).astype(dtype, copy=False)  # sums of small integers grow
 
     return kernel
 

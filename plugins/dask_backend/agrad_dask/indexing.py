@@ -27,6 +27,7 @@ from dask.highlevelgraph import HighLevelGraph
 from agrad.core.errors import UnsupportedOp
 from agrad.core.kernels import is_mask, key_parts
 from agrad_dask import computing
+from agrad_dask.reductions import added_up
 
 #: Data of up to this many bytes is kept beside the Dask array made of it, to be looked at without computing.
 HOST_KEPT = 2**24
@@ -371,7 +372,7 @@ def _take_at(y: Any, axis: int, places: Any) -> Any:
         axis=axis,
         size=int(ends[-1]),
     )
-    return parts[..., 0] if parts.shape[-1] == 1 else da.sum(parts, axis=rank, dtype=y.dtype)
+    return parts[..., 0] if parts.shape[-1] == 1 else added_up(parts, axis=rank, dtype=y.dtype)
 
 
 def _take_block(low: Any, places: Any, y: Any, axis: int, size: int) -> Any:
@@ -550,7 +551,7 @@ def _add_at(chunks: tuple[Any, ...], axis: int, places: Any, g: Any) -> Any:
         axis=axis,
         size=int(ends[-1]),
     )
-    return parts[..., 0] if parts.shape[-1] == 1 else da.sum(parts, axis=rank, dtype=g.dtype)
+    return parts[..., 0] if parts.shape[-1] == 1 else added_up(parts, axis=rank, dtype=g.dtype)
 
 
 def _add_block(low: Any, high: Any, places: Any, g: Any, axis: int, size: int) -> Any:
@@ -596,8 +597,8 @@ def scatter_along(values: Any, indices: Any, spec: Any, axis: int, /) -> Any:
         axis=axis,
         size=int(ends[-1]),
     )
-    made = parts[..., 0] if parts.shape[-1] == 1 else da.sum(parts, axis=rank, dtype=values.dtype)
-    return da.sum(made, axis=tuple(repeated), keepdims=True, dtype=values.dtype) if repeated else made
+    made = parts[..., 0] if parts.shape[-1] == 1 else added_up(parts, axis=rank, dtype=values.dtype)
+    return added_up(made, axis=tuple(repeated), keepdims=True, dtype=values.dtype) if repeated else made
 
 
 def _scatter_along_block(low: Any, high: Any, places: Any, values: Any, axis: int, size: int) -> Any:

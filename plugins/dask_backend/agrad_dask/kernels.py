@@ -19,6 +19,7 @@ from agrad.func.inference import infer
 from agrad_dask import indexing
 from agrad_dask.image_kernels import IMAGE_KERNELS
 from agrad_dask.indexing import UnknownSizes
+from agrad_dask.reductions import folded, only, reduction
 from agrad_dask.windows import WINDOW_KERNELS
 from agrad_numpy.kernels import in_single
 
@@ -107,15 +108,8 @@ def _reshape_rest(x: Any, kept: int, rest: tuple[int, ...]) -> Any:
 
 
 def _reshape_block(x: Any, *_: Any, kept: int, rest: tuple[int, ...]) -> Any:
-    x = _only(x)
+    x = only(x)
     return x.reshape((*x.shape[:kept], *rest))
-
-
-def _only(block: Any) -> Any:
-    """Return the block that stands in lists, one for each axis that the result lacks."""
-    while type(block) is list:
-        (block,) = block
-    return block
 
 
 def _expand_dims(x: Any, /, axis: Any = 0) -> Any:
@@ -209,9 +203,59 @@ def _diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append:
     return da.diff(da.concatenate(parts, axis=axis) if len(parts) > 1 else x, n=n, axis=axis)
 
 
+def _mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    if x.dtype.kind not in "fc" or not x.size or math.isnan(x.size):
+        return xp.mean(x, axis=axis, keepdims=keepdims)
+    total = _sum(x, axis=axis, keepdims=keepdims)
+    return da.true_divide(total, x.size // total.size)
+
+
 def _tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
-    made = xp.tensordot(x1, x2, axes=axes)
+    if isinstance(axes, int):
+        axes = range(x1.ndim - axes, x1.ndim), range(axes)
+    both = [(some,) if isinstance(some, int) else some for some in axes]
+    left, right = ([a % x.ndim for a in some] for x, some in zip((x1, x2), both, strict=True))
+    over = _contracted(x1, x2, left, right)
+    if over is not None:
+        return over
+    made = xp.tensordot(x1, x2, axes=(left, right))
     return made.astype(np.result_type(x1.dtype, x2.dtype), copy=False)  # sums of small integers have a larger dtype
+
+
+def _contracted(x1: Any, x2: Any, left: Sequence[int], right: Sequence[int]) -> Any:
+    """Return the sum over axes of which one alone is in several blocks, and no other of either array; None elsewhere."""
+    several = {a for a, n in enumerate(x1.numblocks) if n > 1}, {a for a, n in enumerate(x2.numblocks) if n > 1}
+    over = {i for i, (a, b) in enumerate(zip(left, right, strict=True)) if a in several[0] or b in several[1]}
+    if len(over) != 1 or 0 in x1.shape + x2.shape or max(map(len, several)) > 1:
+        return None
+    (at,) = over
+    if several[0] - {left[at]} or several[1] - {right[at]} or x1.shape[left[at]] != x2.shape[right[at]]:
+        return None
+    labels = list(range(x1.ndim)), list(range(x1.ndim, x1.ndim + x2.ndim))
+    for a, b in zip(left, right, strict=True):
+        labels[1][b] = a
+    free = [a for a in range(x1.ndim) if a not in left], [b for b in labels[1] if b >= x1.ndim]
+    dtype = np.result_type(x1.dtype, x2.dtype)
+    made = da.blockwise(
+        _contract_block,
+        (left[at], *free[0], *free[1]),
+        *(x1, labels[0]),
+        *(x2, labels[1]),
+        adjust_chunks={left[at]: 1},
+        concatenate=False,
+        token="tensordot",  # noqa: S106 (what the tasks are called)
+        dtype=dtype,
+        meta=np.empty_like(x1._meta, dtype, shape=(0,) * (1 + len(free[0]) + len(free[1]))),
+        axes=(tuple(left), tuple(right)),
+    )
+    return folded("sum", made, (0,), kept=False)
+
+
+def _contract_block(x1: Any, x2: Any, axes: Any) -> Any:
+    return np.tensordot(only(x1), only(x2), axes)[None]
+
+
+_sum = reduction("sum", xp.sum)
 
 
 def _is_of_number(x: Any, axis: Any) -> bool:
@@ -226,38 +270,6 @@ def _of_numbers(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(x, axis=None if _is_of_number(x, axis) else axis, **parameters)
 
     return kernel
-
-
-def _within(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a reduction that needs no other chunks where its axes are in one each; Dask's own makes a task for every block."""
-
-    def kernel(x: Any, /, *, axis: Any = None, keepdims: bool = False, **options: Any) -> Any:
-        axes = tuple(range(x.ndim)) if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)
-        whole = {a % x.ndim for a in axes if -x.ndim <= a < x.ndim and x.numblocks[a] == 1}
-        if not whole or len(whole) < len(axes) or 0 in x.shape:
-            return function(x, axis=axis, keepdims=keepdims, **options)
-        labels = tuple(range(x.ndim))
-        result = labels if keepdims else tuple(i for i in labels if i not in whole)
-        dtype = getattr(np, name)(np.ones((1,), x.dtype), **options).dtype
-        return da.blockwise(
-            _reduce_block,
-            result,
-            *(x, labels),
-            adjust_chunks=dict.fromkeys(whole, 1) if keepdims else None,
-            concatenate=False,
-            token=name,
-            dtype=dtype,
-            meta=np.empty_like(x._meta, dtype, shape=(0,) * len(result)),
-            function=functools.partial(getattr(np, name), **options),
-            axes=tuple(sorted(whole)),
-            kept=keepdims,
-        )
-
-    return kernel
-
-
-def _reduce_block(x: Any, function: Callable[..., Any], axes: tuple[int, ...], kept: bool) -> Any:
-    return function(_only(x), axis=axes, keepdims=kept)
 
 
 # -- elements ---------------------------------------------------------------------------------------------------------
@@ -515,6 +527,9 @@ def _matmul(x1: Any, x2: Any, /) -> Any:
             raise ValueError(f"shapes {x1.shape} and {x2.shape} not aligned: {inner} != {other}")
         if (x1.ndim, x2.ndim) in {(2, 1), (2, 2)} and x1.numblocks[1] == x2.numblocks[0] == 1:
             return _whole_matmul(x1, x2)
+        found = _contracted(x1, x2, [x1.ndim - 1], [0]) if x1.ndim <= 2 and x2.ndim <= 2 else None
+        if found is not None:
+            return found
     return xp.matmul(x1, x2)
 
 
@@ -603,8 +618,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "getitem": indexing.getitem,
     "linspace": _linspace,
     "matmul": _matmul,
-    "max": _of_numbers(_within("max", _extremum(da.max))),
-    "min": _of_numbers(_within("min", _extremum(da.min))),
+    "max": _of_numbers(reduction("max", _extremum(da.max))),
+    "min": _of_numbers(reduction("min", _extremum(da.min))),
     "ones_like": _ones_like,
     "repeat": _repeat,
     "reshape": _reshape,
@@ -621,9 +636,9 @@ KERNELS: dict[str, Callable[..., Any]] = {
     **{name: _known(name) for name in ("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values")},
     **{name: _filled(name) for name in ("empty", "full", "ones", "zeros")},
     **{name: in_single(getattr(xp, name)) for name in ("cumulative_prod", "cumulative_sum", "std", "var")},
-    "mean": _of_numbers(in_single(xp.mean)),
-    **{name: _of_numbers(in_single(_within(name, getattr(xp, name)))) for name in ("prod", "sum")},
-    **{name: _of_numbers(_within(name, getattr(xp, name))) for name in ("all", "any")},
+    "mean": _of_numbers(in_single(_mean)),
+    **{name: _of_numbers(in_single(reduction(name, getattr(xp, name)))) for name in ("prod", "sum")},
+    **{name: _of_numbers(reduction(name, getattr(xp, name))) for name in ("all", "any")},
     **{name: _of_numbers(getattr(xp, name)) for name in ("argmax", "argmin", "count_nonzero")},
     **{f"fft.{name}": _fourier(name) for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")},
     **{f"fft.{name}": _fourier(name) for name in ("fftn", "ifftn", "rfftn", "irfftn")},

@@ -2,8 +2,8 @@
 
 Recorded on Dask tensors, such a loss gives ten to thirty tasks per chunk, which are built, optimised and fused anew at
 every step. Here the loss is captured once for each number of rows that runs of it have (`losses`), and its program runs on the
-rows of every chunk; only its value and the gradients leave the task, and a tree of tasks adds them up. How the rows of a
-chunk are made, and which chunks share a task, is worked out once, by `runs`, and remembered with the data (`Plan`); per call
+rows of every chunk; only its value and the gradients leave the task, and a tree of tasks adds them up: a `Fold` of the data,
+like any sum over chunks. Which tasks those are is worked out once, by `runs`, and remembered with the data (`Plan`); per call
 only the parameters (`Step`) are new. They are one node of the graph, which every task refers to.
 
 May import Dask; is imported when `agrad_dask.value_and_grad` is first asked for.
@@ -19,13 +19,12 @@ import math
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import Context
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
-from dask._task_spec import GraphNode, Task, TaskRef
 from dask.highlevelgraph import HighLevelGraph
 
 import agrad as ag
@@ -37,7 +36,7 @@ from agrad.core.tensor import Tensor
 from agrad.func.arguments import Argnums, bare_all, check_argnums, give_all, givers, is_raw
 from agrad.func.compiling import Compiled, CompileWarning
 from agrad_dask import additive, computing, runs
-from agrad_dask.fusing import Do, Pattern, Program, depth_first, program_of, uncollected
+from agrad_dask.fusing import Adder, Fold, Folded, group_size, uncollected
 from agrad_dask.losses import HOW, NOTHING, Filled, Kind, Loss, Rows, captured, filled
 
 #: In a task, neighbours of at most this many bytes together share one run of the loss: each run costs some tenths of a
@@ -45,12 +44,8 @@ from agrad_dask.losses import HOW, NOTHING, Filled, Kind, Loss, Rows, captured, 
 RUN_BYTES = 2**21
 #: The same where a program runs, which costs some hundredths.
 PROGRAM_BYTES = 2**17
-#: How many partial sums one task adds up.
-FAN_IN = 8
 #: What a task does is held for chunks of at most so many bytes. To work it out takes some 20 us a chunk.
 KEPT_BYTES = 2**21
-#: Under which key a task holds its `Total`.
-TOTAL = "total"
 
 errors.INTERNAL_FILES.add(__file__)
 
@@ -74,6 +69,8 @@ class Step:
         How many there are.
     key : tuple of int
         From which every chunk gets random numbers of its own.
+    ends : sequence of float
+        Where each chunk begins, in rows, and the last one ends; nan where sizes are unknown.
     check : frozenset of int
         In which chunks to check that the loss adds up.
     call : int
@@ -94,7 +91,7 @@ class Step:
     parameters: int
     key: tuple[int, int]
     dtype: str
-    chunks: int
+    ends: Sequence[float]
     check: frozenset[int]
     call: int
     anomaly: bool
@@ -106,14 +103,13 @@ class Step:
         assert self.loss is not None
         additive.check(self.loss.value, self.loss.parameters, sample, self.reduce, self.call, source)
 
-    def where(self, chunk: Chunk) -> str:
-        """Return the note of an error in a chunk."""
-        rows = "" if math.isnan(chunk.start) else f" (rows {chunk.start} to {chunk.stop - 1})"
-        which = f"chunk {chunk.number + 1}"
-        if chunk.last > chunk.number:
-            which = f"chunks {chunk.number + 1} to {chunk.last + 1}"
+    def where(self, chunks: range) -> str:
+        """Return the note of an error in some neighbouring chunks."""
+        start, stop = self.ends[chunks.start], self.ends[chunks.stop]
+        rows = "" if math.isnan(stop) else f" (rows {start} to {stop - 1})"
+        which = f"chunk {chunks.stop}" if len(chunks) == 1 else f"chunks {chunks.start + 1} to {chunks.stop}"
         return (
-            f"{computing.CHUNK_NOTE} {which} of {self.chunks}{rows} of {self.about}, which agrad_dask.value_and_grad runs"
+            f"{computing.CHUNK_NOTE} {which} of {len(self.ends) - 1}{rows} of {self.about}, which agrad_dask.value_and_grad runs"
             " once per chunk."
         )
 
@@ -126,29 +122,6 @@ class Step:
 
     def __dask_tokenize__(self) -> str:
         return str(id(self))
-
-
-class Chunk(NamedTuple):
-    """What a task does with a chunk of the data, or with some neighbours if they are small: one run of the loss.
-
-    Attributes
-    ----------
-    number, last : int
-        Which chunks of the data.
-    start, stop : float
-        The rows; nan where sizes are unknown.
-    blocks : tuple of tuple of keys
-        For each data array those of its blocks.
-    """
-
-    number: int
-    last: int
-    start: float
-    stop: float
-    blocks: tuple[tuple[Any, ...], ...]
-
-    def __call__(self, values: Mapping[Any, Any]) -> None:
-        values[TOTAL].add(self, [joined([values[key] for key in keys]) for keys in self.blocks])
 
 
 def joined(blocks: list[Any]) -> Any:
@@ -185,7 +158,7 @@ class Part(NamedTuple):
         Value and gradients: sums or means over them.
     aux : list
         What the loss gives beside, of every run: as it is, or `Filled`.
-    samples : list of (Chunk, list of array)
+    samples : list of (range, list of array)
         Rows on which to check that the loss adds up.
     """
 
@@ -226,30 +199,34 @@ class Sum:
 class Total:
     """Runs the loss on the chunks of one task and adds up what they give."""
 
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: Step, first: int) -> None:
         self.step, self.sum, self.source = step, Sum(step.reduce), ChunkGenerator(step.key)
-        #: How many runs there have been.
-        self.done = 0
+        #: Which chunk is next.
+        self.next = first
         self.aux: list[Any] = []
         self.samples: list[Any] = []
 
-    def add(self, chunk: Chunk, blocks: list[Any]) -> None:
-        """Run the loss on a chunk, or on piece after piece of it."""
-        blocks = [b if type(b) is np.ndarray else ag.asarray(b)._raw for b in blocks]
+    def add(self, chunks: range, *given: list[Any]) -> None:
+        """Run the loss on some chunks together, or on piece after piece of one."""
+        blocks = [b if type(b) is np.ndarray else ag.asarray(b)._raw for b in map(joined, given)]
         rows, most = len(blocks[0]), self.step.most
-        self.source.begin(chunk.number)
+        self.source.begin(chunks.start)
         if most and rows > most and all(len(block) == rows for block in blocks):
             for start in range(0, rows, most):
                 self.add_run([block[start : start + most] for block in blocks])
         else:
             self.add_run(blocks)
-        if chunk.number in self.step.check and rows and not self.source.counter:
+        if chunks.start in self.step.check and rows and not self.source.counter:
             sample = additive.sampled(blocks)
             if self.step.loss is None:  # in another process: the caller's own one checks it
-                self.samples.append((chunk, sample))
+                self.samples.append((chunks, sample))
             else:
                 self.step.check_additive(sample, self.source)
-        self.done += 1
+        self.next = chunks.stop
+
+    def result(self) -> Part | None:
+        """Return what the task gives; None if its chunks have no rows."""
+        return self.sum.part(self.aux, self.samples)
 
     def add_run(self, blocks: list[Any]) -> None:
         """Run the loss on some rows, forward and backward."""
@@ -278,55 +255,39 @@ class Total:
             self.aux.append(aux)
 
 
-class Group:
-    """What a task does: a program that is put together where it first runs, or is sent, and kept where chunks are small."""
+class Chunks(Adder):
+    """Runs the loss on chunks, and adds up what they contribute, always in the same order.
 
-    __slots__ = "number", "program", "work"
+    Parameters
+    ----------
+    step : key
+        Of the `Step`.
+    several : int
+        How many neighbours share a run of the loss.
+    """
 
-    def __init__(self, work: Work | None, number: int, program: Program | None = None) -> None:
-        self.work, self.number, self.program = work, number, program
+    def __init__(self, step: Any, several: int) -> None:
+        self.shared, self.several = (step,), several
 
-    def made(self) -> Program:
-        """Return the program."""
-        if self.program is not None:
-            return self.program
-        assert self.work is not None
-        program = self.work.program(self.number)
-        if self.work.division.nbytes <= KEPT_BYTES:
-            self.program = program
-        return program
+    @contextlib.contextmanager
+    def begin(self, numbers: range, step: Step) -> Iterator[Total]:
+        if ag.get_default_dtype() != step.dtype:  # another process, which computes for this one
+            ag.set_default_dtype(step.dtype)
+        total = Total(step, numbers.start)
+        looking = ag.autograd.detect_anomaly() if step.anomaly else contextlib.nullcontext()
+        with ag.enable_grad(), random.using(total.source), looking:
+            try:
+                yield total
+            except Exception as error:
+                error.add_note(step.where(range(total.next, min(total.next + self.several, numbers.stop))))
+                raise
 
-    def __reduce__(self) -> Any:
-        return Group, (None, self.number, self.made())
-
-    def __dask_tokenize__(self) -> str:
-        return str(id(self))  # a cluster's client would look through all contents
-
-
-def run_group(step: Step, group: Group, keys: tuple[Any, ...], *values: Any) -> Part | None:
-    """Make the rows of chunk after chunk and run the loss on each; None if they have no rows."""
-    program = group.made()
-    if ag.get_default_dtype() != step.dtype:  # another process, which computes for this one
-        ag.set_default_dtype(step.dtype)
-    total = Total(step)
-    looking = ag.autograd.detect_anomaly() if step.anomaly else contextlib.nullcontext()
-    with ag.enable_grad(), random.using(total.source), looking:
-        try:
-            program(dict(zip(keys, values, strict=True)) | {TOTAL: total})
-        except Exception as error:
-            chunks = [task for task, *_ in program.steps if type(task) is Chunk]
-            error.add_note(step.where(chunks[total.done]))
-            raise
-    return total.sum.part(total.aux, total.samples)
-
-
-def combine(step: Step, *parts: Part | None) -> Part | None:
-    """Add up what groups contribute, always in the same order."""
-    some = [part for part in parts if part is not None]
-    total = Sum(step.reduce, sum(part.rows for part in some))
-    for part in some:
-        total.add(part.rows, part.found)
-    return total.part([x for part in some for x in part.aux], [x for part in some for x in part.samples])
+    def combine(self, parts: Sequence[Part | None], step: Step) -> Part | None:
+        some = [part for part in parts if part is not None]
+        total = Sum(step.reduce, sum(part.rows for part in some))
+        for part in some:
+            total.add(part.rows, part.found)
+        return total.part([x for part in some for x in part.aux], [x for part in some for x in part.samples])
 
 
 # -- the plan ---------------------------------------------------------------------------------------------------------
@@ -342,19 +303,19 @@ class Plan(NamedTuple):
     step : key
         Where that is.
     last : key
-        Of the result.
-    chunks : int
-        How many there are.
+        Of the result, in a tuple.
+    ends : list of float
+        Where each chunk begins, in rows, and the last one ends; nan where sizes are unknown.
     kinds : list of int
         The numbers of rows that runs of the loss have, the most frequent first; none where sizes are unknown.
     checked : tuple of int
         In which chunks to check that a loss adds up.
     """
 
-    tasks: dict[Any, GraphNode]
+    tasks: dict[Any, Any]
     step: Any
     last: Any
-    chunks: int
+    ends: list[float]
     kinds: list[int]
     checked: tuple[int, ...]
 
@@ -409,162 +370,25 @@ def aligned(arrays: Sequence[Any]) -> list[Any]:
     return [a if along == largest else a.rechunk({0: largest}) for a, along in zip(whole, rows, strict=True)]
 
 
-class Division(NamedTuple):
-    """How the chunks are shared out to tasks: not by the machine, so neither do the last bits of a sum depend on it.
-
-    Attributes
-    ----------
-    ends : list of float
-        Where each chunk begins, in rows, and the last one ends.
-    arrays : tuple of (str, int)
-        The names of the data arrays, and how many axes they have beside the rows.
-    size : int
-        How many chunks a task has.
-    several : int
-        How many chunks share a run of the loss.
-    nbytes : float
-        Of a chunk; infinity where sizes are unknown.
-    """
-
-    ends: list[float]
-    arrays: tuple[tuple[str, int], ...]
-    size: int
-    several: int
-    nbytes: float
-
-    @property
-    def count(self) -> int:
-        """How many chunks there are."""
-        return len(self.ends) - 1
-
-    def task(self, number: int) -> range:
-        """Return the chunks of a task."""
-        return range(number * self.size, min((number + 1) * self.size, self.count))
-
-    def runs(self, number: int) -> list[range]:
-        """Return the chunks of each run of a task."""
-        task = self.task(number)
-        return [task[i : i + self.several] for i in range(0, len(task), self.several)]
-
-    def rows(self, run: range) -> float:
-        """Return how many rows a run has."""
-        return self.ends[run.stop] - self.ends[run.start]
-
-    def chunk(self, run: range) -> Chunk:
-        """Return what is done for a run."""
-        blocks = tuple(tuple((name, i, *(0,) * more) for i in run) for name, more in self.arrays)
-        return Chunk(run.start, run.stop - 1, self.ends[run.start], self.ends[run.stop], blocks)
-
-
-def divided(arrays: Sequence[Any], join: float) -> Division:
-    """Share the chunks out to tasks."""
-    sizes = arrays[0].chunks[0]
-    nbytes = max(sizes) * sum(a.dtype.itemsize * math.prod(a.shape[1:]) for a in arrays)
-    nbytes = math.inf if math.isnan(nbytes) else max(1, nbytes)
-    size = max(1, -(-len(sizes) // runs.TASKS), int(min(runs.GROUP_BYTES / nbytes, len(sizes) / runs.GROUPS)))
-    several = max(1, min(size, int(join / nbytes)))
-    names = tuple((a.name, a.ndim - 1) for a in arrays)
-    return Division([0, *itertools.accumulate(sizes)], names, size, several, nbytes)
-
-
-@dataclass(frozen=True, eq=False)
-class Work:
-    """What all tasks do, by the numbers of their chunks.
-
-    Attributes
-    ----------
-    patterns : list of Pattern
-        Make blocks of data at every place,
-    others : list of (str, int)
-        and these arrays have the other blocks.
-    made : dict
-        Tasks that run within others,
-    owned : dict of int to set of keys
-        within which.
-    handed : mapping
-        What others hand in as one of several results: the task's key, and which of them.
-    """
-
-    division: Division
-    patterns: list[Pattern]
-    others: list[tuple[str, int]]
-    made: dict[Any, GraphNode]
-    owned: Mapping[int, set[Any]]
-    handed: Mapping[Any, tuple[Any, int]]
-
-    def needs(self, chunks: range) -> list[Any]:
-        """Return the keys of what some chunks are made of."""
-        made = [key for pattern in self.patterns for i in chunks for key in pattern.needs(i)]
-        return made + [(name, i, *(0,) * more) for name, more in self.others for i in chunks]
-
-    def outer(self, number: int) -> tuple[Any, ...]:
-        """Return the keys of what a task is handed in."""
-        own = self.owned.get(number, ())
-        inner = (d for key in own for d in self.made[key].dependencies)
-        needs = (key for key in itertools.chain(self.needs(self.division.task(number)), inner) if key not in own)
-        return tuple(dict.fromkeys(self.handed[key][0] if key in self.handed else key for key in needs))
-
-    def program(self, number: int) -> Program:
-        """Return what a task does."""
-        own, steps = set(self.owned.get(number, ())), list[Do]()
-        for run in self.division.runs(number):
-            mine = depth_first(self.made, [key for key in self.needs(run) if key in own], own)
-            own.difference_update(key for _, key, _ in mine)
-            steps += [*mine, *(pattern(i) for pattern in self.patterns for i in run)]
-            chunk = self.division.chunk(run)
-            steps.append((chunk, None, (TOTAL, *itertools.chain.from_iterable(chunk.blocks))))
-        return program_of(steps, (), self.handed)
-
-
 def make_plan(arrays: Sequence[Any], join: float) -> Plan:
     """Make the tasks: each makes the rows of some chunks and runs the loss on them; a tree of others adds up."""
-    division = divided(arrays, join)
-    targets = [(name, i, *(0,) * more) for name, more in division.arrays for i in range(division.count)]
-    graph = HighLevelGraph.merge(*(array.dask for array in arrays))
-    names = {array.name for array in arrays}
-    layers = runs.Runs(runs.Survey(runs.Layers(graph), targets, {}), 1, names)
-    patterns = layers.taken(names)
-    there = {name for pattern in patterns for name in pattern.program.results}
-    work = Work(division, patterns, [each for each in division.arrays if each[0] not in there], {}, {}, {})
-    count = -(-division.count // division.size)
-    wanted = [work.needs(division.task(number)) for number in range(count)]
-    made, handed = layers.tasks(itertools.chain.from_iterable(wanted))
-    owned = owned_by(made, [*wanted, [key for key, _ in handed.values()]])
-    owned.pop(count, None)  # what gives several values stays
-    inside = {key: made.pop(key) for keys in owned.values() for key in keys}
-    work = replace(work, made=inside, owned=owned, handed=handed)
+    ends = [0, *itertools.accumulate(arrays[0].chunks[0])]
+    count = len(ends) - 1
+    nbytes = max(arrays[0].chunks[0]) * sum(a.dtype.itemsize * math.prod(a.shape[1:]) for a in arrays)
+    nbytes = math.inf if math.isnan(nbytes) else max(1, nbytes)
+    size, several = group_size(count, nbytes), max(1, int(join / nbytes))
     unique = uuid.uuid4().hex
-    step, tasks, level = f"step-{unique}", made, [(f"value_and_grad-{unique}", i) for i in range(count)]
-    for number, key in enumerate(level):
-        outer = work.outer(number)
-        tasks[key] = Task(key, run_group, TaskRef(step), Group(work, number), outer, *map(TaskRef, outer))
-    while len(level) > 1:
-        parts = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
-        level = [(f"add-{len(parts)}-{unique}", i) for i in range(len(parts))]
-        for key, part in zip(level, parts, strict=True):
-            tasks[key] = Task(key, combine, TaskRef(step), *map(TaskRef, part))
-    every = [run for number in range(count) for run in division.runs(number)]
-    rows = list(map(division.rows, every))
+    step, name = f"step-{unique}", f"value_and_grad-{unique}"
+    sources = [(a.name, a.numblocks) for a in arrays]
+    fold = Fold(Folded((name,), sources, Chunks(step, several), nbytes, kept=nbytes <= KEPT_BYTES))
+    graph = HighLevelGraph.from_collections(name, fold, dependencies=arrays)
+    tasks, handed = runs.Runs(graph, [fold.key], 1).tasks()
+    groups = (range(i, min(i + size, count)) for i in range(0, count, size))
+    every = [group[i : i + several] for group in groups for i in range(0, len(group), several)]
+    rows = [ends[run.stop] - ends[run.start] for run in every]
     kinds = [int(each) for each, _ in Counter(rows).most_common() if each > 0]
     checked = tuple(every[i].start for i in additive.chosen(rows))
-    return Plan(tasks, step, level[0], division.count, kinds, checked)
-
-
-def owned_by(graph: Mapping[Any, GraphNode], wanted: Sequence[Iterable[Any]]) -> dict[int, set[Any]]:
-    """Return for each of several users, by the keys it wants, the tasks of a graph that no other needs, if there are any."""
-    owner: dict[Any, int] = {}
-    for number, keys in enumerate(wanted):
-        stack = list(keys)
-        while stack:
-            key = stack.pop()
-            if key in graph and owner.get(key) not in (number, -1):
-                owner[key] = -1 if key in owner else number
-                stack.extend(graph[key].dependencies)
-    found: dict[int, set[Any]] = {}
-    for key, number in owner.items():
-        if number >= 0:
-            found.setdefault(number, set()).add(key)
-    return found
+    return Plan(tasks, step, handed[fold.key][0], ends, kinds, checked)
 
 
 # -- the call ---------------------------------------------------------------------------------------------------------
@@ -737,7 +561,7 @@ def value_and_grad(
             parameters=len(places),
             key=key,
             dtype=ag.get_default_dtype().name,
-            chunks=plan.chunks,
+            ends=plan.ends,
             check=frozenset(additive.due(plan.checked, calls) if check else ()),
             call=calls,
             anomaly=anomaly,
@@ -745,11 +569,11 @@ def value_and_grad(
             most=programmed.most,
         )
         try:
-            found = computing.run(arrays[0], plan.tasks, plan.last, {plan.step: step})
+            (found,) = computing.run(arrays[0], plan.tasks, plan.last, {plan.step: step})
             if found is None:
                 raise ValueError(f"the data has no rows{called()}")
-            for chunk, sample in found.samples:
-                Context().run(_check, step, chunk, sample)
+            for chunks, sample in found.samples:
+                Context().run(_check, step, chunks, sample)
         except Exception as error:
             _note_uncut(error, arrays[0].shape[0], (leaf for i, leaf in enumerate(leaves) if i not in (*places, *data)))
             raise
@@ -777,14 +601,14 @@ def value_and_grad(
     return both
 
 
-def _check(step: Step, chunk: Chunk, sample: list[Any]) -> None:
+def _check(step: Step, chunks: range, sample: list[Any]) -> None:
     """Call `Step.check_additive` for rows that came from another process."""
     source = ChunkGenerator(step.key)
     with random.using(source):
         try:
             step.check_additive(sample, source)
         except Exception as error:
-            error.add_note(step.where(chunk))
+            error.add_note(step.where(chunks))
             raise
 
 

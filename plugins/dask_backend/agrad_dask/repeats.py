@@ -60,9 +60,14 @@ def needed(written: Any, names: Iterable[str]) -> dict[str, Any]:
             continue
         found[name] = layer
         below = written.dependencies[name]
-        if not (name.startswith("getitem-") and any(len(written.layers[d]) > len(layer) for d in below)):
+        if not (name.startswith("getitem-") and any(_count(written.layers[d]) > _count(layer) for d in below)):
             names.extend(below)
     return found
+
+
+def _count(layer: Any) -> int:
+    """Return how many blocks a layer has."""
+    return len(layer.get_output_keys())
 
 
 def _on_what(written: Any, names: Iterable[str]) -> dict[str, tuple[bool, bool]]:
