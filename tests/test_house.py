@@ -45,6 +45,7 @@ LAYERS = [
         "agrad.core.requirements",
         "agrad.core.spec",
         "agrad.dtypes",
+        "agrad.view.format",
     ],
     ["agrad.core.hooks"],
     ["agrad.core.node"],

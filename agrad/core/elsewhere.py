@@ -282,7 +282,6 @@ _INSTEAD = {
     "the backend chooses: set the array library's own": (
         "get_num_threads set_num_threads set_float32_matmul_precision use_deterministic_algorithms set_flush_denormal"
     ),
-    "print(x) shows numbers as PyTorch does; there are no options": "set_printoptions",
     "read them with the array library, then agrad.asarray": "from_file fromfile frombuffer",
     "a leaf is made by agrad.tensor(x, requires_grad=True)": "Buffer UninitializedParameter",
     "use copy.deepcopy(x)": "deepcopy",

@@ -158,7 +158,10 @@ def not_scalar(node: Any, shape: tuple[int, ...]) -> RuntimeError:
 
 
 def not_real(node: Any, dtype: Any) -> RuntimeError:
-    return RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {dtype}{at(node)}")
+    return RuntimeError(
+        f"grad can be implicitly created only for real scalar outputs but got {dtype}\n  Make it real: agrad.real(z) or"
+        f" agrad.abs(z), np.real and np.abs. For the derivative of a holomorphic function: holomorphic=True.{at(node)}"
+    )
 
 
 def second_time(node: Any) -> RuntimeError:
@@ -374,6 +377,14 @@ def not_an_operand(op: str, name: str, value: Any) -> TypeError:
     return TypeError(
         f"{op}(): argument '{name}' must be Tensor, not {type(value).__name__}"
         f"\n  Convert it with ag.asarray(...).{called()}"
+    )
+
+
+def pandas_operand(op: str, value: Any) -> TypeError:
+    kind = type(value).__name__
+    return TypeError(
+        f"{op}: unsupported operand type(s): 'Tensor' and '{kind}'\n  pandas would align labels, which tensors do not have. Use"
+        f" the values: x.to_numpy() of the {kind}.{called()}"
     )
 
 

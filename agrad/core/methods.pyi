@@ -445,7 +445,8 @@ class Methods(_FromTables):
         """As `reshape`; results never alias here.
 
         *shape : int, or one tuple of int
-            The shape; one entry may be -1.
+            The shape; one entry may be -1. Default: that of the tensor.
+        TypeError: If a dtype is given: NumPy's and PyTorch's views of other dtypes look at memory.
         """
     def reshape_as(self, other: Tensor) -> Tensor:
         """`reshape` to the shape of another tensor."""

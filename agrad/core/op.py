@@ -181,6 +181,8 @@ def operate(op: Op, values: tuple[Any, ...]) -> Any:
     """Call the op of an operator, NotImplemented where an operand is no array nor a list of numbers."""
     for value in values:
         if not isinstance(value, Tensor | bool | int | float | complex) and backend_of(value) is None:
+            if hasattr(type(value), "__pandas_priority__"):
+                raise errors.pandas_operand(op.name, value)
             return _beside_a_list(op, values)
     return general(op, values)
 

@@ -574,6 +574,9 @@ class Tensor(Methods):
     def __int__(self, /) -> int:
         return int(self._number("int()"))
 
+    def __round__(self, ndigits: int | None = None, /) -> Any:
+        return round(self._number("round()"), ndigits)
+
     def __complex__(self, /) -> complex:
         return complex(self._number("complex()"))
 
@@ -605,7 +608,10 @@ class Tensor(Methods):
 
     def __format__(self, spec: str) -> str:
         self._leaves_transform("format()")
-        return format(self._item(), spec) if spec and self.ndim == 0 else object.__format__(self, spec)
+        backend, raw = self._spec.backend, self._raw
+        if self.ndim == 0 and (spec or (backend.shows(raw) and backend.text_of(raw) is None)):
+            return format(self._item(), spec)  # as PyTorch: the number; what would be computed is shown as by print
+        return object.__format__(self, spec)
 
     # -- copies -------------------------------------------------------------------------------------------------------
 

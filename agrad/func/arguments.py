@@ -40,7 +40,8 @@ def argument_of(value: Any, what: str, where: str = "") -> Tensor:
         return value
     if _is_numeric(value):
         return asarray(value)
-    raise TypeError(f"{what}: Thing passed to transform API must be Tensor, got {type(value)}{where}{called()}")
+    hint = "\n  Give its values: x.to_numpy()." if hasattr(value, "to_numpy") else ""
+    raise TypeError(f"{what}: Thing passed to transform API must be Tensor, got {type(value)}{where}{hint}{called()}")
 
 
 def _is_numeric(value: Any) -> bool:

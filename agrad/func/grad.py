@@ -314,13 +314,18 @@ def check_complex(leaves: Sequence[Tensor], what: str, which: str, *, holomorphi
     for i, t in enumerate(leaves):
         if holomorphic and not t._spec.is_complex:
             message = f"{what}: with holomorphic=True, expected all {which} to be complex but received {t.dtype} tensor"
-            raise RuntimeError(f"{message} at flattened {which[:-1]} idx: {i}{called()}")
-        if not holomorphic and t._spec.is_complex:
-            message = (
-                f"{what}: Expected all {which} to be real but received complex tensor at flattened {which[:-1]} idx: {i}"
-                f"\n  If the function is holomorphic, pass holomorphic=True; else differentiate by real and imaginary parts."
+            raise RuntimeError(
+                f"{message} at flattened {which[:-1]} idx: {i}\n  The derivative of a complex function of real arguments is"
+                f" what agrad.jacfwd gives, without holomorphic=True.{called()}"
             )
-            raise RuntimeError(message + called())
+        if not holomorphic and t._spec.is_complex:
+            message = f"{what}: Expected all {which} to be real but received complex tensor at flattened {which[:-1]} idx: {i}"
+            cure = (
+                "If the function is holomorphic, pass holomorphic=True; else differentiate by real and imaginary parts."
+                if which == "inputs"
+                else "Its arguments are real: use agrad.jacfwd, or differentiate np.real and np.imag of the result."
+            )
+            raise RuntimeError(f"{message}\n  {cure}{called()}")
 
 
 # -- reverse mode -------------------------------------------------------------------------------------------------------

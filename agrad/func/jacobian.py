@@ -175,8 +175,8 @@ def jacfwd(
     holomorphic : bool, optional
         As for `jacrev`.
     Returns : callable
-        As for `jacrev`.
-    RuntimeError: When called: if arguments or results are complex without `holomorphic`, or real with it.
+        As for `jacrev`; complex where the results of real arguments are.
+    RuntimeError: When called: if arguments are complex without `holomorphic`, or arguments or results real with it.
     ValueError: If `chunk_size` is not positive.
 
     >>> ag.func.jacfwd(lambda x: x * ag.sum(x))(ag.tensor([1.0, 2.0]))
@@ -200,7 +200,8 @@ def jacfwd(
         def push(*tangents: Any) -> Any:
             pushed = jvp(of, arguments, tree.unflatten(structure, tangents), has_aux=has_aux)
             leaves, result_structure = tree.flatten(pushed[1])
-            check_complex(leaves, "jacfwd", "outputs", holomorphic=holomorphic)
+            if holomorphic:
+                check_complex(leaves, "jacfwd", "outputs", holomorphic=True)
             kept[:] = [result_structure, [y.shape for y in leaves], *pushed[2:]]
             return leaves
 

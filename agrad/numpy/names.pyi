@@ -148,12 +148,14 @@ from agrad.numpy.queries import (
     iterable as iterable,
     may_share_memory as may_share_memory,
     ndarray as ndarray,
+    printoptions as printoptions,
     promote_types as promote_types,
     result_type as result_type,
     save as save,
     savetxt as savetxt,
     savez as savez,
     savez_compressed as savez_compressed,
+    set_printoptions as set_printoptions,
     shares_memory as shares_memory,
 )
 from agrad.numpy.reductions import (
@@ -447,7 +449,6 @@ ogrid: Any
 positive: _One
 pow: _One
 power: _One
-printoptions: Any
 r_: Any
 rad2deg: _One
 radians: _One
@@ -456,7 +457,6 @@ remainder: _One
 right_shift: _One
 rint: _One
 s_: Any
-set_printoptions: Any
 setbufsize: Any
 seterr: Any
 seterrcall: Any

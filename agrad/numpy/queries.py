@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from agrad.core import errors
@@ -14,6 +17,7 @@ from agrad.numpy.table import CREATION, EFFECT, LIBRARY, STEP, enter, public
 from agrad.numpy.ufuncs import ufunc
 from agrad.ops import manipulation
 from agrad.plugin import manager
+from agrad.view.format import OPTIONS
 
 
 def _native(name: str, *values: Any) -> Any:
@@ -113,6 +117,37 @@ def array_str(a: Any, max_line_width: Any = None, precision: Any = None, suppres
     return _text("array_str", a, (max_line_width, precision, suppress_small), str)
 
 
+@public(status=EFFECT)
+def set_printoptions(
+    precision: Any = None, threshold: Any = None, edgeitems: Any = None, linewidth: Any = None, suppress: Any = None,
+    nanstr: Any = None, infstr: Any = None, formatter: Any = None, sign: Any = None, floatmode: Any = None, *,
+    legacy: Any = None, override_repr: Any = None,
+) -> None:  # fmt: skip
+    """Of plain arrays, and as far as `suppress` of tensors too, which are laid out as PyTorch's."""
+    FromLibrary("set_printoptions").find()(
+        precision, threshold, edgeitems, linewidth, suppress, nanstr, infstr, formatter, sign, floatmode, legacy=legacy,
+        override_repr=override_repr,
+    )  # fmt: skip
+    asked = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth}
+    changes = {name: value for name, value in asked.items() if value is not None}
+    if suppress is not None:
+        changes["sci_mode"] = False if suppress else None
+    OPTIONS.set(replace(OPTIONS.get(), **changes))
+
+
+@public(status=EFFECT)
+@contextlib.contextmanager
+def printoptions(*args: Any, **kwargs: Any) -> Iterator[Any]:
+    """Of plain arrays and of tensors."""
+    before = OPTIONS.get()
+    with FromLibrary("printoptions").find()():
+        try:
+            set_printoptions(*args, **kwargs)
+            yield FromLibrary("get_printoptions").find()()
+        finally:
+            OPTIONS.set(before)
+
+
 # -- the array library's own -------------------------------------------------------------------------------------------
 
 
@@ -135,7 +170,7 @@ class FromLibrary:
 _LIBRARYS = """
 base_repr binary_repr character complexfloating clongdouble dtype errstate finfo flexible
 floating format_float_positional format_float_scientific frombuffer fromfile fromregex fromstring generic genfromtxt get_include get_printoptions getbufsize geterr geterrcall
-iinfo inexact info integer isdtype issubdtype load loadtxt longdouble memmap mintypecode ndindex number printoptions set_printoptions
+iinfo inexact info integer isdtype issubdtype load loadtxt longdouble memmap mintypecode ndindex number
 setbufsize seterr seterrcall show_config show_runtime signedinteger test typename unsignedinteger
 """
 

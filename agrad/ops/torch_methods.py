@@ -538,9 +538,17 @@ class TorchMethods(Reductions):
         """As `reshape`; results never alias here.
 
         *shape : int, or one tuple of int
-            The shape; one entry may be -1.
+            The shape; one entry may be -1. Default: that of the tensor.
+        TypeError: If a dtype is given: NumPy's and PyTorch's views of other dtypes look at memory.
         """
-        return manipulation.reshape(self, shape_of(shape))
+        try:
+            asked = shape_of(shape) if shape else self.shape
+        except TypeError as error:
+            raise TypeError(
+                f"{error}\n  view(dtype) looks at memory, which tensors do not show: x.astype(dtype) converts the elements;"
+                f" agrad.real and agrad.imag give the parts of complex numbers.{called()}"
+            ) from None
+        return manipulation.reshape(self, asked)
 
     def reshape_as(self: Any, other: Tensor) -> Tensor:
         """`reshape` to the shape of another tensor."""

@@ -223,9 +223,9 @@ class NumpyMethods(ArrayMethods):
 
     def __array__(self: Any, dtype: Any = None, copy: bool | None = None) -> Any:
         if self._is_followed():
-            from agrad.ops.scipy.names import instead_of  # noqa: PLC0415 (for this message alone)
+            from agrad.ops.scipy.names import cure_of  # noqa: PLC0415 (for this message alone)
 
-            cure = instead_of(sys._getframe(1)) or (
+            cure = cure_of(sys._getframe(1)) or (
                 "\n  NumPy, or a library that takes NumPy's arrays alone, made an array of it. To keep the gradient:"
                 " import agrad.numpy as np, whose array, zeros, r_ and vectorize take tensors; agrad.stack makes one tensor"
                 " of several."

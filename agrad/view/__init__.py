@@ -10,7 +10,7 @@ from agrad.core.tensor import Tensor, attached
 from agrad.ops.manipulation import concat
 from agrad.plugin import manager
 from agrad.view.drawing import Graph, Memory, dot, graph, html, memory, svg, text
-from agrad.view.format import DEFAULT_OPTIONS, edges, format_tensor
+from agrad.view.format import OPTIONS, edges, format_tensor
 from agrad.view.profile import profile
 
 __all__ = ["Graph", "Memory", "dot", "graph", "html", "memory", "profile", "svg", "text", "text_of"]
@@ -26,8 +26,9 @@ def text_of(tensor: Tensor) -> str:
     shown = tensor
     kind = backend.kind(spec.dtype)
     shows = backend.shows(tensor._raw)
-    if shows and spec.size > DEFAULT_OPTIONS.threshold:
-        shown = edges(tensor.detach(), spec.shape, concat)
+    options = OPTIONS.get()
+    if shows and spec.size > options.threshold:
+        shown = edges(tensor.detach(), spec.shape, concat, options=options)
     suffixes = [] if shows else [f"shape={tuple(spec.shape)}", f"chunks={_chunks(tensor)}"]
     if backend is not manager.default_backend():
         suffixes.append(f"device='{spec.device}'")
@@ -44,7 +45,7 @@ def text_of(tensor: Tensor) -> str:
         return f"tensor(..., {', '.join(suffixes)})"
     prefix = "Parameter containing:\ntensor(" if type(tensor).__name__ == "Parameter" else "tensor("
     numbers = backend.tolist(shown._computed())  # not its own tolist(), which warns where a derivative is taken
-    return format_tensor(numbers, spec.shape, prefix=prefix, suffixes=suffixes, kind=kind)  # type: ignore[arg-type]
+    return format_tensor(numbers, spec.shape, prefix=prefix, suffixes=suffixes, options=options, kind=kind)  # type: ignore[arg-type]
 
 
 def _chunks(tensor: Any) -> tuple[Any, ...]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
-__all__ = ["DEFAULT_OPTIONS", "Kind", "PrintOptions", "Values", "edges", "format_tensor"]
+__all__ = ["DEFAULT_OPTIONS", "OPTIONS", "Kind", "PrintOptions", "Values", "edges", "format_tensor"]
 
 Kind: TypeAlias = Literal["bool", "int", "float", "complex"]
 
@@ -49,6 +50,9 @@ class PrintOptions:
 
 
 DEFAULT_OPTIONS = PrintOptions()
+
+#: How tensors are printed now.
+OPTIONS: ContextVar[PrintOptions] = ContextVar("print_options", default=DEFAULT_OPTIONS)
 
 
 def edges(

@@ -434,9 +434,22 @@ def test_repr_is_silent_and_changes_nothing():
 def test_format():
     assert f"{ag.tensor(2.0):.3f}" == "2.000"
     assert f"{leaf(1.0)}" == "tensor([1.], requires_grad=True)"
+    assert f"{ag.tensor(0.1) / 3}" == str(0.1 / 3)  # as in PyTorch: all digits of the number
+    seen = []
+    ag.func.vmap(lambda x: (seen.append(f"{x}"), x)[1])(ag.ones(2))
+    assert seen == ["BatchedTensor(lvl=1, value=tensor([1., 1.]))"]
     assert f"{ag.tensor(7):>4d}" == "   7"
     with pytest.raises(TypeError, match=r"unsupported format string passed to Tensor\.__format__"):
         f"{ag.tensor([1.0, 2.0]):.3f}"
+
+
+def test_round():
+    assert round(ag.tensor(1.2345), 2) == 1.23
+    assert (round(ag.tensor(2.5)), round(ag.tensor(17), -1)) == (2, 20)
+    with pytest.warns(ag.LeavesGraphWarning, match="not differentiated"):
+        round(ag.tensor(1.5, requires_grad=True))
+    with pytest.raises(ValueError, match="only one element"):
+        round(ag.ones(2))
 
 
 # -- leaving for Python -----------------------------------------------------------------------------------------------

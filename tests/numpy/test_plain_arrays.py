@@ -143,3 +143,74 @@ def test_what_nan_is_not_asked_for_has_the_gradient_0():
     assert grad(lambda x: np.nanmin(x**2))(x).tolist() == [2.0, 0.0, 0.0]
     assert jacfwd(lambda x: np.nanmax(x**2))(x).tolist() == [0.0, 0.0, 4.0]
     assert hessian(lambda x: np.nanmin(x**2))(x).tolist() == np.diag([2.0, 0.0, 0.0]).tolist()
+
+
+def test_print_options_are_those_of_tensors_too():
+    x = ag.tensor([1 / 3, 1e-6])
+    with anp.printoptions(precision=8, suppress=True):
+        assert str(x) == "tensor([0.33333333, 0.00000100])"
+        assert str(x.numpy()) == "[0.33333333 0.000001  ]"
+        with anp.printoptions(precision=2, threshold=1, edgeitems=1):
+            assert str(ag.arange(9.0)) == "tensor([0.00, ..., 8.00])".replace("0.00, ...", "0.,  ...").replace(
+                "8.00", "8."
+            )
+        assert np.get_printoptions()["precision"] == 8
+    assert str(x) == "tensor([3.3333e-01, 1.0000e-06])"
+    before = np.get_printoptions()
+    with anp.printoptions() as options:
+        assert options == before
+        anp.set_printoptions(precision=10)
+        assert str(ag.tensor(1 / 3)) == "tensor(0.3333333333)"
+        assert np.get_printoptions()["precision"] == 10
+    assert str(ag.tensor(1 / 3)) == "tensor(0.3333)"
+    assert np.get_printoptions() == before
+
+
+def test_views_of_other_dtypes_are_refused():
+    z = ag.tensor([1 + 2j, 3.0])
+    assert z.view().tolist() == z.tolist()
+    for dtype in (float, "f8", np.dtype("f8")):
+        with pytest.raises(TypeError, match=r"(?s)cannot be interpreted as an integer.*x.astype\(dtype\).*agrad.real"):
+            z.view(dtype)
+
+
+def test_a_complex_loss_says_how_it_becomes_real():
+    with pytest.raises(RuntimeError, match=r"(?s)np.real and np.abs.*holomorphic=True.*test_plain_arrays"):
+        grad(lambda x: np.exp(1j * x))(0.3)
+
+
+def _libraries():
+    sparse = pytest.importorskip("scipy.sparse")
+    from scipy import ndimage
+    from scipy.spatial import distance
+
+    matrix = sparse.csr_array(np.eye(2))
+    return {
+        "A.toarray\\(\\) @ x": (lambda x: matrix @ x, lambda x: x @ matrix, lambda x: matrix.dot(x)),
+        "convolve filters": (lambda x: ndimage.gaussian_filter(x, 1.0),),
+        "np.linalg.norm\\(x\\[:, None\\] - y": (lambda x: distance.cdist(x[:, None], x[:, None]),),
+    }
+
+
+def test_what_takes_arrays_only_says_what_to_write():
+    for words, calls in _libraries().items():
+        for call in calls:
+            with pytest.raises(RuntimeError, match=f"(?s){words}.*test_plain_arrays"):
+                grad(lambda x, call=call: np.sum(call(x)))(np.ones(2))
+
+
+def test_scikit_learn_says_which_switches_it_needs():
+    metrics = pytest.importorskip("sklearn.metrics")
+    with pytest.raises(RuntimeError, match=r"config_context\(array_api_dispatch=True\), with SCIPY_ARRAY_API=1"):
+        grad(lambda x: metrics.mean_squared_error(np.ones(2), x))(np.zeros(2))
+
+
+def test_a_sparse_product_as_a_primitive():
+    sparse = pytest.importorskip("scipy.sparse")
+    from agrad.compat.autograd import defvjp, primitive
+
+    matrix = sparse.csr_array(np.array([[1.0, 2.0], [0.0, 3.0]]))
+    product = primitive(lambda x: matrix @ x)
+    defvjp(product, lambda ans, x: lambda g: matrix.T @ g)
+    found = grad(lambda x: np.sum(product(x) ** 2))(np.array([1.0, -1.0]))
+    np.testing.assert_allclose(found, [-2.0, -22.0])  # 2 Aᵀ A x

@@ -9,6 +9,28 @@ from types import FrameType
 from agrad.core.elsewhere import NAMESPACES
 from agrad.core.errors import INTERNAL_FILES, line_of
 
+#: Modules that take NumPy's arrays alone, and what to write for their functions of tensors.
+_TAKERS = {
+    "scipy.sparse": "SciPy's sparse matrices take arrays only. A.toarray() @ x is differentiated; to keep A sparse, make A @ x"
+    " a primitive with the derivative A.T @ g: primitive and defvjp of agrad.compat.autograd.",
+    "scipy.ndimage": "scipy.ndimage takes arrays only. agrad.scipy.signal.convolve filters with weights, and"
+    " agrad.scipy.interpolate.RegularGridInterpolator looks up places between.",
+    "scipy.spatial": "scipy.spatial takes arrays only. Distances of rows: np.linalg.norm(x[:, None] - y, axis=-1).",
+    "sklearn": "scikit-learn differentiates within sklearn.config_context(array_api_dispatch=True), with SCIPY_ARRAY_API=1 in the"
+    " environment before SciPy is imported: the functions that docs/third_party.md lists.",
+    "pandas": "pandas takes arrays only: use its values, frame.to_numpy() @ x.",
+}
+
+
+def cure_of(frame: FrameType | None) -> str:
+    """Return the sentence that says what to write instead of what the frames run that made an array; nothing if unknown."""
+    outer = frame
+    while outer is not None and outer.f_globals.get("__name__", "").startswith(("agrad.", "numpy", "array_api_compat")):
+        outer = outer.f_back
+    module = "" if outer is None else outer.f_globals.get("__name__", "")
+    cure = next((text for name, text in _TAKERS.items() if f"{module}.".startswith(f"{name}.")), "")
+    return f"\n  {cure}" if cure else instead_of(frame)
+
 
 def instead_of(frame: FrameType | None) -> str:
     """Return the sentence that names the function to call, if the frames that called are of one of SciPy's; nothing otherwise."""
