@@ -92,6 +92,7 @@ NAMESPACES = {
     "agrad.nn.functional": "The same as functions.",
     "agrad.nn.init": "Initial values.",
     "agrad.nn.utils": "What is done to all parameters together.",
+    "agrad.nn.utils.parametrizations": "Weights computed of parameters.",
     "agrad.nn.utils.rnn": "Sequences of several lengths.",
     "agrad.optim": "Optimisers, and SciPy's minimisers.",
     "agrad.optim.lr_scheduler": "Learning rates.",

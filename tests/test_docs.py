@@ -42,6 +42,7 @@ ARRAYS = {
 OTHERS = {
     "nn.init": ag.nn.init,
     "nn.utils": ag.nn.utils,
+    "nn.utils.parametrizations": ag.nn.utils.parametrizations,
     "nn.utils.rnn": ag.nn.utils.rnn,
     "optim": ag.optim,
     "autograd": ag.autograd,

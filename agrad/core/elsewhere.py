@@ -23,6 +23,7 @@ NAMESPACES = (
     "agrad.nn.init",
     "agrad.nn.utils",
     "agrad.nn.utils.rnn",
+    "agrad.nn.utils.parametrizations",
     "agrad.tree",
     "agrad.utils",
     "agrad.utils.data",
@@ -390,8 +391,10 @@ _INSTEAD = {
     "write the forward recursion with agrad.logaddexp": "CTCLoss ctc_loss",
     "use agrad.nn.CrossEntropyLoss": "AdaptiveLogSoftmaxWithLoss LinearCrossEntropyLoss linear_cross_entropy",
     "use agrad.nn.GroupNorm or agrad.nn.BatchNorm2d": "LocalResponseNorm CrossMapLRN2d local_response_norm",
-    "use agrad.linalg.vector_norm in forward: w * g / norm(w)": "weight_norm remove_weight_norm parametrize parametrizations",
-    "divide in forward: w / agrad.linalg.matrix_norm(w, ord=2)": "spectral_norm",
+    "compute the weight in forward, of parameters of your own": (
+        "parametrize register_parametrization remove_parametrizations remove_weight_norm remove_spectral_norm"
+    ),
+    "use agrad.linalg.qr in forward": "parametrizations.orthogonal",
     "use agrad.nn.functional.embedding, then agrad.mean or agrad.sum over a bag's axis": "EmbeddingBag embedding_bag",
     "use agrad.nn.functional.unfold and agrad.nn.functional.fold in forward": "Unfold Fold",
     "use agrad.nn.utils.rnn.pad_packed_sequence, and result[:length, i]": "unpack_sequence unpad_sequence",

@@ -503,6 +503,35 @@ LAYERS = {
         wave(2, 3, 4),
         wave(2, 4, 4, phase=1),
     ),
+    "weight_norm": (
+        lambda nn: nn.utils.parametrizations.weight_norm(nn.Conv1d(3, 4, 2)),
+        lambda n, c, x: n(x),
+        wave(2, 3, 4),
+    ),
+    "weight_norm, other axes": (
+        lambda nn: nn.Sequential(
+            nn.utils.parametrizations.weight_norm(nn.Linear(3, 4), dim=1),
+            nn.utils.parametrizations.weight_norm(nn.Linear(4, 2), dim=None),
+        ),
+        lambda n, c, x: n(x),
+        wave(5, 3),
+    ),
+    "weight_norm of a recurrent layer": (
+        lambda nn: nn.utils.parametrizations.weight_norm(nn.GRU(3, 2), "weight_hh_l0"),
+        lambda n, c, x: n(x),
+        wave(4, 2, 3),
+    ),
+    # so many steps that it does not matter where they begin
+    "spectral_norm": (
+        lambda nn: nn.utils.parametrizations.spectral_norm(nn.Linear(3, 2), n_power_iterations=60),
+        lambda n, c, x: n(x),
+        wave(5, 3),
+    ),
+    "spectral_norm, transposed": (
+        lambda nn: nn.utils.parametrizations.spectral_norm(nn.ConvTranspose2d(3, 2, 2), n_power_iterations=60),
+        lambda n, c, x: n(x),
+        wave(1, 3, 2, 3),
+    ),
     "MultiheadAttention": (
         lambda nn: nn.MultiheadAttention(6, 2),
         lambda n, c, q, k, v: n(q, k, v),

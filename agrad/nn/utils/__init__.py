@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from agrad.core import names as _names
 from agrad.core.mode import no_grad
 from agrad.core.tensor import Tensor
-from agrad.nn.utils import rnn
+from agrad.nn.utils import parametrizations, rnn
 from agrad.nn.utils.rnn import pad_sequence
 from agrad.ops.creation import asarray
 from agrad.ops.data_type import astype, to_device
@@ -24,6 +24,7 @@ __all__ = [
     "clip_grad_value_",
     "pad_sequence",
     "parameters_to_vector",
+    "parametrizations",
     "rnn",
     "vector_to_parameters",
 ]
