@@ -506,3 +506,14 @@ def test_a_parameter_may_be_called_as_derivatives_were():
         @ag.elementwise(name="mine.refused_by", x=lambda x: x, kernel=lambda xp, x, _by_x: x)
         def refused(x, /, _by_x=2.0):
             """Refused."""
+
+
+def test_a_kernel_that_gives_a_tensor_is_told_with_the_line_of_the_call():
+    factor = ag.tensor(2.0, requires_grad=True)
+
+    @ag.elementwise(name="mine.gives_a_tensor", x=lambda x: factor, kernel=lambda xp, x: x * factor)
+    def scaled(x, /):
+        "factor x"
+
+    with pytest.raises(RuntimeError, match=r"Can't call numpy\(\) on Tensor(?s:.*)Called at .*test_declare\.py:\d+"):
+        scaled(ag.ones(2))

@@ -9,11 +9,14 @@ from typing import Any
 import array_api_compat.numpy
 import numpy as np
 
+from agrad.core import errors
 from agrad.core.backend import SPECS_KEPT, Backend
 from agrad.core.kernels import visits_once
 from agrad.core.spec import Spec
 from agrad_numpy import allocator  # noqa: F401 (tells the allocator how large blocks are)
 from agrad_numpy.kernels import HALF, KERNELS
+
+errors.INTERNAL_FILES.add(__file__)  # messages name the line that called
 
 
 class NumpyBackend(Backend):
