@@ -238,7 +238,7 @@ def test_each_of_jax_and_numpys_names_is_there_or_explained(theirs):
         ),
         (
             "agrad.scipy.stats",
-            "pareto",
+            "rayleigh",
             "; not there: write its log density with agrad.special, or as one of agrad.scipy.stats",
         ),
         ("agrad.scipy.optimize", "curve_fit", "; not there: use agrad.scipy.optimize.least_squares"),

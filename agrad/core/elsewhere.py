@@ -422,8 +422,8 @@ _INSTEAD = {
     "agrad.scipy has SciPy's integrate, interpolate, linalg, optimize, signal, special and stats": "scipy.sparse scipy.cluster scipy.spatial scipy.ndimage scipy.misc scipy.io scipy.constants",
     "use agrad.numpy.fft": "scipy.fft",
     "write its log density with agrad.special, or as one of agrad.scipy.stats": (
-        "scipy.stats.gumbel_l scipy.stats.gumbel_r scipy.stats.halfcauchy scipy.stats.invgauss scipy.stats.logistic"
-        " scipy.stats.multinomial scipy.stats.pareto scipy.stats.rayleigh scipy.stats.truncnorm scipy.stats.weibull_max"
+        "scipy.stats.gumbel_l scipy.stats.halfcauchy scipy.stats.invgauss scipy.stats.vonmises"
+        " scipy.stats.multinomial scipy.stats.rayleigh scipy.stats.truncnorm scipy.stats.weibull_max"
     ),
     "use agrad.special.binom": "comb",
     "use agrad.special.gamma(n + 1)": "factorial",
@@ -443,7 +443,7 @@ _INSTEAD = {
         "scipy.interpolate.Akima1DInterpolator scipy.interpolate.BSpline scipy.interpolate.UnivariateSpline"
         " scipy.interpolate.splrep"
     ),
-    "write it with agrad.special, or draw with SciPy": "scipy.stats.f scipy.stats.randint",
+    "write it with agrad.special, or draw with SciPy": "scipy.stats.randint",
     "make it with SciPy or NumPy, of plain numbers": "scipy.signal.square",
     "use agrad.scipy.interpolate.RegularGridInterpolator": "scipy.interpolate.interp2d scipy.interpolate.interpn",
     "use agrad.scipy.optimize.least_squares": "scipy.optimize.curve_fit scipy.optimize.leastsq",

@@ -286,6 +286,28 @@ class CubicHermiteSpline:
         """
         return lambda x: self(x, nu)
 
+    def antiderivative(self) -> Any:
+        """Return the integral from the first knot on as a function of places.
+
+        Returns
+        -------
+        callable
+            Takes places; NaN beyond the knots, if the spline does not go on there or is periodic.
+
+        Examples
+        --------
+        >>> from agrad.scipy.interpolate import CubicSpline
+        >>> CubicSpline([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 4.0, 9.0]).antiderivative()([1.0, 3.0])  # of x^2
+        tensor([0.3333, 9.0000])
+        """
+        before, further = self._before(), self.extrapolate != "periodic" and self.extrapolate
+
+        def integral(x: Any) -> Tensor:
+            places = _floating(x, self.x)
+            return _shaped(self._at(places, -1, further, before), places, self.axis, self._ndim)
+
+        return integral
+
     def integrate(self, a: Any, b: Any) -> Tensor:
         """Return the integral from one place to another, by the first and last piece where they lie beyond the knots.
 
@@ -299,11 +321,15 @@ class CubicHermiteSpline:
         Tensor
             The shape of the values without the axis.
         """
-        steps = _column(self.x[1:] - self.x[:-1], self._ndim)
-        whole: Any = sum(self.c[3 - k, ...] * steps ** (k + 1) / (k + 1) for k in range(4))
-        before = concat([zeros_like(whole[:1, ...]), cumulative_sum(whole, axis=0)])
+        before = self._before()
         low, high = (self._at(_floating(t, self.x), -1, True, before) for t in (a, b))
         return (high - low)[0, ...]
+
+    def _before(self) -> Tensor:
+        """Return the integrals from the first knot to each."""
+        steps = _column(self.x[1:] - self.x[:-1], self._ndim)
+        whole: Any = sum(self.c[3 - k, ...] * steps ** (k + 1) / (k + 1) for k in range(4))
+        return concat([zeros_like(whole[:1, ...]), cumulative_sum(whole, axis=0)])
 
     def _at(self, places: Tensor, nu: int, extrapolate: Any, before: Tensor | None = None) -> Tensor:
         """Return a derivative at places, a row each; of order -1, with the integrals before each knot."""

@@ -16,7 +16,7 @@ from agrad.core.tensor import Tensor
 from agrad.numpy import linalg as numpy_linalg
 from agrad.numpy.common import at_least_1d, common, floatings
 from agrad.ops import decompositions, eigenvalues, solving
-from agrad.ops.creation import arange, zeros
+from agrad.ops.creation import arange, eye, zeros
 from agrad.ops.data_type import astype, finfo
 from agrad.ops.elementwise import abs, conj, log, real
 from agrad.ops.linalg import matmul, matrix_transpose
@@ -57,6 +57,8 @@ __all__ = [
     "qr",
     "solve",
     "solve_banded",
+    "solve_continuous_lyapunov",
+    "solve_discrete_lyapunov",
     "solve_sylvester",
     "solve_triangular",
     "sqrtm",
@@ -407,6 +409,82 @@ def solve_sylvester(a: Any, b: Any, q: Any) -> Tensor:
     if q.ndim < 2 or q.shape[-2:] != (a.shape[-1], b.shape[-1]):
         raise ValueError(f"q must have the shape {(a.shape[-1], b.shape[-1])}, not {q.shape}{called()}")
     return ops.solve_sylvester(a, b, q)
+
+
+def solve_continuous_lyapunov(a: Any, q: Any) -> Tensor:
+    """Return the solution of ``a x + x a^H = q``.
+
+    Parameters
+    ----------
+    a, q : Tensor or array
+        Floating-point, shapes (..., M, M).
+
+    Returns
+    -------
+    Tensor
+        Shape (..., M, M).
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit.
+    numpy.linalg.LinAlgError
+        If there is not one solution: the sum of an eigenvalue of `a` and the conjugate of one is 0.
+
+    Notes
+    -----
+    As `solve_sylvester`.
+
+    Examples
+    --------
+    >>> from agrad.scipy.linalg import solve_continuous_lyapunov
+    >>> solve_continuous_lyapunov([[-1.0, 1.0], [0.0, -1.0]], [[-2.0, 0.0], [0.0, -2.0]])
+    tensor([[1.5000, 0.5000],
+            [0.5000, 1.0000]])
+    """
+    a, q = _given(a, q, check_finite=False)
+    _square(a)
+    return solve_sylvester(a, conj(matrix_transpose(a)), q)
+
+
+def solve_discrete_lyapunov(a: Any, q: Any, method: Any = None) -> Tensor:
+    """Return the solution of ``a x a^H - x + q = 0``: the covariance that ``x = a x + noise`` comes to, of noise with covariance `q`.
+
+    Parameters
+    ----------
+    a, q : Tensor or array
+        Floating-point, shapes (..., M, M).
+    method : object, optional
+        Without meaning: it is always SciPy's "bilinear".
+
+    Returns
+    -------
+    Tensor
+        Shape (..., M, M).
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit.
+    numpy.linalg.LinAlgError
+        If there is not one solution: the product of an eigenvalue of `a` and the conjugate of one is 1.
+
+    Notes
+    -----
+    By a bilinear transformation to the continuous equation, which `solve_sylvester` solves (Popov, 1964).
+
+    Examples
+    --------
+    >>> from agrad.scipy.linalg import solve_discrete_lyapunov
+    >>> solve_discrete_lyapunov([[0.5]], [[3.0]])
+    tensor([[4.]])
+    """
+    a, q = _given(a, q, check_finite=False)
+    _square(a)
+    one = eye(a.shape[-1], dtype=a.dtype, device=a.device)
+    above = solving.inv(a + one)
+    turned = matmul(above, a - one)
+    return solve_continuous_lyapunov(turned, -2 * matmul(matmul(above, q), conj(matrix_transpose(above))))
 
 
 # -- factors -----------------------------------------------------------------------------------------------------------

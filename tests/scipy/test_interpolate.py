@@ -273,3 +273,19 @@ class TestGivenSlopes:
         for module in (interpolate, theirs):
             with pytest.raises(ValueError, match=message if module is interpolate else None):
                 call(module)
+
+
+def test_antiderivatives():
+    x, y, places = (
+        np.asarray([0.0, 1.0, 2.5, 3.0]),
+        np.asarray([[1.0, 2.0, -1.0, 1.0], [0.0, 1.0, 4.0, 1.0]]),
+        [[-0.5, 0.3], [2.7, 3.4]],
+    )
+    for further in (None, False, "periodic"):
+        found = interpolate.CubicSpline(x, y, axis=1, extrapolate=further).antiderivative()(places)
+        expected = theirs.CubicSpline(x, y, axis=1, extrapolate=further).antiderivative()(places)
+        np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12, atol=1e-14)
+    leaves = [ag.tensor(np.asarray(t), requires_grad=True) for t in (x, y[0], places)]
+    assert gradcheck(
+        lambda x, y, at: interpolate.PchipInterpolator(x, y).antiderivative()(at), leaves, check_forward_ad=True
+    )

@@ -371,3 +371,18 @@ def test_the_logarithm_of_a_singular_matrix_has_no_gradient(matrix):
         warnings.simplefilter("ignore")  # SciPy's, of an inaccurate result
         (gradient,) = ag.grad(linalg.logm(a).sum(), a)
     assert np.isnan(gradient.numpy()).all()
+
+
+@pytest.mark.parametrize("name", ["solve_continuous_lyapunov", "solve_discrete_lyapunov"])
+def test_equations_of_lyapunov(name):
+    rng = np.random.default_rng(3)
+    for kind in (float, complex):
+        a, q = rng.normal(size=(2, 4, 4)) + (kind is complex) * 1j * rng.normal(size=(2, 4, 4))
+        found = getattr(linalg, name)(a, q).numpy()
+        np.testing.assert_allclose(found, getattr(scipy.linalg, name)(a, q), rtol=1e-9)
+        left = a @ found + found @ a.conj().T - q if "continuous" in name else a @ found @ a.conj().T - found + q
+        np.testing.assert_allclose(left, 0, atol=1e-11)
+        leaves = [ag.tensor(x, requires_grad=True) for x in (a, q)]
+        assert gradcheck(getattr(linalg, name), leaves, check_forward_ad=True, fast_mode=True)
+    stack = getattr(linalg, name)(np.stack([a, a.T]), q).numpy()
+    np.testing.assert_allclose(stack[1], getattr(scipy.linalg, name)(a.T, q), rtol=1e-9)

@@ -24,12 +24,17 @@ CONTINUOUS = {
     "halfnorm": ([-1.0, 0.02, 0.7, 2.0, 8.0], ()),
     "invgamma": ([-1.0, 0.02, 0.7, 2.0, 30.0], (2.3,)),
     "weibull_min": ([-1.0, 0.02, 0.7, 2.0, 8.0], (1.4,)),
+    "logistic": ([-3.0, -0.4, 0.1, 0.7, 8.0], ()),
+    "gumbel_r": ([-3.0, -0.4, 0.1, 0.7, 8.0], ()),
+    "pareto": ([0.5, 1.2, 2.0, 5.0, 8.0], (2.6,)),
+    "f": ([-1.0, 0.02, 0.7, 2.0, 8.0], (3.5, 5.2)),
 }
 DISCRETE = {
     "poisson": ([-1, 0, 1, 4, 12], (2.7,)),
     "binom": ([-1, 0, 1, 4, 7, 9], (7, 0.3)),
     "bernoulli": ([-1, 0, 1, 2], (0.3,)),
     "nbinom": ([-1, 0, 1, 4, 12], (2.7, 0.4)),
+    "geom": ([-1, 0, 1, 4, 12], (0.4,)),
 }
 DENSITIES = ["pdf", "logpdf", "cdf", "logcdf", "sf", "logsf"]
 MASSES = ["pmf", "logpmf", "cdf", "logcdf", "sf", "logsf"]
@@ -241,7 +246,7 @@ def test_derivatives_of_quantiles(name):
 @pytest.mark.parametrize("name", DISCRETE)
 def test_derivatives_of_masses(name, method):
     function, shapes = getattr(getattr(stats, name), method), DISCRETE[name][1]
-    counts = np.asarray([0, 1 - (name == "bernoulli")])  # 1 is its last
+    counts = np.asarray([0, 1 - (name == "bernoulli")]) + (name == "geom")  # 1 is the last, and the first
     checked(lambda p: function(counts, *shapes[:-1], p), *leaves(None, [[shapes[-1]], [0.4]]))
 
 
@@ -503,3 +508,51 @@ def test_one_mean_of_many_counts(mean):
     expected = scipy.stats.poisson.logpmf(k, mean)
     for given in (mean, ag.tensor(mean), ag.tensor([mean])):
         np.testing.assert_allclose(stats.poisson.logpmf(k, given).numpy(), expected, rtol=1e-14)
+
+
+# -- moments ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*CONTINUOUS, *DISCRETE])
+def test_moments(name):
+    shapes = (CONTINUOUS.get(name) or DISCRETE[name])[1]
+    scales = ((), (0.3,)) if name in DISCRETE else ((), (0.3, 1.7))
+    for method in ("mean", "var", "std") if name in DISCRETE else ("mean", "var", "std", "median"):
+        for more in scales:
+            np.testing.assert_allclose(*both(name, method, *shapes, *more), rtol=1e-9)
+        arrays = tuple(np.asarray([[s], [s + 0.4]]) for s in shapes if name != "binom")
+        if arrays and name != "bernoulli":
+            np.testing.assert_allclose(*both(name, method, *arrays, loc=np.asarray([0.0, 2.0])), rtol=1e-9)
+        frozen = getattr(getattr(stats, name)(*shapes, loc=2.0), method)()
+        np.testing.assert_allclose(
+            value(frozen), getattr(getattr(scipy.stats, name), method)(*shapes, loc=2.0), rtol=1e-9
+        )
+    if name not in ("cauchy", "binom"):
+        parameters = [ag.tensor(p, requires_grad=True) for p in (*shapes, *scales[1])]
+        for method in ("mean", "std"):
+            of = getattr(getattr(stats, name), method)
+            assert gradcheck(of, [*parameters], check_forward_ad=True, fast_mode=True)
+
+
+def test_moments_that_are_infinite_or_not_there():
+    for name, shapes in (("t", (1.5,)), ("t", (0.7,)), ("pareto", (1.5,)), ("pareto", (0.7,)), ("invgamma", (1.5,)),
+                         ("invgamma", (0.7,)), ("f", (2.0, 3.0)), ("f", (2.0, 1.0)), ("norm", (0.0, -1.0)), ("gamma", (-1.0,)),
+                         ("poisson", (-1.0,)), ("cauchy", ()), ("t", (np.inf,))):  # fmt: skip
+        for method in ("mean", "var"):
+            for given in (shapes, tuple(map(np.asarray, shapes))):
+                if np.inf in shapes and given is not shapes:
+                    continue
+                np.testing.assert_allclose(*both(name, method, *given), err_msg=f"{name}.{method}{shapes}")
+    df = ag.tensor([0.7, 1.5, 4.0], requires_grad=True)
+    (slope,) = ag.grad(stats.t.var(df)[2], df)
+    np.testing.assert_allclose(slope.numpy(), [0, 0, -0.5])  # of df / (df - 2)
+
+
+def test_hips_imports():
+    import agrad.scipy.stats.multivariate_normal as vectors
+    import agrad.scipy.stats.norm as numbers
+    from agrad.scipy.stats.t import logpdf
+
+    assert numbers is stats.norm
+    assert vectors is stats.multivariate_normal
+    np.testing.assert_allclose(value(logpdf(0.3, 2.5)), scipy.stats.t.logpdf(0.3, 2.5))

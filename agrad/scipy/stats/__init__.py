@@ -15,6 +15,7 @@ tensor(0.2500)
 
 from __future__ import annotations
 
+import sys as _sys
 from typing import TYPE_CHECKING
 
 from agrad.core import names as _names
@@ -23,17 +24,21 @@ from agrad.scipy.stats.continuous import (
     cauchy,
     chi2,
     expon,
+    f,
     gamma,
+    gumbel_r,
     halfnorm,
     invgamma,
     laplace,
+    logistic,
     lognorm,
     norm,
+    pareto,
     t,
     uniform,
     weibull_min,
 )
-from agrad.scipy.stats.discrete import bernoulli, binom, nbinom, poisson
+from agrad.scipy.stats.discrete import bernoulli, binom, geom, nbinom, poisson
 from agrad.scipy.stats.multivariate import dirichlet, multivariate_normal
 
 __all__ = [
@@ -44,19 +49,27 @@ __all__ = [
     "chi2",
     "dirichlet",
     "expon",
+    "f",
     "gamma",
+    "geom",
+    "gumbel_r",
     "halfnorm",
     "invgamma",
     "laplace",
+    "logistic",
     "lognorm",
     "multivariate_normal",
     "nbinom",
     "norm",
+    "pareto",
     "poisson",
     "t",
     "uniform",
     "weibull_min",
 ]
+
+for _name in __all__:  # HIPS autograd has a module for each: ``import agrad.scipy.stats.norm as norm``
+    _sys.modules[f"{__name__}.{_name}"] = globals()[_name]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = _names.of(__name__)

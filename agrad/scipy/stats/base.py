@@ -12,7 +12,7 @@ from agrad.core.tensor import Tensor
 from agrad.numpy import random
 from agrad.numpy.common import PYTHON_NUMBERS, floatings
 from agrad.ops.creation import asarray
-from agrad.ops.elementwise import exp, floor, isnan, log
+from agrad.ops.elementwise import exp, floor, isnan, log, sqrt
 from agrad.ops.manipulation import broadcast_shapes
 from agrad.ops.searching import where
 
@@ -98,7 +98,7 @@ class Distribution:
     """A family of distributions; calling it fixes its parameters."""
 
     #: The methods that take the parameters alone.
-    without_variable = ("entropy", "rvs")
+    without_variable = ("entropy", "mean", "median", "rvs", "std", "var")
 
     def __init__(self, name: str, *parameters: str) -> None:
         self.name, self.parameters = name, parameters
@@ -128,7 +128,68 @@ class Distribution:
         return [found[name] for name in names]
 
 
-class Continuous(Distribution):
+class Univariate(Distribution):
+    """A family of distributions of one number."""
+
+    def _moments(self, *shapes: Any) -> tuple[Any, Any]:
+        """Return mean and variance for location 0 and scale 1."""
+        raise NotImplementedError
+
+    def _valid(self, *shapes: Any) -> Any:
+        """Return where the shape parameters are allowed."""
+        raise NotImplementedError
+
+    def _moved(self, args: tuple[Any, ...], kwds: dict[str, Any]) -> tuple[Any, Any, Any, Any]:
+        """Return mean and variance for location 0 and scale 1, and the scale, NaN where a parameter is not allowed; the location."""
+        given = self._given(args, kwds) + [1] * ("scale" not in self.parameters)
+        one, *shapes, loc, scale = operands(1.0, *given)
+        scale = if_valid(self._valid(*shapes) & (scale > 0), scale, one)
+        mean, var = self._moments(*shapes)
+        return one * mean, one * var, scale, loc
+
+    def mean(self, *args: Any, **kwds: Any) -> Tensor:
+        """Return the mean.
+
+        Parameters
+        ----------
+        *args, **kwds : Tensor, array or number
+            As for `pdf` or `pmf`, without the variable.
+
+        Returns
+        -------
+        Tensor
+            Floating, of the broadcast shape; infinite or NaN where there is none, as SciPy has it.
+
+        Examples
+        --------
+        >>> from agrad.scipy.stats import gamma
+        >>> gamma.mean(2.0, scale=3.0), gamma.var(2.0, scale=3.0)
+        (tensor(6.), tensor(18.))
+        """
+        mean, _, scale, loc = self._moved(args, kwds)
+        found: Tensor = mean * scale + loc
+        return found
+
+    def var(self, *args: Any, **kwds: Any) -> Tensor:
+        """Return the variance; arguments as for `mean`."""
+        _, var, scale, loc = self._moved(args, kwds)
+        found: Tensor = var * scale**2
+        return found + 0 * loc if isinstance(loc, Tensor) else found
+
+    def std(self, *args: Any, **kwds: Any) -> Tensor:
+        """Return the standard deviation; arguments as for `mean`."""
+        return sqrt(self.var(*args, **kwds))
+
+
+def beyond(limit: float, shape: Any, value: Any) -> Any:
+    """Return ``value(shape)``, a moment that is finite where the shape is above a limit; infinite elsewhere."""
+    if not isinstance(shape, Tensor):
+        return value(shape) if shape > limit else INF
+    there = shape > limit
+    return where(there, value(where(there, shape, limit + 1.0)), INF)
+
+
+class Continuous(Univariate):
     """A family of densities, shifted by `loc` and stretched by `scale`.
 
     A subclass gives them for location 0 and scale 1, on the closed interval `support` if it has one.
@@ -257,6 +318,10 @@ class Continuous(Distribution):
         """Return the value that `sf` is `q` at; NaN where `q` is no probability. Parameters as for `pdf`."""
         return self._quantile(self._isf, q, args, kwds)
 
+    def median(self, *args: Any, **kwds: Any) -> Tensor:
+        """Return the median; arguments as for `mean`."""
+        return self.ppf(0.5, *args, **kwds)
+
     def rvs(self, *args: Any, size: Any = None, random_state: Any = None, **kwds: Any) -> Tensor:
         """Return random numbers, by `ppf` of uniform ones: they have derivatives by the parameters.
 
@@ -287,7 +352,7 @@ class Continuous(Distribution):
         return found + (if_valid(~isnan(found), loc, q) if isinstance(loc, Tensor) else loc)
 
 
-class Discrete(Distribution):
+class Discrete(Univariate):
     """A family of probabilities of counts, shifted by `loc`.
 
     A subclass gives them for location 0. There are no derivatives by the counts and the location.
@@ -313,9 +378,6 @@ class Discrete(Distribution):
         raise NotImplementedError
 
     def _sf(self, k: Tensor, *shapes: Any) -> Tensor:
-        raise NotImplementedError
-
-    def _valid(self, *shapes: Any) -> Any:
         raise NotImplementedError
 
     def _largest(self, *shapes: Any) -> Any:

@@ -22,12 +22,15 @@ from agrad.ops.special import (
     chdtrc,
     erf,
     erfinv,
+    expit,
     gammainc,
     gammaincc,
     gammainccinv,
     gammaincinv,
     gammaln,
+    log_expit,
     log_ndtr,
+    logit,
     ndtr,
     ndtri,
     stdtr,
@@ -35,11 +38,13 @@ from agrad.ops.special import (
     xlog1py,
     xlogy,
 )
-from agrad.scipy.stats.base import INF, Continuous, log_of, log_or_floor
+from agrad.scipy.stats.base import INF, NAN, Continuous, beyond, log_of, log_or_floor
 
 #: log(sqrt(2 pi)) and 1 / sqrt(2 pi).
 LOG_ROOT, ONE_OVER_ROOT = math.log(2 * math.pi) / 2, 1 / math.sqrt(2 * math.pi)
 LOG_2, LOG_PI, ROOT_2 = math.log(2), math.log(math.pi), math.sqrt(2)
+#: The constant of Euler and Mascheroni.
+EULER = 0.5772156649015329
 
 
 def spread(y: Tensor, *shapes: Any) -> Tensor:
@@ -59,6 +64,9 @@ class Norm(Continuous):
     >>> norm.logpdf([0.0, 1.0], loc=1.0, scale=2.0)
     tensor([-1.7371, -1.6121])
     """
+
+    def _moments(self) -> tuple[Any, Any]:
+        return 0.0, 1.0
 
     def _logpdf(self, y: Tensor) -> Tensor:
         return y * y * -0.5 - LOG_ROOT
@@ -95,6 +103,14 @@ class StudentT(Continuous):
     tensor([0.5000, 0.7500])
     """
 
+    def _moments(self, df: Any) -> tuple[Any, Any]:
+        if not isinstance(df, Tensor) and math.isinf(df):
+            return norm._moments()
+        var = beyond(2, df, lambda df: df / (df - 2))
+        if isinstance(df, Tensor):
+            return beyond(1, df, lambda df: 0 * df), where(df > 1, var, NAN)
+        return (0.0, var) if df > 1 else (INF, NAN)
+
     def _logpdf(self, y: Tensor, df: Any) -> Tensor:
         if not isinstance(df, Tensor) and math.isinf(df):
             return norm._logpdf(y)
@@ -128,6 +144,9 @@ class Gamma(Continuous):
 
     support = (0.0, INF)
 
+    def _moments(self, a: Any) -> tuple[Any, Any]:
+        return a, a
+
     def _logpdf(self, y: Tensor, a: Any) -> Tensor:
         return xlogy(a - 1, y) - y - gammaln(a)
 
@@ -155,6 +174,9 @@ class ChiSquared(Continuous):
     """
 
     support = (0.0, INF)
+
+    def _moments(self, df: Any) -> tuple[Any, Any]:
+        return df, 2 * df
 
     def _logpdf(self, y: Tensor, df: Any) -> Tensor:
         return xlogy(df / 2 - 1, y) - y / 2 - (gammaln(df / 2) + LOG_2 / 2 * df)
@@ -184,6 +206,9 @@ class Beta(Continuous):
 
     support = (0.0, 1.0)
 
+    def _moments(self, a: Any, b: Any) -> tuple[Any, Any]:
+        return a / (a + b), a * b / ((a + b) ** 2 * (a + b + 1))
+
     def _logpdf(self, y: Tensor, a: Any, b: Any) -> Tensor:
         return xlog1py(b - 1, -y) + xlogy(a - 1, y) - betaln(a, b)
 
@@ -211,6 +236,9 @@ class Exponential(Continuous):
     """
 
     support = (0.0, INF)
+
+    def _moments(self) -> tuple[Any, Any]:
+        return 1.0, 1.0
 
     def _logpdf(self, y: Tensor) -> Tensor:
         return -y
@@ -245,6 +273,9 @@ class Laplace(Continuous):
     >>> laplace.cdf([-1.0, 0.0, 1.0])
     tensor([0.1839, 0.5000, 0.8161])
     """
+
+    def _moments(self) -> tuple[Any, Any]:
+        return 0.0, 2.0
 
     def _logpdf(self, y: Tensor) -> Tensor:
         return -abs(y) - LOG_2
@@ -283,6 +314,9 @@ class LogNormal(Continuous):
     """
 
     support = (0.0, INF)
+
+    def _moments(self, s: Any) -> tuple[Any, Any]:
+        return exp(s * s / 2), expm1(s * s) * exp(s * s)
 
     def _logpdf(self, y: Tensor, s: Any) -> Tensor:
         none = y == 0
@@ -324,6 +358,9 @@ class Uniform(Continuous):
 
     support = (0.0, 1.0)
 
+    def _moments(self) -> tuple[Any, Any]:
+        return 0.5, 1 / 12
+
     def _logpdf(self, y: Tensor) -> Tensor:
         return spread(y)
 
@@ -364,6 +401,9 @@ class InverseGamma(Continuous):
 
     support = (0.0, INF)
 
+    def _moments(self, a: Any) -> tuple[Any, Any]:
+        return beyond(1, a, lambda a: 1 / (a - 1)), beyond(2, a, lambda a: 1 / ((a - 1) ** 2 * (a - 2)))
+
     def _logpdf(self, y: Tensor, a: Any) -> Tensor:
         none = y == 0
         y = where(none, 1.0, y)
@@ -400,6 +440,10 @@ class WeibullMin(Continuous):
 
     support = (0.0, INF)
 
+    def _moments(self, c: Any) -> tuple[Any, Any]:
+        mean = exp(gammaln(1 + 1 / c))
+        return mean, exp(gammaln(1 + 2 / c)) - mean * mean
+
     def _logpdf(self, y: Tensor, c: Any) -> Tensor:
         return log_of(c) + xlogy(c - 1, y) - y**c
 
@@ -434,6 +478,9 @@ class HalfNorm(Continuous):
 
     support = (0.0, INF)
 
+    def _moments(self) -> tuple[Any, Any]:
+        return math.sqrt(2 / math.pi), 1 - 2 / math.pi
+
     def _logpdf(self, y: Tensor) -> Tensor:
         return y * y * -0.5 + (LOG_2 - LOG_ROOT)
 
@@ -463,6 +510,9 @@ class Cauchy(Continuous):
     tensor([0.2500, 0.5000, 0.7500])
     """
 
+    def _moments(self) -> tuple[Any, Any]:
+        return NAN, NAN
+
     def _logpdf(self, y: Tensor) -> Tensor:
         size = abs(y)
         far = size > 1e100  # where the square overflows
@@ -488,16 +538,167 @@ class Cauchy(Continuous):
         return _one_over(tan(q * math.pi))
 
 
+class Logistic(Continuous):
+    """The logistic distribution.
+
+    Examples
+    --------
+    >>> from agrad.scipy.stats import logistic
+    >>> logistic.cdf([-1.0, 0.0, 1.0])
+    tensor([0.2689, 0.5000, 0.7311])
+    """
+
+    def _moments(self) -> tuple[Any, Any]:
+        return 0.0, math.pi**2 / 3
+
+    def _logpdf(self, y: Tensor) -> Tensor:
+        return log_expit(y) + log_expit(-y)
+
+    def _cdf(self, y: Tensor) -> Tensor:
+        return expit(y)
+
+    def _sf(self, y: Tensor) -> Tensor:
+        return expit(-y)
+
+    def _logcdf(self, y: Tensor) -> Tensor:
+        return log_expit(y)
+
+    def _logsf(self, y: Tensor) -> Tensor:
+        return log_expit(-y)
+
+    def _ppf(self, q: Tensor) -> Tensor:
+        return logit(q)
+
+    def _isf(self, q: Tensor) -> Tensor:
+        return -logit(q)
+
+
+class Gumbel(Continuous):
+    """The Gumbel distribution of the largest of many.
+
+    Examples
+    --------
+    >>> from agrad.scipy.stats import gumbel_r
+    >>> gumbel_r.cdf([-1.0, 0.0, 1.0])
+    tensor([0.0660, 0.3679, 0.6922])
+    """
+
+    def _moments(self) -> tuple[Any, Any]:
+        return EULER, math.pi**2 / 6
+
+    def _logpdf(self, y: Tensor) -> Tensor:
+        return -y - exp(-y)
+
+    def _cdf(self, y: Tensor) -> Tensor:
+        return exp(-exp(-y))
+
+    def _sf(self, y: Tensor) -> Tensor:
+        return -expm1(-exp(-y))
+
+    def _logcdf(self, y: Tensor) -> Tensor:
+        return -exp(-y)
+
+    def _ppf(self, q: Tensor) -> Tensor:
+        return -xlogy(1.0, -xlogy(1.0, q))
+
+    def _isf(self, q: Tensor) -> Tensor:
+        return -xlogy(1.0, -xlog1py(1.0, -q))
+
+
+class Pareto(Continuous):
+    """The Pareto distribution of exponent `b`, of numbers above `scale`.
+
+    Examples
+    --------
+    >>> from agrad.scipy.stats import pareto
+    >>> pareto.sf([1.0, 2.0, 4.0], 2.0)
+    tensor([1.0000, 0.2500, 0.0625])
+    """
+
+    support = (1.0, INF)
+    inside = 1.5
+
+    def _moments(self, b: Any) -> tuple[Any, Any]:
+        return beyond(1, b, lambda b: b / (b - 1)), beyond(2, b, lambda b: b / ((b - 2) * (b - 1) ** 2))
+
+    def _logpdf(self, y: Tensor, b: Any) -> Tensor:
+        return log_of(b) - (b + 1) * log(y)
+
+    def _cdf(self, y: Tensor, b: Any) -> Tensor:
+        return expon._cdf(b * log(y))
+
+    def _sf(self, y: Tensor, b: Any) -> Tensor:
+        return exp(-b * log(y))
+
+    def _logcdf(self, y: Tensor, b: Any) -> Tensor:
+        return expon._logcdf(b * log(y))
+
+    def _logsf(self, y: Tensor, b: Any) -> Tensor:
+        return -b * log(y)
+
+    def _ppf(self, q: Tensor, b: Any) -> Tensor:
+        return exp(expon._ppf(q) / b)
+
+    def _isf(self, q: Tensor, b: Any) -> Tensor:
+        return exp(expon._isf(q) / b)
+
+
+class FisherF(Continuous):
+    """The F distribution with `dfn` and `dfd` degrees of freedom.
+
+    Examples
+    --------
+    >>> from agrad.scipy.stats import f
+    >>> f.sf([1.0, 4.0], 2.0, 10.0)
+    tensor([0.4019, 0.0529])
+    """
+
+    support = (0.0, INF)
+
+    def _moments(self, dfn: Any, dfd: Any) -> tuple[Any, Any]:
+        def var(dfd: Any) -> Any:
+            return 2 * dfd**2 * (dfn + dfd - 2) / (dfn * (dfd - 2) ** 2 * (dfd - 4))
+
+        return beyond(2, dfd, lambda dfd: dfd / (dfd - 2)), beyond(4, dfd, var)
+
+    def _logpdf(self, y: Tensor, dfn: Any, dfd: Any) -> Tensor:
+        level = dfn / dfd
+        return (
+            dfn / 2 * log_of(level)
+            + xlogy(dfn / 2 - 1, y)
+            - (dfn + dfd) / 2 * log1p(level * y)
+            - betaln(dfn / 2, dfd / 2)
+        )
+
+    def _cdf(self, y: Tensor, dfn: Any, dfd: Any) -> Tensor:
+        return betainc(dfn / 2, dfd / 2, 1 - dfd / (dfd + dfn * y))
+
+    def _sf(self, y: Tensor, dfn: Any, dfd: Any) -> Tensor:
+        return betainc(dfd / 2, dfn / 2, dfd / (dfd + dfn * y))
+
+    def _ppf(self, q: Tensor, dfn: Any, dfd: Any) -> Tensor:
+        part, rest = betaincinv(dfn / 2, dfd / 2, q), betainccinv(dfd / 2, dfn / 2, q)
+        return dfd * part * _one_over(rest) / dfn
+
+    def _isf(self, q: Tensor, dfn: Any, dfd: Any) -> Tensor:
+        part, rest = betainccinv(dfn / 2, dfd / 2, q), betaincinv(dfd / 2, dfn / 2, q)
+        return dfd * part * _one_over(rest) / dfn
+
+
 beta = Beta("beta", "a", "b")
 cauchy = Cauchy("cauchy")
 chi2 = ChiSquared("chi2", "df")
 expon = Exponential("expon")
+f = FisherF("f", "dfn", "dfd")
 gamma = Gamma("gamma", "a")
+gumbel_r = Gumbel("gumbel_r")
 halfnorm = HalfNorm("halfnorm")
 invgamma = InverseGamma("invgamma", "a")
 laplace = Laplace("laplace")
+logistic = Logistic("logistic")
 lognorm = LogNormal("lognorm", "s")
 norm = Norm("norm")
+pareto = Pareto("pareto", "b")
 t = StudentT("t", "df")
 uniform = Uniform("uniform")
 weibull_min = WeibullMin("weibull_min", "c")

@@ -10,9 +10,9 @@ from typing import Any
 
 from agrad.core.mode import may_look
 from agrad.core.tensor import Tensor
-from agrad.ops.elementwise import floor, log, log1p
+from agrad.ops.elementwise import exp, expm1, floor, log, log1p
 from agrad.ops.special import betainc, betaincc, betaln, gammaln, pdtr, pdtrc, xlog1py, xlogy
-from agrad.scipy.stats.base import Discrete
+from agrad.scipy.stats.base import Discrete, log_of
 
 
 def _times_log(k: Tensor, p: Any) -> Tensor:
@@ -34,6 +34,9 @@ class Poisson(Discrete):
     >>> poisson.pmf([0, 1, 2], 2.0)
     tensor([0.1353, 0.2707, 0.2707])
     """
+
+    def _moments(self, mu: Any) -> tuple[Any, Any]:
+        return mu, mu
 
     def _valid(self, mu: Any) -> Any:
         return mu >= 0
@@ -59,6 +62,9 @@ class Binomial(Discrete):
     """
 
     counts = ("k", "n", "loc")
+
+    def _moments(self, n: Any, p: Any) -> tuple[Any, Any]:
+        return n * p, n * p * (1 - p)
 
     def _valid(self, n: Any, p: Any) -> Any:
         whole = n == (floor(n) if isinstance(n, Tensor) else n // 1)
@@ -89,6 +95,9 @@ class Bernoulli(Discrete):
     tensor([-0.2877, -1.3863,    -inf])
     """
 
+    def _moments(self, p: Any) -> tuple[Any, Any]:
+        return p, p * (1 - p)
+
     def _valid(self, p: Any) -> Any:
         return (p >= 0) & (p <= 1)
 
@@ -115,6 +124,9 @@ class NegativeBinomial(Discrete):
     tensor([0.2500, 0.2500, 0.1875])
     """
 
+    def _moments(self, n: Any, p: Any) -> tuple[Any, Any]:
+        return n * (1 - p) / p, n * (1 - p) / p**2
+
     def _valid(self, n: Any, p: Any) -> Any:
         return (n > 0) & (p > 0) & (p <= 1)
 
@@ -129,7 +141,38 @@ class NegativeBinomial(Discrete):
         return betaincc(n, k + 1, p)
 
 
+class Geometric(Discrete):
+    """The number of the first trial that is a success, each of success probability `p`.
+
+    Examples
+    --------
+    >>> from agrad.scipy.stats import geom
+    >>> geom.pmf([0, 1, 2], 0.5)
+    tensor([0.0000, 0.5000, 0.2500])
+    """
+
+    def _counts(self, k: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> tuple[Tensor, list[Any], Any]:
+        failures, shapes, zero = super()._counts(k, args, kwds)
+        return failures - 1, shapes, zero
+
+    def _moments(self, p: Any) -> tuple[Any, Any]:
+        return 1 / p, (1 - p) / p**2
+
+    def _valid(self, p: Any) -> Any:
+        return (p > 0) & (p <= 1)
+
+    def _logpmf(self, k: Tensor, p: Any) -> Tensor:
+        return xlog1py(k, -p) + log_of(p)
+
+    def _cdf(self, k: Tensor, p: Any) -> Tensor:
+        return -expm1(xlog1py(k + 1, -p))
+
+    def _sf(self, k: Tensor, p: Any) -> Tensor:
+        return exp(xlog1py(k + 1, -p))
+
+
 bernoulli = Bernoulli("bernoulli", "p")
 binom = Binomial("binom", "n", "p")
+geom = Geometric("geom", "p")
 nbinom = NegativeBinomial("nbinom", "n", "p")
 poisson = Poisson("poisson", "mu")
