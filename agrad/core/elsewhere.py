@@ -400,7 +400,10 @@ _INSTEAD = {
     "use agrad.nn.utils.rnn.pad_packed_sequence, and result[:length, i]": "unpack_sequence unpad_sequence",
     "use agrad.optim.Adam or agrad.optim.AdamW": "Adamax NAdam RAdam Adafactor Lion Muon Lamb lamb",
     "use agrad.optim.Adagrad or agrad.optim.RMSprop": "Adadelta Rprop",
-    "use agrad.optim.SGD, and average the parameters by hand": "ASGD swa_utils",
+    "use agrad.optim.SGD, and average the parameters by hand": "ASGD",
+    "use copy.deepcopy(model), and p.lerp_(q, 1 - decay) for its parameters under agrad.no_grad()": (
+        "swa_utils AveragedModel SWALR get_ema_multi_avg_fn get_swa_multi_avg_fn"
+    ),
     "use agrad.optim.lr_scheduler.OneCycleLR, or LambdaLR with a function of the step": "CyclicLR",
     "use agrad.eye under agrad.no_grad()": "eye_ dirac_ nn.init.identity_",
     "optimisers are objects: agrad.optim.Adam(parameters), then optimizer.step()": "apply_updates optim.chain Lookahead",

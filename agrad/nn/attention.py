@@ -224,6 +224,11 @@ class _TransformerLayer(Module):
 
     #: How many parts have a shortcut: attentions, and the linear maps.
     parts: int
+    self_attn: MultiheadAttention
+    norm1: LayerNorm
+    norm2: LayerNorm
+    dropout1: Dropout
+    dropout2: Dropout
 
     def __init__(
         self,
@@ -305,7 +310,6 @@ class TransformerEncoderLayer(_TransformerLayer):
     """
 
     parts = 2
-    self_attn: MultiheadAttention
 
     def forward(
         self, src: Any, src_mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False
@@ -335,8 +339,9 @@ class TransformerDecoderLayer(_TransformerLayer):
     """
 
     parts = 3
-    self_attn: MultiheadAttention
     multihead_attn: MultiheadAttention
+    norm3: LayerNorm
+    dropout3: Dropout
 
     def forward(
         self,
