@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from agrad.core.backend import BACKENDS, PYTHONS_OWN
 from agrad.core.errors import called
@@ -30,9 +30,28 @@ ENTRIES = 64
 #: Names of ways are cut in the middle where they are longer.
 LONGEST = 200
 
-#: Per call of `functional_call` that runs (by its id), by name: the tensors that modules hold for it, their own, and in
-#: which table.
-LENT: dict[int, tuple[Mapping[str, Tensor], Mapping[str, Tensor], Mapping[str, tuple[dict[str, Any], str]]]] = {}
+
+class Lent(NamedTuple):
+    """What modules hold for a call of `functional_call` that runs.
+
+    Attributes
+    ----------
+    values, held : mapping of str to Tensor
+        By name: for the call, and their own.
+    places : mapping of str to (dict, str)
+        Where they hold it: in which table, and under which name.
+    restoring : iterator
+        Gives them their own back, as it is run.
+    """
+
+    values: Mapping[str, Tensor]
+    held: Mapping[str, Tensor]
+    places: Mapping[str, tuple[dict[str, Any], str]]
+    restoring: Iterator[None]
+
+
+#: By ``id``, outermost first.
+LENT: dict[int, Lent] = {}
 
 #: One step of a way: how, and which.
 Way = tuple[tuple[str, Any], ...]
@@ -291,7 +310,7 @@ def refuse_captured(root: Any, target: Tensor, what: str, mapped: bool) -> None:
     """
     lent = {
         id(places[name][0])
-        for values, held, places in list(LENT.values())
+        for values, held, places, _ in list(LENT.values())
         for name, value in values.items()
         if value is target and held[name] is not target
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, starmap
 from operator import setitem
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from agrad.core.errors import called
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
-from agrad.func.origins import LENT
+from agrad.func.origins import LENT, Lent
 from agrad.ops.docs import complete as _complete
 from agrad.ops.manipulation import stack
 
@@ -23,14 +23,10 @@ Values = dict[str, Tensor]
 #: Runs an iterator to its end, and keeps nothing.
 _exhaust = deque[None](maxlen=0).extend
 
-#: What restores the modules that are being called, outermost first.
-_restoring: list[Iterator[None]] = []
-
 
 def _restore_all() -> None:
     """Restore the modules that calls of other threads hold, which a forked child has not."""
-    _exhaust(chain.from_iterable(reversed(_restoring)))
-    _restoring.clear()
+    _exhaust(chain.from_iterable(lent.restoring for lent in reversed(LENT.values())))
     LENT.clear()
 
 
@@ -92,10 +88,9 @@ def functional_call(
         # put in and taken out in one call each, in C, which no handler of a signal interrupts
         replacing = starmap(setitem, [(*place, values[name]) for name, place in places.items()])
         restoring = starmap(setitem, [(*place, held[name]) for name, place in places.items()])
-        lending = values, held, places
+        lent = Lent(values, held, places, restoring)
         try:
-            _restoring.append(restoring)
-            LENT[id(lending)] = lending
+            LENT[id(lent)] = lent
             _exhaust(replacing)
             result = module(*args, **(kwargs or {}))
             updates = [(source, name, dict.get(*places[name], source[name])) for name, (source, _) in given.items()]
@@ -105,8 +100,7 @@ def functional_call(
             try:
                 _exhaust(restoring)
             finally:
-                _restoring.remove(restoring)
-                del LENT[id(lending)]
+                LENT.pop(id(lent), None)
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[Values, Values]:
