@@ -234,7 +234,7 @@ def tellers_in(reach: Reach) -> list[Any]:
         if tells_settings(data):
             found.append(data)
         elif is_large(data):
-            entries = data.values() if isinstance(data, dict) else data
+            entries = list(data.values()) if isinstance(data, dict) else data
             found += filter(tells_settings, entries)
     return [at.value for at in search(found, tells_settings, skip=is_no_setting)]
 
@@ -388,16 +388,20 @@ def changed(state: Sequence[State], reading: Reading) -> str | None:
     """Return what a call has changed of what there was, which no program would; None if nothing."""
     present = Present()
     for found, size in state:
-        value, (now, name) = found.value, present.of(found)
+        value = found.value
         if found.before is not None and is_plain(value):
+            now, name = present.of(found)
             if now is GONE:
                 return f"{name} was {value!r} and is not there after the call"
             if not same(now, value):
                 return f"{name} was {value!r} and is {now!r} after the call"
-        elif now is not value and is_array(value) and found.step != ("attribute", "grad"):
-            return f"{name} is another {type(value).__name__} after the call"
-        elif size is not None and size_of(value) != size and reading.has(found):
-            return f"{name} had {size} entries and has {size_of(value)} after the call"
+            continue
+        if is_array(value) and found.before is not None and found.step != ("attribute", "grad"):
+            now, name = present.of(found)
+            if now is not value:
+                return f"{name} is another {type(value).__name__} after the call"
+        if size is not None and size_of(value) != size and reading.has(found):
+            return f"{found.origin} had {size} entries and has {size_of(value)} after the call"
     return None
 
 
