@@ -239,19 +239,15 @@ def is_large(value: Any) -> bool:
 
 
 class Reach:
-    """What functions and objects lead to, each value looked into once.
+    """What functions and objects lead to, each value looked into once, as far as is asked for.
 
     A model and what it uses are near. Into data, as a table that the function has a name for, one looks only where it was
     read, or where something is missed.
 
     Attributes
     ----------
-    near : list of Found
-        What they lead to but by way of data, nearest first.
     far : list of Found
-        What data leads to that was read.
-    data : list of Found
-        The data.
+        What data leads to that was looked into.
 
     Parameters
     ----------
@@ -263,16 +259,29 @@ class Reach:
 
     def __init__(self, roots: Sequence[Any], is_data: Callable[[Any], bool] = is_large) -> None:
         self.far: list[Found] = []
-        self.data: list[Found] = []
+        self._data: list[Found] = []
         self._seen: set[int] = set()
 
         def look(at: Found) -> Iterator[Found] | None:
             if not is_data(at.value):
                 return steps_from(at)
-            self.data.append(at)
+            self._data.append(at)
             return None
 
-        self.near = list(walk(map(Found, roots), self._seen, look))
+        self._near: list[Found] = []
+        self._more = walk(map(Found, roots), self._seen, look)
+
+    @property
+    def near(self) -> list[Found]:
+        """What they lead to but by way of data, nearest first."""
+        self._near += self._more
+        return self._near
+
+    @property
+    def data(self) -> list[Found]:
+        """The data that they lead to."""
+        self._near += self._more
+        return self._data
 
     def look_into(self, data: Iterable[Found], was_taken: Callable[[Found], bool]) -> None:
         """Look into some of the data, along steps that a call may have taken."""
@@ -280,9 +289,12 @@ class Reach:
 
     def __iter__(self) -> Iterator[Found]:
         """Return all of it, nearest first; for what is missed still, what is in all data, too."""
-        yield from self.near
+        yield from self._near
+        for found in self._more:
+            self._near.append(found)
+            yield found
         yield from self.far
-        yield from walk(self.data, {*self._seen}, functools.partial(steps_from, alone=False))
+        yield from walk(self._data, {*self._seen}, functools.partial(steps_from, alone=False))
 
     def looked_at(self) -> Iterator[Found]:
         """Return what is near or far."""

@@ -221,3 +221,10 @@ def test_a_gradient_that_is_another_one_is_a_write():
         np.testing.assert_array_equal(compiled(X * i), X * i)
         np.testing.assert_array_equal(w.grad.numpy(), X * i)
     assert len(compiled.programs) <= 2
+
+
+def test_a_capture_that_uses_nothing_from_outside_looks_at_nothing(looked_into):
+    net = Net()
+    program = ag.func.capture(lambda x: ag.sum(x) if x.ndim else net(x))(X)
+    assert program(X) == X.sum()
+    assert not looked_into
