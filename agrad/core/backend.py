@@ -375,6 +375,10 @@ class Backend:
         """Return a kernel's result as an array (libraries return scalar objects for 0-d results)."""
         return value
 
+    def taken(self, value: Any) -> Any:
+        """Return a user's array as the backend has it; for one that a later write gives another recipe, as it is now."""
+        return self.as_array(value)
+
     def kind(self, dtype: Any) -> str:
         """Return bool, int, float or complex for a dtype."""
         found = self._kinds.get(dtype)
@@ -829,7 +833,7 @@ def backend_of(array: Any) -> Backend | None:
 
 def numbers_of(backend: Backend, value: Any) -> Any:
     """Return a user's array as the backend has it; raise where it holds no numbers, or a mask that would be lost."""
-    raw = backend.as_array(value)
+    raw = backend.taken(value)
     if backend.kind(raw.dtype) == "other":
         raise errors.not_numbers(raw.dtype)
     return raw

@@ -455,6 +455,14 @@ class Recorder:
             self.know(array, number)
         return number
 
+    def take(self, array: Any, value: Any) -> None:
+        """Take note of a user's array, which is to be found again, and of the one that stands for it."""
+        backend = backend_of(value)
+        found_again = backend is not None and backend.as_array(value) is value
+        self.input(value if found_again else array)
+        if found_again and array is not value:
+            self.alias(array, value)
+
     def float_argument(self, value: float) -> float:
         """Return a Python float as the function gets it: it is part of the program."""
         return value
@@ -703,7 +711,7 @@ class Recorder:
         elif (owner := backend_of(value)) is None or owner.as_array(value) is not value:  # numbers, or a list of them
             self.constant(array)
         else:
-            self.input(array)
+            self.take(array, value)
 
     def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
         """Return a node's derivative that is written down when it runs on raw arrays."""

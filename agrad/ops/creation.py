@@ -461,9 +461,9 @@ def asarray(
         if recording is not None and isinstance(obj, bool | int | float | complex | list | tuple):
             recording.constant(raw)
         return leaf(backend, raw, requires_grad)
-    raw = owner.as_array(obj)
+    raw = owner.taken(obj)
     if recording is not None:
-        recording.input(raw)
+        recording.take(raw, obj)
     if device is not None:
         target, where = manager.device_of(device)
         if where != owner.spec(raw).device:

@@ -77,7 +77,11 @@ class DaskBackend(Backend):
             raise TypeError(message)
         if isinstance(value._meta, Tensor) and value._meta._is_followed():
             raise errors.in_dask()
-        return indexing.filled(indexing.own(value))
+        return indexing.filled(value)
+
+    def taken(self, value: Any) -> Any:
+        raw = self.as_array(value)
+        return indexing.own(raw) if raw is value else raw
 
     def asarray(
         self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None, like: Any = None

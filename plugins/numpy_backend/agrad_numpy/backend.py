@@ -84,6 +84,8 @@ class NumpyBackend(Backend):
             raise TypeError(message)
         return np.asarray(value)
 
+    taken = as_array  # without a call more
+
     def asarray(
         self, value: Any, *, dtype: Any = None, device: str | None = None, copy: bool | None = None, like: Any = None
     ) -> Any:
