@@ -159,7 +159,7 @@ class _Recurrent(_Step):
         steps = unstack(products, axis=0) if sizes is None else products.split(sizes, 0)
         results = []
         for x in reversed(steps) if backwards else steps:
-            if sizes is None:
+            if sizes is None or x.shape[0] == sizes[0]:
                 state = self.step(x, state, weight, bias)
                 results.append(state[0])
             else:  # the states of sequences that have ended, or not begun from their end, stay as they are
