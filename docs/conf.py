@@ -165,6 +165,14 @@ def escape_stars(app: Any, what: str, name: str, obj: Any, options: Any, lines: 
     lines[:] = [re.sub(r"(?:(?<=\()|(?<=, ))\*(?=[\w.]+[,)])", r"\\*", line) for line in lines]
 
 
+def name_public_bases(app: Any, name: str, obj: Any, options: Any, bases: list[Any]) -> None:  # noqa: ARG001
+    """Show public classes in place of private ones that a class is made of."""
+    while private := [base for base in bases if getattr(base, "__name__", "").startswith("_")]:
+        at = bases.index(private[0])
+        bases[at : at + 1] = [base for base in private[0].__bases__ if base not in bases]
+    bases[:] = [base for base in bases if base is not object] or [object]
+
+
 #: Pages that are files of the repository's root.
 OF_ROOT = {"changelog": "CHANGELOG.md", "contributing": "CONTRIBUTING.md"}
 
@@ -201,4 +209,5 @@ def setup(app: Any) -> None:
     app.connect("build-finished", check_links)
     app.connect("config-inited", write_reference)
     app.connect("source-read", name_files)
+    app.connect("autodoc-process-bases", name_public_bases)
     app.connect("autodoc-process-docstring", escape_stars, priority=900)

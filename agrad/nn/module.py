@@ -88,7 +88,7 @@ class Module:
     _backward: Mapping[int, Callable[..., Any]] | None = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute; every subclass has its own."""
+        """Return the result; every subclass defines it."""
         raise NotImplementedError(f'Module [{type(self).__name__}] is missing the required "forward" function')
 
     if TYPE_CHECKING:  # a call takes what `forward` takes, and gives what it gives
