@@ -143,10 +143,17 @@ def write_reference(*_: Any) -> None:
     """Write a page for each namespace, from which autosummary makes one for each name; twins are described once."""
     folder = HERE / "reference"
     folder.mkdir(exist_ok=True)
-    described: set[int] = set()
+    modules = {name: importlib.import_module(name) for name in NAMESPACES}
+    elsewhere = {
+        id(getattr(module, member)) for module in modules.values() if module is not ag for member in names_of(module)
+    }
+    # Names of PyTorch's that are not imported by a star: described where they come from, if that is another namespace.
+    described = {id(getattr(ag, member)) for member in {*dir(ag)} - {*ag.__all__}} & elsewhere
     for name, line in NAMESPACES.items():
-        module = importlib.import_module(name)
+        module = modules[name]
         own = [member for member in names_of(module) if id(getattr(module, member)) not in described]
+        if module is ag:
+            described.clear()
         described.update(id(getattr(module, member)) for member in own)
         names = "\n".join(f"   {member}" for member in own)
         text = f"{name}\n{'=' * len(name)}\n\n{line}\n\n.. currentmodule:: {name}\n\n"
