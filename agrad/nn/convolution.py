@@ -20,10 +20,10 @@ __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d"]
 class _Conv(Module):
     """What the convolutions share."""
 
-    #: By how many numbers the size of a window is given, and what the weight's axes before those of the window are.
-    axes: int
+    #: How many numbers the size of a window has.
+    _axes: int
     #: The function of them.
-    convolve: Callable[..., Tensor]
+    _convolve: Callable[..., Tensor]
     transposed = False
     output_padding: tuple[int, ...] = ()
 
@@ -65,7 +65,7 @@ class _Conv(Module):
         self.reset_parameters()
 
     def _sizes(self, value: IntOrPair, what: str) -> tuple[int, ...]:
-        return sizes_of(type(self).__name__, value, what, self.axes)
+        return sizes_of(type(self).__name__, value, what, self._axes)
 
     def reset_parameters(self) -> None:
         """Draw the parameters anew."""
@@ -75,14 +75,14 @@ class _Conv(Module):
         padding: Any = self.padding
         if self.padding_mode != "zeros":
             widths: list[int] = []
-            for axis in reversed(range(self.axes)):
+            for axis in reversed(range(self._axes)):
                 total = self.dilation[axis] * (self.kernel_size[axis] - 1) if padding == "same" else 0
                 widths += (total // 2, total - total // 2) if isinstance(padding, str) else (padding[axis],) * 2
             input, padding = F.pad(input, widths, self.padding_mode), 0
-        return self.convolve(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return self._convolve(input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
 
     def extra_repr(self) -> str:
-        zeros_, ones_ = (0,) * self.axes, (1,) * self.axes
+        zeros_, ones_ = (0,) * self._axes, (1,) * self._axes
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}"
         text += f", padding={self.padding!r}" if self.padding != zeros_ else ""
         text += f", dilation={self.dilation}" if self.dilation != ones_ else ""
@@ -131,8 +131,8 @@ class Conv1d(_Conv):
     (2, 4, 8)
     """
 
-    axes = 1
-    convolve = staticmethod(F.conv1d)
+    _axes = 1
+    _convolve = staticmethod(F.conv1d)
 
 
 class Conv2d(_Conv):
@@ -174,8 +174,8 @@ class Conv2d(_Conv):
     (2, 4, 8, 8)
     """
 
-    axes = 2
-    convolve = staticmethod(F.conv2d)
+    _axes = 2
+    _convolve = staticmethod(F.conv2d)
 
 
 class Conv3d(_Conv):
@@ -193,8 +193,8 @@ class Conv3d(_Conv):
     (2, 4, 4, 8, 8)
     """
 
-    axes = 3
-    convolve = staticmethod(F.conv3d)
+    _axes = 3
+    _convolve = staticmethod(F.conv3d)
 
 
 class _ConvTranspose(_Conv):
@@ -239,7 +239,7 @@ class _ConvTranspose(_Conv):
         self.output_padding = self._sizes(output_padding, "output_padding")
 
     def forward(self, input: Any) -> Tensor:
-        return self.convolve(
+        return self._convolve(
             input, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups, self.dilation
         )
 
@@ -259,8 +259,8 @@ class ConvTranspose1d(_ConvTranspose):
     (2, 1, 8)
     """
 
-    axes = 1
-    convolve = staticmethod(F.conv_transpose1d)
+    _axes = 1
+    _convolve = staticmethod(F.conv_transpose1d)
 
 
 class ConvTranspose2d(_ConvTranspose):
@@ -302,5 +302,5 @@ class ConvTranspose2d(_ConvTranspose):
     (2, 1, 8, 8)
     """
 
-    axes = 2
-    convolve = staticmethod(F.conv_transpose2d)
+    _axes = 2
+    _convolve = staticmethod(F.conv_transpose2d)

@@ -197,7 +197,7 @@ class GroupNorm(Module):
 class _InstanceNorm(Module):
     """What the norms of samples share."""
 
-    axes: tuple[int, int]  # without the batch axis, and with it
+    _axes: tuple[int, int]  # without the batch axis, and with it
 
     def __init__(
         self,
@@ -224,9 +224,9 @@ class _InstanceNorm(Module):
         _neutral(self.weight, self.bias)
 
     def forward(self, input: Tensor) -> Tensor:
-        if input.ndim not in self.axes:
-            raise ValueError(f"expected {self.axes[0]}D or {self.axes[1]}D input (got {input.ndim}D input){called()}")
-        if input.ndim == self.axes[0]:
+        if input.ndim not in self._axes:
+            raise ValueError(f"expected {self._axes[0]}D or {self._axes[1]}D input (got {input.ndim}D input){called()}")
+        if input.ndim == self._axes[0]:
             batch = expand_dims(input, axis=0)
             return squeeze(F.instance_norm(batch, self.weight, self.bias, self.eps), 0)
         return F.instance_norm(input, self.weight, self.bias, self.eps)
@@ -241,13 +241,13 @@ class _InstanceNorm(Module):
 class InstanceNorm1d(_InstanceNorm):
     """Mean 0 and variance 1 of every channel of every sequence, (n, channels, length) or one of them."""
 
-    axes = (2, 3)
+    _axes = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
     """Mean 0 and variance 1 of every channel of every image, (n, channels, height, width) or one of them."""
 
-    axes = (3, 4)
+    _axes = (3, 4)
 
 
 class _BatchNorm(Module):
