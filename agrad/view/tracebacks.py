@@ -37,6 +37,7 @@ OF_OVERLAP = r"All variadic arguments must be arrays, not \[.*'Tensor'"
 #: Keywords as PyTorch, NumPy and JAX have them, and as functions here may call them.
 KEYWORDS = {
     "a": ("x",),
+    "argnum": ("argnums",),
     "axes": ("axis",),
     "axis": ("dim",),
     "ddof": ("correction",),
@@ -140,7 +141,7 @@ def is_labelled(value: object) -> bool:
 def functions(name: str) -> Iterator[tuple[str, Mapping[str, Parameter]]]:
     """Give agrad's functions of a name, with what they take."""
     home = sys.modules["agrad"]
-    for namespace in (home, home.extra, home.linalg, home.nn.functional, home.fft, home.special):
+    for namespace in (home, home.extra, home.linalg, home.nn.functional, home.fft, home.special, home.func):
         found = vars(namespace).get(name)
         if callable(found):
             yield f"{namespace.__name__}.{name}", signature(found).parameters

@@ -214,3 +214,9 @@ def test_a_sparse_product_as_a_primitive():
     defvjp(product, lambda ans, x: lambda g: matrix.T @ g)
     found = grad(lambda x: np.sum(product(x) ** 2))(np.array([1.0, -1.0]))
     np.testing.assert_allclose(found, [-2.0, -22.0])  # 2 Aᵀ A x
+
+
+def test_scipys_own_solver_says_which_function_differentiates():
+    optimize = pytest.importorskip("scipy.optimize")
+    with pytest.raises(RuntimeError, match=r"(?s)use agrad.scipy.optimize.brentq, or root.*test_plain_arrays"):
+        grad(lambda a: optimize.fsolve(lambda x: x**2 - a, a)[0])(2.0)

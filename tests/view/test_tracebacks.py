@@ -82,6 +82,8 @@ def test_causes_are_shortened_too_and_errors_of_others_are_as_they_were(tmp_path
         ("ag.sum(x, dim=0)", "agrad.sum has axis= for it, and keepdims= for keepdim."),
         ("ag.sum(x, keepdim=True)", "agrad.sum has keepdims= for it."),
         ("ag.std(x, unbiased=True)", "agrad.std has correction= for it."),
+        ("ag.grad(ag.sum, argnum=1)", "agrad.func.grad has argnums= for it."),
+        ("ag.jacobian(ag.sum, argnum=1)", "agrad.jacrev has argnums= for it."),
         ("ag.linspace(0, 1, steps=3)", "agrad.linspace has num= for it."),
         ("ag.mean(x, 0)", "agrad.mean takes axis= by name only."),
         ("ag.stack([x, x], 1)", "agrad.stack takes axis= by name only."),

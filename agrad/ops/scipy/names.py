@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Collection
 from types import FrameType
 
-from agrad.core.elsewhere import NAMESPACES
+from agrad.core.elsewhere import INSTEAD, NAMESPACES
 from agrad.core.errors import INTERNAL_FILES, line_of
 
 #: Modules that take NumPy's arrays alone, and what to write for their functions of tensors.
@@ -65,7 +65,8 @@ def _name_of(frame: FrameType) -> str:
     if name in names:
         return f"agrad.scipy.{chapter}.{name}"
     rooms = _ELSEWHERE.get(chapter, ())
-    return next((f"{room}.{name}" for room in rooms if name in dir(importlib.import_module(room))), "")
+    found = next((f"{room}.{name}" for room in rooms if name in dir(importlib.import_module(room))), "")
+    return found or INSTEAD.get(f"scipy.{chapter}.{name}", "").removeprefix("use ")
 
 
 #: Modules of SciPy's that have functions which are not in `agrad.scipy`, and where these are: of the same meaning.
