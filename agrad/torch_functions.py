@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import agrad.cuda as cuda  # noqa: PLR0402 (`from agrad` would ask this file)
 from agrad import random
 from agrad.core.backend import Device, backend_of
 from agrad.core.errors import called
@@ -115,7 +116,7 @@ SAME = {
 
 __all__ = [
     "Size", "addbmm", "addmv", "addr", "adjoint", "aminmax", "angle", "argwhere", "baddbmm", "bernoulli", "bincount",
-    "bucketize", "cartesian_prod", "cdist", "chain_matmul", "complex", "cross", "cummax", "cummin",
+    "bucketize", "cartesian_prod", "cdist", "chain_matmul", "complex", "cross", "cuda", "cummax", "cummin",
     "cumulative_trapezoid", "device", "diag_embed", "diagflat", "dist", "fliplr", "flipud", "float_power", "fmod", "frac",
     "get_rng_state", "initial_seed", "is_nonzero", "kthvalue", "ldexp", "logdet", "logspace", "msort", "multinomial",
     "mvlgamma", "normal", "polar", "randint_like", "rot90", "set_rng_state", "split", "std_mean", "svd", "tensor_split",

@@ -44,6 +44,7 @@ from agrad.ops.elementwise import conj as _conj
 from agrad.ops.extra.statistics import corrcoef as _corrcoef
 from agrad.ops.extra.statistics import cov as _cov
 from agrad.torch_functions import cross as cross
+from agrad.torch_functions import cuda as cuda
 from agrad.torch_functions import cummax as cummax
 from agrad.torch_functions import cummin as cummin
 from agrad.torch_functions import cumulative_trapezoid as cumulative_trapezoid

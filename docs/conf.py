@@ -107,6 +107,7 @@ NAMESPACES = {
     "agrad.utils.checkpoint": "Computing again instead of keeping.",
     "agrad.utils.data": "Batches.",
     "agrad.compat.autograd": "HIPS autograd's interface; what differs is in :doc:`from HIPS autograd </from_autograd>`.",
+    "agrad.cuda": "PyTorch's questions about CUDA.",
     "agrad.tree": "Containers of tensors.",
     "agrad.view": "Graphs, memory and profiles as pictures.",
     "agrad.testing": "The conformance kit, for authors of backends.",

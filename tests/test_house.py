@@ -75,7 +75,15 @@ LAYERS = [
         "agrad.utils.*",
         "agrad.view.*",
     ],
-    ["agrad.extra", "agrad.fft", "agrad.linalg", "agrad.scipy.*", "agrad.special", "agrad.torch_functions"],
+    [
+        "agrad.cuda",
+        "agrad.extra",
+        "agrad.fft",
+        "agrad.linalg",
+        "agrad.scipy.*",
+        "agrad.special",
+        "agrad.torch_functions",
+    ],
     ["agrad", "agrad.__main__", "agrad.backends.*", "agrad.torch_names"],
     [
         "agrad.compat.*",

@@ -213,7 +213,7 @@ def test_each_of_jax_and_numpys_names_is_there_or_explained(theirs):
         ("agrad.optim", "Lion", "; not there: use agrad.optim.Adam or agrad.optim.AdamW"),
         ("agrad.func", "jacrew", "; did you mean 'jacrev'?"),
         ("agrad.linalg", "expm", "; here it is agrad.scipy.linalg.expm"),
-        ("agrad.fft", "fft2", "; not there: use agrad.fft.fftn(x, axes=(-2, -1)), and its kin"),
+        ("agrad.fft", "hfft2", "; not there: use agrad.fft.fftn and agrad.conj"),
         ("agrad.special", "lgamma", "; here it is agrad.lgamma"),
         ("agrad.special", "bessel_j0", "; here it is agrad.special.j0"),
         ("agrad.random", "normal", "; here it is agrad.random.randn"),

@@ -207,11 +207,15 @@ _INSTEAD = {
     "use agrad.tensor(data, dtype=...), or agrad.zeros(shape, dtype=...)": (
         "HalfTensor BFloat16Tensor CharTensor ShortTensor ByteTensor"
     ),
-    "use a @ b @ c, with the parentheses that make the products small": "multi_dot",
     "leave it out: the switches of NumPy's, CuPy's and Dask's libraries are their own": "cudnn mkldnn openmp",
     "use agrad.float16, or agrad.float32: no array library knows it everywhere": "bfloat16",
     'devices are backends: x.to_device("cupy"), agrad.set_default_backend("cupy"); agrad.backends() lists them': (
-        "is_cuda get_device current_device mps xpu accelerator agrad.cuda ipu get_default_device"
+        "is_cuda get_device current_device mps xpu accelerator ipu get_default_device"
+    ),
+    "CuPy has it: cupy.cuda": (
+        "cuda.synchronize cuda.empty_cache cuda.memory_allocated cuda.max_memory_allocated cuda.memory_reserved cuda.set_device"
+        " cuda.reset_peak_memory_stats cuda.get_device_name cuda.get_device_properties cuda.get_device_capability cuda.Stream"
+        " cuda.stream cuda.Event cuda.current_stream cuda.current_device cuda.device cuda.mem_get_info"
     ),
     "results do not share memory with their operands: use slices, reshape or agrad.permute_dims": (
         "as_strided as_strided_ set_ storage untyped_storage storage_offset stride data_ptr share_memory_ is_shared empty_strided"
@@ -266,8 +270,7 @@ _INSTEAD = {
         "sparse sparse_coo_tensor sparse_csr_tensor to_sparse to_dense is_sparse coalesce indices_ values sparse_coo SparseAdam"
         " sparse_ sparse_dim dense_dim sparse_mask"
     ),
-    "use agrad.fft.fftn(x, axes=(-2, -1)), and its kin": "fft2 ifft2 rfft2 irfft2 hfft2 ihfft2",
-    "use agrad.fft.fftn and agrad.conj": "hfftn ihfftn",
+    "use agrad.fft.fftn and agrad.conj": "hfft2 ihfft2 hfftn ihfftn",
     "use agrad.fft.rfft of the mirrored tensor": "dct idct dst idst",
     "any length will do; SciPy's is for arrays": "next_fast_len",
     "use agrad.fft.rfft of the windows: x[starts[:, None] + agrad.arange(n)] * window": "stft istft spectrogram",

@@ -337,7 +337,7 @@ SIGNATURES = {
 
 
 def test_the_functions_are_the_standards():
-    assert sorted(ag.linalg.__all__) == list(SIGNATURES)
+    assert sorted(set(ag.linalg.__all__) - {"multi_dot", "norm"}) == list(SIGNATURES)  # two are PyTorch's
 
 
 @pytest.mark.parametrize("name", SIGNATURES)

@@ -508,6 +508,15 @@ FUNCTIONS += [
     ("lib.block_diag(x, w)[1:3] + lib.cov(x)[:1, :1] + lib.corrcoef(w)[:1, 1:]", [[3.682387, 0.932387, 1.682387, 0.682387, 0.682387, 0.682387], [0.682387, 0.682387, 0.682387, 0.982387, 1.282387, 0.882387]], [[0.344185, -0.275348, -0.068837], [1.0, 0.540302, -0.416147]], [[-2.006295, -0.56528, 0.825799], [0.217915, -0.581108, 0.363192]]),
     ("lib.matrix_exp(x[:, :2]) + lib.slogdet(x[:, :2])[1]", [[10.714006, 8.612586], [12.033527, 9.858771]], [[3.585546, 2.070993, 0.0], [-1.275179, -3.240653, 0.0]], None),
     ("lib.igamma(w.detach(), x) + lib.sinc(x) + lib.xlogy(w, x) + lib.fmax(x, w) + lib.polygamma(1, x)", [[6.67729, 4.000848, 3.278302], [5.343013, 18.547399, 3.620807]], [[-16.172673, 0.791413, -0.200228], [-0.845746, 83.46634, -0.642621]], [[-0.693147, 0.374509, -0.168733], [-1.087618, 0.252499, 0.0]]),
+    ("lib.linalg.norm(x) + lib.linalg.norm(x, 2) + lib.linalg.norm(x[0], 3)", 9.820942, [[0.593627, 1.464814, 1.055025], [1.424938, 0.368499, 0.645025]], None),
+    ('lib.linalg.norm(x, dim=1, ord=1) + lib.linalg.norm(x, "nuc", dim=(1, 0))', [9.580696, 9.830696], [[0.930975, 2.280748, 1.852907], [2.040271, 0.405825, 0.863628]], None),
+    ('lib.linalg.norm(x, ord="fro", keepdim=True) + lib.linalg.norm(x, dim=(0, 1), keepdim=True) + lib.linalg.norm(x, dim=[0])', [[11.180792, 10.154975, 9.942186]], [[0.440624, 1.641031, 0.482421], [2.643746, 0.205129, 0.321614]], None),
+    ("lib.linalg.norm(x[None], 1, (2, 1), keepdim=True) + lib.linalg.norm(x, keepdim=True, dtype=lib.float64)", [[[8.319705]]], [[0.122859, 0.491436, 0.368577], [1.737154, 1.06143, 1.245718]], None),
+    ("lib.linalg.multi_dot([x, w.t(), x[:, 1]])", [3.65, 3.225], [[0.825, 3.625378, 0.425], [0.445749, 3.66927, 0.229628]], [[4.241814, 4.270151, 4.080605], [0.530227, 0.533769, 0.510076]]),
+    ('lib.fft.ifft2(lib.fft.fft2(x, norm="ortho") * w[0]).real', [[0.027217, 0.272166, 0.190516], [0.432063, -0.01701, 0.105464]], [[0.148001, 0.072933, -0.083254], [-0.143158, -0.088233, 0.064829]], [[-0.174631, -0.299162, -0.299162], [0.0, 0.0, 0.0]]),
+    ("lib.fft.irfft2(lib.fft.rfft2(x, dim=(1, 0)) * lib.sin(w), s=(3, 2), dim=(1, 0))", [[0.221233, 0.502528, 0.397344], [0.877689, 0.119325, 0.319923]], [[0.471731, 0.350826, 0.115542], [-0.461141, -0.387312, -0.159335]], [[-0.309768, 0.020076, 0.023839], [-0.06434, -0.697351, -0.753335]]),
+    ("lib.flatten(x[None], start_dim=1) * lib.cumsum(w, dim=1)[1, 0] + lib.cumprod(x, dim=0)[1, 1]", [[0.95, 2.3, 1.85, 3.2, 0.725, 1.4]], [[0.9, 0.427317, -0.374532], [-0.890993, -1.059916, 0.255296]], [[0.0, 0.0, 0.0], [-1.893342, 0.0, 0.0]]),
+    ("lib.diag(x[:, :2], 1) + lib.diag(x[:, :2], diagonal=-1)", [5.0], [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]], None),
 ]
 # fmt: on
 
@@ -713,3 +722,20 @@ def test_a_declared_op_takes_the_place_of_the_name():
     finally:
         OPS.pop("rsqrt", None)
     assert ag.rsqrt(4 * ag.ones(1)).tolist() == [0.5]
+
+
+def test_cuda_is_the_cupy_backend():
+    there = any(row.name == "cupy" and row.available for row in ag.backends())
+    assert ag.cuda.is_available() is there
+    assert (ag.cuda.device_count() > 0) is there
+    ag.cuda.manual_seed_all(3)
+    first = ag.rand(2)
+    ag.cuda.manual_seed(3)
+    assert (ag.rand(2) == first).all()
+    with pytest.raises(AttributeError, match=r"not there: CuPy has it: cupy\.cuda"):
+        ag.cuda.synchronize()
+
+
+def test_a_norm_of_many_axes_needs_dim():
+    with pytest.raises(RuntimeError, match=r"the input must be 1D or 2D\. Got 3D(.|\n)*test_porting\.py:"):
+        ag.linalg.norm(ag.ones(2, 2, 2), 2)

@@ -28,12 +28,14 @@ def _running(name: str, x: Any, axis: int | None, dtype: Any) -> tuple[Tensor, i
     return x, checked_axis(name, axis, x.ndim)
 
 
-def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
+def cumsum(x: Any, /, axis: int | None = None, *, dim: int | None = None, dtype: Any = None) -> Tensor:
     """Running sum along an axis: NumPy's and PyTorch's name of `agrad.cumulative_sum`.
 
     x: Any shape.
     axis : int, optional
         The axis; by default `x` is flattened.
+    dim : int, optional
+        PyTorch's name of `axis`.
     dtype : dtype, optional
         The dtype of the result.
     Returns: The running sums.
@@ -42,21 +44,21 @@ def cumsum(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
     >>> ag.extra.cumsum(ag.tensor([[1, 2], [3, 4]]))
     tensor([ 1,  3,  6, 10])
     """
-    x, at = _running("cumsum", x, axis, dtype)
+    x, at = _running("cumsum", x, axis if dim is None else dim, dtype)
     return cumulative_sum(x, axis=at, dtype=dtype)
 
 
-def cumprod(x: Any, /, axis: int | None = None, *, dtype: Any = None) -> Tensor:
+def cumprod(x: Any, /, axis: int | None = None, *, dim: int | None = None, dtype: Any = None) -> Tensor:
     """Running product along an axis: NumPy's and PyTorch's name of `agrad.cumulative_prod`.
 
-    x, axis, dtype: As for `cumsum`.
+    x, axis, dim, dtype: As for `cumsum`.
     Returns: The running products.
     As ``numpy.cumprod``; the gradient is exact at zeros.
 
     >>> ag.extra.cumprod(ag.tensor([1, 2, 3]))
     tensor([1, 2, 6])
     """
-    x, at = _running("cumprod", x, axis, dtype)
+    x, at = _running("cumprod", x, axis if dim is None else dim, dtype)
     return cumulative_prod(x, axis=at, dtype=dtype)
 
 

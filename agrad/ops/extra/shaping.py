@@ -93,11 +93,11 @@ def ravel(x: Any, /) -> Tensor:
     return reshape(as_operand(x), (-1,))
 
 
-def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
+def flatten(x: Any, /, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Axes from one to another made one.
 
     x: Any shape; a 0-d operand gets an axis of length 1.
-    start_axis, end_axis : int, optional
+    start_dim, end_dim : int, optional
         The first and the last axis to merge.
     Returns: The same elements in the same order.
     RuntimeError: If the first axis comes after the last.
@@ -108,7 +108,7 @@ def flatten(x: Any, /, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """
     x = as_operand(x)
     rank = max(x.ndim, 1)
-    start, end = checked_axis("flatten", start_axis, rank), checked_axis("flatten", end_axis, rank)
+    start, end = checked_axis("flatten", start_dim, rank), checked_axis("flatten", end_dim, rank)
     if start > end:
         raise RuntimeError(f"flatten() has invalid args: start_dim cannot come after end_dim{called()}")
     shape = x.shape or (1,)
@@ -251,11 +251,13 @@ def diag_embed(x: Any, /, offset: int = 0, axis1: int = -2, axis2: int = -1) -> 
     return moveaxis(made, (-2, -1), (first, second))
 
 
-def diag(x: Any, /, *, k: int = 0) -> Tensor:
+def diag(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """The diagonal of a matrix, or the matrix with a vector as diagonal.
 
     x: A matrix or a vector.
     k: Which diagonal: above (positive) or below the main one.
+    diagonal : int, optional
+        PyTorch's name of `k`.
     Returns: A vector for a matrix, a matrix for a vector.
     RuntimeError: If `x` has neither one nor two axes.
     As ``numpy.diag``. Linear. For stacks of matrices see `diag_embed` and ``agrad.linalg.diagonal``.
@@ -270,6 +272,7 @@ def diag(x: Any, /, *, k: int = 0) -> Tensor:
     x = as_operand(x)
     if x.ndim not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {x.ndim}D{called()}")
+    k = k if diagonal is None else diagonal
     return diag_embed(x, k) if x.ndim == 1 else _diagonal(x, k)
 
 
