@@ -452,7 +452,7 @@ _INSTEAD = {
     "write it with agrad.special, or draw with SciPy": "scipy.stats.randint",
     "make it with SciPy or NumPy, of plain numbers": "scipy.signal.square",
     "use agrad.scipy.interpolate.RegularGridInterpolator": "scipy.interpolate.interp2d scipy.interpolate.interpn",
-    "use agrad.scipy.optimize.least_squares": "scipy.optimize.curve_fit scipy.optimize.leastsq",
+    "use agrad.scipy.optimize.least_squares": "scipy.optimize.leastsq",
     "use agrad.scipy.optimize.brentq, or root": (
         "scipy.optimize.bisect scipy.optimize.fsolve scipy.optimize.newton scipy.optimize.root_scalar"
     ),

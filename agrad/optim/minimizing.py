@@ -138,7 +138,7 @@ def refuse_limits(what: str, args: Any, options: Mapping[str, Any]) -> None:
     limits = ["bounds"] if options.get("bounds") is not None else []
     limits += ["constraints"] if options.get("constraints", ()) not in ((), []) else []
     limits += ["loss"] if options.get("loss", "linear") != "linear" else []
-    if limits and moves((args, [options[name] for name in limits])):
+    if limits and moves((args, [getattr(options[name], "__dict__", options[name]) for name in limits])):
         raise UnsupportedOp(
             f"{what} with {', '.join(limits)}, of what is differentiated,",
             "",

@@ -1017,7 +1017,7 @@ def quad(
     y : Tensor or float
         The integral; a float where no argument is a tensor.
     abserr : float
-        An estimate of its error.
+        An estimate of its error, without derivative.
     *info : object
         What else SciPy gives with `full_output`.
 

@@ -6,22 +6,28 @@ Source: Blondel et al., Efficient and modular implicit differentiation, 2021.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agrad import tree
 from agrad.core import names as _names
+from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import bare, is_raw, moves
 from agrad.func.implicit import refuse_open
 from agrad.func.jacobian import jacrev
 from agrad.ops.creation import asarray
+from agrad.ops.decompositions import cholesky
+from agrad.ops.linalg import matmul, matrix_transpose
+from agrad.ops.scipy.linalg import solve_triangular
+from agrad.ops.solving import inv
 from agrad.ops.statistical import sum as total
 from agrad.ops.ufunc import to_numpy
 from agrad.optim.minimizing import OPEN, VANISHING, differentiable, refuse_limits, search
 from agrad.scipy.integrate import refuse_lazy, scipys
 
-__all__ = ["brentq", "fixed_point", "least_squares", "minimize", "root"]
+__all__ = ["brentq", "curve_fit", "fixed_point", "least_squares", "minimize", "root"]
 
 #: Methods of `root` that take a Jacobian.
 _NEWTONS = ("hybr", "lm")
@@ -343,6 +349,100 @@ def least_squares(fun: Callable[..., Any], x0: Any, args: Any = (), method: str 
         return total(fun(x, *args) ** 2) / 2
 
     return _found("least_squares", solve, half, "minimum", x0, args, {"fun": fun, "cost": half}, ("grad", "optimality"))
+
+
+def curve_fit(
+    f: Callable[..., Any],
+    xdata: Any,
+    ydata: Any,
+    p0: Any = None,
+    sigma: Any = None,
+    absolute_sigma: bool = False,
+    method: str | None = None,
+    **options: Any,
+) -> tuple[Any, Any]:
+    """Fit a function to data by least squares; differentiable by the data and their errors.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(xdata, *parameters)``, made of agrad's functions (of tensors), gives values of the shape of `ydata`.
+    xdata : Tensor, array or container of them
+        What the function gets.
+    ydata : Tensor or array
+        The measurements, shape (m,).
+    p0 : Tensor or array, optional
+        Where to begin, shape (n,). Default: ones, as many as the function has parameters.
+    sigma : Tensor or array, optional
+        Their standard deviations, shape (m,), or covariance, shape (m, m).
+    absolute_sigma : bool, optional
+        Take `sigma` as it is. Default: up to a factor, which the misfit tells.
+    method : {"lm", "trf", "dogbox"}, optional
+        As of `least_squares`. Default: "lm", with ``bounds`` "trf".
+    **options
+        Others of `least_squares`.
+
+    Returns
+    -------
+    popt : Tensor or array
+        The parameters, shape (n,); raw where all arguments are.
+    pcov : Tensor or array
+        Their covariance, shape (n, n); infinite where there are no more data than parameters and `sigma` is not absolute.
+
+    Raises
+    ------
+    ImplicitError
+        If the function depends on a tensor that is being differentiated and is none of its arguments. If the parameters are
+        to be differentiated: where no minimum was found, or it has no derivative.
+    RuntimeError
+        If no minimum was found.
+    UnsupportedOp
+        On lazy arrays; with ``bounds`` or ``loss``, if the parameters are to be differentiated.
+    ValueError
+        If `p0` is None and the function does not tell how many parameters it has; what SciPy finds wrong with the arguments.
+    numpy.linalg.LinAlgError
+        If the data do not determine the parameters.
+
+    Examples
+    --------
+    >>> import agrad as ag
+    >>> from agrad.scipy.optimize import curve_fit
+    >>> t, y = ag.asarray([0.0, 1.0, 2.0, 3.0]), ag.tensor([4.1, 2.0, 0.9, 0.5], requires_grad=True)
+    >>> popt, pcov = curve_fit(lambda t, size, rate: size * ag.exp(-rate * t), t, y)
+    >>> popt.detach(), ag.sqrt(ag.linalg.diagonal(pcov)).detach()
+    (tensor([4.1097, 0.7333]), tensor([0.0554, 0.0183]))
+    >>> ag.grad(popt[1], y)  # how the rate follows the measurements
+    (tensor([ 0.1475, -0.1795, -0.1820, -0.1332]),)
+    """
+    if p0 is None:
+        kinds = [p.kind for p in inspect.signature(f).parameters.values()]
+        if any(kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD for kind in kinds):
+            raise ValueError(f"Unable to determine number of fit parameters: give p0{called()}")
+        p0 = [1.0] * (len(kinds) - 1)
+
+    def misfit(p: Tensor, xdata: Any, ydata: Any, sigma: Any) -> Tensor:
+        left: Tensor = f(xdata, *(p[i] for i in range(p.shape[0]))) - ydata
+        if sigma is None:
+            return left
+        if sigma.ndim == 1:
+            return left / sigma
+        return solve_triangular(cholesky(sigma), left[:, None], lower=True)[:, 0]
+
+    data = (
+        xdata,
+        asarray(ydata) if isinstance(ydata, list | tuple) else ydata,
+        sigma if sigma is None else asarray(sigma),
+    )
+    found = least_squares(misfit, p0, data, method or ("trf" if options.get("bounds") is not None else "lm"), **options)
+    if not found.success:
+        raise RuntimeError(f"Optimal parameters not found: {found.message}{called()}")
+    popt = asarray(found.x, device=_device(p0, data))
+    slopes = jacrev(lambda p: misfit(p, *data))(popt)
+    rows, columns = slopes.shape
+    pcov = inv(matmul(matrix_transpose(slopes), slopes))
+    if not absolute_sigma:
+        pcov = pcov * (total(misfit(popt, *data) ** 2) / (rows - columns) if rows > columns else float("inf"))
+    return (bare(popt), bare(pcov)) if is_raw(p0, xdata, ydata, sigma) else (popt, pcov)
 
 
 def _start(x0: Any) -> Any:

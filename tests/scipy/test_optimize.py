@@ -142,6 +142,47 @@ class TestMinima:
             ag.grad(optimize.least_squares(flat, [1.0, 1.0], (y := leaf(DATA),)).x.sum(), y)
 
 
+class TestCurves:
+    """`curve_fit` gives SciPy's parameters and covariances, with derivatives by the data and their errors."""
+
+    SIGMA = 0.1 + 0.02 * np.arange(9)
+    COVARIANCE = np.diag(SIGMA**2) + 0.001
+
+    @pytest.mark.parametrize(
+        "options",
+        [{}, {"sigma": SIGMA}, {"sigma": SIGMA, "absolute_sigma": True}, {"sigma": COVARIANCE}, {"p0": [2.0, 1.0]},
+         {"bounds": ([0.0, 0.0], [9.0, 1.0])}],
+    )  # fmt: skip
+    def test_parameters_and_covariances(self, options):
+        of = lambda t, size, rate: size * ag.exp(-rate * t)
+        popt, pcov = optimize.curve_fit(of, TIMES, DATA, **options, xtol=1e-14, ftol=1e-14)
+        plain = lambda t, size, rate: size * np.exp(-rate * t)
+        expected = theirs.curve_fit(plain, TIMES, DATA, **options, xtol=1e-14, ftol=1e-14)
+        assert type(popt) is type(pcov) is np.ndarray
+        np.testing.assert_allclose(popt, expected[0], rtol=1e-7)
+        np.testing.assert_allclose(pcov, expected[1], rtol=1e-5)
+
+    def test_derivatives(self):
+        of = lambda t, size, rate: size * ag.exp(-rate * t)
+
+        def fit(t, y, sigma=None):
+            if sigma is not None and sigma.ndim == 2:
+                sigma = (sigma + sigma.T) / 2  # one triangle is read
+            return optimize.curve_fit(of, t, y, None, sigma, xtol=1e-15, ftol=1e-15, gtol=1e-15)
+
+        for errors in (self.SIGMA[::2], self.COVARIANCE[::2, ::2]):
+            data = [leaf(x) for x in (TIMES[::2], DATA[::2], errors)]
+            assert gradcheck(fit, data, check_forward_ad=errors.ndim == 1, fast_mode=True, eps=1e-4)
+
+    def test_what_is_wrong(self):
+        with pytest.raises(ValueError, match="give p0"):
+            optimize.curve_fit(lambda t, *p: p[0] * t, TIMES, DATA)
+        with pytest.raises(RuntimeError, match="Optimal parameters not found"):
+            optimize.curve_fit(lambda t, a, b: a * ag.exp(-b * t), TIMES, DATA, max_nfev=1)
+        with pytest.raises(ImplicitError, match="depends on a"):
+            ag.func.grad(lambda a: optimize.curve_fit(lambda t, p: p * a * t, TIMES, DATA)[0][0])(2.0)
+
+
 class TestWhatIsSeenBesideTheArguments:
     """The gradient by a tensor in a closure would be lost: an error says so, in every mode and with every kind of argument."""
 
@@ -258,6 +299,7 @@ class TestReports:
         square = lambda x: ag.sum((x - 9.0) ** 2)
         limited = {
             "minimize": lambda a: optimize.minimize(square, [1.0], (), "L-BFGS-B", bounds=[(0.0, a)]).x,
+            "Bounds": lambda a: optimize.minimize(square, [1.0], bounds=theirs.Bounds([0.0], ag.stack([a]))).x,
             "least_squares": lambda a: optimize.least_squares(lambda x: x - 9.0, [1.0], bounds=([0.0], [a])).x,
             "optim": lambda a: ag.optim.minimize(square, ag.ones(1), bounds=(0.0, a)).params,
         }
