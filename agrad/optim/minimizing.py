@@ -142,7 +142,7 @@ def refuse_limits(what: str, args: Any, options: Mapping[str, Any]) -> None:
         raise UnsupportedOp(
             f"{what} with {', '.join(limits)}, of what is differentiated,",
             "",
-            f"drop {', '.join(limits)}, or write the conditions of the minimum as the residual of func.implicit",
+            f"drop {', '.join(limits)}, or write the conditions of the minimum as the residual of func.implicit{called()}",
         )
 
 

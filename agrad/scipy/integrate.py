@@ -735,7 +735,7 @@ def solve_ivp(
         raise UnsupportedOp(
             "scipy.integrate.solve_ivp with events, of what is differentiated,",
             "",
-            "an event's time has a derivative by func.implicit; detach the arguments",
+            f"an event's time has a derivative by func.implicit; detach the arguments{called()}",
         )
     options["jac"] = problem.numbers(options.get("jac"), by_time=True)
     several = isinstance(events, list | tuple)
