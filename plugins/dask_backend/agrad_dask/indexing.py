@@ -306,8 +306,14 @@ def own(array: Any) -> Any:
     """Return a Dask array as it is now: ``d[0] = 1`` puts another graph into the object `d`, and may come at any time."""
     made = object.__new__(type(array))  # a fiftieth of what `copy` takes
     made.dask, made._name, made._chunks, made._meta = array.dask, array.name, array.chunks, array._meta
+    plans_of(array)
     made.__dict__.update(array.__dict__)
     return made
+
+
+def plans_of(array: Any) -> dict[Any, Any]:
+    """Return where plans for a Dask array are kept, by the names of all that they are for: one for it and its copies."""
+    return array.__dict__.setdefault("_agrad_plans", {})  # type: ignore[no-any-return]
 
 
 # -- getitem ----------------------------------------------------------------------------------------------------------

@@ -35,7 +35,7 @@ from agrad.core.errors import called
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import Argnums, bare_all, check_argnums, give_all, givers, is_raw
 from agrad.func.compiling import Compiled, CompileWarning
-from agrad_dask import additive, computing, runs
+from agrad_dask import additive, computing, indexing, runs
 from agrad_dask.fusing import Adder, Fold, Folded, group_size, uncollected
 from agrad_dask.losses import HOW, NOTHING, Filled, Kind, Loss, Rows, captured, filled
 
@@ -329,13 +329,15 @@ def plan_of(arrays: Sequence[Any], join: float) -> Plan:
         Neighbours of so many bytes together share a run of the loss; 0: none do.
     """
     names = tuple(array.name for array in arrays)
-    kept = getattr(arrays[0], "_agrad_plans", None)
-    if kept is None or kept[0] != names:
-        kept = arrays[0]._agrad_plans = names, {}
-    if join not in kept[1]:
+    kept = indexing.plans_of(arrays[0])
+    plans = kept.get(names)
+    if plans is None:
+        kept.clear()
+        plans = kept[names] = {}
+    if join not in plans:
         with uncollected():
-            kept[1][join] = make_plan(aligned(arrays), join)
-    return kept[1][join]  # type: ignore[no-any-return]
+            plans[join] = make_plan(aligned(arrays), join)
+    return plans[join]  # type: ignore[no-any-return]
 
 
 def aligned(arrays: Sequence[Any]) -> list[Any]:
