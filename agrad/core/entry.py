@@ -21,7 +21,7 @@ from agrad.core.backend import BACKENDS, numbers_of
 from agrad.core.mode import get_mode
 from agrad.core.node import Constants, next_seq
 from agrad.core.once import FIRST_USE
-from agrad.core.op import PAIR, Argument, Op, frozen, general, operate
+from agrad.core.op import PAIR, Argument, Op, aliases_in, frozen, general, operate
 from agrad.core.plan import compile_source
 from agrad.core.rule import requests_of
 from agrad.core.tensor import Tensor, bases, check_number
@@ -34,7 +34,7 @@ def make_entry(op: Op, stub: Callable[..., Any]) -> Callable[..., Any]:
     entry.__module__ = stub.__module__
     entry.__qualname__ = stub.__qualname__
     entry.__annotations__ = stub.__annotations__
-    entry.__signature__ = op.signature  # type: ignore[attr-defined]
+    entry.__signature__ = op.public  # type: ignore[attr-defined]
     entry.__wrapped__ = stub  # type: ignore[attr-defined]  # what inspect.getsource and doctest are to find
     entry.op = op  # type: ignore[attr-defined]
     return entry
@@ -94,6 +94,13 @@ def is_plain(key: Any) -> bool:
     return True
 
 
+def instead(op: str, own: str, value: Any, default: Any, alias: str, other: Any) -> Any:
+    """Return what an argument is whose other name was given; both names are refused."""
+    if value is not default:
+        raise TypeError(f"{op}() got {own}={value!r} and {alias}={other!r}, which are one argument{errors.called()}")
+    return other
+
+
 #: What generated code refers to, beside the op, its node class, its defaults and its derivatives.
 _NAMES: dict[str, Any] = {
     "BACKENDS": BACKENDS,
@@ -105,6 +112,7 @@ _NAMES: dict[str, Any] = {
     "general": general,
     "get_ident": get_ident,
     "get_mode": get_mode,
+    "instead": instead,
     "getframe": sys._getframe,
     "internal": errors.INTERNAL_FILES,
     "is_plain": is_plain,
@@ -159,14 +167,19 @@ class Source:
 
     def _general(self) -> str:
         values = _tuple(a.name for a in self.op.arguments)
-        return f"def {self.name}({_signature_text(self.op)}):\n    return general(op, {values})\n"
+        lines = [
+            f"def {self.name}({_signature_text(self.op)}):",
+            *_alias_lines(self.op),
+            f"    return general(op, {values})",
+        ]
+        return "\n".join(lines) + "\n"
 
     def compile(self, names: dict[str, Any]) -> FunctionType:
         """Return the function, whose globals are `names`."""
         op = self.op
         names |= _NAMES
         names["Node"], names["op"] = op.node_class, op
-        for i, p in enumerate(op.signature.parameters.values()):
+        for i, p in enumerate(op.public.parameters.values()):
             if p.default is not p.empty:
                 names[f"default_{i}"] = p.default
         if writable(op):
@@ -204,7 +217,7 @@ def _signature_text(op: Op) -> str:
     parts: list[str] = []
     kinds = inspect.Parameter
     previous: Any = None
-    for i, p in enumerate(op.signature.parameters.values()):
+    for i, p in enumerate(op.public.parameters.values()):
         if previous is kinds.POSITIONAL_ONLY and p.kind is not kinds.POSITIONAL_ONLY:
             parts.append("/")
         if p.kind is kinds.KEYWORD_ONLY and previous not in (kinds.KEYWORD_ONLY, kinds.VAR_POSITIONAL):
@@ -215,6 +228,18 @@ def _signature_text(op: Op) -> str:
     if previous is kinds.POSITIONAL_ONLY:
         parts.append("/")
     return ", ".join(parts)
+
+
+def _alias_lines(op: Op) -> list[str]:
+    """Write how PyTorch's names of arguments come to stand for the standard's."""
+    lines, defaults = [], {name: f"default_{i}" for i, name in enumerate(op.public.parameters)}
+    aliases = aliases_in(op.public)
+    for alias, own in aliases.items():
+        lines += [f"    if {alias} is not {defaults[alias]}:"]
+        lines += [f"        {own} = instead({op.name!r}, {own!r}, {own}, {defaults[own]}, {alias!r}, {alias})"]
+    for own in (own for own in aliases.values() if own != "keepdims"):
+        lines += [f"    if {own}.__class__ is list:", f"        {own} = frozen({own})"]
+    return lines
 
 
 def _tuple(parts: Iterable[str]) -> str:
@@ -262,7 +287,7 @@ class _Writer:
 
     def text(self) -> str:
         """Return the source."""
-        self.lines = [self.head]
+        self.lines = [self.head, *([] if self.method else _alias_lines(self.op))]
         self._mode()
         self._operands()
         self._call()

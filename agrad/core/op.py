@@ -30,6 +30,9 @@ from agrad.core.tensor import Tensor, bases, check_number, wrap
 #: Every op by name.
 OPS: dict[str, Op] = {}
 
+#: PyTorch's names of arguments, and the standard's, which come with them in the signature of a function that takes both.
+ALIASES = {"dim": ("axis", "axes"), "dims": ("axis", "axes"), "keepdim": ("keepdims",)}
+
 #: Up to so many edges stand in slots of a node rather than in a tuple.
 PAIR = 2
 
@@ -45,6 +48,22 @@ class Argument:
     by_keyword: bool
 
 
+def aliases_in(public: inspect.Signature) -> dict[str, str]:
+    """Return which parameters are PyTorch's names of others, each with the other."""
+    names = public.parameters
+    return {alias: own for alias in names if alias in ALIASES for own in ALIASES[alias] if own in names}
+
+
+def without_aliases(public: inspect.Signature) -> inspect.Signature:
+    """Return a signature as the standard has it: without other names, and what has one is given by name."""
+    aliases = aliases_in(public)
+    if not aliases:
+        return public
+    kept = [p for p in public.parameters.values() if p.name not in aliases]
+    by_name = aliases.values()
+    return public.replace(parameters=[p.replace(kind=p.KEYWORD_ONLY) if p.name in by_name else p for p in kept])
+
+
 class Op:
     """One function of the namespace: its signature, rule and entry point.
 
@@ -52,8 +71,10 @@ class Op:
     ----------
     name : str
         As ``"multiply"`` or ``"linalg.solve"``.
-    signature : inspect.Signature
+    public : inspect.Signature
         What the user calls.
+    signature : inspect.Signature
+        What the standard says of it, and kernels get: without PyTorch's names of arguments.
     rule : Rule
         Its derivative.
     kernel : callable or None
@@ -75,7 +96,7 @@ class Op:
     def __init__(
         self,
         name: str,
-        signature: inspect.Signature,
+        public: inspect.Signature,
         rule: Rule,
         *,
         kernel: Callable[..., Any] | None,
@@ -90,7 +111,8 @@ class Op:
         self.batch = batch
         self.contracts = contracts
         self.least_axes = least_axes
-        self.signature = signature
+        self.public = public
+        self.signature = without_aliases(public)
         words = name.removeprefix("nn.").replace(".", "_").split("_")
         self.title = "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"
         arguments = []

@@ -27,6 +27,7 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType
 from typing import Any, NamedTuple, TypeAlias
 
+from agrad.core.op import ALIASES
 from agrad.core.rule import Rule
 
 #: What operands of elementwise functions may be, as annotations name it. To type checkers all of these are any array.
@@ -71,6 +72,9 @@ RESULTS = {
 
 #: What a method raises that changes its tensor.
 IN_PLACE = f"{N}RuntimeError{N}    On a leaf that requires grad, while recording."
+
+#: What is said of `dim` and `keepdim` beside `axis` and `keepdims`.
+OF_PYTORCH = f" : optional{N}    PyTorch's names."
 
 #: What is said of the derivative where operands may be complex.
 HOLOMORPHIC = {"Numeric", "Floating"}
@@ -215,7 +219,10 @@ def _completed(short: str, function: FunctionType, name: str, chapter: Chapter) 
             notes += COMPLEX
     takes = last = ""
     for each in names:
-        if entry := said.get(each) or whole.get(each):
+        entry = said.get(each) or whole.get(each)
+        if entry is None and op is not None and each in ALIASES:
+            entry = OF_PYTORCH
+        if entry:
             if entry == last:
                 takes = f"{takes.removesuffix(last)}, {each}{last}"
             else:

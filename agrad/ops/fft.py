@@ -75,7 +75,7 @@ def _fft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
 
 
 @linear(name="fft.fft", x=_fft_adjoint, batch=along, least_axes=1)
-def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def fft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Discrete Fourier transform along an axis, ``sum(x[j] * exp(-2j * pi * j * k / n))``.
 
     x: Complex (real, where the backend allows it).
@@ -95,7 +95,7 @@ def _ifft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
 
 
 @linear(name="fft.ifft", x=_ifft_adjoint, batch=along, least_axes=1)
-def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def ifft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Inverse of `fft` along an axis, ``sum(x[k] * exp(2j * pi * j * k / n)) / n``.
 
     x, n, axis: As for `fft`.
@@ -128,7 +128,13 @@ def _fftn_batch(b: BatchedCall, x: Any, /, *, s: Any = None, axes: Any = None, n
 
 @linear(name="fft.fftn", x=_fftn_adjoint, batch=_fftn_batch)
 def fftn(
-    x: Any, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: Any,
+    /,
+    *,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str = "backward",
+    dim: Sequence[int] | None = None,
 ) -> Tensor:
     """Discrete Fourier transform over several axes.
 
@@ -153,7 +159,13 @@ def _ifftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) -
 
 @linear(name="fft.ifftn", x=_ifftn_adjoint, batch=_fftn_batch)
 def ifftn(
-    x: Any, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: Any,
+    /,
+    *,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str = "backward",
+    dim: Sequence[int] | None = None,
 ) -> Tensor:
     """Inverse of `fftn`.
 
@@ -179,7 +191,7 @@ def _rfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm: 
 
 
 @linear(name="fft.rfft", x=_rfft_adjoint, batch=along, least_axes=1)
-def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """First half of the spectrum of a real signal: frequencies 0 to ``n // 2`` of `fft`.
 
     x: Real.
@@ -199,7 +211,7 @@ def _irfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
 
 
 @linear(name="fft.irfft", x=_irfft_adjoint, batch=along, least_axes=1)
-def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Inverse of `rfft`: the real signal of half a spectrum.
 
     x: Complex: frequencies 0 to ``n // 2``, zero-padded or trimmed to these.
@@ -225,7 +237,13 @@ def _rfftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) -
 
 @linear(name="fft.rfftn", x=_rfftn_adjoint, batch=_fftn_batch)
 def rfftn(
-    x: Any, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: Any,
+    /,
+    *,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str = "backward",
+    dim: Sequence[int] | None = None,
 ) -> Tensor:
     """Spectrum of a real signal over several axes, the first half of it along the last of them.
 
@@ -248,7 +266,13 @@ def _irfftn_adjoint(xp: Any, g: Any, x_spec: Any, s: Any, axes: Any, norm: Any) 
 
 @linear(name="fft.irfftn", x=_irfftn_adjoint, batch=_fftn_batch)
 def irfftn(
-    x: Any, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
+    x: Any,
+    /,
+    *,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str = "backward",
+    dim: Sequence[int] | None = None,
 ) -> Tensor:
     """Inverse of `rfftn`.
 
@@ -271,7 +295,7 @@ def _hfft_adjoint(xp: Any, g: Any, x_spec: Any, axis: int, norm: Any) -> Any:
 
 
 @linear(name="fft.hfft", x=_hfft_adjoint, batch=along, least_axes=1)
-def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Real spectrum of a signal with Hermitian symmetry, of which the first half is given.
 
     x: Complex: times 0 to ``n // 2``, zero-padded or trimmed to these.
@@ -295,7 +319,7 @@ def _ihfft_adjoint(xp: Any, g: Any, x_spec: Any, n: int | None, axis: int, norm:
 
 
 @linear(name="fft.ihfft", x=_ihfft_adjoint, batch=along, least_axes=1)
-def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Tensor:
+def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward", dim: int | None = None) -> Tensor:
     """Inverse of `hfft`: the first half of the signal of a real spectrum.
 
     x: Real.
@@ -316,7 +340,7 @@ def _shift_batch(b: BatchedCall, x: Any, /, *, axes: Any = None) -> Any:
 
 
 @linear(name="fft.fftshift", x=lambda xp, g, axes: xp.fft.ifftshift(g, axes=axes), batch=_shift_batch)
-def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None) -> Tensor:
     """Move frequency 0 to the middle.
 
     x: A spectrum, as `fft` orders it.
@@ -331,7 +355,7 @@ def fftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
 
 
 @linear(name="fft.ifftshift", x=lambda xp, g, axes: xp.fft.fftshift(g, axes=axes), batch=_shift_batch)
-def ifftshift(x: Any, /, *, axes: int | Sequence[int] | None = None) -> Tensor:
+def ifftshift(x: Any, /, *, axes: int | Sequence[int] | None = None, dim: int | Sequence[int] | None = None) -> Tensor:
     """Inverse of `fftshift`: move frequency 0 from the middle to the front.
 
     x: A spectrum in rising order of frequency.

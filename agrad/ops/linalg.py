@@ -182,7 +182,14 @@ def _tensordot_contracts(_: Any, axes: Any) -> tuple[tuple[int, ...], ...]:
     batch=_tensordot_batch,
     contracts=_tensordot_contracts,
 )
-def tensordot(x1: Any, x2: Any, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Tensor:
+def tensordot(
+    x1: Any,
+    x2: Any,
+    /,
+    axes: int | tuple[Sequence[int], Sequence[int]] = 2,
+    *,
+    dims: int | tuple[Sequence[int], Sequence[int]] | None = None,
+) -> Tensor:
     """The sum of products over pairs of axes.
 
     x1, x2: Numeric.
@@ -436,7 +443,9 @@ def _norm_jvp(xp: Any, t_x: Any, x: Any, ans: Any, x_spec: Any, axis: Axis, keep
 
 
 @custom(name="linalg.vector_norm", vjp={"x": _norm_vjp}, jvp=_norm_jvp, batch=reduced)
-def vector_norm(x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2) -> Tensor:
+def vector_norm(
+    x: Any, /, *, axis: Axis = None, keepdims: bool = False, ord: float = 2, dim: Axis = None, keepdim: bool = False
+) -> Tensor:
     """The norm of vectors, or of all elements as one vector.
 
     x: Floating-point, real or complex.

@@ -166,7 +166,7 @@ def _flip_batch(b: BatchedCall, x: Any, /, *, axis: Any = None) -> Any:
 
 
 @linear(x=lambda xp, g, axis: xp.flip(g, axis=axis), batch=_flip_batch)
-def flip(x: Any, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
+def flip(x: Any, /, axis: int | tuple[int, ...] | None = None, *, dims: int | tuple[int, ...] | None = None) -> Tensor:
     """The elements in reverse order along axes.
 
     axis : int or tuple of int, optional
@@ -193,7 +193,14 @@ def _roll_batch(b: BatchedCall, x: Any, /, shift: Any, *, axis: Any = None) -> A
 
 
 @linear(x=lambda xp, g, shift, axis: xp.roll(g, _negated(shift), axis=axis), batch=_roll_batch)
-def roll(x: Any, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, ...] | None = None) -> Tensor:
+def roll(
+    x: Any,
+    /,
+    shift: int | tuple[int, ...],
+    axis: int | tuple[int, ...] | None = None,
+    *,
+    dims: int | tuple[int, ...] | None = None,
+) -> Tensor:
     """The elements shifted along axes; those that fall off come back at the other end.
 
     shift : int or tuple of int
@@ -333,7 +340,7 @@ def _rank_of(arrays: Sequence[Any]) -> int:
 
 
 @linear(sequence="arrays", arrays=_pieces, batch=_concat_batch)
-def concat(arrays: tuple[Any, ...] | list[Any], /, *, axis: int | None = 0) -> Tensor:
+def concat(arrays: tuple[Any, ...] | list[Any], /, axis: int | None = 0, *, dim: int | None = None) -> Tensor:
     """Joined along an axis they have.
 
     arrays: At least one; of one shape but for the axis. Dtypes promote.
@@ -354,7 +361,7 @@ def _stack_batch(b: BatchedCall, arrays: Sequence[Any], /, *, axis: int = 0) -> 
 
 
 @linear(sequence="arrays", arrays=lambda xp, g, axis: xp.unstack(g, axis=axis), batch=_stack_batch)
-def stack(arrays: tuple[Any, ...] | list[Any], /, *, axis: int = 0) -> Tensor:
+def stack(arrays: tuple[Any, ...] | list[Any], /, axis: int = 0, *, dim: int | None = None) -> Tensor:
     """Joined along a new axis.
 
     arrays: At least one, of one shape. Dtypes promote.

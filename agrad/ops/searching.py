@@ -462,7 +462,9 @@ def _argument_batch(b: BatchedCall, x: Any, /, *, axis: int | None = None, keepd
 
 
 @nondifferentiable("x", batch=_argument_batch)
-def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def argmax(
+    x: Any, /, axis: int | None = None, *, keepdims: bool = False, dim: int | None = None, keepdim: bool = False
+) -> Tensor:
     """The index of the largest element along an axis, the first of several.
 
     x: Real-valued, any shape.
@@ -476,7 +478,9 @@ def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Ten
 
 
 @nondifferentiable("x", batch=_argument_batch)
-def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
+def argmin(
+    x: Any, /, axis: int | None = None, *, keepdims: bool = False, dim: int | None = None, keepdim: bool = False
+) -> Tensor:
     """The index of the smallest element along an axis, the first of several.
 
     x: Real-valued, any shape.
@@ -490,7 +494,15 @@ def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Ten
 
 
 @nondifferentiable("x", batch=reduced)
-def count_nonzero(x: Any, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
+def count_nonzero(
+    x: Any,
+    /,
+    axis: int | tuple[int, ...] | None = None,
+    *,
+    keepdims: bool = False,
+    dim: int | tuple[int, ...] | None = None,
+    keepdim: bool = False,
+) -> Tensor:
     """How many elements along axes are not 0.
 
     x: Any dtype, any shape.
@@ -586,7 +598,9 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
 
 
 @nondifferentiable("x", batch=along, least_axes=1)
-def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+def argsort(
+    x: Any, /, axis: int = -1, *, descending: bool = False, stable: bool = True, dim: int | None = None
+) -> Tensor:
     """The indices that sort along an axis.
 
     x: Real-valued, at least 1 axis.

@@ -47,7 +47,9 @@ def count(spec: Any, axis: Axis) -> int:
 
 
 @linear(x=lambda xp, g, x_spec, axis, keepdims: _spread(xp, g, x_spec, axis, keepdims), batch=reduced)
-def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def sum(
+    x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, dim: Axis = None, keepdim: bool = False
+) -> Tensor:
     """Sum over axes, all by default.
 
     x: Numeric, any shape.
@@ -75,7 +77,7 @@ def _mean_adjoint(xp: Any, g: Any, x_spec: Any, axis: Axis, keepdims: bool) -> A
 
 
 @linear(x=_mean_adjoint, batch=reduced)
-def mean(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def mean(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = None, keepdim: bool = False) -> Tensor:
     """Mean over axes, all by default.
 
     x: Floating-point, real or complex, any shape.
@@ -129,7 +131,9 @@ def _prod_jvp(xp: Any, t_x: Any, x: Any, x_spec: Any, ans_spec: Any, axis: Axis,
 
 
 @custom(vjp={"x": _prod_vjp}, jvp=_prod_jvp, batch=reduced)
-def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def prod(
+    x: Any, /, axis: Axis = None, *, dtype: Any = None, keepdims: bool = False, dim: Axis = None, keepdim: bool = False
+) -> Tensor:
     """Product over axes, all by default.
 
     x: Numeric, any shape.
@@ -262,7 +266,9 @@ def _cumulative_sum_adjoint(xp: Any, g: Any, x_spec: Any, axis: int | None, incl
 
 
 @linear(x=_cumulative_sum_adjoint, batch=running, least_axes=1)
-def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
+def cumulative_sum(
+    x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False, dim: int | None = None
+) -> Tensor:
     """Running sum along an axis.
 
     x: Numeric, any shape.
@@ -329,7 +335,9 @@ def _cumulative_prod_jvp(xp: Any, t_x: Any, x: Any, ans_spec: Any, axis: int | N
 
 
 @custom(vjp={"x": _cumulative_prod_vjp}, jvp=_cumulative_prod_jvp, batch=running, least_axes=1)
-def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Tensor:
+def cumulative_prod(
+    x: Any, /, axis: int | None = None, *, dtype: Any = None, include_initial: bool = False, dim: int | None = None
+) -> Tensor:
     """Running product along an axis.
 
     x: Numeric, any shape.
@@ -351,7 +359,7 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
 
 
 @nondifferentiable("x", batch=reduced)
-def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def all(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = None, keepdim: bool = False) -> Tensor:
     """Whether all elements along axes are true.
 
     x: Any dtype; what is not 0 is true, any shape.
@@ -365,7 +373,7 @@ def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 @nondifferentiable("x", batch=reduced)
-def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
+def any(x: Any, /, axis: Axis = None, *, keepdims: bool = False, dim: Axis = None, keepdim: bool = False) -> Tensor:
     """Whether any element along axes is true.
 
     x: Any dtype; what is not 0 is true, any shape.

@@ -34,6 +34,20 @@ NO_SUCH_IMPORT = r"cannot import name '(\w+)' from '([\w.]+)'"
 #: What dask.array.map_overlap says of tensors.
 OF_OVERLAP = r"All variadic arguments must be arrays, not \[.*'Tensor'"
 
+#: Functions that PyTorch has by this name, and that are others given `dim`.
+OTHERWISE = {
+    **{
+        most: f"PyTorch's gives indices too: agrad.a{most}(x, 1) gives the values, agrad.arg{most}(x, 1) the indices"
+        for most in ("max", "min")
+    },
+    "sort": "PyTorch's gives indices too, as x.sort(dim) does; agrad.sort has axis= for it",
+    "median": "PyTorch's gives indices too, and the lower of two; agrad.median has axis= for it",
+    **{
+        name: f"PyTorch's divides by n - 1, as x.{name}(dim, unbiased=True) does; agrad.{name} has axis= for it"
+        for name in ("std", "var")
+    },
+}
+
 #: Keywords as PyTorch, NumPy and JAX have them, and as functions here may call them.
 KEYWORDS = {
     "a": ("x",),
@@ -154,6 +168,8 @@ def keyword(function: str, written: str) -> str:
             if name in takes and written not in takes:
                 if takes[name].kind is takes[name].POSITIONAL_ONLY:
                     return f"; {full} takes it by position, without a name"
+                if written == "dim" and function in OTHERWISE:
+                    return f"; {OTHERWISE[function]}"
                 more = ", and keepdims= for keepdim" if written == "dim" and "keepdims" in takes else ""
                 return f"; {full} has {name}= for it{more}"
     return ""

@@ -8,6 +8,7 @@ import copy
 import importlib.util
 import inspect
 import pickle
+import re
 import subprocess
 import sys
 
@@ -517,6 +518,20 @@ FUNCTIONS += [
     ("lib.fft.irfft2(lib.fft.rfft2(x, dim=(1, 0)) * lib.sin(w), s=(3, 2), dim=(1, 0))", [[0.221233, 0.502528, 0.397344], [0.877689, 0.119325, 0.319923]], [[0.471731, 0.350826, 0.115542], [-0.461141, -0.387312, -0.159335]], [[-0.309768, 0.020076, 0.023839], [-0.06434, -0.697351, -0.753335]]),
     ("lib.flatten(x[None], start_dim=1) * lib.cumsum(w, dim=1)[1, 0] + lib.cumprod(x, dim=0)[1, 1]", [[0.95, 2.3, 1.85, 3.2, 0.725, 1.4]], [[0.9, 0.427317, -0.374532], [-0.890993, -1.059916, 0.255296]], [[0.0, 0.0, 0.0], [-1.893342, 0.0, 0.0]]),
     ("lib.diag(x[:, :2], 1) + lib.diag(x[:, :2], diagonal=-1)", [5.0], [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]], None),
+    ("lib.sum(x, dim=1) + lib.sum(x, 1) * lib.sum(w, dim=[0, 1])", [14.0, 14.875], [[3.5, 3.5, 3.5], [1.891058, 1.891058, 1.891058]], [[6.296285, 6.296285, 6.296285], [6.296285, 6.296285, 6.296285]]),
+    ("lib.mean(x, dim=0, keepdim=True) * lib.mean(w, 0)", [[1.05, 0.5625, 0.1875]], [[0.3, 0.135076, -0.031211], [0.3, 0.135076, -0.031211]], [[0.875, 0.30392, -0.260092], [0.875, 0.30392, -0.260092]]),
+    ("lib.prod(x, dim=1)", [1.5, 0.75], [[3.0, 0.75, 1.0], [0.135076, 1.620907, 0.405227]], None),
+    ("lib.prod(x, 0)", [1.5, 0.5, 1.5], [[3.0, 0.135076, -0.416147], [0.5, 1.080605, -0.62422]], None),
+    ("lib.stack([x, w], dim=1)[:, 1] * lib.stack((x, w), 2)[..., 0]", [[0.15, 1.2, 0.3], [2.7, 0.1, 0.1]], [[0.3, 0.324181, -0.083229], [-0.890993, -0.261457, 0.028366]], [[0.5, 1.080605, -0.62422], [-2.969977, -0.163411, 0.283662]]),
+    ("lib.concat([x, w], dim=1)[:, 2:4] + lib.concat((x, w), 1)[:, 1:3]", [[3.5, 1.8], [1.25, 1.9]], [[0.0, 1.0, 1.540302], [0.0, -0.416147, -1.406139]], [[0.540302, 0.0, 0.0], [-0.989992, 0.0, 0.0]]),
+    ("lib.flip(x, dims=(0, 1)) + lib.flip(w, [1])", [[1.2, 0.85, 3.3], [1.6, 2.4, 1.4]], [[0.283662, -0.653644, -0.989992], [-0.416147, 0.540302, 1.0]], [[-0.416147, 0.540302, 1.0], [0.283662, -0.653644, -0.989992]]),
+    ("lib.roll(x, 1, 0) + lib.roll(w, 2, dims=1) + lib.roll(x, 1, (1,))", [[5.1, 0.95, 3.3], [1.9, 5.1, 2.65]], [[-0.44969, -1.06979, 1.283662], [0.346356, 0.823964, -1.406139]], [[-0.416147, 1.0, 0.540302], [0.283662, -0.989992, -0.653644]]),
+    ("lib.tensordot(x, w.t(), dims=1)", [[1.65, 1.4], [1.25, 2.9]], [[0.786272, 0.816121, 0.25403], [-1.015837, -0.645685, -0.182229]], [[-0.748441, 1.895963, 1.083853], [-2.699826, 0.833106, -0.179539]]),
+    ("lib.cumsum(x, dim=1) + lib.cumprod(w, dim=0)", [[0.8, 3.1, 4.2], [3.27, 3.49, 4.27]], [[1.124155, 0.124155, -0.416147], [-1.359974, -0.369981, 0.283662]], [[0.109007, 0.278845, -0.387781], [-0.296998, -0.392186, 0.056732]]),
+    ("lib.gather(x, 1, lib.argsort(w, dim=1)) + lib.gather(w, 1, lib.argmax(x, 1, keepdim=True))", [[2.1, 1.1, 2.6], [1.9, 1.15, 3.9]], [[0.540302, -0.416147, 1.0], [0.283662, -0.653644, -0.989992]], [[0.0, 1.124155, 0.0], [-1.359974, 0.0, 0.0]]),
+    ("x[lib.argmin(w, dim=0)[0]] + lib.any(x > 2, dim=1)[:1] + lib.all(x > 0.3, dim=1, keepdim=True)[1] + lib.count_nonzero(w, dim=1)[0]", [3.5, 5.0, 4.5], [[1.0, 0.540302, -0.416147], [0.0, 0.0, 0.0]], None),
+    ("lib.real(lib.fft.fft(x, dim=0)) + lib.fft.fftshift(w, dim=1)", [[3.7, 2.55, 3.1], [-2.4, 2.65, 0.9]], [[0.010008, -0.113341, -0.132485], [1.989992, 1.193946, -0.699809]], [[0.540302, -0.416147, 1.0], [-0.653644, 0.283662, -0.989992]]),
+    ("lib.linalg.vector_norm(x, dim=1, keepdim=True)", [[2.54951], [3.172144]], [[0.196116, 0.784465, 0.588348], [0.510981, 0.042582, 0.170327]], None),
 ]
 # fmt: on
 
@@ -532,6 +547,24 @@ def judge_functions(lib):
 def test_functions_give_pytorchs_numbers():
     assert len(FUNCTIONS) > 60
     judge_functions(ag)
+
+
+def test_an_axis_is_given_by_one_name():
+    x = ag.ones((2, 3))
+    for call, word in [
+        (lambda: ag.sum(x, axis=0, dim=1), "sum() got axis=0 and dim=1, which are one argument"),
+        (lambda: ag.stack([x, x], 1, dim=1), "stack() got axis=1 and dim=1, which are one argument"),
+        (lambda: ag.mean(x, keepdims=True, keepdim=True), "mean() got keepdims=True and keepdim=True"),
+    ]:
+        with pytest.raises(TypeError, match=re.escape(word)):
+            call()
+    assert ag.sum(x, dim=None, keepdim=False).item() == 6.0
+
+
+@pytest.mark.parametrize("name", ["max", "min", "sort", "std", "var"])
+def test_functions_that_are_others_in_pytorch_do_not_take_its_names(name):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dim'"):
+        getattr(ag, name)(ag.ones((2, 2)), dim=1)
 
 
 def test_the_table_of_functions_is_pytorchs():

@@ -79,15 +79,20 @@ def test_causes_are_shortened_too_and_errors_of_others_are_as_they_were(tmp_path
 @pytest.mark.parametrize(
     ("call", "note"),
     [
-        ("ag.sum(x, dim=0)", "agrad.sum has axis= for it, and keepdims= for keepdim."),
-        ("ag.sum(x, keepdim=True)", "agrad.sum has keepdims= for it."),
+        ("ag.nanmean(x, dim=0)", "agrad.nanmean has axis= for it, and keepdims= for keepdim."),
+        ("ag.max(x, dim=1)", "agrad.amax(x, 1) gives the values, agrad.argmax(x, 1) the indices."),
+        ("ag.max(x, keepdim=True)", "agrad.max has keepdims= for it."),
+        (
+            "ag.std(x, dim=1)",
+            "PyTorch's divides by n - 1, as x.std(dim, unbiased=True) does; agrad.std has axis= for it.",
+        ),
+        ("ag.sort(x, dim=1)", "as x.sort(dim) does; agrad.sort has axis= for it."),
         ("ag.std(x, unbiased=True)", "agrad.std has correction= for it."),
         ("ag.grad(ag.sum, argnum=1)", "agrad.func.grad has argnums= for it."),
         ("ag.jacobian(ag.sum, argnum=1)", "agrad.jacrev has argnums= for it."),
         ("ag.linspace(0, 1, steps=3)", "agrad.linspace has num= for it."),
-        ("ag.mean(x, 0)", "agrad.mean takes axis= by name only."),
-        ("ag.stack([x, x], 1)", "agrad.stack takes axis= by name only."),
-        ("ag.concat([x, x], dim=0)", "agrad.concat has axis= for it."),
+        ("ag.max(x, 0)", "agrad.max takes axis= by name only."),
+        ("ag.sum(x, 0, True)", "agrad.sum takes dtype= by name only."),
         ("x.unique()", "here it is agrad.unique_values."),
         ("x.is_cuda", "not there: devices are backends"),
         ("x.erf_()", "not there in place: use x = x.erf(...)."),
@@ -158,7 +163,7 @@ def test_a_cell_is_named_as_ipython_names_it(tmp_path):
         shell.run_cell("import agrad as ag; x = ag.tensor([0.0, 1.0], requires_grad=True)", store_history=True)
         shell.run_cell("def loss(w):\\n    return ag.sum(ag.matmul(w, ag.ones((3, 3))))", store_history=True)
         shell.run_cell("ag.grad(loss)(x)", store_history=True)
-        shell.run_cell("ag.sum(x, dim=0)", store_history=True)
+        shell.run_cell("ag.nanmean(x, dim=0)", store_history=True)
     """
     file = tmp_path / "program.py"
     file.write_text(textwrap.dedent(program))
@@ -167,7 +172,7 @@ def test_a_cell_is_named_as_ipython_names_it(tmp_path):
         [sys.executable, str(file)], capture_output=True, text=True, check=True, env=environment
     ).stdout
     assert "Called at Cell In[2], line 2." in text
-    assert "agrad.sum has axis= for it, and keepdims= for keepdim." in text
+    assert "agrad.nanmean has axis= for it, and keepdims= for keepdim." in text
     assert "entry.py" not in text
     assert "<agrad" not in text
 
