@@ -93,7 +93,7 @@ def test_causes_are_shortened_too_and_errors_of_others_are_as_they_were(tmp_path
         ("ag.linspace(0, 1, steps=3)", "agrad.linspace has num= for it."),
         ("ag.max(x, 0)", "agrad.max takes axis= by name only."),
         ("ag.sum(x, 0, True)", "agrad.sum takes dtype= by name only."),
-        ("x.unique()", "here it is agrad.unique_values."),
+        ("x.unique()", "here it is agrad.unique."),
         ("x.is_cuda", "not there: devices are backends"),
         ("x.erf_()", "not there in place: use x = x.erf(...)."),
         ("ag.nn.Linear(2, 1).compile()", "use agrad.compile(module)."),
