@@ -97,10 +97,9 @@ def test_causes_are_shortened_too_and_errors_of_others_are_as_they_were(tmp_path
         ("x.is_cuda", "not there: devices are backends"),
         ("x.erf_()", "not there in place: use x = x.erf(...)."),
         ("ag.nn.Linear(2, 1).compile()", "use agrad.compile(module)."),
-        ("import agrad.nn.utils.rnn", "not there: use agrad.nn.utils.pad_sequence"),
-        ("from agrad.nn.utils import rnn", "not there: use agrad.nn.utils.pad_sequence"),
+        ("import agrad.nn.quantized", "not there: there are no quantised dtypes"),
+        ("from agrad.nn.utils import weight_norm", "here it is agrad.nn.utils.parametrizations.weight_norm."),
         ("import agrad.distributions", "here it is agrad.scipy.stats."),
-        ("ag.get_rng_state()", "use agrad.random.default_generator: its get_state() and set_state(state)"),
         ("ag.backends.cudnn.deterministic = True", "leave the line out."),
     ],
 )
