@@ -324,21 +324,31 @@ def unique(
     slices = _input("unique", input).movedim(dim, 0)
     rows = slices.reshape(slices.shape[0], -1)
     order = numpys("lexsort")(rows.t().flip(0))
-    first, which, counts = _runs(rows[order])
-    made = [slices[order][first].movedim(0, dim)]
+    first = _starts(searching.take(rows, order, axis=0))
+    made = [searching.take(slices, order[first], axis=0).movedim(0, dim)]
     if return_inverse:
-        made.append(searching.setitem(which, order, which))
+        made.append(searching.setitem(order, order, _numbers(first)))
     if return_counts:
-        made.append(counts)
+        made.append(_lengths(first))
     return tuple(made) if len(made) > 1 else made[0]
 
 
-def _runs(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return where runs of equal rows begin, the number of the run of each row, and the lengths of the runs."""
-    first = extra.cat([creation.ones_like(rows[:1, 0], dtype="bool"), (rows[1:] != rows[:-1]).any(1)])
+def _starts(rows: Tensor) -> Tensor:
+    """Return whether each row begins a run of equal rows."""
+    changes = (rows[1:, :] != rows[:-1, :]).any(1)
+    return extra.cat([creation.ones_like(rows[:1, 0], dtype="bool"), changes])
+
+
+def _numbers(first: Tensor) -> Tensor:
+    """Return the number of the run of each row, by where runs begin."""
+    return statistical.cumulative_sum(data_type.astype(first, "int64")) - 1
+
+
+def _lengths(first: Tensor) -> Tensor:
+    """Return the lengths of runs, by where they begin."""
     places = searching.nonzero(first)[0]
-    end = creation.asarray([len(rows)], dtype=places.dtype, device=rows.device)
-    return first, statistical.cumulative_sum(first, dtype="int64") - 1, utility.diff(places, append=end)
+    end = creation.asarray([first.size], dtype=places.dtype, device=first.device)
+    return utility.diff(places, append=end)
 
 
 def unique_consecutive(input: Any, return_inverse: bool = False, return_counts: bool = False) -> Any:
@@ -356,12 +366,12 @@ def unique_consecutive(input: Any, return_inverse: bool = False, return_counts: 
     """
     input = _input("unique_consecutive", input)
     flat = input.ravel()
-    first, which, counts = _runs(flat[:, None])
+    first = _starts(flat.reshape(-1, 1))
     made = [flat[first]]
     if return_inverse:
-        made.append(which.reshape(input.shape))
+        made.append(_numbers(first).reshape(input.shape))
     if return_counts:
-        made.append(counts)
+        made.append(_lengths(first))
     return tuple(made) if len(made) > 1 else made[0]
 
 
@@ -459,12 +469,12 @@ def cross(input: Any, other: Any, dim: int | None = None) -> Tensor:
     >>> ag.cross(ag.tensor([1.0, 0.0, 0.0]), ag.tensor([0.0, 1.0, 0.0]))
     tensor([0., 0., 1.])
     """
+    input = _input("cross", input)
     if dim is None:
-        shape = _input("cross", input).shape
-        if 3 not in shape:
+        if 3 not in input.shape:
             raise RuntimeError(f"no dimension of size 3 in input{called()}")
-        dim = shape.index(3)
-    return linalg.cross(input, other, axis=dim)
+        dim = input.shape.index(3)
+    return linalg.cross(input, other, axis=dim if dim < 0 else dim - input.ndim)
 
 
 # -- matrices
@@ -954,8 +964,8 @@ def multinomial(
         return searching.argsort(rates, axis=-1, descending=True)[..., :num_samples]
     below = statistical.cumulative_sum(weights, axis=-1)
     drawn = random.rand(*weights.shape[:-1], num_samples, **where) * below[..., -1:]
-    found = statistical.sum(below[..., None, :-1] <= drawn[..., None], axis=-1)
-    return data_type.astype(found, "int64", copy=False)
+    passed = manipulation.expand_dims(below, axis=-2)[..., :-1] <= manipulation.expand_dims(drawn, axis=-1)
+    return statistical.sum(data_type.astype(passed, "int64"), axis=-1)
 
 
 def randint_like(
