@@ -207,6 +207,37 @@ def test_a_statistic_as_large_as_the_data_is_no_reason_to_read_them_again():
     assert len(passes_of((x - spread).sum())) == 1
 
 
+def test_parts_of_what_is_in_few_chunks_are_no_data(monkeypatch):
+    """A loop over time, with parameters by cell: planned as what it is, one pass over six chunks."""
+    planned, stages = [], staging.stages
+    monkeypatch.setattr(staging, "stages", lambda *args: planned.append(stages(*args)) or planned[-1])
+    values, land = np.random.default_rng(0).random((8, 6, 4)), np.arange(24).reshape(6, 4) % 3
+    x, w = da.from_array(values, chunks=(-1, 2, 2)), ag.full(3, 0.5, requires_grad=True)
+    rate, soil, states = w[da.from_array(land, chunks=(2, 2))], 0 * ag.asarray(x)[0], []
+    for step in ag.asarray(x):
+        soil = soil + step
+        soil = ag.minimum(soil, rate) * ag.clip(soil / rate, 0, 2) * rate
+        states.append(soil)
+    ag.sum(ag.stack(states) ** 2).backward()
+    assert [[len(keys) for keys in passes] for passes in planned] == [[2], [1]]
+
+
+def test_planning_ends_where_every_walk_finds_something_useless(monkeypatch):
+    walked, walk = [], staging._levels
+
+    def forgetful(*args):
+        walked.append(args)
+        return walk(*args[:-1], set())
+
+    monkeypatch.setattr(staging, "_levels", forgetful)
+    a = np.random.default_rng(0).normal(size=(64, 64))
+    x = da.from_array(a, chunks=(4, 64))
+    spread = da.fft.ifft(da.fft.fft(x.rechunk((64, 4)), axis=0), axis=0).real.rechunk((4, 64))
+    (made,) = manager.get("dask").realize((x * spread).sum())
+    np.testing.assert_allclose(made.compute(), np.sum(a * a))
+    assert len(walked) == staging.WALKS
+
+
 def test_what_is_broadcast_is_staged_before():
     x = da.ones((640, 8), chunks=(10, 8))
     full = da.broadcast_to(da.sqrt(x.mean(axis=0)), x.shape, chunks=x.chunks)
@@ -458,12 +489,14 @@ def test_progress_counts_to_the_end(rich, capsys, monkeypatch):
 
 def test_steps_and_their_passes_are_counted(capsys, monkeypatch):
     progress = pytest.importorskip("rich.progress")
-    done = []
+    done, planned = [], []
     remove = progress.Progress.remove_task
 
     def removed(self, number):
         (task,) = (t for t in self.tasks if t.id == number)
-        done.append((task.description, task.completed, task.total))
+        planned.append(task.description) if task.total is None else done.append(
+            (task.description, task.completed, task.total)
+        )
         remove(self, number)
 
     monkeypatch.setattr(progress.Progress, "remove_task", removed)
@@ -478,6 +511,7 @@ def test_steps_and_their_passes_are_counted(capsys, monkeypatch):
         assert all(n == total for n, total in counts)
         done.clear()
         ran.clear()
+    assert set(planned) == {"Planning"}
     assert "3/3" in capsys.readouterr().out
     manager.get("dask").realize(x.sum())
     assert not done

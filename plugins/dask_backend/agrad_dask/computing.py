@@ -201,7 +201,7 @@ class _Run:
             Holds what the passes so far have computed.
         """
         chunks = max(staging.CHUNKS, self.threads())
-        with fusing.uncollected():
+        with fusing.uncollected(), self.planning():
             plan = runs.Runs(self.written, keys, chunks)
             outline = plan.outline()
             sizes = _Sizes(outline, self.written)
@@ -222,13 +222,19 @@ class _Run:
         tasks = sum(not isinstance(node, DataNode) for node in graph.values())
         return bar(tasks, f"Pass {number} of {count}" if count > 1 else "Computing")
 
+    def planning(self) -> AbstractContextManager[Any]:
+        """Show that passes are planned, if that is wanted."""
+        lines = self.progress and (_LINES.get() or _display(transient=True))
+        return nullcontext() if not lines or isinstance(lines, _Printed) else _rich(lines, None, "Planning")
+
     # -- planning ------------------------------------------------------------------------------------------------------
 
     def planned(
         self, graph: Mapping[Any, GraphNode], keys: list[Any], sizes: _Sizes
     ) -> tuple[list[list[Any]], int | None]:
         """Return the passes, and the number of threads if it had to be reduced."""
-        passes = staging.stages(graph, keys, sizes)
+        with self.planning():
+            passes = staging.stages(graph, keys, sizes)
         if self.max_memory is None:
             return passes, None
         allowed = self.threads()
@@ -566,13 +572,13 @@ class _Printed:
         print("{} {}{}".format(*task))  # noqa: T201 (asked for)
 
 
-def _display() -> Any:
+def _display(*, transient: bool = False) -> Any:
     """Return a new display of `rich`, None where that is not installed."""
     try:
         from rich.progress import MofNCompleteColumn, Progress  # noqa: PLC0415 (optional)
     except ImportError:
         return None
-    return Progress(*Progress.get_default_columns(), MofNCompleteColumn())
+    return Progress(*Progress.get_default_columns(), MofNCompleteColumn(), transient=transient)
 
 
 def bar(tasks: int, what: str = "Computing") -> AbstractContextManager[Any]:
@@ -586,7 +592,7 @@ def bar(tasks: int, what: str = "Computing") -> AbstractContextManager[Any]:
 
 
 @contextmanager
-def _rich(lines: Any, tasks: int, what: str) -> Iterator[None]:
+def _rich(lines: Any, tasks: int | None, what: str) -> Iterator[None]:
     within = lines is _LINES.get()
     with nullcontext() if within else lines:
         task = lines.add_task(what, total=tasks)

@@ -18,6 +18,9 @@ from dask.order import order
 #: A barrier depends on at least this many chunks, and on this many times as many as the value that it meets.
 CHUNKS = 8
 TIMES = 4
+#: So often a graph is walked to find them: what is no barrier makes others of what follows it. More than that would only
+#: spare a pass that is not needed.
+WALKS = 12
 
 Graph = Mapping[Any, GraphNode]
 Size = Callable[[Any], int]
@@ -93,20 +96,18 @@ def stages(graph: Graph, targets: Iterable[Any], size: Size, times: int = TIMES)
     if len(sources) < CHUNKS:
         return [targets]
     refused: set[str] = set()
-    while True:
-        level, chunks, barriers = _levels(graph, keys, users, sources, times, refused)
+    for _ in range(WALKS):
+        level, chunks, barriers, waiting = _levels(graph, keys, users, sources, times, refused)
         # a barrier must be much smaller than what would wait for it, or nothing is won
         bytes_of: Counter[str] = Counter()
-        waiting: dict[str, set[Any]] = defaultdict(set)
-        for barrier, partners in barriers.items():
+        for barrier in barriers:
             bytes_of[name_of(barrier)] += size(barrier)
-            waiting[name_of(barrier)] |= partners
         useless = {
             name
             for name, partners in waiting.items()
             if TIMES * bytes_of[name] > sum(size(p) for p in partners if not isinstance(graph.get(p), DataNode))
         }
-        if not useless - refused:
+        if not useless:
             break
         refused |= useless
     passes: dict[int, dict[Any, None]] = defaultdict(dict)
@@ -128,16 +129,15 @@ def _sources(graph: Graph, keys: list[Any]) -> dict[Any, int]:
     """Number the chunks: keys that depend on no others, of arrays in several blocks.
 
     A task that only takes its part of one thing all share, as of a store, is a chunk too; a parameter or a constant is
-    none.
+    none, nor is a part of one.
     """
-    free: set[Any] = set()  # depend on nothing, or on what is shared
     shared: set[Any] = set()
     found: dict[Any, int] = {}
     blocks = Counter(map(name_of, keys))
     for key in keys:
-        if all(d in shared or d not in graph for d in graph[key].dependencies):
-            free.add(key)
-            if blocks[name_of(key)] < CHUNKS:
+        below = [d for d in graph[key].dependencies if d in graph]
+        if shared.issuperset(below):
+            if blocks[name_of(key)] < CHUNKS or any(type(d) is tuple for d in below):  # a block, and no store
                 shared.add(key)
             else:
                 found[key] = 1 << len(found)
@@ -151,15 +151,17 @@ def _levels(
     sources: Mapping[Any, int],
     times: int,
     refused: set[str],
-) -> tuple[dict[Any, int], dict[Any, int], dict[Any, set[Any]]]:
-    """Walk the graph once: the pass each key can be computed in, its chunks, and the barriers with what meets them.
+) -> tuple[dict[Any, int], dict[Any, int], dict[Any, None], dict[str, set[Any]]]:
+    """Walk the graph once: the pass each key can be computed in, its chunks, the barriers, and by name what meets them.
 
     A barrier consumed counts as data: whoever consumes it is a pass later, and depends on none of its chunks.
     """
     chunks: dict[Any, int] = {}
     counts: dict[Any, int] = {}
     level: dict[Any, int] = {}
-    barriers: dict[Any, set[Any]] = defaultdict(set)
+    barriers: dict[Any, None] = {}
+    waiting: dict[str, set[Any]] = defaultdict(set)
+    narrowest: dict[Any, Any] = {}
     for key in keys:
         dependencies = [d for d in graph[key].dependencies if d in chunks]
         mask, at, few, many = sources.get(key, 0), 0, 0, 0
@@ -169,31 +171,53 @@ def _levels(
                 many = max(many, count)
                 few = min(few or count, count)
             at = max(at, level[d])
-        meeting = many >= CHUNKS and many >= times * few
-        for d in dependencies:
-            mine, count = chunks[d], counts[d]
-            if meeting and count >= CHUNKS and count >= times * few:
-                meets = {p for p in dependencies if times * counts[p] <= count and chunks[p] & mine}
-                barrier = _narrowest(d, graph, users, chunks) if meets else None
-                if meets and name_of(barrier) not in refused:
-                    barriers[barrier] |= meets
-                    at = max(at, level[d] + 1)
-                    continue
-            mask |= mine
+        if many < CHUNKS or many < times * few:
+            for d in dependencies:
+                mask |= chunks[d]
+        else:
+            alike: dict[int, list[Any]] = defaultdict(list)
+            for d in dependencies:
+                alike[chunks[d]].append(d)
+            for mine, some in alike.items():
+                count, meets, names = mine.bit_count(), list[Any](), set[str]()
+                if count >= CHUNKS and count >= times * few:
+                    few_of = (m for m in alike if m & mine and times * m.bit_count() <= count)
+                    meets = [d for m in few_of for d in alike[m]]
+                for d in some:
+                    barrier = _narrowest(d, graph, users, chunks, narrowest) if meets else None
+                    if meets and name_of(barrier) not in refused:
+                        barriers[barrier] = None
+                        names.add(name_of(barrier))
+                        at = max(at, level[d] + 1)
+                    else:
+                        mask |= mine
+                for name in names:
+                    waiting[name].update(meets)
         chunks[key], counts[key], level[key] = mask, mask.bit_count(), at
-    return level, chunks, barriers
+    return level, chunks, barriers, waiting
 
 
-def _narrowest(key: Any, graph: Graph, users: Mapping[Any, list[Any]], chunks: Mapping[Any, int]) -> Any:
-    """Go back from a barrier to what it was broadcast from: the nearest value of the same chunks that several use."""
-    at = key
-    while True:
-        same = [d for d in graph[at].dependencies if chunks.get(d)]
-        if len(same) != 1 or chunks[same[0]] != chunks[key]:
-            return key
-        at = same[0]
-        if len(users[at]) > 1:
-            return at
+def _narrowest(
+    key: Any, graph: Graph, users: Mapping[Any, list[Any]], chunks: Mapping[Any, int], known: dict[Any, Any]
+) -> Any:
+    """Go back from a barrier to what it was broadcast from: the nearest value of the same chunks that several use.
+
+    Parameters
+    ----------
+    known : dict
+        What was found so far.
+    """
+    if key not in known:
+        at, known[key] = key, key
+        while True:
+            same = [d for d in graph[at].dependencies if chunks.get(d)]
+            if len(same) != 1 or chunks[same[0]] != chunks[key]:
+                break
+            at = same[0]
+            if len(users[at]) > 1:
+                known[key] = at
+                break
+    return known[key]
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------
