@@ -237,7 +237,7 @@ def _alias_lines(op: Op) -> list[str]:
     for alias, own in aliases.items():
         lines += [f"    if {alias} is not {defaults[alias]}:"]
         lines += [f"        {own} = instead({op.name!r}, {own!r}, {own}, {defaults[own]}, {alias!r}, {alias})"]
-    for own in (own for own in aliases.values() if own != "keepdims"):
+    for own in {"axis", "axes"}.intersection(aliases.values()):
         lines += [f"    if {own}.__class__ is list:", f"        {own} = frozen({own})"]
     return lines
 

@@ -31,7 +31,7 @@ from agrad.core.tensor import Tensor, bases, check_number, wrap
 OPS: dict[str, Op] = {}
 
 #: PyTorch's names of arguments, and the standard's, which come with them in the signature of a function that takes both.
-ALIASES = {"dim": ("axis", "axes"), "dims": ("axis", "axes"), "keepdim": ("keepdims",)}
+ALIASES = {"dim": ("axis", "axes"), "dims": ("axis", "axes"), "keepdim": ("keepdims",), "diagonal": ("k",)}
 
 #: Up to so many edges stand in slots of a node rather than in a tuple.
 PAIR = 2

@@ -73,8 +73,8 @@ RESULTS = {
 #: What a method raises that changes its tensor.
 IN_PLACE = f"{N}RuntimeError{N}    On a leaf that requires grad, while recording."
 
-#: What is said of `dim` and `keepdim` beside `axis` and `keepdims`.
-OF_PYTORCH = f" : optional{N}    PyTorch's names."
+#: What is said of `dim` and `keepdim` beside `axis` and `keepdims`, and of their like.
+OF_PYTORCH = f" : optional{N}    PyTorch's."
 
 #: What is said of the derivative where operands may be complex.
 HOLOMORPHIC = {"Numeric", "Floating"}

@@ -484,7 +484,7 @@ def tile(x: Any, repetitions: tuple[int, ...], /) -> Tensor:
 
 
 @linear(x=lambda xp, g, k: xp.tril(g, k=k), batch=matrices, least_axes=2)
-def tril(x: Any, /, *, k: int = 0) -> Tensor:
+def tril(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """The part of matrices on and below a diagonal, 0 elsewhere.
 
     x: Any dtype, at least 2 axes: matrices.
@@ -504,7 +504,7 @@ def tril(x: Any, /, *, k: int = 0) -> Tensor:
 
 
 @linear(x=lambda xp, g, k: xp.triu(g, k=k), batch=matrices, least_axes=2)
-def triu(x: Any, /, *, k: int = 0) -> Tensor:
+def triu(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     """The part of matrices on and above a diagonal, 0 elsewhere.
 
     x: Any dtype, at least 2 axes: matrices.
