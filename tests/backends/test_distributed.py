@@ -99,6 +99,26 @@ def test_many_chunks_that_the_cluster_keeps(processes):
     np.testing.assert_allclose([value, *g], [np.mean(r**2), *(2 * a.T @ r / 30)])
 
 
+def test_an_interrupt_leaves_no_tasks_behind(threads, monkeypatch):
+    def interrupt(futures):
+        raise KeyboardInterrupt
+
+    def slow(block):
+        time.sleep(0.1 * bool(block.size))
+        return block
+
+    monkeypatch.setattr(distributed, "as_completed", interrupt)
+    x = da.from_array(np.ones((400, 2)), chunks=(10, 2)).map_blocks(slow, dtype=float, meta=np.empty((0, 0)))
+    w = ag.ones(2, requires_grad=True)
+    with pytest.raises(KeyboardInterrupt) as info:  # which keeps the frames
+        ag.mean((ag.asarray(x) @ w) ** 2).backward()
+    deadline = time.monotonic() + 1.5
+    while any(threads.processing().values()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not any(threads.processing().values())
+    assert info.type is KeyboardInterrupt
+
+
 def inside(entering):
     """Train in a task that may have left its worker's thread pool."""
     with entering():

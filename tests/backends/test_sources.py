@@ -179,6 +179,24 @@ def test_a_missing_store_is_zarrs_error(zarr, tmp_path):
 # -- advice -----------------------------------------------------------------------------------------------------------
 
 
+def test_chunks_by_the_names_of_dimensions(zarr, stored):
+    named = zarr.create_array({}, shape=(6, 2), chunks=(2, 2), dtype="f4", dimension_names=("time", "place"))
+    assert agrad_dask.from_zarr(named, {"time": 4}).chunks == ((4, 2), (2,))
+    assert agrad_dask.from_zarr(stored / "X", {0: 20, -1: 6}).chunks == ((20, 20, 20), (6,))
+    with pytest.raises(ValueError, match=r"names 'tine', .* has dimensions \('time', 'place'\): give .* 0 to 1"):
+        agrad_dask.from_zarr(named, {"tine": 4})
+    with pytest.raises(ValueError, match=r"names 'time', .* \(60, 6\) has no names of dimensions"):
+        agrad_dask.from_zarr(stored / "X", chunks={"time": 4})
+
+
+@pytest.mark.parametrize("name", ["component", "group"])
+def test_the_name_of_an_array_is_its_path(zarr, stored, name):
+    with pytest.raises(
+        TypeError, match=rf"unexpected keyword argument '{name}'; .* path='X' here\n  Called at .*test_sources"
+    ):
+        agrad_dask.from_zarr(stored, **{name: "X"})
+
+
 def test_chunks_that_read_twice_are_advised_against(stored):
     with pytest.warns(agrad_dask.ChunkWarning) as found:
         agrad_dask.from_zarr(stored / "X", (6, 3))

@@ -312,6 +312,22 @@ def peak_of(arrays, threads):
     return found[0]
 
 
+def test_the_limit_of_the_configuration_holds_for_backward_too():
+    x, w = da.ones((640, 8), chunks=(10, 8)), ag.ones(8, requires_grad=True)
+    with (
+        dask.config.set({"agrad.max_memory": "1kiB"}),
+        pytest.raises(MemoryError, match=r"max_memory allows 1\.00 kiB"),
+    ):
+        ag.mean((ag.asarray(x) @ w) ** 2).backward()
+    with dask.config.set({"agrad.max_memory": "1kiB"}):
+        assert ag.compute(ag.sum(ag.asarray(x)), max_memory="1GiB").item() == 5120
+    with (
+        dask.config.set({"agrad.maxmemory": 1}),
+        pytest.warns(UserWarning, match=r'nothing reads "agrad\.maxmemory".* there are max_memory, progress, retries'),
+    ):
+        manager.get("dask").realize(x.sum())
+
+
 def test_the_refusal_says_what_would_be_needed():
     x = big()
     w = parameter(64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import uuid
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
@@ -35,6 +36,11 @@ from agrad_dask.staging import name_of
 from agrad_numpy import allocator  # noqa: F401 (chunks in flight are freed and made anew all the time)
 
 T = TypeVar("T")
+
+#: What Dask's configuration may say under "agrad",
+CONFIGURED = frozenset({"max_memory", "progress", "retries"})
+#: and what else it did, and was told.
+_TOLD: set[str] = set()
 
 
 def realize(
@@ -100,6 +106,17 @@ def _blocks(keys: Any, graph: Mapping[Any, Any]) -> Any:
     return node() if isinstance(node, DataNode) else node
 
 
+def _check_config() -> None:
+    """Warn of what Dask's configuration says for agrad and nothing reads."""
+    said = dask.config.get("agrad", None) or {}
+    for key in {key.replace("-", "_") for key in said} - CONFIGURED - _TOLD:
+        _TOLD.add(key)
+        warnings.warn(
+            f'nothing reads "agrad.{key}" of Dask\'s configuration; there are {", ".join(sorted(CONFIGURED))}.',
+            stacklevel=2,
+        )
+
+
 class _Run:
     """A scheduler for Dask: computes a graph, in as many passes as it takes, on the scheduler that is active."""
 
@@ -116,7 +133,9 @@ class _Run:
         client = getattr(self.schedule, "__self__", None)
         self.client: Any = client if hasattr(client, "persist") else None
         self.keep = keep
-        self.max_memory = None if max_memory is None else parse_bytes(max_memory)
+        _check_config()
+        limit = dask.config.get("agrad.max_memory", None) if max_memory is None else max_memory
+        self.max_memory = None if limit is None else parse_bytes(limit)
         wanted = _LINES.get() is not None or dask.config.get("agrad.progress", False)
         self.progress = wanted if progress is None else progress
         self.retries = dask.config.get("agrad.retries", 0) if retries is None else retries
@@ -363,17 +382,21 @@ class _Run:
             )
             if self.progress:
                 show(made)
-            for future in as_completed(list(made)):
-                if future.status == "finished":
-                    continue
-                error, step = future.exception(), future.traceback()
-                cause, place = getattr(error, "_agrad_task", (None, None))
-                cause = cause or self.client.sync(self.client.scheduler.get_error_cause, keys=[future.key])
-                self.explain(error, self.given(cause), place)
-                for other in made:  # a traceback keeps what this frame holds, and the cluster would keep the failure
-                    other.release()
-                self.client.sync(_nothing)  # which the client's loop does after it has released them
-                raise error.with_traceback(step)
+            try:
+                for future in as_completed(list(made)):
+                    if future.status == "finished":
+                        continue
+                    error, step = future.exception(), future.traceback()
+                    cause, place = getattr(error, "_agrad_task", (None, None))
+                    cause = cause or self.client.sync(self.client.scheduler.get_error_cause, keys=[future.key])
+                    self.explain(error, self.given(cause), place)
+                    raise error.with_traceback(step)
+            except BaseException as error:  # a traceback keeps what this frame holds, and the cluster would go on
+                for future in made:
+                    future.release()
+                if isinstance(error, Exception):
+                    self.client.sync(_nothing)  # which the client's loop does after it has released them
+                raise
         return list(made)
 
     def without_kept(self, graph: Mapping[Any, GraphNode]) -> dict[Any, GraphNode]:

@@ -39,9 +39,10 @@ def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **opti
     ----------
     store : str, path, zarr.Array or zarr store
         Where it is; what `zarr.open_array` takes, or what that gives.
-    chunks : int, tuple or str, optional
-        The chunks to read, as for `dask.array.from_array`. Default: whole rows (everything but the first axis in one
-        chunk) where the chunks of the store allow it, and as many chunks of the store as make about 16 MiB.
+    chunks : int, tuple, dict or str, optional
+        The chunks to read, as for `dask.array.from_array`; a dict is by axis, or by the names of dimensions where the store
+        has them. Default: whole rows (everything but the first axis in one chunk) where the chunks of the store allow it,
+        and as many chunks of the store as make about 16 MiB.
     path : str, optional
         The name of the array if the store holds a group.
     **options
@@ -57,11 +58,20 @@ def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **opti
     ------
     ImportError
         If zarr is not installed.
+    ValueError
+        If the store holds a group, or `chunks` names an axis that there is not.
+    TypeError
+        If an option is given that is called `path` here: Dask's ``component``, xarray's ``group``.
 
     Warns
     -----
     ChunkWarning
         If `chunks` are above 32 MiB or no multiple of the store's, with a better choice.
+
+    Notes
+    -----
+    Values are those in the store. What is packed there, as small integers with ``scale_factor``, ``add_offset`` and
+    ``_FillValue`` beside them, `xarray.open_zarr` unpacks; then `from_xarray`.
 
     Examples
     --------
@@ -75,6 +85,11 @@ def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **opti
         import zarr  # noqa: PLC0415 (optional)
     except ImportError as error:
         raise ImportError("from_zarr needs zarr: pip install zarr") from error
+    for name in options.keys() & {"component", "group"}:
+        raise TypeError(
+            f"from_zarr() got an unexpected keyword argument {name!r}; the name of the array in the store is path="
+            f"{options[name]!r} here{called()}"
+        )
     if isinstance(store, zarr.Array):
         array = store
     else:
@@ -86,7 +101,27 @@ def from_zarr(store: Any, chunks: Any = None, *, path: str | None = None, **opti
     stored = getattr(array, "shards", None) or array.chunks  # of a sharded array a whole shard is opened
     from agrad_dask.zarr_reader import ZarrArray  # noqa: PLC0415 (imports zarr)
 
+    if isinstance(chunks, dict):
+        names = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
+        chunks = _by_axis(chunks, array.shape, names)
     return _tensor(ZarrArray(array), chunks, stored)
+
+
+def _by_axis(chunks: dict[Any, Any], shape: tuple[int, ...], names: Any) -> dict[int, Any]:
+    """Return chunks that are given by the names of dimensions by the numbers of axes."""
+    names = tuple(names or ())
+    axes = {name: axis for axis, name in enumerate(names) if name is not None}
+    found: dict[int, Any] = {}
+    for key, value in chunks.items():
+        axis = axes.get(key, key)
+        if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+            there = f"dimensions {names}" if axes else "no names of dimensions"
+            raise ValueError(
+                f"chunks= names {key!r}, and the array of shape {shape} has {there}: give its axes by number, 0 to"
+                f" {len(shape) - 1}{called()}"
+            )
+        found[axis % len(shape)] = value
+    return found
 
 
 def from_xarray(data: Any, chunks: Any = None, *, dims: Any = None) -> Tensor:
@@ -223,6 +258,8 @@ class NpyFile:
 def _tensor(source: Any, chunks: Any, stored: tuple[int, ...] | None) -> Tensor:
     if chunks is None:
         chunks = usual_chunks(source.shape, source.dtype, stored)
+    elif isinstance(chunks, dict):
+        chunks = _by_axis(chunks, source.shape, None)
     array = da.from_array(source, chunks=chunks)
     _advise(array, stored)
     return ag.asarray(array)
