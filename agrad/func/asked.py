@@ -2,7 +2,7 @@
 
 `float(t)` is a float of Python's own, whatever `t` is, and what is done with an integer nobody can watch either: C code reads
 it as it is. Where the text of the function that asks for one shows that it is returned, nothing else is done with it. And
-where it shows that the number is one side of a sum or a product, that is all: the other side may tell of it.
+where it shows that the number is one side of a sum or a product, the other side may tell of it, if it is met there.
 """
 
 from __future__ import annotations
@@ -22,31 +22,39 @@ ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 
 Parents = Mapping[ast.AST, ast.AST]
 
+#: First and last line, first and last column.
+Place = tuple[int | None, ...]
+
 
 @functools.lru_cache(maxsize=1024)
-def use_of(code: types.CodeType, lasti: int) -> Literal["returned", "operand"] | None:
+def use_of(code: types.CodeType, lasti: int) -> Literal["returned"] | Place | None:
     """Return what becomes of the number that an instruction asks for by `float` or `item`, and of which nothing else does.
 
     It is "returned" if it stands in a return statement, alone or in a tuple, list or dict, or is assigned to a name that is
-    used nowhere else. It is an "operand" if it is added, subtracted, multiplied or divided where it is asked for. None for
-    anything else, and where there is no text of the function.
+    used nowhere else. If it is added, subtracted, multiplied or divided where it is asked for, it is the place of that. None
+    for anything else, and where there is no text of the function.
     """
     try:
         parents = parents_in("".join(linecache.getlines(code.co_filename)))
     except SyntaxError:  # as a cell with a magic in it
         return None
-    place = list(code.co_positions())[lasti // 2]
+    place = place_in(code, lasti)
     for node, above in parents.items():
         if isinstance(node, ast.Call) and asks_for_a_number(node) and place_of(node) == place:
             if stands_in_return(node, parents) or is_named_and_returned(node, parents):
                 return "returned"
             is_operand = isinstance(above, ast.BinOp | ast.AugAssign) and isinstance(above.op, ARITHMETIC)
-            return "operand" if is_operand else None
+            return place_of(above) if is_operand else None  # type: ignore[arg-type]
     return None
 
 
-def place_of(node: ast.expr) -> tuple[int | None, ...]:
-    """Return where an expression stands, as code objects tell it."""
+def place_in(code: types.CodeType, lasti: int) -> Place:
+    """Return where an instruction stands in the text."""
+    return list(code.co_positions())[lasti // 2]
+
+
+def place_of(node: ast.expr | ast.stmt) -> Place:
+    """Return where a part of a text stands, as code objects tell it."""
     return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
 
 

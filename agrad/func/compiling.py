@@ -741,7 +741,7 @@ class Compiled:
                 returned = self.function(*args, **kwargs)
         finally:
             mode.set_mode(before)
-            watcher.is_open, watcher.frame = False, None
+            watcher.is_open, watcher.frame, watcher.operands = False, None, {}
         if not met.is_whole:
             watcher.give_up(
                 CaptureError(

@@ -10,7 +10,7 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Container, Sequence
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from agrad.core import errors, mode
 from agrad.core.backend import Backend, backend_of
@@ -24,6 +24,9 @@ from agrad.func.guards import Link, called, changed_between, settings_of
 from agrad.func.program import Program
 from agrad.func.recording import CaptureError, Hooked, Recorder
 from agrad.plugin.manager import default_backend
+
+if TYPE_CHECKING:
+    from agrad.func.asked import Place
 
 
 class Live(float):
@@ -82,9 +85,10 @@ def _float(self: Live) -> float:
     use = watcher.use_of_number()
     if use == "returned":
         watcher.returned.append((value, self.array))
-    elif use == "operand":  # of its own: each is to be met again, or is a condition
+    elif use is not None:  # of its own: each is to be met again, or is a condition
         self.used = True
-        watcher.operands[id(value)] = value, watcher.live(value, self.array)
+        frame = errors.user_frame(sys._getframe())
+        watcher.operands[id(value)] = Operand(value, watcher.live(value, self.array), frame, use)
     else:
         watcher.condition(self)
     return value
@@ -124,6 +128,27 @@ class Condition(NamedTuple):
     line: str
 
 
+class Operand(NamedTuple):
+    """A plain float that is one side of a sum or a product.
+
+    The other side may be of a class that does anything with it; what takes place elsewhere does not tell of it.
+
+    Attributes
+    ----------
+    value : float
+        The number.
+    live : Live
+        What stands for it.
+    frame, place : frame and tuple
+        Of the sum or product.
+    """
+
+    value: float
+    live: Live
+    frame: types.FrameType
+    place: Place
+
+
 class Watcher(Recorder):
     """A recorder of a call that means what it means: where no program can hold what it does, it goes on without one.
 
@@ -152,7 +177,7 @@ class Watcher(Recorder):
     returned : list of (number, array)
         Plain floats and integers that the function only returns, and the arrays that they are of.
     operands : dict
-        By ``id`` plain floats that are one side of a sum or a product and nothing else, each with its `Live`.
+        By ``id`` plain floats that are asked for as one side of a sum or a product.
     frame : frame or None
         Where the function is called.
     tellers : list
@@ -170,7 +195,7 @@ class Watcher(Recorder):
         self.conditions: list[Condition] = []
         self.lives: list[Live] = []
         self.returned: list[tuple[Any, Any]] = []
-        self.operands: dict[int, tuple[float, Live]] = {}
+        self.operands: dict[int, Operand] = {}
         self.frame: types.FrameType | None = None
         self.tellers: list[Any] = []
         self.told: set[Any] = set()
@@ -287,20 +312,26 @@ class Watcher(Recorder):
         array = next((array for number, array in self.returned if number is value), None)
         return None if array is None else self.number_of(array)
 
-    def use_of_number(self) -> str | None:
-        """Return what becomes of a number that Python asks for now: "returned", by the function itself, or "operand"."""
+    def use_of_number(self) -> Literal["returned"] | Place | None:
+        """Return what becomes of a number that Python asks for now, as `use_of`; returned by the function itself."""
         if not self.is_open or self.failure is not None:
             return None
         from agrad.func.asked import use_of  # noqa: PLC0415 (only where a number is asked for)
 
         frame = errors.user_frame(sys._getframe())
         use = use_of(frame.f_code, frame.f_lasti)
-        return use if use == "operand" or frame.f_back is self.frame else None
+        return use if use != "returned" or frame.f_back is self.frame else None
 
     def known_float(self, value: Any) -> Any:
-        """Return the `Live` of a plain float that was asked for as an operand; anything else as it is."""
+        """Return the `Live` of a plain float that was asked for as an operand here; anything else as it is."""
         known = self.operands.get(id(value))
-        return value if known is None else known[1]
+        if known is None:
+            return value
+        from agrad.func.asked import place_in  # noqa: PLC0415 (as above)
+
+        frame = errors.user_frame(sys._getframe())
+        is_here = frame is known.frame and place_in(frame.f_code, frame.f_lasti) == known.place
+        return known.live if is_here else value
 
     def given(self, values: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(map(self.known_float, values)) if self.operands else values

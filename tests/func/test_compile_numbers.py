@@ -189,9 +189,33 @@ def compared(x):
     return x * 2.0 if float(ag.sum(x)) > LIMIT else x
 
 
+class Rated:
+    """Users' own: what it does with the number at its left nobody sees."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __rmul__(self, rate):
+        return self.x * rate if rate < LIMIT else self.x + int(rate)
+
+
+class Same:
+    def __radd__(self, other):
+        return other
+
+
+def by_a_class(x):
+    return float(ag.sum(x)) * Rated(x)
+
+
+def given_back(x):
+    total = float(ag.sum(x)) + Same()
+    return x * total if total < LIMIT else x - total
+
+
 CONDITIONS = (decided, changed, used, counted, sliced, read_within, by_another, given_on, walrus, recursive)
 CONDITIONS += (of_a_constant, asked_twice_and_used_once, negative, power, formatted, kept_in_a_list, of_a_root)
-CONDITIONS += (passed_on, compared)
+CONDITIONS += (passed_on, compared, by_a_class, given_back)
 
 
 @pytest.mark.parametrize("function", CONDITIONS)
