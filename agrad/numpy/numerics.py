@@ -365,6 +365,8 @@ def _edges(x: Tensor, bins: Any, range: Any) -> Tensor:
     if isinstance(bins, str):
         raise refused(f"numpy.histogram with bins={bins!r}", "give their number or their edges")
     if not isinstance(bins, int) and (given_edges := as_array(bins)).ndim:
+        if given_edges.ndim > 1:
+            raise ValueError(f"`bins` must be 1d, when an array{errors.called()}")
         steps = given_edges.detach()
         if bool(statistical.any(steps[1:] < steps[:-1])):
             raise ValueError(f"`bins` must increase monotonically, when an array{errors.called()}")

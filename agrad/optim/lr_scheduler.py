@@ -125,6 +125,15 @@ class LRScheduler:
         for group, rate in zip(self.groups, self.get_lr(), strict=True):
             group["lr"] = rate
 
+    @property
+    def _begins(self) -> bool:
+        """Whether the rates are those to begin or to go on with, which as in PyTorch no factor changes."""
+        return self._calls == 1
+
+    def _restart(self, first: bool) -> None:
+        """Let the next step be that to epoch 0, `first` if none came before."""
+        self.last_epoch, self._calls = -1, 0 if first else self._calls
+
     def get_last_lr(self) -> list[float]:
         """Return the present learning rate per group."""
         return [setting(partial(group.__getitem__, "lr")) for group in self.groups]
@@ -213,7 +222,7 @@ class MultiplicativeLR(LambdaLR):
     """The present rate times a function of the epoch; parameters as of `LambdaLR`."""
 
     def get_lr(self) -> list[float]:
-        if self._calls == 1:  # in a sequence an epoch 0 may come later
+        if self._begins:  # in a sequence an epoch 0 may come later
             return self._times(1.0)
         return [group["lr"] * f(self.last_epoch) for group, f in zip(self.groups, self.lr_lambdas, strict=True)]
 
@@ -329,7 +338,7 @@ class LinearLR(LRScheduler):
         epoch, total = self.last_epoch, self.total_iters
         if epoch == 0:
             return self._times(self.start_factor)
-        if epoch > total:
+        if self._begins or epoch > total:
             return self._times(1.0)
         change = self.end_factor - self.start_factor
         return self._times(1 + change / (total * self.start_factor + (epoch - 1) * change))
@@ -354,7 +363,7 @@ class PolynomialLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         epoch, total = self.last_epoch, self.total_iters
-        if epoch == 0 or epoch > total:
+        if self._begins or epoch == 0 or epoch > total:
             return self._times(1.0)
         return self._times(((1 - epoch / total) / (1 - (epoch - 1) / total)) ** self.power)
 
@@ -375,7 +384,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        return self._times(self.gamma if self.last_epoch else 1.0)
+        return self._times(1.0 if self._begins or self.last_epoch == 0 else self.gamma)
 
 
 class CosineAnnealingLR(LRScheduler):
@@ -397,7 +406,7 @@ class CosineAnnealingLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         epoch, total, least = self.last_epoch, self.T_max, self.eta_min
-        if epoch == 0:
+        if self._begins or epoch == 0:
             return self._times(1.0)
         if (epoch - 1 - total) % (2 * total) == 0:  # the step before was at the least rate, where the quotient is 0 / 0
             rise = (1 - math.cos(math.pi / total)) / 2
@@ -598,7 +607,7 @@ class _Schedules(LRScheduler):
         self._schedulers = list(schedulers)
 
     def _held(self) -> list[dict[str, Any]]:
-        return [*super()._held(), *map(vars, self._schedulers)]
+        return [*self.groups, vars(self), *(held for one in self._schedulers for held in one._held())]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state in plain containers, with that of every schedule."""
@@ -688,7 +697,7 @@ class SequentialLR(_Schedules):
             if self.last_epoch == 0 or not isinstance(scheduler, MultiplicativeLR):
                 for group in self.groups:
                     group["lr"] = group["initial_lr"]
-            scheduler.last_epoch, scheduler._calls = -1, scheduler._calls if self.last_epoch else 0
+            scheduler._restart(first=self.last_epoch == 0)
         scheduler._advance()
 
 
@@ -718,6 +727,14 @@ class ChainedScheduler(_Schedules):
         """Let every schedule take a step."""
         for scheduler in self._schedulers:
             scheduler.step()
+
+    def _advance(self) -> None:
+        for scheduler in self._schedulers:
+            scheduler._advance()
+
+    def _restart(self, first: bool) -> None:
+        for scheduler in self._schedulers:
+            scheduler._restart(first)
 
 
 class ReduceLROnPlateau(LRScheduler):

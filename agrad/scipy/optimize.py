@@ -374,13 +374,13 @@ def curve_fit(
     p0 : Tensor or array, optional
         Where to begin, shape (n,). Default: ones, as many as the function has parameters.
     sigma : Tensor or array, optional
-        Their standard deviations, shape (m,), or covariance, shape (m, m).
+        Their standard deviations, shape (m,) or one for all, or covariance, shape (m, m).
     absolute_sigma : bool, optional
         Take `sigma` as it is. Default: up to a factor, which the misfit tells.
     method : {"lm", "trf", "dogbox"}, optional
         As of `least_squares`. Default: "lm", with ``bounds`` "trf".
     **options
-        Others of `least_squares`.
+        Others of `least_squares`, ``max_nfev`` also by the name ``maxfev``.
 
     Returns
     -------
@@ -424,7 +424,7 @@ def curve_fit(
         left: Tensor = f(xdata, *(p[i] for i in range(p.shape[0]))) - ydata
         if sigma is None:
             return left
-        if sigma.ndim == 1:
+        if sigma.ndim < 2:
             return left / sigma
         return solve_triangular(cholesky(sigma), left[:, None], lower=True)[:, 0]
 
@@ -433,6 +433,8 @@ def curve_fit(
         asarray(ydata) if isinstance(ydata, list | tuple) else ydata,
         sigma if sigma is None else asarray(sigma),
     )
+    if "maxfev" in options:  # the name that it has for SciPy's "lm"
+        options["max_nfev"] = options.pop("maxfev")
     found = least_squares(misfit, p0, data, method or ("trf" if options.get("bounds") is not None else "lm"), **options)
     if not found.success:
         raise RuntimeError(f"Optimal parameters not found: {found.message}{called()}")

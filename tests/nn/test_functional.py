@@ -702,6 +702,11 @@ BAD = {
         RuntimeError,
         "Output size is too small",
     ),
+    "interpolate, corners": (
+        lambda: F.interpolate(ONES((1, 1, 2)), 4, align_corners=False),
+        ValueError,
+        "align_corners option can only be set with",
+    ),
     "adaptive_avg_pool2d": (lambda: F.adaptive_avg_pool2d(ONES((1, 2, 2)), 0), ValueError, "must be positive"),
     "attention, shapes": (
         lambda: F.scaled_dot_product_attention(ONES((2, 3)), ONES((2, 4)), ONES((2, 3))),

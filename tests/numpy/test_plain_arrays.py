@@ -137,6 +137,12 @@ def test_edges_of_histograms_have_gradients(f):
     np.testing.assert_array_equal(f(ag.tensor(1.37), anp).numpy(), f(1.37, np))
 
 
+@pytest.mark.parametrize("of", [anp.histogram, anp.histogram_bin_edges])
+def test_edges_of_histograms_are_a_vector(of):
+    with pytest.raises(ValueError, match="must be 1d"):
+        of(X, [[0.0, 1.0], [1.0, 2.0]])
+
+
 def test_what_nan_is_not_asked_for_has_the_gradient_0():
     x = np.array([1.0, np.nan, 2.0])
     assert grad(lambda x: np.nanmax(x**2))(x).tolist() == [0.0, 0.0, 4.0]

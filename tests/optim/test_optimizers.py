@@ -417,6 +417,21 @@ LONG = {
         [0.65, 0.8, 0.4, 0.2, 0.1, 0.05, 0.025, 0.0125, 0.00625],
         [0.0] * 9,
     ),
+    "a chain after a warm-up": (  # of the definitions: PyTorch refuses chains in sequences
+        lambda p: ag.optim.SGD(p, lr=1.0),
+        lambda o: ag.optim.lr_scheduler.SequentialLR(
+            o,
+            [
+                ag.optim.lr_scheduler.LinearLR(o, 0.5, 1.0, 2),
+                ag.optim.lr_scheduler.ChainedScheduler(
+                    [ag.optim.lr_scheduler.StepLR(o, 2), ag.optim.lr_scheduler.ExponentialLR(o, 0.5)]
+                ),
+            ],
+            [3],
+        ),
+        [0.75, 1.0, 1.0, 0.5, 0.025, 0.0125, 0.000625, 0.0003125, 0.000015625],
+        [0.0] * 9,
+    ),
     "restarts after a warm-up": (
         lambda p: ag.optim.SGD(p, lr=1.0),
         lambda o: ag.optim.lr_scheduler.SequentialLR(

@@ -262,6 +262,34 @@ def test_a_schedule_goes_on_from_its_state():
     assert resumed.last_epoch == 5
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda o, epoch: schedules.CosineAnnealingLR(o, 10, 0.1, epoch),
+        lambda o, epoch: schedules.ExponentialLR(o, 0.5, epoch),
+        lambda o, epoch: schedules.LinearLR(o, 0.2, 0.9, 6, epoch),
+        lambda o, epoch: schedules.MultiplicativeLR(o, lambda e: 1 / (1 + e), epoch),
+        lambda o, epoch: schedules.PolynomialLR(o, 9, 2.0, epoch),
+    ],
+)
+def test_a_schedule_goes_on_from_an_epoch(make):
+    optimizer = ag.optim.SGD([ag.tensor([1.0], requires_grad=True)], lr=1.0)
+    schedule, found = make(optimizer, -1), []
+    for i in range(9):
+        if i == 4:
+            other = ag.optim.SGD([ag.tensor([1.0], requires_grad=True)])
+            other.load_state_dict(optimizer.state_dict())
+            resumed = make(other, 3)  # PyTorch's meaning: epoch 4 is set up, with the rate that is there
+            assert resumed.last_epoch == 4
+            assert resumed.get_last_lr() == schedule.get_last_lr()
+        for one in (schedule, resumed) if i >= 4 else (schedule,):
+            one.optimizer.step()
+            one.step()
+        found.append(schedule.get_last_lr()[0])
+        assert i < 4 or resumed.get_last_lr() == schedule.get_last_lr()
+    assert len(set(found)) > 5
+
+
 def test_a_schedule_stepped_before_its_optimizer_warns():
     schedule = schedules.StepLR(ag.optim.SGD([ag.tensor([1.0], requires_grad=True)]), 1)
     with pytest.warns(UserWarning, match=r"Detected call of `lr_scheduler.step\(\)` before `optimizer.step\(\)`"):

@@ -151,6 +151,7 @@ class TestCurves:
     @pytest.mark.parametrize(
         "options",
         [{}, {"sigma": SIGMA}, {"sigma": SIGMA, "absolute_sigma": True}, {"sigma": COVARIANCE}, {"p0": [2.0, 1.0]},
+         {"sigma": 0.5, "absolute_sigma": True}, {"maxfev": 500},
          {"bounds": ([0.0, 0.0], [9.0, 1.0])}],
     )  # fmt: skip
     def test_parameters_and_covariances(self, options):
@@ -179,6 +180,8 @@ class TestCurves:
             optimize.curve_fit(lambda t, *p: p[0] * t, TIMES, DATA)
         with pytest.raises(RuntimeError, match="Optimal parameters not found"):
             optimize.curve_fit(lambda t, a, b: a * ag.exp(-b * t), TIMES, DATA, max_nfev=1)
+        with pytest.raises(RuntimeError, match="Optimal parameters not found"):
+            optimize.curve_fit(lambda t, a, b: a * ag.exp(-b * t), TIMES, DATA, maxfev=1)
         with pytest.raises(ImplicitError, match="depends on a"):
             ag.func.grad(lambda a: optimize.curve_fit(lambda t, p: p * a * t, TIMES, DATA)[0][0])(2.0)
 

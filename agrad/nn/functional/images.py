@@ -84,10 +84,11 @@ def interpolate(
     mode : {"nearest", "linear", "bilinear", "trilinear"}, optional
         The nearest element as in PyTorch, or linear between neighbours along every axis.
     align_corners : bool, optional
-        Whether the first and last elements keep their places, not the edges of the outermost ones.
+        Whether the first and last elements keep their places, not the edges of the outermost ones; not for "nearest".
     Returns: Of the dtype of `input`, with other lengths behind the first two axes.
     NotImplementedError: For another mode.
-    ValueError: If not one of `size` and `scale_factor` is given, or the mode is for another number of axes.
+    ValueError: If not one of `size` and `scale_factor` is given, the mode is for another number of axes, or "nearest" is to
+        align corners.
 
     >>> ag.nn.functional.interpolate(ag.tensor([[[1.0, 3.0]]]), scale_factor=2, mode="linear")
     tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
@@ -98,6 +99,10 @@ def interpolate(
     if mode != "nearest" and mode not in axes:
         raise NotImplementedError(
             f"interpolate() has the modes nearest, {', '.join(axes)}, not {mode!r}{errors.called()}"
+        )
+    if mode == "nearest" and align_corners is not None:
+        raise ValueError(
+            f"align_corners option can only be set with the interpolating modes: {' | '.join(axes)}{errors.called()}"
         )
     if (size is None) == (scale_factor is None):
         raise ValueError(f"only one of size or scale_factor should be defined{errors.called()}")
