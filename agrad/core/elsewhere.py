@@ -378,6 +378,9 @@ _INSTEAD = {
     "use agrad.reshape and agrad.permute_dims": "ChannelShuffle channel_shuffle",
     "use agrad.scipy.interpolate, or agrad.nn.functional.interpolate": "grid_sample affine_grid",
     "use slices, or agrad.nn.functional.unfold of images": "Tensor.unfold",
+    "x.max(dim) and x.min(dim) are the values: use x.argmax(dim) and x.argmin(dim) for the indices": (
+        "Tensor.values Tensor.indices"
+    ),
     "use agrad.nn.functional.avg_pool2d(agrad.abs(x) ** p, k) ** (1 / p), times a factor": (
         "LPPool1d LPPool2d LPPool3d lp_pool1d lp_pool2d lp_pool3d"
     ),

@@ -47,7 +47,7 @@ POINTED = frozenset({*FILLED, "full", "full_like", "broadcast_to", "broadcast_li
 SHARING = frozenset(
     {
         *("broadcast_to", "broadcast_like", "broadcast_arrays", "real", "imag", "conj", "flip", "to_device", "diff"),
-        *("floor", "ceil", "trunc", "round", "linalg.diagonal", "linalg.matrix_power", "nn.dropout", "nn.pad"),
+        *("floor", "ceil", "trunc", "round", "linalg.matrix_power", "nn.dropout", "nn.pad"),
         *("extra.held", "extra.gathered", "extra.contraction", "einsum", DETACH),
     }
 )

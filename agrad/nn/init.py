@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agrad.core import errors
 from agrad.core import names as _names
+from agrad.core.buffers import rebind
 from agrad.core.mode import no_grad
 from agrad.core.tensor import Tensor
 from agrad.ops.creation import full
@@ -31,6 +32,13 @@ __all__ = [
 ]
 
 
+def _set(tensor: Tensor, value: Tensor, what: str) -> Tensor:
+    """Set a tensor in place, unrecorded; where it is the `.data` of another, that one too."""
+    with no_grad:
+        rebind(tensor, value, what)
+    return tensor
+
+
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Uniform on [a, b).
 
@@ -43,21 +51,18 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generato
     True
     """
     sample = rand(tensor.shape, dtype=tensor.dtype, device=tensor.device, generator=generator)
-    tensor.data = sample * (b - a) + a
-    return tensor
+    return _set(tensor, sample * (b - a) + a, "uniform_()")
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Normal with a mean and standard deviation."""
     sample = randn(tensor.shape, dtype=tensor.dtype, device=tensor.device, generator=generator)
-    tensor.data = sample * std + mean
-    return tensor
+    return _set(tensor, sample * std + mean, "normal_()")
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """One value."""
-    tensor.data = full(tensor.shape, val, dtype=tensor.dtype, device=tensor.device)
-    return tensor
+    return _set(tensor, full(tensor.shape, val, dtype=tensor.dtype, device=tensor.device), "constant_()")
 
 
 def zeros_(tensor: Tensor) -> Tensor:
@@ -172,8 +177,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None =
         )
         q, r = qr(drawn)
         q = q * sign(diagonal(r))
-        tensor.data = (q.T if rows < columns else q).reshape(tensor.shape) * gain
-    return tensor
+        return _set(tensor, (q.T if rows < columns else q).reshape(tensor.shape) * gain, "orthogonal_()")
 
 
 _complete(

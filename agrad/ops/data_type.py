@@ -148,6 +148,11 @@ class FloatInfo:
     smallest_normal: float
     dtype: Any
 
+    @property
+    def tiny(self) -> float:
+        """`smallest_normal`, as NumPy and PyTorch call it too."""
+        return self.smallest_normal
+
 
 @dataclass(frozen=True)
 class IntInfo:

@@ -357,7 +357,7 @@ def _put_on_diagonal(xp: Any, g: Any, x_spec: Any, offset: int) -> Any:
     return xp.triu(xp.tril(xp.broadcast_like(row[..., None, :], x_spec), k=offset), k=offset)
 
 
-@linear(name="linalg.diagonal", x=_put_on_diagonal, batch=matrices)
+@linear(views=True, name="linalg.diagonal", x=_put_on_diagonal, batch=matrices)
 def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
     """A diagonal of matrices.
 

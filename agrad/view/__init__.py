@@ -43,9 +43,9 @@ def text_of(tensor: Tensor) -> str:
     suffixes += [f"tangent={tangent!r}" for tangent in (tensor._tangents or {}).values()]
     if not shows:
         return f"tensor(..., {', '.join(suffixes)})"
-    prefix = "Parameter containing:\ntensor(" if type(tensor).__name__ == "Parameter" else "tensor("
+    above = "Parameter containing:\n" if type(tensor).__name__ == "Parameter" else ""
     numbers = backend.tolist(shown._computed())  # not its own tolist(), which warns where a derivative is taken
-    return format_tensor(numbers, spec.shape, prefix=prefix, suffixes=suffixes, options=options, kind=kind)  # type: ignore[arg-type]
+    return above + format_tensor(numbers, spec.shape, suffixes=suffixes, options=options, kind=kind)  # type: ignore[arg-type]
 
 
 def _chunks(tensor: Any) -> tuple[Any, ...]:

@@ -30,22 +30,32 @@ TENSOR = f"{Tensor.__module__}.{Tensor.__qualname__}"
 
 UNEXPECTED = r"(?:\w+\.)*(\w+)\(\) got an unexpected keyword argument '(\w+)'"
 TOO_MANY = r"(?:\w+\.)*(\w+)\(\) takes (?:from \d+ to )?(\d+) positional arguments? but \d+ (?:positional arguments .*)?(?:was|were) given"
+MISSING = r"(\w+)\(\) missing \d+ required positional arguments?: '(\w+)'"
 NO_SUCH_IMPORT = r"cannot import name '(\w+)' from '([\w.]+)'"
 #: What dask.array.map_overlap says of tensors.
 OF_OVERLAP = r"All variadic arguments must be arrays, not \[.*'Tensor'"
 
-#: Functions that PyTorch has by this name, and that are others given `dim`.
+#: Functions that PyTorch has by this name, and that are others given `dim`, by name or by position.
 OTHERWISE = {
     **{
-        most: f"PyTorch's gives indices too: agrad.a{most}(x, 1) gives the values, agrad.arg{most}(x, 1) the indices"
+        most: f"PyTorch's gives indices too: agrad.a{most}(x, 1) gives the values, agrad.arg{most}(x, 1) the indices;"
+        f" of two tensors, agrad.{most}imum(x, y)"
         for most in ("max", "min")
     },
     "sort": "PyTorch's gives indices too, as x.sort(dim) does; agrad.sort has axis= for it",
     "median": "PyTorch's gives indices too, and the lower of two; agrad.median has axis= for it",
+    "nonzero": "agrad.nonzero(x) gives a tuple of indices, and x.nonzero() PyTorch's matrix",
+    "norm": "PyTorch's takes all elements as one vector, as x.norm(p, dim) does; agrad.norm is NumPy's, with ord= and axis=",
     **{
         name: f"PyTorch's divides by n - 1, as x.{name}(dim, unbiased=True) does; agrad.{name} has axis= for it"
         for name in ("std", "var")
     },
+}
+
+#: What to write for a call without these arguments, which other libraries allow.
+WITHOUT = {
+    ("squeeze", "axis"): "x.squeeze() removes every axis of length 1",
+    ("where", "x1"): "agrad.nonzero(condition) gives the indices where a condition holds",
 }
 
 #: Keywords as PyTorch, NumPy and JAX have them, and as functions here may call them.
@@ -125,6 +135,8 @@ def explain(error: BaseException) -> None:
         said = keyword(*match.groups())
     elif isinstance(error, TypeError) and (match := re.match(TOO_MANY, str(error))):
         said = by_name(*match.groups())
+    elif isinstance(error, TypeError) and (match := re.match(MISSING, str(error))):
+        said = without(*match.groups())
     elif isinstance(error, TypeError | ValueError) and TENSOR in str(error):
         said = "; the library's own operators and functions take no tensors: write tensor * array, or"
         said += " ag.asarray(array) * tensor, and agrad's functions"
@@ -163,13 +175,13 @@ def functions(name: str) -> Iterator[tuple[str, Mapping[str, Parameter]]]:
 
 def keyword(function: str, written: str) -> str:
     """Return what a function of agrad's calls a keyword of other libraries, "" if nothing is known."""
+    if function in OTHERWISE and written in ("as_tuple", "dim", "p"):
+        return f"; {OTHERWISE[function]}"
     for full, takes in functions(function):
         for name in KEYWORDS.get(written, ()):
             if name in takes and written not in takes:
                 if takes[name].kind is takes[name].POSITIONAL_ONLY:
                     return f"; {full} takes it by position, without a name"
-                if written == "dim" and function in OTHERWISE:
-                    return f"; {OTHERWISE[function]}"
                 more = ", and keepdims= for keepdim" if written == "dim" and "keepdims" in takes else ""
                 return f"; {full} has {name}= for it{more}"
     return ""
@@ -180,8 +192,14 @@ def by_name(function: str, by_position: str) -> str:
     for full, takes in functions(function):
         first = next((p.name for p in takes.values() if p.kind is p.KEYWORD_ONLY), None)
         if first is not None and sum(p.kind is not p.KEYWORD_ONLY for p in takes.values()) == int(by_position):
-            return f"; {full} takes {first}= by name only"
+            return f"; {OTHERWISE.get(function) or f'{full} takes {first}= by name only'}"
     return ""
+
+
+def without(function: str, argument: str) -> str:
+    """Return what to write for a call that leaves out an argument which agrad needs, "" if nothing is known."""
+    known = WITHOUT.get((function, argument))
+    return "" if known is None else f"; {known}"
 
 
 @contextlib.contextmanager

@@ -773,3 +773,30 @@ def test_cuda_is_the_cupy_backend():
 def test_a_norm_of_many_axes_needs_dim():
     with pytest.raises(RuntimeError, match=r"the input must be 1D or 2D\. Got 3D(.|\n)*test_porting\.py:"):
         ag.linalg.norm(ag.ones(2, 2, 2), 2)
+
+
+def test_init_writes_through_data():
+    layer = ag.nn.Linear(2, 2)
+    ag.nn.init.constant_(layer.weight.data, 0.5)
+    assert layer.weight.tolist() == [[0.5, 0.5]] * 2
+    ag.nn.init.ones_(layer.state_dict()["weight"])
+    assert layer.weight.tolist() == [[1.0, 1.0]] * 2
+    assert ag.all(ag.nn.init.uniform_(layer.weight.data, 2.0, 3.0) == layer.weight)
+    assert ag.all(ag.nn.init.normal_(layer.weight.data, 9.0, 0.1) == layer.weight)
+    assert ag.all(ag.nn.init.orthogonal_(layer.weight.data) == layer.weight)
+    assert layer.weight.requires_grad
+    assert layer.weight.is_leaf
+    with pytest.warns(ag.LostWriteWarning, match="constant_"):
+        ag.nn.init.zeros_(layer.weight.detach())
+
+
+def test_a_write_to_a_diagonal_is_not_lost_silently():
+    x = ag.zeros(2, 2)
+    with pytest.warns(ag.LostWriteWarning):
+        x.diagonal().add_(1.0)
+    with pytest.raises(RuntimeError, match="assignment would be lost"):
+        ag.linalg.diagonal(x)[0] = 1.0
+
+
+def test_the_smallest_normal_number_is_called_tiny_too():
+    assert ag.finfo(ag.float32).tiny == ag.finfo(ag.float32).smallest_normal == np.finfo(np.float32).tiny

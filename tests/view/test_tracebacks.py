@@ -80,7 +80,7 @@ def test_causes_are_shortened_too_and_errors_of_others_are_as_they_were(tmp_path
     ("call", "note"),
     [
         ("ag.nanmean(x, dim=0)", "agrad.nanmean has axis= for it, and keepdims= for keepdim."),
-        ("ag.max(x, dim=1)", "agrad.amax(x, 1) gives the values, agrad.argmax(x, 1) the indices."),
+        ("ag.max(x, dim=1)", "agrad.amax(x, 1) gives the values, agrad.argmax(x, 1) the indices; "),
         ("ag.max(x, keepdim=True)", "agrad.max has keepdims= for it."),
         (
             "ag.std(x, dim=1)",
@@ -91,7 +91,13 @@ def test_causes_are_shortened_too_and_errors_of_others_are_as_they_were(tmp_path
         ("ag.grad(ag.sum, argnum=1)", "agrad.func.grad has argnums= for it."),
         ("ag.jacobian(ag.sum, argnum=1)", "agrad.jacrev has argnums= for it."),
         ("ag.linspace(0, 1, steps=3)", "agrad.linspace has num= for it."),
-        ("ag.max(x, 0)", "agrad.max takes axis= by name only."),
+        ("ag.max(x, 0)", "agrad.argmax(x, 1) the indices; of two tensors, agrad.maximum(x, y)."),
+        ("ag.std(x, 0)", "PyTorch's divides by n - 1, as x.std(dim, unbiased=True) does"),
+        ("ag.norm(x, p=2, dim=1)", "all elements as one vector, as x.norm(p, dim) does"),
+        ("ag.nonzero(x, as_tuple=True)", "agrad.nonzero(x) gives a tuple of indices"),
+        ("ag.where(x > 0)", "agrad.nonzero(condition) gives the indices where a condition holds."),
+        ("ag.squeeze(x)", "x.squeeze() removes every axis of length 1."),
+        ("x.max(0).values", "not there: x.max(dim) and x.min(dim) are the values"),
         ("ag.sum(x, 0, True)", "agrad.sum takes dtype= by name only."),
         ("x.unique()", "here it is agrad.unique."),
         ("x.is_cuda", "not there: devices are backends"),
