@@ -214,11 +214,12 @@ def aminmax(input: Any, *, dim: int | None = None, keepdim: bool = False) -> Min
 
 def _running_extremum(function: Callable[..., Tensor], input: Any, dim: int) -> Sorted:
     input = as_operand(input)
-    found = function(input.detach(), axis=dim)
+    value = input.detach()
+    is_new = elementwise.logical_or(value == function(value, axis=dim), elementwise.isnan(value))
     places = creation.arange(input.shape[dim], device=input.device).reshape(
         (-1,) + (1,) * (-dim - 1 if dim < 0 else input.ndim - dim - 1)
     )
-    indices = extra.cumulative_max(searching.where(input.detach() == found, places, 0), axis=dim)
+    indices = extra.cumulative_max(searching.where(is_new, places, 0), axis=dim)
     return Sorted(searching.take_along_axis(input, indices, axis=dim), indices)
 
 
@@ -709,7 +710,7 @@ def angle(input: Any) -> Tensor:
     input = _input("angle", input)
     if input.is_complex():
         return elementwise.atan2(elementwise.imag(input), elementwise.real(input))
-    return searching.where(input < 0, math.pi, 0.0 * input)
+    return searching.where(input < 0, math.pi, 0.0 * elementwise.sign(input))  # NaN stays
 
 
 def complex(real: Any, imag: Any) -> Tensor:
@@ -772,7 +773,8 @@ def fmod(input: Any, other: Any) -> Tensor:
     tensor([-1.,  1.])
     """
     input, other = as_operands(input, other)
-    found = elementwise.remainder(elementwise.abs(input), elementwise.abs(other))
+    size = searching.where(input < 0, -input, input)  # not abs, which has no slope at 0
+    found = elementwise.remainder(size, elementwise.abs(other))
     return searching.where(input < 0, -found, found)
 
 
@@ -791,6 +793,9 @@ def ldexp(input: Any, other: Any) -> Tensor:
     >>> ag.ldexp(ag.tensor([1.5]), ag.tensor([2]))
     tensor([6.])
     """
+    input, other = as_operands(input, other)
+    if input._spec.inexact and not other._spec.inexact:  # 2.0 would be of the default dtype
+        other = data_type.astype(other, input.dtype)
     return elementwise.multiply(input, elementwise.pow(2.0, other))
 
 

@@ -550,6 +550,22 @@ def test_functions_give_pytorchs_numbers():
     judge_functions(ag)
 
 
+def test_nan_infinity_and_zero_are_as_in_pytorch():
+    inf, nan = float("inf"), float("nan")
+    x = ag.tensor([1.0, nan, 2.0, nan])
+    for function in (ag.cummax, ag.cummin):
+        values, indices = function(x, 0)
+        np.testing.assert_array_equal(values.numpy(), [1.0, nan, nan, nan])
+        assert indices.tolist() == [0, 1, 1, 3]
+    np.testing.assert_array_equal(ag.angle(ag.tensor([inf, -inf, nan, 0.0])).numpy(), [0.0, np.pi, nan, 0.0])
+    assert ag.func.grad(lambda x: ag.fmod(x, 2.0))(ag.tensor(0.0)).item() == 1.0  # x - 2 * trunc(x / 2)
+
+
+def test_ldexp_keeps_the_precision_of_its_input():
+    found = ag.ldexp(ag.tensor([1.5], dtype=ag.float32), ag.tensor([2]))
+    assert (found.dtype, found.tolist()) == (ag.float32, [6.0])
+
+
 def test_an_axis_is_given_by_one_name():
     x = ag.ones((2, 3))
     for call, word in [
