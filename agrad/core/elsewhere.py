@@ -500,9 +500,10 @@ _INSTEAD = {
     "it is xarray's own, and takes tensors once agrad.xarray is imported": (
         "xarray.DataArray xarray.Dataset xarray.apply_ufunc xarray.open_dataset xarray.open_zarr"
     ),
+    "use da.to_zarr(x.detach().to_dask_array(), path), or da.store": "Tensor.store Tensor.to_zarr",
     "use x.detach().to_dask_array(), which has it": (
-        "Tensor.blocks Tensor.chunksize Tensor.compute_chunk_sizes Tensor.npartitions Tensor.numblocks Tensor.partitions Tensor.store"
-        " Tensor.to_delayed Tensor.to_dask_dataframe Tensor.to_hdf5 Tensor.to_svg Tensor.to_zarr Tensor.visualize"
+        "Tensor.blocks Tensor.chunksize Tensor.compute_chunk_sizes Tensor.npartitions Tensor.numblocks Tensor.partitions"
+        " Tensor.to_delayed Tensor.to_dask_dataframe Tensor.to_hdf5 Tensor.to_svg Tensor.vindex Tensor.visualize"
     ),
     "use agrad_dask.from_zarr, from_npy or agrad.asarray(dask_array)": "from_array from_delayed from_map from_hdf5",
 }

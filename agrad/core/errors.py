@@ -30,9 +30,10 @@ def sources(package: str) -> set[str]:
 #: that stands between a ``with`` statement and a context manager of ours, and xarray's (added by ``agrad.xarray``).
 INTERNAL_FILES: set[str] = {str(contextlib.__file__)} | sources(PACKAGE)
 
-#: Libraries that call tensors' methods in the user's name: messages pass over their frames too.
+#: Libraries that call tensors' methods in the user's name, and the loops that these run in: messages pass over their frames too.
 LIBRARIES = frozenset(
-    {"dask", "distributed", "matplotlib", "numpy", "opt_einsum", "pandas", "scipy", "sklearn", "xarray", "zarr"}
+    {"asyncio", "concurrent", "dask", "distributed", "matplotlib", "numpy", "opt_einsum", "pandas", "scipy", "sklearn"}
+    | {"tornado", "xarray", "zarr"}
 )
 
 

@@ -35,6 +35,12 @@ NO_SUCH_IMPORT = r"cannot import name '(\w+)' from '([\w.]+)'"
 #: What dask.array.map_overlap says of tensors.
 OF_OVERLAP = r"All variadic arguments must be arrays, not \[.*'Tensor'"
 
+#: What to write where a function of Dask's refuses tensors, by what it calls them.
+OF_DASK = {
+    "sources": "; dask.array.store takes Dask's arrays: x.detach().to_dask_array()",
+    "collections": "; a client takes Dask's collections: agrad.persist(x) and agrad.compute(x) use the client that is active",
+}
+
 #: Functions that PyTorch has by this name, and that are others given `dim`, by name or by position.
 OTHERWISE = {
     **{
@@ -137,12 +143,28 @@ def explain(error: BaseException) -> None:
         said = by_name(*match.groups())
     elif isinstance(error, TypeError) and (match := re.match(MISSING, str(error))):
         said = without(*match.groups())
+    elif isinstance(error, AssertionError | ValueError) and (refused := of_dask(error)):
+        said = refused
     elif isinstance(error, TypeError | ValueError) and TENSOR in str(error):
         said = "; the library's own operators and functions take no tensors: write tensor * array, or"
         said += " ag.asarray(array) * tensor, and agrad's functions"
     note = f"{said[2:]}."
     if said and "did you mean" not in said and note not in getattr(error, "__notes__", ()):  # Python itself says that
         error.add_note(note)
+
+
+def of_dask(error: BaseException) -> str:
+    """Return what to write where Dask's or distributed's function that raised an error was given tensors, "" elsewhere."""
+    step = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    if step is None or str(step.tb_frame.f_globals.get("__name__")).partition(".")[0] not in {"dask", "distributed"}:
+        return ""
+    for name, said in OF_DASK.items():
+        given = step.tb_frame.f_locals.get(name, ())
+        if isinstance(given, Tensor) or (isinstance(given, list | tuple) and Tensor in map(type, given)):
+            return said
+    return ""
 
 
 def imported(error: ImportError) -> str:

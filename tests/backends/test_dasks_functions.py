@@ -77,13 +77,29 @@ def test_what_map_overlap_of_dask_says_of_tensors_is_answered():
 
 @pytest.mark.parametrize(("name", "note"), [
     ("map_overlap", "here it is agrad_dask.map_overlap."),
-    ("to_zarr", "not there: use x.detach().to_dask_array(), which has it."),
+    ("to_zarr", "not there: use da.to_zarr(x.detach().to_dask_array(), path), or da.store."),
+    ("chunksize", "not there: use x.detach().to_dask_array(), which has it."),
 ])  # fmt: skip
 def test_methods_of_dasks_arrays_are_answered(name, note):
     with pytest.raises(AttributeError) as caught:
         getattr(ag.asarray(da.from_array(W)), name)
     explain(caught.value)
     assert caught.value.__notes__ == [note]
+
+
+def test_what_dasks_store_says_of_tensors_is_answered():
+    for sources, targets in (
+        (ag.asarray(da.from_array(W)), np.zeros(4)),
+        ([ag.asarray(da.from_array(W))], [np.zeros(4)]),
+    ):
+        with pytest.raises(ValueError, match="All sources must be dask array objects") as caught:
+            da.store(sources, targets)
+        explain(caught.value)
+        assert caught.value.__notes__ == ["dask.array.store takes Dask's arrays: x.detach().to_dask_array()."]
+    with pytest.raises(ValueError, match="All sources") as caught:
+        da.store([W], [np.zeros(4)])
+    explain(caught.value)
+    assert not hasattr(caught.value, "__notes__")
 
 
 def test_numpys_functions_are_recorded():

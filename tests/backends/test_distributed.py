@@ -16,6 +16,7 @@ from support import cluster_of
 
 import agrad as ag
 from agrad.plugin import manager
+from agrad.view import tracebacks
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
@@ -341,3 +342,14 @@ def test_no_task_is_taken_for_another(processes, caplog):
         logger.setLevel(level)
         logger.removeHandler(caplog.handler)
     assert not [text for text in map(logging.LogRecord.getMessage, caplog.records) if "run_spec" in text]
+
+
+def test_what_a_client_says_of_tensors_is_answered(threads):
+    x = ag.asarray(da.ones((6, 2), chunks=(2, 2)))
+    with pytest.raises(AssertionError) as caught:
+        threads.persist(x * 2)
+    tracebacks.explain(caught.value)
+    assert caught.value.__notes__[0].endswith("agrad.persist(x) and agrad.compute(x) use the client that is active.")
+    with pytest.raises(RuntimeError, match="requires grad") as refused:
+        threads.scatter(ag.ones(3, requires_grad=True) * 2)
+    assert "asyncio" not in str(refused.value)

@@ -546,3 +546,34 @@ def test_steps_within_steps_without_rich(capsys, monkeypatch):
     for _ in agrad_dask.steps([1, 2]):
         pass
     assert capsys.readouterr().out == "Steps 1 of 2\nSteps 2 of 2\n"
+
+
+class Counted:
+    """Data as of a file; how many elements were read of it."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype, self.ndim = array, array.shape, array.dtype, array.ndim
+        self.read = 0
+        self.lock = threading.Lock()
+
+    def __getitem__(self, key):
+        with self.lock:
+            self.read += self.array[key].size
+        return self.array[key]
+
+
+@pytest.mark.parametrize("chunks", [(5, 7), (5, 5), (50, 70)])
+def test_what_is_read_twice_is_told_before(chunks):
+    """Where chunks of two arrays meet that are cut otherwise, tasks of several neighbours may make further passes."""
+    data = np.random.default_rng(0).normal(size=(400, 6))
+    stores = [Counted(data), Counted(data)]
+    w = ag.ones(6, requires_grad=True)
+    a, b = (
+        ag.asarray(da.from_array(store, chunks=(n, 6), meta=np.empty((0, 0))))
+        for store, n in zip(stores, chunks, strict=True)
+    )
+    loss = ag.mean((a @ w - (b * w).sum(axis=1)) ** 2)
+    told = ag.explain(loss, backward=True)
+    loss.backward()
+    read = 8 * sum(store.read for store in stores)
+    assert f"reads {read / 1024:.1f} KiB" in str(told)

@@ -19,6 +19,7 @@ import dask
 import dask.local
 import dask.threaded
 from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef, convert_legacy_graph
+from dask.array.optimization import optimize
 from dask.base import get_scheduler, is_dask_collection
 from dask.callbacks import Callback
 from dask.core import flatten
@@ -485,22 +486,27 @@ class _Planned(_Run):
         if not all(isinstance(graph.get(key), DataNode) for key in keys):
             if self.client is not None:
                 graph = self.without_kept(graph)
-            sizes = _Sizes(graph, self.written)
-            passes, fewer = self.planned(graph, keys, sizes)
-            threads = fewer or self.threads()
-            peak = self.peak(graph, passes, sizes, threads)
-            tasks, read, done = 0, list[int](), dict[Any, Any]()
-            for targets in passes:
-                now = graph | {key: DataNode(key, None) for key in done}
-                part = {k: node for k, node in staging.culled(now, targets).items() if not isinstance(node, DataNode)}
-                tasks += len(part)
-                read += [nbytes for key in part for nbytes in sizes.sources(key)]
-                done.update(dict.fromkeys(targets))
+            tasks, read, done, fewer = 0, list[int](), dict[Any, Any](), None
             if self.contracts:
-                tasks, done = 0, {}
+                passes = []
                 for targets, part, *_number in self.contractions(keys, done):
+                    passes.append(targets)
                     tasks += sum(not isinstance(node, DataNode) for node in part.values())
                     done.update(dict.fromkeys(targets))
+                if len(passes) > 1:  # Dask has fused what they stop at with other tasks
+                    graph = convert_legacy_graph(optimize(self.written, list(done)))
+                    graph = graph if self.client is None else self.without_kept(graph)
+                sizes = _Sizes(graph, self.written)
+            else:
+                sizes = _Sizes(graph, self.written)
+                passes, fewer = self.planned(graph, keys, sizes)
+            threads = fewer or self.threads()
+            peak = self.peak(graph, passes, sizes, threads)
+            for targets in passes:
+                part = {k: n for k, n in staging.culled(graph, targets).items() if not isinstance(n, DataNode)}
+                tasks += 0 if self.contracts else len(part)
+                read += [nbytes for key in part for nbytes in sizes.sources(key)]
+                graph = graph | {key: DataNode(key, None) for key in targets}
             own = sizes.own(peak.task)
             origin, _exact = origins.of(own, self.written)
             self.found = Outlook(
