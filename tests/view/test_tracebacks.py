@@ -103,6 +103,8 @@ def test_causes_are_shortened_too_and_errors_of_others_are_as_they_were(tmp_path
         ("x.is_cuda", "not there: devices are backends"),
         ("x.erf_()", "not there in place: use x = x.erf(...)."),
         ("ag.nn.Linear(2, 1).compile()", "use agrad.compile(module)."),
+        ("ag.nn.LSTM(1, 1).flatten_parameters()", "use the module without it: there is no block of memory"),
+        ("x.index_put_((x > 0,), x)", "not there: use x[key] = values; where places repeat"),
         ("import agrad.nn.quantized", "not there: there are no quantised dtypes"),
         ("from agrad.nn.utils import weight_norm", "here it is agrad.nn.utils.parametrizations.weight_norm."),
         ("import agrad.distributions", "here it is agrad.scipy.stats."),
