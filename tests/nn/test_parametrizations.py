@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import re
 
 import numpy as np
@@ -90,6 +91,21 @@ def test_copies_transforms_and_second_derivatives(make):
         return ag.func.functional_call(layer, dict(zip(parameters, values, strict=True)), (X,))
 
     assert ag.autograd.gradgradcheck(of_parameters, tuple(parameters.values()))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_copies_of_networks_have_parameters_of_their_own(copied):
+    both = normed.weight_norm(normed.spectral_norm(nn.Linear(3, 4)), "bias")
+    net = nn.Sequential(both, nn.ReLU(), normed.weight_norm(nn.Linear(4, 2), dim=1)).eval()
+    other = copied(net)
+    assert repr(other) == repr(net)
+    assert list(other.state_dict()) == list(net.state_dict())
+    np.testing.assert_array_equal(other(X).detach().numpy(), net(X).detach().numpy())
+    before = net(X).detach().numpy()
+    for parameter in other.parameters():
+        parameter.data = parameter.data * 0 + 1
+    np.testing.assert_array_equal(net(X).detach().numpy(), before)
+    assert not np.allclose(other(X).detach().numpy(), before)
 
 
 @pytest.mark.parametrize(

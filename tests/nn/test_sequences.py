@@ -98,6 +98,8 @@ def test_a_cell_is_a_step_of_its_layer(layer, cell):
         (lambda: nn.Conv3d(4, 2, (2, 2)), ValueError, "must be one integer or three"),
         (lambda: F.fold(X, (4, 4), 2), RuntimeError, "match the calculated number of sliding blocks, 9"),
         (lambda: F.unfold(X, 5), RuntimeError, "Kernel size can't be greater than actual input size"),
+        (lambda: nn.utils.rnn.pad_sequence([]), RuntimeError, "received an empty list of sequences"),
+        (lambda: nn.utils.rnn.pack_padded_sequence(ag.ones((3, 0, 1)), []), RuntimeError, "Cannot pack empty tensors"),
     ],
 )
 def test_refusals(call, error, message):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agrad.core import names as _names
@@ -23,7 +24,7 @@ from agrad.random import randn
 __all__ = ["spectral_norm", "weight_norm"]
 
 
-def _compute(module: Any, name: str, make: Callable[[Parameter], tuple[Module, list[Parameter]]]) -> Module:
+def _compute(module: Any, name: str, make: Callable[[Parameter], tuple[_Parametrization, list[Parameter]]]) -> Module:
     """Let an attribute be what a module gives for parameters that take its place, under PyTorch's names of them."""
     held = getattr(module, name, None)
     if not isinstance(held, Parameter):
@@ -32,28 +33,53 @@ def _compute(module: Any, name: str, make: Callable[[Parameter], tuple[Module, l
         )
     function, parts = make(held)
     found = ModuleList([function])
-    names = ["original"] if len(parts) == 1 else [f"original{i}" for i in range(len(parts))]
-    for each, part in zip(names, parts, strict=True):
+    for each, part in zip(function.originals, parts, strict=True):
         setattr(found, each, part)
     delattr(module, name)
     if "parametrizations" not in vars(module):
         module.parametrizations = ModuleDict()
     module.parametrizations[name] = found
-
-    def value(self: Any) -> Tensor:
-        held = self.parametrizations[name]
-        result: Tensor = held[0](*(getattr(held, each) for each in names))
-        return result
-
-    own = type(module)  # a property belongs to a class: this module has one of its own
-    title = "Parametrized" + own.__name__.removeprefix("Parametrized")
-    module.__class__ = type(title, (own,), {name: property(value), "__module__": own.__module__})
+    own, names = getattr(module, "_computed", (type(module), ()))
+    module.__class__ = _parametrized(own, (*names, name))
     plain: Module = module
     return plain
 
 
-class _WeightNorm(Module):
+def _parametrized(own: type[Module], names: tuple[str, ...]) -> Any:
+    """Return a class for one module, with properties for the attributes of these names, which are computed."""
+    made: dict[str, Any] = {name: property(partial(_value, name)) for name in names}
+    made |= {"__module__": own.__module__, "__reduce_ex__": _reduced, "_computed": (own, names)}
+    return type("Parametrized" + own.__name__, (own,), made)
+
+
+def _value(name: str, module: Any) -> Tensor:
+    """Return an attribute that is computed."""
+    held = module.parametrizations[name]
+    result: Tensor = held[0](*(getattr(held, each) for each in held[0].originals))
+    return result
+
+
+def _reduced(module: Any, _: int) -> tuple[Any, ...]:
+    """Return how to make a copy; pickle would look for the class by its name."""
+    return _empty, module._computed, vars(module)
+
+
+def _empty(own: type[Module], names: tuple[str, ...]) -> Any:
+    kind = _parametrized(own, names)
+    return kind.__new__(kind)
+
+
+class _Parametrization(Module):
+    """What makes an attribute of parameters."""
+
+    #: Their names.
+    originals: tuple[str, ...]
+
+
+class _WeightNorm(_Parametrization):
     """A direction, with a length for each entry of an axis."""
+
+    originals = ("original0", "original1")
 
     def __init__(self, dim: int | None) -> None:
         super().__init__()
@@ -83,7 +109,7 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     ['bias', 'parametrizations.weight.original0', 'parametrizations.weight.original1']
     """
 
-    def make(held: Parameter) -> tuple[Module, list[Parameter]]:
+    def make(held: Parameter) -> tuple[_Parametrization, list[Parameter]]:
         function = _WeightNorm(None if dim == -1 else dim)  # PyTorch's -1 is None
         with no_grad:
             return function, [Parameter(function.length_of(held), held.requires_grad), held]
@@ -91,9 +117,10 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     return _compute(module, name, make)
 
 
-class _SpectralNorm(Module):
+class _SpectralNorm(_Parametrization):
     """A weight over its largest singular value, which is looked for by iteration, as often as it is read in training."""
 
+    originals = ("original",)
     _u: Tensor
     _v: Tensor
 
@@ -153,7 +180,7 @@ def spectral_norm(
             f"Expected n_power_iterations to be positive, but got n_power_iterations={n_power_iterations}{called()}"
         )
 
-    def make(held: Parameter) -> tuple[Module, list[Parameter]]:
+    def make(held: Parameter) -> tuple[_Parametrization, list[Parameter]]:
         axis = dim if dim is not None else 1 if "ConvTranspose" in type(module).__name__ else 0
         if not -held.ndim <= axis < held.ndim:
             raise IndexError(

@@ -60,6 +60,7 @@ def pad_sequence(
     sequences: Of shapes (length, ...) that differ in the length alone.
     padding_side : {"right", "left"}, optional
         Whether that stands behind the shorter ones, or before them.
+    RuntimeError: If there are none, or `padding_side` is another word.
 
     >>> ag.nn.utils.rnn.pad_sequence([ag.tensor([1.0, 2.0]), ag.tensor([3.0])], batch_first=True)
     tensor([[1., 2.],
@@ -68,6 +69,8 @@ def pad_sequence(
     if padding_side not in ("left", "right"):
         raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.{called()}")
     members = list(sequences)
+    if not members:
+        raise RuntimeError(f"received an empty list of sequences{called()}")
     longest = builtins.max(int(member.shape[0]) for member in members)
     padded = []
     for member in members:
@@ -89,7 +92,7 @@ def pack_padded_sequence(
     input: Shape (longest, sequences, ...), or (sequences, longest, ...).
     enforce_sorted: Refuse sequences that are not in the order of their lengths, the longest first; otherwise they are put
         in it, and what comes of them back.
-    RuntimeError: If lengths are not positive, not in order, too large, or not as many as the sequences.
+    RuntimeError: If lengths are not positive, not in order, too large, or not as many as the sequences, or there are none.
 
     >>> ag.nn.utils.rnn.pack_padded_sequence(ag.tensor([[1.0, 3.0], [2.0, 0.0]]), [2, 1]).data
     tensor([1., 3., 2.])
@@ -101,6 +104,8 @@ def pack_padded_sequence(
         raise RuntimeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(counts)} (batch_size={batch}){called()}"
         )
+    if not counts:
+        raise RuntimeError(f"Cannot pack empty tensors.{called()}")
     if builtins.min(counts) <= 0:
         raise RuntimeError(
             "Length of all samples has to be greater than 0, but found an element in 'lengths' that is <= 0" + called()
