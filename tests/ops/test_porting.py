@@ -571,6 +571,9 @@ def test_an_axis_is_given_by_one_name():
     for call, word in [
         (lambda: ag.sum(x, axis=0, dim=1), "sum() got axis=0 and dim=1, which are one argument"),
         (lambda: ag.stack([x, x], 1, dim=1), "stack() got axis=1 and dim=1, which are one argument"),
+        (lambda: ag.extra.cumsum(x, 1, dim=0), "cumsum() got axis=1 and dim=0, which are one argument"),
+        (lambda: ag.extra.cumprod(x, 1, dim=0), "cumprod() got axis=1 and dim=0, which are one argument"),
+        (lambda: ag.extra.diag(x, 1, diagonal=0), "diag() got k=1 and diagonal=0, which are one argument"),
         (lambda: ag.mean(x, keepdims=True, keepdim=True), "mean() got keepdims=True and keepdim=True"),
     ]:
         with pytest.raises(TypeError, match=re.escape(word)):

@@ -8,6 +8,7 @@ from typing import Any
 
 from agrad.core.backend import backend_of
 from agrad.core.declare import custom, linear
+from agrad.core.entry import instead
 from agrad.core.errors import UnsupportedOp, called
 from agrad.core.operands import as_operand
 from agrad.core.tensor import Tensor
@@ -44,7 +45,7 @@ def cumsum(x: Any, /, axis: int | None = None, *, dim: int | None = None, dtype:
     >>> ag.extra.cumsum(ag.tensor([[1, 2], [3, 4]]))
     tensor([ 1,  3,  6, 10])
     """
-    x, at = _running("cumsum", x, axis if dim is None else dim, dtype)
+    x, at = _running("cumsum", x, axis if dim is None else instead("cumsum", "axis", axis, None, "dim", dim), dtype)
     return cumulative_sum(x, axis=at, dtype=dtype)
 
 
@@ -58,7 +59,7 @@ def cumprod(x: Any, /, axis: int | None = None, *, dim: int | None = None, dtype
     >>> ag.extra.cumprod(ag.tensor([1, 2, 3]))
     tensor([1, 2, 6])
     """
-    x, at = _running("cumprod", x, axis if dim is None else dim, dtype)
+    x, at = _running("cumprod", x, axis if dim is None else instead("cumprod", "axis", axis, None, "dim", dim), dtype)
     return cumulative_prod(x, axis=at, dtype=dtype)
 
 

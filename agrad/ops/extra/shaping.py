@@ -9,6 +9,7 @@ from typing import Any
 
 from agrad.core.cotangents import beside
 from agrad.core.declare import linear
+from agrad.core.entry import instead
 from agrad.core.errors import called
 from agrad.core.operands import as_operand, as_operands
 from agrad.core.tensor import Tensor
@@ -272,7 +273,7 @@ def diag(x: Any, /, k: int = 0, *, diagonal: int | None = None) -> Tensor:
     x = as_operand(x)
     if x.ndim not in (1, 2):
         raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {x.ndim}D{called()}")
-    k = k if diagonal is None else diagonal
+    k = k if diagonal is None else instead("diag", "k", k, 0, "diagonal", diagonal)
     return diag_embed(x, k) if x.ndim == 1 else _diagonal(x, k)
 
 
