@@ -367,11 +367,30 @@ def _shape(operand: Any) -> str:
     return str(getattr(operand, "shape", operand))
 
 
+#: What to write for what xarray does by NumPy's arrays, by its functions that do it.
+_IN_XARRAY = {
+    "_calc_idxminmax": "idxmax and idxmin make a tensor of the coordinate: write a.copy(data=a.data.detach().numpy()).idxmax(dim).",
+    "sortby": "sortby orders by NumPy's arrays: give it by.copy(data=by.data.detach()); a itself is followed.",
+    "interp_na": "interpolate_na takes NumPy's arrays: write a.dropna(dim).interp({dim: a[dim]}) where gaps are along dim alone.",
+}
+
+
+def in_xarray() -> str:
+    """Return what to write instead of the function of xarray's that runs; nothing of most, and where none does."""
+    frame: FrameType | None = sys._getframe(1) if "xarray" in sys.modules else None
+    while frame is not None:
+        said = _IN_XARRAY.get(frame.f_code.co_name)
+        if said and str(frame.f_globals.get("__name__")).startswith("xarray."):
+            return said
+        frame = frame.f_back
+    return ""
+
+
 def not_numbers(dtype: Any) -> TypeError:
     return TypeError(
         f"can't convert an array of dtype {dtype} to a tensor. The only supported types are those of the array API"
         " standard: bool, integers, real and complex floating point."
-        f"\n  Convert it first, for instance with a.astype(float). Called at {line_of(*caller())}."
+        f"\n  {in_xarray() or 'Convert it first, for instance with a.astype(float).'} Called at {line_of(*caller())}."
     )
 
 

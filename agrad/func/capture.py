@@ -271,7 +271,8 @@ def found_outside(recorder: Recorder, arrays: dict[int, Any], reach: Reach) -> d
                 f"capture: an array of shape {tuple(array.shape)} is used that no call could find again: neither the"
                 f" function's closure nor globals nor arguments lead to it{errors.called()}"
                 f"\n  What {_library(array)} itself makes within the function is none of its steps. Make it by agrad's function of the"
-                " name (ag.eye, ag.arange), or by agrad.numpy's; or make it outside and pass it."
+                " name (ag.eye, ag.arange), or by agrad.numpy's; or make it outside and pass it. Take a part of an array, data[k],"
+                " as ag.asarray(data)[k]."
             )
     return {number: places[number] for number in arrays}
 

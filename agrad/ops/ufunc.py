@@ -225,12 +225,15 @@ class NumpyMethods(ArrayMethods):
         if self._is_followed():
             from agrad.ops.scipy.names import cure_of  # noqa: PLC0415 (for this message alone)
 
+            known = errors.in_xarray()
             cure = cure_of(sys._getframe(1)) or (
-                "\n  NumPy, or a library that takes NumPy's arrays alone, made an array of it. To keep the gradient:"
+                f"\n  {known}"
+                if known
+                else "\n  NumPy, or a library that takes NumPy's arrays alone, made an array of it. To keep the gradient:"
                 " import agrad.numpy as np, whose array, zeros, r_ and vectorize take tensors; agrad.stack makes one tensor"
                 " of several."
             )
-            if "xarray" in sys.modules:
+            if "xarray" in sys.modules and not known:
                 cure += (
                     "\n  In xarray: a.copy(data=a.data.detach()) has the value. Its interp, ffill, bfill, first and chunk, and"
                     " files, take tensors after import agrad.xarray."

@@ -355,3 +355,24 @@ class TestFiles:
             store[:] = lazy
         store[:] = lazy.numpy()
         np.testing.assert_array_equal(store[:], 2 * field.values)
+
+
+def test_what_is_written_for_methods_that_raise_is_said_and_works():
+    days = pd.date_range("2000-01-01", periods=4)
+    values = np.array([[3.0, 1.0], [np.nan, np.nan], [0.0, 4.0], [2.0, 2.0]])
+    a = xr.DataArray(ag.asarray(values, requires_grad=True), dims=("day", "place"), coords={"day": days})
+    plain = a.copy(data=values)
+    with pytest.raises(TypeError, match=r"a\.data\.detach\(\)\.numpy\(\)\)\.idxmax"):
+        a.idxmax("day")
+    assert (a.copy(data=a.data.detach().numpy()).idxmax("day") == plain.idxmax("day")).all()
+    by = a[:, 0]
+    with pytest.raises(RuntimeError, match=r"by\.copy\(data=by\.data\.detach\(\)\)"):
+        a.sortby(by)
+    found = a.sortby(by.copy(data=by.data.detach()))
+    assert found.data.requires_grad
+    np.testing.assert_array_equal(found.data.detach().numpy(), plain.sortby(plain[:, 0]).values)
+    with pytest.raises(RuntimeError, match=r"a\.dropna\(dim\)\.interp"):
+        a.interpolate_na("day")
+    found = a.dropna("day").interp({"day": a["day"]})
+    assert found.data.requires_grad
+    np.testing.assert_allclose(found.data.detach().numpy(), plain.interpolate_na("day").values)
