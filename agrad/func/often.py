@@ -10,7 +10,9 @@ from typing import Any
 from agrad import tree
 from agrad.core import mode
 from agrad.core.tensor import Tensor
-from agrad.func.compiling import BRANCHES, Compiled, Kept, equal_in_bits
+from agrad.func.comparing import equal_in_bits
+from agrad.func.compiling import BRANCHES, Compiled
+from agrad.func.kept import Kept
 from agrad.func.program import Leaf
 from agrad.func.recording import CaptureError
 from agrad.ops.creation import asarray

@@ -25,7 +25,7 @@ from agrad.core.mode import recorder
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor, wrap
 from agrad.func.arguments import bare, is_raw, moves
-from agrad.func.compiling import equal_in_bits
+from agrad.func.comparing import equal_in_bits
 from agrad.func.grad import jvp, vjp
 from agrad.func.implicit import check_closed, refuse_open
 from agrad.func.often import Often, OftenPlain

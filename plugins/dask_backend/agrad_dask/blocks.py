@@ -29,7 +29,8 @@ from agrad.core import errors, mode
 from agrad.core.backend import backend_of
 from agrad.core.errors import called
 from agrad.core.tensor import Tensor
-from agrad.func.compiling import Compiled, Kept
+from agrad.func.compiling import Compiled
+from agrad.func.kept import Kept
 from agrad.func.program import Given, Leaf, Program, Shaped
 from agrad.func.recording import CaptureError
 from agrad.func.watching import Watcher

@@ -23,7 +23,8 @@ from agrad.core.backend import backend_of
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import name_of, split_aux
-from agrad.func.compiling import Compiled, Kept
+from agrad.func.compiling import Compiled
+from agrad.func.kept import Kept
 from agrad.func.program import Leaf, Number, Program
 from agrad.func.recording import CaptureError
 

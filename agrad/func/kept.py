@@ -1,0 +1,523 @@
+"""Kept programs: what runs in place of a compiled function, what must hold for that, and what its results are made of.
+
+A `Kept` is a program with its guards, its writes and draws, and the backward pass of its results; `CompiledNode` stands for
+one call of it in the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from agrad import tree
+from agrad.core import errors, mode
+from agrad.core.backend import Backend, backend_of, joined
+from agrad.core.buffers import assign_data
+from agrad.core.engine import run as run_backward
+from agrad.core.history import restore
+from agrad.core.node import Freed, Node, next_seq, output_of
+from agrad.core.once import once
+from agrad.core.operands import from_raw
+from agrad.core.spec import Spec, Specs
+from agrad.core.tensor import Tensor
+from agrad.func.arguments import NUMBERS, argument_of, bare
+from agrad.func.guards import Entry, Link, Outside, at_place, has_grad, same
+from agrad.func.program import Given, Leaf, Number, Program
+from agrad.func.recording import CaptureError
+from agrad.func.watching import Condition
+from agrad.plugin.manager import default_backend
+
+if TYPE_CHECKING:
+    from agrad.func.hooks import Reads
+
+_new = object.__new__
+
+
+@dataclass
+class Kept:
+    """A program that is kept for a compiled function, with what must hold for it.
+
+    Attributes
+    ----------
+    program : Program
+        What runs: its outputs are the results, the writes, the conditions, and what `backward` needs.
+    backend : Backend
+        Whose kernels it runs on.
+    backward : Program or None
+        From what `program` kept, and a cotangent per followed result, to gradients; None where none is wanted.
+    links : list of Link
+        What must be where it was; the ways to tensors from outside included.
+    outside : list of Outside
+        Tensors from outside, with the last link to each.
+    alone : list of Outside
+        Tensors that require a gradient, and whose values are not needed.
+    again : list of (Link, Link)
+        Another way to a tensor or array from outside that was read, and the one that the program takes.
+    hooked : list of (int, tuple)
+        Arguments that require a gradient: the place among the leaves, and the hooks on it.
+    written : list of (int or Link)
+        Per write its target: the place among the leaves of the arguments, or the last link to it.
+    conditions : list of Condition
+        Values it must compute as they were.
+    prologue : list
+        What is done before it runs.
+    epilogue : list
+        What is done when it has run.
+    held : list of dict
+        Whose entries these change.
+    followed : tuple of int
+        The numbers of the results that may be differentiated.
+    targets : tuple of int
+        The inputs that gradients go to.
+    saved : tuple of int
+        What `backward` needs of `program`.
+    same : dict of int to Link
+        Per result that is a tensor from outside, the very object, its place among the results, and where it is found.
+    hooks : list of (int, callable)
+        The hooks that `backward` holds: the number of the value on whose gradient each is, and the hook.
+    reads : list of Reads
+        What these depend on.
+    late : list of Link
+        What must be as it was when `backward` runs, too.
+    keeps_zero : bool
+        They give zeros for zeros, so that zeros may stand for the gradient of a result that nothing came from.
+    options : mapping
+        How both programs are to run.
+    calls : int
+        How often it has run.
+    """
+
+    program: Program
+    backend: Backend
+    backward: Program | None
+    links: list[Link]
+    outside: list[Outside]
+    alone: list[Outside]
+    again: list[tuple[Link, Link]]
+    hooked: list[tuple[int, Any]]
+    written: list[Any]
+    conditions: list[Condition]
+    prologue: list[tuple[Any, ...]]
+    epilogue: list[tuple[int, Callable[[float], None]]]
+    held: list[dict[Any, Any]]
+    followed: tuple[int, ...]
+    targets: tuple[int, ...]
+    saved: tuple[int, ...]
+    same: dict[int, Link]
+    hooks: list[tuple[int, Callable[..., Any]]]
+    reads: list[Reads]
+    late: list[Link]
+    keeps_zero: bool
+    options: Mapping[str, Any]
+    calls: int = 0
+
+    def __post_init__(self) -> None:
+        program = self.program
+        assert program.arguments is not None
+        assert program.results is not None
+        place = {number: at for at, number in enumerate(program.inputs)}
+        outs = {number: at for at, number in enumerate(program.outputs)}
+        self.keys = [(place[number], number) for number in program.keys]
+        self.settings = [(place[item[1]], item[2]) for item in self.prologue if item[0] == "setting"]
+        self.afterwards = [(outs[number], do) for number, do in self.epilogue]
+        self.asked = [(outs[c.number], c.value) for c in self.conditions]
+        self.leaves = [
+            (leaf, outs[leaf.number] if type(leaf) in (Leaf, Number) else -1) for leaf in program.results.leaves
+        ]
+        self.giving = [(self.same.get(i, leaf), at) for i, (leaf, at) in enumerate(self.leaves)]
+        self.puts = [
+            (write, link, -1 if write.number is None else outs[write.number])
+            for write, link in zip(program.writes, self.written, strict=True)
+        ]
+        by_place: dict[Any, tuple[int | Link, dict[str, int]]] = {}
+        for write, link, at in self.puts:
+            by_place.setdefault(link if isinstance(link, int) else link.place, (link, {}))[1][write.what] = at
+        #: Of each tensor that is written to: where it is, and the outputs that its value and its gradient are; -1 is none.
+        self.assigned = [(link, puts.get("data"), puts.get("grad")) for link, puts in by_place.values()]
+        self.kept_outs = [outs[number] for number in self.saved]
+        self.followed_outs = [outs[number] for number in self.followed]
+        leaves = program.arguments.leaves
+        arguments = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Leaf}
+        #: Per input that is a tensor or array among the arguments, its place there.
+        self.from_arguments = [(place[number], at) for number, at in arguments.items()]
+        #: By number the place among the leaves of the arguments, of those that are Python floats.
+        self.floats = {leaf.number: at for at, leaf in enumerate(leaves) if type(leaf) is Number}
+        #: Whether each leaf is a tensor or array of its own.
+        self.has_arrays_alone = len(arguments) == len(leaves)
+        #: Whether a call is nothing but what it returns.
+        self.only_computes = not (
+            self.prologue or self.epilogue or self.held or program.keys or self.conditions or program.writes
+        )
+        places: dict[int, int | Link] = {**arguments}
+        places |= {outside.number: outside.link for outside in self.outside}
+        self.differentiated = [places[number] for number in self.targets]
+        treedef = program.results.treedef
+        flat = all(child.kind is None for child in treedef.children)
+        self.one = treedef.kind is None
+        #: What makes the results' container of a list of them; None if there is more to it.
+        self.many = treedef.kind if treedef.kind in (tuple, list) and flat else None
+        #: What runs where the results are differentiated by way of the steps: gives the values that have hooks, too.
+        self.stepwise = program.replaced(outputs=(*program.outputs, *(number for number, _ in self.hooks)))
+        self.vjp = _hooked_backward if self.late else _backward
+        entry = Entry()
+        for link in self.late:
+            entry.guard(link)
+        #: Of (): whether what hooks and `Function`s read is as it was; a list, or the name of what is not.
+        self.enter_backward = entry.function(())
+        self.silent = any(step.line.endswith("(backward)") for step in program.steps)
+        self.specs: dict[int, Spec] = {}
+        self._settings: dict[int, tuple[float, Any]] = {}
+        #: Of a Python float: the input.
+        self.number = numbers_on(self.backend, program)
+        #: Of a call's leaves: the inputs, but for settings and keys, or the name of what is not as it was in the capture.
+        self.enter = self.entry(place)
+
+    def entry(self, place: Mapping[int, int]) -> Callable[[Sequence[Any]], list[Any] | str]:
+        """Return what checks the guards, and gathers the inputs."""
+        assert self.program.arguments is not None
+        entry = Entry()
+        values = ["None"] * len(place)
+        for link in self.links:
+            entry.guard(link)
+        for outside in self.outside:
+            values[place[outside.number]] = entry.tensor(outside)
+        for other, link in self.again:
+            entry.refuse(f"{entry.at(other)} is not {entry.at(link)}", other.name)
+        for at, hooks in self.hooked:
+            entry.hooks(f"leaves[{at}]", hooks, f"argument {at}")
+        for write, link, _ in self.puts:
+            if write.what == "grad" and write.had_grad is not None:
+                target = f"leaves[{link}]" if isinstance(link, int) else entry.at(link)
+                had = f"{entry.called(has_grad)}({target}) is not {write.had_grad}"
+                entry.refuse(had, f"whether {write.target} has a gradient")
+        for at, leaf in enumerate(self.program.arguments.leaves):
+            if type(leaf) is Number:
+                values[place[leaf.number]] = f"{entry.called(self.number)}(leaves[{at}])"
+            elif type(leaf) is Leaf:
+                values[place[leaf.number]] = f"leaves[{at}]{'' if leaf.raw else '._raw'}"
+        apart = list(values)  # what was told apart in the capture is told apart
+        if self.puts or self.alone or self.silent:
+            targets = (f"leaves[{link}]" if isinstance(link, int) else entry.at(link) for _, link, _ in self.puts)
+            apart += (*map(entry.tensor, self.alone), *(f"{target}._raw" for target in targets))
+        else:
+            apart = [array for array in apart if array.startswith("leaves")]
+        apart = [array for array in dict.fromkeys(apart) if array.endswith("._raw")]
+        if len(apart) > 1:
+            ids = ", ".join(f"id({array})" for array in apart)
+            entry.refuse(f"len({{{ids}}}) < {len(apart)}", "which tensors share one array")
+        return entry.function(values)
+
+    @once
+    def runner(self) -> Callable[..., Sequence[Any]]:
+        """What runs the program on raw values."""
+        return self.program.runner(self.backend, **self.options)
+
+    def run(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Run the program on raw values."""
+        try:
+            return self.runner(*values)
+        except Exception as error:
+            self.program.explain(error, self.backend, values)
+            raise
+
+    def setting(self, at: int, value: float) -> Any:
+        """Return the input that a setting is: the last call's where it has not changed."""
+        last = self._settings.get(at)
+        if last is None or last[0] is not value:
+            last = self._settings[at] = value, self.number(value)
+        return last[1]
+
+    def gather(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return the inputs, but for settings and keys, for a call for which the program holds."""
+        values = self.enter(leaves)
+        if isinstance(values, str):
+            raise CaptureError(f"capture: {values} differs from what it was")
+        return values
+
+    def as_captured(self, outs: Sequence[Any]) -> bool:
+        """Return whether the values that Python chose its way by are as they were in the capture."""
+        return all(same(self.backend.item(outs[at]), value) for at, value in self.asked)
+
+    def is_decided(self, leaves: Sequence[Any]) -> bool:
+        """Return whether the numbers among the arguments that Python chose its way by are as they were in the capture."""
+        return all(same(leaves[self.floats[c.number]], c.value) for c in self.conditions)
+
+    def beside(self) -> str:
+        """Return what it takes beside running the program to do what the function does; "" if nothing."""
+        for condition in self.conditions:
+            if condition.number not in self.floats:
+                return f"capture: a value decides which way it goes ({condition.line})"
+        if self.hooks:
+            return "capture: it registers hooks on what it computes"
+        if self.puts:
+            return f"capture: it writes to {self.puts[0][0].target}"
+        return "capture: it reads or changes the settings of an optimiser" if self.prologue or self.epilogue else ""
+
+    def made(self, out: Any, at: int) -> Tensor:
+        """Return a tensor of an output."""
+        backend = self.backend
+        spec = self.specs.get(at)
+        if spec is None:
+            out = backend.as_array(out)
+            spec = backend.spec(out)
+            if not backend.is_lazy:
+                self.specs[at] = spec
+        elif not spec.shape:
+            out = backend.as_array(out)
+        result: Tensor = _new(Tensor)
+        result._raw, result._spec, result._node = out, spec, None
+        return result
+
+    def returned(
+        self,
+        outs: Sequence[Any],
+        values: list[Any],
+        leaves: Sequence[Any],
+        *,
+        whole: bool,
+        made_of: dict[int, Tensor] | None = None,
+    ) -> Any:
+        """Return what the function would; `made_of` gets the tensors of outputs, by their places."""
+        node = self.node(outs, values, leaves) if self.backward is not None else None
+        made_of = {} if made_of is None else made_of
+        results: list[Any] = []
+        for leaf, at in self.giving:
+            kind = type(leaf)
+            if kind is Leaf:
+                made = made_of.get(at)
+                if made is None:
+                    made = made_of[at] = self.made(outs[at], at)
+                    if node is not None and leaf.number in self.followed:
+                        place = self.followed.index(leaf.number)
+                        made._node = output_of(node, place) if len(self.followed) > 1 else node
+                    elif leaf.spent:
+                        made._node = spent_node(made)
+                results.append(made._raw if leaf.raw else bare(made) if whole else made)
+            elif kind is Number:
+                results.append(self.backend.item(outs[at]))
+            elif kind is Given:
+                given = leaves[leaf.place]
+                if type(given) is not Tensor:
+                    given = as_given(given)
+                results.append(bare(given) if whole else given)
+            elif kind is Link:
+                found = leaf.get(leaf.key)  # its new value, if it gets one, is put there later
+                results.append(found if not whole or found._node is not None else bare(self.made(outs[at], at)))
+            else:
+                results.append(leaf)
+        if self.one:
+            return results[0]
+        assert self.program.results is not None
+        return tree.unflatten(self.program.results.treedef, results) if self.many is None else self.many(results)
+
+    def write(self, outs: Sequence[Any], leaves: Sequence[Any], made_of: Mapping[int, Tensor]) -> None:
+        """Write what the function would, all or none; a gradient that it returned is that very tensor."""
+        changed: list[Tensor] = []
+        arrays, specs, grads = [], [], []
+        others: list[tuple[Tensor, Tensor | None]] = []  # gradients alone: of what is no leaf, or gets none
+        for place, data, grad in self.assigned:
+            target: Tensor = leaves[place] if isinstance(place, int) else place.get(place.key)
+            value = None
+            if grad is not None and grad >= 0:
+                value = made_of.get(grad)
+                if value is None or value._node is not None:
+                    value = self.made(outs[grad], grad)
+            if grad is not None and (value is None or not target.is_leaf):
+                others.append((target, value))
+                value = None
+            if data is None and value is None:
+                continue
+            changed.append(target)
+            if data is None:
+                arrays.append(target._raw)
+                specs.append(target._spec)
+            else:
+                made = self.made(outs[data], data)
+                arrays.append(made._raw)
+                specs.append(made._spec)
+            grads.append(value)
+            if value is not None and value._spec is not specs[-1]:
+                target._check_grad(value)
+        dropped = [target for target, value in others if value is None and target.is_leaf]
+        assign_data(changed, arrays, specs, grads, dropped)
+        for target, value in others:
+            if not target.is_leaf:
+                target.grad = value
+
+    def has_written(self, outs: Sequence[Any], leaves: Sequence[Any]) -> bool:
+        """Return whether what the function would write is written."""
+        if not outs:
+            return False
+        for write, link, at in self.puts:
+            target = at_place(link, leaves)
+            now = target if write.what == "data" else target.grad
+            if at >= 0 and now is not None and now._raw is outs[at]:
+                return True
+        return False
+
+    def node(self, outs: Sequence[Any], values: list[Any], leaves: Sequence[Any]) -> CompiledNode:
+        """Return the node of a replay whose results are differentiated."""
+        specs = [self.made(outs[at], at)._spec for at in self.followed_outs]
+        node: CompiledNode = _new(CompiledNode)
+        node.seq = next_seq()
+        node.edges, node.second = tuple(at_place(place, leaves)._node for place in self.differentiated), None
+        node.saved = tuple(outs[i] for i in self.kept_outs)
+        node.vjp = self.vjp
+        node.spec = Specs(specs) if len(specs) > 1 else specs[0]
+        node.params = ()
+        node.code, node.lasti = errors.caller()
+        node.hooks = None
+        node.kept = self
+        node.given = tuple(values)
+        return node
+
+
+def as_number(value: float) -> Any:
+    """Return a Python float as an input."""
+    return default_backend().asarray(value, dtype="float64")
+
+
+def numbers_on(backend: Backend, program: Program) -> Callable[[float], Any]:
+    """Return what makes inputs of Python floats: arrays of the default backend, brought to one that does not take those."""
+    default = default_backend()
+    if joined({default, backend}) is backend:
+        return as_number
+    device = program.device_for((), backend)
+    return lambda value: backend.receive(default, as_number(value), device)
+
+
+def as_given(leaf: Any) -> Any:
+    """Return an argument as the function gets it: an array of a library as a Tensor."""
+    if isinstance(leaf, Tensor | NUMBERS) or backend_of(leaf) is None:
+        return leaf
+    return argument_of(leaf, "compile")
+
+
+def give_back(kept: Kept, values: list[Any]) -> None:
+    """Let the generators draw again what a program drew in vain, unless others have drawn since."""
+    for at, number in reversed(kept.keys):
+        key = values[at]
+        if key is None:  # not drawn yet
+            continue
+        source = kept.program.source_of(number)
+        if source.get_state() == key:
+            source.set_state((key[0], key[1] - 1))
+
+
+# -- gradients of replays -----------------------------------------------------------------------------------------------
+
+
+class CompiledNode(Node):
+    """The call of a kept program whose results are differentiated: runs the captured backward pass."""
+
+    __slots__ = ("given", "kept")
+    title = "CompiledBackward0"
+
+    kept: Kept
+    given: tuple[Any, ...]
+
+
+class SpentNode(Node):
+    """Stands for a history that was freed."""
+
+    __slots__ = ()
+    title = "CompiledBackward0"
+
+
+def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
+    """Return a cotangent per target of a kept program, from one per followed result."""
+    kept: Kept = node.kept
+    gs = g if isinstance(g, list) else [g]
+    if xp is node.spec.backend.functions:
+        return _recorded_backward(gs, saved, node)
+    full = [
+        xp.zeros(spec.shape, dtype=spec.dtype, **spec.backend.creation(spec.device)) if part is None else part
+        for part, spec in zip(gs, node.out_specs, strict=True)
+    ]
+    assert kept.backward is not None
+    backend = node.spec.backend
+    if any(backend_of(part) is not backend for part in full):  # batched
+        tensors = [from_raw(value) for value in (*saved, *full)]
+        return tuple(t._raw for t in kept.backward.on_tensors(backend, tensors))
+    if type(saved) is Freed:
+        raise errors.second_time(node)
+    return tuple(map(backend.as_array, kept.backward.run(backend, [*saved, *full], **kept.options)))
+
+
+def _hooked_backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
+    """Return the same where hooks are part of the backward pass: as in the capture if what they read is as it was."""
+    kept: Kept = node.kept
+    gs = g if isinstance(g, list) else [g]
+    other = kept.enter_backward(())
+    as_it_was = isinstance(other, list) and (kept.keeps_zero or all(part is not None for part in gs))
+    if as_it_was or xp is node.spec.backend.functions:
+        return _backward(xp, g, saved, node)
+    if kept.program.functions:
+        raise RuntimeError(
+            f"{other} is another than at the call of the compiled function, and its backward pass goes through the"
+            f" Function {kept.program.functions[0]}, of which the program holds what it computes: do not change it in"
+            f" between, or do not compile{errors.at(node)}"
+        )
+    return _recorded_backward([None if part is None else from_raw(part) for part in gs], saved, node)
+
+
+def _recorded_backward(gs: list[Any], saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
+    """Return the same as tensors, recorded: by way of the program's own steps."""
+    kept: Kept = node.kept
+    if type(saved) is Freed:
+        raise errors.second_time(node)
+    if kept.program.functions:
+        raise RuntimeError(
+            f"the second derivative of a compiled function goes through the Function {kept.program.functions[0]}, of"
+            f" which the program holds what it computes: call the function itself, not the compiled one{errors.at(node)}"
+        )
+    functions = node.spec.backend.functions
+    edges = dict(zip(kept.targets, node.inputs, strict=True))
+    before = mode.get_mode()
+    recording = mode.is_grad_enabled()
+    try:
+        mode.push(grad=True)
+        given: list[Any] = []
+        targets = {}
+        for number, value in zip(kept.program.inputs, node.given, strict=True):
+            if number in kept.program.keys:
+                given.append(value)
+            elif number in edges:  # a node of its own: one may have been made from another
+                given.append(functions.positive(restore(value, edges[number])))
+                targets[number] = given[-1]._node
+            else:
+                given.append(from_raw(value))
+        outs = kept.stepwise.on_tensors(node.spec.backend, given)
+        by_number = dict(zip(kept.stepwise.outputs, outs, strict=True))
+        for number, hook in kept.hooks:
+            if by_number[number]._node is not None:
+                by_number[number].register_hook(hook)
+        roots = [(by_number[n]._node, g) for n, g in zip(kept.followed, gs, strict=True) if g is not None]
+        nodes = [targets[number] for number in kept.targets]
+        found = run_backward(
+            [(node, g) for node, g in roots if node is not None],
+            retain_graph=recording,
+            create_graph=recording,
+            targets=nodes,
+            accumulate=False,
+        )
+    finally:
+        mode.set_mode(before)
+    return tuple(found.get(target) for target in nodes)
+
+
+def spent_node(result: Tensor) -> Node:
+    """Return the node of a result whose history a backward pass within the compiled function has freed."""
+    node: Node = object.__new__(SpentNode)
+    node.seq = next_seq()
+    freed = Freed()
+    freed.code, freed.lasti = node.code, node.lasti = errors.caller()
+    node.edges, node.second, node.saved, node.vjp = (), None, freed, _spent
+    node.spec, node.specs, node.params = result._spec, (), ()
+    node.hooks = None
+    return node
+
+
+def _spent(_xp: Any, _g: Any, _saved: tuple[Any, ...], node: Node) -> NoReturn:
+    raise errors.second_time(node)
