@@ -364,7 +364,7 @@ class Compiled:
         if not kept.as_captured(outs):
             return returned  # another program's call
         if kept.hooks:
-            from agrad.func.hooks import are_alike, hooks_on  # noqa: PLC0415 (as above)
+            from agrad.func.hooks import are_alike, hooks_on  # noqa: PLC0415 (only where hooks are compared)
 
             if not are_alike(hooks_on(graph_of(returned, first)), kept.reads):
                 raise self._differs("which hooks it registers, or what they read")

@@ -292,6 +292,7 @@ def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
 #: What a graph refers to and does not keep values for.
 NOT_KEPT = (type, types.ModuleType, types.FunctionType, types.CodeType, types.FrameType, str, int, float, Spec, Backend)
 
+
 # -- results, and the ways to what is outside ---------------------------------------------------------------------------
 
 
