@@ -371,7 +371,8 @@ def _shape(operand: Any) -> str:
 _IN_XARRAY = {
     "_calc_idxminmax": "idxmax and idxmin make a tensor of the coordinate: write a.copy(data=a.data.detach().numpy()).idxmax(dim).",
     "sortby": "sortby orders by NumPy's arrays: give it by.copy(data=by.data.detach()); a itself is followed.",
-    "interp_na": "interpolate_na takes NumPy's arrays: write a.dropna(dim).interp({dim: a[dim]}) where gaps are along dim alone.",
+    "interp_na": "interpolate_na takes NumPy's arrays: import agrad.xarray and write a.dropna(dim).interp({dim: a[dim]}),"
+    " where gaps are along dim alone.",
 }
 
 

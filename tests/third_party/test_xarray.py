@@ -358,6 +358,8 @@ class TestFiles:
 
 
 def test_what_is_written_for_methods_that_raise_is_said_and_works():
+    import agrad.xarray  # noqa: F401 (other tests run without)
+
     days = pd.date_range("2000-01-01", periods=4)
     values = np.array([[3.0, 1.0], [np.nan, np.nan], [0.0, 4.0], [2.0, 2.0]])
     a = xr.DataArray(ag.asarray(values, requires_grad=True), dims=("day", "place"), coords={"day": days})
