@@ -15,7 +15,7 @@ _TAKERS = {
     " a primitive with the derivative A.T @ g: primitive and defvjp of agrad.compat.autograd.",
     "scipy.ndimage": "scipy.ndimage takes arrays only. agrad.scipy.signal.convolve filters with weights, and"
     " agrad.scipy.interpolate.RegularGridInterpolator looks up places between.",
-    "scipy.spatial": "scipy.spatial takes arrays only. Distances of rows: np.linalg.norm(x[:, None] - y, axis=-1).",
+    "scipy.spatial": "scipy.spatial takes arrays only. Distances of rows, with import agrad.numpy as np: np.linalg.norm(x[:, None] - y, axis=-1).",
     "sklearn": "scikit-learn differentiates within sklearn.config_context(array_api_dispatch=True), with SCIPY_ARRAY_API=1 in the"
     " environment before SciPy is imported: the functions that docs/third_party.md lists.",
     "pandas": "pandas takes arrays only: use its values, frame.to_numpy() @ x.",
