@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.core.op import without_aliases
 from agrad.ops.ufunc import UFUNCS
 
 #: The functions of the main namespace by chapter, as the standard's 2025.12 version writes them.
@@ -231,8 +232,8 @@ def host(tensor):
 
 
 def as_written(function):
-    """A signature as the standard writes it: no annotations, and without what agrad adds."""
-    found = inspect.signature(function)
+    """A signature as the standard writes it: no annotations, and without what agrad adds, PyTorch's names of arguments too."""
+    found = without_aliases(inspect.signature(function))
     parameters = [p.replace(annotation=p.empty) for p in found.parameters.values() if p.name not in ADDED]
     return str(found.replace(parameters=parameters, return_annotation=found.empty))
 

@@ -368,6 +368,7 @@ VERSION_2 = """
     setitem_into(self, array, key, value)
     shows(self, array)
     spec(self, array)
+    taken(self, value)
     text_of(self, array)
     to_host(self, array)
     tolist(self, array)
