@@ -716,6 +716,6 @@ def test_damaged_safetensors_are_named(library, tmp_path, cut):
 def test_safetensors_without_the_library_say_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "safetensors", None)
     monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
-    with pytest.raises(ImportError, match=r'pip install "agrad\[safetensors\]"'):
+    with pytest.raises(ImportError, match="need the library: pip install safetensors"):
         ag.save({"a": ag.ones(2)}, tmp_path / "net.safetensors")
     assert not list(tmp_path.iterdir())

@@ -105,11 +105,11 @@ def test_an_interrupt_leaves_no_tasks_behind(threads, monkeypatch):
         raise KeyboardInterrupt
 
     def slow(block):
-        time.sleep(0.1 * bool(block.size))
+        time.sleep(0.02 * bool(block.size))  # 4 s in all; a task that runs goes on to its end, 16 chunks or so
         return block
 
     monkeypatch.setattr(distributed, "as_completed", interrupt)
-    x = da.from_array(np.ones((400, 2)), chunks=(10, 2)).map_blocks(slow, dtype=float, meta=np.empty((0, 0)))
+    x = da.from_array(np.ones((4000, 2)), chunks=(10, 2)).map_blocks(slow, dtype=float, meta=np.empty((0, 0)))
     w = ag.ones(2, requires_grad=True)
     with pytest.raises(KeyboardInterrupt) as info:  # which keeps the frames
         ag.mean((ag.asarray(x) @ w) ** 2).backward()

@@ -190,7 +190,7 @@ def test_without_opt_einsum(monkeypatch):
     arrays = operands(SHAPES)
     tensors = [ag.tensor(a) for a in arrays]
     np.testing.assert_allclose(host(ag.extra.einsum(CHAIN, *tensors)), np.linalg.multi_dot(arrays), rtol=1e-12)
-    with pytest.raises(ImportError, match=r"agrad\[einsum\]"):
+    with pytest.raises(ImportError, match="needs opt_einsum: pip install opt_einsum"):
         ag.extra.einsum(CHAIN, *tensors, optimize="greedy")
     einstein._plan.cache_clear()
 

@@ -66,7 +66,8 @@ WAYS = {
     '`f"{x[0]}"`, `format`': (lambda x: [f"{x[0]}", f"{x[0]:.3f}", format(x)], NAMED, WARNS),
     '`"%f" % x[0]`': (lambda x: "%f" % x[0], WARNS, WARNS),  # noqa: UP031
     "`str`, `repr`, `print`": (lambda x: [str(x), repr(x)], NAMED, NAMED),
-    "`round(x[0])`, `math.trunc`, `divmod`": (lambda x: round(x[0]), RAISES, RAISES),
+    "`round(x[0])`": (lambda x: round(x[0]), WARNS, WARNS),
+    "`math.trunc`, `divmod`": (lambda x: math.trunc(x[0]), RAISES, RAISES),
     "`range(x[0])`, `operator.index`": (lambda x: operator.index(x[0]), RAISES, RAISES),
     "`if x[0] > 0`, `bool`, comparisons, `in`": (lambda x: [bool(x[0] > 0), bool(x[0]), 1.0 in x], STEP, STEP),
     "`len`, `hash`, `shape`": (lambda x: [len(x), hash(x), x.shape], STEP, STEP),
