@@ -10,6 +10,7 @@ import pytest
 from support import Interrupt, interrupted
 
 import agrad as ag
+from agrad.func.comparing import is_rounding
 
 F = ag.nn.functional
 schedules = ag.optim.lr_scheduler
@@ -364,3 +365,12 @@ def test_a_replay_that_is_interrupted_has_all_its_effects_or_none(schedule):
         outcomes.add(none)
     assert True in outcomes
     assert moment < 8990
+
+
+@pytest.mark.parametrize(("beside", "rounded"), [(1.0, True), (1e-6, False), (np.inf, False), (np.nan, False)])
+def test_what_cancels_is_rounding_beside_what_does_not(beside, rounded):
+    """The gradient of a bias before a batch norm is 0, but for rounding: nothing of it need be the same."""
+    backend = ag.ones(1)._spec.backend
+    first, second = np.array([1e-17, 3e-17]), np.array([-2e-17, 1e-17])
+    assert is_rounding(backend, first, second, [np.array([0.0, beside]), np.array([3])]) is rounded
+    assert not is_rounding(backend, first, np.zeros(3), [np.ones(1)])
