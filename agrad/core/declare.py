@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agrad.core import errors
 from agrad.core.entry import make_entry
-from agrad.core.op import OPS, Op, without_aliases
+from agrad.core.op import OPS, Op, aliases_in
 from agrad.core.rule import Derivative, Rule
 
 if TYPE_CHECKING:
@@ -375,7 +375,9 @@ def _declare(
     if batch is not None and not callable(batch):
         raise errors.RuleError(f"{full}: batch= takes a function, as agrad.ops.batch_rules.pointwise; got {batch!r}")
     public = inspect.signature(stub)
-    names = list(without_aliases(public).parameters)
+    is_own = (stub.__module__ or "").startswith("agrad.")
+    aliases = aliases_in(public) if is_own else {}  # in others' signatures a name is its own
+    names = [name for name in public.parameters if name not in aliases]
     for operand in (*vjp, *index, *((sequence,) if sequence else ())):
         if operand not in names:
             raise errors.RuleError(f"{full}: {operand!r} is no name of its signature ({', '.join(names)})")
@@ -399,11 +401,21 @@ def _declare(
         views=views,
         crosses=crosses,
         real=real,
-        guarded=not (stub.__module__ or "").startswith("agrad."),
+        guarded=not is_own,
     )
     if not all(part.isidentifier() for part in full.split(".")):
         raise errors.RuleError(f"{full}: the name of an op is made of identifiers, as name='mine.square'")
-    op = Op(full, public, rule, kernel=kernel, keys=keys, batch=batch, contracts=contracts, least_axes=least_axes)
+    op = Op(
+        full,
+        public,
+        rule,
+        aliases=aliases,
+        kernel=kernel,
+        keys=keys,
+        batch=batch,
+        contracts=contracts,
+        least_axes=least_axes,
+    )
     op.entry = make_entry(op, stub)
     OPS[full] = op
     MADE.pop(full, {}).pop(full, None)

@@ -21,7 +21,7 @@ from agrad.core.backend import BACKENDS, numbers_of
 from agrad.core.mode import get_mode
 from agrad.core.node import Constants, next_seq
 from agrad.core.once import FIRST_USE
-from agrad.core.op import PAIR, Argument, Op, aliases_in, frozen, general, operate
+from agrad.core.op import PAIR, Argument, Op, frozen, general, operate
 from agrad.core.plan import compile_source
 from agrad.core.rule import requests_of
 from agrad.core.tensor import Tensor, bases, check_number
@@ -233,11 +233,10 @@ def _signature_text(op: Op) -> str:
 def _alias_lines(op: Op) -> list[str]:
     """Write how PyTorch's names of arguments come to stand for the standard's."""
     lines, defaults = [], {name: f"default_{i}" for i, name in enumerate(op.public.parameters)}
-    aliases = aliases_in(op.public)
-    for alias, own in aliases.items():
+    for alias, own in op.aliases.items():
         lines += [f"    if {alias} is not {defaults[alias]}:"]
         lines += [f"        {own} = instead({op.name!r}, {own!r}, {own}, {defaults[own]}, {alias!r}, {alias})"]
-    for own in {"axis", "axes"}.intersection(aliases.values()):
+    for own in {"axis", "axes"}.intersection(op.aliases.values()):
         lines += [f"    if {own}.__class__ is list:", f"        {own} = frozen({own})"]
     return lines
 

@@ -10,7 +10,7 @@ import inspect
 import opcode
 import operator
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import get_ident
 from typing import Any
@@ -75,6 +75,8 @@ class Op:
         What the user calls.
     signature : inspect.Signature
         What the standard says of it, and kernels get: without PyTorch's names of arguments.
+    aliases : mapping of str to str
+        Which parameters are PyTorch's names of others.
     rule : Rule
         Its derivative.
     kernel : callable or None
@@ -99,6 +101,7 @@ class Op:
         public: inspect.Signature,
         rule: Rule,
         *,
+        aliases: Mapping[str, str],
         kernel: Callable[..., Any] | None,
         keys: Sequence[str],
         batch: Callable[..., Any] | None = None,
@@ -112,7 +115,8 @@ class Op:
         self.contracts = contracts
         self.least_axes = least_axes
         self.public = public
-        self.signature = without_aliases(public)
+        self.aliases = aliases
+        self.signature = without_aliases(public) if aliases else public
         words = name.removeprefix("nn.").replace(".", "_").split("_")
         self.title = "".join(word[:1].upper() + word[1:] for word in words) + "Backward0"
         arguments = []

@@ -189,3 +189,17 @@ def test_a_type_checker_sees_the_signature(tmp_path):
     errors = [line for line in done.stdout.splitlines() if ": error:" in line]
     assert len(errors) == 1, done.stdout
     assert "Too many" in errors[0]
+
+
+def test_an_own_op_may_call_arguments_by_any_names():
+    @ag.linear(
+        name="mine.tiled_once",
+        x=lambda xp, g, axis, dim: g * (axis + dim),
+        kernel=lambda xp, x, axis, dim: x * (axis + dim),
+    )
+    def tiled_once(x, /, axis, *, dim): ...
+
+    x = ag.ones(2, requires_grad=True)
+    y = tiled_once(x, 2, dim=3)
+    y.sum().backward()
+    assert y.tolist() == x.grad.tolist() == [5.0, 5.0]
