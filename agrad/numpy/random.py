@@ -13,13 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 from agrad import dtypes
 from agrad.core import errors
+from agrad.core.mode import may_look
 from agrad.core.names import MissingName
 from agrad.core.operands import HOMELESS, as_operand
 from agrad.core.tensor import Tensor
 from agrad.numpy.common import axis_of, floatings, into, native, own_function, refused, static
 from agrad.numpy.refusals import refusal
-from agrad.ops import creation, decompositions, elementwise, linalg, manipulation, searching, special, statistical
-from agrad.ops.data_type import astype
+from agrad.ops import (
+    creation,
+    decompositions,
+    eigenvalues,
+    elementwise,
+    linalg,
+    manipulation,
+    searching,
+    special,
+    statistical,
+)
+from agrad.ops.data_type import astype, finfo
 from agrad.random import Generator as Source
 from agrad.random import default_generator
 from agrad.random import rand as _rand
@@ -74,6 +85,26 @@ def _smallest(distribution: Callable[[Tensor], Tensor], u: Tensor, high: Tensor)
         reached = (distribution(middle) >= u) & (middle >= 0)
         low, high = searching.where(reached, low, middle), searching.where(reached, middle, high)
     return astype(high, dtypes.int64)
+
+
+def _factor(cov: Tensor) -> Tensor:
+    """Return ``L`` with ``L L^T = cov``: Cholesky's, which is differentiable; that of the eigenvectors where there is none."""
+    if 0 in cov.shape or not may_look(cov._spec.backend):
+        return decompositions.cholesky(cov)
+    values, vectors = eigenvalues.eigh(cov.detach())
+    smallest, largest = values[..., 0], statistical.max(elementwise.abs(values), axis=-1)
+    rounding = cov.shape[-1] * finfo(values.dtype).eps
+    if bool(statistical.all(smallest > rounding * largest)):
+        return decompositions.cholesky(cov)
+    if bool(statistical.any(smallest < -1e-8 - (1e-8 + rounding) * largest)):  # as far as NumPy lets rounding go
+        raise ValueError(f"covariance is not symmetric positive-semidefinite{errors.called()}")
+    if cov._is_followed():
+        raise RuntimeError(
+            "multivariate_normal: the covariance is singular, and what is drawn has no derivative in it there."
+            "\n  Add something to its diagonal, cov + 1e-9 * np.eye(n), or give cov.detach()."
+            f"{errors.called()}"
+        )
+    return vectors * elementwise.sqrt(elementwise.clip(values, 0.0, None))[..., None, :]
 
 
 class Generator:
@@ -269,10 +300,13 @@ class Generator:
         return searching.where(u < (mode - left) / (right - left), below, above)
 
     def multivariate_normal(self, mean: Any, cov: Any, size: Any = None) -> Tensor:
-        """Normal vectors with a mean and a covariance matrix that is positive definite."""
+        """Normal vectors with a mean and a covariance matrix that is positive semidefinite.
+
+        A singular covariance has no derivative. Where its values are lazy, recorded or batched, it has to be positive definite.
+        """
         mean, cov = floatings(mean, cov)
+        factor = _factor(cov)
         z = _randn((*_shape(size), *mean.shape), generator=self._source, device=mean.device)
-        factor = decompositions.cholesky(cov)
         return mean + linalg.matmul(z, linalg.matrix_transpose(factor))
 
     # -- whole numbers and choices -----------------------------------------------------------------------------------

@@ -118,6 +118,48 @@ def test_vectors():
     np.testing.assert_allclose(np.cov(many.T), [[2.0, 0.5], [0.5, 1.0]], atol=0.2)
 
 
+SINGULAR = {
+    "rank 1": np.ones((3, 3)),
+    "rank 2": np.array([[2.0, 1.0, 3.0], [1.0, 2.0, 3.0], [3.0, 3.0, 6.0]]),
+    "nothing": np.zeros((3, 3)),
+    "of rounding": np.exp(-0.5 * (np.linspace(0, 1, 30)[:, None] - np.linspace(0, 1, 30)) ** 2),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("cov", SINGULAR.values(), ids=SINGULAR)
+def test_singular_covariances(cov, dtype):
+    cov, n = cov.astype(dtype), cov.shape[0]
+    mean = ag.zeros(n, dtype=dtype, requires_grad=True)
+    drawn = anp.random.default_rng(0).multivariate_normal(mean, cov, 4000)
+    np.testing.assert_allclose(np.cov(drawn.detach().numpy().T), cov, atol=0.25)
+    for null in np.linalg.svd(cov)[2][np.linalg.matrix_rank(cov) :]:  # along these nothing varies
+        np.testing.assert_allclose(
+            drawn.detach().numpy() @ null, 0, atol=20 * (np.finfo(dtype).eps * cov.trace()) ** 0.5
+        )
+    assert ag.grad(drawn.sum(), mean)[0].tolist() == [4000.0] * n
+
+
+def test_a_covariance_has_a_derivative_where_it_is_regular():
+    draw = lambda cov: anp.random.default_rng(0).multivariate_normal(
+        np.zeros(2), (cov + anp.matrix_transpose(cov)) / 2, 3
+    )
+    regular, step, weight = np.array([[2.0, 0.5], [0.5, 1.0]]), 1e-6, np.arange(6.0).reshape(3, 2)
+    slope = ag.grad(lambda cov: (draw(cov) * weight).sum())(regular)
+    for i, j in np.ndindex(2, 2):
+        moved = np.zeros((2, 2))
+        moved[i, j] = step
+        ends = [(draw(regular + sign * moved).numpy() * weight).sum() for sign in (1, -1)]
+        assert slope[i, j] == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-6)
+    for singular in (np.ones((2, 2)), np.zeros((2, 2))):
+        with pytest.raises(RuntimeError, match=r"the covariance is singular, .*\n  .*cov \+ 1e-9 \* np.eye\(n\)"):
+            ag.grad(lambda cov: draw(cov).sum())(singular)
+        with pytest.raises(RuntimeError, match="the covariance is singular"):
+            ag.func.jvp(draw, (singular,), (regular,))
+    with pytest.raises(ValueError, match="covariance is not symmetric positive-semidefinite"):
+        draw(np.diag([1.0, -1.0]))
+
+
 def test_at_the_ends_of_the_parameters():
     rng = anp.random.default_rng(0)
     assert rng.poisson([0.0, 0.0]).tolist() == [0, 0]
