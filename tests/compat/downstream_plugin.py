@@ -42,7 +42,6 @@ def seeded():
     """Draw the same numbers in every run: pymanopt's own fixture wants other libraries."""
     random.seed(42)
     np.random.seed(42)
-    autograd.numpy.random.seed(42)
 
 
 @pytest.fixture

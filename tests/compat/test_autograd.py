@@ -585,10 +585,18 @@ def test_of_plain_arrays_functions_give_plain_arrays(written, expected):
     close(found, expected)
 
 
-def test_numbers_drawn_are_plain_but_within_a_recording():
-    assert type(anp.random.randn(2)) is np.ndarray
+def test_what_is_made_is_plain_but_within_a_recording():
+    assert type(anp.ones(2)) is np.ndarray
+    made = ag.compile(lambda x: x + anp.ones(3))
+    for _ in range(3):
+        close(made(ag.asarray(X)).numpy(), X + 1)
+
+
+def test_a_compiled_function_does_not_keep_what_it_drew():
     draw = ag.compile(lambda x: x + anp.random.randn(3))
-    assert not np.allclose(draw(ag.asarray(X)).numpy(), draw(ag.asarray(X)).numpy())
+    with pytest.warns(ag.func.CompileWarning, match="runs as it is: an array of shape"):
+        first = draw(ag.asarray(X))
+    assert not np.allclose(first.numpy(), draw(ag.asarray(X)).numpy())
 
 
 def test_tensors_give_tensors():
@@ -622,7 +630,9 @@ import autograd
 from autograd import grad
 import autograd.numpy as np
 import autograd.numpy.random as npr
-from autograd.numpy import linalg
+import autograd.numpy.random.mtrand as mtrand
+from autograd.numpy import linalg, random
+from autograd.numpy.random import RandomState, default_rng, randn
 from autograd.numpy.numpy_boxes import ArrayBox
 from autograd.extend import primitive
 from autograd.misc.optimizers import adam
@@ -630,6 +640,10 @@ import autograd.core
 assert autograd is ours and sys.modules["autograd.core"] is autograd.core
 from agrad.compat.autograd import core
 assert autograd.core is core
+import agrad.compat.autograd.numpy.random
+import numpy.random
+assert npr is random is np.random is ours.numpy.random is numpy.random and mtrand is numpy.random.mtrand
+assert (RandomState, default_rng, randn) == (numpy.random.RandomState, numpy.random.default_rng, numpy.random.randn)
 assert grad(lambda x: np.sum(np.array([x, x]) ** 2))(3.0) == 12.0
 ours.uninstall()
 assert not [name for name in sys.modules if name.partition(".")[0] == "autograd"]
@@ -648,6 +662,53 @@ assert "autograd" in sys.modules  # which is another's
 
 def test_it_answers_to_autograd_when_asked():
     subprocess.run([sys.executable, "-c", INSTALLED], check=True)
+
+
+def test_random_numbers_are_numpys():
+    npr = anp.random
+    npr.seed(3)
+    ours = (npr.randn(2), npr.RandomState(0).rand(2, 3), npr.default_rng(0).normal(size=3), npr.choice(5))
+    np.random.seed(3)
+    theirs = (
+        np.random.randn(2),
+        np.random.RandomState(0).rand(2, 3),
+        np.random.default_rng(0).normal(size=3),
+        np.random.choice(5),
+    )
+    for our, their in zip(ours, theirs, strict=True):
+        assert type(our) is type(their)
+        np.testing.assert_array_equal(our, their)
+    zeros = lambda x: anp.zeros_like(x)
+    drawn = npr.RandomState(0).multivariate_normal(np.zeros(3), np.ones((3, 3)))  # singular
+    np.testing.assert_array_equal(drawn, np.random.RandomState(0).multivariate_normal(zeros(drawn), np.ones((3, 3))))
+    noisy = lambda x, seed: anp.sum((x * npr.RandomState(seed).randn(4)) ** 2)
+    close(grad(noisy)(np.ones(4), 5), 2 * np.random.RandomState(5).randn(4) ** 2)
+
+
+def test_what_is_drawn_with_parameters_is_not_differentiated():
+    for draw in (
+        anp.random.normal,
+        anp.random.RandomState(0).poisson,
+        anp.random.default_rng(0).exponential,
+        anp.random.permutation,
+    ):
+        with pytest.raises(RuntimeError, match=r"Can't call numpy\(\) on Tensor that requires grad"):
+            grad(lambda x, draw=draw: anp.sum(draw(x) * x))(np.ones(3))
+
+
+@pytest.mark.parametrize("bits", [np.random.MT19937, np.random.PCG64])
+def test_a_checkpoint_draws_nothing(bits):
+    before = np.random.get_bit_generator()
+    np.random.set_bit_generator(bits(0))
+    try:
+        with pytest.raises(
+            RuntimeError, match=r"checkpoint: the function draws from numpy.random, .*\n  Draw them outside"
+        ):
+            grad(checkpoint(lambda x: anp.sum(x * anp.random.randn(3))))(1.0)
+        noise = anp.random.randn(3)
+        close(grad(checkpoint(lambda x: anp.sum(anp.sin(x * noise))))(1.0), np.sum(noise * np.cos(noise)))
+    finally:
+        np.random.set_bit_generator(before)
 
 
 @pytest.mark.parametrize("x", [np.array([1, 2, 3]), np.array([True, False]), np.array(4), np.array([2], dtype="uint8")])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,7 @@ from agrad.ops.elementwise import real
 from agrad.ops.linalg import tensordot
 from agrad.ops.manipulation import reshape
 from agrad.ops.statistical import sum as sum_of
+from agrad.plugin import manager
 from agrad.utils import checkpoint as checkpoints
 
 __all__ = [
@@ -531,12 +533,17 @@ def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
     Parameters
     ----------
     fun : callable
-        It must do the same when it is run again.
+        It must do the same when it is run again: numbers of ``numpy.random`` are drawn outside, and passed.
 
     Returns
     -------
     callable
         The same function.
+
+    Raises
+    ------
+    RuntimeError
+        If it draws from NumPy's global generator, whose numbers would be others when it is run again.
 
     Examples
     --------
@@ -547,6 +554,14 @@ def checkpoint(fun: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(fun)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        return checkpoints.checkpoint(fun, *args, **kwargs)
+        random = manager.usable("numpy").namespace().random
+        before = pickle.dumps(random.get_state(legacy=False))
+        found = checkpoints.checkpoint(fun, *args, **kwargs)
+        if pickle.dumps(random.get_state(legacy=False)) != before:
+            raise RuntimeError(
+                "checkpoint: the function draws from numpy.random, and would draw other numbers when it is run again."
+                f"\n  Draw them outside, and pass them to it.{called()}"
+            )
+        return found
 
     return checkpointed

@@ -41,8 +41,10 @@ def install() -> None:
             f"\n  Call install() before anything imports autograd.{called()}"
         )
     for found in pkgutil.walk_packages(package.__path__, f"{HOME}."):
-        sys.modules[NAME + found.name.removeprefix(HOME)] = importlib.import_module(found.name)
-    sys.modules[NAME] = package
+        importlib.import_module(found.name)
+    for name, module in [*sys.modules.items()]:  # NumPy's random numbers among them, which are no file of the package
+        if name == HOME or name.startswith(f"{HOME}."):
+            sys.modules[NAME + name.removeprefix(HOME)] = module
 
 
 def uninstall() -> None:

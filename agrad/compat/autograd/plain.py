@@ -13,7 +13,7 @@ from agrad.func.arguments import bare_all, is_raw
 class Plain:
     """A function, or an object that is indexed, that gives what the array library would give, where none of its arguments is a tensor.
 
-    Within a recording it gives tensors: what is drawn or made there belongs to the program.
+    Within a recording it gives tensors: what is made there belongs to the program.
 
     Parameters
     ----------

@@ -1,11 +1,13 @@
 """``autograd.numpy``: the names of `agrad.numpy`, and the few that HIPS autograd adds to NumPy's.
 
 Of plain arrays its functions give plain arrays, of the current backend where they make them; of tensors they give tensors.
+``autograd.numpy.random`` is ``numpy.random`` itself: programs and their results are known by its numbers.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 import agrad.numpy as _names
@@ -14,9 +16,14 @@ from agrad.compat.autograd.plain import plain as _plain
 from agrad.plugin import manager as _manager
 
 _OWN = ("__version__", "numpy_version", *_wrapper.__all__)
-_ROOMS = ("fft", "linalg", "random")
+_ROOMS = ("fft", "linalg")
 #: NumPy's very objects: code asks whether a number ``is np.nan``.
 _NUMBERS = ("e", "euler_gamma", "inf", "nan", "pi")
+
+random: Any = _manager.usable("numpy").namespace().random
+for _name, _module in [*sys.modules.items()]:  # itself and its submodules, which import statements look for here
+    if _name == random.__name__ or _name.startswith(f"{random.__name__}."):
+        sys.modules[f"{__name__}.random{_name.removeprefix(random.__name__)}"] = _module
 
 
 def __getattr__(name: str) -> Any:

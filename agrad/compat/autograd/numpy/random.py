@@ -1,8 +1,0 @@
-"""``autograd.numpy.random``: the names of `agrad.numpy.random`."""
-
-from __future__ import annotations
-
-import agrad.numpy.random as _names
-from agrad.compat.autograd.plain import names_of as _names_of
-
-__getattr__, __dir__ = _names_of(_names)
