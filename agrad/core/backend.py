@@ -376,7 +376,11 @@ class Backend:
         return value
 
     def taken(self, value: Any) -> Any:
-        """Return a user's array as the backend has it; for one that a later write gives another recipe, as it is now."""
+        """Return a user's array as the backend has it; for one that a later write gives another recipe, as it is now.
+
+        Derivatives count every element, so that one with missing elements has to be refused here. agrad itself refuses
+        arrays with an attribute `mask` that is no method.
+        """
         return self.as_array(value)
 
     def kind(self, dtype: Any) -> str:
@@ -831,9 +835,23 @@ def backend_of(array: Any) -> Backend | None:
     return backend
 
 
+#: Array types that were seen to have no mask.
+_WHOLE: set[type] = set()
+
+
+def check_whole(raw: Any) -> None:
+    """Refuse an array of a type that can have missing elements, whichever backend's: derivatives count every element."""
+    if type(raw) not in _WHOLE:
+        if errors.has_mask(raw):
+            raise errors.masked(raw)
+        _WHOLE.add(type(raw))
+
+
 def numbers_of(backend: Backend, value: Any) -> Any:
     """Return a user's array as the backend has it; raise where it holds no numbers, or a mask that would be lost."""
     raw = backend.taken(value)
+    if type(raw) not in _WHOLE:
+        check_whole(raw)
     if backend.kind(raw.dtype) == "other":
         raise errors.not_numbers(raw.dtype)
     return raw

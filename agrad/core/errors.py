@@ -395,6 +395,52 @@ def not_numbers(dtype: Any) -> TypeError:
     )
 
 
+#: Libraries whose arrays' values are plain numbers, with labels beside them.
+_LABELLED = frozenset({"pandas", "polars", "xarray"})
+
+
+def more_than_numbers(value: Any) -> TypeError | None:
+    """Return the error for an array that its numbers alone do not describe, None for any other value.
+
+    One has a mask, of missing elements, as an attribute that is no method; or a unit; or makes something else of NumPy's
+    functions, by an ``__array_ufunc__`` of its own. This is asked where no plugin speaks for the type, or NumPy's for all
+    of ``numpy.ndarray``'s subclasses.
+    """
+    kind = type(value)
+    if any(t.__module__.partition(".")[0] in _LABELLED for t in kind.__mro__):
+        return None
+    if has_mask(value):
+        return masked(value)
+    own = getattr(kind, "__array_ufunc__", None)
+    numpys: Any = next((t for t in kind.__mro__ if (t.__module__, t.__name__) == ("numpy", "ndarray")), None)
+    is_other = callable(own) if numpys is None else own is not numpys.__array_ufunc__
+    unit = next(
+        (getattr(value, name) for name in ("units", "unit") if hasattr(value if is_other else kind, name)), None
+    )
+    if unit is None and not is_other:
+        return None
+    lost = "what it makes of NumPy's functions, by its own __array_ufunc__," if unit is None else f"its unit, '{unit}',"
+    numbers = next((f"x.{name}, or " for name in ("magnitude", "value") if hasattr(kind, name)), "")
+    return TypeError(
+        f"can't convert a {kind.__name__} to a tensor: {lost} would be lost."
+        f"\n  Give its numbers, {numbers}numpy.asarray(x), in the unit that the others are in.{called()}"
+    )
+
+
+def has_mask(array: Any) -> bool:
+    """Return whether an array can have missing elements, as far as can be told: by an attribute `mask` that is no method."""
+    return hasattr(array, "mask") and not callable(array.mask)
+
+
+def masked(array: Any) -> TypeError:
+    """Return the error for an array that has a mask."""
+    fill = "m.filled(0)" if hasattr(array, "filled") else "ag.where(m.mask, 0, m.data)"
+    return TypeError(
+        f"can't convert a {type(array).__name__} to a tensor: its mask would be lost, as derivatives count every element."
+        f"\n  Fill what is masked, {fill}, and pass the mask on where it counts: ag.where(m.mask, 0, x).{called()}"
+    )
+
+
 def not_an_operand(op: str, name: str, value: Any) -> TypeError:
     return TypeError(
         f"{op}(): argument '{name}' must be Tensor, not {type(value).__name__}"

@@ -11,7 +11,7 @@ from typing import Any
 
 from agrad import dtypes
 from agrad.core import errors
-from agrad.core.backend import Backend, backend_of, numbers_of
+from agrad.core.backend import PYTHONS_OWN, Backend, backend_of, check_whole, numbers_of
 from agrad.core.mode import kernels_of, recorder
 from agrad.core.operands import members_of
 from agrad.core.tensor import Tensor, shape_tuple, wrap
@@ -31,6 +31,7 @@ Shape = int | tuple[int, ...]
 
 def leaf(backend: Backend, raw: Any, requires_grad: bool = False) -> Tensor:
     """Make a leaf of a raw array, of numbers."""
+    check_whole(raw)
     if backend.kind(raw.dtype) == "other":
         raise errors.not_numbers(raw.dtype)
     made = wrap(raw, backend.spec(raw))
@@ -447,6 +448,8 @@ def asarray(
             made = _stacked(obj, result_type(*members_of(obj)) if dtype is None else dtype, tensors[0].device)
         return _of_tensor(made, None, device, None, requires_grad=requires_grad)
     if owner is None:
+        if type(obj) not in PYTHONS_OWN and (error := errors.more_than_numbers(obj)) is not None:
+            raise error
         backend, where = manager.device_of(device)
         if copy is False and not hasattr(obj, "__dlpack__") and not hasattr(obj, "__array__"):
             raise ValueError("asarray() of Python numbers has to copy; copy=False cannot be met")
@@ -501,7 +504,7 @@ def _of_tensor(x: Tensor, dtype: Any, device: Any, copy: bool | None, *, require
 
 
 def _tensors_in(values: Sequence[Any]) -> list[Tensor]:
-    """Return the tensors in nested lists; raises where an array among them holds no numbers."""
+    """Return the tensors in nested lists; raises where an array among them holds no numbers, or means more than these."""
     tensors, strange = [], []
     for v in members_of(values):
         if isinstance(v, Tensor):
@@ -510,6 +513,8 @@ def _tensors_in(values: Sequence[Any]) -> list[Tensor]:
             continue
         elif (owner := backend_of(v)) is not None:
             numbers_of(owner, v)
+        elif (error := errors.more_than_numbers(v)) is not None:
+            raise error
         else:
             strange.append(v)
     if tensors and strange:

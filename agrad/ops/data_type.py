@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agrad import dtypes
-from agrad.core.backend import backend_of
+from agrad.core.backend import backend_of, check_whole
 from agrad.core.cotangents import fit
 from agrad.core.declare import linear
 from agrad.core.engine import running
@@ -112,6 +112,7 @@ def to_device(x: Any, device: Any, /, *, stream: Any = None) -> Tensor:
         moved._tangents = {at: to_device(t, full) for at, t in x._tangents.items() if at in mode.levels} or None
         return moved
     raw = x._spec.backend.send(x._raw, target, full)
+    check_whole(raw)
     result: Tensor = finish(
         op, backend_of(raw) or target, raw, [x], [x._raw, full], (), recording=mode.grad if mode else True, given=()
     )

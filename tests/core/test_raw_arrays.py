@@ -8,12 +8,55 @@ import numpy as np
 import pytest
 
 import agrad as ag
+import agrad.numpy as anp
 
 da = pytest.importorskip("dask.array")
 
 OBJECTS = "can't convert an array of dtype"
 MASKS = "can't convert .* to a tensor: (its|the) mask would be lost"
+UNITS = r"can't convert a \w+ to a tensor: its unit, 'm', would be lost\.\n  Give its numbers, .*numpy\.asarray\(x\)"
+FUNCTIONS = (
+    "can't convert a Own to a tensor: what it makes of NumPy's functions, by its own __array_ufunc__, would be lost"
+)
+
+
+class Own(np.ndarray):
+    """NumPy's arrays with a meaning of their own."""
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **parameters):
+        return NotImplemented
+
+
+class Meters(Own):
+    """As those of astropy and unyt."""
+
+    units = "m"
+
+
+class Column(np.ndarray):
+    """A subclass that leaves the functions to NumPy, and has a unit."""
+
+    unit = "m"
+
+
+class Quantity:
+    """An array with a unit that is no subclass of NumPy's, as pint's."""
+
+    units = "m"
+    magnitude = np.array([1.0, 2.0, 3.0])
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **parameters):
+        return NotImplemented
+
+    def __array__(self, dtype=None, copy=None):
+        return self.magnitude
+
+
 REFUSED = {
+    "units": (lambda: np.array([1.0, 2.0, 3.0]).view(Meters), UNITS),
+    "a unit": (lambda: np.array([1.0, 2.0, 3.0]).view(Column), UNITS),
+    "functions of its own": (lambda: np.array([1.0, 2.0, 3.0]).view(Own), FUNCTIONS),
+    "units in Dask": (lambda: da.from_array(np.ones(3).view(Meters), chunks=2, asarray=False), UNITS),
     "objects": (lambda: np.array([1, 2.5, 3], dtype=object), OBJECTS),
     "text": (lambda: np.array(["a", "b", "c"]), OBJECTS),
     "dates": (lambda: np.array(["2020-01-01"] * 3, dtype="M8[D]"), OBJECTS),
@@ -140,6 +183,43 @@ def test_the_remedies_that_the_messages_name():
     lazy = da.ma.masked_array([1.0, 2.0, 3.0], [0, 1, 0])
     y = ag.where(da.ma.getmaskarray(lazy), 0, w * da.ma.filled(lazy, 0))
     assert ag.grad(y.sum(), w)[0].tolist() == [1.0, 0.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        ag.asarray,
+        ag.tensor,
+        anp.sum,
+        lambda q: ag.asarray([q, q]),
+        lambda q: ag.asarray([ag.ones(3), q]),
+    ],
+)
+def test_arrays_with_units_that_are_no_subclass(use):
+    with pytest.raises(TypeError, match=UNITS):
+        use(Quantity())
+    assert ag.asarray(Quantity().magnitude).tolist() == ag.asarray(np.asarray(Quantity())).tolist() == [1.0, 2.0, 3.0]
+
+
+@pytest.mark.parametrize("kind", [Meters, Column, Own])
+def test_the_numbers_of_arrays_with_units(kind):
+    x = np.array([1.0, 2.0]).view(kind)
+    np.testing.assert_array_equal(ag.grad(lambda v: ag.sum(v * v))(np.asarray(x)), [2.0, 4.0])
+
+
+def test_what_has_labels_is_read_for_its_numbers():
+    xr, pd = pytest.importorskip("xarray"), pytest.importorskip("pandas")
+    marked = {"mask": ("x", [0.0, 1.0])}  # a coordinate, which xarray gives as an attribute
+    labelled = xr.DataArray([1.0, 2.0], dims="x", coords=marked, attrs={"units": "m"})
+    for value in (labelled, pd.Series([1.0, 2.0]), pd.Index([1.0, 2.0])):
+        assert ag.asarray(value).tolist() == [1.0, 2.0]
+        assert ag.asarray([value, value]).shape == (2, 2)
+
+
+def test_files_that_are_mapped(tmp_path):
+    mapped = np.memmap(tmp_path / "mapped", dtype=float, mode="w+", shape=2)
+    mapped[:] = [1.0, 2.0]
+    assert ag.grad(lambda v: ag.sum(v * mapped))(mapped).tolist() == [1.0, 2.0]
 
 
 def test_other_subclasses_of_ndarray():

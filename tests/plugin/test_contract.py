@@ -389,3 +389,73 @@ def test_the_contract_is_as_frozen():
         found.append(name + text)
     assert ag.CONTRACT == 2
     assert found == [line.strip() for line in VERSION_2.strip().splitlines()]
+
+
+# -- arrays with missing elements --------------------------------------------------------------------------------------
+
+
+class Gaps(np.ndarray):
+    """NumPy's arrays, of which elements that are NaN are missing."""
+
+    mask = property(np.isnan)
+
+
+class GapsBackend(Mine):
+    name = "gaps"
+
+    def namespace(self):
+        return but(
+            asarray=lambda *args, **options: compat.asarray(*args, **options).view(Gaps),
+            zeros=lambda *args, **options: compat.zeros(*args, **options).view(Gaps),
+        )
+
+    def from_host(self, buffer, device):
+        return np.array(buffer).view(Gaps)
+
+
+class GapsPlugin:
+    @hookimpl
+    def agrad_backends(self):
+        return [GapsBackend()]
+
+    @hookimpl(tryfirst=True)
+    def agrad_backend_of(self, array_type):
+        return "gaps" if array_type is Gaps else None
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        ag.asarray,
+        ag.mean,
+        lambda x: x * ag.asarray(x),
+        lambda x: ag.asarray([x, x]),
+        lambda x: ag.grad(lambda v: ag.mean(v * v))(x),
+        lambda x: ag.zeros(3, device="gaps"),
+        lambda x: ag.namespace("gaps").mean(x),
+        lambda x: ag.ones(3).to_device("gaps"),
+        lambda x: setattr(ag.ones(3), "data", x),
+    ],
+)
+def test_arrays_of_a_plugin_that_have_a_mask_are_refused(use, registered):
+    registered(GapsPlugin())
+    x = np.array([1.0, np.nan, 3.0]).view(Gaps)
+    with pytest.raises(
+        TypeError,
+        match=r"can't convert a Gaps to a tensor: its mask would be lost, .*\n  .*\n  Called at .*test_contract",
+    ):
+        use(x)
+
+
+def test_a_method_named_mask_is_none(registered):
+    class Whole(np.ndarray):
+        def mask(self, condition):
+            return np.where(condition, np.nan, self)
+
+    class WholePlugin(GapsPlugin):
+        @hookimpl(tryfirst=True)
+        def agrad_backend_of(self, array_type):
+            return "gaps" if array_type is Whole else None
+
+    registered(WholePlugin())
+    assert ag.mean(np.array([1.0, 3.0]).view(Whole)).device == "gaps"

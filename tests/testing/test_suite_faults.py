@@ -543,7 +543,15 @@ class Picky(Compiling):
 
 
 #: The fault, the test (class, name, arguments), and what the failure says.
+class Masked(Sound):
+    """Its arrays have a mask."""
+
+    def asarray(self, value, *, dtype=None, device=None, copy=None, like=None):
+        return np.ma.masked_array(value)
+
+
 FAULTS = [
+    (Masked, (suite.TestBasics, "test_every_element_counts"), r"arrays of type numpy\.ma\..*MaskedArray have a mask"),
     (LastWins, (suite.TestIndexing, "test_scatter_add_repeats"), "scatter_add"),
     (LastWins, (suite.TestRules, "test_reverse", "getitem", "float64"), "the gradient by x is wrong"),
     (Aliasing, (suite.TestInPlace, "test_primitives", "setitem"), "the array that setitem was given is wrong"),

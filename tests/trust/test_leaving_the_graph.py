@@ -27,6 +27,13 @@ from agrad.core.errors import LeavesGraphWarning
 PAGE = Path(__file__).parents[2] / "docs" / "leaving_the_graph.md"
 
 
+class Quantity(np.ndarray):
+    """NumPy's arrays with functions of their own, as those of astropy and unyt."""
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **parameters):
+        return NotImplemented
+
+
 def numpy_function(result):
     class F(ag.Function):
         @staticmethod
@@ -92,6 +99,7 @@ WAYS = {
     "`np.random.normal(x)`": (lambda x: np.random.default_rng(0).normal(x), RAISES, RAISES),
     "`np.ma.log(x)`, `masked * x`": (lambda x: np.ma.log(x), RAISES, RAISES),
     "`x * masked`, `x * objects`, `x * np.matrix`": (lambda x: x * np.array([1, 2], dtype=object), RAISES, RAISES),
+    "`x * quantity` of astropy or unyt": (lambda x: x * np.ones(2).view(Quantity), RAISES, RAISES),
     "`np.from_dlpack(x)`, `torch.from_dlpack`": (np.from_dlpack, RAISES, RAISES),
     # -- functions of Dask
     "`da.where(d > 0, x, 1.0)`, `da.stack`, `da.from_array(x)`, `x_labelled.chunk()`": (

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import agrad as ag
+from agrad.core import errors
 from agrad.core.backend import backend_of
 from agrad.core.errors import UnsupportedOp
 from agrad.testing.calls import library
@@ -27,6 +28,16 @@ FOUR: dict[str, tuple[Callable[[Any, Any], Any], list[float]]] = {
 
 class TestBasics(Conformance):
     """Each test stands on those before it."""
+
+    def test_every_element_counts(self) -> None:
+        """Is no element missing? (derivatives count all: arrays with a mask are refused, `Backend.taken`)"""
+        made = self.backend.asarray([1.0, 2.0])
+        kind = f"{type(made).__module__}.{type(made).__name__}"
+        assert not errors.has_mask(made), (
+            f"arrays of type {kind} have a mask: gradients of means, products and the like would be wrong, as derivatives"
+            " count every element. agrad has no words for missing ones: let the backend be of arrays without a mask, and"
+            " users pass the mask on by itself, ag.where(mask, 0, x)"
+        )
 
     def test_the_library_makes_arrays(self) -> None:
         """Are arrays made of lists, and claimed? (`Backend.namespace`, `Backend.spec`, the hook `agrad_backend_of`)"""

@@ -75,6 +75,8 @@ class DaskBackend(Backend):
                 " ag.where(dask.array.ma.getmaskarray(m), 0, x)."
             )
             raise TypeError(message)
+        if isinstance(value._meta, np.ndarray) and (error := errors.more_than_numbers(value._meta)) is not None:
+            raise error
         if isinstance(value._meta, Tensor) and value._meta._is_followed():
             raise errors.in_dask()
         return indexing.filled(value)

@@ -76,12 +76,8 @@ class NumpyBackend(Backend):
     def as_array(self, value: Any) -> Any:
         if type(value) is np.ndarray:
             return value
-        if isinstance(value, np.ndarray) and hasattr(value, "mask"):
-            message = (
-                f"can't convert a {type(value).__name__} to a tensor: its mask would be lost.\n  Fill what is masked,"
-                " m.filled(0), and pass the mask on where it counts: ag.where(m.mask, 0, x)."
-            )
-            raise TypeError(message)
+        if isinstance(value, np.ndarray) and (error := errors.more_than_numbers(value)) is not None:
+            raise error
         return np.asarray(value)
 
     taken = as_array  # without a call more
