@@ -211,7 +211,8 @@ class InChunks:
         if self._is_followed():
             raise in_dask()
         made = self.detach().to_device("dask")
-        return made._spec.backend.taken(made._raw)
+        backend = made._spec.backend
+        return backend._handed_over(backend.taken(made._raw))
 
     def __dask_tokenize__(self: Any) -> Any:
         """What names a task of Dask's that takes this tensor."""

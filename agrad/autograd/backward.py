@@ -8,6 +8,7 @@ from typing import Any
 from agrad import tree
 from agrad.autograd.graph import GradientEdge
 from agrad.core import engine, errors, mode
+from agrad.core.materialize import is_loss
 from agrad.core.node import Node, output_of
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor, attached
@@ -197,7 +198,10 @@ def grad(
             if materialize_grads and isinstance(tensor, Tensor):
                 zeros = tensor._spec.backend.functions.zeros_like(tensor.detach())
                 g = zeros.requires_grad_() if create_graph else zeros
-        result.append(g if g is None or isinstance(g, Tensor) else from_raw(g))
+        made = g if g is None or isinstance(g, Tensor) else from_raw(g)
+        if made is not None and made._spec.backend.is_lazy:
+            made._spec.backend._came_from(made._raw, [t._raw for t in differentiated if is_loss(t)])
+        result.append(made)
     return rebuild(result)
 
 

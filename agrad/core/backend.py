@@ -715,6 +715,13 @@ class Backend:
     def watch(self, array: Any) -> None:
         """Take note that gradients are asked by an array; a lazy backend can tell by it what is computed in vain."""
 
+    def _came_from(self, gradient: Any, losses: Sequence[Any]) -> None:
+        """Take note of the losses that a lazy gradient came from: to compute them later than it goes through the data again."""
+
+    def _handed_over(self, array: Any) -> Any:
+        """Return a lazy array as the library gets it, which computes it itself: what is computed so counts."""
+        return array
+
     def random(
         self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
     ) -> Any:

@@ -154,6 +154,7 @@ def remember_losses(gradient: Tensor, roots: Iterable[Tensor]) -> None:
         *(loss for loss in earlier if loss() is not None),
         *(weakref.ref(t) for t in roots if is_loss(t)),
     ]
+    gradient._spec.backend._came_from(gradient._raw, [loss._raw for loss in pending_losses(gradient)])
 
 
 def is_loss(root: Any) -> bool:

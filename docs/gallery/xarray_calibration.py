@@ -53,7 +53,7 @@ print({name: round(float(g), 3) for name, g in gradient.items()})
 found = ag.optim.minimize(loss, start, method="BFGS")
 print(
     {name: round(float(p), 3) for name, p in found.params.items()},
-    f"{found.nfev} passes",
+    f"{found.nfev} evaluations",
 )
 
 figure, axes = plt.subplots(figsize=(7, 3.5), layout="constrained")

@@ -19,6 +19,7 @@ import pytest
 import agrad as ag
 import agrad.nn.functional as F
 
+dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 
 pytestmark = pytest.mark.usefixtures("dask_backend")
@@ -901,6 +902,115 @@ def test_reading_the_loss_between_backward_and_step_warns(data):
         optimizer.step()
 
 
+READS = {
+    "item": lambda loss: loss.item(),
+    "float": lambda loss: float(loss.detach()),
+    "print": repr,
+    "compute": ag.compute,
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+@pytest.mark.parametrize(
+    "loss_of", [lambda x: ag.sum(x * x), lambda x: ag.mean(ag.abs(x[1:] - x[:-1]))], ids=["sum", "tv"]
+)
+def test_a_loss_read_after_its_gradient_was_stored_warns(loss_of, read, data):
+    """Gradients by the data themselves, which Dask computes: agrad starts nothing there."""
+    array, source, x = data
+    x.requires_grad_()
+    loss = loss_of(x)
+    loss.backward()
+    with ag.no_grad():
+        new = x - 0.5 * x.grad
+    target = np.empty(array.shape)
+    da.store(new.to_dask_array(), target)
+    assert source.passes == 1
+    np.testing.assert_allclose(target, array - 0.5 * ag.grad(loss_of)(array))
+    with pytest.warns(
+        ag.RecomputeWarning, match=r"(?s)this is computed a second time, .*ag\.compute\(loss, \*gradients\)"
+    ):
+        read(loss)
+    assert source.passes == 2
+
+
+def test_a_loss_read_after_what_grad_gave_was_stored_warns(data):
+    _, source, x = data
+    x.requires_grad_()
+    loss = ag.sum(x * x)
+    (gradient,) = ag.autograd.grad(loss, x)
+    gradient.to_dask_array().compute()
+    with pytest.warns(ag.RecomputeWarning):
+        loss.item()
+    assert source.passes == 2
+
+
+def test_a_gradient_that_reads_nothing_is_not_told_of(data):
+    """Warnings are errors here."""
+    array, source, x = data
+    x.requires_grad_()
+    loss = ag.sum(x)
+    loss.backward()
+    assert np.all(x.grad.to_dask_array().compute() == 1.0)
+    assert loss.item() == pytest.approx(array.sum())
+    assert source.passes == 1
+
+
+def test_a_gradient_stored_after_its_loss_was_read_warns(data):
+    _, source, x = data
+    x.requires_grad_()
+    loss = ag.sum(x * x)
+    loss.item()
+    loss.backward()
+    with pytest.warns(ag.RecomputeWarning):
+        stored = x.grad.to_dask_array()
+    stored.compute()
+    assert source.passes == 2
+
+
+@pytest.mark.parametrize("device", ["numpy", "dask"])
+def test_a_result_that_dask_computes_counts(device, data):
+    _, source, x = data
+    w = parameter(np.ones(COLUMNS), device)
+    ag.autograd.grad(ag.sum(x @ w), w)  # so that it is known as a parameter
+    source.reads.clear()
+    y = x @ w
+    largest, lazy = ag.max(y), y.detach().to_dask_array()
+    assert pickle.loads(pickle.dumps(lazy)).chunks == lazy.chunks
+    lazy.sum().compute()
+    with pytest.warns(ag.RecomputeWarning, match=r"matmul, called at .*test_lazy\.py:"):
+        largest.item()
+    assert source.passes == 2
+
+
+def test_what_dask_stores_in_one_pass_is_not_told(data):
+    """Warnings are errors here."""
+    array, source, x = data
+    x.requires_grad_()
+    loss = ag.sum(x * x)
+    loss.backward()
+    target = np.empty(array.shape)
+    ag.compute(loss, x.grad)
+    da.store(x.grad.to_dask_array(), target)
+    loss.item()
+    assert source.passes == 1
+    source.reads.clear()
+    x.grad = None
+    loss = ag.sum(x * x)
+    loss.backward()
+    written = da.store(x.grad.to_dask_array(), target, compute=False)
+    assert dask.compute(written, loss.detach().to_dask_array())[1] == pytest.approx((array**2).sum())
+    assert source.passes == 1
+    np.testing.assert_allclose(target, 2 * array)
+    for _ in range(3):  # by necessity: each is of a loss of its own
+        x.grad = None
+        ag.mean(x * x).backward()
+        da.store(x.grad.to_dask_array(), target)
+    y = x.detach() * 2.0
+    for _ in range(2):
+        y.to_dask_array().sum().compute()
+        y.max().item()
+
+
 def test_correct_programs_are_not_told(data):
     """All of this reads the data by necessity, or shares nothing that parameters were in. Warnings are errors here."""
     _, _, x = data
@@ -934,10 +1044,16 @@ def test_what_is_remembered_dies_with_the_graph(data):
     w = parameter(np.ones(COLUMNS))
     ag.mean((x @ w) ** 2).backward()
     gc.collect()  # what earlier tests have left
-    known = len(repeats._COMPUTED), len(repeats._PARAMETERS)
+    held = repeats._COMPUTED, repeats._PARAMETERS, repeats._LOSSES, repeats._LEFT
+    known = [*map(len, held)]
     for _ in range(5):
         ag.mean((x @ w) ** 2).backward()
-    assert (len(repeats._COMPUTED), len(repeats._PARAMETERS)) == known
+        v = stored(np.ones((3, 3)))[1].requires_grad_()
+        ag.sum(v * v).backward()
+        v.grad.to_dask_array().compute()
+        del v
+    gc.collect()
+    assert [*map(len, held)] == known
 
 
 # -- the same script on every backend ---------------------------------------------------------------------------------

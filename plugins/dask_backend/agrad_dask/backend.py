@@ -221,6 +221,12 @@ class DaskBackend(Backend):
         if hasattr(array, "dask"):
             repeats.watch(array)
 
+    def _came_from(self, gradient: Any, losses: Sequence[Any]) -> None:
+        repeats.came_from(gradient, [loss for loss in losses if hasattr(loss, "dask")])
+
+    def _handed_over(self, array: Any) -> Any:
+        return array if computing.is_held(array) else repeats.handed_over(array)
+
     def random(
         self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
     ) -> Any:

@@ -5,6 +5,11 @@ one chunk that gradients are asked by, see `watch`) *and* on data that are not i
 every step of a loop has to read again, depend on no parameter; the next step's parameters make a graph of its own. So a
 correct program is never told.
 
+A loss is told of by itself, too, where its gradients are computed without it, or it without them: these may be by data (an
+array of many chunks), and have nothing in common with the loss but that.
+
+What Dask computes itself, of arrays that `Tensor.to_dask_array` gave, counts as soon as it has a block of them.
+
 An array of the graph is one object of Dask's, a layer, however many arrays are made of it. It is known by identity and
 weakly: what is forgotten here is what nobody can compute again.
 """
@@ -28,6 +33,11 @@ from agrad_dask import origins
 _PARAMETERS: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _COMPUTED: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
+#: Losses by the ``id`` of the layer of a gradient that came from them, with that layer.
+_LOSSES: dict[int, tuple[weakref.ref[Any], weakref.WeakValueDictionary[int, Any]]] = {}
+#: Losses whose gradients were computed without them.
+_LEFT: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
 #: The lines that were warned about. Python's own record is lost whenever a library changes the filters of warnings.
 _TOLD: set[tuple[str, int]] = set()
 
@@ -40,6 +50,55 @@ def watch(array: Any) -> None:
     if array.npartitions == 1:
         layer = array.dask.layers[array.name]
         _PARAMETERS[id(layer)] = layer
+
+
+def came_from(gradient: Any, losses: list[Any]) -> None:
+    """Remember the losses of a gradient, as long as it can be computed."""
+    layer, key = gradient.dask.layers[gradient.name], id(gradient.dask.layers[gradient.name])
+    of = {id(loss.dask.layers[loss.name]): loss.dask.layers[loss.name] for loss in losses}
+    _LOSSES[key] = weakref.ref(layer, lambda _: _LOSSES.pop(key, None)), weakref.WeakValueDictionary(of)
+
+
+def _losses_of(layers: Iterable[Any]) -> list[Any]:
+    """Return the losses that gradients among some layers came from."""
+    found = ((layer, _LOSSES.get(id(layer))) for layer in layers)
+    return [loss for layer, known in found if known is not None and known[0]() is layer for loss in known[1].values()]
+
+
+def _apart(layers: dict[str, Any]) -> set[str]:
+    """Return the losses among some layers whose gradients were computed before, and the gradients whose losses were."""
+    computed = {id(layer) for layer in layers.values()}
+    found = {name for name, layer in layers.items() if _LEFT.get(id(layer)) is layer}
+    for name, layer in layers.items():
+        if any(_COMPUTED.get(id(loss)) is loss and id(loss) not in computed for loss in _losses_of([layer])):
+            found.add(name)
+    return found
+
+
+class _Seen:
+    """What is called with each block that Dask computes of an array, and gives it; in another process it does nothing else."""
+
+    def __init__(self, layers: dict[str, Any]) -> None:
+        self.layers = weakref.WeakValueDictionary(layers)
+
+    def __call__(self, block: Any) -> Any:
+        remember(dict(self.layers))
+        return block
+
+    def __dask_tokenize__(self) -> Any:
+        return id(self)
+
+    def __reduce__(self) -> Any:
+        return _Seen, ({},)
+
+
+def handed_over(array: Any) -> Any:
+    """Return an array as Dask gets it to compute: where it computes what depends on parameters and data, that counts."""
+    layers = needed(array.dask, [array.name])
+    if not _losses_of(layers.values()) and _on_what(array.dask, [array.name])[array.name] != (True, True):
+        return array
+    warn(array.dask, layers)
+    return array.map_blocks(_Seen(layers), dtype=array.dtype, meta=array._meta)
 
 
 def needed(written: Any, names: Iterable[str]) -> dict[str, Any]:
@@ -107,6 +166,8 @@ def warn(written: Any, layers: dict[str, Any]) -> None:
     known = [name for name, layer in layers.items() if _COMPUTED.get(id(layer)) is layer]
     depends = _on_what(written, known)
     again = {name for name in known if depends[name] == (True, True)}
+    if any(not written.dependencies.get(name) and _reads(name, layers[name]) for name in known):
+        again |= _apart(layers)
     if not again:
         return
     first = [name for name in again if again.isdisjoint(written.dependencies[name])]  # where parameters meet the data
@@ -119,7 +180,8 @@ def warn(written: Any, layers: dict[str, Any]) -> None:
     warnings.warn_explicit(
         f"{what}: this is computed a second time, and the data it depends on are read again, because its value was not"
         " kept.\n  Ask for values together: ag.compute(loss, *gradients) is one pass over the data. Or read them after"
-        " backward() (parameters in memory) or optimizer.step() (parameters on Dask), which compute the loss too.\n  If you read"
+        " backward() (parameters in memory) or optimizer.step() (parameters on Dask), which compute the loss too. Beside what Dask writes: dask.compute(written,"
+        " loss.detach().to_dask_array()), with written = da.to_zarr(..., compute=False).\n  If you read"
         " none (a second derivative, statistics of a layer), each crossing to what is in memory is a pass: have the parameters on"
         ' Dask, w.to_device("dask"), and it is one.',
         RecomputeWarning,
@@ -131,3 +193,6 @@ def remember(layers: dict[str, Any]) -> None:
     """Remember what has been computed."""
     for layer in layers.values():
         _COMPUTED[id(layer)] = layer
+    for loss in _losses_of(layers.values()):
+        if _COMPUTED.get(id(loss)) is not loss:
+            _LEFT[id(loss)] = loss
