@@ -222,7 +222,8 @@ class DaskBackend(Backend):
             repeats.watch(array)
 
     def _came_from(self, gradient: Any, losses: Sequence[Any]) -> None:
-        repeats.came_from(gradient, [loss for loss in losses if hasattr(loss, "dask")])
+        if hasattr(gradient, "dask"):  # as above: what a recording holds, and a scalar kept on the host, has no graph
+            repeats.came_from(gradient, [loss for loss in losses if hasattr(loss, "dask")])
 
     def _handed_over(self, array: Any) -> Any:
         return array if computing.is_held(array) else repeats.handed_over(array)
