@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import dis
+import os
 import sys
 import warnings
 
 import pytest
+
+import agrad as ag
+import agrad_numpy
+
+#: How the files of the code begin that `in_agrad` watches.
+OWN = (*(os.path.join(os.path.dirname(package.__file__), "") for package in (ag, agrad_numpy)), "<agrad")
+
+
+def in_agrad(code):
+    """Whether code is agrad's own: a folder's name says nothing, as a whole environment may lie in one called agrad."""
+    return code.co_filename.startswith(OWN)
 
 
 class Interrupt:

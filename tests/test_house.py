@@ -8,6 +8,7 @@ import functools
 import os
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -605,6 +606,40 @@ def test_the_workflow_calls_sessions_that_exist():
     assert {"backend", "conformance", "gpu", "minimum", "tests", "wheels"} <= called
     assert ".ci/run" in commands
     assert "nox -s tests" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
+#: Stands for Python: it makes an environment of stubs.
+BARE_PYTHON = """#!/usr/bin/env bash
+mkdir -p "$3/bin"
+echo "PATH='$3/bin':\\$PATH" > "$3/bin/activate"
+printf '#!/bin/sh\\n' > "$3/bin/python"
+printf '#!/bin/sh\\ncat; pwd; ls -A; echo nox "$@"; exit 3\\n' > "$3/bin/nox"
+chmod +x "$3/bin/python" "$3/bin/nox"
+"""
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_all_checks_run_in_a_folder_called_as_the_package(tmp_path):
+    python = tmp_path / "python"
+    python.write_text(BARE_PYTHON)
+    python.chmod(0o755)
+    (tmp_path / "temporary").mkdir()
+    done = subprocess.run(
+        ["bash", str(ROOT / ".ci/run")],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHON": str(python), "TMPDIR": str(tmp_path / "temporary")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr  # that of nox
+    folder, *files, command = done.stdout.splitlines()
+    assert re.search(r" [^/]*/agrad$", folder), folder
+    assert {"agrad", "noxfile.py", "pyproject.toml", "tests"} <= {*files}
+    assert ".nox" not in files
+    assert command == "nox -s tests"
+    assert not [*(tmp_path / "temporary").iterdir()]
 
 
 def test_the_workflow_covers_every_python_and_backend():

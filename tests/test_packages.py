@@ -144,10 +144,11 @@ def test_metadata(built):
 PROGRAM = """
     import sys
     from importlib.metadata import files, version
+    from pathlib import Path
     import agrad as ag, agrad_cupy, agrad_dask, agrad_numpy
 
-    here = sys.prefix
-    assert all(module.__file__.startswith(here) for module in (ag, agrad_cupy, agrad_dask, agrad_numpy)), ag.__file__
+    here = Path(sys.prefix)
+    assert all(Path(module.__file__).is_relative_to(here) for module in (ag, agrad_cupy, agrad_dask, agrad_numpy)), ag.__file__
     assert len({version(name) for name in ("agrad", "agrad-numpy", "agrad-dask", "agrad-cupy")}) == 1
 
     ag.manual_seed(0)

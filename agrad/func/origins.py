@@ -6,6 +6,7 @@ An `Origin` is such a way, from a root on. Followed again at a later call it lea
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import sysconfig
 import types
@@ -13,11 +14,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from agrad.core.backend import BACKENDS, PYTHONS_OWN
-from agrad.core.errors import called
+from agrad.core.errors import PACKAGE, called
 from agrad.core.tensor import Tensor
 from agrad.core.tree import TreeDef
 
@@ -429,10 +429,10 @@ def members(value: Any, *, is_root: bool = False) -> Iterator[tuple[tuple[str, A
 
 @functools.cache
 def packages() -> tuple[str, ...]:
-    """Return where installed packages lie, Python's own and agrad among them."""
+    """Return how the files of installed packages begin, Python's own and agrad among them."""
     paths = sysconfig.get_paths()
-    installed = (paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-    return (*installed, str(Path(__file__).resolve().parents[1]), "<frozen", "<agrad")  # the last is written by agrad
+    installed = {os.path.join(paths[name], "") for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return (*installed, PACKAGE, "<frozen", "<agrad")  # the last is written by agrad
 
 
 @functools.cache

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from agrad.core import errors, notebook
@@ -162,6 +163,13 @@ def register(plugin: Any, name: str | None = None) -> None:
         for backend in _backends.values():
             forget_kernels(backend)  # the plugin may replace some
     _report()
+
+
+def packages() -> set[str]:
+    """Return the packages of the plugins that are registered so far; loads none."""
+    known = () if _plugins is None else _plugins.get_plugins()
+    modules = (p.__name__ if isinstance(p, ModuleType) else type(p).__module__ for p in known)
+    return {module.partition(".")[0] for module in modules}
 
 
 def _collect() -> None:

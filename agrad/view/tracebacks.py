@@ -21,6 +21,7 @@ from typing import Any
 from agrad.core import names
 from agrad.core.errors import INTERNAL_FILES, LIBRARIES
 from agrad.core.tensor import Tensor
+from agrad.plugin import manager
 
 #: What is shown where frames were left out.
 LEFT_OUT = "agrad's own frames are left out above; with AGRAD_TRACEBACK=full in the environment they are shown."
@@ -90,10 +91,11 @@ KEYWORDS = {
 
 def is_own(frame: FrameType) -> bool:
     """Return whether a frame is agrad's: of the package, of generated code, or of a plugin named ``agrad_...``."""
-    name = str(frame.f_globals.get("__name__", ""))
-    if name.partition(".")[0] in LIBRARIES:  # whose frames are passed over for the user's line alone
+    package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    if package in LIBRARIES:  # whose frames are passed over for the user's line alone
         return False
-    return frame.f_code.co_filename in INTERNAL_FILES or name.startswith("agrad_")
+    is_plugins = package.startswith("agrad_") and package in manager.packages()  # others' packages may be called so
+    return is_plugins or frame.f_code.co_filename in INTERNAL_FILES
 
 
 def without_own(traceback: TracebackType | None) -> TracebackType | None:

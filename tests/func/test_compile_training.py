@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from support import Interrupt, interrupted
+from support import Interrupt, in_agrad, interrupted
 
 import agrad as ag
 from agrad.func.comparing import is_rounding
@@ -348,7 +348,7 @@ def test_a_replay_that_is_interrupted_has_all_its_effects_or_none(schedule):
     x, y = data(7, 8, 4), data(57, 8, 3)
     outcomes = set()
     # an error in a generator may be nobody's, as it is closed
-    watched = lambda code: "agrad" in code.co_filename and not code.co_flags & inspect.CO_GENERATOR
+    watched = lambda code: in_agrad(code) and not code.co_flags & inspect.CO_GENERATOR
     for moment in range(1, 9000, 3):
         before = look()
         if interrupted(Interrupt(moment, watched), step, x, y):

@@ -6,6 +6,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import sysconfig
 import types
 import warnings
 
@@ -296,6 +297,22 @@ def a_function_of_a_module():
     module = types.ModuleType("settings")
     module.__file__, module.inner = "settings.py", lambda x: x * 2
     return (lambda x: module.inner(x)), lambda: setattr(module, "inner", lambda x: x * 3)
+
+
+@case
+def a_global_of_a_folder_beside_the_package():
+    names = {"k": 2.0}
+    exec(compile("def scale(): return k", ag.__path__[0] + "_experiments/train.py", "exec"), names)
+    scale = names["scale"]
+    return (lambda x: x * scale()), lambda: names.update(k=3.0)
+
+
+@case
+def a_global_of_a_folder_beside_pythons_own():
+    names = {"k": 2.0}
+    exec(compile("def scale(): return k", sysconfig.get_path("stdlib") + "x/train.py", "exec"), names)
+    scale = names["scale"]
+    return (lambda x: x * scale()), lambda: names.update(k=3.0)
 
 
 # -- values of other kinds ----------------------------------------------------------------------------------------------

@@ -90,6 +90,16 @@ def test_other_calls_name_nothing_of_scipys():
         assert "agrad.scipy" not in str(caught.value)
 
 
+def test_a_module_is_not_numpys_by_the_beginning_of_its_name():
+    inner, outer = {"__name__": "numpy_tools", "np": np}, {"__name__": "pandas.core.apply"}
+    exec("def convert(x): return np.asarray(x)", inner)
+    exec("def apply(x): return convert(x)", outer)
+    outer["convert"] = inner["convert"]
+    with pytest.raises(RuntimeError) as caught:  # numpy_tools made the array, and not pandas
+        outer["apply"](ag.tensor(V, requires_grad=True))
+    assert "pandas" not in str(caught.value)
+
+
 def test_ufuncs_of_scipy_are_differentiated():
     v = ag.tensor(V, requires_grad=True)
     (g,) = ag.grad(scipy.special.gammaln(v).sum(), v)

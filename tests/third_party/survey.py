@@ -41,7 +41,7 @@ import agrad as ag
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parents[1] / "docs" / "third_party.md"
-PACKAGE = str(Path(ag.__file__).parent)
+PACKAGE = os.path.join(Path(ag.__file__).parent, "")
 
 TABLES = ("special", "stats", "signal", "scipy", "ndimage", "sklearn", "small", "xarray")
 #: What the page states the version of.

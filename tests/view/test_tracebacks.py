@@ -196,3 +196,13 @@ def test_pytest_leaves_the_frames_out(tmp_path):
     command = [*command, "-o", "agrad_traceback=full"]
     text = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
     assert "entry.py" in text
+
+
+def test_a_module_of_the_users_is_none_of_agrads_by_its_name(tmp_path):
+    (tmp_path / "agrad_experiments.py").write_text("def run(f, w):\n    return f(w)\n")
+    program = PROGRAM.replace(
+        "ag.grad(loss)(x)", "import agrad_experiments\n    agrad_experiments.run(ag.grad(loss), x)"
+    )
+    text = shown(program, tmp_path)
+    assert f'File "{tmp_path / "agrad_experiments.py"}", line 2, in run' in text
+    assert "agrad_numpy" not in shown("import agrad as ag\nag.linalg.inv(ag.zeros((2, 2)))", tmp_path)

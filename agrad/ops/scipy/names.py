@@ -21,11 +21,19 @@ _TAKERS = {
     "pandas": "pandas takes arrays only: use its values, frame.to_numpy() @ x.",
 }
 
+#: Packages between the user's call and NumPy's conversion of a tensor.
+_BETWEEN = frozenset({"agrad", "array_api_compat", "numpy"})
+
+
+def _package_of(frame: FrameType) -> str:
+    """Return the name of the package whose code a frame runs."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
 
 def cure_of(frame: FrameType | None) -> str:
     """Return the sentence that says what to write instead of what the frames run that made an array; nothing if unknown."""
     outer = frame
-    while outer is not None and outer.f_globals.get("__name__", "").startswith(("agrad.", "numpy", "array_api_compat")):
+    while outer is not None and _package_of(outer) in _BETWEEN:
         outer = outer.f_back
     module = "" if outer is None else outer.f_globals.get("__name__", "")
     cure = next((text for name, text in _TAKERS.items() if f"{module}.".startswith(f"{name}.")), "")
@@ -35,11 +43,11 @@ def cure_of(frame: FrameType | None) -> str:
 def instead_of(frame: FrameType | None) -> str:
     """Return the sentence that names the function to call, if the frames that called are of one of SciPy's; nothing otherwise."""
     found = ""
-    while frame is not None and not frame.f_globals.get("__name__", "").startswith("scipy."):
-        if not frame.f_globals.get("__name__", "").startswith(("agrad.", "numpy", "array_api_compat")):
+    while frame is not None and _package_of(frame) != "scipy":
+        if _package_of(frame) not in _BETWEEN:
             return ""
         frame = frame.f_back
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(("scipy.", "numpy")):
+    while frame is not None and _package_of(frame) in ("scipy", "numpy"):
         found = _name_of(frame) or found
         frame = frame.f_back
     if not found or (frame is not None and frame.f_code.co_filename in INTERNAL_FILES):
