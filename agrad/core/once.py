@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
@@ -31,11 +32,29 @@ def lock(*, waited_for: bool = False, undo: Callable[[], None] | None = None) ->
             undo()
         made._at_fork_reinit()
 
-    if hasattr(os, "register_at_fork"):  # not everywhere
-        if waited_for:
-            os.register_at_fork(before=made.acquire, after_in_parent=made.release)
-        os.register_at_fork(after_in_child=in_child)
+    if waited_for or undo is not None:  # Python keeps what it calls at a fork: such locks are few, and for ever
+        if hasattr(os, "register_at_fork"):  # not everywhere
+            if waited_for:
+                os.register_at_fork(before=made.acquire, after_in_parent=made.release)
+            os.register_at_fork(after_in_child=in_child)
+    else:
+        key = id(made)
+        _FREED[key] = weakref.ref(made, functools.partial(_FREED.pop, key))
     return made  # type: ignore[no-any-return]
+
+
+#: By ``id``, weakly, the other locks, which live as long as what they guard.
+_FREED: dict[int, weakref.ref[Any]] = {}
+
+
+def _free_in_child() -> None:
+    for kept in tuple(_FREED.values()):
+        if (made := kept()) is not None:
+            made._at_fork_reinit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_free_in_child)
 
 
 #: Held while something is made that exists once, as code compiled into a function that others may be calling. What is

@@ -6,16 +6,19 @@ The interpreter changes threads as often as it can here, which shows most races 
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from contextvars import copy_context
 
 import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.core import once
 from agrad.utils.checkpoint import checkpoint
 
 THREADS = 8
@@ -330,3 +333,33 @@ def test_the_same_bits_on_the_threads_of_dask():
     exec(PROGRAM, names)
     with dask.config.set(scheduler="threads", num_workers=2):
         assert len({names["gradients"]("dask") for _ in range(2)}) == 1
+
+
+def test_a_lock_lives_as_long_as_what_it_guards():
+    made = weakref.ref(once.lock())
+    gc.collect()
+    assert made() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # the other thread is the point
+@pytest.mark.parametrize("how", [{}, {"undo": list}], ids=["plain", "with what undoes"])
+def test_a_forked_child_finds_a_lock_free_that_another_thread_has(how):
+    lock, taken, leave = once.lock(**how), threading.Event(), threading.Event()
+
+    def hold():
+        with lock:
+            taken.set()
+            leave.wait(60)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert taken.wait(60)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if lock.acquire(timeout=10) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        leave.set()
+        thread.join()

@@ -526,6 +526,25 @@ def test_texts_go_with_their_programs():
     assert texts() == before
 
 
+def test_a_compiled_function_leaves_nothing_behind():
+    def use(number):
+        f = ag.compile(lambda x: ag.sin(x) * number, check=False)
+        for _ in range(4):
+            f(np.ones(3))
+
+    def counted():
+        for _ in range(3):
+            gc.collect()
+        return len(gc.get_objects())
+
+    for _ in range(10):
+        use(2.5)
+    before = counted()
+    for _ in range(40):
+        use(2.5)
+    assert counted() - before < 40
+
+
 def test_what_is_assigned_after_that_is_the_functions():
     def f(x):
         first = x[x > 0].sum()  # no program from here on
