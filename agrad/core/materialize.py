@@ -6,6 +6,7 @@ a value crosses to another library.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -81,7 +82,7 @@ _carried: dict[int, weakref.ref[Tensor]] = {}
 def carry(tensor: Tensor) -> None:
     """Have a lazy tensor, whose recipe would grow from call to call, computed with the next that somebody computes."""
     key = id(tensor)
-    _carried[key] = weakref.ref(tensor, lambda _: _carried.pop(key, None))
+    _carried[key] = weakref.ref(tensor, functools.partial(_carried.pop, key))  # in C, where no signal is handled
 
 
 def fill(tensors: Iterable[Tensor], **how: Any) -> None:

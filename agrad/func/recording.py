@@ -8,6 +8,7 @@ no tensor, node or list ever holds a recorded array, within the recording or aft
 
 from __future__ import annotations
 
+import functools
 import gc
 import operator
 import threading
@@ -423,8 +424,8 @@ class Recorder:
     def know(self, array: Any, number: int) -> None:
         """Remember the number of an array while it lives."""
         key = id(array)
-        try:
-            kept: Any = weakref.ref(array, lambda _: self._known.pop(key, None))
+        try:  # what forgets it is written in C: Python would swallow a Ctrl-C that comes while a callback in Python runs
+            kept: Any = weakref.ref(array, functools.partial(self._known.pop, key))
         except TypeError:  # it takes no weak reference
             kept = array
         self._known[key] = number, kept

@@ -1,12 +1,14 @@
 """An in-place operation that is interrupted has happened with its history, or not at all."""
 
 import os
+import sys
 
 import numpy as np
 import pytest
 from support import Interrupt, in_agrad, interrupted
 
 import agrad as ag
+from agrad.core import materialize
 
 
 def assign(y, v):
@@ -76,3 +78,15 @@ def test_interrupts_come_in_agrads_own_code_alone():
     assert not any(in_agrad(compile("", file, "exec")) for file in beside)
     assert in_agrad(ag.Tensor.backward.__code__)
     assert in_agrad(ag.asarray([1.0])._spec.backend.asarray.__code__)
+
+
+def test_a_tensor_is_forgotten_by_no_code_of_pythons():
+    """In a callback of a weak reference Python would swallow a Ctrl-C."""
+    tensor, met, before = ag.ones(2), [], sys.getprofile()
+    materialize.carry(tensor)
+    try:
+        sys.setprofile(lambda frame, event, _: met.append(frame.f_code.co_filename) if event == "call" else None)
+        del tensor
+    finally:
+        sys.setprofile(before)
+    assert materialize.__file__ not in met
