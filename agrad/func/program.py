@@ -13,6 +13,7 @@ import functools
 import itertools
 import math
 import operator
+import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -93,6 +94,15 @@ class DType(str):
     """A dtype among the arguments of a step, by the standard's name."""
 
     __slots__ = ()
+
+
+#: Names of dtypes: those of the standard, and what libraries have beside them, as float16 and float128.
+DTYPES = re.compile(r"bool|(u?int|b?float|complex)[0-9]{1,3}")
+
+
+def is_dtype(name: Any) -> bool:
+    """Return whether something is the name of a dtype."""
+    return type(name) is str and DTYPES.fullmatch(name) is not None
 
 
 class Here:
@@ -465,7 +475,7 @@ class Program:
         shape = self.shapes[number]
         constant = self.constants.get(number)
         value = f" = {number_text(constant)}" if constant is not None and shape.shape == () else ""
-        return f"{shape}{value}{f'  {self.names[number]}' if number in self.names else ''}"
+        return f"{shape}{value}{f'  {printable(self.names[number])}' if number in self.names else ''}"
 
     def _lines(self, start: int, stop: int, last: Mapping[int, int], notes: bool, where: str) -> Iterator[str]:
         fixed = {*self.inputs, *self.constants} if stop - start == len(self.steps) else {*self.constants}
@@ -481,7 +491,7 @@ class Program:
                 line += f"; del {', '.join(map(self.name_of, gone))}"
             if notes:
                 made = ", ".join(str(self.shapes[n]) for n in step.made)
-                line += f"  # {made}{f'  {step.line}' if step.line else ''}"
+                line += f"  # {made}{f'  {printable(step.line)}' if step.line else ''}"
             yield line
 
     def call_text(self, step: Step, where: str = "") -> str:
@@ -765,7 +775,7 @@ class Program:
             The kernels, of arrays; default: the backend's.
         """
         device = self.device_for((), backend) if device is None else device
-        names = environment(backend, device)
+        names = environment(backend, device, self)
         for number, value in self.constants.items():
             names[self.name_of(number)] = brought(value, backend, device)
         if xp is not None:
@@ -845,6 +855,11 @@ def put_back(writes: Sequence[Write], targets: Sequence[Tensor], made: Iterator[
     assign_data(changed, [v._raw for v in given], [v._spec for v in given], grads, dropped)
     for target, value in later:
         target.grad = value
+
+
+def printable(text: str) -> str:
+    """Return a text on one line, so that it stays within its comment or docstring."""
+    return text if text.isprintable() else repr(text)
 
 
 def number_text(array: Any) -> str:
@@ -929,10 +944,10 @@ _count = itertools.count(1).__next__
 
 
 @shared
-def dtypes_of(backend: Backend) -> dict[str, Any]:
-    """Return the backend's dtypes by the standard's names."""
+def dtypes_of(backend: Backend, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the backend's dtypes of these names."""
     found = {}
-    for name in dtypes.NAMES:
+    for name in names:
         try:
             found[name] = backend.dtype(name)
         except TypeError:  # it has none of that name
@@ -940,8 +955,9 @@ def dtypes_of(backend: Backend) -> dict[str, Any]:
     return found
 
 
-def environment(backend: Backend, device: str) -> dict[str, Any]:
-    """Return what the text of programs refers to beside ``xp``: dtypes, the device, specs, draws."""
+def environment(backend: Backend, device: str, program: Program) -> dict[str, Any]:
+    """Return what the text of a program refers to beside ``xp``: dtypes, the device, specs, draws."""
+    others = {shaped.dtype for shaped in program.shapes.values()}.difference(dtypes.NAMES)  # as float16
 
     @functools.cache
     def spec(shape: tuple[int, ...], dtype: Any) -> Spec:
@@ -951,7 +967,7 @@ def environment(backend: Backend, device: str) -> dict[str, Any]:
         return backend.random(kind, shape, key, dtype=dtype, device=device, **parameters)
 
     return {
-        **dtypes_of(backend),
+        **dtypes_of(backend, (*dtypes.NAMES, *sorted(others))),
         "device": backend.native_device(device),
         "here": backend.creation(device),
         "spec": spec,

@@ -30,9 +30,21 @@ from agrad.core.operands import from_raw
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.core.transfers import joined_with
-from agrad.dtypes import NAMES
 from agrad.func.batching import Batched, BatchedBackend, batched_backend, rewrap
-from agrad.func.program import BACKWARD, CREATING, DETACH, DRAW, HERE, LITERALS, DType, Program, Ref, Shaped, Step
+from agrad.func.program import (
+    BACKWARD,
+    CREATING,
+    DETACH,
+    DRAW,
+    HERE,
+    LITERALS,
+    DType,
+    Program,
+    Ref,
+    Shaped,
+    Step,
+    is_dtype,
+)
 from agrad.ops.methods import BINARY, COMPARISON, UNARY
 from agrad.plugin.manager import default_backend
 
@@ -586,7 +598,7 @@ class Recorder:
         if isinstance(part, int):  # of a class of its own, as an enumeration's
             return int(part)
         name = inner.dtype_name(part)
-        if name in NAMES:
+        if is_dtype(name):
             return DType(name)
         if part in inner.native_devices().values() or kind.__name__ == "Device":
             return HERE

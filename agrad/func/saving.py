@@ -16,7 +16,6 @@ from agrad.core.archive import FormatError
 from agrad.core.op import OPS
 from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor
-from agrad.dtypes import NAMES
 from agrad.func.origins import Argument, Origin
 from agrad.func.program import (
     DETACH,
@@ -34,6 +33,8 @@ from agrad.func.program import (
     Structure,
     Write,
     attached,
+    is_dtype,
+    printable,
 )
 from agrad.func.source import STANDARD
 from agrad.random import Generator, default_generator
@@ -45,8 +46,8 @@ BESIDE = STANDARD | {"add_into", "broadcast_like", DETACH, DRAW, "scatter_add", 
 #: Modules that declare the operations called ``scipy.*`` when they are first imported.
 WAITING = ("agrad.ops.scipy.linalg", "agrad.ops.scipy.signal")
 
-#: How deep the arguments of a step may be nested, how long a string among them may be, and a name or line.
-DEPTH, LETTERS, LINE = 10, 200, 2000
+#: How deep the arguments of a step may be nested, how long a string or an integer among them may be, and a name or line.
+DEPTH, LETTERS, BITS, LINE = 10, 200, 1000, 10_000
 
 #: Numbers of values, and sizes of axes, are below.
 MOST = 2**31
@@ -88,7 +89,7 @@ def held_by(program: Program) -> tuple[list[tuple[str, Tensor, Tensor | None]], 
         value = owner.find()
         kept.append(value)
         if id(value) not in places:
-            name, n = str(owner), 2
+            name, n = told(str(owner)), 2
             while name in [other for other, *_ in held]:
                 name, n = f"{owner} ({n})", n + 1
             places[id(value)] = len(held)
@@ -118,9 +119,9 @@ def plain(program: Program) -> dict[str, Any]:
         "inputs": list(program.inputs),
         "outputs": list(program.outputs),
         "keys": list(program.keys),
-        "values": [[n, shaped.dtype, list(shaped.shape)] for n, shaped in program.shapes.items()],
+        "values": [[n, *shape_code(shaped)] for n, shaped in program.shapes.items()],
         "constants": [[n, from_raw(value)] for n, value in program.constants.items()],
-        "names": [[n, name] for n, name in program.names.items()],
+        "names": [[n, told(name)] for n, name in program.names.items()],
         "steps": [
             [
                 step.op,
@@ -128,7 +129,7 @@ def plain(program: Program) -> dict[str, Any]:
                 {name: part_code(part) for name, part in step.kwargs.items()},
                 list(step.outs),
                 step.several,
-                step.line,
+                told(step.line),
                 step.region,
             ]
             for step in program.steps
@@ -149,9 +150,22 @@ def plain(program: Program) -> dict[str, Any]:
         ],
         "generators": [list(g.get_state()) for g in generators],
         "sources": [[n, indices[id(g)]] for n, g in sources.items()],
-        "functions": list(program.functions),
-        "parameters": list(program.parameters),
+        "functions": list(map(told, program.functions)),
+        "parameters": list(map(told, program.parameters)),
     }
+
+
+def told(text: str) -> str:
+    """Return a name or line as a file has it: on one line, and not without end."""
+    text = printable(text)
+    return text if len(text) <= LINE else f"{text[: LINE - 3]}..."
+
+
+def shape_code(shaped: Shaped) -> list[Any]:
+    """Return dtype and shape of a value as plain containers."""
+    if not is_dtype(shaped.dtype):
+        raise TypeError(f"cannot save a program with values of the dtype {shaped.dtype}")
+    return [shaped.dtype, list(shaped.shape)]
 
 
 def part_code(part: Any) -> Any:
@@ -162,11 +176,15 @@ def part_code(part: Any) -> Any:
     if kind is DType:
         return {"dtype": str(part)}
     if kind is Shaped:
-        return {"spec": [part.dtype, list(part.shape)]}
+        return {"spec": shape_code(part)}
     if kind is slice:
         return {"slice": [part_code(bound) for bound in (part.start, part.stop, part.step)]}
     if kind is tuple or kind is list:
         return kind(map(part_code, part))
+    if kind is str and (len(part) > LETTERS or not part.isprintable()):
+        raise TypeError(f"cannot save a program with this text as an argument of an operation: {part!r:.{LETTERS}}")
+    if kind is int and part.bit_length() > BITS:
+        raise TypeError(f"cannot save a program with an integer of {part.bit_length()} bits")
     return {"device": None} if part is HERE else {"ellipsis": None} if part is ... else part
 
 
@@ -230,7 +248,7 @@ def rows_in(value: Any, *kinds: type | None) -> list[list[Any]]:
 
 def shaped_in(dtype: Any, shape: Any) -> Shaped:
     """Return shape and dtype of a value."""
-    if dtype not in NAMES or type(shape) is not list:
+    if not is_dtype(dtype) or type(shape) is not list:
         wrong("a shape or dtype is none")
     found = Shaped(tuple(map(number_in, shape)), dtype)
     if len(shape) > 64 or found.nbytes >= 2**63:
@@ -351,7 +369,7 @@ class Reader:
         kind = type(code)
         if kind is str:
             return text_in(code, LETTERS)
-        if kind is int and code.bit_length() > 1000:
+        if kind is int and code.bit_length() > BITS:
             wrong("a number is too large")
         if kind is tuple or kind is list:
             return kind(self.part(inside, depth + 1) for inside in code)
@@ -360,7 +378,7 @@ class Reader:
         match code:
             case {"ref": number}:
                 return Ref(self.of(number))
-            case {"dtype": str(name)} if name in NAMES:
+            case {"dtype": name} if is_dtype(name):
                 return DType(name)
             case {"spec": [dtype, shape]}:
                 return shaped_in(dtype, shape)

@@ -38,6 +38,7 @@ from agrad.func.program import (
     attached,
     is_symbolic,
     mapped,
+    printable,
     refs_in,
     symbolic_text,
 )
@@ -590,11 +591,6 @@ def tree_text(treedef: TreeDef, leaf: Callable[[], str]) -> str:
     if issubclass(kind, tuple):
         return tuple_text(children)
     raise TypeError(f"source(): the function returned a {kind.__qualname__}; return a dict, list or tuple")
-
-
-def printable(text: str) -> str:
-    """Return a text on one line, so that it stays within its comment or docstring."""
-    return text if text.isprintable() else repr(text)
 
 
 # -- how NumPy spells it ----------------------------------------------------------------------------------------------

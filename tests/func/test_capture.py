@@ -31,6 +31,27 @@ def test_a_program_prints_as_the_text_that_runs():
     close(out, (np.sin(x) * y).sum(0))
 
 
+def test_names_of_the_user_s_stay_within_comments_of_the_text():
+    ran = []
+
+    def function(**named):
+        return ag.sin(named["x\n    ran()"])
+
+    function.__code__ = function.__code__.replace(co_filename="x\n    ran()  #.py")
+    names = {"ran": lambda: ran.append(1)}
+    exec(str(ag.func.capture(function)(**{"x\n    ran()": np.ones(2)})), names)
+    np.testing.assert_array_equal(names["program"](np, np.ones(2)), [np.sin(np.ones(2))])
+    assert not ran
+
+
+@pytest.mark.parametrize("dtype", ["float16", "longdouble"])
+def test_dtypes_beside_the_standard_s(dtype):
+    x = np.asarray([2.0, 1.5, -0.5], dtype)
+    step = ag.compile(ag.func.grad(lambda x: ag.sum(x[1:] * x[1:])), check=False)
+    for _ in range(3):  # the last of them are replayed
+        np.testing.assert_array_equal(step(x), np.asarray([0.0, 3.0, -1.0], dtype), strict=True)
+
+
 def test_raw_in_raw_out_and_tensors_otherwise():
     program = capture(lambda x: (x * 2, ag.sum(x)))(np.ones(3))
     doubled, total = program(np.array([1.0, 2.0, 3.0]))

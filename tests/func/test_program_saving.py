@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
+from agrad.core.op import OPS
 
 capture = ag.func.capture
 
@@ -143,6 +144,42 @@ def test_another_backend_runs_it(dask_backend):
     again = saved(capture(lambda x: ag.sum(ag.tanh(x) + ag.asarray([1.0, 2.0])))(np.ones((4, 2))))
     x = np.arange(8.0).reshape(4, 2)
     np.testing.assert_allclose(again(da.from_array(x, chunks=2)).compute(), np.sum(np.tanh(x) + np.array([1.0, 2.0])))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "longdouble", "clongdouble"])
+def test_dtypes_beside_the_standard_s(dtype):
+    def squares(x):
+        return ag.sum(ag.real(x[1:] * x[1:].conj()))
+
+    program = capture(ag.func.value_and_grad(squares))(x := np.asarray([2.0, 1.5, -0.5], dtype))
+    value, g = saved(program)(x)  # the gradient is 2 x
+    assert (value, value.dtype) == (2.5, np.real(x).dtype)
+    np.testing.assert_array_equal(g, np.asarray([0.0, 3.0, -1.0], dtype), strict=True)
+
+
+def test_names_and_lines_of_any_kind_come_back():
+    def function(x):
+        return w["a\nb"] * ag.sin(x)
+
+    w = {"a\nb": ag.ones(2, requires_grad=True)}
+    function.__code__ = function.__code__.replace(co_filename="long" * 5000 + "\n.py")
+    program = saved(capture(function)(np.zeros(2)))
+    assert program(np.zeros(2)).tolist() == [0.0, 0.0]
+    assert [eval(name[1:]) for name in program.tensors()] == [["a\nb"]]
+
+
+def test_what_no_file_can_say_is_refused_when_it_is_saved():
+    def scale(x, /, *, by=""):
+        """Multiply by a length."""
+
+    own = ag.elementwise(x=lambda by: len(by), kernel=lambda xp, x, by: x * len(by), name="own_scale")(scale)
+    try:
+        assert saved(capture(lambda x: own(x, by="abc"))(np.ones(2)))(np.ones(2)).tolist() == [3.0, 3.0]
+        for text in ("a\nb", "a" * 300):
+            with pytest.raises(TypeError, match="cannot save a program with this text"):
+                written(capture(lambda x, text=text: own(x, by=text))(np.ones(2)))
+    finally:
+        del OPS["own_scale"]
 
 
 def test_containers_of_classes_are_refused():

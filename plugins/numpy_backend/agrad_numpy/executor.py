@@ -225,7 +225,7 @@ class Trial:
     def __init__(self, program: Program, backend: Any, values: Sequence[Any]) -> None:
         self.program, self.backend = program, backend
         device = backend.default_device()
-        self.names = environment(backend, device)
+        self.names = environment(backend, device, program)
         self.places: dict[int, Place] = {}
         self.kept: dict[int, Any] = {}
         self.kernels: list[Any] = []
