@@ -8,6 +8,7 @@ What stands here without an underscore is public. Chapters say in their own ``__
 
 from __future__ import annotations
 
+import importlib as _importlib
 from typing import TYPE_CHECKING
 
 from agrad.core.declare import *
@@ -79,6 +80,8 @@ def __array_namespace_info__() -> Any:  # noqa: N807 (the standard's name)
 
 
 if TYPE_CHECKING:
+    from agrad import numpy as numpy
+    from agrad import scipy as scipy
     from agrad.torch_names import *  # a stub, written by docs/make_methods.py
 else:  # a type checker reads the imports, and is to know what there is not
     #: What stands here as well, but is not public.
@@ -87,7 +90,12 @@ else:  # a type checker reads the imports, and is to know what there is not
     __all__ = [name for name in globals() if name[0] != "_" and name not in _OTHERS]
     __all__ += ["__array_api_version__", "__version__"]
 
+    #: Modules that load when they are first used.
+    _WAITING = {"compat", "einops", "numpy", "scipy", "torch_functions", "xarray"}
+
     def __getattr__(name: str) -> Any:
+        if name in _WAITING:
+            return _importlib.import_module(f"agrad.{name}")
         if name in _OPS:  # one that the user has declared
             return _OPS[name].entry
         from agrad.torch_functions import NAMES, named  # noqa: PLC0415 (most programs use none of them)

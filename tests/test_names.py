@@ -159,6 +159,29 @@ def test_a_namespace_shows_what_is_public_and_nothing_else(namespace):
         assert getattr(module, name, module) is not module, name
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("compat.autograd.numpy", "einops", "numpy.linalg", "scipy.linalg", "xarray"),
+        *("nn.backward_hooks", "optim.sgd", "testing", "torch_functions", "utils.data"),
+    ],
+)
+def test_a_module_that_waits_is_there_at_the_first_access(path):
+    if path in ("einops", "xarray"):
+        pytest.importorskip(path)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            f"import agrad as ag; first = ag.{path}; assert ag.{path} is first; print(first.__name__)",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == f"agrad.{path}\n", done.stderr
+
+
 def test_completion_shows_all_before_anything_was_used():
     program = """
         import importlib, rlcompleter, sys

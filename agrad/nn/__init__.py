@@ -37,7 +37,7 @@ _FILES = (
     "recurrent",
     "attention",
 )
-_PARTS = ("functional", "init", "utils", *_FILES)
+_PARTS = ("backward_hooks", "functional", "init", "utils", *_FILES)
 
 
 if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not

@@ -40,8 +40,8 @@ __all__ = sorted(_HOME_OF)  # noqa: PLE0605 (a list, if a computed one)
 if not TYPE_CHECKING:  # a type checker reads the imports above, and is to know what there is not
 
     def __getattr__(name: str) -> object:
-        home = _HOME_OF.get(name)
-        if home is None:
+        home = _HOME_OF.get(name, name)
+        if home not in _HOME_OF.values():
             raise _MissingName("agrad.optim", name)
         module = importlib.import_module(f"agrad.optim.{home}")
         value = globals()[name] = module if name == home else getattr(module, name)

@@ -288,7 +288,7 @@ def randn(
 
 
 def randint(
-    low: int,
+    low: int = 0,
     high: Any = None,
     size: int | tuple[int, ...] | None = None,
     *,
@@ -300,7 +300,7 @@ def randint(
     """Integers uniform from `low` (0 if left out) to before `high`.
 
     low, high : int
-        The range; with `low` alone, from 0 to before it.
+        The range; one number alone is `high`.
     size : int or tuple of int
         The shape.
     dtype: Default: int64.
@@ -313,9 +313,13 @@ def randint(
     >>> x = ag.randint(3, 5, (100,))
     >>> sorted(set(x.tolist()))
     [3, 4]
+    >>> ag.randint(1, size=(2,))
+    tensor([0, 0])
     """
     if isinstance(high, tuple | list):
         low, high, size = 0, low, tuple(high)
+    elif high is None and size is not None:
+        low, high = 0, low
     if size is None:
         raise TypeError("randint() needs a size, as in randint(low, high, (3,))")
     if not isinstance(high, int) or low >= high:

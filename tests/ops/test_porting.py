@@ -705,6 +705,10 @@ def test_samples_have_their_probabilities():
     drawn = ag.normal(1.0, 2.0, size=(4000,), generator=g).numpy()
     assert abs(drawn.mean() - 1) < 4 * 2 / 4000**0.5
     assert abs(drawn.std() - 2) < 0.1
+    for options in ({"size": (100,)}, {"size": 100}, {"high": None, "size": (100,)}):
+        assert set(ag.randint(3, **options, generator=g).tolist()) == {0, 1, 2}
+    assert set(ag.randint(high=3, size=(100,), generator=g).tolist()) == {0, 1, 2}
+    assert set(ag.randint(low=2, high=4, size=(100,), generator=g).tolist()) == {2, 3}
     drawn = ag.randint_like(ag.zeros(1000, dtype=ag.float32), 2, 5, generator=g)
     assert (drawn.dtype, set(drawn.tolist())) == ("float32", {2.0, 3.0, 4.0})
 
