@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from agrad.core import names as _names
 from agrad.core.errors import called
 from agrad.core.history import fresh
-from agrad.core.mode import is_grad_enabled, recorded, set_grad_enabled
+from agrad.core.mode import recorded, set_grad_enabled
 from agrad.core.tensor import Tensor
 from agrad.func.grad import Tape, run_back
 from agrad.func.jacobian import basis, jacfwd
@@ -211,11 +211,9 @@ def _hessian_product(
             for g, w in zip(gradients, vectors, strict=True)
             if g._node is not None
         ]
-        record = create_graph and (
-            strict or tape.outward or any(w is not None and w._node is not None for w in vectors)
-        )
+        record = (strict and create_graph) or tape.records(vectors)
         missing = _flat_jacobian if strict else None
-        found = run_back(roots, tape.inputs, keep=create_graph, record=record, missing=missing)
+        found = run_back(roots, tape.inputs, keep=create_graph, record=record, missing=missing, tape=tape)
     found = _checked(tape, found, "hessian", strict=strict and create_graph)
     return _packed(tape, single_out, create_graph=create_graph), _unpacked(found, single_in)
 
@@ -284,14 +282,14 @@ def _rows_at_once(tape: Tape) -> Sequence[Tensor]:
 
 def _rows_in_turn(tape: Tape, *, strict: bool, record: bool) -> Sequence[Tensor]:
     """Return the rows of all outputs, each from a pass that starts at its own output alone."""
-    record = record or (is_grad_enabled() and tape.outward)
+    record = record or tape.records(())
     rows: list[list[Tensor]] = []
     for k, y in enumerate(tape.outputs):
         missing = functools.partial(_independent, what=f"Output {k}") if strict else None
         (directions,) = basis([y])
         for i in range(math.prod(y.shape)):
             roots = [] if y._node is None else [(y._node, directions[i, ...])]
-            rows.append(run_back(roots, tape.inputs, keep=True, record=record, missing=missing))
+            rows.append(run_back(roots, tape.inputs, keep=True, record=record, missing=missing, tape=tape))
     if not rows:
         return [_no_rows(x, 0) for x in tape.inputs]
     return [stack(column, axis=0) for column in zip(*rows, strict=True)]

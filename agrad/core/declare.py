@@ -310,6 +310,7 @@ def nondifferentiable(
     boolean: bool = False,
     batch: Kernel | None = None,
     least_axes: int = 0,
+    adjoint_of: str = "",
 ) -> Declared:
     """Declare an op without derivative: its result is boolean, integer or a shape.
 
@@ -321,6 +322,9 @@ def nondifferentiable(
         As for `linear`.
     boolean : bool, optional
         The op acts element by element and its results are truth values.
+    adjoint_of : str, optional
+        The name of the `fused` op of whose vjp this is a part: higher orders go through that one's composition, and in
+        a program that is differentiated through the functions that both kernels are made of.
 
     Returns
     -------
@@ -338,6 +342,7 @@ def nondifferentiable(
         boolean=boolean,
         batch=batch,
         least_axes=least_axes,
+        adjoint_of=adjoint_of,
     )
 
 
@@ -365,6 +370,7 @@ def _declare(
     batch: Kernel | None = None,
     contracts: Kernel | None = None,
     least_axes: int = 0,
+    adjoint_of: str = "",
 ) -> F:
     full = name or stub.__name__
     if full in OPS:
@@ -401,6 +407,7 @@ def _declare(
         views=views,
         crosses=crosses,
         real=real,
+        adjoint_of=adjoint_of,
         guarded=not is_own,
     )
     if not all(part.isidentifier() for part in full.split(".")):

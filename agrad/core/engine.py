@@ -60,6 +60,7 @@ def run(
     masked: bool = False,
     values: Sequence[Any] = (),
     closed: bool = False,
+    cut: bool = True,
 ) -> dict[Node, Any]:
     """Send cotangents from the roots to the leaves.
 
@@ -81,6 +82,8 @@ def run(
         What is differentiated. Lazy ones of one element get their values where the pass computes anyway.
     closed : bool, optional
         All that the roots lead to leads to the targets: there is nothing to leave out.
+    cut : bool, optional
+        What a pass that is not recorded gives is, in a program too, without history.
 
     Returns
     -------
@@ -89,7 +92,7 @@ def run(
     """
     if not roots:
         return {}
-    task = Pass(roots, retain_graph, create_graph, targets, accumulate, values, closed)
+    task = Pass(roots, retain_graph, create_graph, targets, accumulate, values, closed, cut)
     if masked:
         task.masked.update(node for node, _ in roots)
     if HOOKED:
@@ -117,6 +120,8 @@ class Pass:
         What is differentiated.
     as_tensors : bool
         Rules run on tensors: the pass is recorded, or levels of forward mode are open.
+    cuts : bool
+        What it gives has no history, in a program too.
     pending, leaves : dict
         Per node on the heap, and per leaf, what has been added up.
     heap : list of (int, Node)
@@ -148,6 +153,7 @@ class Pass:
         into_leaves: bool,
         values: Sequence[Any],
         closed: bool,
+        cut: bool = True,
     ) -> None:
         now = None if mode.get_mode() is None else mode.current()
         self.roots, self.values = roots, values
@@ -156,6 +162,7 @@ class Pass:
         self.anomaly: bool | None = None if now is None else now.anomaly
         self.profiler: Any = None if now is None else now.profiler
         self.recorder: Any = None if now is None else now.recorder
+        self.cuts = cut or create_graph or self.recorder is None
         self.log = debug_log()
         self.targets = targets
         self.needed = None if targets is None or closed else leading_to([node for node, _ in roots], targets)
@@ -190,7 +197,7 @@ class Pass:
         before, outer = mode.get_mode(), _RUNNING.get()
         try:
             self.freed.code, self.freed.lasti = errors.caller() if caller is None else caller
-            mode.push(grad=self.create_graph)
+            mode.push(grad=self.create_graph or not self.cuts)
             _RUNNING.set(self)
             with self.roots[0][0].spec.backend.quiet():
                 edges, gs = [node for node, _ in self.roots], [self.start(*root) for root in self.roots]
@@ -551,7 +558,7 @@ class Pass:
             at_end()
         if self.deferring:
             self.settle()
-        if self.recorder is not None and not self.as_tensors:
+        if self.recorder is not None and self.cuts and not self.as_tensors:
             self.cut()
         if not self.into_leaves and self.targets is not None:
             for node in self.targets:

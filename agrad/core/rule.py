@@ -96,6 +96,8 @@ class Rule:
         The result may be of another backend than the operand: a lazy cotangent may go on beyond it as it is.
     real : bool
         The formulas hold for real floating operands (beside which others may be integers) and no others.
+    adjoint_of : str
+        The fused op of whose first derivative it is a part, by a kernel in the standard's functions; "" for others.
     guarded : bool
         The derivatives are a user's: they get arrays that they cannot write to, where the library has such.
     """
@@ -118,6 +120,7 @@ class Rule:
     views: bool = False
     crosses: bool = False
     real: bool = False
+    adjoint_of: str = ""
     guarded: bool = False
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ the function also sees something that is being recorded outside is the backward 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Concatenate, Literal, TypeVar, overload
 
 from agrad import tree
@@ -89,6 +89,8 @@ class Tape:
         The leaves of what the function returned.
     outward : bool
         The run also depends on something outside that is being recorded: then derivatives are recorded too.
+    pushed : bool
+        Tangents of its results do: then these derivatives' tangents are recorded, too.
     closed : bool
         The inputs are all that its graph leads to.
     """
@@ -108,7 +110,7 @@ class Tape:
                 tensors, self.structure, self.gives = arguments_of(tuple(primals), what)
             floor = next_seq()
             self.inputs = [
-                variable(t, recording=self.recording)
+                variable(t if self.recording else unfollowed(t), recording=self.recording)
                 if t._spec.inexact
                 else refuse_kind(t, tensors, self.structure, primals)
                 for t in tensors
@@ -130,6 +132,9 @@ class Tape:
         roots = [t._node for t in self.outputs if t._node is not None]
         outward, ends = ways(roots, self.floor)
         self.outward = self.recording and outward
+        self.pushed = self.recording and any(
+            ways([node], self.floor)[0] for t in self.outputs if t._tangents for node in tangent_nodes(t)
+        )
         self.closed = not outward and ends <= {t._node for t in self.inputs}
 
     def result(self, *, raw: bool) -> Any:
@@ -161,7 +166,7 @@ class Tape:
 
     def cut(self, tensor: Tensor) -> Tensor:
         """Return a value without its history, and its tangents without what ends here."""
-        made = fresh(tensor, None)
+        made = fresh(tensor, None) if self.recording else unfollowed(tensor)
         if made._tangents:
             made._tangents = {at: self.cut(t) if self.ends_here(t) else t for at, t in made._tangents.items()}
         return made
@@ -190,8 +195,6 @@ class Tape:
         gives : sequence of Give, optional
             In which form each comes back. Default: all as tensors.
         """
-        given = any(g is not None and g._node is not None for g in cotangents)
-        record = record or ((self.outward or given) and mode.is_grad_enabled())
         roots = [
             (t._node, None if g is None and t._spec.is_float and not t._spec.shape else cotangent_for(i, t._node, g))
             for i, (t, g) in enumerate(zip(self.outputs, cotangents, strict=True))
@@ -201,12 +204,18 @@ class Tape:
             roots,
             self.inputs,
             keep=keep,
-            record=record,
+            record=record or self.records(cotangents),
             missing=missing,
             values=self.outputs,
             gives=gives,
             closed=self.closed,
+            tape=self,
         )
+
+    def records(self, given: Sequence[Tensor | None]) -> bool:
+        """Return whether a pass from tensors on is recorded: what it gives has a history."""
+        followed = self.outward or any(g is not None and g._node is not None for g in given)
+        return followed and mode.is_grad_enabled()
 
     def transposed(self) -> tuple[list[Tensor], list[Tensor]]:
         """Return placeholders for cotangents of the outputs, and the inputs' cotangents as recorded functions of them."""
@@ -233,14 +242,30 @@ class Tape:
     ) -> list[Tensor]:
         """Return the tangents of the outputs: the backward pass is linear in its cotangents; this is its adjoint."""
         seeds, pulled = transposed
-        given = any(t is not None and t._node is not None for t in tangents)
-        record = record or ((self.outward or given) and mode.is_grad_enabled())
         roots = [
             (g._node, cotangent_for(i, g._node, t))
             for i, (g, t) in enumerate(zip(pulled, tangents, strict=True))
             if g._node is not None
         ]
-        return run_back(roots, seeds, keep=keep, record=record, missing=missing)
+        record = record or self.records(tangents)
+        return run_back(roots, seeds, keep=keep, record=record, missing=missing, tape=self)
+
+
+def unfollowed(tensor: Tensor) -> Tensor:
+    """Return a value, tangents included, as a constant: in a recording, too."""
+    made = fresh(tensor, None)
+    recorder = mode.recorder()
+    if recorder is not None:
+        made._raw = recorder.detach(tensor)
+    return made
+
+
+def tangent_nodes(tensor: Tensor) -> Iterator[Node]:
+    """Return the nodes of a tensor's tangents, and of theirs."""
+    for tangent in (tensor._tangents or {}).values():
+        if tangent._node is not None:
+            yield tangent._node
+        yield from tangent_nodes(tangent)
 
 
 def run_back(
@@ -253,22 +278,30 @@ def run_back(
     values: Sequence[Tensor] = (),
     gives: Sequence[Give] = (),
     closed: bool = False,
+    tape: Tape,
 ) -> list[Any]:
-    """Run a backward pass to inputs: their cotangents, zeros where none arrives.
+    """Run a backward pass to inputs, by way of a tape: their cotangents, zeros where none arrives.
 
-    For `values`, and for `closed`, see `engine.run`.
+    For `values`, and for `closed`, see `engine.run`. A pass that is not recorded gives what has no history, though its
+    tangents may have one; and to a recording it is a function like others, of arguments that may be followed later.
     """
     targets = {t._node for t in inputs if t._node is not None}
     found: dict[Node, Any] = {}
+    now = mode.current()
+    along = False
+    if now is not None and now.grad and not record:
+        pushed = tape.pushed or any(True for _, g in roots if g is not None for _ in tangent_nodes(g))
+        along = bool(now.levels) and (pushed or now.recorder is not None)
     if roots and targets:
         found = engine.run(
             roots,
-            retain_graph=keep or record,
-            create_graph=record,
+            retain_graph=keep or record or along,
+            create_graph=record or along,
             targets=targets,
             accumulate=False,
             values=values,
             closed=closed,
+            cut=not (tape.recording and mode.is_grad_enabled()),
         )
     gradients = []
     for i, t in enumerate(inputs):
@@ -280,6 +313,8 @@ def run_back(
         new = not isinstance(g, Tensor)
         if new:
             g = from_raw(g)
+        elif along:
+            g = tape.cut(g)
         gradients.append(gives[i](g, new) if gives else g)
     return gradients
 
@@ -895,7 +930,6 @@ def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool 
             f" {tape.structure} and tangents with structure {structure}{called()}"
         )
     gradients = mode.recorded(lambda: tape.back([None], keep=True, record=True))
-    record = mode.is_grad_enabled() and (tape.outward or any(t._node is not None for t in given))
     for i, (t, x) in enumerate(zip(given, tape.inputs, strict=True)):
         if t.shape != x.shape:
             raise RuntimeError(f"{what}: tangent {i} has shape {t.shape}, its primal {x.shape}{called()}")
@@ -905,7 +939,8 @@ def hvp(func: Callable[..., Any], primals: Any, tangents: Any, *, has_aux: bool 
         if g._node is not None
     ]
     gives = tape.gives if tape.gives and is_raw(tangents) else ()
-    product = tree.unflatten(tape.structure, run_back(roots, tape.inputs, keep=False, record=record, gives=gives))
+    found = run_back(roots, tape.inputs, keep=False, record=tape.records(given), gives=gives, tape=tape)
+    product = tree.unflatten(tape.structure, found)
     if len(product) == 1:
         product = product[0]
     return (product, tape.auxiliary(raw=raw)) if has_aux else product

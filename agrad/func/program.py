@@ -25,6 +25,7 @@ from agrad.core import errors, mode
 from agrad.core.backend import Backend, backend_of, joined, spec_of
 from agrad.core.buffers import assign_data, rebind
 from agrad.core.errors import BackendError
+from agrad.core.history import fresh
 from agrad.core.kernels import SUBNAMESPACES
 from agrad.core.once import once, shared
 from agrad.core.op import OPS, Op, general
@@ -580,6 +581,8 @@ class Program:
         for leaf in self.results.leaves:
             if isinstance(leaf, Leaf):
                 result = next(made)
+                if any(result is value for value in given):  # a step gave its operand
+                    result = fresh(result, result._node)
                 leaves.append(result._raw if leaf.raw else bare(result) if whole else result)
             elif isinstance(leaf, Number):
                 leaves.append(next(made)._item())
@@ -744,7 +747,10 @@ class Program:
         runs: dict[Any, Any] = self.__dict__.setdefault("_runs_on_tensors", {})
         run = runs.get((base, device))
         if run is None:
-            run = self._taking_constants.function(base, device=device, xp=Functions(base.functions))
+            fused = (step for step in self.steps if step.op in OPS and OPS[step.op].rule.residuals)
+            left = {number for step in fused for number in step.outs[1:]}
+            adjoints = any(not left.isdisjoint(step.refs) for step in self.steps)
+            run = self._taking_constants.function(base, device=device, xp=Functions(base.functions, adjoints))
             run = runs.setdefault((base, device), run)
         for constant in self.constants.values():  # a tensor of each for this call: what it gives may be written to
             array = brought(constant, base, device)
@@ -888,31 +894,35 @@ def is_number(part: Any) -> bool:
 class Functions:
     """The functions a program runs on where it is differentiated: agrad's, and what rules call beside them."""
 
-    def __init__(self, functions: Any, prefix: str = "") -> None:
+    def __init__(self, functions: Any, adjoints: bool, prefix: str = "") -> None:
         self._functions, self._prefix = functions, prefix
+        self._adjoints = adjoints  # whether steps take what kernels of fused operations left beside their results
 
     def __getattr__(self, name: str) -> Any:
         whole = f"{self._prefix}{name}"
         op = OPS.get(whole)
-        if op is not None and op.rule.residuals:
+        if op is not None and (op.rule.residuals or op.rule.adjoint_of):
             found: Any = functools.partial(self._whole, op)
         elif op is not None and op.rule.kind == "none":
             found = functools.partial(_without_history, whole)
         elif whole == "add_into":
             found = lambda array, other, _: self._functions.add(array, other)
         elif not self._prefix and name in SUBNAMESPACES and not callable(getattr(self._functions, name)):
-            found = Functions(self._functions, f"{name}.")
+            found = Functions(self._functions, self._adjoints, f"{name}.")
         else:
             found = operator.attrgetter(whole)(self._functions)
         setattr(self, name, found)
         return found
 
     def _whole(self, op: Op, *args: Any) -> Any:
-        """Call a fused operation, whose function gives the result alone; return what its kernel leaves beside it too."""
-        if any(isinstance(arg, Tensor) and arg._tangents for arg in args):
+        """Call a fused operation, whose function gives the result alone, with what its kernel leaves beside it; or its adjoint.
+
+        Where steps of a derivative take what kernels left, what is followed goes through the functions kernels are made of.
+        """
+        if any(isinstance(arg, Tensor) and (arg._tangents or (self._adjoints and arg._is_followed())) for arg in args):
             assert op.kernel is not None
             return op.kernel(self._functions, *args)
-        return general(op, args, whole=True)
+        return _without_history(op.name, *args) if op.rule.adjoint_of else general(op, args, whole=True)
 
 
 def _without_history(name: str, *args: Any, **kwargs: Any) -> Any:

@@ -397,7 +397,12 @@ def _over_batch(xp: Any, g: Any, rank: int) -> Any:
     return xp.sum(g, axis=batch) if batch else g
 
 
-@nondifferentiable("g", "input", "weight", "mean", "scale", name="nn.layer_norm_input", kernel=_layer_norm_input_kernel)
+@nondifferentiable(
+    *("g", "input", "weight", "mean", "scale"),
+    name="nn.layer_norm_input",
+    kernel=_layer_norm_input_kernel,
+    adjoint_of="nn.layer_norm",
+)
 def _layer_norm_input(g: Any, input: Any, weight: Any, mean: Any, scale: Any, rank: int, /) -> Tensor:
     """The first-order vjp of `layer_norm` by its input; higher orders go through its definition."""
 
@@ -409,6 +414,7 @@ def _layer_norm_input(g: Any, input: Any, weight: Any, mean: Any, scale: Any, ra
     "scale",
     name="nn.layer_norm_weight",
     kernel=lambda xp, g, input, mean, scale, rank: _over_batch(xp, g * ((input - mean) * scale), rank),
+    adjoint_of="nn.layer_norm",
 )
 def _layer_norm_weight(g: Any, input: Any, mean: Any, scale: Any, rank: int, /) -> Tensor:
     """The first-order vjp of `layer_norm` by its weight; higher orders go through its definition."""
@@ -1111,6 +1117,7 @@ _IN_ADJOINT = ("g", "query", "key", "value", "mask", "seen", "kept", "ans", "lse
     name="nn.attention_adjoint",
     kernel=_attention_adjoint_kernel,
     outputs=3,
+    adjoint_of="nn.attention",
 )
 def _attention_adjoint(
     g: Any,
@@ -1134,6 +1141,7 @@ def _attention_adjoint(
     *_IN_ADJOINT,
     name="nn.attention_mask",
     kernel=_attention_mask_kernel,
+    adjoint_of="nn.attention",
 )
 def _attention_mask(
     g: Any,
@@ -1508,7 +1516,10 @@ def _cross_entropy_adjoint_kernel(
 
 
 @nondifferentiable(
-    "grad", "input", "target", "lse", "rows", name="nn.cross_entropy_adjoint", kernel=_cross_entropy_adjoint_kernel
+    *("grad", "input", "target", "lse", "rows"),
+    name="nn.cross_entropy_adjoint",
+    kernel=_cross_entropy_adjoint_kernel,
+    adjoint_of="nn.cross_entropy",
 )
 def _cross_entropy_adjoint(grad: Any, input: Any, target: Any, lse: Any, rows: Any, reduction: str, /) -> Tensor:
     """The first-order vjp of `cross_entropy`; higher orders go through its definition."""

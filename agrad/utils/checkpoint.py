@@ -20,7 +20,7 @@ from agrad.core import names as _names
 from agrad.core.engine import running
 from agrad.core.op import OPS
 from agrad.core.saved import Packed, Pair, active, around
-from agrad.core.tensor import Tensor
+from agrad.core.tensor import Tensor, wrap
 from agrad.func.batching import repeatable
 from agrad.ops.docs import complete as _complete
 from agrad.tree import flatten, unflatten
@@ -221,7 +221,7 @@ class _Again:
         now = _Entry(self.node, tensor)
         if place >= len(frame.entries):
             if not frame.complete:  # differentiated while it runs for the first time: there is more to come
-                return tensor.detach()
+                return _alone(tensor)
             raise CheckpointError(
                 "trying to save more tensors during recomputation than during the original forward pass."
                 f"\n  The first of them was saved by {now}."
@@ -235,15 +235,20 @@ class _Again:
             )
         self.count += 1
         if then.slot is not None and then.slot() is not None:
-            self.found[place] = tensor.detach()
+            self.found[place] = _alone(tensor)
         if frame.early_stop and self.count == len(frame.entries):
             raise _Enough
-        return tensor.detach()
+        return _alone(tensor)
 
     @staticmethod
     def unpack(kept: Tensor) -> Tensor:
         """Return a value to a derivative that the function itself asks for."""
         return kept
+
+
+def _alone(tensor: Tensor) -> Tensor:
+    """Return a value without history. To a program it is the value itself: the function's own derivative goes through it."""
+    return wrap(tensor._raw, tensor._spec)
 
 
 class _Input:
@@ -252,14 +257,14 @@ class _Input:
     __slots__ = ("is_leaf", "kept", "requires_grad")
 
     def __init__(self, tensor: Tensor, pairs: tuple[Pair, ...]) -> None:
-        self.kept = Packed(tensor, pairs) if pairs else tensor.detach()
+        self.kept = Packed(tensor, pairs) if pairs else _alone(tensor)
         self.requires_grad = tensor.requires_grad
         self.is_leaf = tensor.is_leaf
 
     def give(self) -> Tensor:
         """Return it for another run; as the result of an operation, which may be changed in place, if it was one."""
         value = self.kept.unpack() if isinstance(self.kept, Packed) else self.kept
-        value = value.detach().requires_grad_(self.requires_grad)
+        value = _alone(value).requires_grad_(self.requires_grad)
         if self.requires_grad and not self.is_leaf:
             value = value[...]
             value._base = None  # a change of it concerns nobody

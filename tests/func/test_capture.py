@@ -108,6 +108,131 @@ def test_a_fused_operation_is_differentiated_through_its_residuals():
     np.testing.assert_allclose(ag.func.grad(program)(x), numeric, rtol=1e-6, atol=1e-7)
 
 
+def no_grad(f):
+    """The function, under no_grad."""
+
+    def quiet(x):
+        with ag.no_grad():
+            return f(x)
+
+    return quiet
+
+
+V = np.array([0.3, -1.2, 0.8])
+AT = np.array([0.6, -2.4, 1.6])
+ROWS = np.array([[1.0, -0.5, 0.3], [0.2, 0.4, -0.9]])
+LABELS = np.array([2, 0])
+
+
+def smooth(x):
+    return ag.sum(ag.sin(x) * x**2) + ag.prod(x) * ag.exp(ag.sum(x) / 4)
+
+
+def several(x):
+    return ag.stack([ag.sum(x**3), ag.prod(x), ag.sum(ag.sin(x) * ag.flip(x))])
+
+
+def normal(x):
+    return ag.sum(ag.nn.functional.layer_norm(ag.stack([x, x**2]), (3,), x + 2.0) ** 3)
+
+
+def entropy(x):
+    return ag.nn.functional.cross_entropy(ag.asarray(ROWS) * x, ag.asarray(LABELS))
+
+
+def attended(x):
+    q = ag.asarray(ROWS)[None] * x
+    return ag.sum(ag.nn.functional.scaled_dot_product_attention(q, q + 1, q * q, is_causal=True) ** 2)
+
+
+#: Functions of three numbers with transforms inside.
+TRANSFORMED = {
+    "grad": ag.grad(smooth),
+    "value and grad": lambda x: ag.concat([ag.reshape(part, (-1,)) for part in ag.value_and_grad(smooth)(x)]),
+    "grad of grad": ag.grad(lambda x: ag.sum(ag.grad(smooth)(x) ** 2)),
+    "elementwise": ag.func.elementwise_grad(lambda x: ag.sin(x) * x**2),
+    "hessian": ag.hessian(smooth),
+    "forward over reverse": ag.jacfwd(ag.grad(smooth)),
+    "jacrev": ag.jacrev(several),
+    "vjp": lambda x: ag.vjp(several, x)[1](x**2)[0],
+    "vjp by its cotangent": lambda v: ag.vjp(several, ag.asarray(AT))[1](v)[0],
+    "jvp": lambda x: ag.jvp(ag.grad(smooth), (x,), (ag.asarray(V),))[1],
+    "jvp by its tangent": lambda v: ag.jvp(ag.grad(smooth), (ag.asarray(AT),), (v**2,))[1],
+    "hvp": lambda x: ag.func.hvp(smooth, (x,), (ag.asarray(V),)),
+    "hvp by its vector": lambda v: ag.func.hvp(smooth, (ag.asarray(AT),), (v,)),
+    "linearize": lambda x: ag.func.linearize(several, x)[1](x**2),
+    "vmap of grad": lambda x: ag.vmap(ag.grad(lambda row: smooth(row * x)))(ag.asarray(ROWS)),
+    "vmap of hessian": lambda x: ag.vmap(ag.hessian(smooth))(ag.asarray(ROWS) * x),
+    "grad of vmap": ag.grad(lambda x: ag.sum(ag.vmap(smooth)(ag.asarray(ROWS) * x))),
+    "solve": ag.grad(lambda x: ag.sum(ag.linalg.solve(3 * ag.eye(3) + ag.linalg.outer(x, x), x) ** 2)),
+    "where": ag.grad(lambda x: ag.sum(ag.where(x > 0, ag.exp(x), x**3))),
+    "places": ag.grad(lambda x: ag.sum(x[ag.asarray(LABELS)] ** 3) + ag.sum(ag.sort(x) ** 2 * ag.asarray(V))),
+    "checkpoint": ag.grad(lambda x: ag.utils.checkpoint.checkpoint(smooth, x, use_reentrant=False)),
+    "layer_norm": ag.grad(normal),
+    "hessian of layer_norm": ag.hessian(normal),
+    "vmap of layer_norm": lambda x: ag.vmap(ag.grad(lambda row: normal(row * x)))(ag.asarray(ROWS)),
+    "cross_entropy": ag.grad(entropy),
+    "jvp of cross_entropy": lambda x: ag.jvp(ag.grad(entropy), (x,), (ag.asarray(V),))[1],
+    "attention": ag.grad(attended),
+    "vmap of attention": lambda x: ag.vmap(ag.grad(lambda row: attended(row * x)))(ag.asarray(ROWS)),
+    "auxiliary value": lambda x: ag.grad(lambda x: (smooth(x), ag.sum(x**2)), has_aux=True)(x)[1],
+    "functional": lambda x: ag.autograd.functional.vjp(several, x, ag.asarray(V), create_graph=True)[1],
+}
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["arrays", "requires_grad"])
+@pytest.mark.parametrize("name", TRANSFORMED)
+def test_gradients_in_a_program_have_derivatives(name, asked):
+    f, x, step = TRANSFORMED[name], np.array([0.7, -0.4, 1.1]), 1e-6
+    program = capture(f)(ag.asarray(x).requires_grad_() if asked else x)
+    weights = np.cos(np.arange(f(ag.asarray(x)).size)).reshape(f(ag.asarray(x)).shape)
+    if not asked:  # not a bit of it is another for that
+        np.testing.assert_array_equal(program(x), f(ag.asarray(x)).numpy())
+    expected = [
+        ((f(ag.asarray(x + d)) - f(ag.asarray(x - d))).numpy() * weights).sum() / (2 * step) for d in step * np.eye(3)
+    ]
+
+    def total(x):
+        return ag.sum(program(x) * ag.asarray(weights))
+
+    near = {"rtol": 1e-6, "atol": 1e-7}
+    np.testing.assert_allclose(ag.grad(total)(x), expected, **near)
+    t = ag.asarray(x).requires_grad_()
+    assert program(t).requires_grad
+    total(t).backward()
+    np.testing.assert_allclose(t.grad, expected, **near)
+    np.testing.assert_allclose(ag.jvp(total, (x,), (V,))[1], V @ expected, **near)
+    np.testing.assert_allclose(ag.vmap(ag.grad(total))(np.stack([x, x]))[1], expected, **near)
+
+
+@pytest.mark.parametrize(
+    "constant",
+    [
+        no_grad(ag.grad(smooth)),
+        no_grad(lambda x: ag.value_and_grad(smooth)(x)[0]),
+        no_grad(lambda x: ag.vjp(several, x)[0]),
+        lambda x: no_grad(lambda x: ag.vjp(several, x))(x)[1](ag.ones(3))[0],
+        no_grad(lambda x: ag.grad(lambda x: (smooth(x), ag.sum(x**2)), has_aux=True)(x)[1]),
+        lambda x: ag.autograd.functional.vjp(several, x, ag.asarray(V))[0],
+        lambda x: ag.autograd.functional.hvp(smooth, x, ag.asarray(V))[1],
+        lambda x: ag.autograd.functional.jacobian(several, x),
+    ],
+    ids=["grad", "value", "vjp", "pull", "aux", "functional.vjp", "functional.hvp", "functional.jacobian"],
+)
+def test_what_a_function_cuts_off_is_cut_off_in_a_program(constant):
+    x = np.array([0.7, -0.4, 1.1])
+    fixed = constant(ag.asarray(x)).numpy()
+    program = capture(lambda x: constant(x) * x)(x)
+    close(ag.grad(lambda x: ag.sum(program(x)))(x), fixed.sum(0) if fixed.ndim == 2 else fixed * np.ones(3))
+
+
+def test_a_program_that_gives_its_operand_gives_a_tensor_of_its_own():
+    program = capture(lambda v: ag.vjp(lambda x: x, ag.zeros(3))[1](v)[0])(V)
+    t = ag.ones(3)
+    program(t).add_(1)
+    close(t, np.ones(3))
+
+
 def test_another_backend_runs_it():
     da = pytest.importorskip("dask.array")
     program = capture(lambda x: ag.sum(ag.tanh(x) @ ag.tanh(x).T))(np.ones((4, 3)))

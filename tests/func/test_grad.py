@@ -253,6 +253,29 @@ def test_jvp(close):
     assert repr(aux) == "tensor(3.)"  # no tangent is left behind
 
 
+@pytest.mark.parametrize(
+    "product",
+    [
+        lambda f, x, v: jvp(grad(f), (x,), (v,))[1],
+        lambda f, x, v: jvp(lambda x: vjp(f, x)[1](tensor(1.0))[0], (x,), (v,))[1],
+        lambda f, x, v: jvp(lambda c: grad(lambda x: f(x * c))(x), (tensor(1.0),), (v[0],))[1],
+        lambda f, x, v: jvp(lambda x: linearize(f, x)[1](x), (x,), (v,))[1],
+        lambda f, x, v: jvp(lambda x: hvp(f, (x,), (x,)), (x,), (v,))[1],
+        lambda f, x, v: vjp(lambda v: jvp(grad(f), (x,), (v,))[1], v)[1](v)[0],
+    ],
+    ids=["grad", "vjp", "closure", "linearize", "hvp", "twice"],
+)
+def test_derivatives_in_a_jvp_are_differentiated_by_its_tangent(product, close):
+    f, x, v = lambda x: ag.prod(ag.sin(x)) + (x**3).sum(), tensor(0.4, 1.3), tensor(0.7, -0.2)
+    total = lambda v: (product(f, x, tensor(v)) ** 2).sum()
+    expected = differences(lambda v: total(v).numpy(), v.numpy())
+    found = grad(lambda v: (product(f, x, v) ** 2).sum())(v)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+    assert not product(f, x, v).requires_grad
+    leaf = v.clone().requires_grad_()
+    assert product(f, x, leaf).requires_grad
+
+
 def test_linearize_runs_the_function_once(close):
     calls = []
 
