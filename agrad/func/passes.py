@@ -43,7 +43,8 @@ FILLED = {"zeros": 0, "zeros_like": 0, "ones": 1, "ones_like": 1}
 #: Operations that may fill an array with one value.
 POINTED = frozenset({*FILLED, "full", "full_like", "broadcast_to", "broadcast_like", "bitwise_and", "pow"})
 
-#: Operations, beside those whose rule says so, whose result may have the memory of an operand.
+#: Operations of agrad's own, beside those whose rule says so, whose result may have the memory of an operand. That of any
+#: other's operation may, and that of a call with ``copy=False``.
 SHARING = frozenset(
     {
         *("broadcast_to", "broadcast_like", "broadcast_arrays", "real", "imag", "conj", "flip", "to_device", "diff"),
@@ -476,7 +477,7 @@ class Walk:
         """By the number of a value that may share memory another one that it may share it with."""
         groups: dict[int, int] = {}
         for step in self._program.steps:
-            if is_fresh(step.op):
+            if is_fresh(step):
                 continue
             members = [*step.made, *step.refs]
             for other in members[1:]:
@@ -526,7 +527,7 @@ class Walk:
         """The values whose place in memory may matter to the last bits of others, as where they are added up."""
         ordered: set[int] = set()
         for step in reversed(self._program.steps):
-            if not is_elementwise(step.op) and (is_fresh(step.op) or not ordered.isdisjoint(step.made)):
+            if not is_elementwise(step) and (is_fresh(step) or not ordered.isdisjoint(step.made)):
                 ordered.update(step.refs)
         return ordered
 
@@ -537,7 +538,7 @@ class Walk:
     def _is_dense(self, number: int) -> bool:
         """Return whether a value lies in memory as its copy would."""
         maker = self.makers.get(number)
-        return maker is not None and (is_elementwise(maker.op) or maker.op in ("matmul", "sum", "mean"))
+        return maker is not None and (is_elementwise(maker) or maker.op in ("matmul", "sum", "mean"))
 
 
 def find(groups: dict[int, int], number: int) -> int:
@@ -550,20 +551,38 @@ def find(groups: dict[int, int], number: int) -> int:
     return number
 
 
-@functools.cache
-def is_elementwise(op: str) -> bool:
-    """Return whether an operation makes a new array element by element."""
-    return (
-        op in ALSO_ELEMENTWISE
-        or op in ALIKE
-        or (op in OPS and OPS[op].rule.kind == "elementwise" and op not in SHARING)
-    )
+def is_elementwise(step: Step) -> bool:
+    """Return whether a step makes a new array element by element."""
+    return _is_elementwise(step.op) and _copies(step)
+
+
+def is_fresh(step: Step) -> bool:
+    """Return whether a step gives memory of its own."""
+    return _is_fresh(step.op) and _copies(step)
 
 
 @functools.cache
-def is_fresh(op: str) -> bool:
-    """Return whether an operation gives memory of its own."""
-    return op in FRESH or op in ALSO_ELEMENTWISE or (op in OPS and op not in SHARING and not OPS[op].rule.views)
+def is_foreign(op: str) -> bool:
+    """Return whether an operation is not agrad's own: its kernel may give an operand at one call and a new array at the next."""
+    return op in OPS and OPS[op].rule.guarded
+
+
+def _copies(step: Step) -> bool:
+    return not step.kwargs or step.kwargs.get("copy", True) is True
+
+
+@functools.cache
+def _is_elementwise(op: str) -> bool:
+    if op in ALSO_ELEMENTWISE or op in ALIKE:
+        return True
+    return op in OPS and OPS[op].rule.kind == "elementwise" and op not in SHARING and not is_foreign(op)
+
+
+@functools.cache
+def _is_fresh(op: str) -> bool:
+    if op in FRESH or op in ALSO_ELEMENTWISE:
+        return True
+    return op in OPS and op not in SHARING and not OPS[op].rule.views and not is_foreign(op)
 
 
 def kind_of(dtype: str) -> str:

@@ -498,3 +498,61 @@ def test_views_of_single_numbers_are_not_written_over():
     for n in range(4):
         count, mean = program(np.asarray(n), np.full(3, float(n)))
         assert (int(count), float(mean)) == (n + 1, 2.0 * n)
+
+
+# -- operations of others ---------------------------------------------------------------------------------------------
+
+
+def given_or_new(xp, x):
+    """The operand where its first element is positive, else what is not that."""
+    return x if float(x.ravel()[0]) > 0 else x * -0.5
+
+
+FOREIGN = {
+    "linear": ag.linear(name="tests.reversal", x=lambda g: -g, kernel=lambda xp, x: x),
+    "elementwise": ag.elementwise(name="tests.straight", x=lambda xp, x: 1.0, kernel=lambda xp, x: x),
+    "part": ag.linear(name="tests.turned", x=lambda xp, g: xp.flip(g), kernel=lambda xp, x: x[::-1]),
+    "by value": ag.custom(name="tests.chosen", vjp={"x": lambda g: g}, jvp=None, kernel=given_or_new),
+    "copy": ag.linear(name="tests.copied", x=lambda g: g, kernel=lambda xp, x: xp.asarray(x, copy=True)),
+    "cast": ag.linear(name="tests.cast", x=lambda g: g, kernel=lambda xp, x: xp.astype(x, x.dtype, copy=False)),
+}
+
+
+def stub(x, /):
+    """Return x."""
+
+
+FOREIGN = {name: declare(stub) for name, declare in FOREIGN.items()}
+
+AROUND = {
+    "alone": lambda op, x: op(x),
+    "neutral": lambda op, x: op(x) * 1.0,
+    "cast": lambda op, x: ag.astype(op(x), x.dtype, copy=False) * 1.0,
+    "chain": lambda op, x: ag.exp(op(ag.sin(x)) * 2.0) + 1.0,
+    "beside its operand": lambda op, x: [(y := ag.sin(x)), op(y) - y, op(y) + y.flip(0), ag.sum(y * op(y))],
+    "later": lambda op, x: [ag.cos(z := op(y := x + 1.0)) * 3.0, ag.sqrt(y * y + 2.0), z - 1.0],
+    "view": lambda op, x: ag.sum(op(x + 1.0).reshape((-1,)) * 2.0) + ag.exp(-op(x)[1:]) * 3.0,
+    "twice": lambda op, x: op(op(x * 2.0)) + op(x),
+    "gradient": lambda op, x: ag.grad(lambda x: ag.sum(ag.sin(op(x * x))))(x),
+}
+
+
+@pytest.mark.parametrize("shape", [(3,), (6, 5), (40, 30)])
+@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_users_kernel_may_give_its_operand(name, around, shape, small_tiles):
+    op, f = FOREIGN[name], AROUND[around]
+    x = np.abs(np.random.default_rng(0).normal(size=shape)) + 0.1
+    program = ag.func.capture(lambda x: f(op, x))(x)
+    run = NUMPY.compile(optimized(program.without_detach()), exact=True, threads=small_tiles)
+    kept = []
+    for factor in (1.0, 2.0, -1.0, 0.5, -2.0, 3.0):
+        values = factor * x
+        wanted = plain(program, [values])
+        found = run(values)
+        same(found, wanted)
+        if around not in ("alone", "twice"):  # there it is what the kernel gave
+            assert not any(np.may_share_memory(one, values) for one in found)
+        kept.append(([*found, values], [one.copy() for one in (*found, factor * x)]))
+        for now, then in kept:  # no call has written to what it was given, nor to what another one gave
+            same(now, then)

@@ -13,9 +13,12 @@ from hypothesis import strategies as st
 
 import agrad as ag
 from agrad.core.backend import backend_of
+from agrad.core.errors import UnsupportedOp
 from agrad.func import passes
 from agrad.func.passes import PASSES, optimized
 from agrad.func.program import Program, Ref, Shaped, Step
+from agrad.testing.calls import Call
+from agrad.testing.samples import SAMPLES
 
 NUMPY = backend_of(np.ones(1))
 F = ag.nn.functional
@@ -234,3 +237,32 @@ def test_a_program_of_many_steps():
     steps = tuple(Step("multiply", (Ref(i), 1.5 if i % 2 else 1.0), {}, (i + 1,)) for i in range(20_000))
     program = Program((0,), steps, (20_000,), dict.fromkeys(range(20_001), Shaped((3,), "float64")))
     assert len(optimized(program).steps) == 10_000
+
+
+@pytest.mark.parametrize("op", SAMPLES)
+def test_results_lie_where_they_are_said_to(op):
+    for sample in SAMPLES[op]:
+        call, others = Call(sample), []
+        try:
+            results = call.raw(call.arrays, lambda array, others=others: others.append(array) or array)
+        except (ImportError, UnsupportedOp):
+            continue
+        taken = [a for a in (*call.arrays, *others) if isinstance(a, np.ndarray)]
+        shared = any(np.may_share_memory(result, a) for i, result in enumerate(results) for a in (*taken, *results[:i]))
+        assert not (shared and passes.is_fresh(Step(op, (), sample.kwargs, (0,)))), str(sample)
+
+
+def test_what_may_give_its_operand_counts_so():
+    @ag.elementwise(name="tests.passed", x=lambda xp, x: 1.0, kernel=lambda xp, x: x)
+    def passed(x, /):
+        """Return x."""
+
+    x = normal(4, 3)
+    for f in (lambda x: passed(x) * 1.0, lambda x: ag.astype(x, x.dtype, copy=False) * 1.0):
+        program = capture(f, x)
+        (out,) = check(program, x).function(NUMPY)(x)
+        assert not np.may_share_memory(out, x)
+    rows = normal(4, 6)[:, ::2].T  # its sum, added up in another order, has other bits
+    check(capture(lambda x: ag.sum(ag.astype(x, x.dtype, copy=False) * 1.0), rows), rows)
+    assert not passes.is_elementwise(Step("tests.passed", (Ref(0),), {}, (1,)))
+    assert passes.is_elementwise(Step("astype", (Ref(0),), {}, (1,)))

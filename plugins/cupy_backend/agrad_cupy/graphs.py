@@ -215,6 +215,6 @@ def check(program: Program, own: Collection[str]) -> None:
 
 def is_worth_it(program: Program, own: Collection[str]) -> bool:
     """Return whether a call launches more kernels than with a graph: that, and a copy of each array in and out."""
-    kernels = sum(step.op in own or is_fresh(step.op) for step in program.steps)
+    kernels = sum(step.op in own or is_fresh(step) for step in program.steps)
     copies = len(program.inputs) + len({*program.outputs} - {*program.inputs})
     return kernels > copies + 1

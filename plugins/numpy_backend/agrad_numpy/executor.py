@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from agrad.func.passes import find, is_fresh, key_of
+from agrad.func.passes import find, is_foreign, is_fresh, key_of
 from agrad.func.program import (
     DRAW,
     HERE,
@@ -263,6 +263,8 @@ class Trial:
                 if number is not None:
                     if isinstance(part, np.generic):
                         scalars.add(number)
+                    if is_foreign(step.op) and isinstance(part, np.ndarray) and any(map(shares(part), args)):
+                        part = part.copy(order="K")  # in another call it may be no operand: it counts as memory of its own
                     # a scalar may be a buffer in the text: what is made of it there can be a view, as of an array here
                     values[number] = np.asarray(part) if number in scalars else part
                     self._note(number, values[number], refs)
@@ -362,11 +364,22 @@ def address(array: Any) -> int:
     return int(array.__array_interface__["data"][0])
 
 
+def shares(array: Any) -> Callable[[Any], bool]:
+    """Return what says of an argument whether it may share memory with an array."""
+
+    def asked(part: Any) -> bool:
+        if isinstance(part, tuple | list):
+            return any(map(asked, part))
+        return isinstance(part, np.ndarray) and np.may_share_memory(array, part)
+
+    return asked
+
+
 def memory(program: Program) -> Callable[[int], int]:
     """Return what gives, for a number, that of a group of values that may share memory."""
     groups: dict[int, int] = {}
     for step in program.steps:
-        if not is_fresh(step.op):
+        if not is_fresh(step):
             for other in step.refs:
                 for made in step.made:
                     a, b = find(groups, made), find(groups, other)
@@ -457,6 +470,14 @@ class Text:
             for number in step.outs:
                 if number in self.places:
                     self._ends.setdefault(self.places[number].root, step_at)
+        for step in reversed(program.steps):  # a user's kernel may give an operand: that lives longer than what it gave
+            if is_foreign(step.op):
+                roots = [self.places[n].root for n in step.made if n in self.places]
+                after = min(max((self._ends[root] for root in roots), default=-1) + 1, len(program.steps))
+                for number in step.refs:
+                    if number in self.places:
+                        root = self.places[number].root
+                        self._ends[root] = max(self._ends[root], after)
         self._dying: dict[int, list[int]] = {}
         for root, at in self._ends.items():
             self._dying.setdefault(at, []).append(root)

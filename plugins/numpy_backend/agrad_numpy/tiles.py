@@ -109,7 +109,7 @@ class Run:
         if step.op in ("sum", "mean"):
             return self._admit_sum(at, step)
         shape = place.layout[0]
-        if not is_elementwise(step.op) or not is_contiguous(place.layout) or (self.members and shape != self.shape):
+        if not is_elementwise(step) or not is_contiguous(place.layout) or (self.members and shape != self.shape):
             return False
         size = math.prod(shape) * place.layout[2].itemsize
         if place.layout[2].kind not in "biufc" or (not self.members and size < CUT_FROM):
