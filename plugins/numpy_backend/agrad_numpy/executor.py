@@ -259,12 +259,12 @@ class Trial:
                 error.add_note(f"Raised by {step.op} on shapes {shapes}.\n  Recorded at {step.line}.")
                 raise
             parts = found if step.several else (found,)
+            if is_foreign(step.op):
+                parts = tuple(apart(part, args) for part in parts)
             for number, part in zip(step.outs, parts, strict=True):
                 if number is not None:
                     if isinstance(part, np.generic):
                         scalars.add(number)
-                    if is_foreign(step.op) and isinstance(part, np.ndarray) and any(map(shares(part), args)):
-                        part = part.copy(order="K")  # in another call it may be no operand: it counts as memory of its own
                     # a scalar may be a buffer in the text: what is made of it there can be a view, as of an array here
                     values[number] = np.asarray(part) if number in scalars else part
                     self._note(number, values[number], refs)
@@ -364,15 +364,13 @@ def address(array: Any) -> int:
     return int(array.__array_interface__["data"][0])
 
 
-def shares(array: Any) -> Callable[[Any], bool]:
-    """Return what says of an argument whether it may share memory with an array."""
-
-    def asked(part: Any) -> bool:
-        if isinstance(part, tuple | list):
-            return any(map(asked, part))
-        return isinstance(part, np.ndarray) and np.may_share_memory(array, part)
-
-    return asked
+def apart(value: Any, args: Any) -> Any:
+    """Return what a user's kernel gave, copied if it lies in an argument: in another call it may not, so it never counts so."""
+    if not isinstance(value, np.ndarray):
+        return value
+    arrays = [a for part in args for a in (part if isinstance(part, tuple | list) else (part,))]
+    within = any(isinstance(a, np.ndarray) and np.may_share_memory(value, a) for a in arrays)
+    return value.copy(order="K") if within else value
 
 
 def memory(program: Program) -> Callable[[int], int]:
