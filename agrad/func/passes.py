@@ -2,7 +2,8 @@
 
 Each takes a program and returns one. None changes a bit of a result: not the sign of a zero, not a NaN, not an infinity,
 not a dtype. None lets a result share memory with an input, a constant or another result where it did not. What depends on
-how an array lies in memory (sums, matrix products) still gets one that lies as before.
+how an array lies in memory (sums, matrix products) still gets one that lies as before: what it is made of, element by element,
+keeps its order, too.
 """
 
 from __future__ import annotations
@@ -148,7 +149,11 @@ def scalars(program: Program) -> Program:
             return Step("broadcast_to", (Ref(number), shape), {}, step.outs, False, step.line, step.region)
         for i, part in enumerate(step.args):
             small = points[i] if points[i] is not None or type(part) is not Ref else walk.unbroadcast(part)
-            if small is None or type(part) is not Ref:
+            if (
+                small is None
+                or type(part) is not Ref
+                or (points[i] is not None and not walk.may_leave(step, part.number))
+            ):
                 continue
             others = [walk.shapes[a.number].shape for j, a in enumerate(args) if j != i and type(a) is Ref]
             if broadcast([walk.shapes[small.number].shape if type(small) is Ref else (), *others]) == shape:
@@ -509,7 +514,8 @@ class Walk:
     def may_stand(self, step: Step, other: int) -> bool:
         """Return whether a value may stand for what a step makes of it: nobody can see that they share memory."""
         number = step.made[0]
-        if step.op not in VIEWS and self.is_ordered(number) and not self._is_dense(other):
+        alike = self._is_dense(other) and all(self.may_leave(step, r) for r in step.refs if r != other)
+        if step.op not in VIEWS and self.is_ordered(number) and not alike:
             return False
         if not self.reaches(number):
             return True
@@ -521,24 +527,120 @@ class Walk:
         return here == there or not (self.reaches(number) and self.reaches(other))
 
     # -- order --------------------------------------------------------------------------------------------------------
+    #
+    # An elementwise operation lays its result out as its operands are: of two axes the one along which an operand has the
+    # larger strides comes first, and where operands disagree, or say nothing, the order is C's. An operand *votes* if it
+    # has two axes to compare: numbers, vectors and what is broadcast from them do not.
+
+    def votes(self, number: int) -> bool:
+        """Return whether a value may say how what is made of it element by element lies in memory."""
+        ref: Ref | None = Ref(number)
+        while ref is not None and _axes_of(self.shapes[ref.number]) > 1:
+            ref = self.unbroadcast(ref)
+            if ref is None:
+                return True
+        return False
+
+    @once
+    def _lying_in_c(self) -> set[int]:
+        """The values that lie in C's order whatever the inputs do, and whatever becomes of arrays of one value."""
+        found: set[int] = set()
+        shapes = self._program.shapes
+        points = {number for number, about in shapes.items() if about.shape == ()}
+        others: set[int] = set()  # arrays of one value that may lie in another order
+        for step in self._program.steps:
+            refs = [r for r in step.refs if r in shapes]
+            if step.op in ALIKE:
+                points.update(step.made)
+                others.update(step.made if refs[0] not in found else ())
+            elif step.op in FILLED or step.op == "full":
+                points.update(step.made)
+            elif step.op in ("broadcast_to", "broadcast_like"):
+                points.update(step.made if refs and refs[0] in points else ())
+            elif is_elementwise(step):
+                values = [r for r in refs if r not in points]
+                shape = shapes[step.made[0]].shape
+                if not values:
+                    points.update(step.made)
+                    others.update(step.made if not others.isdisjoint(refs) else ())
+                elif any(r in found and shapes[r].shape == shape for r in values) or (
+                    all(_axes_of(shapes[r]) < 2 for r in values) and others.isdisjoint(refs)
+                ):
+                    found.update(step.made)
+            else:
+                product = step.op == "matmul" and all(len(shapes[r].shape) == 2 for r in refs)
+                kept = step.op in ("reshape", "sum", "mean", "max", "min") and refs[0] in found
+                found.update(step.made if product or kept else ())
+        return found
+
+    @once
+    def _order(self) -> dict[int, Any]:
+        """By the number of what is made element by element the votes it was laid out by: equal ones, equal orders.
+
+        An array *like* another one that has no order of its own, as one that is broadcast, need not be laid out by its votes.
+        """
+        order: dict[int, Any] = {}
+        shapes = self._program.shapes
+        for step in self._program.steps:
+            if not is_elementwise(step):
+                continue
+            shape = shapes[step.made[0]].shape
+            votes = {
+                (order.get(r, r), shapes[r].shape == shape or shapes[r].shape)
+                for r in step.refs
+                if r in shapes and _axes_of(shapes[r]) > 1
+            }
+            # a value that was laid out by some votes says what they do, and more
+            made = [vote for vote, whole in votes if whole is True and type(vote) is frozenset]
+            least = next((vote for vote in made if votes <= {(vote, True), (("like", vote), True), *vote}), None)
+            found = frozenset(votes) if least is None else least
+            order[step.made[0]] = ("like", found) if step.op in ALIKE and least is None else found
+        return order
 
     @once
     def _ordered(self) -> set[int]:
         """The values whose place in memory may matter to the last bits of others, as where they are added up."""
         ordered: set[int] = set()
+        wanted = set(self._program.outputs)  # the values of which more is asked for than how they lie
+        shapes = self._program.shapes
         for step in reversed(self._program.steps):
-            if not is_elementwise(step) and (is_fresh(step) or not ordered.isdisjoint(step.made)):
-                ordered.update(step.refs)
+            is_wanted, is_seen = not wanted.isdisjoint(step.made), not ordered.isdisjoint(step.made)
+            if is_wanted and step.op not in ALIKE:
+                wanted.update(step.refs)
+            if not is_elementwise(step):
+                if is_seen or (is_wanted and is_fresh(step)):
+                    ordered.update(step.refs)
+            elif is_seen:
+                shape = shapes[step.made[0]].shape
+                decided = [r for r in step.refs if r in self._lying_in_c and shapes[r].shape == shape]
+                voting = (r for r in step.refs if r in shapes and _axes_of(shapes[r]) > 1)
+                ordered.update(r for r in voting if all(d == r for d in decided))
         return ordered
 
     def is_ordered(self, number: int) -> bool:
         """Return whether the place of a value's elements in memory may matter."""
         return number in self._ordered
 
+    def may_leave(self, step: Step, number: int) -> bool:
+        """Return whether an elementwise step lays its result out alike without an operand, or nobody can tell."""
+        if not self.is_ordered(step.made[0]) or not self.votes(number):
+            return True
+        shape, order = self.shapes[step.made[0]].shape, self._order.get(number)
+        others = [r for r in step.refs if r != number and r in self.shapes and self.shapes[r].shape == shape]
+        order = order[1] if type(order) is tuple else order
+        if order is not None and any(self._order.get(r) == order and r in self._ordered for r in others):
+            return True
+        return any(r in self._lying_in_c for r in others)
+
     def _is_dense(self, number: int) -> bool:
         """Return whether a value lies in memory as its copy would."""
         maker = self.makers.get(number)
         return maker is not None and (is_elementwise(maker) or maker.op in ("matmul", "sum", "mean"))
+
+
+def _axes_of(about: Shaped) -> int:
+    """Return how many axes an array has of more than one element."""
+    return sum(n > 1 for n in about.shape)
 
 
 def find(groups: dict[int, int], number: int) -> int:
@@ -575,7 +677,8 @@ def _copies(step: Step) -> bool:
 def _is_elementwise(op: str) -> bool:
     if op in ALSO_ELEMENTWISE or op in ALIKE:
         return True
-    return op in OPS and OPS[op].rule.kind == "elementwise" and op not in SHARING and not is_foreign(op)
+    rule = OPS[op].rule if op in OPS and op not in SHARING and not is_foreign(op) else None
+    return rule is not None and (rule.kind == "elementwise" or rule.boolean)
 
 
 @functools.cache

@@ -266,3 +266,61 @@ def test_what_may_give_its_operand_counts_so():
     check(capture(lambda x: ag.sum(ag.astype(x, x.dtype, copy=False) * 1.0), rows), rows)
     assert not passes.is_elementwise(Step("tests.passed", (Ref(0),), {}, (1,)))
     assert passes.is_elementwise(Step("astype", (Ref(0),), {}, (1,)))
+
+
+LAYOUTS = {
+    "c": np.ascontiguousarray,
+    "f": np.asfortranarray,
+    "turned": lambda x: x[::-1, ::-1],
+    "sparse": lambda x: np.repeat(x, 2, 1)[:, ::2],
+    "broadcast": lambda x: np.broadcast_to(x[:, :1], x.shape),
+}
+
+#: What is filled with one value, or broadcast, beside arrays that lie in another order, and then added up.
+FILLED = {
+    "chosen": lambda x, y: ag.where(
+        x > 0, ag.broadcast_to(ag.sum(y, axis=1, keepdims=True), x.shape), ag.zeros(x.shape)
+    ),
+    "beside ones": lambda x, y: x * ag.ones(x.shape) + y,
+    "far from the sum": lambda x, y: ag.exp(ag.sin(ag.where(x > 0, y, ag.zeros(x.shape)) * y)),
+    "like another": lambda x, y: ag.where(x > 0, x, ag.zeros_like(y)) - ag.full_like(y, 0.5),
+    "like what is broadcast": lambda x, y: ag.ones_like(ag.broadcast_to(x[:1], x.shape)) * ag.mean(y) + y[:, :1],
+    "of one value": lambda x, y: -ag.broadcast_to(ag.mean(x), x.shape) * y,
+    "neutral": lambda x, y: (ag.ones_like(x) * y) * 1.0 + ag.zeros(x.shape),
+}
+
+
+@pytest.mark.parametrize("of_y", LAYOUTS)
+@pytest.mark.parametrize("of_x", LAYOUTS)
+@pytest.mark.parametrize("case", FILLED)
+def test_arrays_of_one_value_keep_the_order_of_sums(case, of_x, of_y):
+    x, y = LAYOUTS[of_x](normal(17, 23, dtype=np.float64)), LAYOUTS[of_y](normal(17, 23, dtype=np.float64))
+
+    def sums(x, y):
+        made = FILLED[case](x, y)
+        return ag.sum(made), ag.sum(made, axis=0), ag.sum(made, axis=1), made @ made.mT
+
+    check(capture(sums, x, y), x, y)
+
+
+def test_derivatives_under_vmap_are_exact():
+    """A likelihood with bounds, its gradient and Hessian per column, and a step of Newton's method."""
+
+    def loss(t, x):
+        z = 1 + t[1] * (x - t[0])
+        logs = ag.log(ag.where(z > 0, z, 1.0))
+        return ag.sum(ag.where(z > 0, logs * (1 + 1 / t[1]) + ag.exp(-logs / t[1]), 0.0)) + ag.sum(t**2)
+
+    def newton(x):
+        t = ag.stack([ag.mean(x, axis=0), 0.1 + 0 * x[0]], axis=1)
+        for _ in range(3):
+            g = ag.vmap(ag.grad(loss), in_dims=(0, 1))(t, x)
+            h = ag.vmap(ag.hessian(loss), in_dims=(0, 1))(t, x) + 5 * ag.eye(2)
+            t = t - ag.linalg.solve(h, g[:, :, None])[:, :, 0] / 8
+        return t
+
+    x = RNG.uniform(2, 4, size=(20, 30))
+    wanted = newton(ag.asarray(x)).numpy()
+    run = ag.func.capture(newton)(x).runner(NUMPY, exact=True)
+    for _ in range(3):
+        same_bits(run(x)[0], wanted)

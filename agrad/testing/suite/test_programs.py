@@ -6,6 +6,7 @@ backends and where `Harness.exact` is False.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 import agrad as ag
 from agrad.testing.calls import library
+from agrad.testing.needs import TO_COMPLEX
 from agrad.testing.samples import Sample
 from agrad.testing.suite.running import FACTORS, VALUE, OfSamples, Run, any_data, is_mask, of_rules
 from agrad.testing.suite.test_creation import CREATED, EMPTY, MADE_OF
@@ -208,6 +210,40 @@ class TestPrograms(OfSamples):
             )
             for one, two in zip(self.hosts(found), self.hosts(wanted), strict=True):
                 self.close(one, two, VALUE[dtype], "the program over a batch")
+
+        self.run(check, op, dtype, once=True, few=True)
+
+    @of_rules
+    def test_exact_batches(self, op: str, dtype: str) -> None:
+        """Gradients per example with ``exact=True``: batched last, and added up, so that it shows where they lie in memory."""
+        if self.backend.is_lazy or not self.harness.exact or dtype.startswith("complex") or op in TO_COMPLEX:
+            pytest.skip("bits are compared of real arrays that are not lazy: see COMPLEX")
+        np = library()
+
+        def check(run: Run) -> None:
+            body = Body(run)
+            keyed = op == "setitem" and any_data(run.call.sample.args, lambda data: not data.inexact)
+            if keyed:
+                run.outcome = "left out"
+            if keyed or not body.replays(run):
+                return
+            rows = [Run(self, run.call.sample, dtype, factor) for factor in 3 * FACTORS]
+            batch = [self.tensor(np.stack(of, axis=-1)) for of in zip(*(row.call.arrays for row in rows), strict=True)]
+            cotangents, _ = run.cotangents(body.first)
+            zeros = functools.partial(ag.zeros, dtype=getattr(self.xp, dtype), device=self.device)
+
+            def totals(batch: Any, cotangents: Any, extras: Any) -> list[Any]:
+                found = ag.func.vmap(body.pulled, (-1, None, None))(batch, cotangents, extras)
+                floats = [part for part in found if part._spec.inexact]
+                return [*found, *(ag.sum(ag.where(part > 0, part, zeros(part.shape))) for part in floats)]
+
+            given = batch, cotangents, body.extras
+            replay = ag.func.capture(totals)(*given).runner(self.backend, exact=True)
+            raws = [leaf._raw for leaf in ag.tree.flatten(given)[0] if isinstance(leaf, ag.Tensor)]
+            wanted = self.hosts([part.detach() for part in totals(*given)])
+            for call in range(2):
+                for one, other in zip(self.hosts(replay(*raws)), wanted, strict=True):
+                    assert one.tobytes() == other.tobytes(), f"replay {call}: {one!r} is not, bit for bit, {other!r}"
 
         self.run(check, op, dtype, once=True, few=True)
 
