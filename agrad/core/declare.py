@@ -168,6 +168,7 @@ def multilinear(
     source: str = "",
     batch: Kernel | None = None,
     contracts: Kernel | None = None,
+    shapes: Callable[..., None] | None = None,
     **adjoints: Derivative,
 ) -> Declared:
     """Declare an op that is linear in each operand, by its adjoints; forward mode sums one term per tangent.
@@ -178,6 +179,8 @@ def multilinear(
         As for `linear`.
     contracts : callable, optional
         ``contracts(specs, *params)``: the axes that the op sums products over, of its first and of its second operand.
+    shapes : callable, optional
+        ``shapes(x1_shape, x2_shape, *params)`` raises where a library's kernel would take what the op does not.
     **adjoints : callable
         Per operand, its cotangent from ``g``, as for `linear`; it may ask for the values of the other operands.
 
@@ -187,7 +190,15 @@ def multilinear(
         A decorator for the function that gives signature and documentation; its body is never run.
     """
     return lambda stub: _declare(
-        stub, "multilinear", adjoints, name=name, kernel=kernel, source=source, batch=batch, contracts=contracts
+        stub,
+        "multilinear",
+        adjoints,
+        name=name,
+        kernel=kernel,
+        source=source,
+        batch=batch,
+        contracts=contracts,
+        shapes=shapes,
     )
 
 
@@ -371,6 +382,7 @@ def _declare(
     contracts: Kernel | None = None,
     least_axes: int = 0,
     adjoint_of: str = "",
+    shapes: Callable[..., None] | None = None,
 ) -> F:
     full = name or stub.__name__
     if full in OPS:
@@ -422,6 +434,7 @@ def _declare(
         batch=batch,
         contracts=contracts,
         least_axes=least_axes,
+        shapes=shapes,
     )
     op.entry = make_entry(op, stub)
     OPS[full] = op

@@ -69,10 +69,25 @@ def forget_kernels(backend: Backend) -> None:
 
 def _resolve(backend: Backend, name: str) -> Any:
     """Return a kernel, with the checks on its operands that libraries leave out."""
-    kernel = _found(backend, name)
-    if name in OPS and OPS[name].least_axes:
-        return _of_axes(kernel, name, OPS[name].least_axes)
+    kernel, op = _found(backend, name), OPS.get(name)
+    if op is None or name in backend.lacks:
+        return kernel
+    if op.least_axes:
+        return _of_axes(kernel, name, op.least_axes)
+    if op.shapes is not None:
+        return _of_shapes(kernel, op.shapes)
     return _of_kinds(kernel, backend) if name == "setitem" else kernel
+
+
+def _of_shapes(kernel: Callable[..., Any], check: Callable[..., None]) -> Callable[..., Any]:
+    """Return a kernel of two operands that refuses those of shapes which the op does not take."""
+
+    @functools.wraps(kernel)
+    def of_shapes(x1: Any, x2: Any, /, *args: Any, **parameters: Any) -> Any:
+        check(x1.shape, x2.shape, *args, **parameters)
+        return kernel(x1, x2, *args, **parameters)
+
+    return of_shapes
 
 
 def _of_axes(kernel: Callable[..., Any], name: str, least: int) -> Callable[..., Any]:

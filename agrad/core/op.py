@@ -87,6 +87,8 @@ class Op:
         ``contracts(specs, *params)``: the axes that it sums products over, of its first and of its second operand.
     least_axes : int
         How many axes the standard asks of the first operand, where libraries take fewer, each in a way of its own.
+    shapes : callable or None
+        ``shapes(x1_shape, x2_shape, ...)`` refuses operands of shapes that libraries take, each in a way of its own.
     entry : callable
         The public function, of `core.entry.make_entry`.
     """
@@ -107,6 +109,7 @@ class Op:
         batch: Callable[..., Any] | None = None,
         contracts: Callable[..., Any] | None = None,
         least_axes: int = 0,
+        shapes: Callable[..., None] | None = None,
     ) -> None:
         self.name = name
         self.rule = rule
@@ -114,6 +117,7 @@ class Op:
         self.batch = batch
         self.contracts = contracts
         self.least_axes = least_axes
+        self.shapes = shapes
         self.public = public
         self.aliases = aliases
         self.signature = without_aliases(public) if aliases else public

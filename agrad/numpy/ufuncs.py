@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from agrad import dtypes
@@ -623,13 +623,26 @@ def _test(name: str) -> Callable[[Tensor], Tensor]:
     return lambda x: op(numeric(x))
 
 
+def _of_axes(name: str, signature: str, operands: Sequence[Tensor]) -> None:
+    """Refuse operands of fewer axes than a product's signature has."""
+    for i, (x, core) in enumerate(zip(operands, signature.partition("->")[0].split("(")[1:], strict=True)):
+        least = core.partition(")")[0].count(",") + 1
+        if x.ndim < least:
+            raise ValueError(
+                f"{name}: Input operand {i} does not have enough dimensions (has {x.ndim}, gufunc core with signature"
+                f" {signature} requires {least}){errors.called()}"
+            )
+
+
 def _matvec(x1: Any, x2: Any) -> Tensor:
     x1, x2 = as_operands(x1, x2)
+    _of_axes("matvec", "(m,n),(n)->(m)", (x1, x2))
     return squeeze(matmul(x1, expand_dims(x2, axis=-1)), axis=-1)
 
 
 def _vecmat(x1: Any, x2: Any) -> Tensor:
     x1, x2 = as_operands(x1, x2)
+    _of_axes("vecmat", "(n),(n,m)->(m)", (x1, x2))
     row = expand_dims(conj(x1) if x1._spec.is_complex else x1, axis=-2)
     return squeeze(matmul(row, x2), axis=-2)
 

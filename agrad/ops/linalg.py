@@ -258,9 +258,16 @@ def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """
 
 
+def _two_vectors(x1: tuple[int, ...], x2: tuple[int, ...]) -> None:
+    for name, shape in (("self", x1), ("vec2", x2)):
+        if len(shape) != 1:
+            raise ValueError(
+                f"outer: Expected 1-D argument {name}, but got {len(shape)}-D\n  agrad.numpy.outer takes arrays of any rank as"
+                " vectors of their elements, as NumPy's does."
+            )
+
+
 def _outer_batch(b: BatchedCall, x1: Any, x2: Any, /) -> Any:
-    if x1.ndim != 1 or x2.ndim != 1:
-        raise ValueError(f"outer takes two vectors, not arrays of shapes {x1.shape} and {x2.shape}")
     xp = b.xp
     a = xp.expand_dims(x1.data if b.has(x1) else x1, axis=-1)
     return xp.multiply(a, xp.expand_dims(x2.data if b.has(x2) else x2, axis=-2))
@@ -271,13 +278,14 @@ def _outer_batch(b: BatchedCall, x1: Any, x2: Any, /) -> Any:
     x1=lambda xp, g, x2: mm(xp, g, conj(xp, x2)),
     x2=lambda xp, g, x1: mm(xp, xp.matrix_transpose(g), conj(xp, x1)),
     batch=_outer_batch,
+    shapes=_two_vectors,
 )
 def outer(x1: Any, x2: Any, /) -> Tensor:
     """The products of all pairs of elements of two vectors.
 
     x1, x2: Numeric, shapes (N,) and (M,).
     Returns: Shape (N, M). Nothing is conjugated.
-    ValueError: The backend's own error, if an operand is no vector.
+    ValueError: If an operand is no vector; `agrad.numpy.outer` takes its elements as one.
     Derivative: ``g conj(x2)`` and ``g^T conj(x1)``.
 
     >>> a = ag.tensor([1.0, 2.0], requires_grad=True)
@@ -302,6 +310,15 @@ def _cross_adjoint(xp: Any, g: Any, other: Any, spec: Any, axis: int, *, first: 
     return xp.moveaxis(unbroadcast(xp, product, tuple(shape)), -1, axis)
 
 
+def _of_length_three(x1: tuple[int, ...], x2: tuple[int, ...], *, axis: int = -1) -> None:
+    lengths = [shape[axis] for shape in (x1, x2) if -len(shape) <= axis < len(shape)]
+    if len(lengths) == 2 and not any(map(math.isnan, lengths)) and lengths != [3, 3]:
+        raise ValueError(
+            f"linalg.cross: inputs dimension {axis} must have length 3. Got {lengths[0]} and {lengths[1]}\n  agrad.numpy.cross"
+            " takes vectors of length 2, too, as of a third component that is 0."
+        )
+
+
 def _cross_batch(b: BatchedCall, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     rank = max(x1.ndim, x2.ndim)
     axis = place(axis, rank) - rank - 1
@@ -320,13 +337,14 @@ def _broadcast(b: BatchedCall, a: Any, c: Any) -> tuple[Any, Any]:
     x1=lambda xp, g, x2, x1_spec, axis: _cross_adjoint(xp, g, x2, x1_spec, axis, first=True),
     x2=lambda xp, g, x1, x2_spec, axis: _cross_adjoint(xp, g, x1, x2_spec, axis, first=False),
     batch=_cross_batch,
+    shapes=_of_length_three,
 )
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Tensor:
     """The cross product of vectors of length 3 along an axis.
 
     x1, x2: Numeric, of length 3 along the axis; the other axes are broadcast.
     Returns: The broadcast shape. Nothing is conjugated.
-    ValueError: The backend's own error, if the axis is not of length 3.
+    ValueError: If the axis is not of length 3.
     Derivative: ``cross(conj(x2), g)`` and ``cross(g, conj(x1))``.
 
     >>> a = ag.tensor([1.0, 0.0, 0.0], requires_grad=True)

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import agrad as ag
+import agrad.numpy
 from agrad.core.forward import level, tangent_of, with_tangent
 from agrad.core.op import without_aliases
 
@@ -545,6 +546,49 @@ def test_integers(make):
     assert host(ag.linalg.trace(x)) == 5
     assert host(ag.linalg.diagonal(x, offset=1)).tolist() == [2]
     assert host(ag.linalg.cross(make([1, 0, 0]), make([0, 1, 0]))).tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("shapes", [((), ()), ((2, 2), (3,)), ((3,), (2, 3)), ((), (3,)), ((2,), (1, 2, 2))])
+def test_outer_takes_vectors_in_every_mode(shapes, make):
+    """The standard, NumPy's `linalg.outer` and PyTorch's `outer` take vectors alone; NumPy's `outer` any arrays."""
+    x, y = (make(np.ones(shape)) for shape in shapes)
+    which, rank = next((n, len(s)) for n, s in zip(("self", "vec2"), shapes, strict=True) if len(s) != 1)
+    rows = [ag.stack([x, x]), ag.stack([y, y])]
+    for run in (
+        lambda: ag.linalg.outer(x, y),
+        lambda: ag.outer(x, y),
+        lambda: x.outer(y),
+        lambda: ag.linalg.outer(make(np.ones(shapes[0]), requires_grad=True), y),
+        lambda: ag.func.jvp(ag.linalg.outer, (x, y), (x, y)),
+        lambda: ag.vmap(ag.linalg.outer)(*rows),
+        lambda: ag.func.capture(ag.linalg.outer)(x, y),
+    ):
+        with pytest.raises(ValueError, match=f"outer: Expected 1-D argument {which}, but got {rank}-D") as caught:
+            run()
+        assert "agrad.numpy.outer" in str(caught.value)
+    flat = agrad.numpy.outer(make(np.ones(shapes[0]), requires_grad=True), y)
+    np.testing.assert_array_equal(host(flat.detach()), np.outer(np.ones(shapes[0]), np.ones(shapes[1])))
+
+
+@pytest.mark.parametrize(("shapes", "axis"), [(((2, 2), (2, 2)), -1), (((3,), (2, 2)), -1), (((4, 3), (4, 3)), 0)])
+def test_cross_takes_vectors_of_length_three(shapes, axis, make):
+    x, y = (make(np.ones(shape)) for shape in shapes)
+    for run in (
+        lambda: ag.linalg.cross(x, y, axis=axis),
+        lambda: ag.vmap(lambda x, y: ag.linalg.cross(x, y, axis=axis))(ag.stack([x, x]), ag.stack([y, y])),
+    ):
+        with pytest.raises(ValueError, match=f"inputs dimension {axis} must have length 3"):
+            run()
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [("matvec", ((3,), (3,))), ("matvec", ((2, 2), ())), ("vecmat", ((), (2, 2))), ("vecmat", ((3,), (3,)))],
+)
+def test_products_of_matrices_and_vectors_ask_for_their_axes(name, shapes):
+    x, y = (ag.asarray(np.ones(shape)) for shape in shapes)
+    with pytest.raises(ValueError, match=f"{name}: Input operand .* does not have enough dimensions"):
+        getattr(agrad.numpy, name)(x, y)
 
 
 # -- close and repeated values ----------------------------------------------------------------------------------------
