@@ -144,7 +144,7 @@ def test_every_sample_is_replayed(tmp_path):
     assert counts == {
         (test, op): (len(there[op]), len(there[op]) - refused, refused)
         for op, refused in (("atan2", 0), ("repeat", counted))
-        for test in ("forward_and_backward", "forward_mode", "second_order", "batches")
+        for test in ("forward_and_backward", "forward_mode", "second_order", "batches", "exact_batches")
     }
 
 
