@@ -556,6 +556,11 @@ class Pass:
         """Commit gradients, or give them to the caller: a pass that fails has changed no `.grad`."""
         for at_end in self.at_end:
             at_end()
+        if self.recorder is not None and self.into_leaves:
+            for leaf in self.leaves:
+                tensor = leaf.variable
+                if tensor is not None:
+                    mode.note_grad(tensor, "read")  # to add to it
         if self.deferring:
             self.settle()
         if self.recorder is not None and self.cuts and not self.as_tensors:

@@ -15,7 +15,7 @@ from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, argument_of
 from agrad.func.origins import Argument, Found, Origin, Reach
 from agrad.func.program import Given, Leaf, Number, Program, Structure, Write
-from agrad.func.recording import CaptureError, Hooked, Recorder
+from agrad.func.recording import CaptureError, Hooked, Recorder, grad_of
 
 
 def capture(function: Callable[..., Any]) -> Callable[..., Program]:
@@ -194,13 +194,17 @@ def results_of(recorder: Recorder, returned: Any, arguments: Sequence[Any]) -> S
 def writes_of(recorder: Recorder, reach: Reach, given: Sequence[Any]) -> list[Write]:
     """Return what was done to tensors from outside."""
     changed: list[tuple[Tensor, str, int | None]] = []
+    grads: dict[int, Tensor] = {}
     for tensor, array, grad in tuple(recorder.met.values()):
         if tensor._raw is not array:
             changed.append((tensor, "data", recorder.input(tensor._raw)))
-        now = tensor.grad if tensor.is_leaf else None
-        before = recorder.met.get(id(grad))
-        if now is not grad or (now is not None and before is not None and now._raw is not before[1]):
+        now = grad_of(tensor)
+        if grad is not None:
+            grads[id(tensor)] = grad
+        if now is not grad:  # a gradient that gets another value is a tensor of its own
             changed.append((tensor, "grad", None if now is None else recorder.input(now._raw)))
+        elif now is None and recorder.grads.get(id(tensor)) == "set":
+            changed.append((tensor, "grad", None))  # there was none: at another call there may be one
     if not changed:
         return []
     wanted = {id(tensor): tensor for tensor, _, _ in changed}
@@ -212,6 +216,9 @@ def writes_of(recorder: Recorder, reach: Reach, given: Sequence[Any]) -> list[Wr
             break
         if id(found.value) in wanted:
             ways.setdefault(id(found.value), found.origin)
+        grad = grads.get(id(found.value))  # as it was: by now there may be another one
+        if grad is not None and id(grad) in wanted:
+            ways.setdefault(id(grad), Found(grad, found, ("attribute", "grad")).origin)
     changed = [each for each in changed if id(each[0]) in ways or id(each[0]) not in recorder.beside]
     missing = [tensor for tensor, _, _ in changed if id(tensor) not in ways]
     if missing:
@@ -223,6 +230,7 @@ def writes_of(recorder: Recorder, reach: Reach, given: Sequence[Any]) -> list[Wr
         key: None if recorder.grads.get(key) == "set" else grad is not None
         for key, (_, _, grad) in recorder.met.items()
     }
+    recorder.written = [tensor for tensor, _, _ in changed]
     return [Write(ways[id(tensor)], what, number, had[id(tensor)]) for tensor, what, number in changed]
 
 

@@ -310,6 +310,7 @@ class Compiled:
             return kept.returned(self._outputs(kept, values), values, leaves, whole=whole)
         before = [held.copy() for held in kept.held]
         outs: Sequence[Any] = ()
+        targets = kept.writing(leaves)
         try:
             if kept.prologue:
                 settings = iter(kept.settings)
@@ -332,9 +333,9 @@ class Compiled:
             for at, do in kept.afterwards:
                 do(kept.backend.item(outs[at]))
             if kept.puts:  # last, in one go: a call has all of its effects, or none
-                kept.write(outs, leaves, made)
+                kept.write(outs, targets, made)
         except BaseException:
-            if not kept.has_written(outs, leaves):
+            if not any(target.is_written for target in targets):
                 any(map(dict.update, kept.held, before))  # each gives None
                 give_back(kept, values)
             raise

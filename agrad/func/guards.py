@@ -32,6 +32,7 @@ from agrad.func.origins import (
     search,
 )
 from agrad.func.program import spec_of_value
+from agrad.func.recording import grad_of
 from agrad.random import Generator
 
 #: Plain values: compared by type and value.
@@ -436,7 +437,7 @@ def changed_between(before: dict[Any, Found], after: dict[Any, Found]) -> dict[A
 
 def has_grad(tensor: Tensor) -> bool:
     """Return whether a tensor has a gradient."""
-    return tensor.grad is not None
+    return grad_of(tensor) is not None
 
 
 def hooks_at(tensor: Tensor) -> tuple[Any, ...] | None:

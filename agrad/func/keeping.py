@@ -27,9 +27,9 @@ from agrad.func.guards import (
     settings_of,
 )
 from agrad.func.kept import Kept
-from agrad.func.origins import Argument, Found, Origin, Reach, target_of
+from agrad.func.origins import Argument, Found, Origin, Reach
 from agrad.func.program import Leaf, Program, Structure
-from agrad.func.recording import CaptureError, Hooked
+from agrad.func.recording import CaptureError, Hooked, grad_of
 from agrad.func.watching import Watcher, backward_of
 from agrad.plugin.manager import default_backend
 
@@ -112,7 +112,7 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
     written = ways.to_written(program)
     alone = ways.to_alone(outside)
     again = ways.to_again([*(one.link for one in (*outside, *alone)), *written])
-    ways.guard_gradients(program)
+    had_grad = ways.guard_gradients(program)
     return Kept(
         program=program,
         backend=watcher.backend or default_backend(),
@@ -126,6 +126,7 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
             for at, value in enumerate(call.values)
             if isinstance(value, Tensor) and value._node is not None
         ],
+        had_grad=had_grad,
         written=written,
         conditions=conditions,
         prologue=list(watcher.prologue),
@@ -257,8 +258,8 @@ def refuse_escaped(call: Watched, program: Program) -> None:
     """Refuse tensors that the function made, and that live on elsewhere than in what a program gives."""
     watcher = call.watcher
     tensors = [leaf for leaf in tree.flatten(call.returned)[0] if isinstance(leaf, Tensor)]
-    tensors += [target_of(write.target, call.values) for write in program.writes]
-    tensors += [t.grad for t in tensors if t.is_leaf and t.grad is not None]
+    tensors += watcher.written
+    tensors += [grad for t in tensors if t.is_leaf and (grad := grad_of(t)) is not None]
     held = {watcher.number_of(array) for array in (*arrays_held(tensors), *watcher.held)}
     held |= {watcher.number_of(live.array) for live in watcher.lives}
     escaped = watcher.escaped({*program.outputs, *(number for number in held if number is not None)})
@@ -366,6 +367,9 @@ class Ways:
         """Return the last link of a way, to what is looked up at every call; the others are guarded."""
         *way, last = links_along(origin)
         self.links += way
+        if origin.way[-1] == ("attribute", "grad"):  # as it was before the call
+            met = self._call.watcher.met.get(id(last.key))
+            return last if met is None else last._replace(value=met[2])
         return last
 
     def to_returned(self, results: Results) -> dict[int, Link]:
@@ -418,13 +422,15 @@ class Ways:
                     again.append((last, link))
         return again
 
-    def guard_gradients(self, program: Program) -> None:
-        """Guard whether there is a gradient where one was looked for and none is written."""
+    def guard_gradients(self, program: Program) -> list[tuple[int, bool]]:
+        """Guard whether there is a gradient where one was looked for and none is written; return it of arguments."""
         call, watcher = self._call, self._call.watcher
-        written = {id(target_of(write.target, call.values)) for write in program.writes if write.what == "grad"}
+        targets = zip(program.writes, watcher.written, strict=True)
+        written = {id(tensor) for write, tensor in targets if write.what == "grad"}
         read = {key for key, what in watcher.grads.items() if what == "read" and key in watcher.met} - written
         for found in call.reach.looked_at():
             if id(found.value) in read:
-                has = found.value.grad is not None
+                has = has_grad(found.value)
                 self.links += links_along(found.origin)
                 self.links.append(Link(has_grad, found.value, has, f"whether {found.origin} has a gradient"))
+        return [(at, has_grad(value)) for at, value in enumerate(call.values) if id(value) in read]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from agrad import tree
 from agrad.core import errors, mode
@@ -24,7 +24,7 @@ from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, argument_of, bare
 from agrad.func.guards import Entry, Link, Outside, at_place, has_grad, same
 from agrad.func.program import Given, Leaf, Number, Program
-from agrad.func.recording import CaptureError
+from agrad.func.recording import CaptureError, grad_of
 from agrad.func.watching import Condition
 from agrad.plugin.manager import default_backend
 
@@ -32,6 +32,29 @@ if TYPE_CHECKING:
     from agrad.func.hooks import Reads
 
 _new = object.__new__
+
+
+class Target(NamedTuple):
+    """What a replay writes to, as it was before.
+
+    Attributes
+    ----------
+    tensor : Tensor
+        The tensor.
+    array : array
+        Its value.
+    grad : Tensor or None
+        Its gradient.
+    """
+
+    tensor: Tensor
+    array: Any
+    grad: Tensor | None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it has another value or gradient by now."""
+        return self.tensor._raw is not self.array or grad_of(self.tensor) is not self.grad
 
 
 @dataclass
@@ -56,6 +79,8 @@ class Kept:
         Another way to a tensor or array from outside that was read, and the one that the program takes.
     hooked : list of (int, tuple)
         Arguments that require a gradient: the place among the leaves, and the hooks on it.
+    had_grad : list of (int, bool)
+        Arguments of which it was asked: the place among the leaves, and whether there was a gradient.
     written : list of (int or Link)
         Per write its target: the place among the leaves of the arguments, or the last link to it.
     conditions : list of Condition
@@ -96,6 +121,7 @@ class Kept:
     alone: list[Outside]
     again: list[tuple[Link, Link]]
     hooked: list[tuple[int, Any]]
+    had_grad: list[tuple[int, bool]]
     written: list[Any]
     conditions: list[Condition]
     prologue: list[tuple[Any, ...]]
@@ -186,6 +212,9 @@ class Kept:
             entry.refuse(f"{entry.at(other)} is not {entry.at(link)}", other.name)
         for at, hooks in self.hooked:
             entry.hooks(f"leaves[{at}]", hooks, f"argument {at}")
+        for at, value in self.had_grad:
+            has = f"{entry.called(has_grad)}(leaves[{at}])"
+            entry.refuse(f"{has} is not {value}", f"whether argument {at} has a gradient")
         for write, link, _ in self.puts:
             if write.what == "grad" and write.had_grad is not None:
                 target = f"leaves[{link}]" if isinstance(link, int) else entry.at(link)
@@ -311,20 +340,25 @@ class Kept:
         assert self.program.results is not None
         return tree.unflatten(self.program.results.treedef, results) if self.many is None else self.many(results)
 
-    def write(self, outs: Sequence[Any], leaves: Sequence[Any], made_of: Mapping[int, Tensor]) -> None:
+    def writing(self, leaves: Sequence[Any]) -> list[Target]:
+        """Return what is written to, looked up before anything is: a gradient that is dropped may get a value, too."""
+        found = (at_place(link, leaves) for link, _, _ in self.assigned)
+        return [Target(tensor, tensor._raw, grad_of(tensor)) for tensor in found]
+
+    def write(self, outs: Sequence[Any], targets: Sequence[Target], made_of: Mapping[int, Tensor]) -> None:
         """Write what the function would, all or none; a gradient that it returned is that very tensor."""
         changed: list[Tensor] = []
         arrays, specs, grads = [], [], []
         others: list[tuple[Tensor, Tensor | None]] = []  # gradients alone: of what is no leaf, or gets none
-        for place, data, grad in self.assigned:
-            target: Tensor = leaves[place] if isinstance(place, int) else place.get(place.key)
+        for (target, _, had), (_, data, grad) in zip(targets, self.assigned, strict=True):
             value = None
             if grad is not None and grad >= 0:
                 value = made_of.get(grad)
                 if value is None or value._node is not None:
                     value = self.made(outs[grad], grad)
             if grad is not None and (value is None or not target.is_leaf):
-                others.append((target, value))
+                if value is not had:
+                    others.append((target, value))
                 value = None
             if data is None and value is None:
                 continue
@@ -344,17 +378,6 @@ class Kept:
         for target, value in others:
             if not target.is_leaf:
                 target.grad = value
-
-    def has_written(self, outs: Sequence[Any], leaves: Sequence[Any]) -> bool:
-        """Return whether what the function would write is written."""
-        if not outs:
-            return False
-        for write, link, at in self.puts:
-            target = at_place(link, leaves)
-            now = target if write.what == "data" else target.grad
-            if at >= 0 and now is not None and now._raw is outs[at]:
-                return True
-        return False
 
     def node(self, outs: Sequence[Any], values: list[Any], leaves: Sequence[Any]) -> CompiledNode:
         """Return the node of a replay whose results are differentiated."""

@@ -639,6 +639,8 @@ class Program:
                 found = origin.find()
             except LookupError as error:
                 raise RuntimeError(f"{error}; the program takes it from there{errors.called()}") from None
+            if found is None and origin.way[-1:] == (("attribute", "grad"),):
+                raise other_grad(Origin(origin.root, origin.way[:-1]), had=True)
             values[number] = found
             self._check(number, found, str(origin))
         return values
@@ -656,11 +658,7 @@ class Program:
         """Return the tensor of a write, found again."""
         found = target_of(write.target, leaves)
         if write.what == "grad" and write.had_grad not in (None, found.grad is not None):
-            had, has = ("a", "no") if write.had_grad else ("no", "a")
-            raise RuntimeError(
-                f"the program was captured while {write.target} had {had} gradient, and it has {has} gradient now: capture"
-                f" it anew, or set it to None before both{errors.called()}"
-            )
+            raise other_grad(write.target, had=write.had_grad is True)
         return found  # type: ignore[no-any-return]
 
     def device_for(self, given: Sequence[Any], backend: Backend) -> str:
@@ -814,6 +812,15 @@ def _call(arguments: TreeDef) -> str:
     texts = [str(child) for child in positional.children]
     texts += [f"{name}={child}" for name, child in zip(named.keys, named.children, strict=True)]
     return f"program({', '.join(texts)})"
+
+
+def other_grad(target: Origin | Argument, *, had: bool) -> RuntimeError:
+    """Return the error for a tensor that had a gradient in the capture and has none now, or the other way round."""
+    then, now = ("a", "no") if had else ("no", "a")
+    return RuntimeError(
+        f"the program was captured while {target} had {then} gradient, and it has {now} gradient now: capture it anew, or"
+        f" set it to None before both{errors.called()}"
+    )
 
 
 def spec_of_value(value: Any) -> Spec:

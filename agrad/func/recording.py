@@ -354,6 +354,8 @@ class Recorder:
         Those of them, by ``id``, that are on an array which was known: a function may have made them itself.
     grads : dict
         By ``id`` of a tensor whose `.grad` the function named itself, which it did first: "read" or "set".
+    written : list of Tensor
+        Those that have another value or gradient in the end, which are found again.
     draws : list of (int, key)
         The numbers of the keys drawn, and the keys.
     also : list of int
@@ -387,6 +389,7 @@ class Recorder:
         self.met: dict[int, tuple[Tensor, Any, Tensor | None]] = {}
         self.beside: set[int] = set()
         self.grads: dict[int, str] = {}
+        self.written: list[Tensor] = []
         self.draws: list[tuple[int, Any]] = []
         self.also: list[int] = []
         self.functions: list[str] = []
@@ -510,8 +513,7 @@ class Recorder:
         if id(tensor) not in self.met and not isinstance(array, Batched) and (not known or id(array) in self.inputs):
             if known:
                 self.beside.add(id(tensor))
-            leaf = tensor._node or tensor._leaf
-            grad = leaf.grad if isinstance(leaf, AccumulateGrad) else None
+            grad = grad_of(tensor)
             self.met[id(tensor)] = tensor, array, grad
             self.input(array)
             if grad is not None:
@@ -879,6 +881,14 @@ def as_tensors(saved: Any) -> Any:
 def is_array(value: Any) -> bool:
     """Return whether what a backend claims as its own is an array: not its library's device."""
     return hasattr(value, "shape")
+
+
+def grad_of(tensor: Tensor) -> Tensor | None:
+    """Return the `.grad` of a tensor, of which no recording is told, and which warns of nothing."""
+    leaf = tensor._node or tensor._leaf
+    if isinstance(leaf, AccumulateGrad):
+        return leaf.grad
+    return None if tensor._retained is None else tensor._retained.grad
 
 
 def alive_of(kept: Any) -> Any:

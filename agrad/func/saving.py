@@ -96,14 +96,24 @@ def held_by(program: Program) -> tuple[list[tuple[str, Tensor, Tensor | None]], 
             held.append((name, value if isinstance(value, Tensor) else from_raw(value), None))
         return places[id(value)], of_grad
 
-    for origin in program.outside.values():
-        at, of_grad = place(origin)
-        if of_grad:
-            held[at] = (*held[at][:2], held[at][1].grad)
-    for write in program.writes:
-        if isinstance(write.target, Origin):
-            place(write.target)
+    for origin in (*program.outside.values(), *(write.target for write in program.writes)):
+        if isinstance(origin, Origin):
+            at, of_grad = place(origin)
+            if of_grad:
+                held[at] = (*held[at][:2], held[at][1].grad)
     return held, place
+
+
+#: Where a program writes to.
+PLACES = ("argument", "held", "gradient")
+
+
+def target_code(target: Origin | Argument, place: Callable[[Origin], tuple[int, bool]]) -> tuple[str, int]:
+    """Return the target of a write: which argument, which tensor from outside, or the gradient of which."""
+    if isinstance(target, Argument):
+        return "argument", target.place
+    at, of_grad = place(target)
+    return "gradient" if of_grad else "held", at
 
 
 # -- to plain containers ----------------------------------------------------------------------------------------------
@@ -139,14 +149,7 @@ def plain(program: Program) -> dict[str, Any]:
         "held": [list(part) for part in held],
         "outside": [[n, *place(origin)] for n, origin in program.outside.items()],
         "writes": [
-            [
-                write.what,
-                "argument" if isinstance(write.target, Argument) else "held",
-                write.target.place if isinstance(write.target, Argument) else place(write.target)[0],
-                write.number,
-                write.had_grad,
-            ]
-            for write in program.writes
+            [write.what, *target_code(write.target, place), write.number, write.had_grad] for write in program.writes
         ],
         "generators": [list(g.get_state()) for g in generators],
         "sources": [[n, indices[id(g)]] for n, g in sources.items()],
@@ -456,11 +459,15 @@ class Reader:
     def write(self, row: list[Any], held: Sequence[Origin], leaves: Sequence[Any]) -> Write:
         """Return what is written to a tensor."""
         what, where, place, number, had_grad = row
-        if what not in ("data", "grad") or where not in ("held", "argument") or (what == "data" and number is None):
+        if what not in ("data", "grad") or where not in PLACES or (what == "data" and number is None):
             wrong("what it writes is nothing")
         if where == "argument" and not isinstance(place_in(leaves, place), Leaf):
             wrong("it writes to what is no tensor")
-        target = Argument(place) if where == "argument" else place_in(held, place)
+        target: Origin | Argument = Argument(place) if where == "argument" else place_in(held, place)
+        if isinstance(target, Origin) and where == "gradient":
+            target = Origin(target.root, (*target.way, ("attribute", "grad")))
+            if target.find() is None:
+                wrong("it writes to a gradient that is none")
         made = None if number is None else self.of(number)
         return Write(target, what, made, None if had_grad is None else flag_in(had_grad))
 
