@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agrad.core import names as _names
 from agrad.core.backend import spec_of
-from agrad.core.mode import Setting, batch_levels, recorder, within
+from agrad.core.mode import Setting, batch_levels, not_recorded, recorder, within
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
 from agrad.func.batching import drawn, sampled
@@ -53,6 +53,7 @@ class Generator:
     """
 
     def __init__(self, seed: int | None = None) -> None:
+        not_recorded("the function makes a random generator of its own at every call")
         self.seed, self.counter = operator.index(int.from_bytes(os.urandom(8), "little") if seed is None else seed), 0
 
     def manual_seed(self, seed: int) -> Generator:
@@ -90,11 +91,13 @@ class Generator:
 
     def get_state(self) -> Key:
         """Return the state: the seed and the counter."""
+        not_recorded("Python gets the state of a random generator")
         with _COUNTING:
             return self.seed, self.counter
 
     def set_state(self, state: Key) -> None:
         """Go back to a state."""
+        not_recorded("the function seeds a random generator, or sets its state")
         if _given.get() is None:
             with _COUNTING:
                 self.seed, self.counter = state
@@ -163,6 +166,7 @@ class using(Setting):  # noqa: N801 (a function to its users)
         super().__init__(generator)
 
     def __enter__(self) -> Generator:
+        not_recorded("random.using() puts another generator in the place of the default one")
         super().__enter__()
         return self._value  # type: ignore[no-any-return]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import cProfile
 import gc
 import linecache
+import re
 import subprocess
 import sys
 import textwrap
@@ -1011,3 +1012,75 @@ def test_constants_that_a_program_gives_are_not_shared_between_its_calls():
     x = ag.tensor([1.0, 2.0], requires_grad=True)
     program(x)[1].add_(5.0)
     close(program(x)[1], [1.0, 1.0])
+
+
+OWN = ag.random.Generator(11)
+
+
+def seeded_inside(x):
+    ag.manual_seed(3)
+    return x * ag.rand(2)
+
+
+def own_generator_seeded_inside(x):
+    OWN.manual_seed(3)
+    return x * ag.rand(2, generator=OWN)
+
+
+def state_set_inside(x):
+    ag.set_rng_state((3, 0))
+    return x * ag.rand(2)
+
+
+def state_read_and_put_back(x):
+    state = OWN.get_state()
+    drawn = ag.rand(2, generator=OWN)
+    OWN.set_state(state)
+    return x * drawn
+
+
+def seed_read_inside(x):
+    return x * (ag.initial_seed() % 7)
+
+
+def generator_made_inside(x):
+    return x * ag.rand(2, generator=ag.random.Generator(3))
+
+
+def numpys_generator_made_inside(x):
+    return x * agrad.numpy.random.default_rng(3).random(2)
+
+
+def another_generator_inside(x):
+    with ag.random.using(OWN):
+        return x * ag.rand(2)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (seeded_inside, "seeds a random generator"),
+        (own_generator_seeded_inside, "seeds a random generator"),
+        (state_set_inside, "seeds a random generator, or sets its state"),
+        (state_read_and_put_back, "gets the state of a random generator"),
+        (seed_read_inside, "gets the state of a random generator"),
+        (generator_made_inside, "makes a random generator of its own"),
+        (numpys_generator_made_inside, "makes a random generator of its own"),
+        (another_generator_inside, "puts another generator in the place"),
+    ],
+)
+def test_generators_that_are_seeded_or_made_inside_are_no_program(function, reason):
+    def draws(run):
+        ag.manual_seed(5)
+        OWN.manual_seed(5)
+        return [run(ag.ones(2)).tolist() for _ in range(5)] + [ag.rand(1).tolist(), ag.rand(1, generator=OWN).tolist()]
+
+    compiled = ag.compile(function, check=False)
+    line = function.__code__.co_firstlineno
+    with pytest.warns(CompileWarning, match=reason) as told:
+        assert draws(compiled) == draws(function)
+    assert len(told) == 1
+    assert re.search(rf"test_compile.py:({line + 1}|{line + 2})\.", str(told[0].message))
+    assert not compiled.programs
+    with pytest.raises(ag.func.CaptureError, match=reason):
+        ag.func.capture(function)(ag.ones(2))
