@@ -702,7 +702,8 @@ def call(node: Node, cotangents: tuple[Any, ...]) -> Any:
         vjp, backend = recordable(node, node.vjp, masked=False), node.spec.backend
         with backend.quiet():
             g = gs if isinstance(node.spec, tuple) else gs[0]
-            found = node.per_input(vjp(backend.functions, g, rebuilt(node, saved), node))
+            given = rebuilt(node, saved)
+            found = node.per_input(mode.within(_RUNNING, None, vjp, backend.functions, g, given, node))
     parts = iter(found)
     result = tuple(next(parts) if place else None for place in places)
     return result if len(result) != 1 else result[0]

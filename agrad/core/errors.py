@@ -166,8 +166,8 @@ def not_real(node: Any, dtype: Any) -> RuntimeError:
     )
 
 
-def second_time(node: Any) -> RuntimeError:
-    freed = node.saved
+def second_time(node: Any, freed: Any = None) -> RuntimeError:
+    freed = node.saved if freed is None else freed
     return RuntimeError(
         "Trying to backward through the graph a second time (or directly access saved tensors after they have already "
         "been freed). Saved intermediate values of the graph are freed when you call .backward() or autograd.grad(). "

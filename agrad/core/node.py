@@ -219,7 +219,10 @@ def ancestors(roots: Iterable[Node], *, oldest: int = 0) -> set[Node]:
 
 
 class Constants(tuple[Any, ...]):
-    """Saved values without arrays, as the slices of a key: they are never freed, so the node can run again."""
+    """Saved values that no pass frees, so that the node can run again: without arrays, as the slices of a key.
+
+    Or the rule itself lets go of them, when it was the last to need them.
+    """
 
     __slots__ = ()
 

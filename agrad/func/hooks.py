@@ -22,14 +22,12 @@ from typing import Any, NamedTuple, NoReturn
 from agrad import dtypes
 from agrad.core import errors
 from agrad.core.function import FunctionNode
-from agrad.core.mode import no_grad
 from agrad.core.node import Node
 from agrad.core.op import OPS
-from agrad.core.operands import from_raw
 from agrad.core.tensor import Tensor
 from agrad.func.guards import Link, is_plain, same
 from agrad.func.origins import is_library, is_own
-from agrad.func.recording import CaptureError, Hooked
+from agrad.func.recording import CaptureError
 
 #: Python's own functions and classes that a hook may call.
 BUILTINS = frozenset(
@@ -245,16 +243,3 @@ def are_alike(hooks: Sequence[Callable[..., Any]], reads: Sequence[Reads]) -> bo
     except CaptureError:
         return False
     return len(now) == len(reads) and all(map(Reads.alike, now, reads))
-
-
-def keep_zero(hooks: Sequence[Hooked]) -> bool:
-    """Return whether hooks that only compute give zeros for zeros: then it is the same whether they run or not."""
-    with no_grad():
-        for node in {hooked.node: None for hooked in hooks}:
-            if node is None or node.hooks is None or (backend := node.spec.backend).is_lazy:
-                return False
-            spec, xp = node.spec, backend.xp
-            zeros = from_raw(xp.zeros(spec.shape, dtype=spec.dtype, **backend.creation(spec.device)))
-            if not backend.truth(xp.all(node.hooks.run_tensor(zeros, node)._raw == 0)):
-                return False
-    return True

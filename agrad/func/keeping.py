@@ -134,12 +134,11 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
         held=[*{id(one): one for one in watcher.held_by_python}.values()],
         followed=tuple(number for number, _ in results.followed),
         targets=targets,
-        saved=tuple(saved),
+        saved=saved,
         same=the_same,
         hooks=[(one.number, hook) for one in behind.hooks if one.number is not None and (hook := one.hook) is not None],
         reads=behind.reads,
         late=behind.late,
-        keeps_zero=behind.keeps_zero,
         options=options,
     )
 
@@ -158,19 +157,16 @@ class Behind(NamedTuple):
         What each of these depends on.
     late : list of Link
         What they and `Function`s read when it runs.
-    keeps_zero : bool
-        They give zeros for zeros.
     """
 
     hooks: list[Hooked]
     reads: list[Reads]
     late: list[Link]
-    keeps_zero: bool
 
 
 def behind_of(call: Watched) -> Behind:
     """Return the hooks and the `Function`s behind the results; their code counts among what ran."""
-    from agrad.func.hooks import functions_on, keep_zero, reads_of  # noqa: PLC0415 (only where a call is captured)
+    from agrad.func.hooks import functions_on, reads_of  # noqa: PLC0415 (only where a call is captured)
 
     watcher, returned = call.watcher, call.returned
     nodes = graph_of(returned, call.first)
@@ -180,12 +176,7 @@ def behind_of(call: Watched) -> Behind:
     single = sum(isinstance(leaf, Tensor) and leaf._node is not None for leaf in tree.flatten(returned)[0]) == 1
     late = [*reads, *functions_on(nodes, alone=single)]
     call.met.update(code for each in late for code in each.codes)
-    keeps_zero = single or keep_zero(hooks)
-    if watcher.functions and not keeps_zero:
-        raise CaptureError(
-            f"capture: hooks stand beside the Function {watcher.functions[0]}, and may run only where a gradient comes"
-        )
-    return Behind(hooks, reads, [link for each in late for link in each.links], keeps_zero)
+    return Behind(hooks, reads, [link for each in late for link in each.links])
 
 
 def refuse_hooks(watcher: Watcher, left: Sequence[Hooked]) -> None:
@@ -340,8 +331,8 @@ class Results(NamedTuple):
             for leaf, tensor in given_back
             if isinstance(leaf, Leaf) and leaf.followed and tensor._node is not None and id(tensor) not in ways
         ]
-        followed = [(number, tensor) for number, tensor in new if not tensor.is_leaf]
-        if len(followed) < len(new):
+        followed = [*{number: (number, tensor) for number, tensor in new if not tensor.is_leaf}.values()]
+        if any(tensor.is_leaf for _, tensor in new):
             raise CaptureError("capture: it returns a leaf that it makes itself, and that requires a gradient")
         return cls(structure, leaves, ways, followed)
 

@@ -15,8 +15,9 @@ from agrad.core import errors, mode
 from agrad.core.backend import Backend, backend_of, joined
 from agrad.core.buffers import assign_data
 from agrad.core.engine import run as run_backward
+from agrad.core.engine import running
 from agrad.core.history import restore
-from agrad.core.node import Freed, Node, next_seq, output_of
+from agrad.core.node import Constants, Freed, Node, next_seq, output_of
 from agrad.core.once import once
 from agrad.core.operands import from_raw
 from agrad.core.spec import Spec, Specs
@@ -25,6 +26,7 @@ from agrad.func.arguments import NUMBERS, argument_of, bare
 from agrad.func.guards import Entry, Link, Outside, at_place, has_grad, same
 from agrad.func.program import Given, Leaf, Number, Program
 from agrad.func.recording import CaptureError, grad_of
+from agrad.func.reverse import Backward, let_go
 from agrad.func.watching import Condition
 from agrad.plugin.manager import default_backend
 
@@ -67,8 +69,8 @@ class Kept:
         What runs: its outputs are the results, the writes, the conditions, and what `backward` needs.
     backend : Backend
         Whose kernels it runs on.
-    backward : Program or None
-        From what `program` kept, and a cotangent per followed result, to gradients; None where none is wanted.
+    backward : Backward or None
+        From what `program` kept, and cotangents of followed results, to gradients; None where none is wanted.
     links : list of Link
         What must be where it was; the ways to tensors from outside included.
     outside : list of Outside
@@ -105,8 +107,6 @@ class Kept:
         What these depend on.
     late : list of Link
         What must be as it was when `backward` runs, too.
-    keeps_zero : bool
-        They give zeros for zeros, so that zeros may stand for the gradient of a result that nothing came from.
     options : mapping
         How both programs are to run.
     calls : int
@@ -115,7 +115,7 @@ class Kept:
 
     program: Program
     backend: Backend
-    backward: Program | None
+    backward: Backward | None
     links: list[Link]
     outside: list[Outside]
     alone: list[Outside]
@@ -134,7 +134,6 @@ class Kept:
     hooks: list[tuple[int, Callable[..., Any]]]
     reads: list[Reads]
     late: list[Link]
-    keeps_zero: bool
     options: Mapping[str, Any]
     calls: int = 0
 
@@ -185,7 +184,6 @@ class Kept:
         self.many = treedef.kind if treedef.kind in (tuple, list) and flat else None
         #: What runs where the results are differentiated by way of the steps: gives the values that have hooks, too.
         self.stepwise = program.replaced(outputs=(*program.outputs, *(number for number, _ in self.hooks)))
-        self.vjp = _hooked_backward if self.late else _backward
         entry = Entry()
         for link in self.late:
             entry.guard(link)
@@ -385,8 +383,10 @@ class Kept:
         node: CompiledNode = _new(CompiledNode)
         node.seq = next_seq()
         node.edges, node.second = tuple(at_place(place, leaves)._node for place in self.differentiated), None
-        node.saved = tuple(outs[i] for i in self.kept_outs)
-        node.vjp = self.vjp
+        saved = tuple(outs[i] for i in self.kept_outs)
+        node.saved = Constants(saved)  # `let_go` frees them
+        node.spent, node.freed = 0, None
+        node.vjp = _backward
         node.spec = Specs(specs) if len(specs) > 1 else specs[0]
         node.params = ()
         node.code, node.lasti = errors.caller()
@@ -432,13 +432,15 @@ def give_back(kept: Kept, values: list[Any]) -> None:
 
 
 class CompiledNode(Node):
-    """The call of a kept program whose results are differentiated: runs the captured backward pass."""
+    """The call of a kept program whose results are differentiated: runs the captured backward pass of those that are."""
 
-    __slots__ = ("given", "kept")
+    __slots__ = ("freed", "given", "kept", "spent")
     title = "CompiledBackward0"
 
     kept: Kept
     given: tuple[Any, ...]
+    spent: int  # the uses of saved values, as bits, that passes have freed
+    freed: Freed | None  # knows of the last of these passes
 
 
 class SpentNode(Node):
@@ -449,47 +451,49 @@ class SpentNode(Node):
 
 
 def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
-    """Return a cotangent per target of a kept program, from one per followed result."""
+    """Return a cotangent per target of a kept program, from those of followed results."""
     kept: Kept = node.kept
+    backend, backward = node.spec.backend, kept.backward
+    assert backward is not None
     gs = g if isinstance(g, list) else [g]
-    if xp is node.spec.backend.functions:
-        return _recorded_backward(gs, saved, node)
-    full = [
-        xp.zeros(spec.shape, dtype=spec.dtype, **spec.backend.creation(spec.device)) if part is None else part
-        for part, spec in zip(gs, node.out_specs, strict=True)
-    ]
-    assert kept.backward is not None
-    backend = node.spec.backend
-    if any(backend_of(part) is not backend for part in full):  # batched
-        tensors = [from_raw(value) for value in (*saved, *full)]
-        return tuple(t._raw for t in kept.backward.on_tensors(backend, tensors))
-    if type(saved) is Freed:
-        raise errors.second_time(node)
-    return tuple(map(backend.as_array, kept.backward.run(backend, [*saved, *full], **kept.options)))
+    results = sum(1 << i for i, part in enumerate(gs) if part is not None)
+    task = running()
+    needed = None if task is None else task.needed
+    targets = -1 if needed is None else sum(1 << i for i, edge in enumerate(node.edges) if edge in needed)
+    visited = backward.visited(results, targets)
+    if node.spent & visited:
+        raise errors.second_time(node, node.freed)
+    on_tensors = xp is backend.functions
+    some = None if on_tensors or not _as_it_was(node) else backward.of(results, targets)
+    if some is None:
+        found = _recorded_backward(gs if on_tensors else [None if p is None else from_raw(p) for p in gs], node)
+    else:
+        values = [*(saved[at] for at in some.saved), *(part for part in gs if part is not None)]
+        if any(backend_of(part) is not backend for part in gs if part is not None):  # batched
+            made = [t._raw for t in some.program.on_tensors(backend, list(map(from_raw, values)))]
+        else:
+            made = list(map(backend.as_array, some.program.run(backend, values, **kept.options)))
+        found = tuple(None if at is None else made[at] for at in some.gradients)
+    let_go(node, backward, visited)
+    return found
 
 
-def _hooked_backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
-    """Return the same where hooks are part of the backward pass: as in the capture if what they read is as it was."""
+def _as_it_was(node: Any) -> bool:
+    """Return whether what hooks and `Function`s of a backward pass read is as it was in the capture."""
     kept: Kept = node.kept
-    gs = g if isinstance(g, list) else [g]
-    other = kept.enter_backward(())
-    as_it_was = isinstance(other, list) and (kept.keeps_zero or all(part is not None for part in gs))
-    if as_it_was or xp is node.spec.backend.functions:
-        return _backward(xp, g, saved, node)
-    if kept.program.functions:
+    other = kept.enter_backward(()) if kept.late else []
+    if isinstance(other, str) and kept.program.functions:
         raise RuntimeError(
             f"{other} is another than at the call of the compiled function, and its backward pass goes through the"
             f" Function {kept.program.functions[0]}, of which the program holds what it computes: do not change it in"
             f" between, or do not compile{errors.at(node)}"
         )
-    return _recorded_backward([None if part is None else from_raw(part) for part in gs], saved, node)
+    return not isinstance(other, str)
 
 
-def _recorded_backward(gs: list[Any], saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
+def _recorded_backward(gs: list[Any], node: Any) -> tuple[Any, ...]:
     """Return the same as tensors, recorded: by way of the program's own steps."""
     kept: Kept = node.kept
-    if type(saved) is Freed:
-        raise errors.second_time(node)
     if kept.program.functions:
         raise RuntimeError(
             f"the second derivative of a compiled function goes through the Function {kept.program.functions[0]}, of"

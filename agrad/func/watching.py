@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from agrad.core import errors, mode
 from agrad.core.backend import Backend, backend_of
-from agrad.core.engine import Pass
-from agrad.core.hooks import Handle, Hooks
+from agrad.core.hooks import Handle
 from agrad.core.node import Node, ancestors
 from agrad.core.op import Op
 from agrad.core.saved import Packed
@@ -23,6 +22,7 @@ from agrad.core.tensor import Tensor, wrap
 from agrad.func.guards import Link, called, changed_between, settings_of
 from agrad.func.program import Program
 from agrad.func.recording import CaptureError, Hooked, Recorder
+from agrad.func.reverse import Backward, UpTo, uses_of
 from agrad.plugin.manager import default_backend
 
 if TYPE_CHECKING:
@@ -439,8 +439,8 @@ class _WatchedKernels:
 
 def backward_of(
     watcher: Watcher, results: list[Tensor], first: int, hooks: Sequence[Hooked]
-) -> tuple[Program | None, tuple[int, ...], list[int]]:
-    """Run the backward pass of a call's results once, and return it as a program.
+) -> tuple[Backward | None, tuple[int, ...], tuple[int, ...]]:
+    """Run the backward pass of a call's results once, and return it as programs.
 
     Parameters
     ----------
@@ -455,15 +455,15 @@ def backward_of(
 
     Returns
     -------
-    backward : Program or None
-        From what the forward pass has to keep, and a cotangent per result, to gradients.
+    backward : Backward or None
+        From what the forward pass has to keep, and cotangents of results, to gradients.
     targets : tuple of int
         The inputs that the gradients are of.
-    saved : list of int
+    saved : tuple of int
         What the forward pass has to keep.
     """
     if not results:
-        return None, (), []
+        return None, (), ()
     nodes: list[Any] = [t._node for t in results]
     graph = ancestors(nodes)
     known = {id(hooked.hook) for hooked in hooks}
@@ -495,9 +495,8 @@ def backward_of(
         watcher.is_open = True  # checkpoints run their functions again
         mode.push(recorder=watcher, grad=False)
         roots = [(node, wrap(one, t._spec)) for node, one, t in zip(nodes, ones, results, strict=True)]
-        task = _UpTo(roots, True, False, set(targets), False, (), False)
-        task.execute()
-        found = task.captured
+        task = UpTo(roots, True, False, set(targets), False, (), False)
+        found = task.run()
     except Exception as error:
         if hooks:
             raise CaptureError(f"capture: {type(error).__name__} in a backward pass with hooks: {error}") from error
@@ -510,29 +509,24 @@ def backward_of(
     if hooks and (watcher.conditions[asked:] or not all(live.used for live in watcher.lives[numbers_given:])):
         raise CaptureError("capture: a hook on what the function computes chooses its way by a value")
     reached = {node: number for node, number in targets.items() if found.get(node) is not None}
-    numbers = [watcher.number_of(found[node]) for node in reached]
+    numbers = [watcher.known(found[node]) for node in reached]
     steps, watcher.steps = watcher.steps[start:], watcher.steps[:start]
-    backward = Program(
+    whole = Program(
         (),
         tuple(steps),
-        tuple(n for n in numbers if n is not None),
+        tuple(numbers),
         watcher.shapes,
         watcher.constants,
         device=watcher.device,
-    ).needed()
-    made = {number for step in backward.steps for number in step.made} | {*backward.constants, *cotangents}
-    used = [n for step in backward.steps for n in step.refs] + list(backward.outputs)
-    saved = [number for number in dict.fromkeys(used) if number not in made]
+    )
+    needed = whole.needed()
+    made = {number for step in needed.steps for number in step.made} | {*needed.constants, *cotangents}
+    used = [n for step in needed.steps for n in step.refs] + list(needed.outputs)
+    saved = tuple(number for number in dict.fromkeys(used) if number not in made)
     keys = tuple(number for number, _ in watcher.draws if number in saved)
-    return backward.replaced(inputs=(*saved, *cotangents), keys=keys), tuple(reached.values()), saved
-
-
-class _UpTo(Pass):
-    """A backward pass that ends before the hooks of its targets: where its program is run, these see what it gives."""
-
-    def run_tensor_hooks(self, node: Node, hooks: Hooks, g: Any) -> Any:
-        assert self.targets is not None
-        return g if node in self.targets else super().run_tensor_hooks(node, hooks, g)
+    uses, reach = uses_of(nodes, list(reached), first)
+    backward = Backward(whole.replaced(keys=keys), saved, tuple(cotangents), task.parts, uses, reach)
+    return backward, tuple(reached.values()), saved
 
 
 def is_recorded(node: Node, known: Container[int]) -> bool:
