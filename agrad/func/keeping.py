@@ -110,6 +110,7 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
     the_same = ways.to_returned(results)
     outside = ways.to_outside(program)
     written = ways.to_written(program)
+    given = ways.to_given(program)
     alone = ways.to_alone(outside)
     again = ways.to_again([*(one.link for one in (*outside, *alone)), *written])
     had_grad = ways.guard_gradients(program)
@@ -128,6 +129,7 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
         ],
         had_grad=had_grad,
         written=written,
+        given=given,
         conditions=conditions,
         prologue=list(watcher.prologue),
         epilogue=list(watcher.epilogue),
@@ -320,12 +322,7 @@ class Results(NamedTuple):
             for leaf, t in given_back
             if isinstance(leaf, Leaf) and not leaf.raw and (leaf.number in taken_in or id(t) in watcher.met)
         }
-        ways = {
-            id(found.value): found.origin
-            for found in call.reach.looked_at()
-            if id(found.value) in sought
-            and found.step != ("attribute", "grad")  # another tensor after every backward pass
-        }
+        ways = {id(found.value): found.origin for found in call.reach.looked_at() if id(found.value) in sought}
         new = [
             (leaf.number, tensor)
             for leaf, tensor in given_back
@@ -383,6 +380,20 @@ class Ways:
         """Return the targets of writes."""
         targets = (write.target for write in program.writes)
         return [target.place if isinstance(target, Argument) else self.end_of(target) for target in targets]
+
+    def to_given(self, program: Program) -> list[int | Link | None]:
+        """Return, per write, where the tensor is found that becomes a gradient, if the function did not make it."""
+        call = self._call
+        put = [
+            grad_of(tensor) if write.what == "grad" else None
+            for write, tensor in zip(program.writes, call.watcher.written, strict=True)
+        ]
+        wanted = {id(grad) for grad in put if grad is not None}
+        places: dict[int, int | Link] = {id(value): at for at, value in enumerate(call.values) if id(value) in wanted}
+        for found in call.reach.looked_at():
+            if id(found.value) in wanted and id(found.value) not in places:
+                places[id(found.value)] = self.end_of(found.origin)
+        return [places.get(id(grad)) for grad in put]
 
     def to_alone(self, outside: Sequence[Outside]) -> list[Outside]:
         """Return the tensors that require a gradient, beside those whose values are inputs."""

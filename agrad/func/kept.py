@@ -47,11 +47,14 @@ class Target(NamedTuple):
         Its value.
     grad : Tensor or None
         Its gradient.
+    given : Tensor or None
+        What becomes its gradient, if the function did not make that.
     """
 
     tensor: Tensor
     array: Any
     grad: Tensor | None
+    given: Tensor | None
 
     @property
     def is_written(self) -> bool:
@@ -85,6 +88,8 @@ class Kept:
         Arguments of which it was asked: the place among the leaves, and whether there was a gradient.
     written : list of (int or Link)
         Per write its target: the place among the leaves of the arguments, or the last link to it.
+    given : list of (int, Link or None)
+        Per write where the gradient it assigns is found: a tensor that the function did not make.
     conditions : list of Condition
         Values it must compute as they were.
     prologue : list
@@ -123,6 +128,7 @@ class Kept:
     hooked: list[tuple[int, Any]]
     had_grad: list[tuple[int, bool]]
     written: list[Any]
+    given: list[Any]
     conditions: list[Condition]
     prologue: list[tuple[Any, ...]]
     epilogue: list[tuple[int, Callable[[float], None]]]
@@ -155,11 +161,15 @@ class Kept:
             (write, link, -1 if write.number is None else outs[write.number])
             for write, link in zip(program.writes, self.written, strict=True)
         ]
-        by_place: dict[Any, tuple[int | Link, dict[str, int]]] = {}
-        for write, link, at in self.puts:
-            by_place.setdefault(link if isinstance(link, int) else link.place, (link, {}))[1][write.what] = at
-        #: Of each tensor that is written to: where it is, and the outputs that its value and its gradient are; -1 is none.
-        self.assigned = [(link, puts.get("data"), puts.get("grad")) for link, puts in by_place.values()]
+        by_place: dict[Any, tuple[int | Link, dict[str, Any]]] = {}
+        for (write, link, at), given in zip(self.puts, self.given, strict=True):
+            puts = by_place.setdefault(link if isinstance(link, int) else link.place, (link, {}))[1]
+            puts |= {write.what: at, "given": given} if write.what == "grad" else {write.what: at}
+        #: Of each tensor that is written to: where it is, the outputs that its value and its gradient are (-1 is none), and
+        #: where that gradient is found, if it is another tensor from outside.
+        self.assigned: list[tuple[Any, int | None, int | None, Any]] = [
+            (link, puts.get("data"), puts.get("grad"), puts.get("given")) for link, puts in by_place.values()
+        ]
         self.kept_outs = [outs[number] for number in self.saved]
         self.followed_outs = [outs[number] for number in self.followed]
         leaves = program.arguments.leaves
@@ -340,17 +350,22 @@ class Kept:
 
     def writing(self, leaves: Sequence[Any]) -> list[Target]:
         """Return what is written to, looked up before anything is: a gradient that is dropped may get a value, too."""
-        found = (at_place(link, leaves) for link, _, _ in self.assigned)
-        return [Target(tensor, tensor._raw, grad_of(tensor)) for tensor in found]
+        found = []
+        for link, _, _, given in self.assigned:
+            tensor = at_place(link, leaves)
+            found.append(
+                Target(tensor, tensor._raw, grad_of(tensor), None if given is None else at_place(given, leaves))
+            )
+        return found
 
     def write(self, outs: Sequence[Any], targets: Sequence[Target], made_of: Mapping[int, Tensor]) -> None:
         """Write what the function would, all or none; a gradient that it returned is that very tensor."""
         changed: list[Tensor] = []
         arrays, specs, grads = [], [], []
         others: list[tuple[Tensor, Tensor | None]] = []  # gradients alone: of what is no leaf, or gets none
-        for (target, _, had), (_, data, grad) in zip(targets, self.assigned, strict=True):
-            value = None
-            if grad is not None and grad >= 0:
+        for (target, _, had, given), (_, data, grad, _) in zip(targets, self.assigned, strict=True):
+            value = given
+            if value is None and grad is not None and grad >= 0:
                 value = made_of.get(grad)
                 if value is None or value._node is not None:
                     value = self.made(outs[grad], grad)

@@ -230,3 +230,55 @@ def test_a_captured_program_that_adds_to_a_gradient_says_that_there_is_none():
     w.grad = None
     with pytest.raises(RuntimeError, match="captured while w had a gradient, and it has no gradient now"):
         program(ag.ones(2))
+
+
+def test_a_gradient_that_is_returned_is_that_tensor():
+    w, v = a_net()
+    w.grad = ag.ones(2)
+
+    def as_it_is(x):
+        return x * 2, w.grad
+
+    def added_to(x):
+        (w * x).sum().backward()
+        return w.grad
+
+    def taken_away(x):
+        held = w.grad
+        w.grad = None
+        return held * x, held
+
+    def of_another(x):
+        v.grad = w.grad
+        return v.grad
+
+    for function in (as_it_is, added_to, taken_away, of_another):
+        compiled = ag.compile(function, check=False)
+        for _ in range(5):
+            w.grad = before = ag.asarray([1.0, 2.0])
+            found = compiled(ag.asarray([3.0, 4.0]))
+            assert (found[1] if isinstance(found, tuple) else found) is before
+            np.testing.assert_array_equal(before.numpy(), [4.0, 6.0] if function is added_to else [1.0, 2.0])
+            if function is of_another:
+                assert v.grad is before
+            elif function is not taken_away:
+                assert w.grad is before
+        assert len(compiled.programs) == 1
+
+
+def test_a_tensor_from_outside_that_becomes_a_gradient_is_that_tensor():
+    w, _ = a_net()
+    outside = ag.asarray([5.0, 6.0])
+
+    def put(x, other):
+        w.grad = outside if other is None else other
+        return x * 2
+
+    compiled = ag.compile(put, check=False)
+    for i in range(4):
+        compiled(ag.ones(2), None)
+        assert w.grad is outside
+        other = ag.asarray([1.0, float(i)])
+        compiled(ag.ones(2), other)
+        assert w.grad is other
+    assert len(compiled.programs) == 2
