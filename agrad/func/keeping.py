@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad import tree
 from agrad.core.backend import PYTHONS_OWN, Backend, backend_of
-from agrad.core.node import Node, ancestors
+from agrad.core.node import AccumulateGrad, Node, ancestors
 from agrad.core.spec import Spec
 from agrad.core.tensor import Tensor
 from agrad.func.capture import graph_of, hooks_left, program_of, results_of
@@ -264,14 +264,23 @@ def refuse_escaped(call: Watched, program: Program) -> None:
 
 
 def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
-    """Return the arrays of tensors, and those that the graphs behind them keep, parcels of saved-tensor hooks included."""
-    nodes: list[Node] = []
-    for t in tensors:
+    """Return the arrays of tensors, and those that the graphs behind them keep, parcels of saved-tensor hooks included.
+
+    Among these is the gradient of a leaf that is gone: the function made it, and nothing but the graph has it.
+    """
+    left, looked_at = list(tensors), set[Node]()
+    pending: list[Any] = []
+    while left:
+        t = left.pop()
         yield t._raw
-        if t._node is not None:
-            nodes.append(t._node)
+        if t._node is None:
+            continue
+        for node in ancestors([t._node]) - looked_at:
+            looked_at.add(node)
+            pending += (node.saved, node.hooks)
+            if type(node) is AccumulateGrad and node.grad is not None and node.variable is None:
+                left.append(node.grad)
     seen: set[int] = set()
-    pending: list[Any] = [part for node in ancestors(nodes) for part in (node.saved, node.hooks)]
     while pending:
         value = pending.pop()
         if id(value) in seen or isinstance(value, NOT_KEPT):

@@ -479,6 +479,9 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, 
     if node.spent & visited:
         raise errors.second_time(node, node.freed)
     on_tensors = xp is backend.functions
+    if not node.edges:
+        let_go(node, backward, visited)
+        return ()
     some = None if on_tensors or not _as_it_was(node) else backward.of(results, targets)
     if some is None:
         found = _recorded_backward(gs if on_tensors else [None if p is None else from_raw(p) for p in gs], node)

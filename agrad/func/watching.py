@@ -22,7 +22,7 @@ from agrad.core.tensor import Tensor, wrap
 from agrad.func.guards import Link, called, changed_between, settings_of
 from agrad.func.program import Program
 from agrad.func.recording import CaptureError, Hooked, Recorder
-from agrad.func.reverse import Backward, UpTo, uses_of
+from agrad.func.reverse import Backward, Part, UpTo, uses_of
 from agrad.plugin.manager import default_backend
 
 if TYPE_CHECKING:
@@ -495,8 +495,11 @@ def backward_of(
         watcher.is_open = True  # checkpoints run their functions again
         mode.push(recorder=watcher, grad=False)
         roots = [(node, wrap(one, t._spec)) for node, one, t in zip(nodes, ones, results, strict=True)]
-        task = UpTo(roots, True, False, set(targets), False, (), False)
-        found = task.run()
+        found: dict[Node, Any] = {}
+        parts: list[Part] = []
+        if targets:  # else all leaves were made by the function
+            task = UpTo(roots, True, False, set(targets), False, (), False)
+            found, parts = task.run(), task.parts
     except Exception as error:
         if hooks:
             raise CaptureError(f"capture: {type(error).__name__} in a backward pass with hooks: {error}") from error
@@ -525,7 +528,7 @@ def backward_of(
     saved = tuple(number for number in dict.fromkeys(used) if number not in made)
     keys = tuple(number for number, _ in watcher.draws if number in saved)
     uses, reach = uses_of(nodes, list(reached), first)
-    backward = Backward(whole.replaced(keys=keys), saved, tuple(cotangents), task.parts, uses, reach)
+    backward = Backward(whole.replaced(keys=keys), saved, tuple(cotangents), parts, uses, reach)
     return backward, tuple(reached.values()), saved
 
 
