@@ -5,6 +5,8 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
+from agrad.core.mode import not_recorded
+
 __all__ = [
     "bool", "complex64", "complex128", "float16", "float32", "float64", "get_default_dtype", "int8", "int16", "int32",
     "int64", "set_default_dtype", "uint8", "uint16", "uint32", "uint64",
@@ -107,6 +109,7 @@ def set_default_dtype(dtype: Any) -> None:
     name = name_of(dtype)
     if name not in ("float32", "float64"):
         raise TypeError(f"only floating-point types are supported as the default type, got {name}")
+    not_recorded("the default dtype is set")
     _default = globals()[name]
 
 

@@ -261,6 +261,39 @@ def push(
     set_mode(made)
 
 
+def keep_left(left: Mode | None, before: Mode | None, recorder: Any) -> bool:
+    """Set again the modes that a recorded call has set and left, as `set_grad_enabled` does; return whether there are any.
+
+    Parameters
+    ----------
+    left : Mode or None
+        What was on at its end.
+    before : Mode or None
+        What was on at its beginning, and is now.
+    recorder : object
+        What was told of the call, in a mode upon `before`.
+    """
+    inside: list[Mode] = []
+    at = left
+    while at is not before and at is not None:
+        inside.append(at)
+        at = at.previous
+    if at is not before or not inside:  # it has left a mode that was on before
+        if not any(found.recorder is recorder for found in inside):
+            set_mode(left)
+        return True
+    base, bottom = before or USUAL, inside.pop()
+    changed = (bottom.grad, bottom.anomaly) != (base.grad, base.anomaly)
+    if changed:
+        replace(grad=bottom.grad, anomaly=bottom.anomaly)
+    for found in reversed(inside):
+        known = found.grad, found.levels, found.inference, found.saved, found.anomaly, found.profiler, base.recorder
+        made = Mode(*known, get_mode(), found.owner)
+        made.watch = found.watch
+        set_mode(made)
+    return changed or bool(inside)
+
+
 def pop(owner: object = None) -> None:
     """Leave the innermost mode that `owner` has entered, with whatever was entered inside it.
 

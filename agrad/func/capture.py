@@ -72,6 +72,12 @@ def capture(function: Callable[..., Any]) -> Callable[..., Program]:
     return captured
 
 
+#: Why a function is no program that sets a mode for its caller.
+MODE_LEFT = (
+    "capture: it sets a mode (as set_grad_enabled, or a block that it enters) and leaves it set: a program would not"
+)
+
+
 class Call(NamedTuple):
     """A captured call.
 
@@ -100,12 +106,19 @@ def captured_call(
     leaves, treedef = tree.flatten((args, kwargs))
     given, tensors = introduced(recorder, leaves)
     args, kwargs = tree.unflatten(treedef, tensors)
-    before = mode.get_mode()
+    before = left = mode.get_mode()
+    is_left = False
     try:
-        mode.push(recorder=recorder)
-        returned = function(*args, **kwargs)
+        try:
+            mode.push(recorder=recorder)
+            returned = function(*args, **kwargs)
+        finally:
+            left = mode.get_mode()
+            mode.set_mode(before)
     finally:
-        mode.set_mode(before)
+        is_left = mode.keep_left(left, before, recorder)
+    if is_left:
+        raise CaptureError(f"{MODE_LEFT}{errors.called()}")
     if recorder.hooked and hooks_left(recorder, graph_of(returned)):
         raise CaptureError(
             "capture: a hook is registered on what the function computes, and the derivative of a program's steps runs"

@@ -20,7 +20,7 @@ from agrad.core.node import next_seq
 from agrad.core.once import lock
 from agrad.core.tensor import Tensor
 from agrad.func.arguments import NUMBERS, bare_all, is_raw, name_of
-from agrad.func.capture import graph_of, introduced
+from agrad.func.capture import MODE_LEFT, graph_of, introduced
 from agrad.func.comparing import differences
 from agrad.func.guards import PLAIN, at_place, is_no_state, key_of, met_code, settings_of, state_of, tellers_in
 from agrad.func.keeping import Watched, kept_of
@@ -224,15 +224,20 @@ class Compiled:
         watcher.tellers = tellers_in(reach)
         settings = settings_of(watcher.tellers)
         first = next_seq()
-        before = mode.get_mode()
+        before = left = mode.get_mode()
         try:
-            with met_code() as met:
-                mode.push(recorder=watcher)
-                watcher.frame = sys._getframe()
-                returned = self.function(*args, **kwargs)
+            try:
+                with met_code() as met:
+                    mode.push(recorder=watcher)
+                    watcher.frame = sys._getframe()
+                    returned = self.function(*args, **kwargs)
+            finally:
+                left = mode.get_mode()
+                mode.set_mode(before)
+                watcher.is_open, watcher.frame, watcher.operands = False, None, {}
         finally:
-            mode.set_mode(before)
-            watcher.is_open, watcher.frame, watcher.operands = False, None, {}
+            if mode.keep_left(left, before, watcher):
+                watcher.give_up(CaptureError(MODE_LEFT))
         if not met.is_whole:
             watcher.give_up(
                 CaptureError(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from agrad.core import errors, notebook
 from agrad.core.backend import CONTRACT, Backend, Device, Place
 from agrad.core.kernels import forget_kernels
-from agrad.core.mode import Setting
+from agrad.core.mode import Setting, not_recorded
 from agrad.core.once import lock, shared
 
 if TYPE_CHECKING:
@@ -472,6 +472,7 @@ def set_default_backend(device: str) -> None:
     """
     global _default  # noqa: PLW0603 (the one process-wide choice)
     usable(device)
+    not_recorded("the default backend is set")
     _default = device
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from agrad import tree
 from agrad.core.backend import backend_of
 from agrad.core.errors import called
+from agrad.core.mode import guard, not_recorded
 from agrad.core.tensor import Tensor
 from agrad.ops.elementwise import conj
 
@@ -49,6 +50,7 @@ def set_complex_convention(convention: str) -> None:
     global _chosen  # noqa: PLW0603 (the one process-wide choice)
     if convention not in CONVENTIONS:
         raise ValueError(f"the convention is one of {', '.join(CONVENTIONS)}, not {convention!r}{called()}")
+    not_recorded("the convention of complex gradients is set")
     _chosen = convention
 
 
@@ -65,6 +67,7 @@ def complex_convention() -> str:
 
 def turned(container: Any) -> Any:
     """Return cotangents of the one convention, agrad's or the chosen one, in the other: it is the same way back."""
+    guard(complex_convention, "the convention of complex gradients")
     if _chosen == "pytorch":
         return container
     return tree.map(_turned, container) if not isinstance(container, Tensor) else _turned(container)
