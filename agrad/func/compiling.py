@@ -66,11 +66,34 @@ class Compiled:
         self._explain = explain
         self._fullgraph = fullgraph
         self._options = options
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin without programs."""
         self._kept: dict[Any, list[Kept]] = {}
         self._refused: dict[Any, int] = {}
         self._failures: dict[Any, str] = {}
         self._quick: dict[Any, list[tuple[Kept, Any]]] = {}
         self._lock = lock()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Return how it is copied and pickled: by its name, as a function is, where a module has it under that."""
+        name = getattr(self, "__qualname__", None)
+        found: Any = sys.modules.get(self.__module__)
+        for part in name.split(".") if name else ():
+            found = getattr(found, part, None)
+        return name if name and found is self else super().__reduce_ex__(protocol)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of: programs are captured anew, and what is the function's comes with that."""
+        own = ("_kept", "_refused", "_failures", "_quick", "_lock")
+        given = getattr(self.function, "__dict__", {})
+        return {name: v for name, v in vars(self).items() if name not in own and given.get(name, own) is not v}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        functools.update_wrapper(self, state["function"])
+        vars(self).update(state)
+        self._begin()
 
     @property
     def programs(self) -> list[Program]:
@@ -117,7 +140,8 @@ class Compiled:
                 outcome = self._run(kept, difference, leaves, treedef, whole=is_raw(leaves))
                 if outcome is not MISSED:
                     return outcome
-                difference = f"a value that decides ({', '.join(dict.fromkeys(c.line for c in kept.conditions))})"
+                lines = ", ".join(dict.fromkeys(c.line for c in kept.conditions))
+                difference = f"a value that decides ({lines})" if lines else "whether an operation raises"
             differing = differing or difference
         if self._refused.get(key, 0) >= REFUSALS:
             return self._eager(leaves, treedef)
@@ -312,9 +336,14 @@ class Compiled:
         if self._check and (calls == 1 if self._check == "first" else calls & (calls + 1) == 0):
             return self._compare(kept, values, leaves, treedef)
         if kept.only_computes:
-            return kept.returned(self._outputs(kept, values), values, leaves, whole=whole)
+            try:
+                outs = self._outputs(kept, values)
+            except Exception:
+                if kept.goes_on:
+                    return MISSED
+                raise
+            return kept.returned(outs, values, leaves, whole=whole)
         before = [held.copy() for held in kept.held]
-        outs: Sequence[Any] = ()
         targets = kept.writing(leaves)
         try:
             if kept.prologue:
@@ -329,10 +358,17 @@ class Compiled:
                 seed, counter = kept.program.source_of(number).get_state()
                 values[at] = seed, counter + 1  # what is to be given back if what follows is interrupted
                 values[at] = kept.program.draw(number)
-            outs = self._outputs(kept, values)
-            if kept.asked and not kept.as_captured(outs):
+            try:
+                found: Sequence[Any] | None = self._outputs(kept, values)
+            except Exception:
+                if not kept.goes_on:
+                    raise
+                found = None
+            if found is None or (kept.asked and not kept.as_captured(found)):
+                any(map(dict.update, kept.held, before))  # each gives None
                 give_back(kept, values)
                 return MISSED
+            outs = found
             made: dict[int, Tensor] = {}
             returned = kept.returned(outs, values, leaves, whole=whole, made_of=made)
             for at, do in kept.afterwards:
@@ -366,7 +402,12 @@ class Compiled:
             values[at] = key
         for (at, _), value in zip(kept.settings, settings, strict=True):
             values[at] = kept.number(value)
-        outs = self._outputs(kept, values)
+        try:
+            outs = self._outputs(kept, values)
+        except Exception as error:
+            if kept.goes_on:
+                return returned
+            raise self._differs(f"an error, {type(error).__name__}: {error}") from error
         if not kept.as_captured(outs):
             return returned  # another program's call
         if kept.hooks:

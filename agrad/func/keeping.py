@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agrad import tree
+from agrad.core import errors
 from agrad.core.backend import PYTHONS_OWN, Backend, backend_of
 from agrad.core.node import AccumulateGrad, Node, ancestors
 from agrad.core.spec import Spec
@@ -27,7 +28,7 @@ from agrad.func.guards import (
     settings_of,
 )
 from agrad.func.kept import Kept
-from agrad.func.origins import Argument, Found, Origin, Reach
+from agrad.func.origins import Argument, Found, Origin, Reach, is_library
 from agrad.func.program import Leaf, Program, Structure
 from agrad.func.recording import CaptureError, Hooked, grad_of
 from agrad.func.watching import Watcher, backward_of
@@ -141,6 +142,7 @@ def kept_of(call: Watched, options: Mapping[str, Any]) -> Kept:
         hooks=[(one.number, hook) for one in behind.hooks if one.number is not None and (hook := one.hook) is not None],
         reads=behind.reads,
         late=behind.late,
+        goes_on=bool(conditions) or any(map(may_catch, call.met)),
         options=options,
     )
 
@@ -294,6 +296,12 @@ def arrays_held(tensors: Iterable[Tensor]) -> Iterator[Any]:
 
 #: What a graph refers to and does not keep values for.
 NOT_KEPT = (type, types.ModuleType, types.FunctionType, types.CodeType, types.FrameType, str, int, float, Spec, Backend)
+
+
+def may_catch(code: types.CodeType) -> bool:
+    """Return whether code is the user's and has a `try` or a `with`."""
+    file = code.co_filename
+    return bool(code.co_exceptiontable) and file not in errors.INTERNAL_FILES and not is_library(file)
 
 
 # -- results, and the ways to what is outside ---------------------------------------------------------------------------

@@ -112,6 +112,8 @@ class Kept:
         What these depend on.
     late : list of Link
         What must be as it was when `backward` runs, too.
+    goes_on : bool
+        The function may go on after an error, or go another way than the one that fails: where a replay raises, it runs itself.
     options : mapping
         How both programs are to run.
     calls : int
@@ -140,6 +142,7 @@ class Kept:
     hooks: list[tuple[int, Callable[..., Any]]]
     reads: list[Reads]
     late: list[Link]
+    goes_on: bool
     options: Mapping[str, Any]
     calls: int = 0
 

@@ -16,7 +16,7 @@ import operator
 import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from types import EllipsisType, NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -390,6 +390,13 @@ class Program:
 
         def runner(self, backend: Backend, **options: Any) -> Callable[..., tuple[Any, ...]]:
             """Return what runs the program on raw arrays of a backend."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy is made of: its text is compiled anew."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
 
     def replaced(self, **changes: Any) -> Program:
         """Return the program with some attributes changed."""

@@ -219,7 +219,15 @@ class Watcher(Recorder):
             self.give_up(error)
             return plain()
         except Exception as error:  # noqa: BLE001 (it is told in the warning)
-            result = plain()  # raises, if it is the call's own error
+            try:
+                result = plain()
+            except (
+                Exception
+            ) as own:  # the call's own, if it ends here; else a program would raise it where the function goes on
+                self.give_up(
+                    CaptureError(f"capture: the function goes on after an error, {type(own).__name__}{errors.called()}")
+                )
+                raise
             self.give_up(CaptureError(f"capture: {type(error).__name__} where it was written down: {error}"))
             return result
 

@@ -110,6 +110,9 @@ _chosen: ContextVar[Generator | None] = ContextVar("agrad_random_generator", def
 class _Default(Generator):
     """The default generator: the one of an enclosing `using`, or this."""
 
+    def __reduce__(self) -> str:
+        return "default_generator"
+
     def key(self) -> tuple[int, int]:
         chosen = _chosen.get()
         return super().key() if chosen is None else chosen.key()

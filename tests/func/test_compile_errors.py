@@ -1,0 +1,104 @@
+"""Errors where another way would have been gone: a replay that raises gives way to the function, which decides."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import agrad as ag
+
+
+@pytest.fixture(autouse=True)
+def no_warnings():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def inverse(x):
+    if ag.linalg.det(x) == 0:
+        return x * 0
+    return ag.linalg.inv(x)
+
+
+def definite(x):
+    if (ag.linalg.eigvalsh(x) <= 0).any():
+        x = x + 10 * ag.eye(2)
+    return ag.linalg.cholesky(x)
+
+
+def jitter(x):
+    for more in (0.0, 10.0):
+        try:
+            return ag.linalg.cholesky(x + more * ag.eye(2))
+        except np.linalg.LinAlgError:
+            pass
+    return x
+
+
+def bounded(x):
+    k = ag.astype(x[0, 0], ag.int64)
+    return x[0] if k >= 2 else x[k]
+
+
+CASES = {inverse: ag.zeros((2, 2)), definite: -ag.eye(2), jitter: -ag.eye(2), bounded: ag.eye(2) * 7}
+
+
+@pytest.mark.filterwarnings("ignore:jitter runs as it is")
+@pytest.mark.parametrize("check", [False, "doubling"])
+@pytest.mark.parametrize("function", CASES)
+def test_a_way_that_fails_is_left_for_the_other(function, check):
+    compiled = ag.compile(function, check=check)
+    for i in range(12):
+        x = CASES[function] if i % 3 == 2 else ag.eye(2) * (1 + i % 2)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "jitter runs as it is")
+            found = compiled(x)
+        np.testing.assert_array_equal(found.numpy(), function(x).numpy())
+    assert compiled.programs
+
+
+def test_a_function_that_goes_on_after_an_error_is_no_program():
+    compiled = ag.compile(jitter, check=False)
+    with pytest.warns(ag.func.CompileWarning, match="the function goes on after an error, LinAlgError"):
+        compiled(-ag.eye(2))
+    assert not compiled.programs
+    for x in (ag.eye(2), -ag.eye(2)) * 2:
+        np.testing.assert_array_equal(compiled(x).numpy(), jitter(x).numpy())
+
+
+def test_an_error_of_both_is_the_functions_own():
+    compiled = ag.compile(lambda x: ag.linalg.inv(x) if ag.sum(x) >= 0 else x, check=False)
+    compiled(ag.eye(2))
+    for _ in range(3):
+        with pytest.raises(np.linalg.LinAlgError):
+            compiled(ag.zeros((2, 2)))
+    np.testing.assert_array_equal(compiled(ag.eye(2) * 2).numpy(), np.eye(2) / 2)
+
+
+def test_draws_and_counts_of_a_way_that_fails_are_taken_back():
+    def train(wrap):
+        ag.manual_seed(3)
+        w = ag.nn.Parameter(ag.eye(2))
+        optimizer = ag.optim.Adam([w], lr=0.1)
+
+        def step(x):
+            optimizer.zero_grad()
+            try:
+                loss = ag.linalg.cholesky(x * ag.rand(1)).sum() * w.sum()
+            except np.linalg.LinAlgError:
+                loss = (w * ag.rand(2)).sum()
+            loss.backward()
+            optimizer.step()
+            return loss.item()
+
+        run = wrap(step)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "step runs as it is")
+            losses = [run(-ag.eye(2) if i % 4 == 3 else ag.eye(2)) for i in range(10)]
+        return losses, w.detach().numpy(), ag.random.default_generator.get_state()
+
+    for found, expected in zip(train(lambda f: ag.compile(f, check=False)), train(lambda f: f), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
