@@ -690,6 +690,10 @@ class Backend:
         """Silence floating-point warnings of the library."""
         return nullcontext()
 
+    def _error_state(self) -> Any:
+        """Return what the library does about floating-point errors, as the user has set it; None within `quiet`, or unknown."""
+        return None
+
     def realize(
         self, *arrays: Any, keep: str = "host", max_memory: int | str | None = None, progress: bool | None = None
     ) -> tuple[Any, ...]:

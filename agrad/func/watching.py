@@ -202,6 +202,8 @@ class Watcher(Recorder):
         self.prologue: list[tuple[Any, ...]] = []
         self.epilogue: list[tuple[int, Callable[[float], None]]] = []
         self.guards: list[Link] = []
+        self._default = default_backend()
+        self._errors = self._default._error_state()
         self.held_by_python: list[dict[Any, Any]] = []
 
     def give_up(self, error: CaptureError, *, later: bool = False) -> None:
@@ -238,6 +240,10 @@ class Watcher(Recorder):
             if self.backend is not None:
                 self.give_up(CaptureError(f"capture: two backends take part{errors.called()}"))
             self.backend = backend
+        if self.failure is None and backend is self._default and self._errors is not None:
+            state = backend._error_state()
+            if state is not None and state != self._errors:
+                self.not_recorded("the function sets what happens at floating-point errors (np.errstate)", later=False)
         recorded = self._try(lambda: super(Watcher, self).around(op, backend, kernel, values, raw), lambda: kernel)
         return lambda *args, **kwargs: self._try(lambda: recorded(*args, **kwargs), lambda: kernel(*args, **kwargs))
 

@@ -102,3 +102,33 @@ def test_draws_and_counts_of_a_way_that_fails_are_taken_back():
 
     for found, expected in zip(train(lambda f: ag.compile(f, check=False)), train(lambda f: f), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_what_happens_at_floating_point_errors_is_no_part_of_a_program():
+    def caught(x):
+        try:
+            with np.errstate(all="raise"):
+                return 1 / x
+        except FloatingPointError:
+            return x * 0 + 7
+
+    compiled = ag.compile(caught, check=False)
+    with pytest.warns(ag.func.CompileWarning, match="sets what happens at floating-point errors"):
+        compiled(ag.ones(2))
+    for x in (ag.ones(2), ag.zeros(2)) * 3:
+        np.testing.assert_array_equal(compiled(x).numpy(), caught(x).numpy())
+
+
+def test_a_state_around_the_call_and_passes_within_it_are_no_reason():
+    w = ag.ones(2, requires_grad=True)
+
+    def f(x):
+        y = ag.log(w * x).sum()
+        (g,) = ag.autograd.grad(y, w, create_graph=True)
+        return g.sum() + ag.func.jvp(ag.exp, (x,), (x,))[1].sum()
+
+    compiled = ag.compile(f, check=False)
+    with np.errstate(all="ignore"):
+        for _ in range(3):
+            assert compiled(ag.ones(2)).item() == f(ag.ones(2)).item()
+    assert len(compiled.programs) == 1

@@ -19,6 +19,10 @@ from agrad_numpy.kernels import HALF, KERNELS
 errors.INTERNAL_FILES.add(__file__)  # messages name the line that called
 
 
+def _nothing(kind: str, flag: int) -> None:
+    """Stand for what is called at a floating-point error: within `quiet` nothing is."""
+
+
 class NumpyBackend(Backend):
     """Arrays of NumPy, in the host's memory."""
 
@@ -168,7 +172,11 @@ class NumpyBackend(Backend):
 
         return Executor(program, self, exact=exact, threads=default_threads() if threads is None else threads)
 
-    quiet = staticmethod(functools.partial(np.errstate, all="ignore"))  # entered in every pass: no frame of its own
+    # entered in every pass: no frame of its own; `call` is never called, and tells this state from a user's
+    quiet = staticmethod(functools.partial(np.errstate, all="ignore", call=_nothing))
+
+    def _error_state(self) -> Any:
+        return None if np.geterrcall() is _nothing else np.geterr()
 
     def random(
         self, kind: str, shape: tuple[int, ...], key: tuple[int, int], *, dtype: Any, device: str, **p: Any
