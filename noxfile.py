@@ -373,7 +373,10 @@ def torch(session: nox.Session) -> None:
 
 @nox.session
 def soak(session: nox.Session) -> None:
-    """Draw programs and judge their gradients: ``nox -s soak -- --minutes 30``, also ``--seed N``, ``--backend dask``."""
+    """Draw programs and judge their gradients: ``nox -s soak -- --minutes 30``, also ``--seed N``, ``--backend dask``.
+
+    ``--stateful`` draws functions with state in place of them, and compares each compiled with itself as it is.
+    """
     session.install(*CORE, *NUMPY, *DASK, "scipy>=1.16")
     session.run("python", "tests/trust/soak.py", *session.posargs)
 

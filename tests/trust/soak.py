@@ -1,7 +1,7 @@
 """Draw and judge programs for as long as asked: ``python tests/trust/soak.py --minutes 30 --seed 1 --backend dask``.
 
 Prints what was drawn and every failure, shrunk, as a program that can be pasted into a test; exits with 1 if there is
-one. See `programs`.
+one. See `programs`. With ``--stateful`` it draws functions with state and compiles them: see `stateful`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import stateful
 from programs import JUDGES, drawn, judge, shrunk, traits
 
 
@@ -24,8 +25,12 @@ def main():
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=None, help="of the first program; the next has the next")
     parser.add_argument("--backend", choices=["numpy", "dask"], default="numpy")
+    parser.add_argument("--stateful", action="store_true", help="functions with state, compiled and as they are")
     options = parser.parse_args()
     first = secrets.randbelow(10**6) if options.seed is None else options.seed
+    if options.stateful:
+        print(f"seed {first}, {options.minutes:g} minutes, functions with state", flush=True)
+        return 1 if stateful.soak(first, options.minutes) else 0
     on_dask = options.backend == "dask"
     judges = ("dask",) if on_dask else tuple(name for name in JUDGES if name != "dask")
     print(f"seed {first}, {options.minutes:g} minutes, {options.backend}", flush=True)
