@@ -382,6 +382,14 @@ def soak(session: nox.Session) -> None:
 
 
 @nox.session
+def compiled(session: nox.Session) -> None:
+    """Run tests with the functions that they define compiled; arguments go to pytest."""
+    session.install(*CORE, *NUMPY, *DASK, *TESTERS)
+    folders = [f"tests/{part}" for part in ("autograd", "func", "nn", "optim")]
+    session.run("pytest", "--compiled-steps", *(session.posargs or folders))
+
+
+@nox.session
 def benchmarks(session: nox.Session) -> None:
     """Compare agrad's overhead with PyTorch's and HIPS autograd's. Optional: installs PyTorch, which is large."""
     session.install(*CORE, *NUMPY, "autograd", "torch")

@@ -49,6 +49,25 @@ def ready(name):
     return name
 
 
+def pytest_addoption(parser):
+    parser.addoption("--compiled-steps", action="store_true", help="compile the functions that tests define")
+
+
+def pytest_configure(config):
+    if config.getoption("--compiled-steps"):
+        import compiled_steps
+
+        compiled_steps.install(Path(__file__).parent)
+        config.addinivalue_line("filterwarnings", "ignore::agrad.func.compiling.CompileWarning")
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.getoption("--compiled-steps"):
+        import compiled_steps
+
+        terminalreporter.write_line(f"compiled steps: {compiled_steps.report()}")
+
+
 @pytest.fixture(params=["numpy", "strict"])
 def backend(request):
     """Give the name of a backend, which is ready."""

@@ -245,10 +245,11 @@ class Seen:
                 path, kind.__name__, np.asarray(value) if issubclass(kind, float | complex | np.generic) else value
             )
             return
-        if id(value) in self.met:
-            self.put(path, "again", self.met[id(value)])
-            return
-        self.met[id(value)] = len(self.met)
+        if kind is not tuple:  # of which nobody asks whether it is the very one
+            if id(value) in self.met:
+                self.put(path, "again", self.met[id(value)])
+                return
+            self.met[id(value)] = len(self.met)
         self.kept.append(value)
         if issubclass(kind, ag.Tensor):
             self.tensor(path, value)
@@ -391,11 +392,7 @@ class World:
             else:
                 self.once(event, outcome)
         self.declined += [str(one.message) for one in said if issubclass(one.category, CompileWarning)]
-        heard = [
-            (w.category.__name__, str(w.message)[:60])
-            for w in said
-            if not issubclass(w.category, CompileWarning | RuntimeWarning)
-        ]
+        heard = [(one.category.__name__, str(one.message)) for one in said if self.is_theirs(one.category)]
         seen = Seen(self.module)
         self.errors.append(outcome.pop("error", None))
         for name, value in outcome.items():
@@ -407,6 +404,10 @@ class World:
         if "result" in outcome:
             self.results.append(outcome["result"])
         return seen.found
+
+    def is_theirs(self, category):
+        """Tell whether a warning may be the function's own, not the library's, which says once what may be said once."""
+        return category.__module__.partition(".")[0] != "agrad" and not issubclass(category, RuntimeWarning)
 
     def outside(self, seen):
         seen.see("fixed", self.fixed)
@@ -546,6 +547,8 @@ def difference_of(case, tally=None):
                 return Difference(
                     kind, at, path_c if broken or path == path_c else f"{path} (or {path_c})", atom_c, atom, error
                 )
+    if world.declined and all(parts_of(piece)["must"] for piece in case.pieces):
+        return Difference("declined", len(case.events) - 1, "runs as it is", world.declined[0], "a program")
     return None
 
 
@@ -669,9 +672,11 @@ def shrunk(case, seconds=20.0):
         difference = difference_of(candidate)
         return None if difference is None else difference.way
 
-    way, end = way_of(case), time.monotonic() + seconds
-    if way is None:  # only the first time in a process
+    difference, end = difference_of(case), time.monotonic() + seconds
+    if difference is None:  # only the first time in a process
         return case
+    way, short = difference.way, replace(case, events=case.events[: difference.at + 1])
+    case = short if way_of(short) == way else case
     found = case
     while found is not None:
         case = found
@@ -691,7 +696,7 @@ def signature(case, difference):
         ]
         name = " > ".join([piece[1], *piece[2], piece[3]]) if piece[0] == "held" else piece[0]
         pieces.append(f"{name}{' {' + ' | '.join(changes) + '}' if changes else ''}")
-    return (*difference.way, *sorted(pieces))
+    return (*difference.way, *sorted(pieces), *(["its file beside the package"] if case.beside else []))
 
 
 def soak(seed, minutes, names=tuple(NAMED)):

@@ -7,7 +7,7 @@ its argument, both of shape (2,). What is done to ``y`` does not commute, so tha
 
 from __future__ import annotations
 
-# fmt: off (tables: a row is a line)
+from pathlib import Path
 
 # -- values: what is held somewhere, what becomes of it, and what a function does with it -------------------------------------
 
@@ -425,7 +425,11 @@ HOLDERS = {
 #: Text of the module, of `build`, ways to it, ways to put another there, whose first one is plain.
 ROOTS = {
     "global": (
-        *("k$ = {e}", "", ("k$", "globals()['k$']", "eval('k$')", "sys.modules[__name__].k$")),
+        *(
+            "k$ = {e}\ndef read$(): return k$",
+            "",
+            ("k$", "read$()", "globals()['k$']", "eval('k$')", "sys.modules[__name__].k$"),
+        ),
         ("global k$; k$ = {n}", "globals()['k$'] = {n}"),
     ),
     "closure": ("", "k$ = {e}", ("k$", "(lambda: k$)()", "[k$ for _ in range(1)][0]"), ("nonlocal k$; k$ = {n}",)),
@@ -704,517 +708,82 @@ class Piece(dict):
     """A part of a function: text by where it stands; what is not there is empty."""
 
     def __missing__(self, key):
-        return "" if key in {"top", "local", "body", "after"} else ()
+        return "" if key in {"top", "local", "body", "argument", "keywords", "after", "must"} else ()
 
 
-def counted(local, write, state="n$", top=""):
-    """Give a piece that writes something at every call, and reads nothing."""
-    return Piece(top=top, local=local, body=write, state=(state,))
+# -- pieces by name -----------------------------------------------------------------------------------------------------
 
-
-def piece(body, local="", changes=(), **more):
-    """Give a piece."""
-    return Piece(body=body, local=local, changes=changes, **more)
-
-
-# -- what is done beside tensors ------------------------------------------------------------------------------------------
-
-EFFECTS = {
-    "print": piece("print('step')"),
-    "print a value": piece("print(f'{float(y.sum()):.4f}')"),
-    "print to a file": counted("n$ = io.StringIO()", "print('step', file=n$)", "n$.getvalue()"),
-    "write": piece("sys.stdout.write('s')"),
-    "warn": piece("warnings.warn('mine', stacklevel=1)"),
-    "warn as deprecated": piece("warnings.warn('mine', DeprecationWarning, stacklevel=2)"),
-    "global count": Piece(top="n$ = 0\ndef up$():\n    global n$\n    n$ += 1", body="up$()", state=("n$",)),
-    "global count that is read": Piece(
-        top="n$ = 0\ndef up$():\n    global n$\n    n$ += 1\n    return n$", body="y = y * up$()", state=("n$",)
-    ),
-    "closure count": counted("n$ = 0", "nonlocal n$; n$ += 1"),
-    "attribute count": counted("n$ = O(n=0)", "n$.n += 1"),
-    "attribute count that is read": counted("n$ = O(n=0)", "n$.n += 1; y = y * n$.n"),
-    "class count": counted("class C$: n = 0", "C$.n += 1", "C$.n"),
-    "private slot": counted("n$ = Private(0)", "n$.put(n$.read() + 1)", "n$.read()"),
-    "append": counted("n$ = []", "n$.append(1)"),
-    "append a tensor": counted("n$ = []", "n$.append(y)"),
-    "append a number": counted("n$ = []", "n$.append(y.sum().item())"),
-    "map append": counted("n$ = []", "list(map(n$.append, [1]))"),
-    "extend": counted("n$ = []", "nonlocal n$; n$ += [1]"),
-    "array count": counted("n$ = np.zeros(2)", "n$[0] += 1"),
-    "array count by a ufunc": counted("n$ = np.zeros(2)", "np.add(n$, 1, out=n$)"),
-    "array put": counted("n$ = np.zeros(2)", "np.put(n$, 0, n$[0] + 1)"),
-    "array of a value": counted("n$ = np.zeros(2)", "n$[0] = float(y.sum())"),
-    "bytearray": counted("n$ = bytearray(1)", "n$[0] = (n$[0] + 1) % 250"),
-    "array.array": counted("n$ = array.array('d', [0.0])", "n$[0] += 1"),
-    "deque": counted("n$ = collections.deque([0.0], maxlen=1)", "n$.append(n$[0] + 1.0)"),
-    "deque of results": counted(
-        "n$ = collections.deque([0.0], maxlen=1); t$ = ag.zeros(2)", "t$.add_(1.0); y = y * t$.sum(); n$.append(y)"
-    ),
-    "queue": counted("n$ = queue.SimpleQueue()", "n$.put(1)", "n$.qsize()"),
-    "long list": counted("n$ = [0] * 100", "n$[3] += 1"),
-    "long dict of results": counted(
-        "n$ = dict.fromkeys(range(100)); t$ = ag.zeros(2)", "t$.add_(1.0); y = y * t$.sum(); n$[3] = y"
-    ),
-    "Counter": counted("n$ = collections.Counter()", "n$.update(['a'])"),
-    "defaultdict": counted("n$ = collections.defaultdict(int)", "n$['a'] += 1"),
-    "defaultdict that is read": counted("n$ = collections.defaultdict(int)", "n$[len(n$)]"),
-    "set": counted("n$ = set()", "n$.add(len(n$))"),
-    "move to end": counted(
-        "n$ = collections.OrderedDict(a=2.0, b=3.0)", "n$.move_to_end(next(iter(n$))); y = y * next(iter(n$.values()))"
-    ),
-    "heap": counted("n$ = []", "heapq.heappush(n$, -len(n$))"),
-    "iterator": counted("n$ = iter([2.0, 3.0, 5.0] * 9)", "y = y * next(n$)", "operator.length_hint(n$)"),
-    "itertools.count": counted("n$ = itertools.count(1)", "y = y * next(n$)", "repr(n$)"),
-    "itertools.cycle": counted("n$ = itertools.cycle([2.0, 3.0])", "y = y * next(n$)", "0"),
-    "generator": counted(
-        "def gen$():\n    k = 1.0\n    while True:\n        yield k\n        k += 1.0\nn$ = gen$()",
-        "y = y * next(n$)",
-        "n$.gi_frame.f_locals.get('k')",
-    ),
-    "context variable": counted(
-        "", "v$.set(v$.get() + 1)", "v$.get()", top="v$ = contextvars.ContextVar('v$', default=0)"
-    ),
-    "environ": counted(
-        "os.environ['AGRAD_STATEFUL'] = '1'",
-        "os.environ['AGRAD_STATEFUL'] += '1'; y = y * len(os.environ['AGRAD_STATEFUL'])",
-        "os.environ['AGRAD_STATEFUL']",
-    ),
-    "weak object": counted("n$ = O(n=0); r$ = weakref.ref(n$)", "r$().n += 1"),
-    "in a deque": counted("n$ = collections.deque([O(n=0)])", "n$[0].n += 1"),
-    "result kept": counted("n$ = {}", "n$['last'] = y"),
-    "number kept": counted("n$ = {}", "n$['last'] = y.sum().item()"),
-    "total": counted("n$ = O(total=0.0)", "n$.total += float(y.detach().sum())"),
-    "total of items": counted("n$ = O(total=0.0)", "n$.total += y.detach().sum().item()"),
-    "set and put back": piece("old, n$.k = n$.k, 5.0; y = y * n$.k; n$.k = old", "n$ = O(k=2.0)", state=("n$",)),
-    "append and pop": piece("n$.append(1); y = y * len(n$); n$.pop()", "n$ = [1]", ("n$.append(1)",), state=("n$",)),
-    "scaled within": piece("with scaled(n$, 5.0): y = y * n$.k", "n$ = O(k=2.0)", ("n$.k = 3.0",), state=("n$",)),
-    "managed": piece("with m$: y = y * 2.0", "m$ = Managed()", state=("m$.count",)),
-    "suppressed": piece(
-        "with contextlib.suppress(ZeroDivisionError):\n    n$.append(1)\n    y = y * (1 / len(n$))",
-        "n$ = []",
-        state=("n$",),
-    ),
-    "lru_cache": Piece(
-        top="calls$ = []\n@functools.lru_cache(None)\ndef cached$(k):\n    calls$.append(k)\n    return k * 2.0",
-        body="y = y * cached$(2.0)",
-        changes=("cached$.cache_clear()",),
-        state=("len(calls$)",),
-    ),
-    "attribute set": counted("n$ = O()", "n$.mark = True"),
-    "attribute deleted": piece("if hasattr(n$, 'k'): del n$.k", "n$ = O(k=1.0)", ("n$.k = 2.0",), state=("n$",)),
-    "once": piece("if not n$: n$.append(1); y = y * 3.0", "n$ = []", ("n$.clear()",), state=("n$",)),
-    "cleared flag": piece(
-        "if n$.first: n$.first = False; y = y * 3.0", "n$ = O(first=True)", ("n$.first = True",), state=("n$",)
-    ),
-    "random": piece("y = y * r$.random()", "r$ = random.Random(3)", ("r$.seed(3)",), state=("r$.getstate()[1][-1]",)),
-    "NumPy's random": piece(
-        "y = y * r$.normal()", "r$ = np.random.default_rng(3)", state=("r$.bit_generator.state['state']['state']",)
-    ),
-    "NumPy's old random": piece("y = y * np.random.rand()", "np.random.seed(3)"),
-    "finally": counted("n$ = []", "try: y = y * 2.0\nfinally: n$.append(1)"),
-    "sort": piece("n$.sort(); y = y * n$[0]", "n$ = [3.0, 2.0]", ("n$.insert(0, 9.0)",), state=("n$",)),
-    "file": counted("n$ = io.BytesIO()", "n$.write(b'a')", "n$.getvalue()"),
-    "tensor in a list": piece("y = y * n$[-1].sum(); n$[-1] = n$[-1] + 1.0", "n$ = [ag.ones(2)]", state=("n$",)),
-    "tensor in an attribute": piece(
-        "y = y * n$.h; n$.h = y.detach() * 0.5", "n$ = O(h=ag.ones(2))", ("n$.h = ag.ones(2)",), state=("n$",)
-    ),
-    "default argument": piece(
-        "y = y * len(d$())", "def d$(seen=[]):\n    seen.append(1)\n    return seen", state=("d$.__defaults__",)
-    ),
-    "function's attribute": piece("c$.n += 1", "def c$(): pass\nc$.n = 0", state=("c$.n",)),
-    "view of an array": counted("n$ = np.zeros(4); m$ = n$[1:3]", "m$[:] += 1"),
-    "transposed": counted("n$ = np.zeros((2, 3)); m$ = n$.T", "m$[0, 1] += 1"),
-    "memory of a tensor": piece(
-        "y = y * t$", "n$ = np.ones(2); t$ = ag.asarray(n$)", ("n$[0] = 5.0",), state=("t$", "n$")
-    ),
-    "array wrapped inside": piece(
-        "t = ag.asarray(n$); t.add_(1.0); y = y * t.sum()", "n$ = np.ones(2)", ("n$[0] = 5.0",), state=("n$",)
-    ),
-}
-
-# -- arguments ------------------------------------------------------------------------------------------------------------
-
-ARGUMENTS = {
-    "list appended": piece("a$.append(1)", "k$ = []", argument="k$", state=("k$",)),
-    "list appended with a number": piece("a$.append(y.sum().item())", "k$ = []", argument="k$", state=("k$",)),
-    "dict written": piece("a$['n'] = a$.get('n', 0) + 1", "k$ = {}", argument="k$", state=("k$",)),
-    "dict gets a tensor": piece("a$['h'] = y * 2.0", "k$ = {}", argument="k$", state=("k$",)),
-    "dataclass written": piece("a$.a += 1", "k$ = Pair(0, 1.0)", argument="k$", state=("k$",)),
-    "object written": piece("a$.n += 1", "k$ = O(n=0)", argument="k$", state=("k$",)),
-    "array written": piece("a$[0] += 1.0", "k$ = np.zeros(2)", argument="k$", state=("k$",)),
-    "nested": piece(
-        "a$['l'][0].append(2.0); y = y * sum(a$['l'][0])", "k$ = {'l': [[1.0]]}", argument="k$", state=("k$",)
-    ),
-    "order changed": piece(
-        "a$['a'] = a$.pop('a'); y = y * next(iter(a$.values()))",
-        "k$ = {'a': 2.0, 'b': 3.0}",
-        argument="k$",
-        state=("k$",),
-    ),
-    "popped": piece("y = y * a$.pop()", "k$ = [2.0, 3.0, 5.0] * 9", argument="k$", state=("k$",)),
-    "the very object": piece(
-        "y = y * (2.0 if a$ is k$ else 3.0)",
-        "k$ = [1.0]; l$ = [1.0]",
-        ("nonlocal k$; k$, l$ = l$, k$", "nonlocal k$; k$ = [1.0]"),
-        argument="k$",
-        state=("k$",),
-    ),
-    "another object": piece(
-        "y = y * (2.0 if a$ is l$ else 3.0)",
-        "k$ = [1.0]; l$ = [1.0]",
-        ("nonlocal k$; k$, l$ = l$, k$",),
-        argument="k$",
-        state=("k$",),
-    ),
-    "returned": piece("y = y * 2.0", "k$ = [ag.ones(2)]", results=("a$",), argument="k$", state=("k$",)),
-    "tensor returned": piece(
-        "y = y * 2.0",
-        "k$ = ag.ones(2)",
-        ("nonlocal k$; k$ = ag.zeros(2)",),
-        results=("a$",),
-        argument="k$",
-        state=("k$",),
-    ),
-    "tensor written": piece(
-        "a$.add_(1.0); y = y * a$", "k$ = ag.ones(2)", ("nonlocal k$; k$ = ag.ones(2)",), argument="k$", state=("k$",)
-    ),
-    "outside and written": piece(
-        "t$.add_(1.0); y = y * 2.0",
-        "t$ = ag.asarray([1.0, 2.0]); k$ = t$",
-        ("nonlocal k$; k$ = ag.asarray([9.0, 8.0])", "nonlocal k$; k$ = t$"),
-        argument="k$",
-        state=("t$", "k$"),
-    ),
-    "outside and read": piece(
-        "y = y * t$ + a$",
-        "t$ = ag.asarray([1.0, 2.0]); k$ = t$",
-        ("nonlocal k$; k$ = ag.asarray([9.0, 8.0])", "nonlocal k$; k$ = t$", "t$.add_(1.0)"),
-        argument="k$",
-        state=("t$", "k$"),
-    ),
-    "outside and not read": piece(
-        "y = y * d$['v'] + a$",
-        "d$ = {'x': ag.ones(2), 'v': ag.ones(2)}; k$ = d$['x']",
-        ("nonlocal k$; k$ = ag.zeros(2)", "d$['v'] = ag.zeros(2)"),
-        argument="k$",
-        state=("d$", "k$"),
-        must=True,
-    ),
-    "twice": piece(
-        "y = y * a$[0]; a$[1].add_(1.0)",
-        "t$ = ag.ones(2); k$ = [t$, t$]",
-        ("nonlocal k$; k$ = [t$, ag.ones(2)]",),
-        argument="k$",
-        state=("k$", "t$"),
-    ),
-    "gradient cleared": piece(
-        "a$.grad = None; y = y * a$", "k$ = ag.nn.Parameter(ag.asarray([1.0, -1.0]))", argument="k$", state=("k$",)
-    ),
-    "gradient asked for": piece(
-        "y = y * (2.0 if a$.grad is None else 3.0)",
-        "k$ = ag.ones(2).requires_grad_()",
-        ("k$.grad = ag.ones(2)", "k$.grad = None"),
-        argument="k$",
-        state=("k$",),
-    ),
-    "leaf asked for": piece(
-        "y = y * (2.0 if a$.is_leaf else 3.0)",
-        "t$ = ag.ones(2).requires_grad_(); k$ = t$",
-        ("nonlocal k$; k$ = t$ * 1.0", "nonlocal k$; k$ = t$"),
-        argument="k$",
-        state=("k$",),
-    ),
-    "node asked for": piece(
-        "y = y * (2.0 if a$.grad_fn is None else 3.0)",
-        "t$ = ag.ones(2).requires_grad_(); k$ = t$",
-        ("nonlocal k$; k$ = t$ * 1.0",),
-        argument="k$",
-        state=("k$",),
-    ),
-    "class asked for": piece(
-        "y = y * (2.0 if isinstance(a$, ag.nn.Parameter) else 3.0)",
-        "k$ = ag.nn.Parameter(ag.ones(2))",
-        ("nonlocal k$; k$ = ag.ones(2).requires_grad_()",),
-        argument="k$",
-        state=("k$",),
-    ),
-    "needs a gradient": piece(
-        "y = y * (2.0 if a$.requires_grad else 3.0)",
-        "k$ = ag.ones(2)",
-        ("k$.requires_grad_(not k$.requires_grad)", "nonlocal k$; k$ = ag.nn.Parameter(ag.ones(2))"),
-        argument="k$",
-        state=("k$",),
-    ),
-    "dtype": piece(
-        "y = y * a$.to(y.dtype); y = y * (2.0 if a$.dtype == ag.float32 else 3.0)",
-        "k$ = ag.ones(2)",
-        ("nonlocal k$; k$ = ag.ones(2, dtype=ag.float32)",),
-        argument="k$",
-        state=("k$",),
-    ),
-    "shape": piece(
-        "y = y * a$.sum() / a$.shape[0]",
-        "k$ = ag.ones(2)",
-        ("nonlocal k$; k$ = ag.ones(5)", "nonlocal k$; k$ = ag.ones((3, 2))"),
-        argument="k$",
-        state=("k$",),
-    ),
-    "dict in another order": piece(
-        "for v in a$.values(): y = y * v + 1.0",
-        "k$ = {'a': 2.0, 'b': 3.0}",
-        ("k$['a'] = k$.pop('a')", "nonlocal k$; k$ = {'b': 3.0, 'a': 2.0}"),
-        argument="k$",
-        state=("k$",),
-    ),
-    "dict of tensors in another order": piece(
-        "for v in a$.values(): y = y * v + 1.0",
-        "k$ = {'a': ag.ones(2), 'b': ag.ones(2) * 3.0}",
-        ("k$['a'] = k$.pop('a')",),
-        argument="k$",
-        state=("k$",),
-    ),
-    "keywords in another order": piece(
-        "for v in w.values(): y = y * v + 1.0",
-        "k$ = {'p$': 2.0, 'q$': 3.0}",
-        ("k$['p$'] = k$.pop('p$')",),
-        keywords="k$",
-        state=("k$",),
-    ),
-    "field that is none": piece(
-        "y = y * a$.derived",
-        "k$ = Pair(3.0, 1.0)",
-        ("k$.derived = 5.0", "nonlocal k$; k$ = Pair(4.0, 1.0)"),
-        argument="k$",
-        state=("k$",),
-    ),
-    "attribute of a dict": piece(
-        "y = y * a$.scale", "k$ = Table(a=1.0); k$.scale = 6.0", ("k$.scale = 5.0",), argument="k$", state=("k$",)
-    ),
-    "attribute of a list": piece(
-        "y = y * a$.scale", "k$ = Stack([1.0]); k$.scale = 6.0", ("k$.scale = 5.0",), argument="k$", state=("k$",)
-    ),
-    "class of a container": piece(
-        "y = y * (2.0 if type(a$) is Table else 3.0)",
-        "k$ = Table(a=1.0)",
-        ("nonlocal k$; k$ = {'a': 1.0}", "nonlocal k$; k$ = collections.OrderedDict(a=1.0)"),
-        argument="k$",
-        state=("k$",),
-    ),
-    "function": piece(
-        "y = a$(y)",
-        "k$ = lambda u: u * 2.0",
-        ("nonlocal k$; k$ = lambda u: u * 7.0", "k$.__code__ = (lambda u: u * 5.0).__code__"),
-        argument="k$",
-    ),
-    "generator": piece(
-        "for v in a$: y = y * v", "k$ = [2.0, 3.0]", ("k$.append(4.0)",), argument="(v for v in k$)", state=("k$",)
-    ),
-    "iterator": piece(
-        "y = y * next(a$)", "k$ = iter([2.0, 3.0] * 20)", argument="k$", state=("operator.length_hint(k$)",)
-    ),
-    "object": piece(
-        "y = y * a$.k",
-        "k$ = O(k=2.0)",
-        ("k$.k = 5.0", "nonlocal k$; k$ = O(k=7.0)", "nonlocal k$; k$ = P(k=2.0)"),
-        argument="k$",
-        state=("k$",),
-    ),
-    "module": piece(
-        "y = a$(y.to(ag.float64))",
-        "ag.manual_seed(1); k$ = ag.nn.Linear(2, 2)",
-        (
-            "k$.weight = ag.nn.Parameter(ag.ones((2, 2)))",
-            "k$.bias = None",
-            "k$.requires_grad_(False)",
-            "nonlocal k$; k$ = ag.nn.Tanh()",
-            "k$.weight.data.add_(1.0)",
-        ),
-        argument="k$",
-        state=("k$",),
-    ),
-    "array": piece(
-        "y = y * a$[0] + float(a$.sum())",
-        "k$ = np.array([2.0, 3.0])",
-        ("k$[0] = 7.0", "nonlocal k$; k$ = np.array([5.0, 6.0])", "nonlocal k$; k$ = np.array([2.0, 3.0], np.float32)"),
-        argument="k$",
-        state=("k$",),
-    ),
-    "array whole": piece(
-        "y = y * a$",
-        "k$ = np.array([2.0, 3.0])",
-        ("k$[0] = 7.0", "nonlocal k$; k$ = np.array([5.0, 6.0])"),
-        argument="k$",
-        state=("k$",),
-    ),
-    "option": piece(
-        "y = y * 2.0 if a$ else y * 3.0",
-        "k$ = True",
-        ("nonlocal k$; k$ = False", "nonlocal k$; k$ = 0", "nonlocal k$; k$ = None"),
-        argument="k$",
-    ),
-    "1, 1.0 and True": piece(
-        "y = y * (2.0 if type(a$) is int else 3.0)",
-        "k$ = 1",
-        ("nonlocal k$; k$ = 1.0", "nonlocal k$; k$ = True", "nonlocal k$; k$ = np.int64(1)"),
-        argument="k$",
-    ),
-    "0.0 and -0.0": piece("y = y + math.copysign(1.0, a$)", "k$ = 0.0", ("nonlocal k$; k$ = -0.0",), argument="k$"),
-}
-
-# -- numbers --------------------------------------------------------------------------------------------------------------
-
-RATES = ("nonlocal k$; k$ = 0.7", "nonlocal k$; k$ = 0.1", "nonlocal k$; k$ = 2", "nonlocal k$; k$ = np.float64(0.3)")
-
-
-def rate(body, **more):
-    """Give a piece with a float among the arguments."""
-    return piece(body, "k$ = 0.5", RATES, argument="k$", **more)
-
-
-NUMBERS = {
-    "rate": rate("y = y * a$"),
-    "class of a rate": rate("y = y * (2.0 if type(a$) is float else 3.0)"),
-    "made by the class of a rate": rate("y = y * type(a$)(2.0)"),
-    "rate equals": rate("y = y * (2.0 if a$ == 0.1 else 3.0)"),
-    "rate compared": rate("y = y * (2.0 if a$ > 0.6 else 3.0)"),
-    "rate in math": rate("y = y + math.sin(a$)"),
-    "mean of rates": rate("y = y * statistics.mean([a$, a$])"),
-    "NumPy's float32 of a rate": rate("y = y * (np.float32(2.0) * a$)"),
-    "array of a rate": rate("y = y * np.asarray([a$, 1.0])"),
-    "rate rounded": rate("y = y * round(a$, 1) + int(a$ * 10)"),
-    "rate formatted": rate("y = y * float(f'{a$:.2f}')"),
-    "rate kept": rate("n$['rate'] = a$; y = y * a$", top="n$ = {}", state=("n$",)),
-    "rate of a default": rate("y = y * (lambda k=a$: k)()"),
-    "rate returned": rate("y = y * a$", results=("a$", "a$ * 2.0", "type(a$)")),
-    "rate hashed": rate("y = y * {0.1: 2.0}.get(a$, 3.0)"),
-    "rate in a condition": rate("y = y * 2.0 if a$ else y"),
-    "power of a rate": rate("y = ag.abs(y) ** a$"),
-    "rate times a number of a tensor": rate("y = y * (a$ * float(y.detach().sum()))"),
-    "complex of a rate": rate("y = y * complex(a$).real"),
-    "rates in order": rate("y = y * sorted([a$, 0.6])[0]"),
-    "rate is integer": rate("y = y * (2.0 if float(a$).is_integer() else 3.0)"),
-    "float": piece("y = y * float(y.detach().sum())"),
-    "product of floats": piece("y = y * (0.1 * float(y.detach().sum()))"),
-    "item": piece("y = y * y.detach().sum().item()"),
-    "item in math": piece("y = y + math.sin(y.detach().sum().item())"),
-    "class of item": piece("y = y * (2.0 if type(y.detach().sum().item()) is float else 3.0)"),
-    "item returned": piece("s = y.detach().sum()", results=("s.item()", "float(s)", "int(s)", "bool(s > 0)")),
-    "mean of items": piece("y = y * statistics.fmean([q.item() for q in y.detach()])"),
-    "int of a tensor": piece("y = y * int(y.detach().sum())"),
-    "a way by value": piece("y = y * 2.0 if y.sum() > 0 else y * 3.0"),
-    "a way by item": piece("y = y * 2.0 if y.sum().item() > 0 else y * 3.0"),
-    "raise by value": piece("if y.sum() > 3.0: raise ValueError('large')"),
-    "raise by item": piece("if float(y.sum()) > 3.0: raise ValueError('large')"),
-    "assert by value": piece("assert y.sum() < 3.0, 'large'"),
-    "loop by value": piece("for _ in range(6):\n    if y.detach().sum() > 10.0: break\n    y = y * 2.0 + 1.0"),
-    "while": piece("i = 0\nwhile float(ag.abs(y.detach()).sum()) < 10.0 and i < 6: y = y * 2.0; i += 1"),
-    "shape by value": piece("y = y * ag.ones(2 + (int(ag.abs(y.detach()[0])) % 3)).sum()"),
-    "mask": piece("y = y * (y[y > 0].sum() + 1.0)"),
-    "determinant first": piece(
-        "m = ag.diag(ag.relu(x.detach() + 0.75)) if True else None\ny = y * 0.0 if ag.linalg.det(m) == 0 else y * ag.linalg.inv(m).sum()"
-    ),
-    "bounds first": piece("k = ag.astype(ag.abs(x.detach()[1]), ag.int64)\ny = y * 3.0 if k >= 2 else y * y[k]"),
-    "jitter": piece(
-        "m = ag.diag(x.detach())\nfor j in (0.0, 10.0, 100.0):\n    try: y = y * ag.linalg.cholesky(m + j * ag.eye(2)).sum(); break\n    except np.linalg.LinAlgError: pass"
-    ),
-    "definite first": piece(
-        "m = ag.diag(x.detach().to(ag.float64))\nif (ag.linalg.eigvalsh(m) <= 0).any(): m = m + 10.0 * ag.eye(2)\ny = y * ag.linalg.cholesky(m).sum()"
-    ),
-    "error of numbers caught": piece(
-        "try:\n    with np.errstate(all='raise'): y = y * (1.0 / (x.detach() - 0.5))\nexcept FloatingPointError: y = y * 7.0"
-    ),
-    "error caught": piece("try: y = y * ag.ones(3)\nexcept ValueError: y = y * 5.0"),
-    "key not there": piece(
-        "try: y = y * d$['k']\nexcept KeyError: y = y * 5.0", "d$ = {}", ("d$['k'] = 3.0",), state=("d$",)
-    ),
-    "attribute not there": piece(
-        "try: y = y * d$.k\nexcept AttributeError: y = y * 5.0",
-        "d$ = O()",
-        ("d$.k = 3.0", "type(d$).k = 4.0"),
-        state=("d$",),
-        top="",
-        after="vars(O).get('k') is None or delattr(O, 'k')",
-    ),
-}
-
-# -- gradients and training -------------------------------------------------------------------------------------------------
-
-W = "w$ = ag.nn.Parameter(ag.asarray([1.0, -1.0]))"
-W_CHANGES = (
-    "nonlocal w$; w$ = ag.nn.Parameter(ag.asarray([3.0, 4.0]))",
-    "w$.requires_grad_(not w$.requires_grad)",
-    "w$.grad = None",
-    "w$.grad = ag.ones(2)",
-    "w$.data = ag.asarray([2.0, 5.0])",
-    "with ag.no_grad(): w$.mul_(2.0)",
-)
-OPT = f"{W}; opt$ = ag.optim.SGD([w$], lr=0.01)"
-OPT_CHANGES = (
-    *W_CHANGES,
-    "opt$.param_groups[0]['lr'] = 0.05",
-    "opt$.param_groups[0]['lr'] *= 0.5",
-    "opt$.param_groups[0]['weight_decay'] = 0.1",
-    "opt$.param_groups[0]['params'][0] = ag.nn.Parameter(ag.asarray([3.0, 4.0]))",
-    "opt$.add_param_group({'params': [ag.nn.Parameter(ag.ones(1))]})",
-    "opt$.load_state_dict(opt$.state_dict())",
-    "opt$.state.clear()",
-    "nonlocal opt$; opt$ = ag.optim.SGD([w$], lr=0.03)",
-)
 NET = "ag.manual_seed(1); net$ = ag.nn.Linear(2, 2); spare$ = ag.nn.Parameter(ag.ones((2, 2)))"
-NET_CHANGES = (
-    "net$.weight = spare$",
-    "net$.weight = ag.nn.Parameter(ag.ones((2, 2)))",
-    "net$.bias = None",
-    "net$.weight.requires_grad_(not net$.weight.requires_grad)",
-    "net$.weight.data.mul_(2.0)",
-    "net$.zero_grad()",
-    "net$.eval()",
-    "net$.load_state_dict({k: v * 2.0 for k, v in net$.state_dict().items()})",
-    "net$.forward = lambda u: u * 5.0",
-    "type(net$).forward",
-    "net$.register_forward_hook(lambda m, a, out: out * 3.0)",
-    "net$.weight.register_hook(lambda g: g * 3.0)",
-    "net$.extra = ag.nn.Parameter(ag.ones(2))",
-)
+#: Changes that several pieces share.
+CHANGES = {
+    "RATES": (
+        "nonlocal k$; k$ = 0.7",
+        "nonlocal k$; k$ = 0.1",
+        "nonlocal k$; k$ = 2",
+        "nonlocal k$; k$ = np.float64(0.3)",
+    ),
+    "W": (
+        "nonlocal w$; w$ = ag.nn.Parameter(ag.asarray([3.0, 4.0]))",
+        "w$.requires_grad_(not w$.requires_grad)",
+        "w$.grad = None",
+        "w$.grad = ag.ones(2)",
+        "w$.data = ag.asarray([2.0, 5.0])",
+        "with ag.no_grad(): w$.mul_(2.0)",
+    ),
+    "OPT": (
+        "nonlocal w$; w$ = ag.nn.Parameter(ag.asarray([3.0, 4.0]))",
+        "w$.requires_grad_(not w$.requires_grad)",
+        "w$.grad = None",
+        "w$.grad = ag.ones(2)",
+        "w$.data = ag.asarray([2.0, 5.0])",
+        "with ag.no_grad(): w$.mul_(2.0)",
+        "opt$.param_groups[0]['lr'] = 0.05",
+        "opt$.param_groups[0]['lr'] *= 0.5",
+        "opt$.param_groups[0]['weight_decay'] = 0.1",
+        "opt$.param_groups[0]['params'][0] = ag.nn.Parameter(ag.asarray([3.0, 4.0]))",
+        "opt$.add_param_group({'params': [ag.nn.Parameter(ag.ones(1))]})",
+        "opt$.load_state_dict(opt$.state_dict())",
+        "opt$.state.clear()",
+        "nonlocal opt$; opt$ = ag.optim.SGD([w$], lr=0.03)",
+    ),
+    "NET": (
+        "net$.weight = spare$",
+        "net$.weight = ag.nn.Parameter(ag.ones((2, 2)))",
+        "net$.bias = None",
+        "net$.weight.requires_grad_(not net$.weight.requires_grad)",
+        "net$.weight.data.mul_(2.0)",
+        "net$.zero_grad()",
+        "net$.eval()",
+        "net$.load_state_dict({k: v * 2.0 for k, v in net$.state_dict().items()})",
+        "net$.forward = lambda u: u * 5.0",
+        "type(net$).forward",
+        "net$.register_forward_hook(lambda m, a, out: out * 3.0)",
+        "net$.weight.register_hook(lambda g: g * 3.0)",
+        "net$.extra = ag.nn.Parameter(ag.ones(2))",
+    ),
+}
 
 
-def step(optimizer, more="", changes=(), net=NET):
+def step(optimizer, more="", changes=()):
     """Give a piece that takes a step of training."""
-    return piece(
-        f"opt$.zero_grad()\nloss = ((net$(x.detach().to(ag.float64)) - 1.0) ** 2).sum() + (spare$ * spare$).sum()\nloss.backward(){more}\nopt$.step()\ny = y * loss.detach()",
-        f"{net}; opt$ = ag.optim.{optimizer}",
-        (
-            *NET_CHANGES,
+    return Piece(
+        local=f"{NET}; opt$ = ag.optim.{optimizer}",
+        body="opt$.zero_grad()\n"
+        "loss = ((net$(x.detach().to(ag.float64)) - 1.0) ** 2).sum() + (spare$ * spare$).sum()\n"
+        f"loss.backward(){more}\n"
+        "opt$.step()\n"
+        "y = y * loss.detach()",
+        changes=(
+            *CHANGES["NET"],
             *changes,
-            *(c for c in OPT_CHANGES if "w$" not in c),
+            *(change for change in CHANGES["OPT"] if "w$" not in change),
             "opt$.param_groups[0]['params'][0] = spare$",
         ),
         state=("net$", "spare$", "opt$.param_groups", "list(opt$.state.values())"),
     )
 
 
-def layered(top, local, body, changes, **more):
-    """Give a piece with a class of modules."""
-    return Piece(top=top, local=local, body=body, changes=changes, state=("net$",), **more)
-
-
-TRAINING = {
-    "parameter": piece("y = y * w$", W, W_CHANGES, state=("w$",)),
-    "zero_grad": piece("opt$.zero_grad(); y = (w$ * y - 1.0) ** 2", OPT, OPT_CHANGES, state=("w$",), must=True),
-    "zero_grad and a step outside": piece(
-        "opt$.zero_grad(); y = (w$ * y - 1.0) ** 2",
-        OPT,
-        OPT_CHANGES,
-        state=("w$", "opt$.param_groups"),
-        after="opt$.step()",
-    ),
-    "grad = None": piece("w$.grad = None; y = (w$ * y - 1.0) ** 2", W, W_CHANGES, state=("w$",), must=True),
-    "gradient cleared by a module": piece(
-        "net$.zero_grad(); y = net$(y.to(ag.float64))", NET, NET_CHANGES, state=("net$", "spare$")
-    ),
-    "step outside": piece(
-        "y = (w$ * y - 1.0) ** 2", OPT, OPT_CHANGES, state=("w$",), after="opt$.step(); opt$.zero_grad()"
-    ),
+STEPS = {
     "SGD": step("SGD(net$.parameters(), lr=0.01)"),
     "SGD with momentum": step(
         "SGD(net$.parameters(), lr=0.01, momentum=0.9)", changes=("opt$.param_groups[0]['momentum'] = 0.5",)
@@ -1222,322 +791,33 @@ TRAINING = {
     "Adam": step("Adam(net$.parameters(), lr=0.01)", changes=("opt$.param_groups[0]['betas'] = (0.8, 0.9)",)),
     "AdamW": step("AdamW([net$.weight, spare$], lr=0.01, weight_decay=0.1)"),
     "rate set within": step("SGD(net$.parameters(), lr=0.01)", "\nopt$.param_groups[0]['lr'] *= 0.9"),
-    "rate read within": step("SGD(net$.parameters(), lr=0.01)", "\ny = y * opt$.param_groups[0]['lr']"),
+    "rate read within": step("SGD(net$.parameters(), lr=0.01)", "\nloss = loss * opt$.param_groups[0]['lr']"),
     "clipped": step("SGD(net$.parameters(), lr=0.01)", "\nag.nn.utils.clip_grad_norm_(net$.parameters(), 0.5)"),
     "schedule": step("SGD(net$.parameters(), lr=0.01); sch$ = ag.optim.lr_scheduler.StepLR(opt$, 2)", "\nsch$.step()"),
-    "groups counted": piece("y = y * len(opt$.param_groups)", OPT, OPT_CHANGES, state=("w$",)),
-    "parameters counted": piece(
-        "y = y * sum(p.numel() for p in net$.parameters())",
-        NET,
-        (*NET_CHANGES, "net$.weight = ag.nn.Parameter(ag.ones((5, 2)))"),
-        state=("net$",),
-    ),
-    "parameters that need a gradient": piece(
-        "y = y * sum(p.requires_grad for p in net$.parameters())", NET, NET_CHANGES, state=("net$",)
-    ),
-    "by hand": piece(
-        "loss = (w$ * x.detach() - 1.0).pow(2).sum()\nw$.grad = None\nloss.backward()\nwith ag.no_grad(): w$.sub_(0.01 * w$.grad)\ny = y * loss.detach()",
-        W,
-        W_CHANGES[:1] + W_CHANGES[2:],
-        state=("w$",),
-    ),
-    "accumulation": piece(
-        "loss = (w$ * x.detach()).sum()\nloss.backward()\nif a$ % 3 == 2: opt$.step(); opt$.zero_grad()\ny = y * loss.detach()",
-        f"{OPT}; turn$ = itertools.count()",
-        OPT_CHANGES[2:],
-        argument="next(turn$)",
-        state=("w$",),
-    ),
-    "accumulation by a flag": piece(
-        "(w$ * x.detach()).sum().backward()\nif f$.go: opt$.step(); opt$.zero_grad()",
-        f"{OPT}; f$ = O(go=False)",
-        ("f$.go = not f$.go",),
-        state=("w$",),
-    ),
-    "gradient read and cleared": piece(
-        "y = y * w$ + (w$.grad if w$.grad is not None else 0.0)\nw$.grad = None", W, W_CHANGES, state=("w$",), must=True
-    ),
-    "gradient read": piece("y = y * (w$.grad.sum() if w$.grad is not None else 3.0)", W, W_CHANGES, state=("w$",)),
-    "gradient returned": piece(
-        "y = y * 2.0", f"{W}; w$.grad = ag.ones(2)", W_CHANGES, state=("w$",), results=("w$.grad",)
-    ),
-    "gradient made and returned": piece(
-        "w$.grad = None\n(w$ * x.detach()).sum().backward()", W, W_CHANGES[2:], state=("w$",), results=("w$.grad",)
-    ),
-    "parameter returned": piece("y = y * w$", W, W_CHANGES, state=("w$",), results=("w$",)),
-    "detached parameter returned": piece("y = y * w$", W, W_CHANGES, state=("w$",), results=("w$.detach()",)),
-    "view returned": piece("y = y * w$", W, W_CHANGES, state=("w$",), results=("w$[:1]", "w$.reshape((2, 1))")),
-    "argument returned": piece("y = y * 2.0", results=("x", "x.detach()")),
-    "result returned twice": piece("y = y * 2.0; z = y * 3.0", results=("z", "z")),
-    "unused result": piece(
-        "y = y * 2.0",
-        f"{W}; u$ = ag.nn.Parameter(ag.ones(2))",
-        state=("w$", "u$"),
-        results=("(u$ * x).sum()", "(w$ * x).sum()"),
-    ),
-    "unused result and AdamW": piece(
-        "y = y * u$",
-        f"{W}; u$ = ag.nn.Parameter(ag.ones(2)); opt$ = ag.optim.AdamW([w$, u$], lr=0.01, weight_decay=0.1)",
-        state=("w$", "u$"),
-        results=("(w$ * x).sum()",),
-        after="opt$.step(); opt$.zero_grad()",
-    ),
-    "apart": piece("y = y * 2.0", results=("ag.exp(x).sum()", "ag.sin(x).sum()")),
-    "together": piece("z = ag.exp(y)", results=("z.sum()", "(z * 2.0).sum()")),
-    "leaf inside": piece("z = x.detach().clone().requires_grad_()", results=("(z ** 2).sum()",)),
-    "derivative by a leaf inside": piece(
-        "z = x.detach().clone().requires_grad_(True)\n(d,) = ag.autograd.grad((z ** 3 * w$).sum(), z, create_graph=True)\ny = y * (d ** 2).mean()",
-        W,
-        W_CHANGES,
-        state=("w$",),
-    ),
-    "training by a leaf inside": piece(
-        "z = x.detach().clone().requires_grad_(True)\n(d,) = ag.autograd.grad((z ** 3 * w$).sum(), z, create_graph=True)\nloss = (d ** 2).mean()\nw$.grad = None\nloss.backward()\ny = y * loss.detach()",
-        W,
-        W_CHANGES[2:],
-        state=("w$",),
-        must=True,
-    ),
-    "grad": piece(
-        "y = y * ag.func.grad(lambda q: (q ** 3 * w$.detach()).sum())(x.detach())", W, W_CHANGES, state=("w$",)
-    ),
-    "grad by a float": piece("y = y * ag.func.grad(lambda q: (x.detach() * q).sum())(2.0)"),
-    "vmap": piece("y = y * ag.vmap(lambda q: q * w$.detach().sum())(x.detach())", W, W_CHANGES, state=("w$",)),
-    "no_grad": piece("with ag.no_grad(): z = y * w$\ny = y + z", W, W_CHANGES, state=("w$",)),
-    "hook on the parameter": piece(
-        "y = y * w$",
-        f"{W}; c$ = O(k=2.0); w$.register_hook(lambda g: g * c$.k)",
-        (*W_CHANGES, "c$.k = 5.0"),
-        state=("w$",),
-    ),
-    "hook inside": piece(
-        "z = y * w$; z.register_hook(lambda g: g * c$.k) if z.requires_grad else None; y = z * 2.0",
-        f"{W}; c$ = O(k=2.0)",
-        (*W_CHANGES, "c$.k = 5.0"),
-        state=("w$",),
-    ),
-    "hook that counts": piece(
-        "z = y * w$; z.register_hook(lambda g: n$.append(1)) if z.requires_grad else None; y = z * 2.0",
-        f"{W}; n$ = []",
-        W_CHANGES,
-        state=("w$", "n$"),
-    ),
-    "retained": piece(
-        "z = y * w$; z.retain_grad() if z.requires_grad else None; y = z * 2.0",
-        W,
-        W_CHANGES,
-        state=("w$",),
-        results=("z",),
-    ),
-    "module": piece("y = net$(y.to(ag.float64))", NET, NET_CHANGES, state=("net$", "spare$")),
-    "module's weight": piece("y = y * net$.weight.sum()", NET, NET_CHANGES, state=("net$", "spare$")),
-    "tied": piece(
-        "y = net$(net2$(y.to(ag.float64)))",
-        f"{NET}; net2$ = ag.nn.Linear(2, 2)",
-        (*NET_CHANGES, "net2$.weight = net$.weight", "net$.weight = net2$.weight"),
-        state=("net$", "net2$"),
-    ),
-    "sequential": piece(
-        "y = net$(y.to(ag.float64))",
-        "ag.manual_seed(1); net$ = ag.nn.Sequential(ag.nn.Linear(2, 2), ag.nn.Tanh())",
-        (
-            "net$[1] = ag.nn.Identity()",
-            "net$.append(ag.nn.Tanh())",
-            "net$[0].weight = ag.nn.Parameter(ag.ones((2, 2)))",
-            "net$[1], net$[0] = net$[0], net$[1]",
-        ),
-        state=("net$",),
-    ),
-    "parameters listed": piece(
-        "for p in ps$: y = y * p + 1.0",
-        "ps$ = ag.nn.ParameterList([ag.ones(2), ag.ones(2) * 2.0])",
-        ("ps$.append(ag.nn.Parameter(ag.ones(2)))", "ps$[0] = ag.nn.Parameter(ag.ones(2) * 3.0)"),
-        state=("ps$",),
-    ),
-    "modules by name": piece(
-        "for m in ms$.values(): y = m(y)",
-        "ms$ = ag.nn.ModuleDict({'a': ag.nn.Tanh(), 'b': ag.nn.Softplus()})",
-        ("ms$['a'] = ms$.pop('a')", "ms$['c'] = ag.nn.Tanh()", "ms$['b'] = ag.nn.ReLU()"),
-        state=("list(ms$)",),
-    ),
-    "dropout": piece(
-        "y = net$(y)",
-        "ag.manual_seed(1); net$ = ag.nn.Dropout(0.5)",
-        ("net$.eval()", "net$.train()", "net$.p = 0.1", "ag.manual_seed(7)"),
-        state=("net$",),
-    ),
-    "batch norm": piece(
-        "y = net$(ag.stack([y, y * 2.0]).to(ag.float64)).sum(0)",
-        "net$ = ag.nn.BatchNorm1d(2)",
-        (
-            "net$.eval()",
-            "net$.train()",
-            "net$.momentum = 0.5",
-            "net$.running_mean = ag.ones(2)",
-            "net$.running_mean.add_(1.0)",
-            "net$.eps = 0.1",
-        ),
-        state=("net$",),
-    ),
-    "buffer": layered(
-        "class Net$(ag.nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.register_buffer('b', ag.ones(2))\n    def forward(self, u):\n        self.b.add_(1.0)\n        return u * self.b",
-        "net$ = Net$()",
-        "y = net$(y)",
-        ("net$.b = ag.zeros(2)", "net$.b.zero_()"),
-    ),
-    "buffer replaced": layered(
-        "class Net$(ag.nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.register_buffer('b', ag.ones(2))\n    def forward(self, u):\n        self.b = self.b + 1.0\n        return u * self.b",
-        "net$ = Net$()",
-        "y = net$(y)",
-        ("net$.b = ag.zeros(2)",),
-    ),
-    "forward of a subclass": layered(
-        "class A$(ag.nn.Module):\n    def forward(self, u): return u * 2.0\nclass B$(A$): pass",
-        "net$ = B$()",
-        "y = net$(y)",
-        ("B$.forward = lambda self, u: u * 7.0", "A$.forward = lambda self, u: u * 5.0", "net$.__class__ = A$"),
-    ),
-    "method of a subclass": layered(
-        "class A$:\n    def g(self, u): return u * 2.0\nclass B$(A$): pass",
-        "net$ = B$()",
-        "y = net$.g(y)",
-        ("B$.g = lambda self, u: u * 7.0", "A$.g = lambda self, u: u * 5.0", "net$.g = lambda u: u * 3.0"),
-    ),
-    "class method": layered(
-        "class A$:\n    k = 2.0\n    @classmethod\n    def g(cls, u): return u * cls.k\n    @staticmethod\n    def h(u): return u * 2.0\nclass B$(A$): pass",
-        "net$ = B$()",
-        "y = B$.g(net$.h(y))",
-        ("B$.k = 7.0", "A$.k = 5.0", "A$.h = staticmethod(lambda u: u * 3.0)", "B$.g = classmethod(lambda cls, u: u)"),
-    ),
-    "builtin hidden": Piece(
-        top="def hides$(): return abs(-2.0)",
-        body="y = y * hides$()",
-        changes=("globals()['abs'] = lambda v: 7.0", "globals().pop('abs', None)"),
-    ),
-    "decorated": Piece(
-        top="@doubled\ndef g$(u): return u * 3.0",
-        body="y = g$(y)",
-        changes=("global g$; g$ = g$.__wrapped__", "g$.__wrapped__.__code__ = (lambda u: u * 5.0).__code__"),
-    ),
-    "function replaced": Piece(
-        top="def g$(u): return u * 3.0",
-        body="y = g$(y)",
-        changes=("global g$; g$ = lambda u: u * 5.0", "g$.__code__ = (lambda u: u * 7.0).__code__"),
-    ),
-    "function of a module replaced": Piece(
-        top="mod$ = types.ModuleType('mod_$'); mod$.g = lambda u: u * 3.0",
-        body="y = mod$.g(y)",
-        changes=("mod$.g = lambda u: u * 5.0",),
-    ),
-    "partial chain": Piece(
-        top="def sub$(a, b, c=1.0): return a * b + c",
-        local="ps$ = [functools.partial(sub$, b=2.0), functools.partial(sub$, b=3.0, c=0.5)]",
-        body="y = functools.reduce(lambda a, g: g(a), ps$, y)",
-        changes=("ps$.reverse()", "ps$[0] = functools.partial(sub$, b=5.0)", "ps$[1].keywords['c'] = 4.0"),
-    ),
-    "sorted by a key": piece(
-        "for g in sorted(fs$, key=operator.attrgetter('rank')): y = g(y)",
-        "fs$ = [with_rank(lambda u: u * 2.0, 1), with_rank(lambda u: u + 1.0, 2)]",
-        ("fs$[0].rank = 3", "fs$.pop()"),
-        top="def with_rank(g, rank):\n    g.rank = rank\n    return g",
-    ),
-    "match": piece(
-        "match d$:\n    case {'kind': 'a', 'k': k}: y = y * k\n    case {'kind': 'b'}: y = y + 1.0\n    case [k, *rest]: y = y * k + len(rest)\n    case _: y = y * 3.0",
-        "d$ = {'kind': 'a', 'k': 2.0}",
-        ("d$['kind'] = 'b'", "d$['k'] = 5.0", "d$.clear()", "nonlocal d$; d$ = [4.0, 1]"),
-        state=("d$",),
-    ),
-    "star": piece(
-        "a, *b = l$; y = y * a + sum(b)", "l$ = [2.0, 3.0]", ("l$.append(1.0)", "l$[0] = 5.0"), state=("l$",)
-    ),
-    "generator function": piece(
-        "for v in gen$(): y = y * v + 1.0",
-        "l$ = [2.0, 3.0]\ndef gen$():\n    for v in l$: yield v",
-        ("l$.append(4.0)", "l$.reverse()"),
-        state=("l$",),
-    ),
-    "identity": piece(
-        "y = y * (2.0 if p$.a is p$.b else 3.0)", "p$ = O(a=O(), b=O())", ("p$.a = p$.b", "p$.b = O()"), state=("p$",)
-    ),
-    "membership": piece("y = y * (2.0 if 'k' in d$ else 3.0)", "d$ = {}", ("d$['k'] = 1",), state=("d$",)),
-    "lengths": piece(
-        "y = y * len(d$) * len(l$)", "d$ = {'a': 1}; l$ = [1]", ("d$['k'] = 1", "l$.append(1)"), state=("d$", "l$")
-    ),
-    "equality of objects": Piece(
-        top="class E$:\n    def __init__(self, k): self.k = k\n    def __eq__(self, other): return self.k == other.k\n    def __hash__(self): return hash(self.k)\n    def __lt__(self, other): return self.k < other.k\n    def __bool__(self): return self.k > 2\n    def __len__(self): return self.k",
-        local="p$, q$ = E$(2), E$(3)",
-        body="y = y * (2.0 if p$ == q$ else 3.0) * (2.0 if p$ < q$ else 5.0) * (2.0 if p$ else 7.0) * (2.0 if q$ in {p$: 1} else 3.0)",
-        changes=("p$.k = 3", "q$.k = 1", "E$.__eq__ = lambda s, o: True"),
-    ),
-    "string template": piece("y = y * float('{o.k}'.format(o=o$))", "o$ = O(k=2.0)", ("o$.k = 5.0",), state=("o$",)),
-    "repr": Piece(
-        top="class R$:\n    k = 2.0\n    def __repr__(self): return str(self.k)",
-        local="r$ = R$()",
-        body="y = y * float(f'{r$!r}')",
-        changes=("r$.k = 5.0", "R$.k = 3.0"),
-    ),
-    "transposed": piece(
-        "y = y * A$[0, 1]; B$.add_(1.0)", "A$ = ag.asarray([[1.0, 2.0], [3.0, 4.0]]); B$ = A$.T", state=("A$", "B$")
-    ),
-    "view written": piece(
-        "v = t$[:1]; v.add_(1.0); y = y * t$",
-        "t$ = ag.ones(2)",
-        ("t$.zero_()", "nonlocal t$; t$ = ag.ones(2) * 5.0"),
-        state=("t$",),
-    ),
-    "two names": piece(
-        "t$.add_(1.0); y = y * u$",
-        "t$ = ag.ones(2); u$ = t$",
-        ("nonlocal u$; u$ = ag.ones(2)", "nonlocal t$; t$ = ag.ones(2)"),
-        state=("t$", "u$"),
-    ),
-    "draws": piece("y = y * ag.rand(2)", "ag.manual_seed(1)", ("ag.manual_seed(9)",)),
-    "draws of a generator": piece(
-        "y = y * ag.rand(2, generator=g$)",
-        "g$ = ag.random.Generator(); g$.manual_seed(1)",
-        ("g$.manual_seed(9)", "nonlocal g$; g$ = ag.random.Generator(); g$.manual_seed(2)"),
-    ),
-    "seed inside": piece("ag.manual_seed(3); y = y * ag.rand(2)"),
-    "seed of a generator inside": piece(
-        "g$.manual_seed(3); y = y * ag.rand(2, generator=g$)", "g$ = ag.random.Generator()"
-    ),
-    "state of a generator inside": piece(
-        "g$.set_state(s$); y = y * ag.rand(2, generator=g$)",
-        "g$ = ag.random.Generator(); g$.manual_seed(3); s$ = g$.get_state()",
-    ),
-    "dtype left set": piece("ag.set_default_dtype(ag.float32); y = y * ag.ones(2).to(y.dtype)"),
-    "gradients left off": piece("y = y * 2.0; ag.autograd.set_grad_enabled(False)"),
-    "gradients left on": piece("ag.autograd.set_grad_enabled(True); y = y * 2.0"),
-    "default dtype read": piece("y = y * (2.0 if ag.zeros(1).dtype == ag.float64 else 3.0)"),
-    "mode read": piece("y = y * (2.0 if ag.is_grad_enabled() else 3.0)"),
-    "operand given back": piece("y = reversal(y) * 1.0"),
-    "operand given back alone": piece("y = y * 1.0", results=("reversal(x) * 1.0",)),
-    "number of NumPy's returned": piece("y = y * 2.0", results=("np.float64(3.0)",)),
-    "fraction returned": piece("y = y * 2.0", results=("fractions.Fraction(1, 3)",)),
-    "date returned": piece("y = y * 2.0", results=("datetime.date(2020, 1, 1)",)),
-    "range returned": piece("y = y * 2.0", results=("range(3)",)),
-    "set returned": piece("y = y * 2.0", results=("{1, 2}",)),
-    "function returned": piece("y = y * 2.0", results=("lambda: 1",)),
-    "object returned": piece("y = y * 2.0", results=("O(k=2.0)",)),
-    "object outside returned": piece(
-        "y = y * 2.0", "o$ = O(k=2.0)", ("o$.k = 5.0", "nonlocal o$; o$ = O(k=3.0)"), state=("o$",), results=("o$",)
-    ),
-    "container outside returned": piece(
-        "y = y * 2.0", "l$ = [1.0]", ("l$.append(2.0)", "nonlocal l$; l$ = []"), state=("l$",), results=("l$",)
-    ),
-    "array returned": piece(
-        "y = y * 2.0", "n$ = np.ones(2)", ("n$[0] = 5.0",), state=("n$",), results=("n$", "n$ * 2.0")
-    ),
-    "shape returned": piece("y = y * 2.0", results=("y.shape", "y.dtype", "y.ndim", "y.requires_grad")),
-    "iterator returned": piece("y = y * 2.0", results=("type(iter([1])).__name__", "iter([1])")),
-    "complex returned": piece("y = y * 2.0", results=("1.0 + 2.0j", "True", "None", "'a'")),
-    "result in place": piece("y = y * 2.0; y.add_(1.0)"),
-    "argument in place": piece("x.detach().add_(1.0); y = y * x.detach()"),
 }
 
+
+def pieces_of(text):
+    """Give the pieces of the catalogue."""
+    found = {}
+    for block in text.split("\n== ")[1:]:
+        name, *lines = block.strip().split("\n")
+        piece = found[name] = Piece()
+        for line in lines:
+            key, _, part = line.partition("| ")
+            if key in {"top", "local", ""}:
+                key = key or "body"
+                piece[key] = f"{piece[key]}\n{part}" if piece[key] else part
+            elif key in {"argument", "keywords", "after", "must"}:
+                piece[key] = part
+            else:
+                many = CHANGES[part] if key == "changes" else (part,)
+                key = {"result": "results", "change": "changes"}.get(key, key)
+                piece[key] = (*piece[key], *many)
+    return found
+
+
 NAMED = {
-    **{f"effect: {name}": one for name, one in EFFECTS.items()},
-    **{f"argument: {name}": one for name, one in ARGUMENTS.items()},
-    **{f"number: {name}": one for name, one in NUMBERS.items()},
-    **{f"tensor: {name}": one for name, one in TRAINING.items()},
+    **pieces_of(Path(__file__).with_name("stateful_pieces.txt").read_text(encoding="utf-8")),
+    **{f"tensor: {name}": piece for name, piece in STEPS.items()},
 }

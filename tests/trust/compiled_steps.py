@@ -1,0 +1,227 @@
+"""Run tests with the functions that they define compiled: ``pytest --compiled-steps tests/nn tests/optim``.
+
+The text of a test module is changed as it is imported: what is defined within a test, lambdas too, and functions of the
+module that are no tests and no fixtures, is compiled as by ``@ag.compile``. A call whose program only computes is repeated,
+so that it is replayed: the replay must give what the call gave, and is what the test goes on with and judges. What writes
+or draws is not repeated; there the calls replay that the test makes itself.
+
+Modules that compile and capture themselves are left as they are: they count programs.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib.util
+import re
+import sys
+import threading
+import types
+import weakref
+from collections import Counter
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+from stateful import Seen, alike
+
+import agrad as ag
+from agrad import tree
+from agrad.core import mode
+
+TALLY = Counter()
+#: What the changed text calls.
+NAME, CALLEE = "__compiled_step__", "__compiled_callee__"
+ANY = types.SimpleNamespace(__name__=None, Kind=())
+
+
+def seen(args, result):
+    """Give what can be seen of a call."""
+    found = Seen(ANY)
+    found.see("arguments", args)
+    found.see("result", result)
+    return found.found
+
+
+def runs(code, call, args, kwargs):
+    """Call, and tell whether the code runs."""
+    ran, before = [], sys.getprofile()
+    mine = code.co_filename, code.co_firstlineno, code.co_name
+
+    def note(frame, event, argument):
+        if event == "call" and (frame.f_code.co_filename, frame.f_code.co_firstlineno, frame.f_code.co_name) == mine:
+            ran.append(1)
+
+    if before is not None:
+        return call(*args, **kwargs), True
+    sys.setprofile(note)
+    try:
+        return call(*args, **kwargs), bool(ran)
+    finally:
+        sys.setprofile(None)
+
+
+def compiled_step(function, code=None, *, needs_tensors=False):
+    """Return a function that is compiled when it is first called with tensors, or without arguments."""
+    code = code or function.__code__
+    step = None
+
+    @functools.wraps(function)
+    def call(*args, **kwargs):
+        nonlocal step
+        leaves = tree.flatten((args, kwargs))[0]
+        tensors = [leaf for leaf in leaves if isinstance(leaf, ag.Tensor)]
+        elsewhere = threading.current_thread() is not threading.main_thread()  # captures wait for one another
+        without = not tensors and (leaves or needs_tensors)
+        if elsewhere or without or mode.recorder() is not None or any(t.device != "cpu" for t in tensors):
+            return function(*args, **kwargs)
+        if step is None:
+            TALLY["functions called with tensors"] += 1
+            step = ag.compile(function, check=False)
+        known = list(step.programs)
+        result, ran = runs(code, step, args, kwargs)
+        TALLY["calls"] += 1
+        TALLY["calls that replayed"] += not ran
+        made = [program for program in step.programs if all(program is not one for one in known)]
+        if len(made) == 1:
+            TALLY["functions with a program"] += not known
+            if not made[0].writes and not made[0].keys:
+                before = seen(args, result)
+                result, ran = runs(code, step, args, kwargs)
+                TALLY["calls repeated"] += 1
+                TALLY["calls that replayed"] += not ran
+                after = seen(args, result)
+                for (path, atom), (other, new) in zip([*before, ("end", ())], [*after, ("end", ())], strict=False):
+                    same = path == other and alike(atom, new)
+                    assert same, f"{path}: the call gave {atom}, its replay {new} (at {other})"
+        return result
+
+    return call
+
+
+#: Modules, functions of the library, and optimisers (by the name of the method) with their compiled forms.
+CALLED = weakref.WeakKeyDictionary()
+#: Where functions stand that compute and do nothing else.
+COMPUTE = (
+    "agrad.ops",
+    "agrad.nn.functional",
+    "agrad.func.",
+    "agrad.linalg",
+    "agrad.special",
+    "agrad.fft",
+    "agrad.mine",
+)
+
+
+def compiled_callee(function):
+    """Return what is called in place of a module, a function of the library or a step of an optimiser; else itself."""
+    if isinstance(function, ag.nn.Module):
+        code = getattr(type(function).forward, "__code__", None)
+        return once(function, "", lambda: compiled_step(function, code)) if code else function
+    if isinstance(function, types.MethodType) and isinstance(function.__self__, ag.optim.Optimizer):
+        if function.__name__ in {"step", "zero_grad"}:
+            weak = weakref.WeakMethod(function)
+            code = function.__func__.__code__
+            made = functools.wraps(function)(lambda *args, **kwargs: weak()(*args, **kwargs))
+            return once(function.__self__, function.__name__, lambda: compiled_step(made, code))
+    elif isinstance(function, types.FunctionType) and (function.__module__ or "").startswith(COMPUTE):
+        return once(function, "", lambda: compiled_step(function, needs_tensors=True))
+    return function
+
+
+def once(owner, name, make):
+    """Return what belongs to an object and a name, made at the first time."""
+    try:
+        steps = CALLED.setdefault(owner, {})
+    except TypeError:  # it cannot be hashed, or not be referred to weakly
+        return make()
+    if name not in steps:
+        steps[name] = make()
+    return steps[name]
+
+
+class Steps(ast.NodeTransformer):
+    """Wrap the functions of a test module, at the places where they stand."""
+
+    def __init__(self):
+        self.depth = 0
+
+    def visit_FunctionDef(self, node):
+        self.depth += 1
+        node.body = [self.visit(one) for one in node.body]
+        self.depth -= 1
+        suits = self.depth or not node.name.startswith("test_")
+        if suits and not node.decorator_list and not makes_generator(node):
+            node.decorator_list = [ast.copy_location(ast.Name(NAME, ast.Load()), node)]
+        return node
+
+    def visit_Call(self, node):
+        self.generic_visit(node)
+        if self.depth and not isinstance(node.func, ast.Call | ast.Lambda):
+            node.func = ast.copy_location(
+                ast.Call(ast.copy_location(ast.Name(CALLEE, ast.Load()), node), [node.func], []), node
+            )
+        return node
+
+    def visit_ClassDef(self, node):
+        for item in node.body:
+            self.generic_visit(item)
+        return node
+
+    def visit_Lambda(self, node):
+        self.generic_visit(node)
+        if not self.depth or makes_generator(node):
+            return node
+        wrap = ast.copy_location(ast.Name(NAME, ast.Load()), node)
+        return ast.copy_location(ast.Call(wrap, [node], []), node)
+
+
+def makes_generator(node):
+    """Tell whether a function is a generator."""
+    inner = list(node.body) if isinstance(node.body, list) else [node.body]
+    while inner:
+        one = inner.pop()
+        if isinstance(one, ast.Yield | ast.YieldFrom):
+            return True
+        if not isinstance(one, ast.FunctionDef | ast.Lambda | ast.ClassDef):
+            inner += ast.iter_child_nodes(one)
+    return False
+
+
+class Loader(SourceFileLoader):
+    """Compile a file with its functions wrapped; never read or write bytecode."""
+
+    def get_code(self, fullname):
+        path = self.get_filename(fullname)
+        tree_of_file = Steps().visit(ast.parse(self.get_data(path), path))
+        return compile(ast.fix_missing_locations(tree_of_file), path, "exec", dont_inherit=True)
+
+    def exec_module(self, module):
+        vars(module).update({NAME: compiled_step, CALLEE: compiled_callee})
+        super().exec_module(module)
+
+
+class Finder:
+    """Find the test modules of some folders."""
+
+    def __init__(self, folders):
+        self.folders = folders
+
+    def find_spec(self, name, path=None, target=None):
+        for place in path or ():
+            file = Path(place, f"{name.rpartition('.')[2]}.py")
+            if file.name.startswith("test_") and file.parent in self.folders and file.is_file():
+                if re.search(r"\b(compile|capture)\(", file.read_text(encoding="utf-8")):
+                    return None
+                return importlib.util.spec_from_file_location(name, file, loader=Loader(name, str(file)))
+        return None
+
+
+def install(tests):
+    """Have the modules of the folders that define steps changed as they are imported."""
+    folders = {tests / name for name in ("autograd", "func", "nn", "optim")}
+    sys.meta_path.insert(0, Finder(folders))
+
+
+def report():
+    """Give what was compiled, in words."""
+    return ", ".join(f"{TALLY[name]} {name}" for name in TALLY)
