@@ -27,6 +27,7 @@ from stateful import Seen, alike
 import agrad as ag
 from agrad import tree
 from agrad.core import mode
+from agrad.func.compiling import Compiled
 
 TALLY = Counter()
 #: What the changed text calls.
@@ -60,42 +61,54 @@ def runs(code, call, args, kwargs):
         sys.setprofile(None)
 
 
-def compiled_step(function, code=None, *, needs_tensors=False):
-    """Return a function that is compiled when it is first called with tensors, or without arguments."""
-    code = code or function.__code__
-    step = None
+class Step(Compiled):
+    """A function that is compiled when it is first called with tensors; a call that only computes is repeated."""
 
-    @functools.wraps(function)
-    def call(*args, **kwargs):
-        nonlocal step
+    def __init__(self, function, code=None, *, needs_tensors=False):
+        super().__init__(function, False, False, exact=False, threads=None)
+        self.code, self.needs_tensors, self.is_new = code or function.__code__, needs_tensors, True
+
+    def __call__(self, *args, **kwargs):
+        """Call it: within another one as it is, and there no more than this runs here."""
+        return self.function(*args, **kwargs) if mode.recorder() is not None else self.outside(args, kwargs)
+
+    def outside(self, args, kwargs):
+        """Call the compiled function, twice where that changes nothing but what runs."""
         leaves = tree.flatten((args, kwargs))[0]
         tensors = [leaf for leaf in leaves if isinstance(leaf, ag.Tensor)]
         elsewhere = threading.current_thread() is not threading.main_thread()  # captures wait for one another
-        without = not tensors and (leaves or needs_tensors)
-        if elsewhere or without or mode.recorder() is not None or any(t.device != "cpu" for t in tensors):
-            return function(*args, **kwargs)
-        if step is None:
-            TALLY["functions called with tensors"] += 1
-            step = ag.compile(function, check=False)
-        known = list(step.programs)
-        result, ran = runs(code, step, args, kwargs)
-        TALLY["calls"] += 1
-        TALLY["calls that replayed"] += not ran
-        made = [program for program in step.programs if all(program is not one for one in known)]
+        without = not tensors and (leaves or self.needs_tensors)
+        if elsewhere or without or any(t.device != "cpu" for t in tensors):
+            return self.function(*args, **kwargs)
+        TALLY["functions called"] += self.is_new
+        self.is_new = False
+        known = list(self.programs)
+        result = self.counted(args, kwargs)
+        made = [program for program in self.programs if all(program is not one for one in known)]
         if len(made) == 1:
             TALLY["functions with a program"] += not known
             if not made[0].writes and not made[0].keys:
                 before = seen(args, result)
-                result, ran = runs(code, step, args, kwargs)
+                result = self.counted(args, kwargs)
                 TALLY["calls repeated"] += 1
-                TALLY["calls that replayed"] += not ran
                 after = seen(args, result)
                 for (path, atom), (other, new) in zip([*before, ("end", ())], [*after, ("end", ())], strict=False):
                     same = path == other and alike(atom, new)
                     assert same, f"{path}: the call gave {atom}, its replay {new} (at {other})"
         return result
 
-    return call
+    def counted(self, args, kwargs):
+        """Call the compiled function, and count whether its code runs."""
+        result, ran = runs(self.code, super().__call__, args, kwargs)
+        TALLY["calls"] += 1
+        TALLY["calls that replayed"] += not ran
+        return result
+
+
+def compiled_step(function):
+    """Return a function in place of one that a test defines."""
+    TALLY["functions defined"] += 1
+    return Step(function)
 
 
 #: Modules, functions of the library, and optimisers (by the name of the method) with their compiled forms.
@@ -116,15 +129,14 @@ def compiled_callee(function):
     """Return what is called in place of a module, a function of the library or a step of an optimiser; else itself."""
     if isinstance(function, ag.nn.Module):
         code = getattr(type(function).forward, "__code__", None)
-        return once(function, "", lambda: compiled_step(function, code)) if code else function
+        return once(function, "", lambda: Step(function, code)) if code else function
     if isinstance(function, types.MethodType) and isinstance(function.__self__, ag.optim.Optimizer):
-        if function.__name__ in {"step", "zero_grad"}:
+        if function.__name__ in {"step", "zero_grad"} and not isinstance(function.__self__, ag.optim.LBFGS):
             weak = weakref.WeakMethod(function)
-            code = function.__func__.__code__
             made = functools.wraps(function)(lambda *args, **kwargs: weak()(*args, **kwargs))
-            return once(function.__self__, function.__name__, lambda: compiled_step(made, code))
+            return once(function.__self__, function.__name__, lambda: Step(made, function.__func__.__code__))
     elif isinstance(function, types.FunctionType) and (function.__module__ or "").startswith(COMPUTE):
-        return once(function, "", lambda: compiled_step(function, needs_tensors=True))
+        return once(function, "", lambda: Step(function, needs_tensors=True))
     return function
 
 
@@ -140,39 +152,39 @@ def once(owner, name, make):
 
 
 class Steps(ast.NodeTransformer):
-    """Wrap the functions of a test module, at the places where they stand."""
+    """Wrap what stands in tests: the functions that they define, and what they call. Within those nothing is changed."""
 
     def __init__(self):
-        self.depth = 0
+        self.within = False
 
     def visit_FunctionDef(self, node):
-        self.depth += 1
+        if self.within or not node.name.startswith("test_"):
+            if not node.decorator_list and not makes_generator(node):
+                node.decorator_list = [ast.copy_location(ast.Name(NAME, ast.Load()), node)]
+            return node
+        self.within = True
         node.body = [self.visit(one) for one in node.body]
-        self.depth -= 1
-        suits = self.depth or not node.name.startswith("test_")
-        if suits and not node.decorator_list and not makes_generator(node):
-            node.decorator_list = [ast.copy_location(ast.Name(NAME, ast.Load()), node)]
-        return node
-
-    def visit_Call(self, node):
-        self.generic_visit(node)
-        if self.depth and not isinstance(node.func, ast.Call | ast.Lambda):
-            node.func = ast.copy_location(
-                ast.Call(ast.copy_location(ast.Name(CALLEE, ast.Load()), node), [node.func], []), node
-            )
+        self.within = False
         return node
 
     def visit_ClassDef(self, node):
-        for item in node.body:
-            self.generic_visit(item)
+        if not self.within:
+            for item in node.body:
+                if isinstance(item, ast.FunctionDef) and item.name.startswith("test_"):
+                    self.visit(item)
         return node
 
     def visit_Lambda(self, node):
+        return self.called(NAME, node) if self.within and not makes_generator(node) else node
+
+    def visit_Call(self, node):
         self.generic_visit(node)
-        if not self.depth or makes_generator(node):
-            return node
-        wrap = ast.copy_location(ast.Name(NAME, ast.Load()), node)
-        return ast.copy_location(ast.Call(wrap, [node], []), node)
+        if self.within and isinstance(node.func, ast.Name | ast.Attribute):
+            node.func = self.called(CALLEE, node.func)
+        return node
+
+    def called(self, name, node):
+        return ast.copy_location(ast.Call(ast.copy_location(ast.Name(name, ast.Load()), node), [node], []), node)
 
 
 def makes_generator(node):

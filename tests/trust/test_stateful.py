@@ -12,8 +12,8 @@ import agrad as ag
 
 #: The cases that are judged: all seeds below 100 that hold. `range(100)` is the whole grammar.
 HOLDS = (
-    "3 5 6 8 9 12 14 15 17 19 20 21 22 23 25 27 32 34 35 43 44 47 48 50 52 54 55 56 61 62 63 65 66 67 68 "
-    "69 71 72 77 78 79 82 83 86 88 90 92 93 94 96"
+    "3 5 6 8 9 12 19 20 21 23 25 26 27 32 34 35 37 41 43 44 47 48 50 52 "
+    "54 55 56 58 61 62 64 65 67 68 69 70 71 72 77 78 79 82 83 86 88 89 90 93 96"
 )
 SEEDS = [int(seed) for seed in HOLDS.split()]
 
