@@ -25,7 +25,7 @@ def test_functions_with_state():
         judge(drawn(seed), tally)
     share = tally["probed calls that replayed"] / tally["probed calls"]
     print(f"{tally['functions']} functions; of the probed calls {share:.0%} replayed")
-    assert share > 0.4, tally
+    assert share > 0.3, tally  # the others have effects, or meet values
 
 
 def test_a_function_does_the_same_in_both_worlds(monkeypatch):
