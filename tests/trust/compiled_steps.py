@@ -32,6 +32,14 @@ from agrad.func.compiling import Compiled
 TALLY = Counter()
 #: What the changed text calls.
 NAME, CALLEE = "__compiled_step__", "__compiled_callee__"
+#: Tests that are left as they are, with what they ask for.
+LEFT = {
+    "test_a_step_that_fails_leaves_value_and_state_of_a_parameter_together": "faults in kernels, which replays do not call",
+    "test_layers_do_not_warn_and_are_one_node_each": "nodes of a graph, by name",
+    "test_node_names_are_pytorchs": "nodes of a graph, by name",
+    "test_sequential_is_a_list_of_modules": "the class of a function",
+    "test_the_users_line_is_kept": "the line and the node of a call",
+}
 ANY = types.SimpleNamespace(__name__=None, Kind=())
 
 
@@ -161,6 +169,8 @@ class Steps(ast.NodeTransformer):
         if self.within or not node.name.startswith("test_"):
             if not node.decorator_list and not makes_generator(node):
                 node.decorator_list = [ast.copy_location(ast.Name(NAME, ast.Load()), node)]
+            return node
+        if node.name in LEFT:
             return node
         self.within = True
         node.body = [self.visit(one) for one in node.body]
