@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from agrad.ops.docs import complete as _complete
 from agrad.ops.special.bessels import *
 from agrad.ops.special.distributions import *
+from agrad.ops.special.edges import *
 from agrad.ops.special.elementary import *
 from agrad.ops.special.entropies import *
 from agrad.ops.special.errorfunctions import *

@@ -15,6 +15,7 @@ from agrad.ops.creation import asarray
 from agrad.ops.elementwise import exp, floor, isnan, log, sqrt
 from agrad.ops.manipulation import broadcast_shapes
 from agrad.ops.searching import where
+from agrad.scipy.stats.edges import Edge, log_of, perhaps
 
 INF, NAN = math.inf, math.nan
 
@@ -27,13 +28,6 @@ def operands(x: Any, *parameters: Any) -> tuple[Any, ...]:
     x, *arrays = floatings(x, *(p for p in parameters if type(p) not in PYTHON_NUMBERS))
     rest = iter(arrays)
     return (x, *(float(p) if type(p) in PYTHON_NUMBERS else next(rest) for p in parameters))
-
-
-def log_of(p: Any) -> Any:
-    """Return the logarithm of a positive parameter, a tensor or a number."""
-    if isinstance(p, Tensor):
-        return log(p)
-    return math.log(p) if p > 0 else NAN
 
 
 def log_or_floor(p: Tensor) -> Tensor:
@@ -189,6 +183,17 @@ def beyond(limit: float, shape: Any, value: Any) -> Any:
     return where(there, value(where(there, shape, limit + 1.0)), INF)
 
 
+#: Per function of a variable: its values below and above the support, and what it is at the lower and the upper end.
+METHODS: dict[str, tuple[float, float, Any, Any]] = {
+    "pdf": (0.0, 0.0, Edge.density, Edge.density),
+    "logpdf": (-INF, -INF, Edge.log_density, Edge.log_density),
+    "cdf": (0.0, 1.0, Edge.mass, Edge.rest),
+    "logcdf": (-INF, 0.0, Edge.log_mass, Edge.log_rest),
+    "sf": (1.0, 0.0, Edge.rest, Edge.mass),
+    "logsf": (0.0, -INF, Edge.log_rest, Edge.log_mass),
+}
+
+
 class Continuous(Univariate):
     """A family of densities, shifted by `loc` and stretched by `scale`.
 
@@ -240,25 +245,39 @@ class Continuous(Univariate):
             valid = valid & (shape > 0)
         return valid
 
-    def _standard(self, x: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> tuple[Any, ...]:
-        """Return the variable for location 0 and scale 1, NaN where a parameter is not allowed; the scale; the shapes."""
+    def _edges(self, *shapes: Any) -> tuple[Edge | None, Edge | None]:
+        """Return the density near the lower and the upper end of the support; None where formulas hold there, too."""
+        return None, None
+
+    def _of(self, method: str, x: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> Tensor:
+        """Return a function of the variable, with the values that it has below, above and at the ends of the support."""
         x, *shapes, loc, scale = operands(x, *self._given(args, kwds))
         scale = if_valid(self._valid(*shapes) & (scale > 0), scale, x)
-        y = x if type(loc) is float and loc == 0 else x - loc
-        return (y if type(scale) is float and scale == 1 else y / scale), scale, shapes
-
-    def _masked(self, function: Any, y: Tensor, shapes: list[Any], below: float, above: float) -> Tensor:
-        """Return a function of the variable, with the values that it has below and above the support."""
-        if self.support is None:
-            found: Tensor = function(y, *shapes)
-            return found
-        low, high = self.support
-        under = y < low
-        if high == INF:
-            return where(under, below, function(where(under, self.inside, y), *shapes))
-        over = y > high
-        found = function(where(under | over, self.inside, y), *shapes)
-        return where(under, below, where(over, above, found))
+        unscaled = type(scale) is float and scale == 1
+        x = x if type(loc) is float and loc == 0 else x - loc
+        y = x if unscaled else x / scale
+        below, above, *at_ends = METHODS[method]
+        pieces: list[tuple[Tensor, Any]] = []
+        if self.support is not None:
+            for end, edge, at_end in zip(self.support, self._edges(*shapes), at_ends, strict=True):
+                if edge is None or (edge.regular and at_end is not Edge.log_mass):
+                    continue
+                if perhaps(at := y == end):
+                    distance = x if end == 0 else x - scale * end
+                    pieces.append((at, at_end(edge, distance if end == self.support[0] else -distance, scale)))
+            pieces.append((y < self.support[0], below))
+            if self.support[1] < INF:
+                pieces.append((y > self.support[1], above))
+            elsewhere = pieces[0][0]
+            for there, _ in pieces[1:]:
+                elsewhere = elsewhere | there
+            y = where(elsewhere, self.inside, y)
+        found: Tensor = getattr(self, f"_{method}")(y, *shapes)
+        if not unscaled and method in ("pdf", "logpdf"):
+            found = found / scale if method == "pdf" else found - log_of(scale)
+        for there, value in pieces:
+            found = where(there, value, found)
+        return found
 
     def pdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the density.
@@ -280,43 +299,35 @@ class Continuous(Univariate):
         TypeError
             If a parameter is missing, unknown or given twice.
         """
-        y, scale, shapes = self._standard(x, args, kwds)
-        found = self._masked(self._pdf, y, shapes, 0.0, 0.0)
-        return found if type(scale) is float and scale == 1 else found / scale
+        return self._of("pdf", x, args, kwds)
 
     def logpdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of the density, -inf outside of the support; arguments as for `pdf`."""
-        y, scale, shapes = self._standard(x, args, kwds)
-        found = self._masked(self._logpdf, y, shapes, -INF, -INF)
-        return found if type(scale) is float and scale == 1 else found - log_of(scale)
+        return self._of("logpdf", x, args, kwds)
 
     def cdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of values up to `x`; arguments as for `pdf`."""
-        y, _, shapes = self._standard(x, args, kwds)
-        return self._masked(self._cdf, y, shapes, 0.0, 1.0)
+        return self._of("cdf", x, args, kwds)
 
     def logcdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `cdf`."""
-        y, _, shapes = self._standard(x, args, kwds)
-        return self._masked(self._logcdf, y, shapes, -INF, 0.0)
+        return self._of("logcdf", x, args, kwds)
 
     def sf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of values above `x`, accurate where `cdf` is near 1; arguments as for `pdf`."""
-        y, _, shapes = self._standard(x, args, kwds)
-        return self._masked(self._sf, y, shapes, 1.0, 0.0)
+        return self._of("sf", x, args, kwds)
 
     def logsf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `sf`."""
-        y, _, shapes = self._standard(x, args, kwds)
-        return self._masked(self._logsf, y, shapes, 0.0, -INF)
+        return self._of("logsf", x, args, kwds)
 
     def ppf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the value that `cdf` is `q` at; NaN where `q` is no probability. Parameters as for `pdf`."""
-        return self._quantile(self._ppf, q, args, kwds)
+        return self._quantile("ppf", q, args, kwds)
 
     def isf(self, q: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the value that `sf` is `q` at; NaN where `q` is no probability. Parameters as for `pdf`."""
-        return self._quantile(self._isf, q, args, kwds)
+        return self._quantile("isf", q, args, kwds)
 
     def median(self, *args: Any, **kwds: Any) -> Tensor:
         """Return the median; arguments as for `mean`."""
@@ -345,10 +356,26 @@ class Continuous(Univariate):
             size = broadcast_shapes(*(p.shape for p in map(as_operand, self._given(args, kwds))))
         return self.ppf(uniform_numbers(size, random_state), *args, **kwds)
 
-    def _quantile(self, function: Any, q: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> Tensor:
+    def _quantile(self, method: str, q: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> Tensor:
         q, *shapes, loc, scale = operands(q, *self._given(args, kwds))
         scale = if_valid(self._valid(*shapes) & (scale > 0), scale, q)
-        found: Tensor = function(probabilities(q), *shapes) * scale
+        q = probabilities(q)
+        pieces: list[tuple[Tensor, Tensor]] = []
+        if self.support is not None:
+            for end, edge, lower in zip(self.support, self._edges(*shapes), (True, False), strict=True):
+                if edge is None or edge.regular:
+                    continue
+                beyond_it = q if (method == "ppf") is lower else 1 - q
+                if perhaps(at := beyond_it == 0):
+                    distance = edge.quantile(beyond_it)
+                    pieces.append((at, end + distance if lower else end - distance))
+        inner = q
+        for at, _ in pieces:
+            inner = where(at, 0.5, inner)
+        found: Tensor = getattr(self, f"_{method}")(inner, *shapes)
+        for at, value in pieces:
+            found = where(at, value, found)
+        found = found * scale
         return found + (if_valid(~isnan(found), loc, q) if isinstance(loc, Tensor) else loc)
 
 

@@ -38,7 +38,9 @@ from agrad.ops.special import (
     xlog1py,
     xlogy,
 )
-from agrad.scipy.stats.base import INF, NAN, Continuous, beyond, log_of, log_or_floor
+from agrad.ops.special.edges import f_edge
+from agrad.scipy.stats.base import INF, NAN, Continuous, beyond, log_or_floor
+from agrad.scipy.stats.edges import Edge, log_of
 
 #: log(sqrt(2 pi)) and 1 / sqrt(2 pi).
 LOG_ROOT, ONE_OVER_ROOT = math.log(2 * math.pi) / 2, 1 / math.sqrt(2 * math.pi)
@@ -147,6 +149,9 @@ class Gamma(Continuous):
     def _moments(self, a: Any) -> tuple[Any, Any]:
         return a, a
 
+    def _edges(self, a: Any) -> tuple[Edge | None, Edge | None]:
+        return Edge(a - 1, lambda a, _: -gammaln(a), a, 1.0, -1.0, 0.5), None
+
     def _logpdf(self, y: Tensor, a: Any) -> Tensor:
         return xlogy(a - 1, y) - y - gammaln(a)
 
@@ -177,6 +182,9 @@ class ChiSquared(Continuous):
 
     def _moments(self, df: Any) -> tuple[Any, Any]:
         return df, 2 * df
+
+    def _edges(self, df: Any) -> tuple[Edge | None, Edge | None]:
+        return Edge(df / 2 - 1, lambda df, _: -gammaln(df / 2) - LOG_2 / 2 * df, df, 1.0, -0.5, 0.125), None
 
     def _logpdf(self, y: Tensor, df: Any) -> Tensor:
         return xlogy(df / 2 - 1, y) - y / 2 - (gammaln(df / 2) + LOG_2 / 2 * df)
@@ -209,6 +217,13 @@ class Beta(Continuous):
     def _moments(self, a: Any, b: Any) -> tuple[Any, Any]:
         return a / (a + b), a * b / ((a + b) ** 2 * (a + b + 1))
 
+    def _edges(self, a: Any, b: Any) -> tuple[Edge | None, Edge | None]:
+        return self._edge(a, b), self._edge(b, a)
+
+    def _edge(self, a: Any, b: Any) -> Edge:
+        """Return the end that `a` belongs to."""
+        return Edge(a - 1, lambda a, b: -betaln(a, b), a, b, 1 - b, (b - 1) * (b - 2) / 2)
+
     def _logpdf(self, y: Tensor, a: Any, b: Any) -> Tensor:
         return xlog1py(b - 1, -y) + xlogy(a - 1, y) - betaln(a, b)
 
@@ -239,6 +254,9 @@ class Exponential(Continuous):
 
     def _moments(self) -> tuple[Any, Any]:
         return 1.0, 1.0
+
+    def _edges(self) -> tuple[Edge | None, Edge | None]:
+        return Edge(0.0, first=-1.0, second=0.5), None
 
     def _logpdf(self, y: Tensor) -> Tensor:
         return -y
@@ -361,6 +379,9 @@ class Uniform(Continuous):
     def _moments(self) -> tuple[Any, Any]:
         return 0.5, 1 / 12
 
+    def _edges(self) -> tuple[Edge | None, Edge | None]:
+        return Edge(0.0), Edge(0.0)
+
     def _logpdf(self, y: Tensor) -> Tensor:
         return spread(y)
 
@@ -444,6 +465,9 @@ class WeibullMin(Continuous):
         mean = exp(gammaln(1 + 1 / c))
         return mean, exp(gammaln(1 + 2 / c)) - mean * mean
 
+    def _edges(self, c: Any) -> tuple[Edge | None, Edge | None]:
+        return Edge(c - 1, lambda c, _: log_of(c), c, 1.0, -1.0, 0.5, step=c), None
+
     def _logpdf(self, y: Tensor, c: Any) -> Tensor:
         return log_of(c) + xlogy(c - 1, y) - y**c
 
@@ -480,6 +504,9 @@ class HalfNorm(Continuous):
 
     def _moments(self) -> tuple[Any, Any]:
         return math.sqrt(2 / math.pi), 1 - 2 / math.pi
+
+    def _edges(self) -> tuple[Edge | None, Edge | None]:
+        return Edge(0.0, lambda _, density: log_of(density), 1.0, 2 * ONE_OVER_ROOT, 0.0, -0.5), None
 
     def _logpdf(self, y: Tensor) -> Tensor:
         return y * y * -0.5 + (LOG_2 - LOG_ROOT)
@@ -621,6 +648,9 @@ class Pareto(Continuous):
     def _moments(self, b: Any) -> tuple[Any, Any]:
         return beyond(1, b, lambda b: b / (b - 1)), beyond(2, b, lambda b: b / ((b - 2) * (b - 1) ** 2))
 
+    def _edges(self, b: Any) -> tuple[Edge | None, Edge | None]:
+        return Edge(0.0, lambda _, b: log_of(b), 1.0, b, -b - 1, (b + 1) * (b + 2) / 2), None
+
     def _logpdf(self, y: Tensor, b: Any) -> Tensor:
         return log_of(b) - (b + 1) * log(y)
 
@@ -660,6 +690,10 @@ class FisherF(Continuous):
             return 2 * dfd**2 * (dfn + dfd - 2) / (dfn * (dfd - 2) ** 2 * (dfd - 4))
 
         return beyond(2, dfd, lambda dfd: dfd / (dfd - 2)), beyond(4, dfd, var)
+
+    def _edges(self, dfn: Any, dfd: Any) -> tuple[Edge | None, Edge | None]:
+        ratio, half = dfn / dfd, (dfn + dfd) / 2
+        return Edge(dfn / 2 - 1, f_edge, dfn, dfd, -half * ratio, half * (half + 1) / 2 * ratio**2), None
 
     def _logpdf(self, y: Tensor, dfn: Any, dfd: Any) -> Tensor:
         level = dfn / dfd

@@ -12,7 +12,8 @@ from agrad.core.mode import may_look
 from agrad.core.tensor import Tensor
 from agrad.ops.elementwise import exp, expm1, floor, log, log1p
 from agrad.ops.special import betainc, betaincc, betaln, gammaln, pdtr, pdtrc, xlog1py, xlogy
-from agrad.scipy.stats.base import Discrete, log_of
+from agrad.scipy.stats.base import Discrete
+from agrad.scipy.stats.edges import log_of
 
 
 def _times_log(k: Tensor, p: Any) -> Tensor:

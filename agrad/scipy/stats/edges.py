@@ -1,0 +1,154 @@
+"""Distributions at the ends of their support: from the series of the density there follow all their functions, and derivatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from agrad.core.mode import may_look
+from agrad.core.tensor import Tensor
+from agrad.ops.elementwise import log
+from agrad.ops.special.edges import edge_log, edge_power
+
+#: A tensor or a Python number.
+Number = Any
+
+
+def log_of(p: Number) -> Number:
+    """Return the logarithm of a positive parameter, a tensor or a number."""
+    if isinstance(p, Tensor):
+        return log(p)
+    return math.log(p) if p > 0 else math.nan
+
+
+def perhaps(mask: Tensor) -> bool:
+    """Return whether any element may be true: it is looked at, where that is possible."""
+    backend = mask._spec.backend
+    return not may_look(backend) or bool(backend.truth(backend.xp.any(mask._raw)))
+
+
+def fixed(x: Number) -> Number:
+    """Return a value whose derivatives are left out."""
+    return x.detach() if isinstance(x, Tensor) else x
+
+
+def parts(function: Callable[..., Any], moving: Number, other: Number) -> tuple[Number, Number]:
+    """Return a function of two values as a sum, of which the first part has the derivatives by the one, the second by the other."""
+    if not isinstance(moving, Tensor):
+        return 0.0, function(moving, other)
+    if not isinstance(other, Tensor):
+        return function(moving, other), 0.0
+    start, second = function(fixed(moving), fixed(other)), function(fixed(moving), other)
+    return function(moving, fixed(other)) - start, second
+
+
+class Edge:
+    """One end of a support: the density as a series in the distance from it, for scale 1.
+
+    It is ``exp(level) * t**power * (1 + first * t**step + second * t**(2 * step) + ...)``; a derivative of second order asks
+    for no more terms.
+
+    Parameters
+    ----------
+    power : Tensor or float
+        Above -1.
+    level : callable, optional
+        The logarithm of the factor, by two parameters. Default: 0.
+    moving, other : Tensor or float
+        These parameters: the one that moves the power, too, and the other.
+    first, second : Tensor or float
+        The coefficients.
+    step : Tensor or float
+        From one power to the next.
+    """
+
+    def __init__(
+        self,
+        power: Number,
+        level: Callable[[Number, Number], Number] = lambda moving, other: 0.0,
+        moving: Number = 1.0,
+        other: Number = 1.0,
+        first: Number = 0.0,
+        second: Number = 0.0,
+        *,
+        step: Number = 1.0,
+    ) -> None:
+        self.power, self.first, self.second, self.step = power, first, second, step
+        self.level = level(moving, other)
+        self.minor, self.major = parts(level, moving, other)
+
+    @property
+    def regular(self) -> bool:
+        """Whether the density is a power series, which starts with a constant: formulas hold here as elsewhere."""
+        return not isinstance(self.power, Tensor) and self.power == 0
+
+    def density(self, u: Tensor, scale: Number) -> Tensor:
+        """Return the density at distance `u`, which is 0."""
+        return self._series(u, scale, self.power, 1.0, 0.0, self.first, self.second)
+
+    def mass(self, u: Tensor, scale: Number) -> Tensor:
+        """Return the probability of what lies between the end and `u`."""
+        m, first, second = self._integral()
+        return self._series(u, scale, m, 0.0, -log_of(m), first, second)
+
+    def rest(self, u: Tensor, scale: Number) -> Tensor:
+        """Return the probability of what lies beyond `u`."""
+        return 1 - self.mass(u, scale)
+
+    def log_density(self, u: Tensor, scale: Number) -> Tensor:
+        """Return the logarithm of the density."""
+        level = self.level - (self.power + 1) * log_of(scale)
+        return edge_log(u, self.power) + level + self._corrections(u, scale, self.first, self.second)
+
+    def log_mass(self, u: Tensor, scale: Number) -> Tensor:
+        """Return the logarithm of `mass`."""
+        m, first, second = self._integral()
+        level = self.level - log_of(m) - m * log_of(scale)
+        return edge_log(u, m) + level + self._corrections(u, scale, first, second)
+
+    def log_rest(self, u: Tensor, scale: Number) -> Tensor:
+        """Return the logarithm of `rest`, minus the mass and half its square."""
+        m = self.power + 1
+        minor, major = self._level(scale, m, 0.0, -log_of(m))
+        return -self.mass(u, scale) - edge_power(u, 2 * m, 2 * minor, 2 * major, 0, 0, True) / 2
+
+    def quantile(self, q: Tensor) -> Tensor:
+        """Return the distance from the end within which there is the probability `q`, which is 0, for scale 1."""
+        m = self.power + 1
+        minor, major = parts(lambda m, level: -level / m, m, self.major)
+        minor = minor - (self.minor - log_of(m)) / m
+        found = edge_power(q, 1 / m, minor, major)
+        if type(self.first) is float and self.first == 0:
+            return found
+        more = 1 + self.step
+        return found - self.first / (m + self.step) * edge_power(q, more / m, more * minor, more * major, 0, 0, True)
+
+    def _integral(self) -> tuple[Number, Number, Number]:
+        m = self.power + 1
+        return m, self.first * m / (m + self.step), self.second * m / (m + 2 * self.step)
+
+    def _level(self, scale: Number, power: Number, more: float, minor: Number) -> tuple[Number, Number]:
+        """Return the logarithm of the factor of a power of the distance, in two parts; the scale has `more` powers."""
+        moving, other = parts(lambda p, level: -(p + more) * level, power, log_of(scale))
+        return self.minor + minor + moving, self.major + other
+
+    def _series(
+        self, u: Tensor, scale: Number, power: Number, more: float, minor: Number, first: Number, second: Number
+    ) -> Tensor:
+        found = edge_power(u, power, *self._level(scale, power, more, minor))
+        for k, coefficient in ((1, first), (2, second)):
+            if type(coefficient) is not float or coefficient != 0:
+                p = power + k * self.step
+                found = found + coefficient * edge_power(u, p, *self._level(scale, p, more, minor), 0, 0, True)
+        return found
+
+    def _corrections(self, u: Tensor, scale: Number, first: Number, second: Number) -> Number:
+        """Return the logarithm of ``1 + first * t**step + second * t**(2 * step)``."""
+        found: Number = 0.0
+        for k, coefficient in ((1, first), (2, second - first * first / 2)):
+            if type(coefficient) is not float or coefficient != 0:
+                p = k * self.step
+                moving, other = parts(lambda p, level: -p * level, p, log_of(scale))
+                found = found + coefficient * edge_power(u, p, moving, other, 0, 0, True)
+        return found

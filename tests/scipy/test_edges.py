@@ -1,0 +1,159 @@
+"""Distributions at the ends of their support: derivatives are the limits of those inside, which mpmath finds."""
+
+from __future__ import annotations
+
+import functools
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+import agrad as ag
+from agrad.scipy import stats
+
+NEAR, NEARER = mp.mpf(10) ** -60, mp.mpf(10) ** -120
+
+
+def from_zero(density, mass, rest=None):
+    """A distribution from 0 on, by functions of the variable and the shapes."""
+    return {"pdf": density, "cdf": mass, "sf": rest or (lambda y, *s: 1 - mass(y, *s))}
+
+
+def gamma_mass(y, a):
+    return y**a * mp.exp(-y) * mp.hyp1f1(1, a + 1, y) * mp.rgamma(a + 1)
+
+
+def beta_mass(y, a, b):
+    if y > 0.5:
+        return 1 - beta_mass(1 - y, b, a)
+    return y**a / a * mp.hyp2f1(a, 1 - b, a + 1, y) / mp.beta(a, b)
+
+
+#: Density, mass and what is above, of the variable and the shapes, in mpmath.
+KNOWN = {
+    "gamma": from_zero(
+        lambda y, a: y ** (a - 1) * mp.exp(-y) * mp.rgamma(a),
+        gamma_mass,
+    ),
+    "chi2": from_zero(
+        lambda y, a: (y / 2) ** (a / 2 - 1) * mp.exp(-y / 2) * mp.rgamma(a / 2) / 2,
+        lambda y, a: gamma_mass(y / 2, a / 2),
+    ),
+    "expon": from_zero(lambda y: mp.exp(-y), lambda y: -mp.expm1(-y), lambda y: mp.exp(-y)),
+    "weibull_min": from_zero(
+        lambda y, c: c * y ** (c - 1) * mp.exp(-(y**c)), lambda y, c: -mp.expm1(-(y**c)), lambda y, c: mp.exp(-(y**c))
+    ),
+    "halfnorm": from_zero(lambda y: mp.sqrt(2 / mp.pi) * mp.exp(-y * y / 2), lambda y: mp.erf(y / mp.sqrt(2))),
+    "pareto": from_zero(lambda y, b: b * y ** (-b - 1), lambda y, b: -mp.expm1(-b * mp.log(y)), lambda y, b: y**-b),
+    "beta": from_zero(
+        lambda y, a, b: y ** (a - 1) * (1 - y) ** (b - 1) / mp.beta(a, b),
+        beta_mass,
+        lambda y, a, b: beta_mass(1 - y, b, a),
+    ),
+    "uniform": from_zero(lambda y: mp.mpf(1), lambda y: y),
+    "f": from_zero(
+        lambda y, m, n: (m / n) ** (m / 2) * y ** (m / 2 - 1) * (1 + m / n * y) ** (-(m + n) / 2) / mp.beta(m / 2, n / 2),
+        lambda y, m, n: beta_mass(m * y / (m * y + n), m / 2, n / 2),
+    ),
+}  # fmt: skip
+#: The ends, and shapes on all sides of the powers 0 and 1 that densities and probabilities begin with.
+CASES = [
+    *[(name, 0, (a,)) for name in ("gamma", "weibull_min") for a in (0.3, 0.5, 1.0, 1.4, 2.0, 2.6, 3.0, 4.0)],
+    *[("chi2", 0, (df,)) for df in (0.6, 1.0, 2.0, 2.8, 4.0, 5.2, 6.0)],
+    *[("f", 0, (dfn, 3.7)) for dfn in (0.6, 1.0, 2.0, 2.8, 4.0, 5.2, 6.0)],
+    *[("beta", 0, (a, b)) for a in (0.3, 0.5, 1.0, 1.4, 2.0, 2.6, 3.0) for b in (0.7, 2.3)],
+    *[("beta", 1, (a, b)) for a in (0.7, 2.3) for b in (0.3, 0.5, 1.0, 1.4, 2.0, 2.6, 3.0)],
+    ("beta", 0, (1.0, 1.0)), ("beta", 1, (1.0, 1.0)), ("beta", 1, (2.0, 1.0)), ("beta", 0, (1.0, 2.0)),
+    ("expon", 0, ()), ("halfnorm", 0, ()), ("uniform", 0, ()), ("uniform", 1, ()), ("pareto", 1, (2.6,)),
+]  # fmt: skip
+
+
+def function(name, method, x, *parameters):
+    """The distribution function in mpmath, with location and scale."""
+    *shapes, loc, scale = parameters
+    log, _, plain = method.rpartition("log")
+    y = (x - loc) / scale
+    found = KNOWN[name][plain](y, *shapes)
+    if plain == "pdf":
+        found = found / scale
+    return mp.log(found) if method.startswith("log") else found
+
+
+def limit(near, nearer):
+    """What two numbers, the second far nearer to an edge, tend to."""
+    small = mp.mpf(10) ** -15
+    if mp.fabs(nearer) > 1.5 * mp.fabs(near) and mp.fabs(nearer) > 1:
+        return float(mp.sign(nearer) * mp.inf)
+    if mp.fabs(nearer) < small:
+        return 0.0
+    assert mp.fabs(nearer - near) <= small * mp.fabs(nearer), (near, nearer)
+    return float(nearer)
+
+
+def derivatives(f, at, order):
+    """The derivatives of these orders by all operands, by differences whose step is far below the distance to the edge."""
+    h = mp.mpf(10) ** -200
+
+    def along(i, g):
+        def difference(*x):
+            up, down = list(x), list(x)
+            up[i], down[i] = x[i] + h, x[i] - h
+            return (g(*up) - g(*down)) / (2 * h)
+
+        return difference
+
+    n = len(at)
+    if order == 1:
+        return {(i,): along(i, f)(*at) for i in range(n)}
+    return {(i, j): along(i, along(j, f))(*at) for i in range(n) for j in range(i, n)}
+
+
+@functools.cache
+def expected(name, end, shapes, method, order, loc=0.25, scale=1.5):
+    """The limits of derivatives by the variable, shapes, location and scale at an end of the support."""
+    with mp.workdps(900 if order == 2 else 600):
+        parameters = [mp.mpf(p) for p in (*shapes, loc, scale)]
+        edge = mp.mpf(loc) + end * mp.mpf(scale)
+        side = -1 if end == 1 and name in ("beta", "uniform") else 1
+        found = []
+        for distance in (NEAR, NEARER):
+            at = [edge + side * distance, *parameters]
+            found.append(derivatives(functools.partial(function, name, method), at, order))
+        return {key: limit(found[0][key], found[1][key]) for key in found[0]}
+
+
+def followed(*values):
+    return [ag.tensor(v, requires_grad=True) for v in values]
+
+
+def first(name, method, *given):
+    given = followed(*given)
+    y = getattr(getattr(stats, name), method)(*given)
+    return y, given, ag.grad(y, given, create_graph=True, materialize_grads=True)
+
+
+METHODS = ["pdf", "logpdf", "cdf", "logcdf", "sf", "logsf"]
+identify = "{0[0]}-{0[1]}-{0[2]}".format
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("case", CASES, ids=identify)
+def test_first_derivatives(case, method):
+    name, end, shapes = case
+    known = expected(*case, method, 1)
+    _, _, gradients = first(name, method, 0.25 + end * 1.5, *shapes, 0.25, 1.5)
+    found = [g.item() for g in gradients]
+    np.testing.assert_allclose(found, [known[(i,)] for i in range(len(found))], rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("case", CASES, ids=identify)
+def test_second_derivatives(case, method):
+    name, end, shapes = case
+    known = expected(*case, method, 2)
+    _, given, gradients = first(name, method, 0.25 + end * 1.5, *shapes, 0.25, 1.5)
+    for i, g in enumerate(gradients):
+        row = ag.grad(g, given, retain_graph=True, materialize_grads=True) if g.requires_grad else [ag.zeros(())] * len(given)
+        for j, found in enumerate(row):
+            wanted = known[(min(i, j), max(i, j))]
+            np.testing.assert_allclose(found.item(), wanted, rtol=1e-9, atol=1e-13, err_msg=f"{i}, {j}")
