@@ -50,6 +50,14 @@ KNOWN = {
         beta_mass,
         lambda y, a, b: beta_mass(1 - y, b, a),
     ),
+    "lognorm": from_zero(
+        lambda y, s: mp.exp(-((mp.log(y) / s) ** 2) / 2) / (y * s * mp.sqrt(2 * mp.pi)),
+        lambda y, s: mp.erfc(-mp.log(y) / s / mp.sqrt(2)) / 2,
+    ),
+    "invgamma": from_zero(
+        lambda y, a: y ** (-a - 1) * mp.exp(-1 / y) * mp.rgamma(a),
+        lambda y, a: mp.gammainc(a, 1 / y, mp.inf, regularized=True),
+    ),
     "uniform": from_zero(lambda y: mp.mpf(1), lambda y: y),
     "f": from_zero(
         lambda y, m, n: (m / n) ** (m / 2) * y ** (m / 2 - 1) * (1 + m / n * y) ** (-(m + n) / 2) / mp.beta(m / 2, n / 2),
@@ -90,9 +98,8 @@ def limit(near, nearer):
     return float(nearer)
 
 
-def derivatives(f, at, order):
+def derivatives(f, at, order, h=mp.mpf(10) ** -200):
     """The derivatives of these orders by all operands, by differences whose step is far below the distance to the edge."""
-    h = mp.mpf(10) ** -200
 
     def along(i, g):
         def difference(*x):
@@ -157,3 +164,22 @@ def test_second_derivatives(case, method):
         for j, found in enumerate(row):
             wanted = known[(min(i, j), max(i, j))]
             np.testing.assert_allclose(found.item(), wanted, rtol=1e-9, atol=1e-13, err_msg=f"{i}, {j}")
+
+
+#: Where densities have all derivatives 0, at less small distances: mpmath evaluates exp(-1 / y).
+FLAT = [("lognorm", (0.8,)), ("lognorm", (2.0,)), ("invgamma", (0.6,)), ("invgamma", (2.3,))]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("name", "shapes"), FLAT)
+def test_ends_where_the_density_is_flat(name, shapes, method):
+    h, known = mp.mpf(10) ** -30, []
+    with mp.workdps(120):
+        for distance in (mp.mpf(10) ** -3, mp.mpf(10) ** -6) if name == "invgamma" else (NEAR, NEARER):
+            with mp.workdps(120 if name == "invgamma" else 600):
+                at = [mp.mpf(0.25) + distance, *map(mp.mpf, shapes), mp.mpf(0.25), mp.mpf(1.5)]
+                f = functools.partial(function, name, method)
+                step = min(h, distance**4)
+                known.append(derivatives(f, at, 1, step))
+    _, _, gradients = first(name, method, 0.25, *shapes, 0.25, 1.5)
+    assert [g.item() for g in gradients] == [limit(known[0][key], known[1][key]) for key in known[0]]

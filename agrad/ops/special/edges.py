@@ -26,18 +26,25 @@ def _falling(p: Any, one: Any, count: int) -> tuple[Any, Any]:
     return product, slope
 
 
+def _infinite(xp: Any, sign: Any) -> Any:
+    """Infinity of this sign, 0 for 0."""
+    infinity = xp.zeros_like(sign) + math.inf
+    return xp.where(sign > 0, infinity, xp.where(sign < 0, -infinity, sign))
+
+
 def _power_kernel(xp: Any, u: Any, p: Any, minor: Any, major: Any, by_u: int, by_p: int, later: bool) -> Any:
     u, p, log = xp.broadcast_arrays(u, p, minor + major)
     one = xp.ones_like(u) + xp.zeros_like(p + log)
     factors, slope = _falling(p, one, by_u)
-    infinity, zero, odd = one * math.inf, one * 0, (-1.0) ** by_p
+    zero, odd = one * 0, (-1.0) ** by_p
     # the highest power of the logarithm that remains: one less where its factor has a simple root
-    below = xp.where(factors != 0, odd * xp.sign(factors) * infinity, -odd * xp.sign(slope) * infinity if by_p else zero)
-    at = odd * infinity if by_p else factors * xp.exp(log)
+    leading = xp.where(factors != 0, odd * factors, -odd * slope if by_p else zero)
+    below = _infinite(xp, leading)
+    at = one * (odd * math.inf) if by_p else factors * xp.exp(log)
     found = xp.where(p > by_u, zero, xp.where(p == by_u, at, below))
     if later:
         found = xp.where(xp.isinf(found), zero, found)
-    return xp.where(xp.isnan(p + log), one * math.nan, found)
+    return xp.where(u != 0, zero, xp.where(xp.isnan(p + log), one * math.nan, found))
 
 
 @elementwise(
@@ -57,7 +64,7 @@ def _power_kernel(xp: Any, u: Any, p: Any, minor: Any, major: Any, by_u: int, by
 def edge_power(
     u: Any, p: Any, minor: Any, major: Any, by_u: int = 0, by_p: int = 0, later: bool = False, /
 ) -> Tensor:
-    """The limit of ``u**p * exp(minor + major)`` for `u` to 0 from above, or of its derivatives of these orders.
+    """Where `u` is 0 the limit from above of ``u**p * exp(minor + major)``, or of its derivatives of these orders; 0 elsewhere.
 
     What `minor` depends on moves `p` as well, so that the derivative by `p` outweighs the one by `minor` where both are
     infinite. A `later` term of a series is 0 where it would be infinite.
@@ -67,8 +74,8 @@ def edge_power(
 def _log_kernel(xp: Any, u: Any, p: Any, by_u: int) -> Any:
     u, p = xp.broadcast_arrays(u, p)
     p = p + xp.zeros_like(u)
-    infinity = xp.zeros_like(p) + (math.inf if by_u % 2 else -math.inf)
-    return xp.where(p > 0, infinity, xp.where(p < 0, -infinity, p))
+    found = _infinite(xp, p if by_u % 2 else -p)
+    return xp.where(u != 0, xp.zeros_like(p), found)
 
 
 @elementwise(
@@ -78,11 +85,13 @@ def _log_kernel(xp: Any, u: Any, p: Any, by_u: int) -> Any:
     kernel=_log_kernel,
 )
 def edge_log(u: Any, p: Any, by_u: int = 0, /) -> Tensor:
-    """The limit of ``p * log(u)`` for `u` to 0 from above, or of its derivative of this order by `u`."""
+    """Where `u` is 0 the limit from above of ``p * log(u)``, or of its derivative of this order by `u`; 0 elsewhere."""
 
 
 def _f_level_kernel(xp: Any, dfn: Any, dfd: Any) -> Any:
-    return dfn / 2 * xp.log(dfn / dfd) - xp.special.betaln(dfn / 2, dfd / 2)
+    ratio = dfn / dfd
+    ratio = xp.where(ratio > 0, ratio, xp.zeros_like(ratio) + math.nan)
+    return dfn / 2 * xp.log(ratio) - xp.special.betaln(dfn / 2, dfd / 2)
 
 
 def _f_level_by(xp: Any, a: Any, b: Any, level: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from agrad.core.errors import called
@@ -15,9 +16,12 @@ from agrad.ops.creation import asarray
 from agrad.ops.elementwise import exp, floor, isnan, log, sqrt
 from agrad.ops.manipulation import broadcast_shapes
 from agrad.ops.searching import where
-from agrad.scipy.stats.edges import Edge, log_of, perhaps
+from agrad.scipy.stats.edges import Edge, Flat, fixed, log_of, perhaps
 
 INF, NAN = math.inf, math.nan
+
+#: A quantile by the probability beyond it.
+Quantile = Callable[[Tensor], Tensor]
 
 
 # -- parameters, tensors or Python's numbers ---------------------------------------------------------------------------
@@ -184,13 +188,13 @@ def beyond(limit: float, shape: Any, value: Any) -> Any:
 
 
 #: Per function of a variable: its values below and above the support, and what it is at the lower and the upper end.
-METHODS: dict[str, tuple[float, float, Any, Any]] = {
-    "pdf": (0.0, 0.0, Edge.density, Edge.density),
-    "logpdf": (-INF, -INF, Edge.log_density, Edge.log_density),
-    "cdf": (0.0, 1.0, Edge.mass, Edge.rest),
-    "logcdf": (-INF, 0.0, Edge.log_mass, Edge.log_rest),
-    "sf": (1.0, 0.0, Edge.rest, Edge.mass),
-    "logsf": (0.0, -INF, Edge.log_rest, Edge.log_mass),
+METHODS: dict[str, tuple[float, float, str, str]] = {
+    "pdf": (0.0, 0.0, "density", "density"),
+    "logpdf": (-INF, -INF, "log_density", "log_density"),
+    "cdf": (0.0, 1.0, "mass", "rest"),
+    "logcdf": (-INF, 0.0, "log_mass", "log_rest"),
+    "sf": (1.0, 0.0, "rest", "mass"),
+    "logsf": (0.0, -INF, "log_rest", "log_mass"),
 }
 
 
@@ -245,9 +249,20 @@ class Continuous(Univariate):
             valid = valid & (shape > 0)
         return valid
 
-    def _edges(self, *shapes: Any) -> tuple[Edge | None, Edge | None]:
+    def _edges(self, *shapes: Any) -> tuple[Edge | Flat | None, Edge | Flat | None]:
         """Return the density near the lower and the upper end of the support; None where formulas hold there, too."""
         return None, None
+
+    def _ends(self, *shapes: Any) -> tuple[Quantile | None, Quantile | None]:
+        """Return the quantiles 0 and 1, by the probability beyond them; None where formulas hold there, too."""
+        if self.support is None:
+            return None, None
+        low, high = self.support
+        first, last = self._edges(*shapes)
+        return (
+            (lambda u: low + first.quantile(u)) if isinstance(first, Edge) and first.asks("quantile") else None,
+            (lambda u: high - last.quantile(u)) if isinstance(last, Edge) and last.asks("quantile") else None,
+        )
 
     def _of(self, method: str, x: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> Tensor:
         """Return a function of the variable, with the values that it has below, above and at the ends of the support."""
@@ -257,14 +272,16 @@ class Continuous(Univariate):
         x = x if type(loc) is float and loc == 0 else x - loc
         y = x if unscaled else x / scale
         below, above, *at_ends = METHODS[method]
-        pieces: list[tuple[Tensor, Any]] = []
+        pieces: list[tuple[Tensor, Any]] = []  # where, and the value there
         if self.support is not None:
-            for end, edge, at_end in zip(self.support, self._edges(*shapes), at_ends, strict=True):
-                if edge is None or (edge.regular and at_end is not Edge.log_mass):
+            for place, (end, at_end) in enumerate(zip(self.support, at_ends, strict=True)):
+                if end == INF or not perhaps(at := y == end):
                     continue
-                if perhaps(at := y == end):
-                    distance = x if end == 0 else x - scale * end
-                    pieces.append((at, at_end(edge, distance if end == self.support[0] else -distance, scale)))
+                edge = self._edges(*shapes)[place]
+                if edge is not None and edge.asks(at_end):
+                    distance = where(at, x if end == 0 else x - scale * end, 1.0)
+                    distance = distance - where(at, fixed(distance), 0.0)  # 0, also where that was rounded
+                    pieces.append((at, getattr(edge, at_end)(-distance if place else distance, scale)))
             pieces.append((y < self.support[0], below))
             if self.support[1] < INF:
                 pieces.append((y > self.support[1], above))
@@ -360,15 +377,10 @@ class Continuous(Univariate):
         q, *shapes, loc, scale = operands(q, *self._given(args, kwds))
         scale = if_valid(self._valid(*shapes) & (scale > 0), scale, q)
         q = probabilities(q)
-        pieces: list[tuple[Tensor, Tensor]] = []
-        if self.support is not None:
-            for end, edge, lower in zip(self.support, self._edges(*shapes), (True, False), strict=True):
-                if edge is None or edge.regular:
-                    continue
-                beyond_it = q if (method == "ppf") is lower else 1 - q
-                if perhaps(at := beyond_it == 0):
-                    distance = edge.quantile(beyond_it)
-                    pieces.append((at, end + distance if lower else end - distance))
+        pieces = []
+        for place, tail in enumerate((q, 1 - q) if method == "ppf" else (1 - q, q)):
+            if perhaps(at := tail == 0) and (end := self._ends(*shapes)[place]) is not None:
+                pieces.append((at, end(tail)))
         inner = q
         for at, _ in pieces:
             inner = where(at, 0.5, inner)

@@ -38,13 +38,15 @@ from agrad.ops.special import (
     xlog1py,
     xlogy,
 )
-from agrad.ops.special.edges import f_edge
-from agrad.scipy.stats.base import INF, NAN, Continuous, beyond, log_or_floor
-from agrad.scipy.stats.edges import Edge, log_of
+from agrad.ops.special.edges import edge_power, f_edge
+from agrad.scipy.stats.base import INF, NAN, Continuous, Quantile, beyond, log_or_floor
+from agrad.scipy.stats.edges import Edge, Flat, fixed, flat, heavy, light, log_of
 
 #: log(sqrt(2 pi)) and 1 / sqrt(2 pi).
 LOG_ROOT, ONE_OVER_ROOT = math.log(2 * math.pi) / 2, 1 / math.sqrt(2 * math.pi)
 LOG_2, LOG_PI, ROOT_2 = math.log(2), math.log(math.pi), math.sqrt(2)
+Edges = tuple[Edge | Flat | None, Edge | Flat | None]
+Ends = tuple[Quantile | None, Quantile | None]
 #: The constant of Euler and Mascheroni.
 EULER = 0.5772156649015329
 
@@ -113,6 +115,9 @@ class StudentT(Continuous):
             return beyond(1, df, lambda df: 0 * df), where(df > 1, var, NAN)
         return (0.0, var) if df > 1 else (INF, NAN)
 
+    def _ends(self, df: Any) -> Ends:
+        return lambda u: -heavy(1 / df)(u), heavy(1 / df)
+
     def _logpdf(self, y: Tensor, df: Any) -> Tensor:
         if not isinstance(df, Tensor) and math.isinf(df):
             return norm._logpdf(y)
@@ -149,8 +154,11 @@ class Gamma(Continuous):
     def _moments(self, a: Any) -> tuple[Any, Any]:
         return a, a
 
-    def _edges(self, a: Any) -> tuple[Edge | None, Edge | None]:
+    def _edges(self, a: Any) -> Edges:
         return Edge(a - 1, lambda a, _: -gammaln(a), a, 1.0, -1.0, 0.5), None
+
+    def _ends(self, a: Any) -> Ends:
+        return super()._ends(a)[0], light(a)
 
     def _logpdf(self, y: Tensor, a: Any) -> Tensor:
         return xlogy(a - 1, y) - y - gammaln(a)
@@ -183,8 +191,11 @@ class ChiSquared(Continuous):
     def _moments(self, df: Any) -> tuple[Any, Any]:
         return df, 2 * df
 
-    def _edges(self, df: Any) -> tuple[Edge | None, Edge | None]:
+    def _edges(self, df: Any) -> Edges:
         return Edge(df / 2 - 1, lambda df, _: -gammaln(df / 2) - LOG_2 / 2 * df, df, 1.0, -0.5, 0.125), None
+
+    def _ends(self, df: Any) -> Ends:
+        return super()._ends(df)[0], light(df)
 
     def _logpdf(self, y: Tensor, df: Any) -> Tensor:
         return xlogy(df / 2 - 1, y) - y / 2 - (gammaln(df / 2) + LOG_2 / 2 * df)
@@ -217,7 +228,7 @@ class Beta(Continuous):
     def _moments(self, a: Any, b: Any) -> tuple[Any, Any]:
         return a / (a + b), a * b / ((a + b) ** 2 * (a + b + 1))
 
-    def _edges(self, a: Any, b: Any) -> tuple[Edge | None, Edge | None]:
+    def _edges(self, a: Any, b: Any) -> Edges:
         return self._edge(a, b), self._edge(b, a)
 
     def _edge(self, a: Any, b: Any) -> Edge:
@@ -255,7 +266,7 @@ class Exponential(Continuous):
     def _moments(self) -> tuple[Any, Any]:
         return 1.0, 1.0
 
-    def _edges(self) -> tuple[Edge | None, Edge | None]:
+    def _edges(self) -> Edges:
         return Edge(0.0, first=-1.0, second=0.5), None
 
     def _logpdf(self, y: Tensor) -> Tensor:
@@ -336,6 +347,12 @@ class LogNormal(Continuous):
     def _moments(self, s: Any) -> tuple[Any, Any]:
         return exp(s * s / 2), expm1(s * s) * exp(s * s)
 
+    def _ends(self, s: Any) -> Ends:
+        return flat(s), heavy(s)
+
+    def _edges(self, s: Any) -> Edges:
+        return Flat(s), None
+
     def _logpdf(self, y: Tensor, s: Any) -> Tensor:
         none = y == 0
         level = log(where(none, 1.0, y))
@@ -379,7 +396,7 @@ class Uniform(Continuous):
     def _moments(self) -> tuple[Any, Any]:
         return 0.5, 1 / 12
 
-    def _edges(self) -> tuple[Edge | None, Edge | None]:
+    def _edges(self) -> Edges:
         return Edge(0.0), Edge(0.0)
 
     def _logpdf(self, y: Tensor) -> Tensor:
@@ -425,6 +442,12 @@ class InverseGamma(Continuous):
     def _moments(self, a: Any) -> tuple[Any, Any]:
         return beyond(1, a, lambda a: 1 / (a - 1)), beyond(2, a, lambda a: 1 / ((a - 1) ** 2 * (a - 2)))
 
+    def _ends(self, a: Any) -> Ends:
+        return flat(a), heavy(1 / a)
+
+    def _edges(self, a: Any) -> Edges:
+        return Flat(a), None
+
     def _logpdf(self, y: Tensor, a: Any) -> Tensor:
         none = y == 0
         y = where(none, 1.0, y)
@@ -465,8 +488,11 @@ class WeibullMin(Continuous):
         mean = exp(gammaln(1 + 1 / c))
         return mean, exp(gammaln(1 + 2 / c)) - mean * mean
 
-    def _edges(self, c: Any) -> tuple[Edge | None, Edge | None]:
+    def _edges(self, c: Any) -> Edges:
         return Edge(c - 1, lambda c, _: log_of(c), c, 1.0, -1.0, 0.5, step=c), None
+
+    def _ends(self, c: Any) -> Ends:
+        return super()._ends(c)[0], heavy(1 / c)
 
     def _logpdf(self, y: Tensor, c: Any) -> Tensor:
         return log_of(c) + xlogy(c - 1, y) - y**c
@@ -505,7 +531,7 @@ class HalfNorm(Continuous):
     def _moments(self) -> tuple[Any, Any]:
         return math.sqrt(2 / math.pi), 1 - 2 / math.pi
 
-    def _edges(self) -> tuple[Edge | None, Edge | None]:
+    def _edges(self) -> Edges:
         return Edge(0.0, lambda _, density: log_of(density), 1.0, 2 * ONE_OVER_ROOT, 0.0, -0.5), None
 
     def _logpdf(self, y: Tensor) -> Tensor:
@@ -539,6 +565,9 @@ class Cauchy(Continuous):
 
     def _moments(self) -> tuple[Any, Any]:
         return NAN, NAN
+
+    def _ends(self) -> Ends:
+        return lambda u: -heavy(1.0)(u), heavy(1.0)
 
     def _logpdf(self, y: Tensor) -> Tensor:
         size = abs(y)
@@ -613,6 +642,9 @@ class Gumbel(Continuous):
     def _moments(self) -> tuple[Any, Any]:
         return EULER, math.pi**2 / 6
 
+    def _ends(self) -> Ends:
+        return lambda u: -light()(u), light()
+
     def _logpdf(self, y: Tensor) -> Tensor:
         return -y - exp(-y)
 
@@ -648,7 +680,7 @@ class Pareto(Continuous):
     def _moments(self, b: Any) -> tuple[Any, Any]:
         return beyond(1, b, lambda b: b / (b - 1)), beyond(2, b, lambda b: b / ((b - 2) * (b - 1) ** 2))
 
-    def _edges(self, b: Any) -> tuple[Edge | None, Edge | None]:
+    def _edges(self, b: Any) -> Edges:
         return Edge(0.0, lambda _, b: log_of(b), 1.0, b, -b - 1, (b + 1) * (b + 2) / 2), None
 
     def _logpdf(self, y: Tensor, b: Any) -> Tensor:
@@ -691,9 +723,16 @@ class FisherF(Continuous):
 
         return beyond(2, dfd, lambda dfd: dfd / (dfd - 2)), beyond(4, dfd, var)
 
-    def _edges(self, dfn: Any, dfd: Any) -> tuple[Edge | None, Edge | None]:
+    def _edges(self, dfn: Any, dfd: Any) -> Edges:
         ratio, half = dfn / dfd, (dfn + dfd) / 2
         return Edge(dfn / 2 - 1, f_edge, dfn, dfd, -half * ratio, half * (half + 1) / 2 * ratio**2), None
+
+    def _ends(self, dfn: Any, dfd: Any) -> Ends:
+        def upper(u: Tensor) -> Tensor:
+            n = fixed(dfd)  # what it moves beside the power is outweighed
+            return edge_power(u, -2 / dfd, 0.0, (f_edge(n, dfn) - log_of(n / 2)) * (2 / n))
+
+        return super()._ends(dfn, dfd)[0], upper
 
     def _logpdf(self, y: Tensor, dfn: Any, dfd: Any) -> Tensor:
         level = dfn / dfd

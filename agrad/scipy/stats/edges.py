@@ -43,6 +43,43 @@ def parts(function: Callable[..., Any], moving: Number, other: Number) -> tuple[
     return function(moving, fixed(other)) - start, second
 
 
+def along(u: Tensor, shape: Number, sign: float) -> Tensor:
+    """Return 0, whose derivative by the shape tends to infinity as the logarithm of `u`, which is 0, does; of this sign."""
+    return edge_log(u, sign * (fixed(shape) - shape))
+
+
+def heavy(power: Number) -> Callable[[Tensor], Tensor]:
+    """Return a quantile by the probability beyond it: this power of its reciprocal, or what grows in the same sense."""
+    return lambda u: edge_power(u, -power, 0.0, 0.0)
+
+
+def light(shape: Number = 0.0) -> Callable[[Tensor], Tensor]:
+    """Return a quantile by the probability beyond it that grows as its logarithm, and slowly with the shape."""
+    return lambda u: edge_log(u, -1.0) + along(u, shape, 1.0)
+
+
+def flat(shape: Number) -> Callable[[Tensor], Tensor]:
+    """Return a quantile by the probability below it, where the density has all derivatives 0."""
+    return lambda u: edge_power(u, shape / (1 + shape), 0.0, 0.0)
+
+
+class Flat:
+    """The end 0 of a support where the density falls faster than any power: a larger shape raises it, a larger scale lowers it."""
+
+    def __init__(self, shape: Number) -> None:
+        self.shape = shape
+
+    def asks(self, function: str) -> bool:
+        """Return whether a function is to be taken from here: logarithms that are infinite."""
+        return function in ("log_density", "log_mass")
+
+    def log_density(self, u: Tensor, scale: Number) -> Tensor:
+        """Return the logarithm of the density, with derivatives of the first order."""
+        return edge_log(u, 1.0) + along(u, self.shape, 1.0) + along(u, scale, -1.0)
+
+    log_mass = log_density
+
+
 class Edge:
     """One end of a support: the density as a series in the distance from it, for scale 1.
 
@@ -78,10 +115,10 @@ class Edge:
         self.level = level(moving, other)
         self.minor, self.major = parts(level, moving, other)
 
-    @property
-    def regular(self) -> bool:
-        """Whether the density is a power series, which starts with a constant: formulas hold here as elsewhere."""
-        return not isinstance(self.power, Tensor) and self.power == 0
+    def asks(self, function: str) -> bool:
+        """Return whether a function is to be taken from here: formulas hold where the density starts with a constant."""
+        constant = not isinstance(self.power, Tensor) and self.power == 0
+        return not constant or function == "log_mass"
 
     def density(self, u: Tensor, scale: Number) -> Tensor:
         """Return the density at distance `u`, which is 0."""
