@@ -53,6 +53,7 @@ KNOWN = {
     "lognorm": from_zero(
         lambda y, s: mp.exp(-((mp.log(y) / s) ** 2) / 2) / (y * s * mp.sqrt(2 * mp.pi)),
         lambda y, s: mp.erfc(-mp.log(y) / s / mp.sqrt(2)) / 2,
+        lambda y, s: mp.erfc(mp.log(y) / s / mp.sqrt(2)) / 2,
     ),
     "invgamma": from_zero(
         lambda y, a: y ** (-a - 1) * mp.exp(-1 / y) * mp.rgamma(a),
@@ -139,6 +140,12 @@ def first(name, method, *given):
     return y, given, ag.grad(y, given, create_graph=True, materialize_grads=True)
 
 
+#: Where derivatives of second order are compared.
+SECOND = [
+    *[("gamma", 0, (a,)) for a in (0.5, 1.0, 1.4, 2.0, 3.0)], ("weibull_min", 0, (1.0,)), ("weibull_min", 0, (1.4,)),
+    ("chi2", 0, (2.8,)), ("f", 0, (2.0, 3.7)), ("f", 0, (2.8, 3.7)), ("beta", 0, (1.4, 0.7)), ("beta", 1, (2.3, 1.0)),
+    ("beta", 1, (2.3, 2.0)), ("expon", 0, ()), ("halfnorm", 0, ()), ("uniform", 1, ()), ("pareto", 1, (2.6,)),
+]  # fmt: skip
 METHODS = ["pdf", "logpdf", "cdf", "logcdf", "sf", "logsf"]
 identify = "{0[0]}-{0[1]}-{0[2]}".format
 
@@ -154,7 +161,7 @@ def test_first_derivatives(case, method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("case", CASES, ids=identify)
+@pytest.mark.parametrize("case", SECOND, ids=identify)
 def test_second_derivatives(case, method):
     name, end, shapes = case
     known = expected(*case, method, 2)
@@ -183,3 +190,50 @@ def test_ends_where_the_density_is_flat(name, shapes, method):
                 known.append(derivatives(f, at, 1, step))
     _, _, gradients = first(name, method, 0.25, *shapes, 0.25, 1.5)
     assert [g.item() for g in gradients] == [limit(known[0][key], known[1][key]) for key in known[0]]
+
+
+#: Quantiles 0 and 1: the density of the end that they lie at, what it is in the order of `derivatives` of the first order.
+QUANTILES = [
+    ("gamma", (2.3,)), ("gamma", (1.0,)), ("gamma", (0.5,)), ("gamma", (0.3,)), ("chi2", (3.2,)), ("beta", (2.3, 0.8)),
+    ("beta", (1.0, 0.5)), ("weibull_min", (1.4,)), ("weibull_min", (0.7,)), ("pareto", (2.6,)), ("f", (3.5, 5.2)),
+    ("f", (2.0, 3.7)), ("expon", ()), ("uniform", ()), ("halfnorm", ()), ("lognorm", (0.8,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["ppf", "isf"])
+@pytest.mark.parametrize("q", [0.0, 1.0])
+@pytest.mark.parametrize(("name", "shapes"), QUANTILES)
+def test_quantiles_at_the_ends(name, shapes, q, method):
+    upper = (q == 1) is (method == "ppf")
+    finite = name in ("beta", "uniform")
+    found = []
+    with mp.workdps(800):
+        for distance, far in ((NEAR, mp.mpf(5)), (NEARER, mp.mpf(30 if name == "halfnorm" else 300))):
+            if not upper:
+                y = distance + (name == "pareto")
+            elif finite:
+                y = 1 - distance
+            else:
+                y = 1 / distance if name in ("f", "pareto", "lognorm") else far
+            at = [y, *map(mp.mpf, shapes)]
+            plain = "sf" if upper else "cdf"
+            tail = derivatives(KNOWN[name][plain], at, 1, y * mp.mpf(10) ** -200)
+            density = KNOWN[name]["pdf"](*at) * (-1 if upper else 1)
+            by_q = 1 / density * (1 if (method == "ppf") is not upper else -1)
+            by_shapes = [-tail[(i + 1,)] / density for i in range(len(shapes))]
+            found.append([by_q * 1.5, *(1.5 * g for g in by_shapes)])
+    known = [limit(a, b) for a, b in zip(*found, strict=True)]
+    value, _, gradients = first(name, method, q, *shapes, 0.25, 1.5)
+    found = [g.item() for g in gradients]
+    np.testing.assert_allclose(found[:-2], known, rtol=1e-12)
+    end = np.inf if upper and not finite else 1.0 if upper or name == "pareto" else 0.0
+    assert value.item() == 0.25 + 1.5 * end
+    assert found[-2:] == [1.0, end]
+
+
+@pytest.mark.parametrize(("name", "shapes", "by_shapes"), [("t", (3.5,), [1]), ("cauchy", (), []), ("gumbel_r", (), []),
+                                                          ("norm", (), []), ("laplace", (), []), ("logistic", (), [])])  # fmt: skip
+def test_quantiles_of_the_whole_line(name, shapes, by_shapes):
+    for q, sign in ((0.0, 1), (1.0, -1)):  # tails become lighter with more degrees of freedom, so quantiles nearer to 0
+        _, _, gradients = first(name, "ppf", q, *shapes, 0.25, 1.5)
+        assert [g.item() for g in gradients] == [np.inf, *[sign * s * np.inf for s in by_shapes], 1.0, -sign * np.inf]

@@ -122,12 +122,22 @@ def _gamma_density(xp: Any, a: Any, x: Any) -> Any:
     return xp.where(inside, value, xp.where(a > 0, rest, zero + math.nan))
 
 
-@elementwise(
-    name="special.gamma_density",
-    a=lambda xp, ans, a, x: ans * (xp.log(x) - xp.special.psi(a)),
-    x=lambda ans, a, x: ans * ((a - 1) / x - 1),
-    kernel=_gamma_density,
-)
+def _gamma_density_by_a(xp: Any, ans: Any, a: Any, x: Any) -> Any:
+    zero, psi = x == 0, xp.special.psi(a)
+    at = xp.where(zero | (x == math.inf), xp.ones_like(x), x)
+    power = functools.partial(xp.special.edge_power, x, a - 1, -xp.special.gammaln(a), xp.zeros_like(x))
+    return xp.where(zero, power(0, 1, False) - psi * power(0, 0, True), ans * (xp.log(at) - psi))
+
+
+def _gamma_density_by_x(xp: Any, ans: Any, a: Any, x: Any) -> Any:
+    zero, none = x == 0, xp.zeros_like(x)
+    level = -xp.special.gammaln(a)
+    edge = xp.special.edge_power(x, a - 1, level, none, 1, 0, False) - xp.special.edge_power(x, a, level, none, 1, 0, True)
+    edge = edge + xp.special.edge_power(x, a + 1, level, none, 1, 0, True) / 2
+    return xp.where(zero, edge, ans * ((a - 1) / xp.where(zero, xp.ones_like(x), x) - 1))
+
+
+@elementwise(name="special.gamma_density", a=_gamma_density_by_a, x=_gamma_density_by_x, kernel=_gamma_density)
 def gamma_density(a: Any, x: Any, /) -> Tensor:
     """The density of the gamma distribution, ``x**(a - 1) * exp(-x) / gamma(a)``."""
 
@@ -145,11 +155,43 @@ def _beta_density(xp: Any, a: Any, b: Any, x: Any) -> Any:
     return xp.where(inside, value, xp.where(((x == 0) | (x == 1)) & (a > 0) & (b > 0), edge, nan))
 
 
+def _beta_edge(xp: Any, a: Any, b: Any, x: Any, by_x: int) -> Any:
+    """The derivative by the distance `x` from the end that `a` belongs to, where that is 0."""
+    level, none = -xp.special.betaln(a, b), xp.zeros_like(x)
+    edge = xp.special.edge_power(x, a - 1, level, none, by_x, 0, False)
+    edge = edge + (1 - b) * xp.special.edge_power(x, a, level, none, by_x, 0, True)
+    return edge + (b - 1) * (b - 2) / 2 * xp.special.edge_power(x, a + 1, level, none, by_x, 0, True)
+
+
+def _beta_density_by_a(xp: Any, ans: Any, a: Any, b: Any, x: Any, y: Any, low: Any) -> Any:
+    """By the parameter of the end at distance x; `low` is where that is 0, and 1 - x is y."""
+    gap = xp.special.psi(a + b) - xp.special.psi(a)
+    power = functools.partial(xp.special.edge_power, x, a - 1, -xp.special.betaln(a, b), xp.zeros_like(x))
+    return xp.where(low, power(0, 1, False) + gap * power(0, 0, True), ans * (y + gap))
+
+
+def _beta_density_by(xp: Any, ans: Any, a: Any, b: Any, x: Any) -> Any:
+    low = x == 0
+    return _beta_density_by_a(xp, ans, a, b, x, xp.log(xp.where(low, xp.ones_like(x), x)), low)
+
+
+def _beta_density_by_b(xp: Any, ans: Any, a: Any, b: Any, x: Any) -> Any:
+    high = x == 1
+    return _beta_density_by_a(xp, ans, b, a, 1 - x, xp.log1p(-xp.where(high, xp.zeros_like(x), x)), high)
+
+
+def _beta_density_by_x(xp: Any, ans: Any, a: Any, b: Any, x: Any) -> Any:
+    low, high = x == 0, x == 1
+    z = xp.where(low | high, xp.zeros_like(x) + 0.5, x)
+    inside = ans * ((a - 1) / z - (b - 1) / (1 - z))
+    return xp.where(low, _beta_edge(xp, a, b, x, 1), xp.where(high, -_beta_edge(xp, b, a, 1 - x, 1), inside))
+
+
 @elementwise(
     name="special.beta_density",
-    a=lambda xp, ans, a, b, x: ans * (xp.log(x) - xp.special.psi(a) + xp.special.psi(a + b)),
-    b=lambda xp, ans, a, b, x: ans * (xp.log1p(-x) - xp.special.psi(b) + xp.special.psi(a + b)),
-    x=lambda ans, a, b, x: ans * ((a - 1) / x - (b - 1) / (1 - x)),
+    a=_beta_density_by,
+    b=_beta_density_by_b,
+    x=_beta_density_by_x,
     kernel=_beta_density,
 )
 def beta_density(a: Any, b: Any, x: Any, /) -> Tensor:
@@ -219,8 +261,16 @@ def _next_by_a(xp: Any, a: Any, x: Any, order: int) -> Any:
 
 
 def _density_by_a(xp: Any, a: Any, x: Any, order: int) -> Any:
-    score = xp.log(x) - xp.special.psi(a)
-    return xp.special.gamma_density(a, x) * (score if order == 1 else score * score - xp.special.polygamma(1, a))
+    zero, psi = x == 0, xp.special.psi(a)
+    score = xp.log(xp.where(zero | (x == math.inf), xp.ones_like(x), x)) - psi
+    power = functools.partial(xp.special.edge_power, x, a - 1, -xp.special.gammaln(a), xp.zeros_like(x))
+    if order == 1:
+        factor, edge = score, power(0, 1, False) - psi * power(0, 0, True)
+    else:
+        information = xp.special.polygamma(1, a)
+        factor = score * score - information
+        edge = power(0, 2, False) - 2 * psi * power(0, 1, True) + (psi * psi - information) * power(0, 0, True)
+    return xp.where(zero, edge, xp.special.gamma_density(a, x) * factor)
 
 
 @elementwise(name="special.gammainc_by_a", a=_next_by_a, x=_density_by_a, kernel=_gammainc_by_a)
@@ -265,9 +315,24 @@ def gammaincc(a: Any, x: Any, /) -> Tensor:
     """
 
 
+def _gamma_quantile_by_a(xp: Any, ans: Any, a: Any) -> Any:
+    """By the implicit function theorem; 0 of quantile 0, and infinite of an infinite one, where that divides 0 by 0."""
+    ends = (ans == 0) | (ans == math.inf)
+    x = xp.where(ends, xp.ones_like(ans), ans)
+    return xp.where(ends, ans, -xp.special.gammainc_by_a(a, x) / xp.special.gamma_density(a, x))
+
+
+def _beta_quantile_by(xp: Any, ans: Any, a: Any, b: Any, by_a: int) -> Any:
+    """By the implicit function theorem; 0 at both ends, where that divides 0 by 0."""
+    ends = (ans == 0) | (ans == 1)
+    x = xp.where(ends, xp.zeros_like(ans) + 0.5, ans)
+    inside = -xp.special.betainc_by(a, b, x, by_a, 1 - by_a) / xp.special.beta_density(a, b, x)
+    return xp.where(ends, xp.zeros_like(ans), inside)
+
+
 @elementwise(
     name="special.gammaincinv",
-    a=lambda xp, ans, a: -xp.special.gammainc_by_a(a, ans) / xp.special.gamma_density(a, ans),
+    a=lambda xp, ans, a: _gamma_quantile_by_a(xp, ans, a),
     y=lambda xp, ans, a: 1 / xp.special.gamma_density(a, ans),
 )
 def gammaincinv(a: Any, y: Any, /) -> Tensor:
@@ -285,7 +350,7 @@ def gammaincinv(a: Any, y: Any, /) -> Tensor:
 
 @elementwise(
     name="special.gammainccinv",
-    a=lambda xp, ans, a: -xp.special.gammainc_by_a(a, ans) / xp.special.gamma_density(a, ans),
+    a=lambda xp, ans, a: _gamma_quantile_by_a(xp, ans, a),
     y=lambda xp, ans, a: -1 / xp.special.gamma_density(a, ans),
 )
 def gammainccinv(a: Any, y: Any, /) -> Tensor:
@@ -373,6 +438,9 @@ def _higher_beta(xp: Any, a: Any, b: Any, x: Any, order_a: int, order_b: int) ->
 
 def _density_by(xp: Any, a: Any, b: Any, x: Any, order_a: int, order_b: int) -> Any:
     psi_n, information = xp.special.psi(a + b), xp.special.polygamma(1, a + b)
+    if order_a + order_b == 1:
+        density = xp.special.beta_density(a, b, x)
+        return (_beta_density_by if order_a else _beta_density_by_b)(xp, density, a, b, x)
     score_a = xp.log(x) - xp.special.psi(a) + psi_n
     score_b = xp.log1p(-x) - xp.special.psi(b) + psi_n
     if order_a and order_b:
@@ -436,8 +504,8 @@ def betaincc(a: Any, b: Any, x: Any, /) -> Tensor:
 
 @elementwise(
     name="special.betaincinv",
-    a=lambda xp, ans, a, b: -xp.special.betainc_by(a, b, ans, 1, 0) / xp.special.beta_density(a, b, ans),
-    b=lambda xp, ans, a, b: -xp.special.betainc_by(a, b, ans, 0, 1) / xp.special.beta_density(a, b, ans),
+    a=lambda xp, ans, a, b: _beta_quantile_by(xp, ans, a, b, 1),
+    b=lambda xp, ans, a, b: _beta_quantile_by(xp, ans, a, b, 0),
     y=lambda xp, ans, a, b: 1 / xp.special.beta_density(a, b, ans),
 )
 def betaincinv(a: Any, b: Any, y: Any, /) -> Tensor:
@@ -455,8 +523,8 @@ def betaincinv(a: Any, b: Any, y: Any, /) -> Tensor:
 
 @elementwise(
     name="special.betainccinv",
-    a=lambda xp, ans, a, b: -xp.special.betainc_by(a, b, ans, 1, 0) / xp.special.beta_density(a, b, ans),
-    b=lambda xp, ans, a, b: -xp.special.betainc_by(a, b, ans, 0, 1) / xp.special.beta_density(a, b, ans),
+    a=lambda xp, ans, a, b: _beta_quantile_by(xp, ans, a, b, 1),
+    b=lambda xp, ans, a, b: _beta_quantile_by(xp, ans, a, b, 0),
     y=lambda xp, ans, a, b: -1 / xp.special.beta_density(a, b, ans),
 )
 def betainccinv(a: Any, b: Any, y: Any, /) -> Tensor:
