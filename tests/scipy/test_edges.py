@@ -11,7 +11,7 @@ import pytest
 import agrad as ag
 from agrad.scipy import stats
 
-NEAR, NEARER = mp.mpf(10) ** -60, mp.mpf(10) ** -120
+NEAR, NEARER, STEP = mp.mpf(10) ** -60, mp.mpf(10) ** -120, mp.mpf(10) ** -200
 
 
 def from_zero(density, mass, rest=None):
@@ -80,7 +80,7 @@ CASES = [
 def function(name, method, x, *parameters):
     """The distribution function in mpmath, with location and scale."""
     *shapes, loc, scale = parameters
-    log, _, plain = method.rpartition("log")
+    plain = method.removeprefix("log")
     y = (x - loc) / scale
     found = KNOWN[name][plain](y, *shapes)
     if plain == "pdf":
@@ -99,7 +99,7 @@ def limit(near, nearer):
     return float(nearer)
 
 
-def derivatives(f, at, order, h=mp.mpf(10) ** -200):
+def derivatives(f, at, order, h=STEP):
     """The derivatives of these orders by all operands, by differences whose step is far below the distance to the edge."""
 
     def along(i, g):
@@ -143,7 +143,7 @@ def first(name, method, *given):
 #: Where derivatives of second order are compared.
 SECOND = [
     *[("gamma", 0, (a,)) for a in (0.5, 1.0, 1.4, 2.0, 3.0)], ("weibull_min", 0, (1.0,)), ("weibull_min", 0, (1.4,)),
-    ("chi2", 0, (2.8,)), ("f", 0, (2.0, 3.7)), ("f", 0, (2.8, 3.7)), ("beta", 0, (1.4, 0.7)), ("beta", 1, (2.3, 1.0)),
+    ("chi2", 0, (2.8,)), ("f", 0, (2.8, 3.7)), ("beta", 0, (1.4, 0.7)), ("beta", 1, (2.3, 1.0)),
     ("beta", 1, (2.3, 2.0)), ("expon", 0, ()), ("halfnorm", 0, ()), ("uniform", 1, ()), ("pareto", 1, (2.6,)),
 ]  # fmt: skip
 METHODS = ["pdf", "logpdf", "cdf", "logcdf", "sf", "logsf"]
@@ -167,7 +167,11 @@ def test_second_derivatives(case, method):
     known = expected(*case, method, 2)
     _, given, gradients = first(name, method, 0.25 + end * 1.5, *shapes, 0.25, 1.5)
     for i, g in enumerate(gradients):
-        row = ag.grad(g, given, retain_graph=True, materialize_grads=True) if g.requires_grad else [ag.zeros(())] * len(given)
+        row = (
+            ag.grad(g, given, retain_graph=True, materialize_grads=True)
+            if g.requires_grad
+            else [ag.zeros(())] * len(given)
+        )
         for j, found in enumerate(row):
             wanted = known[(min(i, j), max(i, j))]
             np.testing.assert_allclose(found.item(), wanted, rtol=1e-9, atol=1e-13, err_msg=f"{i}, {j}")
@@ -237,3 +241,53 @@ def test_quantiles_of_the_whole_line(name, shapes, by_shapes):
     for q, sign in ((0.0, 1), (1.0, -1)):  # tails become lighter with more degrees of freedom, so quantiles nearer to 0
         _, _, gradients = first(name, "ppf", q, *shapes, 0.25, 1.5)
         assert [g.item() for g in gradients] == [np.inf, *[sign * s * np.inf for s in by_shapes], 1.0, -sign * np.inf]
+
+
+#: Probabilities as polynomials of a parameter near the end of its range, of the counts from the first on.
+POLYNOMIALS = [
+    ("poisson", (), 0.0, [0, 1, 2, 3], lambda k, p: p**k * mp.exp(-p) / mp.factorial(k)),
+    *[("binom", (3,), end, [0, 1, 2, 3], lambda k, p: mp.binomial(3, k) * p**k * (1 - p) ** (3 - k)) for end in (0.0, 1.0)],
+    *[("bernoulli", (), end, [0, 1], lambda k, p: p**k * (1 - p) ** (1 - k)) for end in (0.0, 1.0)],
+    ("geom", (), 1.0, [1, 2, 3], lambda k, p: p * (1 - p) ** (k - 1)),
+    ("nbinom", (2.5,), 1.0, [0, 1, 2], lambda k, p: mp.binomial(k + 1.5, k) * p**2.5 * (1 - p) ** k),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["pmf", "logpmf", "cdf", "logcdf", "sf", "logsf"])
+@pytest.mark.parametrize(("name", "shapes", "end", "counts", "probability"), POLYNOMIALS)
+def test_counts_where_one_is_certain(name, shapes, end, counts, probability, method):
+    log, plain = method.startswith("log"), method.removeprefix("log")
+    largest = counts[-1] if name in ("binom", "bernoulli") else 60
+
+    def known(k, p):
+        if plain == "pmf":
+            found = probability(k, p)
+        elif k == largest:
+            found = mp.mpf(plain == "cdf")
+        else:
+            found = mp.fsum(
+                probability(j, p) for j in (range(counts[0], k + 1) if plain == "cdf" else range(k + 1, largest + 1))
+            )
+        return mp.log(found) if log and found else mp.mpf("-inf") if log else found
+
+    for k in counts:
+        if k == largest and plain != "pmf":
+            continue
+        near = []
+        with mp.workdps(600):
+            for distance in (NEAR, NEARER):
+                at = distance if end == 0 else 1 - distance
+                f = functools.partial(known, k)
+                near.append([*derivatives(f, [at], 1).values(), *derivatives(f, [at], 2).values()])
+        _, given, gradients = counted(name, method, k, shapes, end)
+        (second,) = (
+            ag.grad(gradients[0], given, materialize_grads=True) if gradients[0].requires_grad else [ag.zeros(())]
+        )
+        wanted = [limit(a, b) for a, b in zip(*near, strict=True)]
+        np.testing.assert_allclose([gradients[0].item(), second.item()], wanted, rtol=1e-12, atol=1e-13, err_msg=str(k))
+
+
+def counted(name, method, k, shapes, p):
+    given = followed(p)
+    y = getattr(getattr(stats, name), method)(k, *shapes, *given)
+    return y, given, ag.grad(y, given, create_graph=True, materialize_grads=True)

@@ -61,9 +61,7 @@ def _power_kernel(xp: Any, u: Any, p: Any, minor: Any, major: Any, by_u: int, by
     ),
     kernel=_power_kernel,
 )
-def edge_power(
-    u: Any, p: Any, minor: Any, major: Any, by_u: int = 0, by_p: int = 0, later: bool = False, /
-) -> Tensor:
+def edge_power(u: Any, p: Any, minor: Any, major: Any, by_u: int = 0, by_p: int = 0, later: bool = False, /) -> Tensor:
     """Where `u` is 0 the limit from above of ``u**p * exp(minor + major)``, or of its derivatives of these orders; 0 elsewhere.
 
     What `minor` depends on moves `p` as well, so that the derivative by `p` outweighs the one by `minor` where both are

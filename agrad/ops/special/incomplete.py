@@ -132,7 +132,9 @@ def _gamma_density_by_a(xp: Any, ans: Any, a: Any, x: Any) -> Any:
 def _gamma_density_by_x(xp: Any, ans: Any, a: Any, x: Any) -> Any:
     zero, none = x == 0, xp.zeros_like(x)
     level = -xp.special.gammaln(a)
-    edge = xp.special.edge_power(x, a - 1, level, none, 1, 0, False) - xp.special.edge_power(x, a, level, none, 1, 0, True)
+    edge = xp.special.edge_power(x, a - 1, level, none, 1, 0, False) - xp.special.edge_power(
+        x, a, level, none, 1, 0, True
+    )
     edge = edge + xp.special.edge_power(x, a + 1, level, none, 1, 0, True) / 2
     return xp.where(zero, edge, ans * ((a - 1) / xp.where(zero, xp.ones_like(x), x) - 1))
 

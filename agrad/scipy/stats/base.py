@@ -16,6 +16,7 @@ from agrad.ops.creation import asarray
 from agrad.ops.elementwise import exp, floor, isnan, log, sqrt
 from agrad.ops.manipulation import broadcast_shapes
 from agrad.ops.searching import where
+from agrad.ops.special.edges import edge_log
 from agrad.scipy.stats.edges import Edge, Flat, fixed, log_of, perhaps
 
 INF, NAN = math.inf, math.nan
@@ -423,6 +424,33 @@ class Discrete(Univariate):
         """Return the largest count."""
         return INF
 
+    def _product(self, k: Tensor, *shapes: Any) -> Tensor:
+        """Return the probability as a product of powers, which has derivatives where one of them is 0."""
+        raise NotImplementedError
+
+    def _ends(self, *shapes: Any) -> tuple[Tensor, ...]:
+        """Return the distances of a parameter from the ends of its range at which all counts but one have probability 0."""
+        raise NotImplementedError
+
+    def _has(self, k: Tensor, *shapes: Any) -> Tensor:
+        """Return where there are such counts."""
+        largest = self._largest(*shapes)
+        there = (k >= 0) & (floor(k) == k)
+        return there if type(largest) is float and largest == INF else there & (k <= largest)
+
+    def _log(self, found: Tensor, k: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> Tensor:
+        """Return the logarithm of probabilities of many counts; its derivative is infinite where one is 0 at an end of a range."""
+        k, shapes, _ = self._counts(k, args, kwds)
+        largest = self._largest(*shapes)
+        none = (found == 0) & (k >= 0)
+        if type(largest) is not float or largest != INF:
+            none = none & (k < largest)
+        logarithm = log_or_floor(found)
+        for distance in self._ends(*shapes):
+            if perhaps(at := none & (distance == 0)):
+                logarithm = where(at, edge_log(distance, 1.0), logarithm)
+        return logarithm
+
     def _counts(self, k: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> tuple[Tensor, list[Any], Any]:
         """Return the counts for location 0, the shapes, NaN where one is not allowed, and a 0 that is NaN there, too."""
         k, *shapes, loc = operands(k, *self._given(args, kwds))
@@ -470,15 +498,18 @@ class Discrete(Univariate):
         NotImplementedError
             If a derivative by the counts or the location is being taken.
         """
-        return exp(self.logpmf(k, *args, **kwds))
+        found = exp(self.logpmf(k, *args, **kwds))
+        k, shapes, _ = self._counts(k, args, kwds)
+        there = self._has(k, *shapes)
+        for distance in self._ends(*shapes):
+            if perhaps(at := (distance == 0) & there):
+                found = where(at, self._product(where(at, k, 0.0), *shapes), found)
+        return found
 
     def logpmf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of the probability, -inf where there is no such count; arguments as for `pmf`."""
         k, shapes, zero = self._counts(k, args, kwds)
-        largest = self._largest(*shapes)
-        none = (k < 0) | (floor(k) < k)
-        if type(largest) is not float or largest != INF:
-            none = none | (k > largest)
+        none = ~self._has(k, *shapes)
         return where(none, zero - INF, self._logpmf(where(none, 0.0, k), *shapes))
 
     def cdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
@@ -487,7 +518,7 @@ class Discrete(Univariate):
 
     def logcdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `cdf`."""
-        return log_or_floor(self.cdf(k, *args, **kwds))
+        return self._log(self.cdf(k, *args, **kwds), k, args, kwds)
 
     def sf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of counts above `k`, accurate where `cdf` is near 1; arguments as for `pmf`."""
@@ -495,4 +526,4 @@ class Discrete(Univariate):
 
     def logsf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `sf`."""
-        return log_or_floor(self.sf(k, *args, **kwds))
+        return self._log(self.sf(k, *args, **kwds), k, args, kwds)

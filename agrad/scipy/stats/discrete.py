@@ -11,6 +11,7 @@ from typing import Any
 from agrad.core.mode import may_look
 from agrad.core.tensor import Tensor
 from agrad.ops.elementwise import exp, expm1, floor, log, log1p
+from agrad.ops.searching import where
 from agrad.ops.special import betainc, betaincc, betaln, gammaln, pdtr, pdtrc, xlog1py, xlogy
 from agrad.scipy.stats.base import Discrete
 from agrad.scipy.stats.edges import log_of
@@ -45,6 +46,12 @@ class Poisson(Discrete):
     def _logpmf(self, k: Tensor, mu: Any) -> Tensor:
         return _times_log(k, mu) - gammaln(k + 1) - mu
 
+    def _ends(self, mu: Any) -> tuple[Any, ...]:
+        return (mu,)
+
+    def _product(self, k: Tensor, mu: Any) -> Tensor:
+        return mu**k * exp(-mu - gammaln(k + 1))
+
     def _cdf(self, k: Tensor, mu: Any) -> Tensor:
         return pdtr(k, mu)
 
@@ -75,9 +82,18 @@ class Binomial(Discrete):
         return n
 
     def _logpmf(self, k: Tensor, n: Any, p: Any) -> Tensor:
-        # the binomial coefficient by the beta function: a sum of three logarithms of gamma functions cancels for large n
-        ways = betaln(n - k + 1, k + 1) + (log1p(n) if isinstance(n, Tensor) else log1p(0 * k + n))
-        return xlogy(k, p) + xlog1py(n - k, -p) - ways
+        return xlogy(k, p) + xlog1py(n - k, -p) - self._ways(k, n)
+
+    def _ways(self, k: Tensor, n: Any) -> Tensor:
+        """Return the logarithm of 1 over the binomial coefficient."""
+        # by the beta function: a sum of three logarithms of gamma functions cancels for large n
+        return betaln(n - k + 1, k + 1) + (log1p(n) if isinstance(n, Tensor) else log1p(0 * k + n))
+
+    def _ends(self, n: Any, p: Any) -> tuple[Any, ...]:
+        return p, 1 - p
+
+    def _product(self, k: Tensor, n: Any, p: Any) -> Tensor:
+        return p**k * (1 - p) ** (n - k) * exp(-self._ways(k, n))
 
     def _cdf(self, k: Tensor, n: Any, p: Any) -> Tensor:
         return betaincc(k + 1, n - k, p)  # `bdtr` has few digits where there are millions of trials
@@ -108,6 +124,12 @@ class Bernoulli(Discrete):
     def _logpmf(self, k: Tensor, p: Any) -> Tensor:
         return xlogy(k, p) + xlog1py(1 - k, -p)
 
+    def _ends(self, p: Any) -> tuple[Any, ...]:
+        return p, 1 - p
+
+    def _product(self, k: Tensor, p: Any) -> Tensor:
+        return p**k * (1 - p) ** (1 - k)
+
     def _cdf(self, k: Tensor, p: Any) -> Tensor:
         return 1 - p + 0 * k
 
@@ -132,8 +154,17 @@ class NegativeBinomial(Discrete):
         return (n > 0) & (p > 0) & (p <= 1)
 
     def _logpmf(self, k: Tensor, n: Any, p: Any) -> Tensor:
-        # the coefficient by the beta function, as that of the binomial distribution
-        return xlogy(n, p) + xlog1py(k, -p) - (betaln(n, k + 1) + log(n + k))
+        return xlogy(n, p) + xlog1py(k, -p) - self._ways(k, n)
+
+    def _ways(self, k: Tensor, n: Any) -> Tensor:
+        """Return the logarithm of 1 over the coefficient, by the beta function, as of the binomial distribution."""
+        return betaln(n, k + 1) + log(n + k)
+
+    def _ends(self, n: Any, p: Any) -> tuple[Any, ...]:
+        return (1 - p,)
+
+    def _product(self, k: Tensor, n: Any, p: Any) -> Tensor:
+        return p**n * (1 - p) ** k * exp(-self._ways(k, n))
 
     def _cdf(self, k: Tensor, n: Any, p: Any) -> Tensor:
         return betainc(n, k + 1, p)
@@ -165,11 +196,19 @@ class Geometric(Discrete):
     def _logpmf(self, k: Tensor, p: Any) -> Tensor:
         return xlog1py(k, -p) + log_of(p)
 
+    def _ends(self, p: Any) -> tuple[Any, ...]:
+        return (1 - p,)
+
+    def _product(self, k: Tensor, p: Any) -> Tensor:
+        return p * (1 - p) ** k
+
     def _cdf(self, k: Tensor, p: Any) -> Tensor:
-        return -expm1(xlog1py(k + 1, -p))
+        certain = 0 * k + p == 1  # where the logarithm is infinite, and the power has a derivative
+        return where(certain, 1 - (1 - p) ** (k + 1), -expm1(xlog1py(k + 1, -where(certain, 0.5, p))))
 
     def _sf(self, k: Tensor, p: Any) -> Tensor:
-        return exp(xlog1py(k + 1, -p))
+        certain = 0 * k + p == 1
+        return where(certain, (1 - p) ** (k + 1), exp(xlog1py(k + 1, -where(certain, 0.5, p))))
 
 
 bernoulli = Bernoulli("bernoulli", "p")
