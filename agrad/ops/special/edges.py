@@ -2,7 +2,8 @@
 
 A density that is a power of the distance from the edge has derivatives there that the chain rule does not find: it multiplies
 factors of 0 and infinity, and adds infinities of both signs. Here each derivative is one number, the limit. Of the terms of a
-series the first alone may be infinite: where a later one would be, the first is so too, and more.
+series the first alone may be infinite: where a later one would be, the first is so too, and more. A series is known to some
+term: derivatives that ask for the next are NaN, which are of the third order or higher.
 """
 
 from __future__ import annotations
@@ -10,12 +11,18 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from agrad.core.declare import elementwise
+from agrad.core.declare import elementwise, nondifferentiable
+from agrad.ops.batch_rules import pointwise
 
 if TYPE_CHECKING:
     from agrad.core.tensor import Tensor
 
 __all__: list[str] = []
+
+#: Which term of a series a power is: the first, one behind it, or the last that is known.
+FIRST, LATER, LAST = 0, 1, 2
+#: The order of derivative to which the terms that are known suffice, whatever the powers.
+KNOWN = 2
 
 
 def _falling(p: Any, one: Any, count: int) -> tuple[Any, Any]:
@@ -32,7 +39,7 @@ def _infinite(xp: Any, sign: Any) -> Any:
     return xp.where(sign > 0, infinity, xp.where(sign < 0, -infinity, sign))
 
 
-def _power_kernel(xp: Any, u: Any, p: Any, minor: Any, major: Any, by_u: int, by_p: int, later: bool) -> Any:
+def _power_kernel(xp: Any, u: Any, p: Any, minor: Any, major: Any, by_u: int, by_p: int, place: int) -> Any:
     u, p, log = xp.broadcast_arrays(u, p, minor + major)
     one = xp.ones_like(u) + xp.zeros_like(p + log)
     factors, slope = _falling(p, one, by_u)
@@ -42,30 +49,35 @@ def _power_kernel(xp: Any, u: Any, p: Any, minor: Any, major: Any, by_u: int, by
     below = _infinite(xp, leading)
     at = one * (odd * math.inf) if by_p else factors * xp.exp(log)
     found = xp.where(p > by_u, zero, xp.where(p == by_u, at, below))
-    if later:
+    if place != FIRST:
         found = xp.where(xp.isinf(found), zero, found)
+    if place == LAST and by_u > KNOWN and not by_p:  # of whole powers, which leave nothing infinite
+        found = xp.where((p < by_u) & (factors == 0), one * math.nan, found)
     return xp.where(u != 0, zero, xp.where(xp.isnan(p + log), one * math.nan, found))
 
 
 @elementwise(
     name="special.edge_power",
-    u=lambda xp, u, p, minor, major, by_u, by_p, later: xp.special.edge_power(
-        u, p, minor, major, by_u + 1, by_p, later
+    u=lambda xp, u, p, minor, major, by_u, by_p, place: xp.special.edge_power(
+        u, p, minor, major, by_u + 1, by_p, place
     ),
-    p=lambda xp, u, p, minor, major, by_u, by_p, later: xp.special.edge_power(
-        u, p, minor, major, by_u, by_p + 1, later
+    p=lambda xp, u, p, minor, major, by_u, by_p, place: xp.special.edge_power(
+        u, p, minor, major, by_u, by_p + 1, place
     ),
-    minor=lambda xp, u, p, minor, major, by_u, by_p: xp.special.edge_power(u, p, minor, major, by_u, by_p, True),
-    major=lambda xp, u, p, minor, major, by_u, by_p, later: xp.special.edge_power(
-        u, p, minor, major, by_u, by_p, later
+    minor=lambda xp, u, p, minor, major, by_u, by_p, place: xp.special.edge_power(
+        u, p, minor, major, by_u, by_p, place or LATER
+    ),
+    major=lambda xp, u, p, minor, major, by_u, by_p, place: xp.special.edge_power(
+        u, p, minor, major, by_u, by_p, place
     ),
     kernel=_power_kernel,
 )
-def edge_power(u: Any, p: Any, minor: Any, major: Any, by_u: int = 0, by_p: int = 0, later: bool = False, /) -> Tensor:
+def edge_power(u: Any, p: Any, minor: Any, major: Any, by_u: int = 0, by_p: int = 0, place: int = FIRST, /) -> Tensor:
     """Where `u` is 0 the limit from above of ``u**p * exp(minor + major)``, or of its derivatives of these orders; 0 elsewhere.
 
     What `minor` depends on moves `p` as well, so that the derivative by `p` outweighs the one by `minor` where both are
-    infinite. A `later` term of a series is 0 where it would be infinite.
+    infinite. A term of a series that is not its first (`place`) is 0 where it would be infinite; the last that is known is NaN
+    where a derivative of an order above `KNOWN` asks for the next.
     """
 
 
@@ -73,6 +85,8 @@ def _log_kernel(xp: Any, u: Any, p: Any, by_u: int) -> Any:
     u, p = xp.broadcast_arrays(u, p)
     p = p + xp.zeros_like(u)
     found = _infinite(xp, p if by_u % 2 else -p)
+    if by_u > KNOWN:
+        found = xp.where(p == 0, found + math.nan, found)
     return xp.where(u != 0, xp.zeros_like(p), found)
 
 
@@ -83,7 +97,72 @@ def _log_kernel(xp: Any, u: Any, p: Any, by_u: int) -> Any:
     kernel=_log_kernel,
 )
 def edge_log(u: Any, p: Any, by_u: int = 0, /) -> Tensor:
-    """Where `u` is 0 the limit from above of ``p * log(u)``, or of its derivative of this order by `u`; 0 elsewhere."""
+    """Where `u` is 0 the limit from above of ``p * log(u)``, or of its derivative of this order by `u`; 0 elsewhere.
+
+    It outweighs the series behind it, of which no derivatives of an order above `KNOWN` are known: where `p` is 0 they are NaN.
+    """
+
+
+def _flat_sign(square: bool, by_u: int, by_shape: int, by_scale: int) -> float:
+    """Return the sign of the infinity that a derivative tends to, 0 where there is no such term, NaN where the next counts."""
+    if not square and by_shape + by_scale > 1:
+        return math.nan if by_u else 0.0
+    odd: float = (-1.0) ** (by_u + by_shape + by_scale)
+    return odd if by_scale else -odd
+
+
+def _flat_kernel(xp: Any, u: Any, shape: Any, scale: Any, square: bool, by_u: int, by_shape: int, by_scale: int) -> Any:
+    zero = xp.zeros_like(u + shape + scale)
+    sign = _flat_sign(square, by_u, by_shape, by_scale)
+    found = xp.where(xp.isnan(shape + scale), zero + math.nan, zero + (sign * math.inf if sign else 0.0))
+    return xp.where(u != 0, zero, found)
+
+
+@elementwise(
+    name="special.edge_flat",
+    u=lambda xp, u, shape, scale, square, by_u, by_shape, by_scale: xp.special.edge_flat(
+        u, shape, scale, square, by_u + 1, by_shape, by_scale
+    ),
+    shape=lambda xp, u, shape, scale, square, by_u, by_shape, by_scale: xp.special.edge_flat(
+        u, shape, scale, square, by_u, by_shape + 1, by_scale
+    ),
+    scale=lambda xp, u, shape, scale, square, by_u, by_shape, by_scale: xp.special.edge_flat(
+        u, shape, scale, square, by_u, by_shape, by_scale + 1
+    ),
+    kernel=_flat_kernel,
+)
+def edge_flat(
+    u: Any, shape: Any, scale: Any, square: bool, by_u: int = 0, by_shape: int = 0, by_scale: int = 0, /
+) -> Tensor:
+    """Where `u` is 0 the limit from above of a logarithm that falls faster than that of any power, or of its derivatives.
+
+    It is ``-(log(u / scale) / shape)**2`` if `square`, else ``-scale / u - shape * log(u)``; 0 elsewhere. What is left out beside
+    the latter counts in derivatives by `u` and two others alone, which are NaN.
+    """
+
+
+def _inner_slope_kernel(xp: Any, found: Any, inner: Any, name: str) -> Any:
+    if not xp.all(inner):
+        raise NotImplementedError(
+            f"{name}: the derivative at an end of the range is not implemented for lazy arrays, and an element lies there"
+            "\n  Compute the operands first, or take points inside."
+        )
+    return xp.ones_like(found)
+
+
+@nondifferentiable("found", "inner", name="special.inner_slope", kernel=_inner_slope_kernel, batch=pointwise)
+def inner_slope(found: Any, inner: Any, name: str, /) -> Tensor:
+    """1; raises where an element is not `inner`."""
+
+
+@elementwise(
+    name="special.inner_only",
+    found=lambda xp, ans, inner, name: xp.special.inner_slope(ans, inner, name),
+    inner=0.0,
+    kernel=lambda xp, found, inner, name: found,
+)
+def inner_only(found: Any, inner: Any, name: str, /) -> Tensor:
+    """Values as they are, with derivatives where they are `inner`; elsewhere these raise an error when they are computed."""
 
 
 def _f_level_kernel(xp: Any, dfn: Any, dfd: Any) -> Any:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agrad.core.declare import elementwise
+from agrad.ops.special.edges import FIRST, LAST, LATER
 from agrad.ops.special.series import polynomial, psi_tail
 
 if TYPE_CHECKING:
@@ -126,16 +127,16 @@ def _gamma_density_by_a(xp: Any, ans: Any, a: Any, x: Any) -> Any:
     zero, psi = x == 0, xp.special.psi(a)
     at = xp.where(zero | (x == math.inf), xp.ones_like(x), x)
     power = functools.partial(xp.special.edge_power, x, a - 1, -xp.special.gammaln(a), xp.zeros_like(x))
-    return xp.where(zero, power(0, 1, False) - psi * power(0, 0, True), ans * (xp.log(at) - psi))
+    return xp.where(zero, power(0, 1, FIRST) - psi * power(0, 0, LATER), ans * (xp.log(at) - psi))
 
 
 def _gamma_density_by_x(xp: Any, ans: Any, a: Any, x: Any) -> Any:
     zero, none = x == 0, xp.zeros_like(x)
     level = -xp.special.gammaln(a)
-    edge = xp.special.edge_power(x, a - 1, level, none, 1, 0, False) - xp.special.edge_power(
-        x, a, level, none, 1, 0, True
+    edge = xp.special.edge_power(x, a - 1, level, none, 1, 0, FIRST) - xp.special.edge_power(
+        x, a, level, none, 1, 0, LATER
     )
-    edge = edge + xp.special.edge_power(x, a + 1, level, none, 1, 0, True) / 2
+    edge = edge + xp.special.edge_power(x, a + 1, level, none, 1, 0, LAST) / 2
     return xp.where(zero, edge, ans * ((a - 1) / xp.where(zero, xp.ones_like(x), x) - 1))
 
 
@@ -160,16 +161,16 @@ def _beta_density(xp: Any, a: Any, b: Any, x: Any) -> Any:
 def _beta_edge(xp: Any, a: Any, b: Any, x: Any, by_x: int) -> Any:
     """The derivative by the distance `x` from the end that `a` belongs to, where that is 0."""
     level, none = -xp.special.betaln(a, b), xp.zeros_like(x)
-    edge = xp.special.edge_power(x, a - 1, level, none, by_x, 0, False)
-    edge = edge + (1 - b) * xp.special.edge_power(x, a, level, none, by_x, 0, True)
-    return edge + (b - 1) * (b - 2) / 2 * xp.special.edge_power(x, a + 1, level, none, by_x, 0, True)
+    edge = xp.special.edge_power(x, a - 1, level, none, by_x, 0, FIRST)
+    edge = edge + (1 - b) * xp.special.edge_power(x, a, level, none, by_x, 0, LATER)
+    return edge + (b - 1) * (b - 2) / 2 * xp.special.edge_power(x, a + 1, level, none, by_x, 0, LAST)
 
 
 def _beta_density_by_a(xp: Any, ans: Any, a: Any, b: Any, x: Any, y: Any, low: Any) -> Any:
     """By the parameter of the end at distance x; `low` is where that is 0, and 1 - x is y."""
     gap = xp.special.psi(a + b) - xp.special.psi(a)
     power = functools.partial(xp.special.edge_power, x, a - 1, -xp.special.betaln(a, b), xp.zeros_like(x))
-    return xp.where(low, power(0, 1, False) + gap * power(0, 0, True), ans * (y + gap))
+    return xp.where(low, power(0, 1, FIRST) + gap * power(0, 0, LATER), ans * (y + gap))
 
 
 def _beta_density_by(xp: Any, ans: Any, a: Any, b: Any, x: Any) -> Any:
@@ -267,11 +268,11 @@ def _density_by_a(xp: Any, a: Any, x: Any, order: int) -> Any:
     score = xp.log(xp.where(zero | (x == math.inf), xp.ones_like(x), x)) - psi
     power = functools.partial(xp.special.edge_power, x, a - 1, -xp.special.gammaln(a), xp.zeros_like(x))
     if order == 1:
-        factor, edge = score, power(0, 1, False) - psi * power(0, 0, True)
+        factor, edge = score, power(0, 1, FIRST) - psi * power(0, 0, LATER)
     else:
         information = xp.special.polygamma(1, a)
         factor = score * score - information
-        edge = power(0, 2, False) - 2 * psi * power(0, 1, True) + (psi * psi - information) * power(0, 0, True)
+        edge = power(0, 2, FIRST) - 2 * psi * power(0, 1, LATER) + (psi * psi - information) * power(0, 0, LATER)
     return xp.where(zero, edge, xp.special.gamma_density(a, x) * factor)
 
 
@@ -343,7 +344,7 @@ def gammaincinv(a: Any, y: Any, /) -> Tensor:
     a: Positive.
     y: From 0 to 1.
     Returns: The `x` with ``gammainc(a, x) = y``.
-    Derivatives by the implicit function theorem.
+    Derivatives by the implicit function theorem; where `y` is 0 or 1 those of second order are NaN.
 
     >>> ag.special.gammaincinv(ag.asarray([1.0, 2.0]), 0.5)
     tensor([0.6931, 1.6783])
@@ -361,7 +362,7 @@ def gammainccinv(a: Any, y: Any, /) -> Tensor:
     a: Positive.
     y: From 0 to 1.
     Returns: The `x` with ``gammaincc(a, x) = y``.
-    Derivatives by the implicit function theorem.
+    Derivatives by the implicit function theorem; where `y` is 0 or 1 those of second order are NaN.
 
     >>> ag.special.gammainccinv(ag.asarray([1.0, 2.0]), 0.5)
     tensor([0.6931, 1.6783])
@@ -516,7 +517,7 @@ def betaincinv(a: Any, b: Any, y: Any, /) -> Tensor:
     a, b: Positive.
     y: From 0 to 1.
     Returns: The `x` with ``betainc(a, b, x) = y``.
-    Derivatives by the implicit function theorem.
+    Derivatives by the implicit function theorem; where `y` is 0 or 1 those of second order are NaN.
 
     >>> ag.special.betaincinv(ag.asarray([1.0, 2.0]), 2.0, 0.5)
     tensor([0.2929, 0.5000])
@@ -535,7 +536,7 @@ def betainccinv(a: Any, b: Any, y: Any, /) -> Tensor:
     a, b: Positive.
     y: From 0 to 1.
     Returns: The `x` with ``betaincc(a, b, x) = y``.
-    Derivatives by the implicit function theorem.
+    Derivatives by the implicit function theorem; where `y` is 0 or 1 those of second order are NaN.
 
     >>> ag.special.betainccinv(ag.asarray([1.0, 2.0]), 2.0, 0.5)
     tensor([0.2929, 0.5000])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -13,11 +14,12 @@ from agrad.core.tensor import Tensor
 from agrad.numpy import random
 from agrad.numpy.common import PYTHON_NUMBERS, floatings
 from agrad.ops.creation import asarray
+from agrad.ops.data_type import astype
 from agrad.ops.elementwise import exp, floor, isnan, log, sqrt
 from agrad.ops.manipulation import broadcast_shapes
 from agrad.ops.searching import where
-from agrad.ops.special.edges import edge_log
-from agrad.scipy.stats.edges import Edge, Flat, fixed, log_of, perhaps
+from agrad.ops.special.edges import edge_log, inner_only
+from agrad.scipy.stats.edges import Edge, Flat, fixed, is_lazy, log_of, perhaps
 
 INF, NAN = math.inf, math.nan
 
@@ -33,6 +35,11 @@ def operands(x: Any, *parameters: Any) -> tuple[Any, ...]:
     x, *arrays = floatings(x, *(p for p in parameters if type(p) not in PYTHON_NUMBERS))
     rest = iter(arrays)
     return (x, *(float(p) if type(p) in PYTHON_NUMBERS else next(rest) for p in parameters))
+
+
+def of_dtype(found: Tensor, x: Tensor) -> Tensor:
+    """Return values of the dtype of `x`: functions of parameters that are Python's numbers are of double precision."""
+    return found if found.dtype == x.dtype else astype(found, x.dtype)
 
 
 def log_or_floor(p: Tensor) -> Tensor:
@@ -129,6 +136,10 @@ class Distribution:
 
 class Univariate(Distribution):
     """A family of distributions of one number."""
+
+    def _inner_only(self, method: str, found: Tensor, x: Tensor, end: float) -> Tensor:
+        """Return lazy values whose derivatives raise where `x` lies at an end: the series there has many operations."""
+        return inner_only(found, fixed(x) != end, f"{self.name}.{method}")
 
     def _moments(self, *shapes: Any) -> tuple[Any, Any]:
         """Return mean and variance for location 0 and scale 1."""
@@ -274,28 +285,33 @@ class Continuous(Univariate):
         y = x if unscaled else x / scale
         below, above, *at_ends = METHODS[method]
         pieces: list[tuple[Tensor, Any]] = []  # where, and the value there
+        ends: list[float] = []  # where values are not looked at, and formulas have no derivatives
+        point = y
         if self.support is not None:
             for place, (end, at_end) in enumerate(zip(self.support, at_ends, strict=True)):
-                if end == INF or not perhaps(at := y == end):
+                if end == INF or not perhaps(operator.ge if place else operator.le, y, end):
                     continue
+                pieces.append((y > end, above) if place else (y < end, below))
                 edge = self._edges(*shapes)[place]
-                if edge is not None and edge.asks(at_end):
+                if edge is None or not edge.asks(at_end) or not perhaps(operator.eq, y, end):
+                    continue
+                if is_lazy(y):
+                    ends.append(end)
+                else:
+                    at = y == end
                     distance = where(at, x if end == 0 else x - scale * end, 1.0)
                     distance = distance - where(at, fixed(distance), 0.0)  # 0, also where that was rounded
                     pieces.append((at, getattr(edge, at_end)(-distance if place else distance, scale)))
-            pieces.append((y < self.support[0], below))
-            if self.support[1] < INF:
-                pieces.append((y > self.support[1], above))
-            elsewhere = pieces[0][0]
-            for there, _ in pieces[1:]:
-                elsewhere = elsewhere | there
-            y = where(elsewhere, self.inside, y)
+            for there, _ in pieces:
+                y = where(there, self.inside, y)
         found: Tensor = getattr(self, f"_{method}")(y, *shapes)
         if not unscaled and method in ("pdf", "logpdf"):
             found = found / scale if method == "pdf" else found - log_of(scale)
         for there, value in pieces:
             found = where(there, value, found)
-        return found
+        for end in ends:
+            found = self._inner_only(method, found, point, end)
+        return of_dtype(found, x)
 
     def pdf(self, x: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the density.
@@ -378,17 +394,23 @@ class Continuous(Univariate):
         q, *shapes, loc, scale = operands(q, *self._given(args, kwds))
         scale = if_valid(self._valid(*shapes) & (scale > 0), scale, q)
         q = probabilities(q)
-        pieces = []
-        for place, tail in enumerate((q, 1 - q) if method == "ppf" else (1 - q, q)):
-            if perhaps(at := tail == 0) and (end := self._ends(*shapes)[place]) is not None:
-                pieces.append((at, end(tail)))
+        pieces, ends = [], []
+        for place, last in enumerate((0.0, 1.0) if method == "ppf" else (1.0, 0.0)):
+            if perhaps(operator.eq, q, last) and (end := self._ends(*shapes)[place]) is not None:
+                if is_lazy(q):
+                    ends.append(last)
+                else:
+                    tail = 1 - q if last else q
+                    pieces.append((tail == 0, end(tail)))
         inner = q
         for at, _ in pieces:
             inner = where(at, 0.5, inner)
         found: Tensor = getattr(self, f"_{method}")(inner, *shapes)
         for at, value in pieces:
             found = where(at, value, found)
-        found = found * scale
+        for last in ends:
+            found = self._inner_only(method, found, q, last)
+        found = of_dtype(found, q) * scale
         return found + (if_valid(~isnan(found), loc, q) if isinstance(loc, Tensor) else loc)
 
 
@@ -432,13 +454,17 @@ class Discrete(Univariate):
         """Return the distances of a parameter from the ends of its range at which all counts but one have probability 0."""
         raise NotImplementedError
 
+    def _infinite(self, distance: Tensor, k: Tensor, *shapes: Any) -> Tensor:
+        """Return the logarithm of `cdf` or `sf` where it is 0 at an end: of a power, and what has derivatives beside it."""
+        return edge_log(distance, 1.0)
+
     def _has(self, k: Tensor, *shapes: Any) -> Tensor:
         """Return where there are such counts."""
         largest = self._largest(*shapes)
         there = (k >= 0) & (floor(k) == k)
         return there if type(largest) is float and largest == INF else there & (k <= largest)
 
-    def _log(self, found: Tensor, k: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> Tensor:
+    def _log(self, method: str, found: Tensor, k: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> Tensor:
         """Return the logarithm of probabilities of many counts; its derivative is infinite where one is 0 at an end of a range."""
         k, shapes, _ = self._counts(k, args, kwds)
         largest = self._largest(*shapes)
@@ -447,8 +473,10 @@ class Discrete(Univariate):
             none = none & (k < largest)
         logarithm = log_or_floor(found)
         for distance in self._ends(*shapes):
-            if perhaps(at := none & (distance == 0)):
-                logarithm = where(at, edge_log(distance, 1.0), logarithm)
+            if is_lazy(distance):
+                logarithm = self._inner_only(method, logarithm, distance, 0.0)
+            elif perhaps(operator.eq, at := none & (distance == 0), True):
+                logarithm = where(at, self._infinite(distance, where(at, floor(k), 0.0), *shapes), logarithm)
         return logarithm
 
     def _counts(self, k: Any, args: tuple[Any, ...], kwds: dict[str, Any]) -> tuple[Tensor, list[Any], Any]:
@@ -502,7 +530,9 @@ class Discrete(Univariate):
         k, shapes, _ = self._counts(k, args, kwds)
         there = self._has(k, *shapes)
         for distance in self._ends(*shapes):
-            if perhaps(at := (distance == 0) & there):
+            if is_lazy(distance):
+                found = self._inner_only("pmf", found, distance, 0.0)
+            elif perhaps(operator.eq, at := (distance == 0) & there, True):
                 found = where(at, self._product(where(at, k, 0.0), *shapes), found)
         return found
 
@@ -518,7 +548,7 @@ class Discrete(Univariate):
 
     def logcdf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `cdf`."""
-        return self._log(self.cdf(k, *args, **kwds), k, args, kwds)
+        return self._log("logcdf", self.cdf(k, *args, **kwds), k, args, kwds)
 
     def sf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the probability of counts above `k`, accurate where `cdf` is near 1; arguments as for `pmf`."""
@@ -526,4 +556,4 @@ class Discrete(Univariate):
 
     def logsf(self, k: Any, *args: Any, **kwds: Any) -> Tensor:
         """Return the logarithm of `sf`."""
-        return self._log(self.sf(k, *args, **kwds), k, args, kwds)
+        return self._log("logsf", self.sf(k, *args, **kwds), k, args, kwds)

@@ -158,7 +158,7 @@ class Gamma(Continuous):
         return Edge(a - 1, lambda a, _: -gammaln(a), a, 1.0, -1.0, 0.5), None
 
     def _ends(self, a: Any) -> Ends:
-        return super()._ends(a)[0], light(a)
+        return super()._ends(a)[0], light(a, -gammaln(a))
 
     def _logpdf(self, y: Tensor, a: Any) -> Tensor:
         return xlogy(a - 1, y) - y - gammaln(a)
@@ -195,7 +195,7 @@ class ChiSquared(Continuous):
         return Edge(df / 2 - 1, lambda df, _: -gammaln(df / 2) - LOG_2 / 2 * df, df, 1.0, -0.5, 0.125), None
 
     def _ends(self, df: Any) -> Ends:
-        return super()._ends(df)[0], light(df)
+        return super()._ends(df)[0], light(df, -2 * gammaln(df / 2))
 
     def _logpdf(self, y: Tensor, df: Any) -> Tensor:
         return xlogy(df / 2 - 1, y) - y / 2 - (gammaln(df / 2) + LOG_2 / 2 * df)
@@ -446,7 +446,7 @@ class InverseGamma(Continuous):
         return flat(a), heavy(1 / a)
 
     def _edges(self, a: Any) -> Edges:
-        return Flat(a), None
+        return Flat(a, lambda a: (a, -gammaln(a))), None
 
     def _logpdf(self, y: Tensor, a: Any) -> Tensor:
         none = y == 0

@@ -14,6 +14,7 @@ from agrad.ops.elementwise import exp, expm1, floor, log, log1p
 from agrad.ops.searching import where
 from agrad.ops.special import betainc, betaincc, betaln, gammaln, pdtr, pdtrc, xlog1py, xlogy
 from agrad.scipy.stats.base import Discrete
+from agrad.scipy.stats.continuous import beta
 from agrad.scipy.stats.edges import log_of
 
 
@@ -165,6 +166,9 @@ class NegativeBinomial(Discrete):
 
     def _product(self, k: Tensor, n: Any, p: Any) -> Tensor:
         return p**n * (1 - p) ** k * exp(-self._ways(k, n))
+
+    def _infinite(self, distance: Tensor, k: Tensor, n: Any, p: Any) -> Tensor:
+        return beta._edge(k + 1, n).log_mass(distance, 1.0)
 
     def _cdf(self, k: Tensor, n: Any, p: Any) -> Tensor:
         return betainc(n, k + 1, p)

@@ -9,7 +9,7 @@ from typing import Any
 from agrad.core.mode import may_look
 from agrad.core.tensor import Tensor
 from agrad.ops.elementwise import log
-from agrad.ops.special.edges import edge_log, edge_power
+from agrad.ops.special.edges import LAST, LATER, edge_flat, edge_log, edge_power
 
 #: A tensor or a Python number.
 Number = Any
@@ -22,10 +22,18 @@ def log_of(p: Number) -> Number:
     return math.log(p) if p > 0 else math.nan
 
 
-def perhaps(mask: Tensor) -> bool:
-    """Return whether any element may be true: it is looked at, where that is possible."""
-    backend = mask._spec.backend
-    return not may_look(backend) or bool(backend.truth(backend.xp.any(mask._raw)))
+def is_lazy(x: Number) -> bool:
+    """Return whether this is a tensor whose values are computed later; those under `vmap` are there."""
+    if not isinstance(x, Tensor):
+        return False
+    backend = x._spec.backend
+    return bool(getattr(backend, "base", backend).is_lazy)
+
+
+def perhaps(holds: Callable[[Any, Any], Any], y: Tensor, end: Any) -> bool:
+    """Return whether a comparison with `end` may hold of any element: they are looked at, where that is possible."""
+    backend = y._spec.backend
+    return not may_look(backend) or bool(backend.truth(backend.xp.any(holds(y._raw, end))))
 
 
 def fixed(x: Number) -> Number:
@@ -53,9 +61,9 @@ def heavy(power: Number) -> Callable[[Tensor], Tensor]:
     return lambda u: edge_power(u, -power, 0.0, 0.0)
 
 
-def light(shape: Number = 0.0) -> Callable[[Tensor], Tensor]:
-    """Return a quantile by the probability beyond it that grows as its logarithm, and slowly with the shape."""
-    return lambda u: edge_log(u, -1.0) + along(u, shape, 1.0)
+def light(shape: Number = 0.0, level: Number = 0.0) -> Callable[[Tensor], Tensor]:
+    """Return a quantile by the probability beyond it that grows as its logarithm, and slowly with the shape; at this level."""
+    return lambda u: edge_log(u, -1.0) + along(u, shape, 1.0) + level
 
 
 def flat(shape: Number) -> Callable[[Tensor], Tensor]:
@@ -64,27 +72,45 @@ def flat(shape: Number) -> Callable[[Tensor], Tensor]:
 
 
 class Flat:
-    """The end 0 of a support where the density falls faster than any power: a larger shape raises it, a larger scale lowers it."""
+    """The end 0 of a support where the density falls faster than any power: see `edge_flat`.
 
-    def __init__(self, shape: Number) -> None:
-        self.shape = shape
+    Parameters
+    ----------
+    shape : Tensor or float
+        It raises the density.
+    level : callable, optional
+        What stands beside the infinite logarithm, by the shape: a factor of that of the scale, and a number. Default: the
+        logarithm outweighs all, being a square.
+    """
+
+    def __init__(self, shape: Number, level: Callable[[Number], tuple[Number, Number]] | None = None) -> None:
+        self.shape, self.level = shape, level
 
     def asks(self, function: str) -> bool:
         """Return whether a function is to be taken from here: logarithms that are infinite."""
         return function in ("log_density", "log_mass")
 
     def log_density(self, u: Tensor, scale: Number) -> Tensor:
-        """Return the logarithm of the density, with derivatives of the first order."""
-        return edge_log(u, 1.0) + along(u, self.shape, 1.0) + along(u, scale, -1.0)
+        """Return the logarithm of the density."""
+        return self._log(u, scale, 0.0)
 
-    log_mass = log_density
+    def log_mass(self, u: Tensor, scale: Number) -> Tensor:
+        """Return the logarithm of the probability of what lies between the end and `u`."""
+        return self._log(u, scale, -1.0)
+
+    def _log(self, u: Tensor, scale: Number, more: float) -> Tensor:
+        found = edge_flat(u, self.shape, scale, self.level is None)
+        if self.level is None:
+            return found
+        power, level = self.level(self.shape)
+        return found + (power + more) * log_of(scale) + level
 
 
 class Edge:
     """One end of a support: the density as a series in the distance from it, for scale 1.
 
     It is ``exp(level) * t**power * (1 + first * t**step + second * t**(2 * step) + ...)``; a derivative of second order asks
-    for no more terms.
+    for no more terms. One of a higher order that does is NaN.
 
     Parameters
     ----------
@@ -148,7 +174,7 @@ class Edge:
         """Return the logarithm of `rest`, minus the mass and half its square."""
         m = self.power + 1
         minor, major = self._level(scale, m, 0.0, -log_of(m))
-        return -self.mass(u, scale) - edge_power(u, 2 * m, 2 * minor, 2 * major, 0, 0, True) / 2
+        return -self.mass(u, scale) - edge_power(u, 2 * m, 2 * minor, 2 * major, 0, 0, LAST) / 2
 
     def quantile(self, q: Tensor) -> Tensor:
         """Return the distance from the end within which there is the probability `q`, which is 0, for scale 1."""
@@ -159,7 +185,7 @@ class Edge:
         if type(self.first) is float and self.first == 0:
             return found
         more = 1 + self.step
-        return found - self.first / (m + self.step) * edge_power(q, more / m, more * minor, more * major, 0, 0, True)
+        return found - self.first / (m + self.step) * edge_power(q, more / m, more * minor, more * major, 0, 0, LAST)
 
     def _integral(self) -> tuple[Number, Number, Number]:
         m = self.power + 1
@@ -174,10 +200,10 @@ class Edge:
         self, u: Tensor, scale: Number, power: Number, more: float, minor: Number, first: Number, second: Number
     ) -> Tensor:
         found = edge_power(u, power, *self._level(scale, power, more, minor))
-        for k, coefficient in ((1, first), (2, second)):
+        for k, coefficient, place in ((1, first, LATER), (2, second, LAST)):
             if type(coefficient) is not float or coefficient != 0:
                 p = power + k * self.step
-                found = found + coefficient * edge_power(u, p, *self._level(scale, p, more, minor), 0, 0, True)
+                found = found + coefficient * edge_power(u, p, *self._level(scale, p, more, minor), 0, 0, place)
         return found
 
     def _corrections(self, u: Tensor, scale: Number, first: Number, second: Number) -> Number:
@@ -187,5 +213,5 @@ class Edge:
             if type(coefficient) is not float or coefficient != 0:
                 p = k * self.step
                 moving, other = parts(lambda p, level: -p * level, p, log_of(scale))
-                found = found + coefficient * edge_power(u, p, moving, other, 0, 0, True)
+                found = found + coefficient * edge_power(u, p, moving, other, 0, 0, LATER)
         return found
