@@ -292,10 +292,11 @@ class Continuous(Univariate):
                 if end == INF or not perhaps(operator.ge if place else operator.le, y, end):
                     continue
                 pieces.append((y > end, above) if place else (y < end, below))
-                edge = self._edges(*shapes)[place]
+                lazy = is_lazy(y)
+                edge = self._edges(*(map(fixed, shapes) if lazy else shapes))[place]
                 if edge is None or not edge.asks(at_end) or not perhaps(operator.eq, y, end):
                     continue
-                if is_lazy(y):
+                if lazy:
                     ends.append(end)
                 else:
                     at = y == end

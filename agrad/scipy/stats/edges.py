@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agrad.core.mode import may_look
+from agrad.core.once import once
 from agrad.core.tensor import Tensor
 from agrad.ops.elementwise import log
 from agrad.ops.special.edges import LAST, LATER, edge_flat, edge_log, edge_power
@@ -138,8 +139,17 @@ class Edge:
         step: Number = 1.0,
     ) -> None:
         self.power, self.first, self.second, self.step = power, first, second, step
-        self.level = level(moving, other)
-        self.minor, self.major = parts(level, moving, other)
+        self._factor = level, moving, other  # evaluated where values are taken, not where an edge is only asked
+
+    @once
+    def level(self) -> Number:
+        """The logarithm of the factor."""
+        level, moving, other = self._factor
+        return level(moving, other)
+
+    @once
+    def _parts(self) -> tuple[Number, Number]:
+        return parts(*self._factor)
 
     def asks(self, function: str) -> bool:
         """Return whether a function is to be taken from here: formulas hold where the density starts with a constant."""
@@ -179,8 +189,8 @@ class Edge:
     def quantile(self, q: Tensor) -> Tensor:
         """Return the distance from the end within which there is the probability `q`, which is 0, for scale 1."""
         m = self.power + 1
-        minor, major = parts(lambda m, level: -level / m, m, self.major)
-        minor = minor - (self.minor - log_of(m)) / m
+        minor, major = parts(lambda m, level: -level / m, m, self._parts[1])
+        minor = minor - (self._parts[0] - log_of(m)) / m
         found = edge_power(q, 1 / m, minor, major)
         if type(self.first) is float and self.first == 0:
             return found
@@ -194,7 +204,7 @@ class Edge:
     def _level(self, scale: Number, power: Number, more: float, minor: Number) -> tuple[Number, Number]:
         """Return the logarithm of the factor of a power of the distance, in two parts; the scale has `more` powers."""
         moving, other = parts(lambda p, level: -(p + more) * level, power, log_of(scale))
-        return self.minor + minor + moving, self.major + other
+        return self._parts[0] + minor + moving, self._parts[1] + other
 
     def _series(
         self, u: Tensor, scale: Number, power: Number, more: float, minor: Number, first: Number, second: Number

@@ -156,7 +156,6 @@ _add("edge_log", _at(0.5, 2.0), _at(2.5, 0.5))
 for _square in (True, False):
     _add("edge_flat", _at(0.5, 2.0), _at(2.5, 0.5), _at(0.3, 0.2), _square)
 _add("inner_only", real(2), mask(1, 1), "gamma.pdf")
-_add("inner_slope", real(2), mask(1, 1), "gamma.pdf")
 _binary("f_edge", positive, positive)
 _binary("xlogy", real, positive, pairs=_MORE_PAIRS)
 _binary("xlog1py", real, positive)
