@@ -50,7 +50,7 @@ SHARING = frozenset(
     {
         *("broadcast_to", "broadcast_like", "broadcast_arrays", "real", "imag", "conj", "flip", "to_device", "diff"),
         *("floor", "ceil", "trunc", "round", "linalg.matrix_power", "nn.dropout", "nn.pad"),
-        *("extra.held", "extra.gathered", "extra.contraction", "einsum", DETACH),
+        *("extra.held", "extra.gathered", "extra.contraction", "einsum", "special.inner_only", DETACH),
     }
 )
 

@@ -166,7 +166,7 @@ def graph(outputs: Any, names: Any = None) -> Graph:
     >>> ag.view.graph(ag.sum(x * x))
     <graph of 3 nodes, 16 B kept>
     >>> ag.view.graph(ag.func.capture(ag.func.grad(lambda x: ag.sum(ag.sin(x))))(ag.ones(2)))
-    <program of 6 nodes, 4 steps, 3 of them backward>
+    <program of 5 nodes, 3 steps, 3 of them backward>
     """
     if not isinstance(outputs, Program):
         return Graph(_rows(outputs, names))

@@ -34,6 +34,7 @@ STEPWISE = re.compile(
     r"special\.("
     r"[ijky][01]e?|[ijky]ve?|kve?|(gamma|beta)(_density|ln)?|(gamma|beta)inc\w*|stdtr\w*|chdtr\w*|[gbfnp]+dtr\w*"
     r"|btdtri\w|ellip\w+|erfcx|log_ndtr|ndtri_exp|scaled_ierfc|loggamma|rgamma|psi|polygamma|zeta|binom|poch|expn|hyp\w+"
+    r"|edge_\w+|f_edge|f_level\w*|inner_\w+"
     r")"
 )
 

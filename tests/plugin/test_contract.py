@@ -397,7 +397,9 @@ def test_the_contract_is_as_frozen():
 class Gaps(np.ndarray):
     """NumPy's arrays, of which elements that are NaN are missing."""
 
-    mask = property(np.isnan)
+    @property
+    def mask(self):
+        return np.isnan(self)
 
 
 class GapsBackend(Mine):

@@ -768,8 +768,9 @@ class Judge:
             for x in self.values
         ]
 
-    def recorded(self, leaves, **options):
-        ag.manual_seed(7)
+    def recorded(self, leaves, *, seeds=True, **options):
+        if seeds:
+            ag.manual_seed(7)
         machine = Recorded(self.tape, **options)
         return machine, machine.run(self.program.steps, list(leaves))
 
@@ -1005,15 +1006,18 @@ class Judge:
         """Captured with other values, and replayed with these: bit for bit, if no complex product may round otherwise."""
 
         def everything(*leaves):
-            _, env = self.recorded(leaves)
+            _, env = self.recorded(leaves, seeds=False)
             loss = self.loss(env)
             return [*self.counted(env), loss, *ag.autograd.grad(loss, leaves, materialize_grads=True)]
 
         moved = [
             ag.asarray(x + 0.01 * v, requires_grad=True) for x, v in zip(self.values, self.directions, strict=True)
         ]
+        ag.manual_seed(7)
         wanted = everything(*self.leaves())
+        ag.manual_seed(7)
         everything(*moved)  # what agrad refuses by value, it refuses here
+        ag.manual_seed(7)
         try:
             with arrays_as_constants():
                 program = ag.func.capture(everything)(*moved)
@@ -1036,7 +1040,7 @@ class Judge:
         """Compiled, and called at several points: values and gradients are the function's."""
 
         def everything(*leaves):
-            _, env = self.recorded(leaves)
+            _, env = self.recorded(leaves, seeds=False)
             loss = self.loss(env)
             return [*self.counted(env), loss]
 

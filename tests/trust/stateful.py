@@ -42,7 +42,7 @@ import agrad as ag
 from agrad.func.compiling import CompileWarning
 
 
-@ag.linear(name="stateful.reversal", x=lambda g: -g, kernel=lambda xp, x: x)
+@ag.linear(name=f"{__name__}.reversal", x=lambda g: -g, kernel=lambda xp, x: x)
 def reversal(x, /):
     """Give the operand itself; the gradient is turned."""
 
