@@ -398,6 +398,14 @@ class Program:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
 
+    def _reached(self, end: str) -> set[int]:
+        """Return the numbers of the values that the outputs are computed of, not beyond steps of one operation."""
+        reached = {*self.outputs}
+        for step in reversed(self.steps):
+            if step.op != end and not reached.isdisjoint(step.made):
+                reached.update(step.refs)
+        return reached
+
     def replaced(self, **changes: Any) -> Program:
         """Return the program with some attributes changed."""
         return replace(self, **changes)
@@ -754,7 +762,10 @@ class Program:
         if run is None:
             fused = (step for step in self.steps if step.op in OPS and OPS[step.op].rule.residuals)
             left = {number for step in fused for number in step.outs[1:]}
-            adjoints = any(not left.isdisjoint(step.refs) for step in self.steps)
+            differentiated = self._reached(DETACH)
+            adjoints = any(
+                not left.isdisjoint(step.refs) and not differentiated.isdisjoint(step.made) for step in self.steps
+            )
             run = self._taking_constants.function(base, device=device, xp=Functions(base.functions, adjoints))
             run = runs.setdefault((base, device), run)
         for constant in self.constants.values():  # a tensor of each for this call: what it gives may be written to
