@@ -234,7 +234,7 @@ class TestPrograms(OfSamples):
 
             def totals(batch: Any, cotangents: Any, extras: Any) -> list[Any]:
                 found = ag.func.vmap(body.pulled, (-1, None, None))(batch, cotangents, extras)
-                floats = [part for part in found if part._spec.inexact]
+                floats = [part for part in found if ag.isdtype(part.dtype, "real floating")]
                 return [*found, *(ag.sum(ag.where(part > 0, part, zeros(part.shape))) for part in floats)]
 
             given = batch, cotangents, body.extras
