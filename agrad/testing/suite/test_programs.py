@@ -24,6 +24,9 @@ from agrad.testing.suite.test_in_place import START, WRITES
 #: How exact a product of complex numbers is: libraries round it in one way or the other by how the numbers lie in memory.
 COMPLEX = {"complex128": 1e-14, "complex64": 1e-5}
 
+#: The complex dtype of the precision of a real one.
+OF_COMPLEX = {"float64": "complex128", "float32": "complex64"}
+
 #: What gives results whose shape depends on values.
 DATA_DEPENDENT = ("nonzero", "unique_all", "unique_counts", "unique_inverse", "unique_values")
 
@@ -104,8 +107,8 @@ class TestPrograms(OfSamples):
 
     # -- comparing ----------------------------------------------------------------------------------------------------
 
-    def same(self, found: Any, wanted: Any, dtype: str, what: str) -> None:
-        """Compare containers of tensors: bit for bit, if the backend is to be that exact."""
+    def same(self, found: Any, wanted: Any, dtype: str, what: str, *, by_complex: bool = False) -> None:
+        """Compare containers of tensors: bit for bit, if the backend is to be that exact; `by_complex`: see COMPLEX."""
         np = library()
         pairs = [[t for t in ag.tree.flatten(part)[0] if isinstance(t, ag.Tensor)] for part in (found, wanted)]
         assert len(pairs[0]) == len(pairs[1]), f"{what}: {len(pairs[0])} results, expected {len(pairs[1])}"
@@ -114,20 +117,30 @@ class TestPrograms(OfSamples):
             assert one.requires_grad == other.requires_grad, f"{what}: requires_grad is {one.requires_grad}"
         hosts = self.hosts([t.detach() for part in pairs for t in part])
         for one, other in zip(hosts[: len(pairs[0])], hosts[len(pairs[0]) :], strict=True):
-            if self.backend.is_lazy or not self.harness.exact or np.isdtype(other.dtype, "complex floating"):
+            is_complex = by_complex or np.isdtype(other.dtype, "complex floating")
+            if self.backend.is_lazy or not self.harness.exact or is_complex:
                 exact = self.harness.exact and not self.backend.is_lazy
-                self.close(one, other, COMPLEX.get(dtype, 0.0) if exact else VALUE.get(dtype, 1e-12), what)
+                near = COMPLEX.get(OF_COMPLEX.get(dtype, dtype) if by_complex else dtype, 0.0)
+                self.close(one, other, near if exact else VALUE.get(dtype, 1e-12), what)
             else:
                 assert one.shape == other.shape
                 assert one.tobytes() == other.tobytes(), f"{what}: {one!r} is not, bit for bit, {other!r}"
 
-    def replayed(self, function: Callable[..., Any], dtype: str, first: Sequence[Any], then: Sequence[Any]) -> Any:
+    def replayed(
+        self,
+        function: Callable[..., Any],
+        dtype: str,
+        first: Sequence[Any],
+        then: Sequence[Any],
+        *,
+        by_complex: bool = False,
+    ) -> Any:
         """Capture a function with some arguments, replay it with others and again, and compare; return the program."""
         program = ag.func.capture(function)(*first)
         wanted = function(*then)
-        self.same(program(*then), wanted, dtype, "the replay")
+        self.same(program(*then), wanted, dtype, "the replay", by_complex=by_complex)
         program(*first)  # what a backend has made of it by now may be another code than the first time's
-        self.same(program(*then), wanted, dtype, "the replay after others")
+        self.same(program(*then), wanted, dtype, "the replay after others", by_complex=by_complex)
         return program
 
     # -- operations ---------------------------------------------------------------------------------------------------
@@ -202,7 +215,8 @@ class TestPrograms(OfSamples):
                 for one, two in ((run, other), (other, run))
             ]
             pulled = ag.func.vmap(body.pulled, (0, None, None))
-            self.replayed(pulled, dtype, *((batch, cotangents, body.extras) for batch in batches))
+            given = ((batch, cotangents, body.extras) for batch in batches)
+            self.replayed(pulled, dtype, *given, by_complex=op in TO_COMPLEX)  # through complex matrices
             single = ag.func.capture(body.pulled)(run.leaves(()), cotangents, body.extras)
             found, wanted = (
                 ag.func.vmap(function, (0, None, None))(batches[0], cotangents, body.extras)
