@@ -398,8 +398,8 @@ class Program:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
 
-    def _reached(self, end: str) -> set[int]:
-        """Return the numbers of the values that the outputs are computed of, not beyond steps of one operation."""
+    def _reached(self, end: str | None = None) -> set[int]:
+        """Return the numbers of the values that the outputs are computed of; `end`: not beyond steps of that operation."""
         reached = {*self.outputs}
         for step in reversed(self.steps):
             if step.op != end and not reached.isdisjoint(step.made):
@@ -422,14 +422,10 @@ class Program:
 
     def needed(self) -> Program:
         """Return the program without the steps and constants that no output needs."""
-        wanted = set(self.outputs)
-        kept = []
-        for step in reversed(self.steps):
-            if not wanted.isdisjoint(step.made):
-                kept.append(step)
-                wanted.update(step.refs)
+        wanted = self._reached()
+        steps = tuple(step for step in self.steps if not wanted.isdisjoint(step.made))
         constants = {number: value for number, value in self.constants.items() if number in wanted}
-        return self.replaced(steps=tuple(reversed(kept)), constants=constants)
+        return self.replaced(steps=steps, constants=constants)
 
     def without_detach(self) -> Program:
         """Return the program for raw arrays, which have no history to be cut off."""
