@@ -247,7 +247,7 @@ class Compiled:
         state = state_of(reach)
         watcher.tellers = tellers_in(reach)
         settings = settings_of(watcher.tellers)
-        first = next_seq()
+        first = watcher.first = next_seq()
         before = left = mode.get_mode()
         try:
             try:

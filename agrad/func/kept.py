@@ -6,6 +6,7 @@ one call of it in the graph.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
@@ -468,8 +469,12 @@ class SpentNode(Node):
     title = "CompiledBackward0"
 
 
-def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, ...]:
-    """Return a cotangent per target of a kept program, from those of followed results."""
+def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any, *, masked: bool = False) -> tuple[Any, ...]:
+    """Return a cotangent per target of a kept program, from those of followed results.
+
+    Where these come from an op that drops elements, the program's own steps are differentiated, as they would be outside of
+    a program; not so a program with a `Function`, whose steps have no derivative.
+    """
     kept: Kept = node.kept
     backend, backward = node.spec.backend, kept.backward
     assert backward is not None
@@ -485,9 +490,11 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, 
     if not node.edges:
         let_go(node, backward, visited)
         return ()
-    some = None if on_tensors or not _as_it_was(node) else backward.of(results, targets)
+    by_steps = on_tensors or (masked and not kept.program.functions)
+    some = None if by_steps or not _as_it_was(node) else backward.of(results, targets)
     if some is None:
-        found = _recorded_backward(gs if on_tensors else [None if p is None else from_raw(p) for p in gs], node)
+        given = gs if on_tensors else [None if p is None else from_raw(p) for p in gs]
+        found = _recorded_backward(given, node, masked=masked)
     else:
         values = [*(saved[at] for at in some.saved), *(part for part in gs if part is not None)]
         if any(backend_of(part) is not backend for part in gs if part is not None):  # batched
@@ -496,7 +503,12 @@ def _backward(xp: Any, g: Any, saved: tuple[Any, ...], node: Any) -> tuple[Any, 
             made = list(map(backend.as_array, some.program.run(backend, values, **kept.options)))
         found = tuple(None if at is None else made[at] for at in some.gradients)
     let_go(node, backward, visited)
+    if task is not None:
+        task.masked.update(node.edges[at] for at in backward.dropped if found[at] is not None)
     return found
+
+
+CompiledNode.nan_safe_vjp = staticmethod(functools.partial(_backward, masked=True))
 
 
 def _as_it_was(node: Any) -> bool:
@@ -512,7 +524,7 @@ def _as_it_was(node: Any) -> bool:
     return not isinstance(other, str)
 
 
-def _recorded_backward(gs: list[Any], node: Any) -> tuple[Any, ...]:
+def _recorded_backward(gs: list[Any], node: Any, *, masked: bool) -> tuple[Any, ...]:
     """Return the same as tensors, recorded: by way of the program's own steps."""
     kept: Kept = node.kept
     if kept.program.functions:
@@ -549,6 +561,7 @@ def _recorded_backward(gs: list[Any], node: Any) -> tuple[Any, ...]:
             create_graph=recording,
             targets=nodes,
             accumulate=False,
+            masked=masked,
         )
     finally:
         mode.set_mode(before)

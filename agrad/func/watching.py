@@ -202,6 +202,7 @@ class Watcher(Recorder):
         self.prologue: list[tuple[Any, ...]] = []
         self.epilogue: list[tuple[int, Callable[[float], None]]] = []
         self.guards: list[Link] = []
+        self.first = 0
         self._default = default_backend()
         self._errors = self._default._error_state()
         self.held_by_python: list[dict[Any, Any]] = []
@@ -262,6 +263,8 @@ class Watcher(Recorder):
         self._try(lambda: super(Watcher, self).hook(tensor, handle), lambda: None)
 
     def around_vjp(self, node: Node, vjp: Callable[..., Any]) -> Callable[..., Any]:
+        if node.seq < self.first:  # another call may bring another history
+            self.not_recorded("a backward pass goes through what was computed before the call", later=False)
         recorded = super().around_vjp(node, vjp)
         return lambda *args: self._try(lambda: recorded(*args), lambda: vjp(*args))
 
@@ -511,9 +514,10 @@ def backward_of(
         roots = [(node, wrap(one, t._spec)) for node, one, t in zip(nodes, ones, results, strict=True)]
         found: dict[Node, Any] = {}
         parts: list[Part] = []
+        masked: set[Node] = set()
         if targets:  # else all leaves were made by the function
             task = UpTo(roots, True, False, set(targets), False, (), False)
-            found, parts = task.run(), task.parts
+            found, parts, masked = task.run(), task.parts, task.dropped
     except Exception as error:
         if hooks:
             raise CaptureError(f"capture: {type(error).__name__} in a backward pass with hooks: {error}") from error
@@ -542,7 +546,8 @@ def backward_of(
     saved = tuple(number for number in dict.fromkeys(used) if number not in made)
     keys = tuple(number for number, _ in watcher.draws if number in saved)
     uses, reach = uses_of(nodes, list(reached), first)
-    backward = Backward(whole.replaced(keys=keys), saved, tuple(cotangents), parts, uses, reach)
+    dropped = [at for at, node in enumerate(reached) if node in masked]
+    backward = Backward(whole.replaced(keys=keys), saved, tuple(cotangents), parts, uses, reach, dropped)
     return backward, tuple(reached.values()), saved
 
 
