@@ -380,3 +380,16 @@ def test_a_thread_that_looks_at_frames_for_a_moment(monkeypatch):
         waited.set()
         thread.join()
     assert program(np.zeros(3)).item() == 6.0
+
+
+def test_a_tensor_from_outside_is_found_again_within_vmap():
+    rows = ag.asarray([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+
+    def function(x):
+        return ag.vmap(ag.func.grad(lambda v, row: ag.sum(v * row) ** 2), in_dims=(None, 0))(x, rows)
+
+    program = ag.func.capture(function)(ag.ones(2))
+    for first in (1.0, -2.0):
+        x = np.array([first, 0.5])
+        expected = [2 * (x @ row) * row for row in rows.numpy()]
+        np.testing.assert_allclose(program(ag.asarray(x)).numpy(), expected)
