@@ -266,3 +266,12 @@ def test_minimize_with_scipy():
     found = unravel(result.x)
     assert math.isclose(found["x"].item(), 1.0, abs_tol=1e-5)  # Rosenbrock's minimum is (1, 1).
     assert math.isclose(found["y"].item(), 1.0, abs_tol=1e-5)
+
+
+def test_an_object_that_answers_everything_is_a_leaf():
+    class Answers:
+        def __getattr__(self, name):
+            return ag.ones(2)
+
+    answers = Answers()
+    assert tree.flatten([answers])[0] == [answers]
