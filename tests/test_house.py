@@ -64,6 +64,7 @@ LAYERS = [
     ["agrad.ops.*", "agrad.numpy.*"],
     [
         "agrad.autograd.*",
+        "agrad.compiled.*",
         "agrad.func.*",
         "agrad.lazy",
         "agrad.nn.*",

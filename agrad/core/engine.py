@@ -715,7 +715,7 @@ call_node.define(call)
 def nan_safe(node: Node) -> Any:
     """Return the vjp for a cotangent that comes from an op which drops elements; a Function's stays what it is."""
     plan = node.plan
-    return node.vjp if plan is None else plan.nan_safe_vjp
+    return node.nan_safe_vjp or node.vjp if plan is None else plan.nan_safe_vjp
 
 
 def recordable(node: Node, vjp: Any, *, masked: bool) -> Any:

@@ -70,6 +70,8 @@ class Node:
         "vjp",
     )
     op: ClassVar[Any] = None
+    #: The `vjp` for a cotangent from an op that drops elements, of nodes that are no op's; None if it is the same.
+    nan_safe_vjp: ClassVar[Any] = None
     title: ClassVar[str] = "Node"
     #: Whether it lifts a value into a batch of vmap: a rule that computes with that value anew does so outside the batch.
     lifts: ClassVar[bool] = False

@@ -241,7 +241,9 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 
 def _open(tree: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
     """The keys and children of a container; None for a leaf."""
-    if isinstance(tree, Tensor) or getattr(tree, "_is_leaf", False):  # a GradientEdge, which is a namedtuple
+    if (
+        isinstance(tree, Tensor) or getattr(type(tree), "_is_leaf", None) is not None
+    ):  # a GradientEdge, which is a namedtuple
         return None
     if tree is None:
         return (), []

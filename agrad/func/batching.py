@@ -86,6 +86,11 @@ def in_batch(
 
     In it a call of backward() is refused.
     """
+    recorder = mode.recorder()
+    if recorder is not None:  # within, nobody sees the tensors themselves
+        for leaf in leaves:
+            if isinstance(leaf, Tensor):
+                recorder.use(leaf)
     given = _given.get()
     level = BatchLevel(size, randomness, None if given is None else next(given, None))
     for levels in _noted.get():

@@ -99,6 +99,8 @@ class Backward:
         The nodes that saved values.
     reach : sequence of int
         Per result the targets that it depends on.
+    dropped : sequence of int
+        The places of the targets whose gradients come from ops that drop elements.
     """
 
     whole: Program
@@ -107,6 +109,7 @@ class Backward:
     parts: Sequence[Part]
     uses: Sequence[Use]
     reach: Sequence[int]
+    dropped: Sequence[int] = ()
     _some: dict[tuple[int, int], Some | None] = field(default_factory=dict)
     _visited: dict[tuple[int, int], int] = field(default_factory=dict)
     _left: dict[int, frozenset[int]] = field(default_factory=dict)
@@ -253,16 +256,24 @@ class UpTo(Pass):
     ----------
     parts : list of Part
         What its nodes did.
+    dropped : set of Node
+        The targets that get cotangents from ops that drop elements.
     """
 
     parts: list[Part]
+    dropped: set[Node]
 
     def run(self) -> dict[Node, Any]:
         """Run the pass, within a recording; return what it gives to the targets."""
-        self.parts = []
+        self.parts, self.dropped = [], set()
         self.begin = len(self.recorder.steps)
         self.execute()
         return self.captured
+
+    def visit(self, node: Node, g: Any) -> tuple[Sequence[Node], Any]:
+        if node in self.masked and self.targets is not None and node in self.targets:
+            self.dropped.add(node)
+        return super().visit(node, g)
 
     def _part(self, run: Callable[[], Any], taken: Any, *, is_sum: bool = False) -> Any:
         recorder = self.recorder

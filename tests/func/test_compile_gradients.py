@@ -282,3 +282,22 @@ def test_a_tensor_from_outside_that_becomes_a_gradient_is_that_tensor():
         compiled(ag.ones(2), other)
         assert w.grad is other
     assert len(compiled.programs) == 2
+
+
+def test_a_history_from_before_the_call_is_followed_by_the_function_itself():
+    """What leads to an argument is no part of what programs are found by: a pass through it is not replayed."""
+
+    def grad_of(y, x):
+        return ag.grad(y, x)[0]
+
+    compiled = ag.compile(grad_of, check=False)
+    functions = [lambda x: x * x, lambda x: x * x, lambda x: x * x * x, ag.exp, lambda x: x * x]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        for function in functions:
+            x = ag.tensor([1.0, -2.0], requires_grad=True)
+            found = compiled(ag.sum(function(x)), x)
+            np.testing.assert_array_equal(found.numpy(), grad_of(ag.sum(function(x)), x).numpy())
+    assert len(said) == 1
+    assert "what was computed before the call" in str(said[0].message)
+    assert not compiled.programs

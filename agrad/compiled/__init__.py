@@ -1,0 +1,1 @@
+"""Functions compiled by instrumented capture: what is not seen is not compiled."""

@@ -1,0 +1,461 @@
+"""What instrumented code calls: the tracker of this thread's capture is told, and without one Python's own is done.
+
+Nothing here calls Python code of the standard library, which may itself be instrumented while a capture runs.
+"""
+
+import __future__
+
+import operator
+import sys
+import threading
+import types
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+#: The folder of the files whose frames lie between a function and what it calls.
+FOLDER = __file__.removesuffix("hooks.py")
+
+FUTURE = 0
+for _name in __future__.all_feature_names:
+    FUTURE |= getattr(__future__, _name).compiler_flag
+
+
+class Now(threading.local):
+    """What is going on in this thread."""
+
+    tracker: Any = None
+
+
+NOW = Now()
+
+#: Python's operators by the names that hooks give them.
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, name)
+    for name in (
+        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+        *("and_", "or_", "xor", "lshift", "rshift"),
+    )
+}
+INPLACE: dict[str, Callable[[Any, Any], Any]] = {name: getattr(operator, f"i{name.rstrip('_')}") for name in BINARY}
+UNARY: dict[str, Callable[[Any], Any]] = {name: getattr(operator, name) for name in ("neg", "pos", "invert")}
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    **{name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge", "is_", "is_not")},
+    "in": lambda l, r: l in r,
+    "not_in": lambda l, r: l not in r,
+}
+
+#: Which elements of a target are targets of several names themselves, and the place of the starred one, or -1.
+Pattern = tuple[tuple[Any, ...], int]
+
+
+class Hooks:
+    """What instrumented code calls; `HOOKS` stands among its constants.
+
+    Each gives the value on, unless said otherwise. What comes of an error is the tracker's to say: it is told, and the
+    error goes on.
+    """
+
+    __slots__ = ()
+
+    slice = slice
+
+    # -- names --------------------------------------------------------------------------------------------------------
+
+    def load_global(self, name: str, value: Any) -> Any:
+        tracker = NOW.tracker
+        return value if tracker is None else tracker.load_global(sys._getframe(1), name, value)
+
+    def load_free(self, name: str, value: Any, reader: Any) -> Any:
+        tracker = NOW.tracker
+        return value if tracker is None else tracker.load_free(name, value, reader.__closure__[0])
+
+    def load_name(self, name: str, value: Any, reader: Any = None) -> Any:
+        """Load a name in the body of a class, which comes from there if it is there."""
+        tracker = NOW.tracker
+        if tracker is None or name in sys._getframe(1).f_locals:
+            return value
+        if reader is None:
+            return tracker.load_global(sys._getframe(1), name, value)
+        return tracker.load_free(name, value, reader.__closure__[0])
+
+    def before_store(self, name: str, kind: str, reader: Any) -> None:
+        """Say that a name, "global" or "nonlocal", is about to be bound or deleted."""
+        tracker = NOW.tracker
+        if tracker is not None:
+            tracker.before_store(sys._getframe(1), name, None if reader is None else reader.__closure__[0])
+
+    # -- attributes and entries ---------------------------------------------------------------------------------------
+
+    def attribute(self, o: Any, name: str) -> Any:
+        """Return an attribute."""
+        tracker = NOW.tracker
+        if tracker is None:
+            return getattr(o, name)
+        try:
+            return tracker.attribute(o, name)
+        except Exception as e:
+            tracker.failed(e)
+            raise
+
+    def item(self, o: Any, key: Any) -> Any:
+        """Return an entry."""
+        tracker = NOW.tracker
+        if tracker is None:
+            return o[key]
+        try:
+            return tracker.item(o, key)
+        except Exception as e:
+            tracker.failed(e)
+            raise
+
+    def writing_attribute(self, o: Any, name: str) -> Any:
+        tracker = NOW.tracker
+        return o if tracker is None else tracker.writing_attribute(o, name)
+
+    def writing_item(self, o: Any) -> Any:
+        tracker = NOW.tracker
+        return o if tracker is None else tracker.writing_item(o)
+
+    def augmenting_attribute(self, op: str, o: Any, name: str) -> Callable[[Any], None]:
+        """Load an attribute, and return what takes the right side and sets it."""
+        value = self.attribute(o, name)
+        return lambda right: setattr(self.writing_attribute(o, name), name, self.inplace(op, value, right))
+
+    def augmenting_item(self, op: str, o: Any, key: Any) -> Callable[[Any], None]:
+        """Load an entry, and return what takes the right side and sets it."""
+        value = self.item(o, key)
+
+        def augment(right: Any) -> None:
+            new = self.inplace(op, value, right)
+            self.writing_item(o)[key] = new
+
+        return augment
+
+    def iterated(self, v: Any) -> Any:
+        tracker = NOW.tracker
+        return v if tracker is None else tracker.iterated(v)
+
+    def unpacked(self, v: Any, pattern: Pattern) -> Any:
+        """Return what unpacks as a value does, and tells of what is unpacked within."""
+        return v if NOW.tracker is None else Unpacked(v, pattern)
+
+    def unpacking(self, v: Any, pattern: Pattern) -> Any:
+        """Return what iterates as a value does, and tells of its elements being unpacked."""
+        tracker = NOW.tracker
+        return v if tracker is None else Unpacking(iter(tracker.iterated(v)), pattern)
+
+    # -- calls and operators ------------------------------------------------------------------------------------------
+
+    def call(self, f: Any, /, *args: Any, **kwargs: Any) -> Any:
+        """Call a function."""
+        if type(f) is types.BuiltinFunctionType and f in FRAMED and needs_frame(f, args):
+            return of_frame(f, sys._getframe(1), args, kwargs)
+        if f is super and not args:
+            return super_of(sys._getframe(1))
+        tracker = NOW.tracker
+        if tracker is None:
+            return f(*args, **kwargs)
+        try:
+            return tracker.call(f, args, kwargs)
+        except Exception as e:
+            tracker.failed(e)
+            raise
+
+    def binary(self, op: str, l: Any, r: Any) -> Any:
+        """Return what an operator gives."""
+        tracker = NOW.tracker
+        if tracker is None:
+            return BINARY[op](l, r)
+        try:
+            return tracker.binary(op, l, r)
+        except Exception as e:
+            tracker.failed(e)
+            raise
+
+    def inplace(self, op: str, l: Any, r: Any) -> Any:
+        """Return what an operator in place gives."""
+        tracker = NOW.tracker
+        if tracker is None:
+            return INPLACE[op](l, r)
+        try:
+            return tracker.inplace(op, l, r)
+        except Exception as e:
+            tracker.failed(e)
+            raise
+
+    def unary(self, op: str, v: Any) -> Any:
+        """Return what an operator of one operand gives."""
+        tracker = NOW.tracker
+        if tracker is None:
+            return UNARY[op](v)
+        try:
+            return tracker.unary(op, v)
+        except Exception as e:
+            tracker.failed(e)
+            raise
+
+    def compare(self, op: str, l: Any, r: Any) -> Any:
+        """Return what a comparison gives."""
+        tracker = NOW.tracker
+        if tracker is None:
+            return COMPARE[op](l, r)
+        try:
+            return tracker.compare(op, l, r)
+        except Exception as e:
+            tracker.failed(e)
+            raise
+
+    def compared(self, v: Any, op: str | None, is_tested: bool) -> "Compared":
+        """Return an operand of a chained comparison."""
+        return Compared(v, op, is_tested)
+
+    def truth(self, v: Any) -> Any:
+        tracker = NOW.tracker
+        return v if tracker is None else tracker.truth(v)
+
+    def formatted(self, v: Any) -> Any:
+        tracker = NOW.tracker
+        return v if tracker is None else tracker.formatted(v)
+
+    # -- statements ---------------------------------------------------------------------------------------------------
+
+    def entering(self, manager: Any) -> Any:
+        tracker = NOW.tracker
+        return manager if tracker is None else tracker.entering(manager)
+
+    def entered(self, v: Any) -> Any:
+        tracker = NOW.tracker
+        return v if tracker is None else tracker.entered(v)
+
+    def importing(self, module: str, names: tuple[str, ...], level: int) -> None:
+        """Say that a module is about to be imported, and these names of it."""
+        tracker = NOW.tracker
+        if tracker is not None:
+            tracker.importing(module, names, level)
+
+    def caught(self, e: Any) -> None:
+        """Say that an error is handled, None if it has no name."""
+        tracker = NOW.tracker
+        if tracker is not None:
+            tracker.caught(e)
+
+    def made(self, v: Any) -> Any:
+        tracker = NOW.tracker
+        return v if tracker is None else tracker.made(v)
+
+    def decorating(self, decorator: Any) -> Any:
+        """Return what calls a decorator."""
+        return decorator if NOW.tracker is None else lambda f: self.call(decorator, f)
+
+    def returned(self, v: Any) -> Any:
+        tracker = NOW.tracker
+        return v if tracker is None else tracker.returned(v)
+
+    def matched(self, v: Any) -> Any:
+        tracker = NOW.tracker
+        return v if tracker is None else tracker.matched(v)
+
+    def holding(self, v: Any) -> "Held":
+        """Return what has the value of a pattern as its attribute, as patterns are dotted names."""
+        return Held(v)
+
+    def unmatched(self, kind: Any) -> bool:
+        """Take the class of a pattern, which was loaded to be told, and match nothing."""
+        return False
+
+
+HOOKS = Hooks()
+
+
+class Held:
+    """The value that a pattern compares with."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Compared:
+    """An operand of a chained comparison, which Python writes as ``a < b < c`` whatever the operators are.
+
+    So each operand is evaluated once, and none after a comparison that is false.
+    """
+
+    __slots__ = ("is_tested", "op", "value")
+
+    def __init__(self, value: Any, op: str | None, is_tested: bool) -> None:
+        self.value = value
+        #: What it is compared by with the next one.
+        self.op = op
+        #: Whether it decides something how the one before compares with it.
+        self.is_tested = is_tested
+
+    def __lt__(self, other: "Compared") -> Any:
+        assert self.op is not None
+        made = HOOKS.compare(self.op, self.value, other.value)
+        return HOOKS.truth(made) if other.is_tested else made
+
+
+class Unpacked:
+    """A value that is about to be unpacked, with elements that are."""
+
+    __slots__ = ("pattern", "value")
+
+    def __init__(self, value: Any, pattern: Pattern) -> None:
+        self.value = value
+        self.pattern = pattern
+
+    def __iter__(self) -> Iterator[Any]:
+        value = self.value
+        kind = type(value)
+        if not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
+            raise TypeError(f"cannot unpack non-iterable {kind.__name__} object")
+        value = HOOKS.iterated(value)
+        nested, star = self.pattern
+        if not any(nested):
+            return iter(value)
+        return _told(iter(value), nested, star)
+
+
+def _told(values: Iterator[Any], nested: tuple[Any, ...], star: int) -> Iterator[Any]:
+    """Go through values, those that are unpacked themselves as what tells of it."""
+    before = nested if star < 0 else nested[:star]
+    for pattern in before:
+        for value in values:
+            yield Unpacked(value, pattern) if pattern else value
+            break
+        else:
+            return
+    if star < 0:
+        yield from values
+        return
+    rest = list(values)
+    after = nested[star + 1 :]
+    first = len(rest) - len(after)
+    for i, value in enumerate(rest):
+        pattern = after[i - first] if i >= first else None
+        yield Unpacked(value, pattern) if pattern else value
+
+
+class Unpacking:
+    """An iterator over what is unpacked one by one."""
+
+    __slots__ = ("pattern", "values")
+
+    def __init__(self, values: Iterator[Any], pattern: Pattern) -> None:
+        self.values = values
+        self.pattern = pattern
+
+    def __iter__(self) -> "Unpacking":
+        return self
+
+    def __next__(self) -> Unpacked:
+        return Unpacked(next(self.values), self.pattern)
+
+
+# -- functions that ask for their caller's frame ------------------------------------------------------------------------
+
+#: How many arguments these functions have when they do not ask for it.
+FRAMED: dict[Any, int] = {
+    globals: 1,
+    locals: 1,
+    vars: 1,
+    dir: 1,
+    eval: 99,
+    exec: 99,
+    compile: 99,
+    sys._getframe: 99,
+    warnings.warn: 99,
+}
+
+
+def needs_frame(f: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a call asks for the frame that it is made in."""
+    return len(args) < FRAMED[f]
+
+
+def names_in(frame: types.FrameType) -> Any:
+    """Return what ``locals()`` gives in a frame."""
+    names = frame.f_locals
+    return names if sys.version_info < (3, 13) or type(names) is dict else dict(names)
+
+
+def is_shown(frame: types.FrameType) -> bool:
+    """Whether a frame is there without instrumenting, too."""
+    return not frame.f_code.co_filename.startswith(FOLDER)
+
+
+def of_frame(f: Any, frame: types.FrameType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a function as if a frame did."""
+    if NOW.tracker is not None:
+        NOW.tracker.no(f"{f.__name__}() is called")
+    if f is sys._getframe:
+        return _frame(frame, *args, **kwargs)
+    if f is warnings.warn:
+        return _warn(*args, **kwargs)
+    if f is compile:
+        return _compile(frame, *args, **kwargs)
+    if f is eval or f is exec:
+        return _run(f, frame, *args, **kwargs)
+    if args or kwargs:
+        return f(*args, **kwargs)
+    if f is globals:
+        return frame.f_globals
+    return sorted(frame.f_locals) if f is dir else names_in(frame)
+
+
+def _frame(frame: types.FrameType, depth: int = 0, /) -> types.FrameType:
+    found: types.FrameType | None = frame
+    while found is not None and (depth > 0 or not is_shown(found)):
+        depth -= is_shown(found)
+        found = found.f_back
+    if found is None:
+        raise ValueError("call stack is not deep enough")
+    return found
+
+
+def _warn(message: Any, category: Any = None, stacklevel: int = 1, *rest: Any, **more: Any) -> None:
+    level, shown, at = 1, 0, sys._getframe(0)
+    while True:
+        shown += is_shown(at)
+        if shown >= max(stacklevel, 1) or at.f_back is None:
+            break
+        level, at = level + 1, at.f_back
+    warnings.warn(message, category, level, *rest, **more)
+
+
+def _compile(
+    frame: types.FrameType,
+    source: Any,
+    filename: Any,
+    mode: str,
+    flags: int = 0,
+    dont_inherit: bool = False,
+    optimize: int = -1,
+    **more: Any,
+) -> Any:
+    flags |= 0 if dont_inherit else frame.f_code.co_flags & FUTURE
+    return compile(source, filename, mode, flags, True, optimize, **more)
+
+
+def _run(f: Any, frame: types.FrameType, source: Any, globals: Any = None, locals: Any = None, /, **more: Any) -> Any:
+    globals, locals = more.pop("globals", globals), more.pop("locals", locals)
+    if locals is None:
+        locals = names_in(frame) if globals is None else globals
+    if globals is None:
+        globals = frame.f_globals
+    if not isinstance(source, types.CodeType):  # else it would have the future of this file, not of the caller's
+        if f is eval and isinstance(source, str | bytes):
+            source = source.lstrip(" \t" if isinstance(source, str) else b" \t")  # type: ignore[arg-type]
+        source = _compile(frame, source, "<string>", f.__name__)
+    return f(source, globals, locals, **more)
+
+
+def super_of(frame: types.FrameType) -> Any:
+    """Return what ``super()`` gives in a frame, under whatever name it is called."""
+    names, first = frame.f_locals, frame.f_code.co_varnames[: frame.f_code.co_argcount]
+    if "__class__" not in frame.f_code.co_freevars or not first or first[0] not in names:
+        return super()
+    return super(names["__class__"], names[first[0]])

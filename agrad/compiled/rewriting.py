@@ -1,0 +1,1182 @@
+"""Code with hooks in place of a function's own, made from its text, where that is the text of this very code.
+
+The function's part of the syntax tree is compiled as it is, within no more scopes than it needs. If that gives the code
+asked for, the same part with hooks in it is compiled, and nested code objects are matched one by one.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import CodeType
+from typing import Any, TypeVar
+
+from agrad.compiled.hooks import FUTURE, HOOKS, NOW, Pattern
+
+#: Stands for `HOOKS` in the tree, whose constants are plain: it is put in place of this one when compiled.
+MARK = "\0hooks\0"
+
+#: The argument of functions that are made for their cell alone: no text has such a name.
+READER = ".reader"
+
+#: A value on its way to its targets: no text has such a name.
+KEPT = ".kept"
+
+#: Flags of code: a function's, one within a function, and those of coroutines and asynchronous generators.
+OPTIMIZED, NESTED, ASYNC = 0x1, 0x10, 0x80 | 0x200
+
+#: How many files' trees are kept.
+FILES = 16
+
+#: By the id of a plain code object: that, the instrumented one, and the lines that were known where it is None.
+_TWINS: dict[int, tuple[CodeType, CodeType | None, list[str] | None]] = {}
+
+#: By name, the lines of a file and their tree: of the files used last.
+_TREES: dict[str, tuple[list[str], ast.Module]] = {}
+
+#: By name, the lines of a file and the names that it seems to import.
+_IMPORTS: dict[str, tuple[list[str], frozenset[str]]] = {}
+
+#: Whether annotations are functions of their own, which run when they are asked for.
+ARE_LAZY = sys.version_info >= (3, 14)
+
+T = TypeVar("T")
+
+#: Whether the variables of a comprehension in a class hide in the class's code, and do not any more in a changed copy.
+HIDES = sys.version_info[:2] == (3, 12)
+
+LOAD, STORE, DEL = ast.Load(), ast.Store(), ast.Del()
+
+#: Definitions, and what else is a scope of its own.
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+#: What binds names other than by a target, or keeps those within it to itself.
+BINDING = {
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.NamedExpr),
+    *(ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Global, ast.Nonlocal),
+    *(ast.alias, ast.ExceptHandler, ast.MatchAs, ast.MatchStar, ast.MatchMapping),
+}
+if sys.version_info >= (3, 12):
+    BINDING.add(ast.TypeAlias)
+
+
+class Plain:
+    """The plain code object behind an instrumented one, whose last constant it is."""
+
+    __slots__ = ("code",)
+
+    def __init__(self, code: CodeType) -> None:
+        self.code = code
+
+
+def is_instrumented(code: CodeType) -> bool:
+    """Whether a code object is an instrumented one, of a function asked for or of one nested in it."""
+    return plain_code(code) is not None
+
+
+def plain_code(code: CodeType) -> CodeType | None:
+    """Return the plain code object behind an instrumented one."""
+    last = code.co_consts[-1] if code.co_consts else None
+    return last.code if type(last) is Plain else None
+
+
+def instrumented(code: CodeType) -> CodeType | None:
+    """Return the code with hooks in place of that of a function or lambda.
+
+    Parameters
+    ----------
+    code : CodeType
+        The plain code.
+
+    Returns
+    -------
+    CodeType or None
+        The same one whenever it is asked for. None where no text compiles to the very code given, as of functions that
+        were made by ``exec`` or whose file has changed, and for coroutines and asynchronous generators.
+    """
+    known = _TWINS.get(id(code))
+    if known is not None and (known[1] is not None or known[2] is _cached(code.co_filename)):
+        return known[1]
+    if is_instrumented(code):
+        return code
+    if code.co_flags & ASYNC or (code.co_name[:1] == "<" and code.co_name != "<lambda>"):
+        return None
+    tracker, NOW.tracker = NOW.tracker, None  # what parses may be instrumented itself
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the user's text: given when it was compiled first
+            lines = linecache.getlines(code.co_filename)
+            if not _match(code, lines):
+                # Nothing is stale where the code was found, so files are looked at only here.
+                linecache.checkcache(code.co_filename)
+                newer = linecache.getlines(code.co_filename)
+                if newer is lines or not _match(code, newer):
+                    _TWINS[id(code)] = code, None, _cached(code.co_filename)
+    finally:
+        NOW.tracker = tracker
+    return _TWINS[id(code)][1]
+
+
+def _twin_of(code: CodeType) -> CodeType | None:
+    known = _TWINS.get(id(code))
+    return None if known is None else known[1]
+
+
+def _cached(file: str) -> list[str] | None:
+    """Return the lines of a file that are known, without looking for them."""
+    entry: tuple[Any, ...] = linecache.cache.get(file, ())
+    return entry[2] if len(entry) > 2 else None
+
+
+def _match(code: CodeType, lines: list[str]) -> bool:
+    """Keep the code with hooks of what the lines define, if that is a code object's text."""
+    if not lines:
+        return False
+    try:
+        for node, found in _candidates(code, lines):
+            # Notebooks compile each statement of a cell by itself, without its imports.
+            for imported in (found, frozenset[str]()) if found else (found,):
+                if _compiled(_alone(node, node.body), code, imported) == code:
+                    made = _compiled(Rewriter(code).target(node), code, imported)
+                    twins: list[tuple[CodeType, CodeType]] = []
+                    if _matched(code, made, twins) is None:
+                        return False
+                    _TWINS.update((id(plain), (plain, twin, None)) for plain, twin in twins if _twin_of(plain) is None)
+                    return _twin_of(code) is not None
+    except (SyntaxError, ValueError, RecursionError):  # no text of Python, or one that is nested too deeply for hooks
+        pass
+    return False
+
+
+# -- where a function stands in its text -----------------------------------------------------------------------------
+
+
+#: A function, and what its module imports: Python calls methods of that otherwise.
+Candidate = tuple[ast.FunctionDef | ast.Lambda, frozenset[str]]
+
+
+def _candidates(code: CodeType, lines: list[str]) -> Iterator[Candidate]:
+    """Go through what may be the text of a code object."""
+    if code.co_name != "<lambda>":
+        yield from _of_own_lines(code, lines)
+    tree = _kept(_TREES, code.co_filename, lines, lambda: ast.parse("".join(lines)))
+    imported = _imported_by(tree)
+    line = code.co_firstlineno
+    stack: list[ast.AST] = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.FunctionDef):
+            if node.name == code.co_name and _first_line(node) == line:
+                yield node, imported
+        elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>" and node.lineno == line:
+            yield node, imported
+        stack.extend(part for part in ast.iter_child_nodes(node) if _covers(part, line))
+
+
+def _first_line(node: Any) -> int:
+    """Return the line at which a node begins, with its decorators."""
+    decorators = getattr(node, "decorator_list", None)
+    return int(decorators[0].lineno if decorators else node.lineno)
+
+
+def _covers(node: ast.AST, line: int) -> bool:
+    """Whether a line may be within a node."""
+    last = getattr(node, "end_lineno", None)
+    return last is None or _first_line(node) <= line <= last
+
+
+def _kept(known: dict[str, tuple[list[str], T]], file: str, lines: list[str], make: Callable[[], T]) -> T:
+    """Return what is made of the lines of a file, once for all its functions."""
+    entry = known.pop(file, None)
+    if entry is None or entry[0] is not lines:
+        entry = lines, make()
+        while len(known) >= FILES:
+            known.pop(next(iter(known)))
+    known[file] = entry
+    return entry[1]
+
+
+def _imported_by(tree: ast.Module) -> frozenset[str]:
+    """Return the names that a module binds by imports."""
+    found: set[str] = set()
+    stack: list[ast.AST] = [*tree.body]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case) and not isinstance(node, Definition):
+            stack.extend(ast.iter_child_nodes(node))
+    return frozenset(found)
+
+
+def _imported(lines: list[str]) -> frozenset[str]:
+    """Guess the names that a module binds by imports, without parsing the whole."""
+    found: list[str] = []
+    is_within = False
+    for i, line in enumerate(lines):
+        rest = line.lstrip()
+        if not rest:
+            continue
+        if rest is line:
+            is_within = line.startswith(("def ", "class ", "async "))
+        if not is_within and rest.startswith(("import ", "from ")):
+            last = i + 1
+            while last < len(lines) and (rest.rstrip()[-1:] == "\\" or rest.count("(") > rest.count(")")):
+                rest += lines[last]
+                last += 1
+            found.append(rest)
+    try:
+        return _imported_by(ast.parse("".join(found)))
+    except SyntaxError:  # part of a text: the whole file tells
+        return frozenset()
+
+
+def _of_own_lines(code: CodeType, lines: list[str]) -> Iterator[Candidate]:
+    """Give the function that the lines are which a code object says, without parsing others."""
+    first = code.co_firstlineno
+    if not 1 <= first <= len(lines):
+        return
+    line = lines[first - 1]
+    indent = len(line) - len(line.lstrip())
+    last = _last_line(code)
+    while last < len(lines):
+        line = lines[last]
+        rest = line.lstrip()
+        if rest and len(line) - len(rest) <= indent and rest[0] not in ")]}#":
+            break
+        last += 1
+    own = "".join(lines[first - 1 : last])
+    text = "\n" * (first - 2) + "if 1:\n" + own if indent and first > 1 else "\n" * (first - 1) + own
+    try:
+        node: ast.AST = ast.parse(text).body[0]
+    except SyntaxError:  # they end elsewhere: the whole file tells
+        return
+    if isinstance(node, ast.If):
+        node = node.body[0]
+    if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+        yield node, _kept(_IMPORTS, code.co_filename, lines, lambda: _imported(lines))
+
+
+def _last_line(code: CodeType) -> int:
+    last = max((line for *_, line in code.co_lines() if line is not None), default=code.co_firstlineno)
+    return max(last, *map(_last_line, _codes(code)), last)
+
+
+def _codes(code: CodeType) -> list[CodeType]:
+    return [value for value in code.co_consts if isinstance(value, CodeType)]
+
+
+# -- compiling ---------------------------------------------------------------------------------------------------------
+
+
+def _names(code: CodeType) -> set[str]:
+    return {*code.co_names, *code.co_varnames, *code.co_cellvars, *code.co_freevars}.union(*map(_names, _codes(code)))
+
+
+def _scopes_around(code: CodeType) -> list[tuple[str, bool]]:
+    """Return the names of what a function is in, from the outside, and whether each is a class."""
+    scopes: list[tuple[str, bool]] = []
+    for name in code.co_qualname.split(".")[:-1]:
+        if name == "<locals>":
+            scopes[-1] = scopes[-1][0], False
+        else:
+            scopes.append((name, True))
+    return scopes
+
+
+def _compiled(node: ast.FunctionDef | ast.Lambda, code: CodeType, imported: frozenset[str]) -> CodeType:
+    """Compile a function in scopes that give its names the meaning that they have in a code object."""
+    scopes = _scopes_around(code)
+    has_class = any(is_class for _, is_class in scopes)
+    bound = [ast.arg(name) for name in code.co_freevars if name != "__class__" or not has_class]
+    body: list[ast.stmt] = [ast.Expr(node) if isinstance(node, ast.Lambda) else node]
+    depth = 1
+    for name, is_class in reversed(scopes):
+        if is_class:
+            body = [ast.ClassDef(name, [], [], body, [], **NO_PARAMETERS)]
+        else:
+            body = [ast.FunctionDef(name, _arguments(bound), body, [], **NO_PARAMETERS)]
+        depth += 1
+    if code.co_flags & NESTED and all(is_class for _, is_class in scopes):  # in type parameters, or global for all that
+        name = scopes[0][0] if scopes else code.co_name
+        body = [ast.FunctionDef("around", _arguments(bound), [ast.Global([name]), *body], [], **NO_PARAMETERS)]
+        depth += 1
+    aliases = [ast.alias(name, None) for name in imported & _names(code)]
+    tree = ast.Module([ast.Import(aliases), *body] if aliases else body, [])
+    for part in ast.iter_child_nodes(tree):
+        _locate(part)
+    made: CodeType = compile(tree, code.co_filename, "exec", code.co_flags & FUTURE, dont_inherit=True)
+    for _ in range(depth):
+        made = _codes(made)[0]
+    return made
+
+
+#: What a definition without type parameters has as a field.
+NO_PARAMETERS: dict[str, Any] = {"type_params": []} if "type_params" in ast.FunctionDef._fields else {}
+
+
+def _locate(node: ast.AST) -> None:
+    """Give the nodes around a function, which have none, a place."""
+    if "lineno" in node._attributes and getattr(node, "lineno", None) is None:
+        node.lineno = node.end_lineno = 1  # type: ignore[attr-defined]
+        node.col_offset = node.end_col_offset = 0  # type: ignore[attr-defined]
+        for part in ast.iter_child_nodes(node):
+            _locate(part)
+            if isinstance(part, ast.arguments):
+                for name in part.args:
+                    _locate(name)
+
+
+def _arguments(names: list[ast.arg], vararg: ast.arg | None = None) -> ast.arguments:
+    return ast.arguments([], names, vararg, [], [], None, [])
+
+
+def _alone(node: ast.FunctionDef | ast.Lambda, body: Any) -> ast.FunctionDef | ast.Lambda:
+    """Return a function with another body, and without what its scope evaluates."""
+    old = node.args
+
+    def bare(names: list[ast.arg]) -> list[ast.arg]:
+        return [_at(name, ast.arg, name.arg) for name in names]
+
+    vararg, kwarg = (bare([name])[0] if name else None for name in (old.vararg, old.kwarg))
+    args = ast.arguments(
+        bare(old.posonlyargs), bare(old.args), vararg, bare(old.kwonlyargs), [None] * len(old.kwonlyargs), kwarg, []
+    )
+    if isinstance(node, ast.Lambda):
+        return _at(node, ast.Lambda, args, body)  # type: ignore[no-any-return]
+    first = [_at(d, ast.Constant, None) for d in node.decorator_list[:1]]  # a function begins with its first decorator
+    return _at(node, ast.FunctionDef, node.name, args, body, first, **NO_PARAMETERS)  # type: ignore[no-any-return]
+
+
+def _at(place: Any, kind: Callable[..., Any], *fields: Any, **more: Any) -> Any:
+    """Make a node where another one is."""
+    return kind(
+        *fields,
+        **more,
+        lineno=place.lineno,
+        col_offset=place.col_offset,
+        end_lineno=place.end_lineno,
+        end_col_offset=place.end_col_offset,
+    )
+
+
+def _matched(plain: CodeType, made: CodeType, twins: list[tuple[CodeType, CodeType]]) -> CodeType | None:
+    """Return an instrumented code object with its hooks, and enter what is nested in it; None where they differ."""
+    if plain.co_flags & ASYNC:
+        return plain
+    if HIDES and plain.co_nlocals and not plain.co_flags & OPTIMIZED:
+        return None
+    own = [code for code in _codes(made) if code.co_varnames[:1] != (READER,)]
+    nested = _codes(plain)
+    if (
+        len(own) != len(nested)
+        or _shape(plain) != _shape(made)
+        or set(plain.co_cellvars) != set(made.co_cellvars)
+        or set(plain.co_varnames) != set(made.co_varnames) - {KEPT}
+    ):
+        return None
+    replaced: dict[int, CodeType] = {}
+    for inner, twin in zip(nested, own, strict=True):
+        found = _matched(inner, twin, twins)
+        if found is None:
+            return None
+        replaced[id(twin)] = found
+    constants = [
+        HOOKS if type(value) is str and value == MARK else replaced.get(id(value), value) for value in made.co_consts
+    ]
+    # What has neither hooks nor names needs none. Other code without them is that of annotations and type parameters.
+    is_whole = any(value is HOOKS for value in constants) or not (plain.co_names or plain.co_freevars)
+    is_whole = is_whole or not plain.co_flags & OPTIMIZED
+    if is_whole:
+        constants.append(Plain(plain))
+    code = made.replace(co_consts=tuple(constants), co_qualname=plain.co_qualname)
+    if is_whole:
+        twins.append((plain, code))
+    return code
+
+
+def _shape(code: CodeType) -> tuple[Any, ...]:
+    """Return what hooks leave as it is."""
+    return (
+        code.co_name,
+        code.co_firstlineno,
+        code.co_flags,
+        code.co_argcount,
+        code.co_posonlyargcount,
+        code.co_kwonlyargcount,
+        code.co_freevars,
+    )
+
+
+# -- scopes ------------------------------------------------------------------------------------------------------------
+
+
+def mangled(name: str, private: str | None) -> str:
+    """Return a name as the text of a class means it."""
+    if private is None or name[:2] != "__" or name[-2:] == "__" or "." in name:
+        return name
+    return f"_{private.lstrip('_')}{name}" if private.strip("_") else name
+
+
+class Scope:
+    """Which names a function, class or comprehension binds itself.
+
+    `kind` is "function", "class" or "comprehension".
+    """
+
+    def __init__(self, kind: str, parent: Scope | None, bound: Iterable[str] = ()) -> None:
+        self.kind = kind
+        self.parent = parent
+        self.bound = set(bound)
+        self.globals: set[str] = set()
+        self.nonlocals: set[str] = set()
+
+    def add(self, nodes: Iterable[ast.AST | None], private: str | None) -> Scope:
+        """Enter the names that nodes bind."""
+        names: list[str] = []
+        stack = [(node, False) for node in nodes if node is not None]
+        while stack:
+            node, is_within = stack.pop()  # a comprehension, which keeps its names, but for those of `:=`
+            kind = type(node)
+            if kind is ast.Name:
+                if not is_within and type(node.ctx) is not ast.Load:  # type: ignore[attr-defined]
+                    names.append(node.id)  # type: ignore[attr-defined]
+                continue
+            if kind not in BINDING:
+                stack.extend((part, is_within) for part in _parts(node))
+                continue
+            parts: Iterable[ast.AST | None]
+            if isinstance(node, ast.NamedExpr):
+                names.append(node.target.id)
+                parts = (node.value,)
+            elif isinstance(node, Definition):
+                names.append(node.name)
+                parts = (
+                    *node.decorator_list,
+                    *((*node.bases, *node.keywords) if isinstance(node, ast.ClassDef) else _evaluated(node.args)),
+                )
+            elif isinstance(node, ast.Lambda):
+                parts = _evaluated(node.args)
+            elif isinstance(node, Comprehension):
+                first = node.generators[0].iter
+                stack.append((first, is_within))
+                stack.extend((part, True) for part in ast.iter_child_nodes(node))
+                continue
+            elif isinstance(node, ast.Global):
+                self.globals.update(mangled(name, private) for name in node.names)
+                continue
+            elif isinstance(node, ast.Nonlocal):
+                self.nonlocals.update(mangled(name, private) for name in node.names)
+                continue
+            elif isinstance(node, ast.alias):
+                names.append(node.asname or node.name.partition(".")[0])
+                continue
+            elif kind.__name__ == "TypeAlias":
+                parts = (node.name,)  # type: ignore[attr-defined]
+            else:
+                name = getattr(node, "rest" if kind is ast.MatchMapping else "name")
+                if name is not None:
+                    names.append(name)
+                parts = _parts(node)
+            stack.extend((part, is_within) for part in parts if part is not None)
+        self.bound.update(mangled(name, private) for name in names)
+        return self
+
+    def kind_of(self, name: str) -> str:
+        """Return what a name is: "local", "free", "global", or in a class one of its own ("own" or "own free")."""
+        scope: Scope = self
+        while scope.kind == "comprehension":
+            if name in scope.bound:
+                return "local"
+            assert scope.parent is not None
+            scope = scope.parent
+        if scope.kind == "class":
+            if scope is self:
+                if name in scope.globals:
+                    return "global"
+                if name in scope.nonlocals:
+                    return "free"
+                is_free = name not in scope.bound and scope._is_free(name)
+                return "own free" if is_free else "own"
+            return "free" if scope._is_free(name) else "global"
+        if name in scope.globals:
+            return "global"
+        if name in scope.nonlocals:
+            return "free"
+        if name in scope.bound:
+            return "local"
+        return "free" if scope._is_free(name) else "global"
+
+    def _is_free(self, name: str) -> bool:
+        """Whether a scope around this one binds a name for it."""
+        scope = self.parent
+        while scope is not None:
+            if scope.kind == "class":
+                if name == "__class__":
+                    return True
+            elif name in scope.globals:
+                return False
+            elif name in scope.bound or name in scope.nonlocals:
+                return True
+            scope = scope.parent
+        return False
+
+
+def _parts(node: ast.AST) -> list[ast.AST]:
+    """Return the nodes right within a node."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if type(value) is list:
+            found.extend(part for part in value if isinstance(part, ast.AST))
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
+
+
+def _evaluated(args: ast.arguments) -> tuple[ast.expr | None, ...]:
+    return (*args.defaults, *args.kw_defaults)
+
+
+def _parameters(args: ast.arguments) -> list[str]:
+    all_of = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
+    return [name.arg for name in all_of if name is not None]
+
+
+# -- hooks -------------------------------------------------------------------------------------------------------------
+
+OPERATORS: dict[type[ast.AST], str] = {
+    ast.Add: "add",
+    ast.Sub: "sub",
+    ast.Mult: "mul",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Pow: "pow",
+    ast.MatMult: "matmul",
+    ast.BitAnd: "and_",
+    ast.BitOr: "or_",
+    ast.BitXor: "xor",
+    ast.LShift: "lshift",
+    ast.RShift: "rshift",
+    ast.UAdd: "pos",
+    ast.USub: "neg",
+    ast.Invert: "invert",
+    ast.Eq: "eq",
+    ast.NotEq: "ne",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Is: "is_",
+    ast.IsNot: "is_not",
+    ast.In: "in",
+    ast.NotIn: "not_in",
+}
+
+
+def is_constant(node: ast.expr | None) -> bool:
+    """Whether Python computes an expression when it compiles, or might."""
+    if isinstance(node, ast.Constant):
+        return True
+    if isinstance(node, ast.BinOp):
+        return is_constant(node.left) and is_constant(node.right)
+    if isinstance(node, ast.UnaryOp):
+        return is_constant(node.operand)
+    return isinstance(node, ast.Tuple) and all(map(is_constant, node.elts))
+
+
+def is_pattern(target: ast.expr) -> bool:
+    """Whether a target unpacks."""
+    return isinstance(target, ast.Tuple | ast.List)
+
+
+def pattern_of(target: Any) -> Pattern:
+    """Return which elements of a target unpack themselves, and where the starred one is."""
+    elements, star = [], -1
+    for i, element in enumerate(target.elts):
+        part = element
+        if isinstance(part, ast.Starred):
+            part, star = part.value, i
+        elements.append(pattern_of(part) if is_pattern(part) else None)
+    return tuple(elements), star
+
+
+class Place:
+    """A place in the text, of one line at most."""
+
+    __slots__ = ("col_offset", "end_col_offset", "end_lineno", "lineno")
+
+    def __init__(self, lineno: int, col_offset: int, end_col_offset: int) -> None:
+        self.lineno = self.end_lineno = lineno
+        self.col_offset = col_offset
+        self.end_col_offset = end_col_offset
+
+
+def place_of(node: Any) -> Any:
+    """Return where Python says that a node runs: for an attribute over several lines, at its name."""
+    if node.lineno == node.end_lineno:
+        return node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return place_of(node.func)
+    if isinstance(node, ast.Attribute):
+        return Place(node.end_lineno or 0, max(0, node.end_col_offset - len(node.attr)), node.end_col_offset)  # type: ignore[operator, arg-type]
+    return Place(node.lineno, node.col_offset, node.col_offset + 1)
+
+
+class Rewriter:
+    """Makes the tree of a function with hooks, and leaves the one given as it is."""
+
+    def __init__(self, code: CodeType) -> None:
+        classes = [name for name, is_class in _scopes_around(code) if is_class]
+        #: The class whose private names are meant.
+        self.private: str | None = classes[-1] if classes else None
+        self.scope = Scope("function", None, code.co_freevars)
+        if classes:
+            self.scope = Scope("class", self.scope)
+        #: The names other than locals that the statement at hand binds.
+        self.stored: list[tuple[str, str]] = []
+        self.are_annotations_evaluated = not ARE_LAZY and not code.co_flags & ANNOTATIONS
+
+    def target(self, node: ast.FunctionDef | ast.Lambda) -> ast.FunctionDef | ast.Lambda:
+        """Return a function with hooks in its body."""
+        return _alone(node, self.body_of(node))
+
+    # -- making nodes -------------------------------------------------------------------------------------------------
+
+    def hook(self, at: Any, name: str, *args: Any, keywords: Sequence[ast.keyword] = ()) -> ast.expr:
+        """Make the call of a hook; what is no node is a constant."""
+        place = place_of(at)
+        nodes = [arg if isinstance(arg, ast.AST) else _at(place, ast.Constant, arg) for arg in args]
+        called = _at(place, ast.Attribute, _at(place, ast.Constant, MARK), name, LOAD)
+        return _at(place, ast.Call, called, nodes, list(keywords))  # type: ignore[no-any-return]
+
+    def told(self, at: Any, name: str, *args: Any) -> ast.stmt:
+        """Make a statement of the call of a hook."""
+        return _at(place_of(at), ast.Expr, self.hook(at, name, *args))  # type: ignore[no-any-return]
+
+    def reader(self, at: Any, name: str) -> ast.expr:
+        """Make a function whose closure is the cell of a name."""
+        argument = _at(at, ast.arg, READER)
+        return _at(at, ast.Lambda, _arguments([], argument), _at(at, ast.Name, name, LOAD))  # type: ignore[no-any-return]
+
+    def visit(self, node: Any) -> Any:
+        """Return what stands for a node: itself, another one, or for statements also several."""
+        visitor = VISITORS.get(type(node))
+        return self.rebuilt(node) if visitor is None else visitor(self, node)
+
+    def rebuilt(self, node: Any, **known: Any) -> Any:
+        """Return a node with what stands for its parts."""
+        fields, is_new = [], bool(known)
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if name in known:
+                new = known[name]
+            elif isinstance(value, ast.AST):
+                new = self.visit(value)
+            elif isinstance(value, list) and value:
+                new = self.block(value) if isinstance(value[0], ast.stmt) else self.every(value)
+            else:
+                new = value
+            is_new = is_new or new is not value
+            fields.append(new)
+        if not is_new:
+            return node
+        made = type(node)(*fields)
+        if node._attributes:
+            made.lineno, made.end_lineno = node.lineno, node.end_lineno
+            made.col_offset, made.end_col_offset = node.col_offset, node.end_col_offset
+        return made
+
+    def every(self, values: Sequence[Any]) -> list[Any]:
+        return [self.visit(value) if isinstance(value, ast.AST) else value for value in values]
+
+    def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
+        """Return statements with hooks, before each those that say what names it binds."""
+        made: list[ast.stmt] = []
+        for statement in body:
+            outer, self.stored = self.stored, []
+            new = self.visit(statement)
+            for name, kind in dict.fromkeys(self.stored):
+                at = place_of(statement)
+                reader = self.reader(at, name) if kind == "nonlocal" else None
+                made.append(self.told(at, "before_store", mangled(name, self.private), kind, reader))
+            self.stored = outer
+            made.extend(new if isinstance(new, list) else [new])
+        return made
+
+    # -- scopes -------------------------------------------------------------------------------------------------------
+
+    def body_of(self, node: ast.FunctionDef | ast.Lambda) -> Any:
+        """Return the body of a function with hooks."""
+        args = node.args
+        parameters = [mangled(name, self.private) for name in _parameters(args)]
+        body = [node.body] if isinstance(node, ast.Lambda) else node.body
+        outer, self.scope = self.scope, Scope("function", self.scope, parameters).add(body, self.private)
+        gathered = [name for name in (args.vararg, args.kwarg) if name is not None]
+        made: Any
+        if isinstance(node, ast.Lambda):
+            made = self.given(node.body)
+            if gathered:
+                at = node.body
+                first = [self.hook(at, "made", _at(at, ast.Name, name.arg, LOAD)) for name in gathered]
+                both = _at(at, ast.Tuple, [*first, made], LOAD)
+                made = _at(at, ast.Subscript, both, _at(at, ast.Constant, len(first)), LOAD)
+        else:
+            is_documented = _is_text(body[0])
+            made = [*body[:1]] if is_documented else []
+            at = place_of(body[-1] if is_documented and len(body) == 1 else body[is_documented])
+            made += [self.told(at, "made", _at(at, ast.Name, name.arg, LOAD)) for name in gathered]
+            made += self.block(body[is_documented:])  # type: ignore[arg-type]
+        self.scope = outer
+        return made
+
+    def arguments(self, args: ast.arguments, *, are_annotated: bool) -> ast.arguments:
+        """Return the arguments of a definition, with what the scope around it evaluates."""
+
+        def one(name: ast.arg) -> ast.arg:
+            if name.annotation is None or not are_annotated:
+                return name
+            return self.rebuilt(name)  # type: ignore[no-any-return]
+
+        return ast.arguments(
+            [one(name) for name in args.posonlyargs],
+            [one(name) for name in args.args],
+            one(args.vararg) if args.vararg else None,
+            [one(name) for name in args.kwonlyargs],
+            self.every(args.kw_defaults),
+            one(args.kwarg) if args.kwarg else None,
+            self.every(args.defaults),
+        )
+
+    def decorators(self, node: Definition) -> list[ast.expr]:
+        """Return decorators with hooks, and innermost the one that is told what is made."""
+        made = [self.hook(d, "decorating", self.visit(d)) for d in node.decorator_list]
+        at = Place(node.lineno, node.col_offset, node.col_offset + 1)
+        return [*made, _at(at, ast.Attribute, _at(at, ast.Constant, MARK), "made", LOAD)]
+
+    def within_parameters(self, node: Any) -> Scope:
+        """Return the scope around what a definition holds, which has its type parameters."""
+        parameters = [mangled(p.name, self.private) for p in getattr(node, "type_params", ())]
+        return Scope("function", self.scope, parameters) if parameters else self.scope
+
+    def visit_function(self, node: Any) -> Any:
+        self.storing(node.name)
+        is_generic = bool(getattr(node, "type_params", None))  # its annotations have a scope of their own: as they are
+        are_annotated = self.are_annotations_evaluated and not is_generic
+        known: dict[str, Any] = {
+            "decorator_list": self.decorators(node),
+            "args": self.arguments(node.args, are_annotated=are_annotated),
+            "returns": self.visit(node.returns) if node.returns is not None and are_annotated else node.returns,
+            "body": node.body,
+        }
+        if not isinstance(node, ast.AsyncFunctionDef):
+            outer, self.scope = self.scope, self.within_parameters(node)
+            known["body"] = self.body_of(node)
+            self.scope = outer
+        return self.rebuilt(node, **({"type_params": node.type_params} if NO_PARAMETERS else {}), **known)
+
+    def visit_lambda(self, node: ast.Lambda) -> Any:
+        args = self.arguments(node.args, are_annotated=False)
+        return self.hook(node, "made", _at(node, ast.Lambda, args, self.body_of(node)))
+
+    def visit_class(self, node: Any) -> Any:
+        self.storing(node.name)
+        is_generic = bool(getattr(node, "type_params", None))
+        known: dict[str, Any] = {"decorator_list": self.decorators(node)}
+        if is_generic:
+            known |= {"type_params": node.type_params, "bases": node.bases, "keywords": node.keywords}
+        else:
+            known |= {"bases": self.every(node.bases), "keywords": self.every(node.keywords)}
+        outer, private = self.scope, self.private
+        self.scope, self.private = self.within_parameters(node), node.name
+        self.scope = Scope("class", self.scope).add(node.body, node.name)
+        is_documented = _is_text(node.body[0])
+        known["body"] = [*node.body[:is_documented], *self.block(node.body[is_documented:])]
+        self.scope, self.private = outer, private
+        return self.rebuilt(node, **known)
+
+    def visit_comprehension(self, node: Any) -> Any:
+        if any(part.is_async for part in node.generators):
+            return node
+        outer = self.scope
+        bound = [
+            mangled(part.id, self.private)
+            for generator in node.generators
+            for part in ast.walk(generator.target)
+            if isinstance(part, ast.Name) and type(part.ctx) is ast.Store
+        ]
+        inner = Scope("comprehension", outer, bound)
+        generators = []
+        for generator in node.generators:
+            values = self.visit(generator.iter)  # of the first one, without what the comprehension binds
+            self.scope = inner
+            values = self.gone_through(generator.iter, values, generator.target)
+            ifs = [self.test(test) for test in generator.ifs]
+            generators.append(ast.comprehension(self.visit(generator.target), values, ifs, 0))
+        if isinstance(node, ast.DictComp):
+            made = _at(node, ast.DictComp, self.visit(node.key), self.visit(node.value), generators)
+        else:
+            element = self.given(node.elt) if isinstance(node, ast.GeneratorExp) else self.visit(node.elt)
+            made = _at(node, type(node), element, generators)
+        self.scope = outer
+        return self.hook(node, "made", made)
+
+    def storing(self, name: str) -> None:
+        """Take note that the statement at hand binds or deletes a name."""
+        kind = self.scope.kind_of(mangled(name, self.private))
+        if kind in {"global", "free"}:
+            self.stored.append((name, "global" if kind == "global" else "nonlocal"))
+
+    # -- expressions --------------------------------------------------------------------------------------------------
+
+    def test(self, node: Any) -> Any:
+        """Return an expression that decides: Python asks for the truth of its parts, and so do hooks."""
+        if isinstance(node, ast.BoolOp):
+            return self.rebuilt(node, op=node.op, values=[self.test(value) for value in node.values])
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self.visit(node)
+        if isinstance(node, ast.IfExp):
+            return self.rebuilt(
+                node, test=self.test(node.test), body=self.test(node.body), orelse=self.test(node.orelse)
+            )
+        if isinstance(node, ast.Compare) and len(node.ops) > 1:
+            return self.chained(node, is_tested=True)
+        made = self.visit(node)
+        return made if is_constant(node) or is_debug(node) else self.hook(node, "truth", made)
+
+    def given(self, node: Any) -> Any:
+        """Return an expression whose value a function gives away."""
+        return node if is_constant(node) else self.hook(node, "returned", self.visit(node))
+
+    def gone_through(self, node: Any, made: Any, target: Any = None) -> Any:
+        """Return an expression that is gone through by a target of each element."""
+        if target is not None and is_pattern(target):
+            return self.hook(node, "unpacking", made, pattern_of(target))
+        return made if is_constant(node) else self.hook(node, "iterated", made)
+
+    def unpacked(self, node: Any, made: Any, target: Any) -> Any:
+        """Return an expression whose value a target unpacks."""
+        pattern = pattern_of(target)
+        if any(pattern[0]):
+            return self.hook(node, "unpacked", made, pattern)
+        is_display = isinstance(node, ast.Tuple) and not any(isinstance(part, ast.Starred) for part in node.elts)
+        return made if is_display or is_constant(node) else self.hook(node, "iterated", made)
+
+    def visit_name(self, node: ast.Name) -> Any:
+        name = node.id
+        if type(node.ctx) is not ast.Load:
+            self.storing(name)
+            return node
+        full = mangled(name, self.private)
+        kind = self.scope.kind_of(full)
+        if kind == "local" or name == "__debug__":
+            return node
+        if kind == "global":
+            return self.hook(node, "load_global", full, node)
+        if kind == "own":
+            return self.hook(node, "load_name", full, node)
+        return self.hook(node, "load_free" if kind == "free" else "load_name", full, node, self.reader(node, name))
+
+    def visit_attribute(self, node: ast.Attribute) -> Any:
+        made, name = self.visit(node.value), mangled(node.attr, self.private)
+        if type(node.ctx) is ast.Load:
+            return self.hook(node, "attribute", made, name)
+        return self.rebuilt(node, value=self.hook(node, "writing_attribute", made, name), ctx=node.ctx)
+
+    def visit_subscript(self, node: ast.Subscript) -> Any:
+        made = self.visit(node.value)
+        if type(node.ctx) is ast.Load:
+            if is_constant(node.value) and is_constant(node.slice):
+                return node
+            return self.hook(node, "item", made, self.key(node.slice))
+        return self.rebuilt(node, value=self.hook(node, "writing_item", made), slice=self.visit(node.slice))
+
+    def key(self, node: Any) -> Any:
+        """Return an expression for what stands in brackets."""
+        if isinstance(node, ast.Slice):
+            parts = [None if part is None else self.visit(part) for part in (node.lower, node.upper, node.step)]
+            return self.hook(node, "slice", *parts)
+        if isinstance(node, ast.Tuple):
+            return self.rebuilt(node, elts=[self.key(part) for part in node.elts])
+        return self.visit(node)
+
+    def visit_call(self, node: ast.Call) -> Any:
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args and not node.keywords:
+            return node
+        keywords = [
+            _at(
+                k, ast.keyword, k.arg, self.visit(k.value) if k.arg else self.gone_through(k.value, self.visit(k.value))
+            )
+            for k in node.keywords
+        ]
+        function = self.visit(node.func)
+        return self.hook(node, "call", function, *self.every(node.args), keywords=keywords)
+
+    def visit_binary(self, node: ast.BinOp) -> Any:
+        if is_constant(node):
+            return node
+        return self.hook(node, "binary", OPERATORS[type(node.op)], self.visit(node.left), self.visit(node.right))
+
+    def visit_unary(self, node: ast.UnaryOp) -> Any:
+        if is_constant(node):
+            return node
+        if isinstance(node.op, ast.Not):
+            return self.rebuilt(node, op=node.op, operand=self.test(node.operand))
+        return self.hook(node, "unary", OPERATORS[type(node.op)], self.visit(node.operand))
+
+    def visit_boolean(self, node: ast.BoolOp) -> Any:
+        *first, last = node.values
+        return self.rebuilt(node, op=node.op, values=[*(self.test(value) for value in first), self.visit(last)])
+
+    def visit_choice(self, node: ast.IfExp) -> Any:
+        return self.rebuilt(node, test=self.test(node.test))
+
+    def visit_compare(self, node: ast.Compare) -> Any:
+        if len(node.ops) > 1:
+            return self.chained(node, is_tested=False)
+        left, right = self.visit(node.left), self.visit(node.comparators[0])
+        return self.hook(node, "compare", OPERATORS[type(node.ops[0])], left, right)
+
+    def chained(self, node: ast.Compare, *, is_tested: bool) -> Any:
+        """Return a chained comparison, of operands that compare as it says when they are compared by ``<``."""
+        operands = [node.left, *node.comparators]
+        ops = [*(OPERATORS[type(op)] for op in node.ops), None]
+        made = [
+            self.hook(operand, "compared", self.visit(operand), op, op is not None or is_tested)
+            for operand, op in zip(operands, ops, strict=True)
+        ]
+        return _at(node, ast.Compare, made[0], [_LESS] * len(node.ops), made[1:])
+
+    def visit_formatted(self, node: ast.FormattedValue) -> Any:
+        if is_constant(node.value):
+            return node
+        return self.rebuilt(node, value=self.hook(node.value, "formatted", self.visit(node.value)))
+
+    def visit_starred(self, node: ast.Starred) -> Any:
+        if type(node.ctx) is not ast.Load:
+            return self.rebuilt(node)
+        return self.rebuilt(node, value=self.gone_through(node.value, self.visit(node.value)))
+
+    def visit_display(self, node: Any) -> Any:
+        if type(getattr(node, "ctx", LOAD)) is not ast.Load:
+            return self.rebuilt(node)
+        return self.hook(node, "made", self.rebuilt(node))
+
+    def visit_dict(self, node: ast.Dict) -> Any:
+        pairs = zip(node.keys, node.values, strict=True)
+        values, keys = [], []
+        for key, value in pairs:
+            keys.append(None if key is None else self.visit(key))
+            made = self.visit(value)
+            values.append(self.gone_through(value, made) if key is None else made)
+        return self.hook(node, "made", self.rebuilt(node, keys=keys, values=values))
+
+    def visit_yield(self, node: ast.Yield) -> Any:
+        return node if node.value is None else self.rebuilt(node, value=self.given(node.value))
+
+    def visit_yield_from(self, node: ast.YieldFrom) -> Any:
+        return self.rebuilt(node, value=self.gone_through(node.value, self.visit(node.value)))
+
+    def visit_as_it_is(self, node: Any) -> Any:
+        return node
+
+    # -- statements ---------------------------------------------------------------------------------------------------
+
+    def visit_return(self, node: ast.Return) -> Any:
+        return node if node.value is None else self.rebuilt(node, value=self.given(node.value))
+
+    def visit_test(self, node: Any) -> Any:
+        return self.rebuilt(node, test=self.test(node.test))
+
+    def visit_for(self, node: ast.For) -> Any:
+        return self.rebuilt(node, iter=self.gone_through(node.iter, self.visit(node.iter), node.target))
+
+    def visit_assign(self, node: ast.Assign) -> Any:
+        made, targets = self.visit(node.value), self.every(node.targets)
+        if not any(map(is_pattern, node.targets)):
+            return self.rebuilt(node, value=made, targets=targets)
+        if len(targets) == 1:
+            return self.rebuilt(node, value=self.unpacked(node.value, made, node.targets[0]), targets=targets)
+        return [
+            _at(node, ast.Assign, [_at(node, ast.Name, KEPT, STORE)], made),
+            self.while_kept(
+                node,
+                [
+                    _at(node, ast.Assign, [new], self.kept_for(node, target))
+                    for target, new in zip(node.targets, targets, strict=True)
+                ],
+            ),
+        ]
+
+    def while_kept(self, at: Any, body: list[ast.stmt]) -> ast.stmt:
+        """Return statements after which no value is kept."""
+        place = place_of(at)
+        gone = _at(place, ast.Delete, [_at(place, ast.Name, KEPT, DEL)])
+        return _at(at, ast.Try, body, [], [], [gone])  # type: ignore[no-any-return]
+
+    def kept_for(self, at: Any, target: Any) -> Any:
+        """Return an expression for the value that was kept, as a target takes it."""
+        kept = _at(place_of(at), ast.Name, KEPT, LOAD)
+        return self.unpacked(kept, kept, target) if is_pattern(target) else kept
+
+    def visit_annotated(self, node: ast.AnnAssign) -> Any:
+        is_evaluated = self.are_annotations_evaluated and self.scope.kind == "class"
+        annotation = self.visit(node.annotation) if is_evaluated else node.annotation
+        return self.rebuilt(node, annotation=annotation)
+
+    def visit_augmented(self, node: ast.AugAssign) -> Any:
+        target, op = node.target, OPERATORS[type(node.op)]
+        if isinstance(target, ast.Name):
+            loaded = self.visit(_at(target, ast.Name, target.id, LOAD))
+            made = self.hook(node, "inplace", op, loaded, self.visit(node.value))
+            return _at(node, ast.Assign, [self.visit(target)], made)
+        o = self.visit(target.value)
+        if isinstance(target, ast.Attribute):
+            begun = self.hook(target, "augmenting_attribute", op, o, mangled(target.attr, self.private))
+        else:
+            begun = self.hook(target, "augmenting_item", op, o, self.key(target.slice))
+        place = place_of(node)
+        return _at(place, ast.Expr, _at(place, ast.Call, begun, [self.visit(node.value)], []))
+
+    def visit_with(self, node: ast.With) -> Any:
+        body = self.block(node.body)
+        for item in reversed(node.items):
+            manager, target = (
+                self.hook(item.context_expr, "entering", self.visit(item.context_expr)),
+                item.optional_vars,
+            )
+            if isinstance(target, ast.Name):
+                entered = self.hook(target, "entered", _at(target, ast.Name, target.id, LOAD))
+                body.insert(0, _at(target, ast.Assign, [self.visit(target)], entered))
+            elif target is not None:
+                entered = self.hook(target, "entered", _at(target, ast.Name, KEPT, LOAD))
+                if is_pattern(target):
+                    entered = self.unpacked(entered, entered, target)
+                body.insert(0, self.while_kept(target, [_at(target, ast.Assign, [self.visit(target)], entered)]))
+                target = _at(target, ast.Name, KEPT, STORE)
+            body = [_at(node, ast.With, [ast.withitem(manager, target)], body)]
+        return body
+
+    def visit_import(self, node: Any) -> Any:
+        for alias in node.names:
+            self.storing(alias.asname or alias.name.partition(".")[0])
+        if isinstance(node, ast.ImportFrom):
+            names = tuple(alias.name for alias in node.names)
+            return [self.told(node, "importing", node.module or "", names, node.level), node]
+        return [*(self.told(node, "importing", alias.name, (), 0) for alias in node.names), node]
+
+    def visit_handler(self, node: ast.ExceptHandler) -> Any:
+        error = None
+        if node.name is not None:
+            self.storing(node.name)
+            error = _at(place_of(node), ast.Name, node.name, LOAD)
+        made = [self.told(node, "caught", error), *self.block(node.body)]
+        return self.rebuilt(node, body=made)
+
+    def visit_match(self, node: ast.Match) -> Any:
+        cases = []
+        for case in node.cases:
+            kinds: list[ast.expr] = []
+            pattern = self.pattern(case.pattern, kinds)
+            guard = None if case.guard is None else self.test(case.guard)
+            for kind in kinds:  # loaded by Python where the pattern is tried: told before, by a case that is none
+                nothing, no_test = _at(kind, ast.MatchAs), self.hook(kind, "unmatched", self.visit(kind))
+                cases.append(ast.match_case(nothing, no_test, [_at(place_of(kind), ast.Pass)]))
+            cases.append(ast.match_case(pattern, guard, self.block(case.body)))
+        return self.rebuilt(node, subject=self.hook(node.subject, "matched", self.visit(node.subject)), cases=cases)
+
+    def pattern(self, node: Any, kinds: list[ast.expr]) -> Any:
+        """Return a pattern whose values are loaded by hooks, and gather the classes in it."""
+        if isinstance(node, ast.MatchValue):
+            return self.rebuilt(node, value=self.compared_with(node.value))
+        if isinstance(node, ast.MatchMapping):
+            keys = [self.compared_with(key) for key in node.keys]
+            patterns = [self.pattern(part, kinds) for part in node.patterns]
+            if node.rest is not None:
+                self.storing(node.rest)
+            return self.rebuilt(node, keys=keys, patterns=patterns)
+        if isinstance(node, ast.MatchClass):
+            kinds.append(node.cls)
+            known = {name: [self.pattern(part, kinds) for part in getattr(node, name)] for name in CLASS_PATTERNS}
+            return self.rebuilt(node, cls=node.cls, **known)
+        if isinstance(node, ast.MatchSequence | ast.MatchOr):
+            return self.rebuilt(node, patterns=[self.pattern(part, kinds) for part in node.patterns])
+        if isinstance(node, ast.MatchAs | ast.MatchStar) and node.name is not None:
+            self.storing(node.name)
+        if isinstance(node, ast.MatchAs) and node.pattern is not None:
+            return self.rebuilt(node, pattern=self.pattern(node.pattern, kinds))
+        return node
+
+    def compared_with(self, node: Any) -> Any:
+        """Return a value of a pattern, which is a constant or a dotted name."""
+        if not isinstance(node, ast.Attribute):
+            return node
+        return _at(node, ast.Attribute, self.hook(node, "holding", self.visit(node)), "value", LOAD)
+
+
+def is_debug(node: ast.AST) -> bool:
+    """Whether a name is a constant."""
+    return isinstance(node, ast.Name) and node.id == "__debug__"
+
+
+def _is_text(statement: Any) -> bool:
+    """Whether a statement is a docstring where it is the first one."""
+    value = statement.value if isinstance(statement, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+_LESS = ast.Lt()
+CLASS_PATTERNS = ("patterns", "kwd_patterns")
+ANNOTATIONS = 0x1000000  # of `from __future__ import annotations`
+
+VISITORS: dict[type[ast.AST], Callable[[Rewriter, Any], Any]] = {
+    ast.FunctionDef: Rewriter.visit_function,
+    ast.AsyncFunctionDef: Rewriter.visit_function,
+    ast.Lambda: Rewriter.visit_lambda,
+    ast.ClassDef: Rewriter.visit_class,
+    ast.ListComp: Rewriter.visit_comprehension,
+    ast.SetComp: Rewriter.visit_comprehension,
+    ast.DictComp: Rewriter.visit_comprehension,
+    ast.GeneratorExp: Rewriter.visit_comprehension,
+    ast.Name: Rewriter.visit_name,
+    ast.Constant: Rewriter.visit_as_it_is,
+    ast.Attribute: Rewriter.visit_attribute,
+    ast.Subscript: Rewriter.visit_subscript,
+    ast.Call: Rewriter.visit_call,
+    ast.BinOp: Rewriter.visit_binary,
+    ast.UnaryOp: Rewriter.visit_unary,
+    ast.BoolOp: Rewriter.visit_boolean,
+    ast.IfExp: Rewriter.visit_choice,
+    ast.Compare: Rewriter.visit_compare,
+    ast.FormattedValue: Rewriter.visit_formatted,
+    ast.Starred: Rewriter.visit_starred,
+    ast.List: Rewriter.visit_display,
+    ast.Set: Rewriter.visit_display,
+    ast.Dict: Rewriter.visit_dict,
+    ast.Yield: Rewriter.visit_yield,
+    ast.YieldFrom: Rewriter.visit_yield_from,
+    ast.Return: Rewriter.visit_return,
+    ast.If: Rewriter.visit_test,
+    ast.While: Rewriter.visit_test,
+    ast.Assert: Rewriter.visit_test,
+    ast.For: Rewriter.visit_for,
+    ast.Assign: Rewriter.visit_assign,
+    ast.AnnAssign: Rewriter.visit_annotated,
+    ast.AugAssign: Rewriter.visit_augmented,
+    ast.With: Rewriter.visit_with,
+    ast.Import: Rewriter.visit_import,
+    ast.ImportFrom: Rewriter.visit_import,
+    ast.ExceptHandler: Rewriter.visit_handler,
+    ast.Match: Rewriter.visit_match,
+    ast.Load: Rewriter.visit_as_it_is,
+    ast.Store: Rewriter.visit_as_it_is,
+    ast.Del: Rewriter.visit_as_it_is,
+}
+if sys.version_info >= (3, 12):
+    VISITORS[ast.TypeAlias] = Rewriter.visit_as_it_is  # evaluated when it is asked for, and stored under a local name
