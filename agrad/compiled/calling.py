@@ -36,7 +36,7 @@ from agrad.core import errors, mode
 from agrad.core.backend import BACKENDS
 from agrad.core.tensor import Tensor
 from agrad.dtypes import float64
-from agrad.func.guards import PLAIN, Link, is_array, is_plain
+from agrad.func.guards import PLAIN, Has, Link, is_array, is_plain
 from agrad.func.origins import Found
 from agrad.func.watching import Live, Whole
 
@@ -372,8 +372,8 @@ class Tracker(Reading):
                 if l in r:
                     if id(r) not in self._before:
                         self.require(
-                            functools.partial(_holds, l),
-                            r,
+                            Has(r),
+                            l,
                             True,
                             self.name(at, ("item", l)),
                             ("holds", id(r), (type(l), l)),
@@ -1254,10 +1254,6 @@ def _as_float(t: Tensor) -> Any:
     if t.size != 1 or t._spec.backend.kind(t.dtype) == "complex":
         return float(t)
     return t.item() if t._spec.backend.kind(t.dtype) == "float" else t.astype(float64).item()
-
-
-def _holds(key: Any, table: Any) -> bool:
-    return key in table
 
 
 def _follow(reference: Any) -> Any:

@@ -21,7 +21,7 @@ from agrad.compiled.rewriting import instrumented, is_instrumented, plain_code
 from agrad.core import errors
 from agrad.core.backend import BACKENDS
 from agrad.core.tensor import Tensor
-from agrad.func.guards import PLAIN, Link, called, has_grad, is_array, is_plain, key_of, link_of, same
+from agrad.func.guards import MOSTLY, PLAIN, Has, Link, called, has_grad, is_array, is_plain, key_of, link_of, same
 from agrad.func.origins import LENT, Found, is_library, is_own, members, one_further
 from agrad.func.program import spec_of_value
 from agrad.func.recording import CaptureError
@@ -197,6 +197,9 @@ def own_code(function: Any) -> types.CodeType:
     return SWAPS.code_of(function)
 
 
+MOSTLY[own_code] = "__code__"
+
+
 # -- conditions on more than one value ----------------------------------------------------------------------------------
 
 
@@ -213,9 +216,12 @@ class Holds:
     def __call__(self, container: Any) -> bool:
         if len(container) != self.size:
             return False
-        if self.keys is None:
-            return all(map(_alike, container, self.values))
-        return all(map(_alike, container, self.keys)) and all(map(_alike, container.values(), self.values))
+        values: Any = container
+        if self.keys is not None:
+            if not all(map(operator.is_, container, self.keys)) and not all(map(_alike, container, self.keys)):
+                return False
+            values = container.values()
+        return all(map(operator.is_, values, self.values)) or all(map(_alike, values, self.values))
 
 
 def _alike(now: Any, before: Any) -> bool:
@@ -249,12 +255,17 @@ class HoldsSet:
 class HasMembers:
     """Whether a class has the members that it had."""
 
-    __slots__ = ("members",)
+    __slots__ = ("all", "members")
 
     def __init__(self, kind: type) -> None:
+        self.all = tuple(vars(kind)), tuple(vars(kind).values())
         self.members = {k: v for k, v in vars(kind).items() if k not in PASSING}
 
     def __call__(self, members: Any) -> bool:
+        names, values = self.all
+        is_as_it_was = len(members) == len(names) and all(map(operator.is_, members, names))
+        if is_as_it_was and all(map(operator.is_, members.values(), values)):
+            return True
         before = self.members
         for name, value in members.items():
             if value is not before.get(name, MISSING) and name not in PASSING:
@@ -297,11 +308,6 @@ def facts_of(value: Any) -> Any:
 def equals(get: Callable[[Any], Any], value: Any) -> Callable[[Any], bool]:
     """Return whether what a function gives is equal to a value, and of its class."""
     return lambda key: bool(get(key) == value)
-
-
-def absent(table: Any) -> Callable[[Any], bool]:
-    """Return whether a table has no such key."""
-    return lambda key: key not in table
 
 
 # -- the tracker --------------------------------------------------------------------------------------------------------
@@ -490,16 +496,18 @@ class Knowing:
         """Add the condition that a table has no such key."""
         if id(table) not in self._before:
             self._kept.append(table)
-            self.require(absent(table), key, True, name, ("absent", id(table), key))
+            self.require(Has(table), key, False, name, ("absent", id(table), key))
 
     def see(self, value: Any, before: Found, step: tuple[str, Any], *, guard: bool = True) -> Any:
         """Take note of a value that was read from outside."""
         holder = before.value
         if (self._before or self._stored) and self._is_new(holder, step, value):
             return value
+        if guard and step[0] == "item" and ("whole", id(holder)) in self.links:
+            guard = False  # all that it holds is a condition
         if is_plain(value):
             if guard:
-                self.add(link_of(holder, step, value, self.name(before, step)), (id(holder), step[0], key_in(step)))
+                self._guard(holder, step, value, before)
             if type(value) not in PLAIN:
                 self.fresh(value)
             return value
@@ -519,13 +527,22 @@ class Knowing:
                 f"{self.name(found)} is an argument, too: that a later call may give another is more than a program holds"
             )
         if guard and not isinstance(value, Tensor) and not is_array(value):
-            self.add(link_of(holder, step, value, self.name(found)), place)
+            self._guard(holder, step, value, before)
         self.ensure(value)
         if isinstance(value, Tensor):
             self.hooked(value, found)
         elif type(value) is types.MethodType or (type(value) is types.BuiltinFunctionType and not _is_function(value)):
             self.see(value.__self__, found, ("attribute", "__self__"), guard=False)
         return value
+
+    def _guard(self, holder: Any, step: tuple[str, Any], value: Any, before: Found) -> None:
+        """Add the condition that a step leads where it did; a member of a class is one of the class that has it."""
+        owner = holder
+        if step[0] == "member":
+            owner = next((each for each in holder.__mro__ if step[1] in vars(each)), holder)
+        place = id(owner), step[0], key_in(step)
+        if place not in self.links:
+            self.add(link_of(holder, step, value, self.name(before, step)), place)
 
     def hooked(self, tensor: Tensor, at: Found) -> None:
         """See the hooks on a tensor, which a backward pass runs; that they are these is compared with the tensor itself."""
@@ -717,14 +734,22 @@ class Knowing:
         if defaults:
             if kind == "user":
                 self.require(
-                    _defaults, function, defaults, f"the defaults of {function.__name__}", ("defaults", id(function))
+                    operator.attrgetter("__defaults__"),
+                    function,
+                    defaults,
+                    f"the defaults of {function.__name__}",
+                    ("defaults", id(function)),
                 )
             inner = Found(defaults, at, ("attribute", "__defaults__"))
             for i, value in enumerate(defaults):
                 self.see(value, inner, ("item", i), guard=False)
         if kind == "user":
             self.require(
-                _named_defaults, function, named, f"the defaults of {function.__name__}", ("kwdefaults", id(function))
+                operator.attrgetter("__kwdefaults__"),
+                function,
+                named,
+                f"the defaults of {function.__name__}",
+                ("kwdefaults", id(function)),
             )
         if named:
             inner = Found(named, at, ("attribute", "__kwdefaults__"))
@@ -932,14 +957,6 @@ class _Slots:
 def _is_function(value: Any) -> bool:
     """Return whether a function of C is no method of an object."""
     return value.__self__ is None or isinstance(value.__self__, types.ModuleType | type)
-
-
-def _named_defaults(function: Any) -> Any:
-    return function.__kwdefaults__
-
-
-def _defaults(function: Any) -> Any:
-    return function.__defaults__
 
 
 def member_of(kind: type, name: str) -> Any:

@@ -74,6 +74,28 @@ class Link(NamedTuple):
         return id(holder), id(self.key), self.name
 
 
+class Has:
+    """Whether a table has a key.
+
+    Parameters
+    ----------
+    table : mapping
+        The table.
+    """
+
+    __slots__ = ("table",)
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+
+    def __call__(self, key: Any) -> bool:
+        return key in self.table
+
+
+#: By what a link gets: the attribute of the key that is mostly the same, and is looked at first.
+MOSTLY: dict[Callable[[Any], Any], str] = {}
+
+
 def called(get: Callable[[], Any]) -> Any:
     """Return what a function without arguments gives: a `Link` of it."""
     return get()
@@ -279,10 +301,16 @@ class Entry:
         if type(get) is operator.attrgetter and len(names := get.__reduce__()[1]) == 1 and is_name(names[0]):
             return f"{self.called(key)}.{names[0]}"
         if type(holder) in (dict, list, tuple, types.MappingProxyType):
-            return f"{self.called(holder)}[{repr(key) if type(key) in (int, str) else self.called(key)}]"
+            return f"{self.called(holder)}[{self.key(key)}]"
+        if type(get) is Has:
+            return f"({self.key(key)} in {self.called(get.table)})"
         if get is has_grad and type(key._node) is AccumulateGrad:
             return f"({self.called(key)}._node.grad is not None)"
         return f"{self.called(get)}({self.called(key)})"
+
+    def key(self, key: Any) -> str:
+        """Return the expression for a key of a table."""
+        return repr(key) if type(key) in (int, str) else self.called(key)
 
     def guard(self, link: Link) -> None:
         """Add a link: what was there must be there."""
@@ -290,7 +318,12 @@ class Entry:
         if link.get is len:
             self.refuse(f"{there} != {link.value}", link.name)
             return
+        if type(link.get) is Has and type(link.value) is bool:
+            self.refuse(f"not {there}" if link.value else there, link.name)
+            return
         value = self.called(link.value)
+        if type(link.get) is types.FunctionType and link.get in MOSTLY:
+            there = f"{self.called(link.key)}.{MOSTLY[link.get]} is not {value} and {there}"
         if is_plain(link.value) and type(link.value) not in (bool, type(None)):
             self.refuse(f"(now := {there}) is not {value} and differs(now, {value})", link.name)
         else:
