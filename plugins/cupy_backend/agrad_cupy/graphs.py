@@ -17,11 +17,12 @@ from typing import Any
 
 import cupy
 
+from agrad.core.facts import WITHOUT_OP
 from agrad.core.once import lock
 from agrad.core.op import OPS
 from agrad.func.compiling import CompileWarning
-from agrad.func.passes import ALSO_ELEMENTWISE, FRESH, is_fresh
-from agrad.func.program import DETACH, DRAW, Program, Step
+from agrad.func.passes import is_fresh
+from agrad.func.program import DRAW, Program, Step
 
 #: Held while a graph is captured, or the host queues work on its memory: that belongs to one call at a time.
 IN_USE = lock()
@@ -33,8 +34,6 @@ REFUSED = {
     DRAW: "its key is a number of the launch",
     **dict.fromkeys(("argsort", "extra.argrank", "extra.argtop", "isin", "sort", "unique_all"), _SORTS),
 }
-#: Kernels without an op of their own.
-_WITHOUT_OP = FRESH | ALSO_ELEMENTWISE | {DETACH}
 _TRANSFORMS = "CuPy keeps the memory that it works in, and may free it"
 
 
@@ -203,7 +202,7 @@ def check(program: Program, own: Collection[str]) -> None:
     """
     for step in program.steps:
         op, known = step.op, OPS.get(step.op)
-        is_agrads = op in own or op in _WITHOUT_OP if known is None else known.entry.__module__.startswith("agrad.")
+        is_agrads = op in own or op in WITHOUT_OP if known is None else known.entry.__module__.startswith("agrad.")
         reason = REFUSED.get(op) or (_TRANSFORMS if op.startswith("fft.") else "")
         if not reason and not is_agrads:
             reason = "its kernel is not agrad's"
