@@ -241,9 +241,8 @@ def map(f: Callable[..., Any], tree: Any, *rest: Any) -> Any:
 
 def _open(tree: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
     """The keys and children of a container; None for a leaf."""
-    if (
-        isinstance(tree, Tensor) or getattr(type(tree), "_is_leaf", None) is not None
-    ):  # a GradientEdge, which is a namedtuple
+    # A GradientEdge, which is a namedtuple, says so itself; an object that answers for any attribute does not.
+    if isinstance(tree, Tensor) or hasattr(type(tree), "_is_leaf"):
         return None
     if tree is None:
         return (), []
